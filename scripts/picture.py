@@ -11,7 +11,7 @@ from pathlib import Path
 from baton.compose import compose
 from baton.platform.settings import Settings, find_paths
 from baton.tui.app import BatonApp
-from baton.tui.services import Desk
+from baton.tui.services import AppServices
 
 PICTURE = Path(__file__).resolve().parent.parent / "packaging" / "app.svg"
 PROMPTS = ("What is the capital of France?", "Write a Python function that adds two numbers.")
@@ -22,7 +22,7 @@ async def draw(theme: str, size: tuple[int, int]) -> str:
     with tempfile.TemporaryDirectory() as home:
         paths = find_paths({"BATON_HOME": home})
         baton = compose(Settings(), paths)
-        desk = Desk(
+        desk = AppServices(
             baton.orchestra,
             baton.store,
             baton.ledger,
@@ -36,7 +36,7 @@ async def draw(theme: str, size: tuple[int, int]) -> str:
                 app.chat.composer.prompt.insert(prompt)
                 await pilot.press("enter")
                 await pilot.pause(0.5)
-                while app.chat.player.busy:  # noqa: ASYNC110 - a picture has time
+                while app.chat.queue.is_busy:  # noqa: ASYNC110 - a picture has time
                     await asyncio.sleep(0.1)
             await pilot.pause(0.5)
             picture = app.export_screenshot(title="baton")

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from baton.cli.budget import verdict
-from baton.core.ledger_types import Room, Scope, SpendingStyle, Standing
+from baton.cli.budget import budget_verdict
+from baton.core.ledger_types import Scope, ScopeBalance, SpendingStyle, Standing
 from baton.core.money import NANO
 from baton.money import Ledger
 from baton.platform.settings import Settings, find_paths, load
@@ -201,8 +201,8 @@ def test_whether_the_cloud_is_on_is_a_sentence_with_a_way_out(
     says: str,
 ) -> None:
     told: Settings = load(tmp_path / "none.toml", {}, settings)
-    standing = Standing(tuple(Room(s, c * NANO, u * NANO) for s, c, u in rooms), frozen)
-    assert says in verdict(told, standing)
+    standing = Standing(tuple(ScopeBalance(s, c * NANO, u * NANO) for s, c, u in rooms), frozen)
+    assert says in budget_verdict(told, standing)
 
 
 def test_unconfirmed_charges_are_listed_and_given_back(call: Call, spent: Spent) -> None:
@@ -225,11 +225,11 @@ def test_all_are_given_back_at_once(call: Call, spent: Spent) -> None:
 
 def test_a_freeze_is_told_and_lifted(call: Call, home: Path) -> None:
     async def freeze() -> None:
-        from baton.core.prices import Used
+        from baton.core.prices import BilledTokens
 
         ledger = Ledger.open(find_paths().ledger)
         held = await ledger.hold(bill("r"))
-        await ledger.settle(held.call, Used(10, 5000))
+        await ledger.settle(held.call, BilledTokens(10, 5000))
         await ledger.aclose()
 
     asyncio.run(freeze())

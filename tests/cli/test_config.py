@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.cli.config import TEMPLATE, Setting, as_toml
+from baton.cli.config import TEMPLATE, Setting, settings_toml
 from baton.compose import compose
 from baton.core.sanitiser import sanitise
 from baton.platform.settings import Settings, find_paths, load
@@ -91,7 +91,7 @@ def test_show_tells_values_and_sources(
 @given(st.text(st.characters(exclude_categories=["Cs"])), st.text(st.characters(codec="ascii")))
 def test_what_is_shown_is_toml_that_says_the_same(worker: str, key: str) -> None:
     listed = [Setting(("worker",), worker, "default"), Setting(("keys", key), "x", "default")]
-    assert tomllib.loads(as_toml(listed)) == {"worker": worker, "keys": {key: "x"}}
+    assert tomllib.loads(settings_toml(listed)) == {"worker": worker, "keys": {key: "x"}}
 
 
 def test_the_template_is_all_comments_and_its_values_are_the_defaults(tmp_path: Path) -> None:

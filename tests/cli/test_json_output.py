@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from functools import reduce
 
-from baton.cli.json_output import as_object, event_object, failure_line
+from baton.cli.json_output import event_object, failure_line, run_object
 from baton.core import events as ev
 from baton.core.errors import ConfigError
 from baton.core.messages import Finish, Purpose
-from baton.core.plan.plan import single
+from baton.core.plan.plan import single_step_plan
 from baton.core.view import RunView
 from support.stored_runs import BEGUN
 from support.stored_runs import EVENTS as PLAYED
@@ -35,7 +35,7 @@ CALL = ev.Called(
 EVENTS: list[ev.Event] = [
     ev.Started(0.0, "r1", "c1", "p1", "a1"),
     ev.Routed(0.0, "local", "It is simple.", {"simple": 0.9}, "hybrid"),
-    ev.Planned(0.1, single("small", ("a.txt",))),
+    ev.Planned(0.1, single_step_plan("small", ("a.txt",))),
     ev.StepStarted(0.1, 1, "small"),
     ev.StepText(0.6, 1, "Par"),
     ev.StepText(0.7, 1, "is"),
@@ -50,7 +50,7 @@ def view(*events: ev.Event) -> RunView:
 
 
 def test_the_object_has_the_fixed_shape() -> None:
-    assert as_object(view(*EVENTS)) == {
+    assert run_object(view(*EVENTS)) == {
         "schema": 1,
         "status": "finished",
         "error": None,
@@ -97,8 +97,8 @@ def test_the_object_has_the_fixed_shape() -> None:
 
 def test_a_failure_has_the_same_keys_and_keeps_the_partial_text() -> None:
     failed = ev.Failed(1.0, "WorkerUnavailable", "small died.", "Try again.")
-    shown = as_object(view(*EVENTS[:6], failed))
-    assert shown.keys() == as_object(view(*EVENTS)).keys()
+    shown = run_object(view(*EVENTS[:6], failed))
+    assert shown.keys() == run_object(view(*EVENTS)).keys()
     assert (shown["status"], shown["answer"]) == ("failed", "Paris")
     assert shown["error"] == {
         "type": "WorkerUnavailable",
@@ -109,7 +109,7 @@ def test_a_failure_has_the_same_keys_and_keeps_the_partial_text() -> None:
 
 def test_a_failure_before_the_run_has_the_same_keys_too() -> None:
     shown = json.loads(failure_line(ConfigError("No.", "Yes."), ["ask", "--json"]))
-    assert shown.keys() == as_object(view(*EVENTS)).keys()
+    assert shown.keys() == run_object(view(*EVENTS)).keys()
     assert shown["status"] == "failed"
     assert shown["error"]["type"] == "ConfigError"
     assert shown["answer"] == ""
@@ -123,7 +123,7 @@ def test_every_event_is_one_line_of_json_with_money_as_text() -> None:
 
 
 def test_a_plan_says_who_really_did_each_step_and_how_that_ended() -> None:
-    shown = as_object(view(*PLAYED))
+    shown = run_object(view(*PLAYED))
     steps = [(step["step"], step["worker"], step["status"]) for step in shown["plan"]]
     assert steps == [
         (1, "small", "done"),
@@ -140,7 +140,7 @@ def test_a_plan_says_who_really_did_each_step_and_how_that_ended() -> None:
 
 def test_only_a_plan_of_which_nothing_was_played_is_planned() -> None:
     drawn = view(*BEGUN[:5], ev.Cancelled(0.8))
-    assert as_object(drawn, preview=True)["status"] == "planned"
-    assert as_object(drawn)["status"] == "cancelled"
+    assert run_object(drawn, preview=True)["status"] == "planned"
+    assert run_object(drawn)["status"] == "cancelled"
     begun = view(*BEGUN, ev.Cancelled(2.1))
-    assert as_object(begun, preview=True)["status"] == "cancelled"
+    assert run_object(begun, preview=True)["status"] == "cancelled"

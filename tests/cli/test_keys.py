@@ -10,7 +10,7 @@ from pathlib import Path
 import pexpect
 import pytest
 
-from baton.cli.keys import to_ask
+from baton.cli.keys import worker_to_test
 from baton.core.money import parse_usd
 from baton.core.prices import Price, Rates
 from baton.platform import secrets
@@ -195,11 +195,11 @@ def test_the_cheapest_worker_or_model_is_tried() -> None:
     other = CloudWorker("other", "openai/gpt-5-nano", api_key_env="MY_KEY")
     lab = ServerWorker("lab", "q", "http://127.0.0.1:9/v1", api_key_env="LAB_KEY")
     settings = Settings(workers=(dear, unknown, other, lab))
-    assert to_ask(settings, "groq", None) is dear
-    assert to_ask(settings, "groq", "openai/gpt-oss-20b").model == "groq/openai/gpt-oss-20b"
-    assert to_ask(settings, "openai", None).model == cheapest("openai", snapshot().date)
-    assert to_ask(settings, "MY_KEY", None) is other
-    assert to_ask(settings, "LAB_KEY", None) is lab
+    assert worker_to_test(settings, "groq", None) is dear
+    assert worker_to_test(settings, "groq", "openai/gpt-oss-20b").model == "groq/openai/gpt-oss-20b"
+    assert worker_to_test(settings, "openai", None).model == cheapest("openai", snapshot().date)
+    assert worker_to_test(settings, "MY_KEY", None) is other
+    assert worker_to_test(settings, "LAB_KEY", None) is lab
 
 
 def test_offline_and_without_a_price_nothing_is_tried(

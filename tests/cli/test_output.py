@@ -16,7 +16,7 @@ from typing import Self
 import pytest
 
 from baton import cli
-from baton.cli.output import Output, emit, talk
+from baton.cli.output import Output, emit, notify
 
 END = b"THE END"
 OBEYED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u200e\u200f]")
@@ -90,8 +90,8 @@ def test_no_streamed_text_is_obeyed_however_it_is_split(
         output = Output()
         for text in hostile:
             border = chance.randint(0, len(text))
-            output.data(text[:border])
-            output.data(text[border:])
+            output.write(text[:border])
+            output.write(text[border:])
         output.warn("".join(hostile[:100]))
         drain(output)
     assert not OBEYED.search(screen.shown)
@@ -102,7 +102,7 @@ def test_no_status_is_obeyed(capfd: pytest.CaptureFixture[str], hostile: list[st
     with capfd.disabled(), Screen() as screen:
         output = Output()
         for text in hostile:
-            output.status(text)
+            output.show_status(text)
         drain(output)
     statuses = screen.shown.split("\r\x1b[2K")
     assert len(statuses) > 9000
@@ -115,7 +115,7 @@ def test_nothing_said_in_passing_is_obeyed(
     with capfd.disabled(), Screen() as screen:
         for text in hostile:
             emit(text)
-            talk(text)
+            notify(text)
     assert not OBEYED.search(screen.shown)
     assert screen.shown.count("漢") > 1000
 
@@ -140,14 +140,14 @@ def test_what_is_said_breaks_between_words(
     said = "baton: There is no model 'a-very-long-name-of-a-model.gguf'.\nYet `baton models ls`."
     with monkeypatch.context() as patch:
         patch.setattr(os, "get_terminal_size", lambda _: os.terminal_size((30, 24)))
-        talk(said)
+        notify(said)
     broken = [
         "baton: There is no model",
         "'a-very-long-name-of-a-model.gguf'.",
         "Yet `baton models ls`.",
     ]
     assert capfd.readouterr().err.splitlines() == broken
-    talk(said)
+    notify(said)
     assert capfd.readouterr().err == f"{said}\n", "nobody counts columns where there is no terminal"
 
 

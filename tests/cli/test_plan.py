@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from baton.cli.plan import plan_text
-from baton.cli.step_text import told_access
+from baton.cli.step_text import access_text
 from baton.core.labels import Label
 from baton.core.messages import Card
 from baton.core.money import NANO
@@ -97,9 +97,9 @@ def test_a_mistake_is_told_before_anything_is_kept(
 
 
 def test_pieces_of_files_are_named_as_such() -> None:
-    assert told_access(("file:a.md#2/5", "3")) == "file a.md (piece 2 of 5), result 3"
-    assert told_access(("file:C#.txt", "history")) == "file C#.txt, the conversation"
-    assert told_access(()) == "nothing but its instruction"
+    assert access_text(("file:a.md#2/5", "3")) == "file a.md (piece 2 of 5), result 3"
+    assert access_text(("file:C#.txt", "history")) == "file C#.txt, the conversation"
+    assert access_text(()) == "nothing but its instruction"
 
 
 def test_several_steps_write_an_answer() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from baton.platform.secrets import PROVIDERS
 from baton.tui.clipboard import copy_to_system
-from baton.tui.external_editor import edit
+from baton.tui.external_editor import edit_text
 from support.command_line import Call
 
 CANARY = "canary-4f1d9b7e60c2"
@@ -104,7 +104,7 @@ def test_no_started_program_knows_a_key(
 
 
 def test_the_apps_editor_knows_no_key(home: Path, programs: Path, watch: Watch) -> None:
-    edit("text")
+    edit_text("text")
     assert [names for line, names in watch.starts if "editor" in line] == [set()]
 
 

@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from baton.cli.output import Output
-from baton.cli.prompt_run import Manner, play
-from baton.cli.run_renderers import AsText
-from baton.cli.terminal_questions import Asker, told
+from baton.cli.prompt_run import OutputOptions, run_prompt
+from baton.cli.run_renderers import TextRenderer
+from baton.cli.terminal_questions import TerminalAsker, offer_text
 from baton.core import events as ev
 from baton.core.errors import ContextTooLong, ModelFileError, WorkerUnavailable
 from baton.core.messages import Card, Chunk, Finish, Prompt, Request, Text, TurnStatus, Usage
@@ -33,7 +33,7 @@ from baton.workers.scripted_worker import Script, ScriptedWorker
 from support.command_line import Call
 from support.fake_cloud import Cloud
 
-PLAINLY = Manner()
+PLAINLY = OutputOptions()
 ANEW = ConversationPosition()
 
 
@@ -53,11 +53,14 @@ def says(*items: Said) -> Script:
 
 
 async def played(
-    store: Store, script: Script, manner: Manner = PLAINLY, place: ConversationPosition = ANEW
+    store: Store,
+    script: Script,
+    manner: OutputOptions = PLAINLY,
+    place: ConversationPosition = ANEW,
 ) -> int:
     worker = ScriptedWorker(script)
     orchestra = Orchestra({"scripted": worker}, store, "scripted")
-    return await play(orchestra, Prompt("Hello?"), place, PromptLimits(), None, manner)
+    return await run_prompt(orchestra, Prompt("Hello?"), place, PromptLimits(), None, manner)
 
 
 async def kept(store: Store) -> tuple[str, TurnStatus]:
@@ -83,12 +86,12 @@ def stdout_is(descriptor: int) -> Iterator[None]:
 async def test_stdout_gets_the_answer_and_nothing_else(
     store: Store, capfd: pytest.CaptureFixture[str], form: str
 ) -> None:
-    assert await played(store, says("Par", "is\x1b[31m"), Manner(form)) == 0
+    assert await played(store, says("Par", "is\x1b[31m"), OutputOptions(form)) == 0
     assert capfd.readouterr() == ("Paris\x1b[31m\n", "")  # a pipe gets the data as it is
 
 
 async def test_json_is_one_object(store: Store, capfd: pytest.CaptureFixture[str]) -> None:
-    assert await played(store, says("Paris\n"), Manner("json")) == 0
+    assert await played(store, says("Paris\n"), OutputOptions("json")) == 0
     out, err = capfd.readouterr()
     assert err == ""
     assert json.loads(out)["answer"] == "Paris\n"
@@ -97,7 +100,7 @@ async def test_json_is_one_object(store: Store, capfd: pytest.CaptureFixture[str
 async def test_events_are_lines_from_started_to_finished(
     store: Store, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert await played(store, says("Par", "is"), Manner("events")) == 0
+    assert await played(store, says("Par", "is"), OutputOptions("events")) == 0
     lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     assert (lines[0]["event"], lines[-1]["event"]) == ("Started", "Finished")
     assert [line["text"] for line in lines if line["event"] == "StepText"] == ["Par", "is"]
@@ -126,7 +129,7 @@ async def test_a_failure_with_json_is_an_object_too(
     store: Store, capfd: pytest.CaptureFixture[str]
 ) -> None:
     script = says("Par", WorkerUnavailable("scripted died."))
-    assert await played(store, script, Manner("json")) == 6
+    assert await played(store, script, OutputOptions("json")) == 6
     shown = json.loads(capfd.readouterr().out)
     assert (shown["status"], shown["answer"]) == ("failed", "Par")
 
@@ -139,7 +142,10 @@ async def test_a_cut_answer_is_never_silent(
     assert latest is not None
     way = f'`baton ask --continue={latest} "Go on."` goes on with it.'
     assert f"The answer was cut at its length cap; {way}" in capfd.readouterr().err
-    assert await played(store, says("Once", Usage(9, 1, Finish.LENGTH)), Manner(kept=False)) == 0
+    assert (
+        await played(store, says("Once", Usage(9, 1, Finish.LENGTH)), OutputOptions(is_kept=False))
+        == 0
+    )
     assert "cut at its length cap; ask for a shorter one" in capfd.readouterr().err
 
 
@@ -160,12 +166,12 @@ async def test_an_answer_that_is_not_whole_is_never_silent(
     said = capfd.readouterr().err
     assert told in said
     assert ("Ask another worker" in said) is bool(told)
-    assert await played(store, script, Manner("json")) == 0
+    assert await played(store, script, OutputOptions("json")) == 0
     shown = capfd.readouterr()
     warnings = json.loads(shown.out)["warnings"]
     assert [warning["kind"] for warning in warnings] == (["incomplete"] if told else [])
     assert all(told in warning["message"] for warning in warnings)
-    assert await played(store, script, Manner(quiet=True)) == 0
+    assert await played(store, script, OutputOptions(quiet=True)) == 0
     assert "Ask another worker" not in capfd.readouterr().err
 
 
@@ -180,7 +186,7 @@ async def test_a_signal_ends_it_in_good_order(
             asyncio.get_running_loop().call_later(pause, os.kill, os.getpid(), number)
         yield 30.0
 
-    assert await played(store, left_amid, Manner(form)) == 128 + number
+    assert await played(store, left_amid, OutputOptions(form)) == 128 + number
     await asyncio.sleep(0.1)  # the second one may come after the end, and must do no harm
     out = capfd.readouterr().out
     assert (json.loads(out)["status"] == "cancelled") if form == "json" else (out == "Par\n")
@@ -229,7 +235,7 @@ async def test_a_full_disk_behind_stdout_is_told_and_the_answer_kept(
 ) -> None:
     full = os.open("/dev/full", os.O_WRONLY)
     with stdout_is(full):
-        code = await played(store, says("Paris"), Manner("whole"))
+        code = await played(store, says("Paris"), OutputOptions("whole"))
     os.close(full)
     assert code == 1
     told = capfd.readouterr().err
@@ -267,25 +273,25 @@ async def test_turns_that_no_longer_fit_are_left_out_only_when_told_to(
             return [ContextTooLong(9000, 4096)]
         return [Text("word " * 2000)]
 
-    assert await played(store, forgetful, Manner("whole")) == 0
+    assert await played(store, forgetful, OutputOptions("whole")) == 0
     place = ConversationPosition(await store.latest())
     assert await played(store, says("two"), place=place) == 0
     capfd.readouterr()
     assert await played(store, forgetful, place=place) == 6
     assert "--drop-oldest" in capfd.readouterr().err
-    assert await played(store, forgetful, Manner(drop_oldest=True), place) == 0
+    assert await played(store, forgetful, OutputOptions(drop_oldest=True), place) == 0
     assert len(await store.thread(str(place.conversation))) == 8
 
 
 def test_an_offer_names_no_less_than_it_can_cost_and_no_more_than_is_left() -> None:
     card = Card("gpt", "cloud", "gpt-5-mini")
     offer = CallOffer(card, "Why not?", "You: Hi", "", 14_400_000, 15_600_000, "day")
-    assert "at most $0.02 · $0.01 left today" in told(offer)
+    assert "at most $0.02 · $0.01 left today" in offer_text(offer)
 
 
 def test_an_offer_names_the_address_and_the_proxy() -> None:
     card = Card("gpt", "cloud", "gpt", address="api.openai.com through proxy:3128")
-    question = told(CallOffer(card, "Why not?", "You: Hi", "1 key", 1, 1, "day"))
+    question = offer_text(CallOffer(card, "Why not?", "You: Hi", "1 key", 1, 1, "day"))
     assert "leave this machine for api.openai.com through proxy:3128 (1 key hidden):" in question
 
 
@@ -300,12 +306,12 @@ class Screen(Output):
         self.to_terminal = self._may_talk = self._may_overwrite = to_terminal
         self.put: list[tuple[str, str]] = []
 
-    def data(self, text: str) -> None:
+    def write(self, text: str) -> None:
         if text:
             self._at_line_start = text.endswith("\n")
             self.put.append(("out", text))
 
-    def status(self, text: str) -> None:
+    def show_status(self, text: str) -> None:
         if text and self._may_overwrite:
             self.put.append(("status", text))
 
@@ -318,17 +324,17 @@ class Screen(Output):
 
 
 @contextmanager
-def shown(to_terminal: bool, whole: bool = False) -> Iterator[tuple[Screen, AsText]]:
+def shown(to_terminal: bool, whole: bool = False) -> Iterator[tuple[Screen, TextRenderer]]:
     screen = Screen(to_terminal)
-    yield screen, AsText(screen, whole)
+    yield screen, TextRenderer(screen, whole)
     screen.close()
 
 
-def fed(form: AsText, *events: ev.Event, view: RunView | None = None) -> RunView:
+def fed(form: TextRenderer, *events: ev.Event, view: RunView | None = None) -> RunView:
     view = view or RunView()
     for event in events:
         view = view.apply(event)
-        form.take(event, view)
+        form.show_event(event, view)
     return view
 
 
@@ -355,7 +361,7 @@ def test_parts_of_an_answer_stand_in_their_order_however_they_are_written(
         view = fed(form, ev.StepText(0.3, 2, "unseen"), done(3), view=view)
         assert screen.out == "first\n\nlast"
         view = fed(form, ev.StepText(0.3, 1, "!"), done(1), done(2), ev.Finished(1.0), view=view)
-        form.end(view)
+        form.finish(view)
     assert screen.out == "first\n\nlast!\n" == view.answer + "\n"
 
 
@@ -365,7 +371,7 @@ def test_between_two_parts_a_terminal_says_what_is_done() -> None:
         assert screen.put[-1] == ("out", "first")
         view = fed(form, done(3), *begun(1), view=view)
         assert screen.put[-1][0] == "status"
-        form.end(fed(form, ev.StepText(0.4, 1, "last"), done(1), done(2), view=view))
+        form.finish(fed(form, ev.StepText(0.4, 1, "last"), done(1), done(2), view=view))
     assert screen.out == "first\n\nlast\n"
 
 
@@ -373,7 +379,7 @@ def test_an_empty_part_leaves_no_gap() -> None:
     with shown(to_terminal=False) as (screen, form):
         failed = ev.StepFailed(0.3, 3, "WorkerError", "No.")
         view = fed(form, ev.Planned(0.0, TWO), *begun(1, 3), failed, ev.StepText(0.4, 1, "all"))
-        form.end(fed(form, done(1), ev.Finished(1.0), view=view))
+        form.finish(fed(form, done(1), ev.Finished(1.0), view=view))
     assert screen.out == "all\n"
 
 
@@ -388,7 +394,7 @@ def test_a_pipe_gets_no_draft() -> None:
         assert screen.out == ""
         view = fed(form, ev.StepText(0.4, 2, "Paris"), view=view)
         assert screen.put == [("out", "Paris")]
-        form.end(fed(form, done(2), ev.Finished(0.5), view=view))
+        form.finish(fed(form, done(2), ev.Finished(0.5), view=view))
     assert screen.out == "Paris\n"
 
 
@@ -397,7 +403,7 @@ def test_a_draft_that_stands_is_shown_once_it_does() -> None:
         events = [ev.Planned(0.0, DRAFT, False), *begun(1), ev.StepText(0.2, 1, "Paris"), done(1)]
         view = fed(form, *events, ev.Planned(0.3, DRAFT))
         assert screen.out == "Paris"
-        form.end(fed(form, ev.Finished(0.5), view=view))
+        form.finish(fed(form, ev.Finished(0.5), view=view))
     assert screen.out == "Paris\n"
 
 
@@ -411,7 +417,7 @@ def test_a_terminal_is_shown_the_draft_and_told_who_answers_instead() -> None:
         assert kind == "status"
         assert text.endswith("loading x")
         assert not [text for kind, text in screen.put if kind == "err"]  # it may still stay
-        form.end(fed(form, ev.StepText(0.4, 2, "Paris"), done(2), ev.Finished(0.5), view=view))
+        form.finish(fed(form, ev.StepText(0.4, 2, "Paris"), done(2), ev.Finished(0.5), view=view))
     assert [text for kind, text in screen.put if kind == "err"] == [
         "baton: That was a draft; x answers."
     ]
@@ -426,7 +432,7 @@ def test_of_several_parts_the_one_that_is_done_again_names_who_does_it() -> None
         second = [*begun(2), ev.StepText(0.2, 2, "36"), done(2)]
         view = fed(form, ev.Planned(0.0, both, False), *first, *second)
         view = fed(form, ev.Planned(0.3, again), *begun(3), view=view)
-        form.end(fed(form, ev.StepText(0.4, 3, "Paris"), done(3), ev.Finished(0.5), view=view))
+        form.finish(fed(form, ev.StepText(0.4, 3, "Paris"), done(3), ev.Finished(0.5), view=view))
     assert [text for kind, text in screen.put if kind == "err"] == [
         "baton: That was a draft; x does a part of it again."
     ]
@@ -438,7 +444,7 @@ def test_a_draft_that_is_taken_back_in_the_end_is_shown_again() -> None:
         events = [ev.Planned(0.0, DRAFT, False), *begun(1), ev.StepText(0.2, 1, "Hm"), done(1)]
         other = [ev.Planned(0.3, BETTER, False), *begun(2), ev.StepText(0.4, 2, "Pa"), done(2)]
         back = ev.Planned(0.5, Plan(BETTER.steps, (1,)))
-        form.end(fed(form, *events, *other, back, ev.Finished(0.6)))
+        form.finish(fed(form, *events, *other, back, ev.Finished(0.6)))
     assert screen.out == "Hm\nPa\nHm\n"
 
 
@@ -447,7 +453,7 @@ def test_a_draft_that_stays_after_all_is_no_draft() -> None:
         events = [ev.Planned(0.0, DRAFT, False), *begun(1), ev.StepText(0.2, 1, "Hm"), done(1)]
         declined = ev.StepFailed(0.4, 2, "BudgetExceeded", "gpt was not asked.")
         back = ev.Planned(0.5, Plan(BETTER.steps, (1,)))
-        form.end(fed(form, *events, ev.Planned(0.3, BETTER, False), declined, back))
+        form.finish(fed(form, *events, ev.Planned(0.3, BETTER, False), declined, back))
     assert screen.out == "Hm\n"
     assert not [text for kind, text in screen.put if kind == "err"]
 
@@ -458,7 +464,7 @@ def test_parts_that_are_over_stand_above_one_that_is_written_anew() -> None:
         unseen: list[ev.Event] = [ev.StepText(0.1, 1, "?"), ev.StepRetried(0.1, 1, "It died.", 0.0)]
         first += [*unseen, ev.StepText(0.2, 3, "one"), done(3)]
         again: list[ev.Event] = [ev.StepText(0.3, 1, "tw"), ev.StepRetried(0.4, 1, "It died.", 0.0)]
-        form.end(fed(form, *first, *again, ev.StepText(0.5, 1, "two"), done(1), done(2)))
+        form.finish(fed(form, *first, *again, ev.StepText(0.5, 1, "two"), done(1), done(2)))
     assert screen.out == "one\n\ntw\none\n\ntwo\n"
     assert len([text for kind, text in screen.put if kind == "err"]) == 1
 
@@ -467,7 +473,7 @@ def test_an_answer_that_grows_is_no_draft() -> None:
     with shown(to_terminal=True) as (screen, form):
         events = [ev.Planned(0.0, DRAFT), *begun(1), ev.StepText(0.2, 1, "Hm"), done(1)]
         longer = ev.Planned(0.3, Plan(BETTER.steps, (1, 2)))
-        form.end(fed(form, *events, longer, *begun(2), ev.StepText(0.4, 2, "Pa"), done(2)))
+        form.finish(fed(form, *events, longer, *begun(2), ev.StepText(0.4, 2, "Pa"), done(2)))
     assert screen.out == "Hm\n\nPa\n"
     assert not [text for kind, text in screen.put if kind == "err"]
 
@@ -476,7 +482,7 @@ def test_a_draft_whose_worker_falls_over_begins_anew() -> None:
     with shown(to_terminal=True) as (screen, form):
         events = [ev.Planned(0.0, DRAFT, False), *begun(1), ev.StepText(0.2, 1, "Hmmm")]
         again = [ev.StepRetried(0.3, 1, "a died.", 0.0), *begun(1), ev.StepText(0.4, 1, "Pa")]
-        form.end(fed(form, *events, *again, done(1), ev.Finished(0.5)))
+        form.finish(fed(form, *events, *again, done(1), ev.Finished(0.5)))
     assert screen.out == "Hmmm\nPa\n"
 
 
@@ -484,14 +490,14 @@ def test_finished_steps_that_a_run_begins_with_are_shown() -> None:
     with shown(to_terminal=False) as (screen, form):
         view = fed(form, ev.Planned(0.0, TWO), done(3, "first"), done(1, "last"))
         assert screen.out == "first\n\nlast"
-        form.end(view)
+        form.finish(view)
 
 
 def test_whole_answers_come_at_the_end() -> None:
     with shown(to_terminal=True, whole=True) as (screen, form):
         view = fed(form, ev.Planned(0.0, DRAFT), *begun(1), ev.StepText(0.2, 1, "Hm"), done(1))
         assert screen.out == ""
-        form.end(view)
+        form.finish(view)
     assert screen.out == "Hm\n"
 
 
@@ -510,17 +516,17 @@ def test_a_pipe_has_at_any_time_exactly_what_stays(data: st.DataObject) -> None:
             piece = scripts[number - 1].pop(0)
             event = done(number) if piece is None else ev.StepText(0.2, number, piece)
             view = fed(form, event, view=view)
-            assert screen.out == view.final
+            assert screen.out == view.stable_answer
         view = fed(form, ev.Planned(0.3, plan), view=view)
-        assert screen.out == view.final
+        assert screen.out == view.stable_answer
         view = fed(form, ev.Finished(0.4), view=view)
-        form.end(view)
+        form.finish(view)
     assert screen.out == view.answer + "\n" * (not view.answer.endswith("\n") and view.answer != "")
 
 
 def test_a_long_answer_is_not_put_together_for_each_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     made = 0
-    original = RunView.final
+    original = RunView.stable_answer
 
     def counted(view: RunView) -> str:
         nonlocal made
@@ -530,7 +536,9 @@ def test_a_long_answer_is_not_put_together_for_each_piece(monkeypatch: pytest.Mo
     monkeypatch.setattr(RunView, "final", property(counted))
     with shown(to_terminal=False) as (screen, form):
         pieces = [ev.StepText(0.2, 1, "word ")] * 2000
-        form.end(fed(form, ev.Planned(0.0, DRAFT), *begun(1), *pieces, done(1), ev.Finished(1.0)))
+        form.finish(
+            fed(form, ev.Planned(0.0, DRAFT), *begun(1), *pieces, done(1), ev.Finished(1.0))
+        )
     assert screen.out == "word " * 2000 + "\n"
     assert made < 5
 
@@ -540,7 +548,7 @@ async def test_a_plan_is_only_shown_never_agreed_to_here() -> None:
     question = Question(
         "Play this plan?", (Choice("go", "Play it"), Choice("stop", "Stop")), "stop", plan=DRAFT
     )
-    assert await Asker(output, drop_oldest=False)(question) == "stop"
+    assert await TerminalAsker(output, drop_oldest=False)(question) == "stop"
     assert output.put == []
     output.close()
 
@@ -548,7 +556,7 @@ async def test_a_plan_is_only_shown_never_agreed_to_here() -> None:
 def written(output: Output) -> None:
     """Wait until the thread has written all that it was given."""
     done = threading.Event()
-    output.when_written(done.set)
+    output.call_when_written(done.set)
     assert done.wait(10)
 
 
@@ -558,12 +566,12 @@ def test_what_is_written_beside_a_question_waits_for_its_answer(
     output = Output()
     output.to_terminal = True
     output.warn("Number:")
-    output.hold()
-    output.data("Paris")
+    output.hold_output()
+    output.write("Paris")
     output.warn("baton: Later.")
     written(output)
     assert capfd.readouterr() == ("", "Number:\n")
-    output.let_go()
+    output.release_output()
     written(output)
     output.close()
     assert capfd.readouterr() == ("Paris", "baton: Later.\n")

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from baton.cli.resume import left_off, way_on
-from baton.cli.step_text import view_of
+from baton.cli.resume import resume_hint, run_progress
+from baton.cli.step_text import record_view
 from baton.core import events as ev
 from baton.core.errors import WorkerError
 from baton.core.messages import Finish, Text
-from baton.core.plan.plan import Plan, Step, single
+from baton.core.plan.plan import Plan, Step, single_step_plan
 from baton.platform.settings import find_paths
 from support.command_line import Call
 from support.fake_cloud import Cloud, Reply
@@ -90,13 +90,15 @@ def test_a_run_that_fails_again_can_be_resumed_again(call: Call, scripted: Scrip
 
 def test_the_latest_is_meant_unless_one_is_named(call: Call, scripted: Scripted) -> None:
     workers = scripted(small=None)
-    first = stored(ev.Planned(0.0, single("small")), ev.Cancelled(0.1), prompt="one")
-    stored(ev.Planned(0.0, single("small")), ev.Cancelled(0.1), prompt="two")
+    first = stored(ev.Planned(0.0, single_step_plan("small")), ev.Cancelled(0.1), prompt="one")
+    stored(ev.Planned(0.0, single_step_plan("small")), ev.Cancelled(0.1), prompt="two")
     stored(ev.Cancelled(0.1), prompt="three")  # without a plan there is nothing to go on with
     failed = ev.Failed(0.1, "WorkerError", "small died.", "")
-    stored(ev.Planned(0.0, single("small")), failed, prompt="four")  # it would fail again
+    stored(ev.Planned(0.0, single_step_plan("small")), failed, prompt="four")  # it would fail again
     kept = ev.Offered(0.1, "gpt", "It was cut.", 9, 9, "", ev.Decision.KEPT)
-    stored(ev.Planned(0.0, single("gpt")), kept, ev.Cancelled(0.1), prompt="five")  # as decided
+    stored(
+        ev.Planned(0.0, single_step_plan("gpt")), kept, ev.Cancelled(0.1), prompt="five"
+    )  # as decided
     assert call("resume", first[:8]).out == "one \n"
     assert call("resume").out == "two \n"
     assert call("resume").code == 2
@@ -106,7 +108,7 @@ def test_the_latest_is_meant_unless_one_is_named(call: Call, scripted: Scripted)
 @pytest.mark.parametrize("form", ["--json", "--events", "--no-stream"])
 def test_it_prints_what_ask_prints(call: Call, scripted: Scripted, form: str) -> None:
     scripted(small=None)
-    stored(ev.Planned(0.0, single("small")), ev.Cancelled(0.1), prompt="one")
+    stored(ev.Planned(0.0, single_step_plan("small")), ev.Cancelled(0.1), prompt="one")
     out = call("resume", form).out
     if form == "--no-stream":
         assert out == "one \n"
@@ -136,11 +138,11 @@ PLAN = Plan(tuple(Step("x", "Do.") for _ in range(4)), (4,))
 def ended(*done: int, status: str = "lost") -> str:
     events = [ev.StepFinished(0.2, n, Finish.STOP, "x") for n in done]
     begun = [ev.StepStarted(0.1, 1, "x")] if not done else []
-    return left_off(view_of(record(ev.Planned(0.0, PLAN), *begun, *events)), status)
+    return run_progress(record_view(record(ev.Planned(0.0, PLAN), *begun, *events)), status)
 
 
 def told(*events: ev.Event, status: str = "cancelled") -> str:
-    return way_on("beef", view_of(record(*events)), status)
+    return resume_hint("beef", record_view(record(*events)), status)
 
 
 def test_how_far_a_run_came_is_told() -> None:
@@ -152,7 +154,7 @@ def test_how_far_a_run_came_is_told() -> None:
     drawn = told(ev.Planned(0.0, PLAN))
     assert drawn == "Its plan of 4 steps was not played; `baton resume beef` plays it."
     assert told(status="lost") == ""
-    one = (ev.Planned(0.0, single("x")), ev.StepStarted(0.1, 1, "x"))
+    one = (ev.Planned(0.0, single_step_plan("x")), ev.StepStarted(0.1, 1, "x"))
     assert told(*one) == ""
 
 
@@ -174,7 +176,7 @@ def test_a_resumed_run_asks_before_it_spends_only_where_a_person_is_there(call: 
         file = find_paths().config_file
         file.parent.mkdir(parents=True)
         file.write_text(FAR.format(url=cloud.base("server")))
-        run = stored(ev.Planned(0.0, single("far")), ev.Cancelled(0.1))
+        run = stored(ev.Planned(0.0, single_step_plan("far")), ev.Cancelled(0.1))
         piped = call("resume", run)
         assert ("Number, then Enter" in piped.err, cloud.posts) == (False, 0)
         command = [sys.executable, "-P", "-m", "baton", "resume", run]

@@ -10,15 +10,15 @@ from dataclasses import replace
 import pytest
 
 from baton.cli.mermaid import flowchart
-from baton.cli.otel import spans
-from baton.cli.step_text import view_of
+from baton.cli.otel import span_lines
+from baton.cli.step_text import record_view
 from baton.cli.trace import trace_text
 from baton.core import events as ev
 from baton.core.history_types import RunRecord
 from baton.core.labels import Label
 from baton.core.messages import Finish, Prompt, Purpose
 from baton.core.money import NANO
-from baton.core.plan.plan import Plan, Step, single
+from baton.core.plan.plan import Plan, Step, single_step_plan
 from baton.core.ports import NEW
 from baton.history import Store
 from baton.money import Ledger
@@ -80,12 +80,16 @@ def test_what_help_was_worth_is_told() -> None:
     worth = ev.Weighed(0.1, "gpt", 0.34, 0.2, NANO // 250, True, why)
     assert f"gpt is worth asking: {why}" in told(worth)
     assert "gpt is not asked: " in told(replace(worth, ok=False))
-    run = json.loads(spans(record(*BEGUN, worth))[0])["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    run = json.loads(span_lines(record(*BEGUN, worth))[0])["resourceSpans"][0]["scopeSpans"][0][
+        "spans"
+    ]
     assert [event["name"] for event in run[0]["events"]] == ["Weighed"]
 
 
 def test_what_was_sent_is_told() -> None:
-    text = told(ev.Planned(0.0, single("gpt")), ev.Sent(0.2, 1, "gpt", "api.openai.com", 1834))
+    text = told(
+        ev.Planned(0.0, single_step_plan("gpt")), ev.Sent(0.2, 1, "gpt", "api.openai.com", 1834)
+    )
     assert "step 1 sent 1,834 bytes to api.openai.com" in text
     assert "planning sent 9 bytes to" in told(ev.Sent(0.2, 0, "gpt", "api.openai.com", 9))
 
@@ -186,7 +190,7 @@ def test_the_full_texts_are_shown_on_request(call: Call) -> None:
     assert "Facts: one." not in call("trace", run).out
     shown = call("trace", run, "--texts").out
     assert "--- step 1, small ---\nFacts: one.\n\n--- step 2, large ---\n2 + 2 = 5" in shown
-    plain = (ev.Planned(0.0, single("small")), ev.Finished(0.1))
+    plain = (ev.Planned(0.0, single_step_plan("small")), ev.Finished(0.1))
     assert "--- step 1, small ---\nIt is\n" in call("trace", stored(*plain), "--texts").out
     nothing = call("trace", stored(ev.Cancelled(0.1)), "--texts").out
     assert "No step wrote anything." in nothing
@@ -220,7 +224,7 @@ def test_the_flowchart_has_every_step_and_every_access(call: Call) -> None:
     }
     assert "class step3 elsewhere" in chart
     assert "step 3: gpt (cloud (api.openai.com)), done<br/>" in chart
-    drawn = flowchart(view_of(record(EVENTS[4])))
+    drawn = flowchart(record_view(record(EVENTS[4])))
     assert '"step 3: gpt, waiting<br/>' in drawn  # nobody knows yet where
     assert "class step4 failed" in chart
     assert "Write it #34;well#34; #60;b#62;#38;#60;/b#62;." in chart
@@ -231,7 +235,7 @@ def test_the_flowchart_has_every_step_and_every_access(call: Call) -> None:
 )
 def test_a_hostile_instruction_is_only_a_label(text: str) -> None:
     plan = Plan((Step(text, text, (f"file:{text}",)),), (1,))
-    chart = flowchart(view_of(record(ev.Planned(0.0, plan))))
+    chart = flowchart(record_view(record(ev.Planned(0.0, plan))))
     _, *lines = chart.splitlines()
     assert all(re.fullmatch(f"{NODE}|{EDGE}|{CLASS}", line) for line in lines), chart
     assert len([line for line in lines if "-->" in line]) == 2
@@ -268,7 +272,7 @@ def attributes(span: dict[str, object]) -> dict[str, object]:
 
 
 def test_spans_say_what_was_asked_what_it_took_and_what_failed() -> None:
-    lines = map(json.loads, spans(record(*EVENTS)))
+    lines = map(json.loads, span_lines(record(*EVENTS)))
     shown = [line["resourceSpans"][0]["scopeSpans"][0]["spans"][0] for line in lines]
     by_name = {span["name"]: span for span in shown}
     assert by_name["invoke_workflow baton"]["startTimeUnixNano"] == "1700000000250000000"
@@ -293,7 +297,7 @@ def test_spans_say_what_was_asked_what_it_took_and_what_failed() -> None:
 def test_an_address_with_a_port_is_two_attributes() -> None:
     sent = ev.Sent(2.4, 3, "gpt", "10.0.0.9:8000", 900)
     events = [sent if isinstance(event, ev.Sent) else event for event in EVENTS]
-    shown = [json.loads(line)["resourceSpans"][0] for line in spans(record(*events))]
+    shown = [json.loads(line)["resourceSpans"][0] for line in span_lines(record(*events))]
     [span] = [
         span
         for one in shown
@@ -305,6 +309,6 @@ def test_an_address_with_a_port_is_two_attributes() -> None:
 
 
 def test_a_lost_run_is_a_failed_span() -> None:
-    [line, *_] = spans(record(*BEGUN, status="lost"))
+    [line, *_] = span_lines(record(*BEGUN, status="lost"))
     span = json.loads(line)["resourceSpans"][0]["scopeSpans"][0]["spans"][0]
     assert span["status"]["code"] == 2

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from baton.cli.usage import beginning
+from baton.cli.usage import parse_since
 from baton.core.errors import ConfigError
 from baton.platform.settings import find_paths
 from support.command_line import Call
@@ -59,10 +59,10 @@ def test_what_is_no_day_is_told(call: Call, text: str) -> None:
 
 
 def test_a_day_begins_at_its_own_midnight() -> None:
-    assert time.localtime(beginning("2026-11-01"))[:6] == (2026, 11, 1, 0, 0, 0)
-    assert beginning("1d") <= time.time() < beginning("1d") + 90_000
+    assert time.localtime(parse_since("2026-11-01"))[:6] == (2026, 11, 1, 0, 0, 0)
+    assert parse_since("1d") <= time.time() < parse_since("1d") + 90_000
     with pytest.raises(ConfigError):
-        beginning("2026-11-1")
+        parse_since("2026-11-1")
 
 
 def test_two_formats_at_once_are_one_too_many(call: Call) -> None:

@@ -7,18 +7,18 @@ from dataclasses import replace
 
 import pytest
 
-from baton.cli.why import reasons, why_object
+from baton.cli.why import run_reasons, why_object
 from baton.core import events as ev
 from baton.core.history_types import RunRecord
 from baton.core.messages import Finish
 from baton.core.money import NANO
-from baton.core.plan.plan import single
+from baton.core.plan.plan import single_step_plan
 from support.command_line import Call
 from support.stored_runs import BEGUN, EVENTS, called, record, stored
 
 
 def test_a_plan_is_told_in_a_few_lines() -> None:
-    assert reasons(record(*EVENTS)) == [
+    assert run_reasons(record(*EVENTS)) == [
         "It went by a plan (strategy conductor): It asks for three things.",
         "large planned.",
         "small (local) did step 1.",
@@ -31,8 +31,8 @@ def test_a_plan_is_told_in_a_few_lines() -> None:
 
 def test_an_ordinary_answer_is_two_lines() -> None:
     routed = ev.Routed(0.0, "local", "It is short.", {}, "hybrid")
-    done = (routed, ev.Planned(0.0, single("small")), ev.StepStarted(0.1, 1, "small"))
-    assert reasons(record(*done, called(1, "small", 0.5), ev.Finished(0.6))) == [
+    done = (routed, ev.Planned(0.0, single_step_plan("small")), ev.StepStarted(0.1, 1, "small"))
+    assert run_reasons(record(*done, called(1, "small", 0.5), ev.Finished(0.6))) == [
         "It stayed on this machine (strategy hybrid): It is short.",
         "small (local) answered.",
     ]
@@ -40,11 +40,11 @@ def test_an_ordinary_answer_is_two_lines() -> None:
 
 def test_the_length_that_bounded_what_was_held_is_told() -> None:
     call = replace(called(3, "gpt", 3.0, NANO // 500, NANO // 100), expected_tokens=1640)
-    lines = reasons(record(*(call if event == EVENTS[-5] else event for event in EVENTS)))
+    lines = run_reasons(record(*(call if event == EVENTS[-5] else event for event in EVENTS)))
     line = "gpt (cloud (api.openai.com)) did step 3, for $0.002."
     assert f"{line} Its text was expected to have at most 1,640 tokens." in lines
     free = replace(called(1, "small", 1.2), expected_tokens=1640)
-    lines = reasons(record(*(free if event == BEGUN[7] else event for event in EVENTS)))
+    lines = run_reasons(record(*(free if event == BEGUN[7] else event for event in EVENTS)))
     assert "small (local) did step 1." in lines, "nothing is held for it"
 
 
@@ -78,7 +78,7 @@ GOES_ON = "Interrupted after step 2 of 4; `baton resume beef` goes on."
     ],
 )
 def test_what_went_otherwise_is_told(events: tuple[ev.Event, ...], status: str, told: str) -> None:
-    assert told in reasons(record(*BEGUN, *events, status=status))
+    assert told in run_reasons(record(*BEGUN, *events, status=status))
 
 
 @pytest.mark.parametrize(
@@ -90,14 +90,14 @@ def test_what_went_otherwise_is_told(events: tuple[ev.Event, ...], status: str, 
     ],
 )
 def test_one_step_that_was_stopped_is_told(status: str, told: str) -> None:
-    begun = (ev.Planned(0.0, single("small")), ev.StepStarted(0.1, 1, "small"))
-    assert reasons(record(*begun, status=status))[-1] == told
+    begun = (ev.Planned(0.0, single_step_plan("small")), ev.StepStarted(0.1, 1, "small"))
+    assert run_reasons(record(*begun, status=status))[-1] == told
 
 
 def test_what_was_declined_is_told_once() -> None:
     offer = ev.Offered(2.2, "gpt", "It was cut.", 9, 9, "", ev.Decision.KEPT)
     skipped = ev.StepSkipped(2.3, 3, "gpt was not asked, as you decided.")
-    told = reasons(record(*BEGUN, offer, skipped, ev.Finished(3.0)))
+    told = run_reasons(record(*BEGUN, offer, skipped, ev.Finished(3.0)))
     assert [line for line in told if "gpt" in line] == [
         "Step 3 was left out: gpt was not asked, as you decided."
     ]
@@ -105,7 +105,7 @@ def test_what_was_declined_is_told_once() -> None:
 
 def test_events_that_name_steps_which_are_not_there_are_nothing() -> None:
     imported = record(*BEGUN, ev.StepFinished(1.0, 99, Finish.STOP), ev.Finished(3.0))
-    assert reasons(imported)
+    assert run_reasons(imported)
     assert why_object(imported)["steps"] == []
 
 
@@ -114,7 +114,7 @@ def test_what_help_was_worth_is_told() -> None:
     weighed = ev.Weighed(0.5, "gpt", 0.34, 0.2, NANO // 250, True, why)
     dear = ev.Weighed(0.6, "o1", 0.1, 0.2, NANO // 50, False, "It\nis dear.")
     events = (*BEGUN, weighed, dear, ev.Finished(3.0))
-    told = reasons(record(*events))
+    told = run_reasons(record(*events))
     assert f"gpt was worth asking: {why}" in told
     assert "o1 was not asked: It is dear." in told
     assert why_object(record(*events))["weighed"][0] == {
@@ -129,9 +129,11 @@ def test_what_help_was_worth_is_told() -> None:
 
 def test_what_cost_money_was_a_cloud_wherever_its_door_is() -> None:
     def place(host: str, held: int) -> str:
-        begun = (ev.Planned(0.0, single("lab")), ev.StepStarted(0.1, 1, "lab"))
+        begun = (ev.Planned(0.0, single_step_plan("lab")), ev.StepStarted(0.1, 1, "lab"))
         sent = ev.Sent(0.2, 1, "lab", host, 9)
-        return reasons(record(*begun, sent, called(1, "lab", 0.5, 0, held), ev.Finished(0.6)))[1]
+        return run_reasons(record(*begun, sent, called(1, "lab", 0.5, 0, held), ev.Finished(0.6)))[
+            1
+        ]
 
     assert place("127.0.0.1:8000", 0) == "lab (local (127.0.0.1:8000)) answered."
     assert place("10.0.0.9:8000", 0) == "lab (lan (10.0.0.9:8000)) answered."
@@ -140,7 +142,7 @@ def test_what_cost_money_was_a_cloud_wherever_its_door_is() -> None:
 
 def test_outside_text_stays_on_its_line() -> None:
     routed = ev.Routed(0.0, "local", "a\nb\x1b[31m", {}, "x\ny")
-    told = reasons(RunRecord("r", "c", "p", "a", "finished", 0.0, (routed,)))
+    told = run_reasons(RunRecord("r", "c", "p", "a", "finished", 0.0, (routed,)))
     assert not any("\n" in line or "\x1b" in line for line in told)
 
 

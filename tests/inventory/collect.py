@@ -37,7 +37,7 @@ import baton.tui as screen_package
 from baton import compose as composition
 from baton.cli import INTERRUPTED
 from baton.cli.aliases import ALIASES
-from baton.cli.json_output import as_object
+from baton.cli.json_output import run_object
 from baton.cli.root import baton as root_command
 from baton.cli.root import run as main
 from baton.compose.local_workers import LocalWorkers
@@ -205,9 +205,9 @@ def screen_commands_json(folder: Path) -> str:
         {
             "slash": one.name,
             "action": one.action,
-            "help": one.words,
-            "argument": one.takes,
-            "may_have_lines": one.long,
+            "help": one.help,
+            "argument": one.argument,
+            "may_have_lines": one.is_multiline,
         }
         for one in SLASH_COMMANDS
     ]
@@ -258,7 +258,7 @@ def errors_json(_: Path) -> str:
                     "error": name,
                     "exit_code": kind.exit_code,
                     "is_a": [one.__name__ for one in kind.__mro__[1:] if one in public],
-                    "by_name": errors.BY_NAME.get(name) is kind,
+                    "by_name": errors.ERROR_CLASSES.get(name) is kind,
                 }
                 for name, kind in sorted(known.items())
             ),
@@ -427,7 +427,7 @@ def json_types_json(folder: Path) -> str:
         view = RunView()
         for event in EVENTS:
             view = view.apply(event)
-        for place, kind in description.shape_records([as_object(view)]).items():
+        for place, kind in description.shape_records([run_object(view)]).items():
             yield {"command": "ask --json, with all kinds of steps", "field": place, "type": kind}
 
     return description.lines(records())

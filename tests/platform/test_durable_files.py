@@ -16,7 +16,7 @@ import pytest
 
 from baton.bench.bench_results import Results, Setting
 from baton.bench.strategy_bench import Played
-from baton.cli.config import _create
+from baton.cli.config import _create_file
 from baton.core.errors import ConfigError
 from baton.history import Store
 from baton.models.store.folder_changes import replace_whole
@@ -34,7 +34,7 @@ from baton.platform.settings import write
 from baton.platform.sqlite import create
 from baton.tui import conversation_export
 from baton.tui.crash_report import write_report
-from baton.tui.external_editor import edit
+from baton.tui.external_editor import edit_text
 from support.file_modes import baton_watched, made, open_to_others
 
 BENCH = Setting("sums", "0" * 64, "best", ("small",))
@@ -64,13 +64,13 @@ async def list_charges(database: Path) -> None:
 WRITERS: dict[str, Callable[[Path], object]] = {
     "keys": lambda folder: put("openai", "sk-0123456789", file=folder / "keys.toml"),
     "settings": lambda folder: write(folder / "config.toml", {"offline": True}),
-    "first settings": lambda folder: _create(folder / "config.toml"),
+    "first settings": lambda folder: _create_file(folder / "config.toml"),
     "history": lambda folder: asyncio.run(list_conversations(folder / "baton.db")),
     "ledger": lambda folder: asyncio.run(list_charges(folder / "ledger.db")),
     "database": lambda folder: create(folder / "some.db"),
-    "export": lambda folder: conversation_export.save(folder / "talk.md", "# Talk"),
+    "export": lambda folder: conversation_export.save_export(folder / "talk.md", "# Talk"),
     "crash report": lambda folder: write_report(folder, ValueError()),
-    "editor": lambda folder: edit("a draft", environ={"EDITOR": "true"}),
+    "editor": lambda folder: edit_text("a draft", environ={"EDITOR": "true"}),
     "model record": lambda folder: replace_whole(there(folder) / "a.json", b"{}"),
     "bench": lambda folder: Results(there(folder) / "a.jsonl").add(BENCH, PLAYED),
     "text": lambda folder: replace_file(there(folder) / "a.txt", "a"),

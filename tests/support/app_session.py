@@ -15,7 +15,7 @@ from textual.pilot import Pilot
 
 from baton.core.labels import Label
 from baton.core.ledger_types import Scope
-from baton.core.messages import Card, Chunk, Finish, Prompt, Request, Sent, Text, Usage
+from baton.core.messages import Card, Chunk, Finish, Prompt, Request, RequestSent, Text, Usage
 from baton.core.money import NANO
 from baton.core.plan.plan import Plan
 from baton.core.ports import Redactor
@@ -25,8 +25,8 @@ from baton.core.run.policy import RunTerms
 from baton.history import Store
 from baton.money import Ledger
 from baton.tui.app import BatonApp
-from baton.tui.prompt_queue import Pending
-from baton.tui.services import Desk
+from baton.tui.prompt_queue import QueuedPrompt
+from baton.tui.services import AppServices
 from baton.workers.scripted_worker import Script, ScriptedWorker
 
 CARD = Card(
@@ -71,7 +71,7 @@ def afar(*texts: str, tokens: int = 800) -> Script:
     """Return the script of a cloud worker."""
 
     def script(request: Request) -> Iterable[Chunk | BaseException | float]:
-        yield Sent("api.openai.com", 1834)
+        yield RequestSent("api.openai.com", 1834)
         for text in texts or ("From **far** away.",):
             yield Text(text)
         yield Usage(400, tokens, Finish.STOP)
@@ -86,7 +86,7 @@ class Stage:
     """
 
     def __init__(
-        self, app: BatonApp, pilot: Pilot[None], desk: Desk, asked: Sequence[Request]
+        self, app: BatonApp, pilot: Pilot[None], desk: AppServices, asked: Sequence[Request]
     ) -> None:
         self.app = app
         self.pilot = pilot
@@ -126,13 +126,13 @@ class Stage:
 
     async def answered(self) -> None:
         """Wait until nothing is being written any more, and all that comes after it is done."""
-        await self.until(lambda: self.chat.player.idle)
+        await self.until(lambda: self.chat.queue.is_idle)
         await self.pilot.pause()
 
     async def ask(self, text: str) -> None:
         """Send a prompt and wait for its answer."""
         await self.send(text)
-        await self.until(lambda: self.chat.player.busy or self.chat.transcript.turns)
+        await self.until(lambda: self.chat.queue.is_busy or self.chat.transcript.turns)
         await self.answered()
 
     def see(self) -> str:
@@ -147,8 +147,8 @@ class Stage:
 
 async def play(stage: Stage, plan: Plan, text: str = "Plan it", *, wait: bool = True) -> None:
     """Have a plan played, as after it was edited."""
-    stage.chat.player.send(Pending(stage.chat.context.chat, Prompt(text), plan=plan))
-    await stage.until(lambda: stage.chat.player.busy or stage.chat.transcript.turns)
+    stage.chat.queue.send(QueuedPrompt(stage.chat.context.chat, Prompt(text), plan=plan))
+    await stage.until(lambda: stage.chat.queue.is_busy or stage.chat.transcript.turns)
     if wait:
         await stage.answered()
 
@@ -199,7 +199,7 @@ async def staged(
     )
     config, exports, logs = (folder / name for name in ("config.toml", "exports", "logs"))
     more = {**equip(orchestra), **desk}
-    table = Desk(orchestra, kept, ledger, config, exports, logs, **more)
+    table = AppServices(orchestra, kept, ledger, config, exports, logs, **more)
     app = BatonApp(table, theme, keymap or {})
     async with app.run_test(size=size) as pilot:
         stage = Stage(app, pilot, table, workers[card.id].requests if cloud is not None else [])

@@ -8,22 +8,22 @@ from baton.core import events as ev
 from baton.core.history_types import RunRecord
 from baton.core.labels import Label
 from baton.core.messages import Card, Finish, Purpose
-from baton.core.plan.plan import Plan, direct
-from baton.core.view import RunView, folded
+from baton.core.plan.plan import Plan, direct_step
+from baton.core.view import RunView, fold_events
 from baton.tui import answer_summary
-from baton.tui.prompt_queue import replay
-from baton.tui.workflow_text import summary, told_route
+from baton.tui.prompt_queue import record_view
+from baton.tui.workflow_text import route_text, run_summary
 
 GPT = Card("gpt", "cloud", "GPT", Label.CLOUD, remote=True)
 ROSTER = {
     card.id: card for card in (Card("small", "local", "Small"), Card("mate", "local", "Mate"), GPT)
 }
-TWO = (direct("small"), direct("mate"))
+TWO = (direct_step("small"), direct_step("mate"))
 
 
 def begun(*more: ev.Event) -> RunView:
     """Return a run in which two draft side by side, the second with the first word."""
-    return folded(
+    return fold_events(
         [
             ev.Routed(0.0, "local", "Two workers here answer.", strategy="hybrid"),
             ev.Planned(0.0, Plan(TWO, (1,)), final=False),
@@ -37,7 +37,7 @@ def begun(*more: ev.Event) -> RunView:
 
 def asked(*more: ev.Event) -> RunView:
     """Return the same run when a third was asked for, as the two disagree."""
-    grown = Plan((*TWO, direct("gpt")), (3,))
+    grown = Plan((*TWO, direct_step("gpt")), (3,))
     return begun(
         ev.StepText(0.2, 1, "345"),
         ev.StepFinished(0.3, 1, Finish.STOP, ""),
@@ -48,7 +48,7 @@ def asked(*more: ev.Event) -> RunView:
 
 
 def shown(run: RunView) -> list[str]:
-    return [part.text for part in answer_summary.parts_of(run, ROSTER)]
+    return [part.text for part in answer_summary.answer_parts(run, ROSTER)]
 
 
 def test_the_first_draft_stands_there_until_its_successor_has_a_word() -> None:
@@ -59,22 +59,24 @@ def test_the_first_draft_stands_there_until_its_successor_has_a_word() -> None:
 
 
 def test_who_was_asked_elsewhere_is_not_said_to_have_answered_here() -> None:
-    assert told_route(asked(), ROSTER).startswith("Answered on this machine, by Small, Mate")
+    assert route_text(asked(), ROSTER).startswith("Answered on this machine, by Small, Mate")
     helped = asked(ev.StepStarted(0.5, 3, "gpt"), ev.StepText(0.6, 3, "391"))
-    assert told_route(helped, ROSTER).startswith("Answered with help from elsewhere, by Small")
+    assert route_text(helped, ROSTER).startswith("Answered with help from elsewhere, by Small")
 
 
 def test_a_tool_that_checked_did_not_plan() -> None:
     def called(purpose: Purpose) -> ev.Called:
         return ev.Called(0.4, 0, "small", purpose, 1, 2, 0, 0, 0, True, 0.1, None, 0.0, Finish.STOP)
 
-    assert "\nChecked by Small" in summary(begun(called(Purpose.VERIFY)), ROSTER).plain
-    assert "\nPlanned and checked by Small" in summary(begun(called(Purpose.PLAN)), ROSTER).plain
+    assert "\nChecked by Small" in run_summary(begun(called(Purpose.VERIFY)), ROSTER).plain
+    assert (
+        "\nPlanned and checked by Small" in run_summary(begun(called(Purpose.PLAN)), ROSTER).plain
+    )
 
 
 @pytest.mark.parametrize("status", ["finished", "lost", "running"])
 def test_only_what_goes_on_is_shown_as_going_on(status: str) -> None:
     broken = ev.StepFinished(0.2, 99, Finish.STOP)  # an import may name any step
     for events in ((ev.Planned(0.0, Plan(TWO, (1,))),), (ev.Planned(0.0, Plan(TWO, (1,))), broken)):
-        shown = replay(RunRecord("r", "c", "p", "a", status, 0.0, events))
+        shown = record_view(RunRecord("r", "c", "p", "a", status, 0.0, events))
         assert (shown.status == "running") is (status == "running")

@@ -21,8 +21,8 @@ from baton.core.messages import (
     Prompt,
     Reading,
     Request,
+    RequestSent,
     Role,
-    Sent,
     Text,
     TurnStatus,
     Usage,
@@ -162,7 +162,7 @@ async def test_escape_stops_what_runs_and_then_gives_back_what_waits(tmp_path: P
         await stage.answered()
         assert "Stopped here." in stage.see()
         assert stage.chat.composer.text == ""
-        assert [p.prompt.text for p in stage.chat.player.waiting] == ["second", "third"]
+        assert [p.prompt.text for p in stage.chat.queue.waiting] == ["second", "third"]
         await stage.press("escape")
         assert stage.chat.composer.text == "third"
         await stage.press("escape")
@@ -184,7 +184,7 @@ async def test_what_a_stop_left_waiting_is_played_on_enter(tmp_path: Path) -> No
         await stage.answered()
         assert prompts_of(stage) == ["first"]
         await stage.press("enter")
-        await stage.until(lambda: stage.chat.player.busy)
+        await stage.until(lambda: stage.chat.queue.is_busy)
         await stage.press("escape")
         await stage.answered()
         assert prompts_of(stage) == ["first", "second"]
@@ -216,7 +216,7 @@ async def test_the_first_escape_stops_a_paid_call(tmp_path: Path) -> None:
 
     def endless(request: Request) -> Script:
         called.append(request.messages[-1].text)
-        yield Sent("api.openai.com", 10)
+        yield RequestSent("api.openai.com", 10)
         for number in itertools.count():
             yield Text(f"paid{number} ")
             yield 0.02
@@ -229,7 +229,7 @@ async def test_the_first_escape_stops_a_paid_call(tmp_path: Path) -> None:
         await stage.answered()
         assert called == ["first"]
         assert stage.chat.transcript.turns[-1].status is TurnStatus.CANCELLED
-        assert [p.prompt.text for p in stage.chat.player.waiting] == ["second"]
+        assert [p.prompt.text for p in stage.chat.queue.waiting] == ["second"]
 
 
 async def test_a_waiting_prompt_is_played_in_the_same_conversation(tmp_path: Path) -> None:
@@ -239,7 +239,7 @@ async def test_a_waiting_prompt_is_played_in_the_same_conversation(tmp_path: Pat
 
     async with staged(tmp_path, script) as stage:
         await stage.send("first")
-        await stage.until(lambda: stage.chat.player.busy)
+        await stage.until(lambda: stage.chat.queue.is_busy)
         await stage.send("second")
         await stage.until(lambda: len(stage.chat.transcript.turns) == 4)
         await stage.answered()
@@ -385,7 +385,7 @@ async def test_leaving_a_conversation_does_not_stop_its_answer(tmp_path: Path) -
         conversation = stage.chat.context.chat.id
         await stage.press("ctrl+n")
         await stage.until(lambda: "word3" not in stage.see())
-        assert stage.chat.player.busy
+        assert stage.chat.queue.is_busy
         await stage.chat.conversation.open(conversation)
         go.set()
         await stage.answered()
@@ -541,7 +541,7 @@ async def test_quitting_while_streaming_keeps_the_text(tmp_path: Path) -> None:
         await stage.press("ctrl+c")
         await stage.answered()
         await stage.send("again")
-        await stage.until(lambda: stage.chat.player.busy)
+        await stage.until(lambda: stage.chat.queue.is_busy)
         await stage.press("ctrl+q")
         await stage.until(lambda: not stage.app.is_running)
         assert stage.app.return_code == 0
@@ -628,7 +628,7 @@ async def test_an_open_question_does_not_keep_the_app(tmp_path: Path) -> None:
         await stage.until(lambda: stage.chat.question)
         stage.app.simulate_key("ctrl+q")  # the pilot would wait for widgets that are gone
         await stage.until(lambda: not stage.app.is_running, seconds=3)
-        assert not stage.chat.player.busy
+        assert not stage.chat.queue.is_busy
 
 
 async def test_the_systems_signals_end_it_in_good_order(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from baton.history import Store
 from baton.money import Ledger
 from baton.platform.settings import load
 from baton.tui import crash_report
-from baton.tui.app import BatonApp, farewell
+from baton.tui.app import BatonApp, crash_message
 from support.app_session import Stage, afar, sorry, staged
 
 METHODS = [
@@ -153,7 +153,7 @@ async def test_a_bug_whose_report_cannot_be_written_is_told_of_all_the_same(
         await crashing()
     assert app is not None
     assert app.return_code == 1
-    assert "No report" in farewell(app.report, tmp_path)
+    assert "No report" in crash_message(app.report, tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,12 @@ from baton.core.labels import Label
 from baton.core.ledger_types import Policy
 from baton.core.messages import Chunk, Prompt, Request, Role, Text, TurnStatus
 from baton.core.ports import ConversationPosition
-from baton.core.routing_types import Candidate, Learned, Rated
+from baton.core.routing_types import Candidate, RatedAnswer, RefitResult
 from baton.history import Store
 from baton.routing import Versions
 from baton.routing.personalisation import Tutor
 from baton.tui.chat.feedback import LEARN_HINT_ANSWERS
-from baton.tui.widgets.answer import Answer
+from baton.tui.widgets.answer import AnswerView
 from baton.tui.widgets.turn_view import TurnView
 from baton.workers.scripted_worker import Script
 from support.app_session import GPT, Stage, afar, staged
@@ -105,7 +105,7 @@ async def test_there_is_nothing_to_mark_before_an_answer(tmp_path: Path) -> None
         await stage.press("escape")
         await stage.answered()
         await stage.press("y", "r")
-        await stage.until(lambda: stage.chat.player.busy)
+        await stage.until(lambda: stage.chat.queue.is_busy)
         await stage.press("escape")
         await stage.answered()
         assert await kept(stage) == [set()], "what is done with half an answer says nothing"
@@ -140,7 +140,7 @@ async def test_a_copied_selection_is_a_copy(
         monkeypatch.setattr(stage.app, "copy_to_clipboard", copied.append)
         await stage.ask("first")
         await stage.ask("second")
-        stage.chat.selections = {stage.chat.query(Answer).first(): SELECT_ALL}
+        stage.chat.selections = {stage.chat.query(AnswerView).first(): SELECT_ALL}
         await stage.press("ctrl+c")
         assert "Hello there." in copied[0]
         assert await kept(stage) == [{Signal.COPIED}, set()]
@@ -214,10 +214,10 @@ async def test_a_store_that_takes_nothing_is_no_obstacle(
 # Learning from it
 
 
-async def teach(rated: Sequence[Rated], target: Path) -> Learned:
+async def teach(rated: Sequence[RatedAnswer], target: Path) -> RefitResult:
     """Learn something from whatever there is."""
     await asyncio.to_thread(target.write_text, "numbers")
-    return Learned(len(rated), 3, 0.2, 0.18, True, ("It trusts small more.",))
+    return RefitResult(len(rated), 3, 0.2, 0.18, True, ("It trusts small more.",))
 
 
 @asynccontextmanager
@@ -259,10 +259,8 @@ async def test_learning_says_what_came_of_it_and_is_taken_back(tmp_path: Path) -
 async def test_now_and_then_a_mark_says_what_it_is_good_for(tmp_path: Path) -> None:
     async with taught(tmp_path, say) as stage:
         await judged(stage.desk.store, LEARN_HINT_ANSWERS - 2)
-        for told in (
-            "marked as good ",
-            f"marked as good · {LEARN_HINT_ANSWERS} new: /learn learns from them",
-        ):
+        hint = f"{LEARN_HINT_ANSWERS} new: /learn learns from them"
+        for told in ("marked as good ", f"marked as good · {hint}"):
             await stage.ask("Hi")
             await stage.press("tab", "+")
             assert told in stage.see()
@@ -270,7 +268,7 @@ async def test_now_and_then_a_mark_says_what_it_is_good_for(tmp_path: Path) -> N
 
 
 async def test_a_fall_while_learning_is_said(tmp_path: Path) -> None:
-    async def fall(rated: Sequence[Rated], target: Path) -> Learned:
+    async def fall(rated: Sequence[RatedAnswer], target: Path) -> RefitResult:
         raise WorkerError("The router failed while it was learning. Nothing was changed.")
 
     store, versions = Store.open(None), Versions(tmp_path / "router" / "learned.npz")

@@ -14,7 +14,7 @@ from baton.core.machine import Gpu, Hardware
 from baton.core.messages import Chunk, Request, Text
 from baton.history import Store
 from baton.models.model_types import Foreign, State
-from baton.tui.recommendation_text import is_put_off, told_machine
+from baton.tui.recommendation_text import is_put_off, machine_text
 from baton.tui.widgets.question_view import ChoiceView
 from baton.workers.scripted_worker import ScriptedWorker
 from support.app_library import GB, MACHINE, TALKER, shop_in, shopping
@@ -421,4 +421,4 @@ async def test_leaving_while_the_machine_is_looked_at(tmp_path: Path) -> None:
     ],
 )
 def test_a_machine_in_words(machine: Hardware, words: str) -> None:
-    assert told_machine(machine) == words
+    assert machine_text(machine) == words

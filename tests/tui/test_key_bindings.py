@@ -13,7 +13,7 @@ from textual.binding import Binding
 from baton.core.errors import ConfigError
 from baton.core.messages import Chunk, Request, Text
 from baton.tui import key_bindings, slash_commands
-from baton.tui.external_editor import edit
+from baton.tui.external_editor import edit_text
 from support.app_session import Stage, staged
 
 CODE = "Two blocks:\n\n```python\nprint('one')\n```\n\nand\n\n```\ntwo\n```\n"
@@ -188,7 +188,7 @@ async def test_keys_can_be_rebound(tmp_path: Path) -> None:
 
 def test_an_unknown_key_name_is_refused_with_the_nearest() -> None:
     with pytest.raises(ConfigError) as caught:
-        key_bindings.check({"prompt.sent": "f5"})
+        key_bindings.check_keymap({"prompt.sent": "f5"})
     assert "'prompt.send'" in caught.value.hint
 
 
@@ -200,7 +200,7 @@ async def test_the_help_shows_every_key_and_command(tmp_path: Path) -> None:
         for group in key_bindings.GROUPS.values():
             for binding in group:
                 assert isinstance(binding, Binding)
-                assert key_bindings.shown(binding, {}) in seen
+                assert key_bindings.binding_keys(binding, {}) in seen
                 assert binding.tooltip in seen
         assert "/regenerate" in seen
 
@@ -272,7 +272,7 @@ async def test_no_line_of_the_help_is_broken_on_a_small_screen(tmp_path: Path) -
         text = "\n".join(seen)
         for binding in [binding for group in key_bindings.GROUPS.values() for binding in group]:
             assert isinstance(binding, Binding)
-            assert f"{key_bindings.shown(binding, {})}  " in text
+            assert f"{key_bindings.binding_keys(binding, {})}  " in text
             assert f"  {binding.tooltip}  {binding.id}" in text
 
 
@@ -346,7 +346,7 @@ async def test_what_waits_is_kept_as_a_draft(tmp_path: Path) -> None:
                 break
             await asyncio.sleep(0.02)
         assert await store.draft(conversation) == "second"
-        await stage.chat.player.close()
+        await stage.chat.queue.close()
         await stage.chat.conversation.keep_draft()
         assert await store.draft(conversation) == "second"
 
@@ -370,4 +370,4 @@ async def test_the_editor_waits_for_the_answer(tmp_path: Path) -> None:
 @pytest.mark.parametrize("named", ["vim '", "/no/such/editor"])
 def test_an_editor_that_is_none_is_a_sentence(named: str) -> None:
     with pytest.raises(ConfigError, match="editor"):
-        edit("text", environ={"EDITOR": named})
+        edit_text("text", environ={"EDITOR": named})

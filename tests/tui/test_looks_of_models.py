@@ -18,7 +18,7 @@ from baton.models.model_types import Foreign
 from baton.money import Ledger
 from baton.tui.app import BatonApp
 from baton.tui.screens.models_screen import ModelsScreen
-from baton.tui.services import Desk
+from baton.tui.services import AppServices
 from baton.workers.scripted_worker import ScriptedWorker
 from support.app_library import CODER, GATED, GB, SCOUT, TALKER, Shop, shop_in
 from support.app_session import CARD, GPT
@@ -107,7 +107,7 @@ async def table(pilot: Pilot[None], shop: Shop) -> None:
     shop.put(GATED, here=False, paused=True)
     app.chat.composer.prompt.insert("hello")
     await pilot.press("enter")
-    await settle(pilot, lambda: app.chat.transcript.turns and not app.chat.player.busy)
+    await settle(pilot, lambda: app.chat.transcript.turns and not app.chat.queue.is_busy)
     shop.supply.hold()
     assert app.chat.downloads.queue is not None
     app.chat.downloads.queue.fetch(shop.put(SCOUT, here=False))
@@ -163,7 +163,7 @@ def test_look_of_models(
         workers["gpt"] = ScriptedWorker(say, GPT)
     orchestra = Orchestra(workers, store, "small", ledger=ledger)
     exports, logs = tmp_path / "exports", tmp_path / "logs"
-    desk = Desk(
+    desk = AppServices(
         orchestra,
         store,
         ledger,

@@ -15,7 +15,7 @@ from baton.download.progress import Phase, Progress
 from baton.history import Store
 from baton.models.model_types import Foreign, Held, State
 from baton.tui import model_table
-from baton.tui.background_downloads import Coming, Downloads, told
+from baton.tui.background_downloads import ActiveDownload, Downloads, downloads_text
 from baton.tui.screens.models_screen import ModelsScreen
 from support.app_library import (
     CODER,
@@ -534,7 +534,7 @@ async def test_no_more_than_three_come_at_once(shop: Shop) -> None:
     await asyncio.sleep(0.05)
     assert len(shop.supply.begun) == 3
     assert len(coming.coming) == 4
-    assert told(coming.coming).startswith("downloading 4 models ")
+    assert downloads_text(coming.coming).startswith("downloading 4 models ")
     shop.supply.going.set()
     async with asyncio.timeout(10):
         await ear.all_here.wait()
@@ -569,13 +569,13 @@ async def test_no_more_than_three_come_at_once(shop: Shop) -> None:
     ],
 )
 def test_progress_in_words(progress: Progress, words: str) -> None:
-    assert told({"m": Coming("m", "M", "m", progress)}) == words
+    assert downloads_text({"m": ActiveDownload("m", "M", "m", progress)}) == words
 
 
 @pytest.mark.parametrize("width", [0, 30, 74, 76, 109, 110, 136])
 def test_columns_stay_within_the_width(width: int) -> None:
     columns = model_table.Columns(width)
-    row = model_table.Row(
+    row = model_table.ModelRow(
         "k",
         "名前" * 30,
         123_456_789_012,
@@ -594,4 +594,4 @@ def test_columns_stay_within_the_width(width: int) -> None:
     [(-5, "now"), (59, "now"), (60, "1min"), (7200, "2h"), (86_400 * 9, "9d"), (4e7, "1y")],
 )
 def test_how_long_ago(seconds: float, words: str) -> None:
-    assert model_table.ago(1e9 - seconds, 1e9) == words
+    assert model_table.age_text(1e9 - seconds, 1e9) == words

@@ -10,11 +10,18 @@ from pathlib import Path
 import pytest
 
 from baton.core.errors import ConfigError, WorkerUnavailable
-from baton.core.ledger_types import Bill, Policy, Room, Scope, SpendingStyle, Standing
-from baton.core.messages import Chunk, Purpose, Request, Sent, Text
+from baton.core.ledger_types import (
+    HoldRequest,
+    Policy,
+    Scope,
+    ScopeBalance,
+    SpendingStyle,
+    Standing,
+)
+from baton.core.messages import Chunk, Purpose, Request, RequestSent, Text
 from baton.core.money import NANO
 from baton.core.plan.plan import Plan, Step
-from baton.core.prices import FREE, Used
+from baton.core.prices import FREE, BilledTokens
 from baton.history import Store
 from baton.platform.settings import load
 from baton.tui import budget_commands, money_text
@@ -35,7 +42,7 @@ def flat(stage: Stage) -> str:
 
 
 def broken(request: Request) -> Script:
-    yield Sent("api.openai.com", 900)
+    yield RequestSent("api.openai.com", 900)
     yield Text("half ")
     raise WorkerUnavailable("OpenAI closed the connection.", "Try again.")
 
@@ -43,13 +50,13 @@ def broken(request: Request) -> Script:
 async def send_body(stage: Stage, body: bytes, run: str = "run") -> None:
     """Let a call leave, as the gateway would record it."""
     assert GPT.price is not None
-    bill = Bill(
+    bill = HoldRequest(
         run, "chat", "gpt", "openai", "openai/gpt-5-mini", Purpose.ANSWER, GPT.price, 500, 1000,
         stage.desk.orchestra.terms.ceilings,
     )  # fmt: skip
     hold = await stage.desk.ledger.hold(bill)
     await stage.desk.ledger.sent(hold.call, "api.openai.com", body)
-    await stage.desk.ledger.settle(hold.call, Used(400, 800))
+    await stage.desk.ledger.settle(hold.call, BilledTokens(400, 800))
 
 
 async def test_money_is_hidden_while_the_cloud_is_off_and_nothing_was_spent(tmp_path: Path) -> None:
@@ -71,7 +78,7 @@ async def test_the_meter_follows_the_conversation(tmp_path: Path) -> None:
 
 async def test_what_is_held_and_unconfirmed_is_told(tmp_path: Path) -> None:
     def slow(request: Request) -> Script:
-        yield Sent("api.openai.com", 900)
+        yield RequestSent("api.openai.com", 900)
         yield 0.6
         yield from broken(request)
 
@@ -87,32 +94,36 @@ async def test_what_is_held_and_unconfirmed_is_told(tmp_path: Path) -> None:
 
 
 def rooms(used: int, ceiling: int | None) -> Standing:
-    return Standing((Room(Scope.DAY, ceiling, used), Room(Scope.MONTH, None, used)))
+    return Standing((ScopeBalance(Scope.DAY, ceiling, used), ScopeBalance(Scope.MONTH, None, used)))
 
 
 def test_the_meter_in_words() -> None:
-    assert money_text.brief(Standing(())) == ""
-    assert money_text.brief(rooms(0, None)) == ""
-    assert money_text.brief(rooms(0, 2 * NANO)) == "$0.00 of $2.00"
-    assert money_text.brief(rooms(14 * NANO // 100, NANO // 2)) == "$0.14 of $0.50"
-    assert money_text.brief(rooms(NANO, None)) == "$1.00 spent · cloud off"
-    assert money_text.brief(rooms(NANO, 0)) == "$1.00 spent · cloud off"
-    assert money_text.brief(replace(rooms(0, NANO), frozen="Too much.")) == "cloud frozen"
+    assert money_text.spending_summary(Standing(())) == ""
+    assert money_text.spending_summary(rooms(0, None)) == ""
+    assert money_text.spending_summary(rooms(0, 2 * NANO)) == "$0.00 of $2.00"
+    assert money_text.spending_summary(rooms(14 * NANO // 100, NANO // 2)) == "$0.14 of $0.50"
+    assert money_text.spending_summary(rooms(NANO, None)) == "$1.00 spent · cloud off"
+    assert money_text.spending_summary(rooms(NANO, 0)) == "$1.00 spent · cloud off"
+    assert (
+        money_text.spending_summary(replace(rooms(0, NANO), frozen="Too much.")) == "cloud frozen"
+    )
 
 
 def test_a_ceiling_is_told_of_once_at_80_percent_and_once_when_all_is_used() -> None:
-    alarm = money_text.Alarm()
-    assert alarm.hear(rooms(79, 100), "a", True) == []
-    assert "80 % of the ceiling" in alarm.hear(rooms(80 * NANO, 100 * NANO), "a", True)[0]
-    assert alarm.hear(rooms(90, 100), "a", True) == []
-    assert "All of the ceiling" in alarm.hear(rooms(100, 100), "a", True)[0]
-    assert alarm.hear(rooms(100, 100), "b", True) == []
-    old = money_text.Alarm()
-    assert old.hear(rooms(85, 100), None, False) == [], "the header shows what was so before"
-    assert old.hear(rooms(86, 100), None, True) == []
-    sessions = money_text.Alarm()
-    full = Standing((Room(Scope.SESSION, 100, 90),))
-    assert len(sessions.hear(full, "a", True)) == len(sessions.hear(full, "b", True)) == 1
+    alarm = money_text.CeilingAlarm()
+    assert alarm.new_alarms(rooms(79, 100), "a", True) == []
+    assert "80 % of the ceiling" in alarm.new_alarms(rooms(80 * NANO, 100 * NANO), "a", True)[0]
+    assert alarm.new_alarms(rooms(90, 100), "a", True) == []
+    assert "All of the ceiling" in alarm.new_alarms(rooms(100, 100), "a", True)[0]
+    assert alarm.new_alarms(rooms(100, 100), "b", True) == []
+    old = money_text.CeilingAlarm()
+    assert old.new_alarms(rooms(85, 100), None, False) == [], "the header shows what was so before"
+    assert old.new_alarms(rooms(86, 100), None, True) == []
+    sessions = money_text.CeilingAlarm()
+    full = Standing((ScopeBalance(Scope.SESSION, 100, 90),))
+    assert (
+        len(sessions.new_alarms(full, "a", True)) == len(sessions.new_alarms(full, "b", True)) == 1
+    )
 
 
 async def test_a_bell_and_a_line_when_a_ceiling_is_nearly_used(
@@ -144,14 +155,14 @@ async def test_a_bell_and_a_line_when_a_ceiling_is_nearly_used(
         ("release", budget_commands.Release()),
     ],
 )
-def test_what_budget_understands(words: str, order: budget_commands.Order) -> None:
-    assert budget_commands.parse(words) == order
+def test_what_budget_understands(words: str, order: budget_commands.BudgetCommand) -> None:
+    assert budget_commands.parse_budget(words) == order
 
 
 @pytest.mark.parametrize("words", ["2", "day", "day two", "day -1", "year 2", "policy x", "run 1"])
 def test_what_budget_refuses_is_a_sentence(words: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        budget_commands.parse(words)
+        budget_commands.parse_budget(words)
     assert refused.value.message.endswith(".")
     assert refused.value.hint
 
@@ -348,7 +359,7 @@ async def test_a_wrong_charge_is_shown_at_once_wherever_the_person_is(
             await stage.until(lambda: isinstance(stage.app.screen, ModelsScreen))
         here.set()
         await stage.shows("gpt-5-mini charged $0.1001 for a call that was to cost at most")
-        assert stage.chat.player.busy
+        assert stage.chat.queue.is_busy
         assert rung
         seen.set()
         await stage.answered()

@@ -11,11 +11,11 @@ import pytest
 from baton.core.errors import WorkerUnavailable
 from baton.core.labels import Label
 from baton.core.ledger_types import Policy, Scope
-from baton.core.messages import Card, Chunk, Finish, Request, Sent, Text, TurnStatus, Usage
+from baton.core.messages import Card, Chunk, Finish, Request, RequestSent, Text, TurnStatus, Usage
 from baton.core.money import NANO
 from baton.core.ports import CallOffer, Choice, Question
 from baton.core.run.policy import PromptLimits
-from baton.tui.widgets.offer_card import OfferView, leaving
+from baton.tui.widgets.offer_card import OfferCard, destination_text
 from baton.tui.widgets.question_view import ChoiceView
 from support.app_session import SORRY, Stage, afar, sorry, staged, until
 
@@ -52,7 +52,7 @@ async def test_the_offer_shows_what_would_leave_and_what_it_could_cost(tmp_path:
 
 def test_the_offer_names_the_address_and_the_proxy() -> None:
     card = Card("gpt", "cloud", "gpt", provider="openai", address="127.0.0.1:9 through proxy:3128")
-    seen = leaving(CallOffer(card, "", "", "", 1, 1, "day"))
+    seen = destination_text(CallOffer(card, "", "", "", 1, 1, "day"))
     assert seen == "Leaves this machine for 127.0.0.1:9 through proxy:3128:"
 
 
@@ -65,7 +65,7 @@ async def test_typed_ahead_text_and_enter_never_spend(tmp_path: Path) -> None:
         await stage.until(lambda: CARD in stage.see())
         await stage.press("s", "enter", "enter", "tab", "enter")  # Tab and Enter: keep
         await stage.until(
-            lambda: "you kept" in " ".join(stage.chat.transcript.views[1].facts.notes)
+            lambda: "you kept" in " ".join(stage.chat.transcript.views[1].summary.notes)
         )
         await stage.press("enter", "enter")
         assert stage.asked == []
@@ -89,7 +89,7 @@ async def test_what_is_sent_replaces_the_draft_with_name_and_price(tmp_path: Pat
     word, rest = asyncio.Event(), asyncio.Event()
 
     def slowly(request: Request) -> Script:
-        yield Sent("api.openai.com", 1834)
+        yield RequestSent("api.openai.com", 1834)
         yield from until(word.is_set)
         yield Text("Herons ")
         yield from until(rest.is_set)
@@ -159,7 +159,7 @@ async def test_send_in_this_conversation_asks_no_more_there(tmp_path: Path) -> N
 async def test_all_of_a_long_text_can_be_read_before_it_leaves(tmp_path: Path) -> None:
     async with staged(tmp_path, sorry, cloud=afar()) as stage:
         await offered(stage, " ".join(f"item{number}" for number in range(2000)))
-        card = stage.app.screen.query_one(OfferView)
+        card = stage.app.screen.query_one(OfferCard)
         assert card.region.height < stage.chat.transcript.size.height, "the card fits"
         await stage.press("tab")
         seen = stage.see()
@@ -219,7 +219,7 @@ async def test_edit_first_gives_the_prompt_back_and_sends_it_there(tmp_path: Pat
 
 async def test_a_worker_that_fails_leaves_the_local_answer(tmp_path: Path) -> None:
     def broken(request: Request) -> Script:
-        yield Sent("api.openai.com", 900)
+        yield RequestSent("api.openai.com", 900)
         raise WorkerUnavailable("OpenAI closed the connection.", "Try again.")
 
     async with staged(tmp_path, sorry, cloud=broken) as stage:
@@ -343,7 +343,7 @@ async def test_what_is_being_written_cannot_leave_after_the_person_forbade_it(
     for command in ("/private", "/offline on", "/budget policy never"):
         async with staged(tmp_path, slow, cloud=afar(), terms=terms) as stage:
             await stage.send("my secret")
-            await stage.until(lambda: stage.chat.player.busy and "I can't" in stage.see())
+            await stage.until(lambda: stage.chat.queue.is_busy and "I can't" in stage.see())
             await stage.send(command)
             await stage.answered()
             assert await stage.desk.ledger.charges() == []
@@ -353,7 +353,7 @@ async def test_who_comes_back_while_an_answer_replaces_a_draft_sees_it_once(tmp_
     shown, looked = asyncio.Event(), asyncio.Event()
 
     def long(request: Request) -> Script:
-        yield Sent("api.openai.com", 1834)
+        yield RequestSent("api.openai.com", 1834)
         for number in range(60):
             yield Text(f"word{number} ")
             if number == 9:
@@ -372,7 +372,7 @@ async def test_who_comes_back_while_an_answer_replaces_a_draft_sees_it_once(tmp_
         await stage.chat.conversation.open(conversation)
         shown.set()
         await stage.until(lambda: "word20" in stage.see())
-        assert stage.chat.player.busy
+        assert stage.chat.queue.is_busy
         assert stage.see().count("word3 ") == 1
         assert SORRY not in stage.see()
         looked.set()
@@ -414,7 +414,7 @@ async def test_a_waiting_question_is_seen_and_answered_from_every_screen(
 
     async with staged(tmp_path, slow, cloud=afar(), size=size) as stage:
         await stage.send("hello")
-        await stage.until(lambda: stage.chat.player.busy and stage.chat.transcript.views)
+        await stage.until(lambda: stage.chat.queue.is_busy and stage.chat.transcript.views)
         match keys[0]:
             case "w":
                 await stage.press("tab", "w")
@@ -454,7 +454,7 @@ async def test_the_workflow_beside_the_conversation_covers_no_question(
         await stage.pilot.resize_terminal(100, 40)
         await stage.until(lambda: CARD in stage.see() and "Edit first" not in stage.see())
         await stage.press("escape")
-        card = stage.app.screen.query_one(OfferView)
+        card = stage.app.screen.query_one(OfferCard)
         await stage.until(lambda: card.region.width > 90)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from baton.core.hold_decision import at_least
+from baton.core.hold_decision import shown_rounded_up
 from baton.core.ledger_types import Policy
 from baton.core.messages import (
     Chunk,
@@ -18,16 +18,16 @@ from baton.core.messages import (
     Prompt,
     Purpose,
     Request,
-    Sent,
+    RequestSent,
     Text,
     TurnStatus,
     Usage,
 )
 from baton.core.plan.plan import Need, Plan, Step
 from baton.tui.app import BatonApp
-from baton.tui.prompt_queue import Pending, replay
+from baton.tui.prompt_queue import QueuedPrompt, record_view
 from baton.tui.screens.help_screen import HelpScreen
-from baton.tui.widgets.plan_card import PlanView
+from baton.tui.widgets.plan_card import PlanCard
 from baton.workers.scripted_worker import Script
 from support.app_session import Stage, afar, play, staged
 
@@ -48,7 +48,7 @@ def say(request: Request) -> Said:
 
 
 async def asked(stage: Stage) -> None:
-    await stage.until(lambda: stage.app.screen.query(PlanView))
+    await stage.until(lambda: stage.app.screen.query(PlanCard))
     await stage.until(lambda: "Play this plan?" in stage.see())
 
 
@@ -61,8 +61,8 @@ async def test_plan_shows_the_plan_before_anything_is_called(tmp_path: Path) -> 
         assert "SmolLM2 135M · local · sees prompt, history · its text is the answer" in flat
         assert stage.chat.composer.prompt.has_focus, "the card takes no focus by itself"
         await stage.press("y", "space", "enter")  # typed ahead: a prompt, no choice
-        assert stage.app.screen.query(PlanView)
-        assert [p.prompt.text for p in stage.chat.player.waiting] == ["y "]
+        assert stage.app.screen.query(PlanCard)
+        assert [p.prompt.text for p in stage.chat.queue.waiting] == ["y "]
         await stage.press("escape")  # takes the default, which is to stop
         await stage.answered()
         first = stage.chat.transcript.turns[1]
@@ -114,8 +114,8 @@ async def test_a_prompt_of_several_lines_after_plan(tmp_path: Path) -> None:
 
 async def previewed(stage: Stage, plan: Plan) -> None:
     """Have a plan of several steps shown, as a conductor would draw it."""
-    pending = Pending(stage.chat.context.chat, Prompt("Plan it"), plan=plan, preview=True)
-    stage.chat.player.send(pending)
+    pending = QueuedPrompt(stage.chat.context.chat, Prompt("Plan it"), plan=plan, preview=True)
+    stage.chat.queue.send(pending)
     await asked(stage)
 
 
@@ -141,11 +141,13 @@ async def test_the_plan_shows_what_the_gate_then_holds(tmp_path: Path) -> None:
     plan = Plan((brief, Step("gpt", "Draft it.", ("prompt",)), PLAN.steps[0]), (2,))
     async with staged(tmp_path, say, cloud=afar(), terms=BUDGET, size=(100, 40)) as stage:
         await previewed(stage, plan)
-        (card,) = stage.app.screen.query(PlanView)
+        (card,) = stage.app.screen.query(PlanCard)
         costs = card.question.costs
         assert costs[2] == 0
         for cost in costs[:2]:
-            assert f"gpt-5-mini · cloud · at most {at_least(cost or 0)} · sees" in stage.flat()
+            assert (
+                f"gpt-5-mini · cloud · at most {shown_rounded_up(cost or 0)} · sees" in stage.flat()
+            )
         assert costs[0] != costs[1], "the text of a brief step has another cap"
         await stage.press("tab", "right", "enter")
         await stage.answered()
@@ -174,7 +176,7 @@ async def test_an_interrupted_run_is_gone_on_with(tmp_path: Path) -> None:
 
     def slow(request: Request) -> Said:
         calls.append("cloud")
-        yield Sent("api.openai.com", 9)
+        yield RequestSent("api.openai.com", 9)
         yield Text("Two ")
         if calls.count("cloud") == 1:
             yield 30.0
@@ -323,7 +325,7 @@ async def test_a_plan_is_edited_and_mended_and_then_played(tmp_path: Path, edito
         first = (editor / "seen-1.toml").read_text()
         assert "Put it into a table in Portuguese." in first
         assert stage.chat.transcript.turns[0].text == "Plan it"
-        run = replay(await stage.desk.store.run(stage.chat.transcript.turns[1].run or ""))
+        run = record_view(await stage.desk.store.run(stage.chat.transcript.turns[1].run or ""))
         assert run.plan is not None
         assert [step.subtask for step in run.plan.steps] == ["Draft two days in Lisbon."]
         assert stage.asked == []
@@ -361,9 +363,9 @@ async def test_an_editor_left_without_a_change_plays_and_spends_nothing(
     monkeypatch.setenv("EDITOR", command)
     async with staged(tmp_path, say, cloud=afar(), terms=BUDGET, size=(100, 30)) as stage:
         await previewed(stage, PLAN)
-        (card,) = stage.app.screen.query(PlanView)
+        (card,) = stage.app.screen.query(PlanCard)
         await stage.press("tab", "right", "right", "enter")
-        await stage.until(lambda: not card.is_attached and stage.app.screen.query(PlanView))
+        await stage.until(lambda: not card.is_attached and stage.app.screen.query(PlanCard))
         await asked(stage)
         assert "3 steps · 1 local, 2 cloud" in stage.see()
         await stage.press("escape")
@@ -411,7 +413,7 @@ async def test_a_workflow_of_ones_own_is_a_strategy(tmp_path: Path) -> None:
         await stage.send("/strategy mine")
         await stage.until(lambda: "local first · mine" in stage.see().splitlines()[0])
         await stage.ask("Two days, please")
-        run = replay(await stage.desk.store.run(stage.chat.transcript.turns[1].run or ""))
+        run = record_view(await stage.desk.store.run(stage.chat.transcript.turns[1].run or ""))
         assert run.routed is not None
         assert run.routed.strategy == "mine"
         assert run.plan is not None

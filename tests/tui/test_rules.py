@@ -17,17 +17,17 @@ from baton.tui import (
     path_completion,
     slash_commands,
 )
-from baton.tui.widgets.text_view import wrap
-from baton.tui.widgets.transcript_window import MOST, Window
+from baton.tui.widgets.text_view import wrap_line
+from baton.tui.widgets.transcript_window import MAX_TURNS, TranscriptWindow
 
 
 @given(st.integers(0, 5000), st.lists(st.booleans(), max_size=60))
 def test_a_window_stays_inside_and_never_grows_too_large(total: int, moves: list[bool]) -> None:
-    window = Window.newest(total)
+    window = TranscriptWindow.newest(total)
     for back in moves:
         moved = window.earlier() if back else window.later()
         assert 0 <= moved.first <= moved.end <= total
-        assert moved.end - moved.first <= MOST
+        assert moved.end - moved.first <= MAX_TURNS
         if total:
             assert moved.first < window.end
             assert window.first < moved.end, "what is in sight stays"
@@ -37,58 +37,60 @@ def test_a_window_stays_inside_and_never_grows_too_large(total: int, moves: list
 @given(st.integers(1, 5000), st.data())
 def test_a_window_around_a_turn_holds_it(total: int, data: st.DataObject) -> None:
     index = data.draw(st.integers(0, total - 1))
-    window = Window.around(index, total)
+    window = TranscriptWindow.around(index, total)
     assert window.first <= index < window.end
 
 
 def test_what_is_a_command() -> None:
-    assert slash_commands.parse("/export a b.md") == slash_commands.Typed("export", "a b.md")
-    assert slash_commands.parse("/New") == slash_commands.Typed("new", "")
+    assert slash_commands.parse_command("/export a b.md") == slash_commands.TypedCommand(
+        "export", "a b.md"
+    )
+    assert slash_commands.parse_command("/New") == slash_commands.TypedCommand("new", "")
     for text in ("//", "/etc/hosts", "/a\nb", "hello /new", "/", "/ new", ""):
-        assert slash_commands.parse(text) is None
-    found = [command.name for command in slash_commands.matching("re")]
+        assert slash_commands.parse_command(text) is None
+    found = [command.name for command in slash_commands.matching_commands("re")]
     assert found == ["rename", "regenerate", "recommend"]
-    assert [command.name for command in slash_commands.matching("q")] == ["quit"]
+    assert [command.name for command in slash_commands.matching_commands("q")] == ["quit"]
 
 
 def test_typed_paths() -> None:
-    assert path_completion.typed_path("see @fol") == "fol"
-    assert path_completion.typed_path('see @"a b') == "a b"
-    assert path_completion.typed_path("me@example.org") is None
-    assert path_completion.typed_path("@a b") is None
-    assert path_completion.mention("a b.md") == '@"a b.md"'
+    assert path_completion.path_at_end("see @fol") == "fol"
+    assert path_completion.path_at_end('see @"a b') == "a b"
+    assert path_completion.path_at_end("me@example.org") is None
+    assert path_completion.path_at_end("@a b") is None
+    assert path_completion.mention_of("a b.md") == '@"a b.md"'
 
 
 def test_path_candidates(tmp_path: Path) -> None:
     for name in ("Alpha.md", "alps", ".hidden", "bad\x1bname", 'quo"te'):
         (tmp_path / name).touch()
     (tmp_path / "all").mkdir()
-    assert path_completion.candidates(f"{tmp_path}/al") == [
+    assert path_completion.path_candidates(f"{tmp_path}/al") == [
         f"{tmp_path}/all/",
         f"{tmp_path}/Alpha.md",
         f"{tmp_path}/alps",
     ]
-    assert path_completion.candidates(f"{tmp_path}/") == path_completion.candidates(
+    assert path_completion.path_candidates(f"{tmp_path}/") == path_completion.path_candidates(
         f"{tmp_path}/al"
     )
-    assert path_completion.candidates(f"{tmp_path}/.h") == [f"{tmp_path}/.hidden"]
-    assert path_completion.candidates(f"{tmp_path}/none/x") == []
+    assert path_completion.path_candidates(f"{tmp_path}/.h") == [f"{tmp_path}/.hidden"]
+    assert path_completion.path_candidates(f"{tmp_path}/none/x") == []
 
 
 def test_exports_never_overwrite(tmp_path: Path) -> None:
-    first = conversation_export.target("", tmp_path, "Lisbon, with kids?")
+    first = conversation_export.export_path("", tmp_path, "Lisbon, with kids?")
     assert first.name == "lisbon-with-kids.md"
-    conversation_export.save(first, "one")
+    conversation_export.save_export(first, "one")
     assert (
-        conversation_export.target("", tmp_path, "Lisbon, with kids?").name
+        conversation_export.export_path("", tmp_path, "Lisbon, with kids?").name
         == "lisbon-with-kids-2.md"
     )
     with pytest.raises(ConfigError, match="is there already"):
-        conversation_export.save(first, "two")
+        conversation_export.save_export(first, "two")
     assert first.read_text("utf-8") == "one"
-    assert conversation_export.target("", tmp_path, "../../etc").parent == tmp_path
+    assert conversation_export.export_path("", tmp_path, "../../etc").parent == tmp_path
     with pytest.raises(ConfigError, match="can't be written"):
-        conversation_export.save(first / "below.md", "three")
+        conversation_export.save_export(first / "below.md", "three")
 
 
 def test_which_clipboard_is_before_the_person() -> None:
@@ -111,19 +113,19 @@ async def test_a_clipboard_that_fails_or_hangs_is_given_up(monkeypatch: pytest.M
 
     monkeypatch.setattr(pyperclip, "copy", fail)
     assert not await clipboard.copy_to_system("text")
-    monkeypatch.setattr(clipboard, "PATIENCE", 0.05)
+    monkeypatch.setattr(clipboard, "COPY_SECONDS", 0.05)
     monkeypatch.setattr(pyperclip, "copy", lambda text: time.sleep(0.5))
     assert not await clipboard.copy_to_system("text")
 
 
 def test_an_editor_that_fails_changes_nothing() -> None:
     with pytest.raises(ConfigError, match="as it was"):
-        external_editor.edit("text", environ={"EDITOR": "false"})
-    assert external_editor.edit("text", environ={"EDITOR": "true"}) is None
+        external_editor.edit_text("text", environ={"EDITOR": "false"})
+    assert external_editor.edit_text("text", environ={"EDITOR": "true"}) is None
 
 
 @given(st.text(st.sampled_from("ab 日é-\u0301"), max_size=80), st.integers(2, 20))
 def test_wrapping_leaves_nothing_out(line: str, width: int) -> None:
-    parts = wrap(line, width)
+    parts = wrap_line(line, width)
     assert "".join(parts) == line
     assert all(cell_len(part.rstrip(" ")) <= width for part in parts)

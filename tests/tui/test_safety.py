@@ -25,7 +25,7 @@ from baton.core.view import RunView
 from baton.history import Store
 from baton.tui import crash_report, themes
 from baton.tui.app import BatonApp
-from baton.tui.markdown_text import parse, pen
+from baton.tui.markdown_text import block_painter, parse_blocks
 from baton.tui.screens.egress_screen import SentScreen
 from baton.tui.screens.workflow_screen import WorkflowScreen
 from support.app_session import GPT, Stage, staged
@@ -84,10 +84,10 @@ async def through_every_widget(tmp_path: Path, texts: list[str]) -> None:
             chat.composer.put(current, (file,))
             assert_calm(stage)
             await stage.press("enter")
-            await stage.until(lambda: not chat.player.busy)
+            await stage.until(lambda: not chat.queue.is_busy)
             chat.footer.say(current)
             await chat.transcript.note(current, error=True)
-            chat.composer.wait([current])
+            chat.composer.show_waiting([current])
             await stage.pilot.pause()
             assert_calm(stage)
             await stage.press("ctrl+s")
@@ -118,11 +118,11 @@ def test_no_text_breaks_the_markdown(seed: int) -> None:
     """Also not: any prefix of it, as it is while it streams."""
     from baton.core.sanitiser import sanitise
 
-    ink = pen("dark")
+    ink = block_painter("dark")
     for text in fuzz(seed, 60):
         clean = sanitise(text)
         for end in range(1, len(clean) + 1, 3):
-            for block in parse(clean[:end]):
+            for block in parse_blocks(clean[:end]):
                 for strip in ink.draw(block, 40):
                     assert not UNSAFE.search(strip.text), repr(clean)
 
@@ -133,18 +133,18 @@ def test_no_text_breaks_the_markdown_for_long(seed: int) -> None:
     from baton.core.sanitiser import sanitise
 
     for text in fuzz(seed, 1000):
-        for block in parse(sanitise(text)):
-            for strip in pen("light").draw(block, 30):
+        for block in parse_blocks(sanitise(text)):
+            for strip in block_painter("light").draw(block, 30):
                 assert not UNSAFE.search(strip.text)
 
 
 async def test_an_answer_streamed_anyhow_ends_as_one_drawn_at_once(tmp_path: Path) -> None:
-    from baton.tui.widgets.answer import Answer
+    from baton.tui.widgets.answer import AnswerView
 
     async with staged(tmp_path) as stage:
         for number, text in enumerate(fuzz(7, 20)):
             clean = crash_free(text)
-            whole, grown = Answer(clean), Answer()
+            whole, grown = AnswerView(clean), AnswerView()
             await stage.chat.transcript.insert(whole)
             await stage.chat.transcript.insert(grown)
             await stage.pilot.pause()
@@ -186,16 +186,13 @@ async def test_hostile_texts_of_an_offer_and_of_what_left(tmp_path: Path, seed: 
     run = RunView(status="finished", notice=more, offers=(decided,))
     async with staged(tmp_path, size=(60, 40)) as stage:
         asked = stage.chat.run_worker(stage.chat.questions.ask(question))
-        await stage.until(lambda: stage.app.screen.query("OfferView"))
+        await stage.until(lambda: stage.app.screen.query("OfferCard"))
         await stage.pilot.pause()
         assert_calm(stage)
         await stage.press("escape")
         assert await asked.wait() == "a"
-        chat = stage.chat
-        screens = (
-            SentScreen(left),
-            WorkflowScreen(lambda: run, chat.context.roster, stage.desk.ledger),
-        )
+        roster = stage.chat.context.roster
+        screens = (SentScreen(left), WorkflowScreen(lambda: run, roster, stage.desk.ledger))
         for screen in screens:
             await stage.app.push_screen(screen)
             await stage.pilot.pause()

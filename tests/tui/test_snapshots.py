@@ -12,7 +12,7 @@ import pytest
 from textual.pilot import Pilot
 
 from baton.core.errors import ContextTooLong, WorkerUnavailable
-from baton.core.ledger_types import Bill, Policy, Scope
+from baton.core.ledger_types import HoldRequest, Policy, Scope
 from baton.core.messages import (
     Chunk,
     Finish,
@@ -20,22 +20,22 @@ from baton.core.messages import (
     Purpose,
     Reading,
     Request,
-    Sent,
+    RequestSent,
     Text,
     Usage,
     Writing,
 )
 from baton.core.money import NANO
 from baton.core.plan.plan import Need, Plan, Step
-from baton.core.prices import FREE, Price, Rates, Used
-from baton.core.redaction_types import Hidden, Redacted
+from baton.core.prices import FREE, BilledTokens, Price, Rates
+from baton.core.redaction_types import HiddenText, RedactedTexts
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import RunTerms
 from baton.history import Store
 from baton.money import Ledger
 from baton.tui.app import BatonApp
-from baton.tui.prompt_queue import Pending
-from baton.tui.services import Desk
+from baton.tui.prompt_queue import QueuedPrompt
+from baton.tui.services import AppServices
 from baton.workers.scripted_worker import ScriptedWorker
 from support.app_session import CARD, GPT, STRONG, sorry
 
@@ -85,7 +85,7 @@ def _frozen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "baton.history.run_writer.time", SimpleNamespace(time=lambda: 1_790_000_000.0)
     )
-    monkeypatch.setattr("baton.tui.screens.money_screen._start_of_month", lambda: 0.0)
+    monkeypatch.setattr("baton.tui.screens.money_screen._month_start", lambda: 0.0)
     monkeypatch.setenv("TZ", "UTC")
 
 
@@ -122,7 +122,7 @@ async def ask(pilot: Pilot[None], text: str) -> None:
     app.chat.composer.prompt.insert(text)
     await pilot.press("enter")
     await settle(
-        pilot, lambda: len(app.chat.transcript.turns) > before and not app.chat.player.busy
+        pilot, lambda: len(app.chat.transcript.turns) > before and not app.chat.queue.is_busy
     )
     await app.workers.wait_for_complete()
 
@@ -169,7 +169,7 @@ async def streaming(pilot: Pilot[None]) -> None:
     await settle(pilot, lambda: "writing" in app.chat.footer.status)
     app.chat.composer.prompt.insert("and then this")
     await pilot.press("enter")
-    await settle(pilot, lambda: app.chat.player.waiting)
+    await settle(pilot, lambda: app.chat.queue.waiting)
 
 
 async def question(pilot: Pilot[None]) -> None:
@@ -233,7 +233,7 @@ def test_look(
     workers = {"small": ScriptedWorker(script, CARD), "large": ScriptedWorker(script, STRONG)}
     orchestra = Orchestra(workers, store, "small", ledger=ledger)
     exports, logs = tmp_path / "exports", tmp_path / "logs"
-    desk = Desk(orchestra, store, ledger, tmp_path / "config.toml", exports, logs)
+    desk = AppServices(orchestra, store, ledger, tmp_path / "config.toml", exports, logs)
 
     async def play(pilot: Pilot[None]) -> None:
         await first(pilot)
@@ -245,14 +245,14 @@ def test_look(
 class Hiding:
     """Hides one address and one number, as a redactor would."""
 
-    def redact(self, texts: Sequence[str]) -> Redacted:
+    def redact(self, texts: Sequence[str]) -> RedactedTexts:
         things = (
-            Hidden("[mail address 1]", "ana@example.org", "mail address"),
-            Hidden("[phone number 1]", "+351 21 342 0001", "phone number"),
+            HiddenText("[mail address 1]", "ana@example.org", "mail address"),
+            HiddenText("[phone number 1]", "+351 21 342 0001", "phone number"),
         )
         for thing in things:
             texts = [text.replace(thing.original, thing.placeholder) for text in texts]
-        return Redacted(tuple(texts), things)
+        return RedactedTexts(tuple(texts), things)
 
 
 async def offer(pilot: Pilot[None]) -> None:
@@ -262,14 +262,14 @@ async def offer(pilot: Pilot[None]) -> None:
         "have the rooms confirmed for the three of us."
     )
     await pilot.press("enter")
-    await settle(pilot, lambda: app.screen.query("OfferView"))
+    await settle(pilot, lambda: app.screen.query("OfferCard"))
 
 
 async def replaced(pilot: Pilot[None]) -> None:
     await offer(pilot)
     app = chat(pilot)
     await pilot.press("tab", "right", "enter")
-    await settle(pilot, lambda: not app.chat.player.busy)
+    await settle(pilot, lambda: not app.chat.queue.is_busy)
     await app.workers.wait_for_complete()
 
 
@@ -277,7 +277,7 @@ async def declined(pilot: Pilot[None]) -> None:
     await offer(pilot)
     app = chat(pilot)
     await pilot.press("escape")
-    await settle(pilot, lambda: not app.chat.player.busy)
+    await settle(pilot, lambda: not app.chat.queue.is_busy)
     await app.workers.wait_for_complete()
 
 
@@ -300,12 +300,12 @@ async def money(pilot: Pilot[None]) -> None:
     app = chat(pilot)
     app.chat.composer.prompt.insert("now break")
     await pilot.press("enter")
-    await settle(pilot, lambda: app.screen.query("OfferView"))
+    await settle(pilot, lambda: app.screen.query("OfferCard"))
     await pilot.press("tab", "right", "enter")
-    await settle(pilot, lambda: not app.screen.query("OfferView"))
-    await settle(pilot, lambda: app.screen.query("OfferView"))  # it is asked about once more
+    await settle(pilot, lambda: not app.screen.query("OfferCard"))
+    await settle(pilot, lambda: app.screen.query("OfferCard"))  # it is asked about once more
     await pilot.press("escape")
-    await settle(pilot, lambda: not app.chat.player.busy)
+    await settle(pilot, lambda: not app.chat.queue.is_busy)
     await typed(pilot, "/budget", "MoneyScreen")
 
 
@@ -313,14 +313,14 @@ async def egress(pilot: Pilot[None]) -> None:
     app = chat(pilot)
     ledger = app.chat.context.services.ledger
     for number, body in enumerate((b'{"model": "gpt-5-mini"}' * 30, b"{}", None)):
-        bill = Bill(
+        bill = HoldRequest(
             f"run{number}", "chat", "gpt", "openai", "openai/gpt-5-mini", Purpose.ANSWER,
             FAR.price or FREE, 500, 1000, {Scope.DAY: 2 * NANO}, keep=body is not None,
         )  # fmt: skip
         hold = await ledger.hold(bill)
         await ledger.sent(hold.call, "api.openai.com", body or b"not kept")
         if number:
-            await ledger.settle(hold.call, Used(400, 800 * number))
+            await ledger.settle(hold.call, BilledTokens(400, 800 * number))
     await typed(pilot, "/egress", "EgressScreen")
 
 
@@ -331,7 +331,7 @@ async def sent(pilot: Pilot[None]) -> None:
 
 
 def far(request: Request) -> Iterable[Chunk | BaseException | float]:
-    yield Sent("api.openai.com", 1834)
+    yield RequestSent("api.openai.com", 1834)
     if "break" in request.messages[-1].text:
         raise WorkerUnavailable("OpenAI closed the connection.", "Try again.")
     yield Text(ANSWER)
@@ -374,7 +374,7 @@ def test_look_of_money(
         redactor=Hiding(),
     )
     exports, logs = tmp_path / "exports", tmp_path / "logs"
-    desk = Desk(orchestra, store, ledger, tmp_path / "config.toml", exports, logs)
+    desk = AppServices(orchestra, store, ledger, tmp_path / "config.toml", exports, logs)
 
     async def play(pilot: Pilot[None]) -> None:
         await first(pilot)
@@ -403,7 +403,7 @@ def quiet(request: Request) -> Iterable[Chunk | BaseException | float]:
 
 
 def table(request: Request) -> Iterable[Chunk | BaseException | float]:
-    yield Sent("api.openai.com", 1834)
+    yield RequestSent("api.openai.com", 1834)
     yield Text("| Dia | Manhã | Tarde |\n|---|---|---|\n| 1 | Castelo | Elétrico 28 |")
     yield Usage(400, 391, Finish.STOP)
 
@@ -411,11 +411,14 @@ def table(request: Request) -> Iterable[Chunk | BaseException | float]:
 async def planned(pilot: Pilot[None], *, preview: bool = False) -> None:
     app = chat(pilot)
     prompt = Prompt("Plan three days in Lisbon with two kids, then put it into a table.")
-    app.chat.player.send(Pending(app.chat.context.chat, prompt, plan=WORKFLOW, preview=preview))
+    conversation = app.chat.context.chat
+    app.chat.queue.send(QueuedPrompt(conversation, prompt, plan=WORKFLOW, preview=preview))
     if preview:
-        await settle(pilot, lambda: app.screen.query("PlanView"))
+        await settle(pilot, lambda: app.screen.query("PlanCard"))
     else:
-        await settle(pilot, lambda: len(app.chat.transcript.turns) > 1 and not app.chat.player.busy)
+        await settle(
+            pilot, lambda: len(app.chat.transcript.turns) > 1 and not app.chat.queue.is_busy
+        )
         await app.workers.wait_for_complete()
 
 
@@ -436,7 +439,7 @@ async def card(pilot: Pilot[None]) -> None:
 async def interrupted(pilot: Pilot[None]) -> None:
     await card(pilot)
     await pilot.press("escape")
-    await settle(pilot, lambda: not chat(pilot).chat.player.busy)
+    await settle(pilot, lambda: not chat(pilot).chat.queue.is_busy)
 
 
 WORKFLOW_CASES = [
@@ -475,7 +478,7 @@ def test_look_of_workflows(
         terms=RunTerms({Scope.DAY: 2 * NANO}, Policy.BUDGET),
     )
     exports, logs = tmp_path / "exports", tmp_path / "logs"
-    desk = Desk(orchestra, store, ledger, tmp_path / "config.toml", exports, logs)
+    desk = AppServices(orchestra, store, ledger, tmp_path / "config.toml", exports, logs)
 
     async def play(pilot: Pilot[None]) -> None:
         await first(pilot)

@@ -17,7 +17,7 @@ from baton.core.messages import (
     Prompt,
     Purpose,
     Request,
-    Sent,
+    RequestSent,
     Text,
     TurnStatus,
     Usage,
@@ -26,7 +26,7 @@ from baton.core.plan.plan import Need, Plan, Step
 from baton.core.ports import NEW
 from baton.history import Store
 from baton.tui.screens.workflow_screen import StepScreen, WorkflowScreen
-from baton.tui.widgets.answer import Answer
+from baton.tui.widgets.answer import AnswerView
 from support.app_session import Stage, afar, play, staged
 
 Script = Iterable[Chunk | BaseException | float]
@@ -189,7 +189,7 @@ async def test_a_stored_run_draws_the_same_screen(tmp_path: Path) -> None:
         await stage.press("ctrl+n")
         await stage.until(lambda: not stage.chat.transcript.turns)
         await stage.chat.conversation.open(conversation)
-        await stage.until(lambda: stage.chat.transcript.views[-1].facts.steps)
+        await stage.until(lambda: stage.chat.transcript.views[-1].summary.steps)
         await to_workflow(stage)
         assert stage.see() == before
 
@@ -237,7 +237,7 @@ async def test_checks_skips_and_revisions_are_told_and_nothing_is_obeyed(tmp_pat
     )
     async with staged(tmp_path, draft, store=store, size=(100, 40)) as stage:
         await stage.chat.conversation.open(conversation)
-        await stage.until(lambda: stage.chat.transcript.views[-1].facts.steps)
+        await stage.until(lambda: stage.chat.transcript.views[-1].summary.steps)
         await to_workflow(stage)
         seen = stage.see()
         assert "\x1b" not in seen
@@ -298,7 +298,7 @@ async def test_parts_that_are_written_side_by_side_stay_in_their_order(tmp_path:
         yield Text("morning.")
 
     def night(request: Request) -> Script:
-        yield Sent("api.openai.com", 10)
+        yield RequestSent("api.openai.com", 10)
         yield Text("Late night.")
         yield Usage(10, 10, Finish.STOP)
 
@@ -313,5 +313,5 @@ async def test_parts_that_are_written_side_by_side_stay_in_their_order(tmp_path:
         await stage.until(lambda: "Early morning." in stage.see())
         seen = stage.see()
         assert seen.index("Early morning.") < seen.index("gpt-5-mini") < seen.index("Late night.")
-        assert len(stage.app.screen.query(Answer)) == 2
+        assert len(stage.app.screen.query(AnswerView)) == 2
         assert stage.chat.transcript.turns[-1].text == "Early morning.\n\nLate night."

@@ -15,7 +15,7 @@ INTERRUPTED = 130
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command that `args` (by default this process's) asks for, and exit with its code."""
-    interrupts.watch()
+    interrupts.install_handler()
     try:
         os.umask(0o077)
         _forget_openssl()

@@ -15,8 +15,9 @@ import click
 
 from baton.cli import interrupts
 from baton.cli.options import (
-    LATEST,
-    WithStrategies,
+    LATEST_CONVERSATION,
+    StrategyCommand,
+    add_named_worker,
     budget_option,
     check_strategy,
     continue_option,
@@ -29,10 +30,9 @@ from baton.cli.options import (
     private_option,
     quiet_option,
     strategy_option,
-    with_worker,
     worker_option,
 )
-from baton.cli.output import talk
+from baton.cli.output import notify
 from baton.core.byte_format import show_size
 from baton.core.errors import ConfigError
 from baton.core.labels import Label
@@ -45,12 +45,12 @@ if TYPE_CHECKING:
     from baton.history import Store
 
 _ID_DIGITS = 12
-_FEWEST_DIGITS = 3
+_MIN_ID_DIGITS = 3
 """How many digits of an id -c wants: "a" and "be" are words."""
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class AskOptions:
     """What was typed, as click hands it over: see the options below.
 
     With `preview` the plan is drawn, and nothing of it played (`baton plan`).
@@ -78,7 +78,7 @@ class Options:
     preview: bool = False
 
 
-@click.command(cls=WithStrategies)
+@click.command(cls=StrategyCommand)
 @click.argument("text", nargs=-1)
 @worker_option
 @click.option("-s", "--system", metavar="TEXT", help="Say how the worker shall behave.")
@@ -116,15 +116,15 @@ def ask(**typed: Any) -> int:
       baton ask -c "And shorter?"
       baton ask --strategy vote "What is 17 times 23?"
     """
-    return answer(Options(**typed))
+    return answer_prompt(AskOptions(**typed))
 
 
-def answer(options: Options) -> int:
+def answer_prompt(options: AskOptions) -> int:
     """Answer what was typed, or draw a plan for it; return the exit code."""
-    settings, worker = _settings(options)
-    text = _utf8(" ".join(options.text))
+    settings, worker = _load_settings(options)
+    text = _check_utf8(" ".join(options.text))
     if not (text.strip() or options.conversation or options.files) and os.isatty(0):
-        raise _nothing_to_ask()
+        raise _empty_prompt_error()
     from baton.compose import compose
 
     baton = compose(
@@ -140,22 +140,22 @@ def answer(options: Options) -> int:
 
     with asyncio.Runner() as runner:
         try:
-            interrupts.check()
+            interrupts.raise_if_interrupted()
             baton.must_know_conductor()
             if baton.warning:
-                talk(f"baton: {baton.warning}")
-            baton.tell_later(lambda text: talk(f"baton: {text}"))
+                notify(f"baton: {baton.warning}")
+            baton.tell_later(lambda text: notify(f"baton: {text}"))
             conversation, text = runner.run(
-                _where_and_what(baton.store, options.conversation, text)
+                _find_conversation(baton.store, options.conversation, text)
             )
             # Outside the loop, where Ctrl+C ends a wait for piped text that never comes.
-            prompt = _prompt(options, text)
-            return runner.run(_play(baton, options, worker, conversation, prompt))
+            prompt = _build_prompt(options, text)
+            return runner.run(_run_prompt(baton, options, worker, conversation, prompt))
         finally:
             runner.run(baton.aclose())
 
 
-def _settings(options: Options) -> tuple[Settings, str | None]:
+def _load_settings(options: AskOptions) -> tuple[Settings, str | None]:
     """Return the settings with what was typed on top, and the worker's id."""
     if options.as_json and options.as_events:
         raise ConfigError("--json and --events exclude each other.", "Choose one.")
@@ -167,33 +167,35 @@ def _settings(options: Options) -> tuple[Settings, str | None]:
     typed = {"offline": options.offline, "mode": options.mode}
     flags = {name: value for name, value in typed.items() if value}
     settings = load(find_paths().config_file, flags=flags)
-    return with_worker(settings, options.worker)
+    return add_named_worker(settings, options.worker)
 
 
-async def _where_and_what(store: Store, named: str | None, text: str) -> tuple[str | None, str]:
+async def _find_conversation(store: Store, named: str | None, text: str) -> tuple[str | None, str]:
     """Return a conversation's id and the prompt, as -c takes an id, a prompt, or neither.
 
     `-c "And of Spain?"` goes on with the latest; so does `-c decade`, unless an id begins so.
     """
     if named is None:
         return None, text
-    if named != LATEST and (_is_id(named, text) or await _begins_an_id(store, named)):
+    if named != LATEST_CONVERSATION and (_is_id(named, text) or await _is_id_prefix(store, named)):
         return (await store.conversation(named)).id, text
     conversation = await store.latest()
     if conversation is None:
         raise ConfigError("There is no conversation to go on with.", "Leave out -c.")
-    return conversation, text if named == LATEST else _utf8(f"{named} {text}".rstrip())
+    return conversation, text if named == LATEST_CONVERSATION else _check_utf8(
+        f"{named} {text}".rstrip()
+    )
 
 
 def _is_id(word: str, text: str) -> bool:
     """Tell whether a word is an id by its looks: it is a whole one, or the prompt comes after."""
     if not word:
         return True  # an empty variable in a script shall not reach another conversation
-    return _is_hex(word) and len(word) >= (_FEWEST_DIGITS if text else _ID_DIGITS)
+    return _is_hex(word) and len(word) >= (_MIN_ID_DIGITS if text else _ID_DIGITS)
 
 
-async def _begins_an_id(store: Store, word: str) -> bool:
-    if not _is_hex(word) or len(word) < _FEWEST_DIGITS:
+async def _is_id_prefix(store: Store, word: str) -> bool:
+    if not _is_hex(word) or len(word) < _MIN_ID_DIGITS:
         return False
     return any(c.id.startswith(word.lower()) for c in await store.conversations(limit=10**9))
 
@@ -202,7 +204,7 @@ def _is_hex(word: str) -> bool:
     return len(word) <= _ID_DIGITS and all(c in "0123456789abcdef" for c in word.lower())
 
 
-def _utf8(text: str) -> str:
+def _check_utf8(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -210,20 +212,20 @@ def _utf8(text: str) -> str:
     return text
 
 
-def _nothing_to_ask() -> ConfigError:
+def _empty_prompt_error() -> ConfigError:
     return ConfigError(
         "There is nothing to ask.", 'Try `baton ask "What is the capital of France?"`.'
     )
 
 
-def _label(options: Options) -> Label:
+def _label(options: AskOptions) -> Label:
     return Label.LOCAL if options.private else Label.CLOUD
 
 
-async def _play(
-    baton: Baton, options: Options, worker: str | None, conversation: str | None, prompt: Prompt
+async def _run_prompt(
+    baton: Baton, options: AskOptions, worker: str | None, conversation: str | None, prompt: Prompt
 ) -> int:
-    from baton.cli.prompt_run import Manner, play
+    from baton.cli.prompt_run import OutputOptions, run_prompt
     from baton.core.ports import ConversationPosition
     from baton.core.run.policy import PromptLimits
 
@@ -239,36 +241,36 @@ async def _play(
         strategy=options.strategy or "",
         preview=options.preview,
     )
-    manner = Manner(
-        _form(options),
+    manner = OutputOptions(
+        _output_format(options),
         options.quiet,
         options.drop_oldest,
-        kept=not options.no_history,
-        preview=options.preview,
+        is_kept=not options.no_history,
+        is_preview=options.preview,
     )
     special = None
     if options.preview and not options.as_json:
-        from baton.cli.plan import drawing
+        from baton.cli.plan import plan_renderer
 
-        special = drawing(baton.orchestra.roster)
+        special = plan_renderer(baton.orchestra.roster)
     if conversation is not None and not options.quiet and os.isatty(2):
-        await _tell_unfinished(baton.store, conversation)
+        await _report_unfinished(baton.store, conversation)
     place = ConversationPosition(conversation)
-    return await play(baton.orchestra, prompt, place, limits, worker, manner, special)
+    return await run_prompt(baton.orchestra, prompt, place, limits, worker, manner, special)
 
 
-async def _tell_unfinished(store: Store, conversation: str) -> None:
+async def _report_unfinished(store: Store, conversation: str) -> None:
     """Say how the conversation's last answer can be gone on with, if Baton was ended during it."""
     last = await store.last_run(conversation)
     if last is not None and last.status == "lost":
-        from baton.cli.resume import way_on
-        from baton.cli.step_text import view_of
+        from baton.cli.resume import resume_hint
+        from baton.cli.step_text import record_view
 
-        if told := way_on(last.id, view_of(last), last.status):
-            talk(f"baton: The answer before this one: {told}")
+        if told := resume_hint(last.id, record_view(last), last.status):
+            notify(f"baton: The answer before this one: {told}")
 
 
-def _form(options: Options) -> str:
+def _output_format(options: AskOptions) -> str:
     if options.as_json:
         return "json"
     if options.as_events:
@@ -276,7 +278,7 @@ def _form(options: Options) -> str:
     return "whole" if options.no_stream else "text"
 
 
-def _prompt(options: Options, text: str) -> Prompt:
+def _build_prompt(options: AskOptions, text: str) -> Prompt:
     """Gather what goes to the worker, and say what is attached."""
     from baton.cli.stdin import read_piped
     from baton.core.messages import Prompt
@@ -288,15 +290,15 @@ def _prompt(options: Options, text: str) -> Prompt:
         part for part in (read_piped(options.quiet).rstrip("\n"), text) if part.strip()
     )
     if not whole and not files:
-        raise _nothing_to_ask()
-    system = None if options.system is None else _utf8(options.system)
+        raise _empty_prompt_error()
+    system = None if options.system is None else _check_utf8(options.system)
     return Prompt(whole, files, system)
 
 
 def _show_files(files: tuple[Attachment, ...], quiet: bool) -> None:
-    from baton.core.messages import about_tokens
+    from baton.core.messages import estimated_tokens
 
     if quiet or not os.isatty(2):
         return
     for file in files:
-        talk(f"{file.name}: {show_size(file.size)}, about {about_tokens(file.text):,} tokens")
+        notify(f"{file.name}: {show_size(file.size)}, about {estimated_tokens(file.text):,} tokens")

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from baton.cli.ledger_access import columns, when, with_ledger
-from baton.cli.output import emit, emit_json, talk
+from baton.cli.ledger_access import format_columns, format_time, with_ledger
+from baton.cli.output import emit, emit_json, notify
 from baton.core.errors import BatonError, ConfigError
-from baton.core.hold_decision import at_most
-from baton.core.ledger_types import Charge, Policy, Room, Scope, SpendingStyle, Standing
+from baton.core.hold_decision import shown_rounded_down
+from baton.core.ledger_types import Charge, Policy, Scope, ScopeBalance, SpendingStyle, Standing
 from baton.core.money import format_usd, parse_usd, show_usd
 from baton.core.sanitiser import one_line
 from baton.platform.settings import Settings, find_paths, load, write
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from baton.core.prices import Price, Rates
     from baton.money import Ledger
 
-_SCOPES = {Scope.SESSION: "each conversation", Scope.DAY: "today", Scope.MONTH: "this month"}
-_POLICIES = {
+_SCOPE_NAMES = {Scope.SESSION: "each conversation", Scope.DAY: "today", Scope.MONTH: "this month"}
+_POLICY_SENTENCES = {
     Policy.ASK: "Baton asks each time before it spends",
     Policy.ONCE: "Baton asks once in each conversation before it spends",
     Policy.BUDGET: "Baton spends within the ceilings without asking",
     Policy.NEVER: "nothing is ever spent",
 }
-_OLD_DAYS = 90
-_NONE = "none"
+_STALE_DAYS = 90
+_NO_CEILING = "none"
 
 
 @click.group()
@@ -51,7 +51,12 @@ def show(as_json: bool) -> None:
     if as_json:
         return emit_json(standing_object(settings, standing))
     pace = settings.budget.pace
-    lines = [verdict(settings, standing), f"Its pace is {pace}: {pace.told}.", "", _rooms(standing)]
+    lines = [
+        budget_verdict(settings, standing),
+        f"Its pace is {pace}: {pace.description}.",
+        "",
+        _scope_table(standing),
+    ]
     if any(room.unconfirmed for room in standing.rooms):
         lines += ["", "Nobody knows what the unconfirmed calls cost: `baton budget release`."]
     emit("\n".join(lines))
@@ -92,26 +97,26 @@ def prices(words: tuple[str, ...], every: bool, as_json: bool) -> None:
     from baton.workers.cloud.price_table import snapshot
 
     listed = snapshot()
-    rows = list(_models(words) if words or every else _workers())
+    rows = list(_model_prices(words) if words or every else _worker_prices())
     if as_json:
         return emit_json(
             {
                 "snapshot": listed.date,
                 "source": listed.source,
-                "age_days": _age(listed.date),
+                "age_days": _age_days(listed.date),
                 "prices": [price_object(*row) for row in rows],
             }
         )
     if rows:
         emit(_price_table(rows))
     else:
-        talk("No worker costs money." if not words else "No known model has such a name.")
-    _tell_about(listed.date, len(listed.models))
+        notify("No worker costs money." if not words else "No known model has such a name.")
+    _report_price_list(listed.date, len(listed.models))
     for worker, model, price in rows:
         if price is None:
-            from baton.core.hold_decision import unknown_price
+            from baton.core.hold_decision import unknown_price_error
 
-            talk(str(unknown_price(worker, model)))
+            notify(str(unknown_price_error(worker, model)))
 
 
 @budget.command()
@@ -127,12 +132,12 @@ def release(calls: tuple[str, ...], every: bool, freeze: bool, as_json: bool) ->
     """
     if freeze:
         lifted = with_ledger(lambda ledger: ledger.thaw())
-        talk("The freeze is lifted." if lifted else "The cloud is not frozen.")
+        notify("The freeze is lifted." if lifted else "The cloud is not frozen.")
     if every:
         amount = with_ledger(lambda ledger: ledger.release_all())
-        talk(f"Released {show_usd(amount)}.")
+        notify(f"Released {show_usd(amount)}.")
     elif calls:
-        with_ledger(lambda ledger: _release(ledger, calls))
+        with_ledger(lambda ledger: _release_calls(ledger, calls))
     if not (freeze or every or calls):
         _list_unconfirmed(as_json)
 
@@ -140,7 +145,7 @@ def release(calls: tuple[str, ...], every: bool, freeze: bool, as_json: bool) ->
 # Ceilings
 
 
-def verdict(settings: Settings, standing: Standing) -> str:
+def budget_verdict(settings: Settings, standing: Standing) -> str:
     """Say in a sentence or two whether anything can be spent, and how to change that."""
     if standing.frozen:
         return (
@@ -149,7 +154,7 @@ def verdict(settings: Settings, standing: Standing) -> str:
         )
     if settings.offline:
         return "The cloud is off: Baton is offline."
-    if not standing.allowed:
+    if not standing.is_cloud_on:
         return "The cloud is off: no ceiling is above $0. `baton budget set day 2` turns it on."
     policy = settings.budget.policy
     if policy is Policy.NEVER:
@@ -158,13 +163,13 @@ def verdict(settings: Settings, standing: Standing) -> str:
     if tight is not None and not tight.left:
         why = "the ceiling is used up" if tight.ceiling else "the ceiling is $0"
         way = tight.variable or f"`baton budget set {tight.scope} AMOUNT`"
-        return f"Nothing can be spent: {why} for {_SCOPES[tight.scope]}. {way} allows more."
-    return f"The cloud is on: {_POLICIES[policy]}."
+        return f"Nothing can be spent: {why} for {_SCOPE_NAMES[tight.scope]}. {way} allows more."
+    return f"The cloud is on: {_POLICY_SENTENCES[policy]}."
 
 
 def standing_object(settings: Settings, standing: Standing) -> dict[str, Any]:
     """Return how money stands as `budget show --json` prints it."""
-    state = "on" if verdict(settings, standing).startswith("The cloud is on") else "off"
+    state = "on" if budget_verdict(settings, standing).startswith("The cloud is on") else "off"
     return {
         "cloud": "frozen" if standing.frozen else state,
         "policy": settings.budget.policy.value,
@@ -184,23 +189,23 @@ def standing_object(settings: Settings, standing: Standing) -> dict[str, Any]:
     }
 
 
-def _rooms(standing: Standing) -> str:
+def _scope_table(standing: Standing) -> str:
     rows = [["", "ceiling", "settled", "held", "unconfirmed", "left"]]
-    rows += [[_SCOPES[room.scope], *_amounts(room)] for room in standing.rooms]
-    return columns(rows)
+    rows += [[_SCOPE_NAMES[room.scope], *_room_cells(room)] for room in standing.rooms]
+    return format_columns(rows)
 
 
-def _amounts(room: Room) -> list[str]:
-    ceiling = _NONE if room.ceiling is None else show_usd(room.ceiling)
+def _room_cells(room: ScopeBalance) -> list[str]:
+    ceiling = _NO_CEILING if room.ceiling is None else show_usd(room.ceiling)
     if room.scope is Scope.SESSION:
         return [ceiling, "", "", "", ""]
-    left = "" if room.left is None else at_most(room.left)
+    left = "" if room.left is None else shown_rounded_down(room.left)
     used = [show_usd(amount) for amount in (room.settled, room.held, room.unconfirmed)]
     return [ceiling, *used, left]
 
 
 def _set_ceiling(scope: Scope, value: str) -> None:
-    amount = None if value.strip().lower() == _NONE else parse_usd(value)
+    amount = None if value.strip().lower() == _NO_CEILING else parse_usd(value)
     text = None if amount is None else value.strip().removeprefix("$").strip()
     file = find_paths().config_file
     inverse = write(file, {"budget": {scope.value: text}})
@@ -210,11 +215,11 @@ def _set_ceiling(scope: Scope, value: str) -> None:
         write(file, inverse)  # what wasn't kept is no later Baton's ceiling either
         raise
     limit = "no limit of its own" if amount is None else f"a ceiling of {show_usd(amount)}"
-    talk(f"{_SCOPES[scope].capitalize()} has {limit}, in running Batons as well.")
+    notify(f"{_SCOPE_NAMES[scope].capitalize()} has {limit}, in running Batons as well.")
     _warn_of_variable(scope.value)
     settings = load(find_paths().config_file)
     ceilings = settings.budget.ceilings
-    talk(verdict(settings, with_ledger(lambda ledger: ledger.standing(ceilings, ""))))
+    notify(budget_verdict(settings, with_ledger(lambda ledger: ledger.standing(ceilings, ""))))
 
 
 def _set_policy(value: str) -> None:
@@ -224,8 +229,8 @@ def _set_policy(value: str) -> None:
         known = ", ".join(Policy)
         raise ConfigError(f"{value!r} is no policy.", f"Known: {known}.") from error
     write(find_paths().config_file, {"budget": {"policy": policy.value}})
-    said = _POLICIES[policy]
-    talk(f"{said[0].upper()}{said[1:]}. Batons that run already go on as they are.")
+    said = _POLICY_SENTENCES[policy]
+    notify(f"{said[0].upper()}{said[1:]}. Batons that run already go on as they are.")
     _warn_of_variable("policy")
 
 
@@ -237,23 +242,23 @@ def _set_pace(value: str) -> None:
             f"{value!r} is no pace.", f"Known: {', '.join(SpendingStyle)}."
         ) from error
     write(find_paths().config_file, {"budget": {"pace": pace.value}})
-    talk(f"Baton spends {pace.told}. Batons that run already go on as they are.")
+    notify(f"Baton spends {pace.description}. Batons that run already go on as they are.")
     _warn_of_variable("pace")
 
 
 def _warn_of_variable(name: str) -> None:
     variable = f"BATON_BUDGET__{name.upper()}"
     if os.environ.get(variable):
-        talk(f"But {variable} is set in this environment, and overrules the file.")
+        notify(f"But {variable} is set in this environment, and overrules the file.")
 
 
 # Unconfirmed charges
 
 
-async def _release(ledger: Ledger, calls: tuple[str, ...]) -> None:
+async def _release_calls(ledger: Ledger, calls: tuple[str, ...]) -> None:
     for call in calls:
         amount = await ledger.release(call)
-        talk(f"Released {show_usd(amount)} of call {one_line(call)}.")
+        notify(f"Released {show_usd(amount)} of call {one_line(call)}.")
 
 
 def _list_unconfirmed(as_json: bool) -> None:
@@ -261,14 +266,14 @@ def _list_unconfirmed(as_json: bool) -> None:
     if as_json:
         return emit_json([charge_object(charge) for charge in found])
     if not found:
-        return talk("No charge is unconfirmed.")
+        return notify("No charge is unconfirmed.")
     rows = [["call", "when", "worker", "for", "charged"]]
     rows += [
-        [c.call, when(c.at), one_line(c.worker, 30), c.purpose.value, show_usd(c.charged)]
+        [c.call, format_time(c.at), one_line(c.worker, 30), c.purpose.value, show_usd(c.charged)]
         for c in found
     ]
-    emit(columns(rows, left=4))
-    talk("`baton budget release CALL` gives back what your provider didn't charge.")
+    emit(format_columns(rows, left=4))
+    notify("`baton budget release CALL` gives back what your provider didn't charge.")
 
 
 def charge_object(charge: Charge) -> dict[str, Any]:
@@ -292,10 +297,10 @@ def charge_object(charge: Charge) -> dict[str, Any]:
 
 # Prices
 
-_Row = tuple[str, str, "Price | None"]
+_PriceRow = tuple[str, str, "Price | None"]
 
 
-def _workers() -> Iterator[_Row]:
+def _worker_prices() -> Iterator[_PriceRow]:
     """Yield the workers elsewhere, with their prices."""
     from baton.compose import card_of
     from baton.platform.settings import LocalWorker
@@ -305,7 +310,7 @@ def _workers() -> Iterator[_Row]:
             yield entry.id, entry.model, card_of(entry).price
 
 
-def _models(words: tuple[str, ...]) -> Iterator[_Row]:
+def _model_prices(words: tuple[str, ...]) -> Iterator[_PriceRow]:
     """Yield the known models whose names hold all these words."""
     from baton.workers.cloud.price_table import price_of, snapshot
 
@@ -319,12 +324,16 @@ def price_object(worker: str, model: str, price: Price | None) -> dict[str, Any]
     """Return a price as `budget prices --json` prints it."""
     told: dict[str, Any] = {"worker": worker, "model": model, "source": "", "usd_per_million": None}
     if price is not None:
-        tiers = [{"above": tier.above, **_rates(tier.rates)} for tier in price.tiers]
-        told |= {"source": price.source, "usd_per_million": _rates(price.rates), "tiers": tiers}
+        tiers = [{"above": tier.above, **_rates_object(tier.rates)} for tier in price.tiers]
+        told |= {
+            "source": price.source,
+            "usd_per_million": _rates_object(price.rates),
+            "tiers": tiers,
+        }
     return told
 
 
-def _rates(rates: Rates) -> dict[str, str]:
+def _rates_object(rates: Rates) -> dict[str, str]:
     amounts = {
         "input": rates.input,
         "output": rates.output,
@@ -334,7 +343,7 @@ def _rates(rates: Rates) -> dict[str, str]:
     return {name: format_usd(amount) for name, amount in amounts.items()}
 
 
-def _price_table(rows: list[_Row]) -> str:
+def _price_table(rows: list[_PriceRow]) -> str:
     named = any(worker for worker, _, _ in rows)
     head = ["model", "source", "input", "output", "cache read", "cache write"]
     table = [["worker", *head] if named else head]
@@ -343,29 +352,29 @@ def _price_table(rows: list[_Row]) -> str:
         if price is None:
             table.append([*names, "unknown", "", "", "", ""])
             continue
-        table.append([*names, price.source, *_dollars(price.rates)])
+        table.append([*names, price.source, *_rate_cells(price.rates)])
         for tier in price.tiers:
             long = f"  prompts above {tier.above:,} tokens"
-            table.append([*[""] * (len(names) - 1), long, "", *_dollars(tier.rates)])
-    return f"US dollars per million tokens\n\n{columns(table, left=3 if named else 2)}"
+            table.append([*[""] * (len(names) - 1), long, "", *_rate_cells(tier.rates)])
+    return f"US dollars per million tokens\n\n{format_columns(table, left=3 if named else 2)}"
 
 
-def _dollars(rates: Rates) -> list[str]:
-    return [f"${amount}" for amount in _rates(rates).values()]
+def _rate_cells(rates: Rates) -> list[str]:
+    return [f"${amount}" for amount in _rates_object(rates).values()]
 
 
-def _tell_about(date: str, models: int) -> None:
-    age = _age(date)
-    talk(f"Baton's list is of {date}, with {models} models: `baton budget prices --all`.")
-    if age is None or age > _OLD_DAYS:
+def _report_price_list(date: str, models: int) -> None:
+    age = _age_days(date)
+    notify(f"Baton's list is of {date}, with {models} models: `baton budget prices --all`.")
+    if age is None or age > _STALE_DAYS:
         how_old = "of an unknown day" if age is None else f"{age} days old"
-        talk(
+        notify(
             f"The list is {how_old}: compare it with your providers' prices, and update Baton or "
             "type a price into config.toml."
         )
 
 
-def _age(date: str) -> int | None:
+def _age_days(date: str) -> int | None:
     try:
         made = time.mktime(time.strptime(date, "%Y-%m-%d"))
     except (ValueError, OverflowError):

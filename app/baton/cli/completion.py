@@ -35,10 +35,10 @@ def complete_conversation(
 
     from click.shell_completion import CompletionItem
 
-    from baton.cli.history_access import opened
+    from baton.cli.history_access import user_history
 
     async def newest() -> list[CompletionItem]:
-        async with opened() as store:
+        async with user_history() as store:
             listed = await store.conversations(limit=50)
         return [
             CompletionItem(c.id, help=one_line(c.title, 60))
@@ -58,9 +58,9 @@ def complete_strategy(
     """Offer the strategies' and the templates' names."""
     from click.shell_completion import CompletionItem
 
-    from baton.cli.options import strategies
+    from baton.cli.options import strategy_helps
 
-    known = strategies().items()
+    known = strategy_helps().items()
     return [
         CompletionItem(name, help=one_line(told))
         for name, told in known
@@ -75,10 +75,10 @@ def complete_run(_: click.Context, __: click.Parameter, incomplete: str) -> list
 
     from click.shell_completion import CompletionItem
 
-    from baton.cli.history_access import opened
+    from baton.cli.history_access import user_history
 
     async def newest() -> list[CompletionItem]:
-        async with opened() as store:
+        async with user_history() as store:
             listed = await store.runs(limit=50)
         return [
             CompletionItem(

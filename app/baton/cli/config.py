@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 import msgspec
 
-from baton.cli.output import emit, emit_json, talk
+from baton.cli.output import emit, emit_json, notify
 from baton.core.errors import ConfigError
 from baton.core.ledger_types import Scope
 from baton.core.sanitiser import sanitise
@@ -89,7 +89,7 @@ TEMPLATE = """\
 """
 
 
-_EDITOR = "Set EDITOR, for example EDITOR=nano."
+_EDITOR_HINT = "Set EDITOR, for example EDITOR=nano."
 
 
 class Setting(NamedTuple):
@@ -141,18 +141,18 @@ def show(as_json: bool) -> None:
     """
     file = find_paths().config_file
     try:
-        listed = list(sources(load(file), file, os.environ))
+        listed = list(setting_sources(load(file), file, os.environ))
     except ConfigError:
         if not as_json:
-            _show_text(file)
+            _print_numbered(file)
         raise
     if as_json:
         rows = [{"setting": ".".join(s.path), "value": s.value, "source": s.source} for s in listed]
         return emit_json(rows)
-    emit(as_toml(listed))
+    emit(settings_toml(listed))
 
 
-def _show_text(file: Path) -> None:
+def _print_numbered(file: Path) -> None:
     """Print a file as it is, cleaned, each line with its number."""
     with suppress(OSError):
         text = read_ordinary(file, MOST_BYTES).decode("utf-8", "replace")
@@ -164,8 +164,8 @@ def _show_text(file: Path) -> None:
 def edit() -> None:
     """Open config.toml in $EDITOR, then check it. Ceilings hold for running Batons at once."""
     file = find_paths().config_file
-    _create(file)
-    command = _editor()
+    _create_file(file)
+    command = _editor_command()
     try:
         before = read_ordinary(file, MOST_BYTES)
         # A copy: an editor would write over what another command changes meanwhile.
@@ -199,7 +199,7 @@ def edit() -> None:
     if saved != before:
         changed = {scope: edited.get(scope) for scope in Scope}
         _set_ceilings({s: amount for s, amount in changed.items() if amount != ceilings.get(s)})
-    talk("The settings are fine.")
+    notify("The settings are fine.")
 
 
 def _set_ceilings(changes: Mapping[Scope, int | None]) -> None:
@@ -215,23 +215,25 @@ def _set_ceilings(changes: Mapping[Scope, int | None]) -> None:
     with_ledger(change)
 
 
-def sources(settings: Settings, file: Path, environ: Mapping[str, str]) -> Iterator[Setting]:
+def setting_sources(
+    settings: Settings, file: Path, environ: Mapping[str, str]
+) -> Iterator[Setting]:
     """Yield every setting in force with its source; `settings` was loaded from these."""
     try:
         typed = tomllib.loads(file.read_text("utf-8"))
     except FileNotFoundError:
         typed = {}
-    for where, value in _leaves(msgspec.to_builtins(settings), ()):
+    for where, value in _leaf_values(msgspec.to_builtins(settings), ()):
         variable = "BATON_" + "__".join(where).upper()
         source = "default"
-        if _holds(typed, where):
+        if _contains(typed, where):
             source = "config.toml"
         if environ.get(variable) and (where != ("offline",) or not typed.get("offline")):
             source = variable
         yield Setting(where, value, source)
 
 
-def as_toml(settings: list[Setting]) -> str:
+def settings_toml(settings: list[Setting]) -> str:
     """Write settings as TOML, each with its source as a comment."""
     lines: list[str] = []
     table: tuple[str, ...] = ()
@@ -241,15 +243,19 @@ def as_toml(settings: list[Setting]) -> str:
         if where[:-1] != table:
             table = where[:-1]
             lines += ["", f"[{'.'.join(table)}]"]
-        lines.append(f"{_key(where[-1])} = {_toml(value)}".ljust(32) + f"# {source}")
+        lines.append(f"{_toml_key(where[-1])} = {_toml_value(value)}".ljust(32) + f"# {source}")
     workers = next((s for s in settings if s.path == ("workers",)), None)
     for worker in workers.value if workers else ():
         lines += ["", "[[workers]]"]
-        lines += [f"{key} = {_toml(value)}" for key, value in worker.items() if value is not None]
+        lines += [
+            f"{key} = {_toml_value(value)}" for key, value in worker.items() if value is not None
+        ]
     return "\n".join(lines)
 
 
-def _leaves(tree: dict[str, Any], where: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+def _leaf_values(
+    tree: dict[str, Any], where: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], Any]]:
     nested = []
     for key, value in tree.items():
         if isinstance(value, dict):
@@ -257,10 +263,10 @@ def _leaves(tree: dict[str, Any], where: tuple[str, ...]) -> Iterator[tuple[tupl
         else:
             yield (*where, key), value
     for key, value in nested:
-        yield from _leaves(value, (*where, key))
+        yield from _leaf_values(value, (*where, key))
 
 
-def _holds(tree: Any, where: tuple[str, ...]) -> bool:
+def _contains(tree: Any, where: tuple[str, ...]) -> bool:
     for key in where:
         if not isinstance(tree, dict) or key not in tree:
             return False
@@ -268,25 +274,33 @@ def _holds(tree: Any, where: tuple[str, ...]) -> bool:
     return True
 
 
-def _key(key: str) -> str:
-    return key if key.replace("_", "").replace("-", "").isalnum() and key.isascii() else _toml(key)
+def _toml_key(key: str) -> str:
+    return (
+        key
+        if key.replace("_", "").replace("-", "").isalnum() and key.isascii()
+        else _toml_value(key)
+    )
 
 
-def _toml(value: Any) -> str:
+def _toml_value(value: Any) -> str:
     if isinstance(value, str):
         # JSON's escapes are TOML's, but that TOML wants DEL escaped as well.
         return msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_toml, value))}]"
+        return f"[{', '.join(map(_toml_value, value))}]"
     if isinstance(value, Mapping):
-        pairs = [f"{_key(key)} = {_toml(item)}" for key, item in value.items() if item is not None]
+        pairs = [
+            f"{_toml_key(key)} = {_toml_value(item)}"
+            for key, item in value.items()
+            if item is not None
+        ]
         return f"{{ {', '.join(pairs)} }}"
     return str(value)
 
 
-def _create(file: Path) -> None:
+def _create_file(file: Path) -> None:
     try:
         make_folder(file.parent)
         create_file(file, TEMPLATE)
@@ -296,16 +310,16 @@ def _create(file: Path) -> None:
         raise ConfigError(f"{file} can't be made: {error.strerror}.", "Check its owner.") from error
 
 
-def _editor() -> list[str]:
+def _editor_command() -> list[str]:
     named = os.environ.get("VISUAL", "").strip() or os.environ.get("EDITOR", "").strip()
     try:
         command = shlex.split(named)
     except ValueError as error:
-        raise ConfigError(f"The editor {named!r} has a quote too few.", _EDITOR) from error
+        raise ConfigError(f"The editor {named!r} has a quote too few.", _EDITOR_HINT) from error
     for fallback in () if command else ("nano", "vi"):
         if shutil.which(fallback):
             return [fallback]
     if not command or not shutil.which(command[0]):
         what = f"The editor {command[0]!r} is not there." if command else "No editor was found."
-        raise ConfigError(what, _EDITOR)
+        raise ConfigError(what, _EDITOR_HINT)
     return command

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from baton.cli.aliases import AliasedGroup
-from baton.cli.ledger_access import columns, when, with_ledger
-from baton.cli.output import emit, emit_export, emit_json, talk, to_json
+from baton.cli.ledger_access import format_columns, format_time, with_ledger
+from baton.cli.output import emit, emit_export, emit_json, notify, to_json
 from baton.core.byte_format import show_size
 from baton.core.errors import BatonError, ConfigError
 from baton.core.ledger_types import Egress, Status
@@ -47,9 +47,9 @@ def list_(limit: int, run: str | None, as_json: bool) -> None:
     if as_json:
         return emit_json([egress_object(one, body=False) for one in found])
     if not found:
-        return talk("Nothing ever left." if run is None else f"Run {run} sent nothing.")
+        return notify("Nothing ever left." if run is None else f"Run {run} sent nothing.")
     rows = [["no.", "when", "run", "worker", "to", "size", "cost"]]
-    emit(columns([*rows, *(_row(one) for one in found)], left=5))
+    emit(format_columns([*rows, *(_egress_row(one) for one in found)], left=5))
 
 
 @egress.command()
@@ -64,16 +64,16 @@ def show(number: int, raw: bool, as_json: bool) -> None:
     if as_json:
         return emit_json(egress_object(one))
     facts = {
-        "Sent": when(one.at),
+        "Sent": format_time(one.at),
         "To": one_line(one.destination),
         "Worker": one_line(one.worker),
         "Run": one.run,
         "Size": f"{one.size:,} bytes",
         "SHA-256": one.sha256,
-        "Cost": _cost(one),
+        "Cost": _cost_text(one),
     }
     head = "\n".join(f"{name + ':':9}{text}" for name, text in facts.items())
-    emit(f"{head}\n\n{_text(one)}")
+    emit(f"{head}\n\n{_body_text(one)}")
 
 
 @egress.command(short_help="Write everything that ever left as JSON Lines.")
@@ -87,18 +87,20 @@ def export(file: Path | None, force: bool) -> None:
     Texts are in `body` as they are, or in base64 where they aren't UTF-8 (`encoding` says which).
     """
     if file is None:
-        with_ledger(lambda ledger: _each(ledger, emit_export))
+        with_ledger(lambda ledger: _write_requests(ledger, emit_export))
         return
     if file.exists() and not force:
         raise ConfigError(f"{file} is there already, and was left as it is.", "--force overwrites.")
     try:
         with replacing(file) as into:
             count = with_ledger(
-                lambda ledger: _each(ledger, lambda s: into.write(f"{s}\n".encode()))
+                lambda ledger: _write_requests(ledger, lambda s: into.write(f"{s}\n".encode()))
             )
     except OSError as error:
         raise BatonError(f"{file} can't be written: {error.strerror}.") from error
-    talk(f"{count:,} requests are written to {file}. It holds what you sent: keep it to yourself.")
+    notify(
+        f"{count:,} requests are written to {file}. It holds what you sent: keep it to yourself."
+    )
 
 
 def egress_object(one: Egress, body: bool = True) -> dict[str, Any]:
@@ -116,10 +118,10 @@ def egress_object(one: Egress, body: bool = True) -> dict[str, Any]:
         "charged_usd": format_usd(one.charged),
         "status": one.status.value,
     }
-    return told | _body(one.body) if body else told
+    return told | _body_object(one.body) if body else told
 
 
-def _body(body: bytes | None) -> dict[str, str | None]:
+def _body_object(body: bytes | None) -> dict[str, str | None]:
     if body is None:
         return {"body": None, "encoding": None}
     try:
@@ -128,7 +130,7 @@ def _body(body: bytes | None) -> dict[str, str | None]:
         return {"body": base64.b64encode(body).decode(), "encoding": "base64"}
 
 
-async def _each(ledger: Ledger, write: Callable[[str], object]) -> int:
+async def _write_requests(ledger: Ledger, write: Callable[[str], object]) -> int:
     count = 0
     async for one in ledger.every_egress():
         write(to_json(egress_object(one)))
@@ -136,19 +138,19 @@ async def _each(ledger: Ledger, write: Callable[[str], object]) -> int:
     return count
 
 
-def _row(one: Egress) -> list[str]:
+def _egress_row(one: Egress) -> list[str]:
     return [
         str(one.key),
-        when(one.at),
+        format_time(one.at),
         one.run[:8],
         one_line(one.worker, 24),
         one_line(one.destination, 80),
         show_size(one.size),
-        _cost(one),
+        _cost_text(one),
     ]
 
 
-def _cost(one: Egress) -> str:
+def _cost_text(one: Egress) -> str:
     match one.status:
         case Status.HELD:
             return f"{show_usd(one.held)} held"
@@ -160,10 +162,10 @@ def _cost(one: Egress) -> str:
             return "nothing"
 
 
-def _text(one: Egress) -> str:
+def _body_text(one: Egress) -> str:
     if one.body is None:
         return "(The text was removed, or was not to be kept.)"
-    told = _body(one.body)
+    told = _body_object(one.body)
     return told["body"] or ""
 
 

@@ -11,12 +11,12 @@ from typing import Any
 import click
 
 from baton.cli import INTERRUPTED, interrupts
-from baton.cli.output import emit, talk
+from baton.cli.output import emit, notify
 from baton.core.errors import BatonError, ConfigError, StoreError
 from baton.core.sanitiser import one_line
 
 
-def guarded(command: Callable[[], Any], args: Sequence[str]) -> int:
+def run_guarded(command: Callable[[], Any], args: Sequence[str]) -> int:
     """Run a command and return its exit code, having told of what went wrong."""
     try:
         code = command()
@@ -26,27 +26,27 @@ def guarded(command: Callable[[], Any], args: Sequence[str]) -> int:
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
     except BrokenPipeError:
-        return _reader_gone()
+        return _discard_stdout()
     except Exception as error:
         # An interrupted import or library call often ends in an error of its own.
-        return INTERRUPTED if interrupts.wished() else _fail(error, args)
+        return INTERRUPTED if interrupts.was_interrupted() else _report_failure(error, args)
     return code if isinstance(code, int) else 0
 
 
-def complain(error: BatonError) -> int:
+def report_error(error: BatonError) -> int:
     """Say on stderr what happened, and return the exit code."""
-    talk(f"baton: {error}")
+    notify(f"baton: {error}")
     return error.exit_code
 
 
-def _reader_gone() -> int:
+def _discard_stdout() -> int:
     """Whoever closed the pipe has had enough, which is no failure; nothing is to be flushed."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return 0
 
 
-def _fail(error: Exception, args: Sequence[str]) -> int:
-    told = _explain(error)
+def _report_failure(error: Exception, args: Sequence[str]) -> int:
+    told = _as_baton_error(error)
     options = list(takewhile(lambda word: word != "--", args))
     if "--json" in options or "--events" in options:
         from baton.cli.json_output import failure_line
@@ -55,17 +55,17 @@ def _fail(error: Exception, args: Sequence[str]) -> int:
         try:
             emit(line)
         except (BrokenPipeError, StoreError):
-            _reader_gone()
-    return complain(told)
+            _discard_stdout()
+    return report_error(told)
 
 
-def _explain(error: Exception) -> BatonError:
+def _as_baton_error(error: Exception) -> BatonError:
     if isinstance(error, BatonError):
         return error
     if isinstance(error, click.UsageError):
         path = error.ctx.command_path if error.ctx else "baton"
         if isinstance(error, click.exceptions.NoSuchCommand):
-            return _unknown(error.command_name, path, error.possibilities)
+            return _unknown_command_error(error.command_name, path, error.possibilities)
         near: Sequence[str] = getattr(error, "possibilities", None) or ()
         what = one_line(error.message if near else error.format_message(), 1000)
         meant = f"Did you mean {near[0]}? " if near else ""
@@ -75,15 +75,15 @@ def _explain(error: Exception) -> BatonError:
     if isinstance(error, ImportError):  # what writes a report might miss the same
         told = one_line(str(error), 300)
         return BatonError(f"A part of Baton can't be loaded: {told}.", "Install it again.")
-    return _unexpected(error)
+    return _internal_error(error)
 
 
-def _unknown(name: str, path: str, near: Sequence[str] | None) -> ConfigError:
+def _unknown_command_error(name: str, path: str, near: Sequence[str] | None) -> ConfigError:
     meant = f"Did you mean `{path} {near[0]}`?" if near else f"`{path} --help` lists them."
     return ConfigError(f"There is no command {name!r}.", meant)
 
 
-def _unexpected(error: Exception) -> BatonError:
+def _internal_error(error: Exception) -> BatonError:
     from baton.platform.settings import find_paths
     from baton.tui.crash_report import write_report
 

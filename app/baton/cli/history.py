@@ -17,14 +17,14 @@ import click
 
 from baton.cli.aliases import AliasedGroup
 from baton.cli.completion import complete_conversation, complete_run
-from baton.cli.history_access import found_run, with_store
-from baton.cli.output import emit, emit_export, emit_json, talk
-from baton.cli.resume import way_on
-from baton.cli.step_text import view_of
+from baton.cli.history_access import find_run, with_store
+from baton.cli.output import emit, emit_export, emit_json, notify
+from baton.cli.resume import resume_hint
+from baton.cli.step_text import record_view
 from baton.core.errors import BatonError, ConfigError
 from baton.core.feedback import RATINGS, Signal
 from baton.core.feedback import rating as rating_of
-from baton.core.history_types import Conversation, Hit
+from baton.core.history_types import Conversation, SearchHit
 from baton.core.labels import Label
 from baton.core.markdown_export import to_markdown
 from baton.core.messages import Role, Turn, TurnStatus
@@ -33,7 +33,7 @@ from baton.history import Store
 from baton.platform.durable_files import replace_file
 from baton.platform.settings import find_paths
 
-MOST_BYTES = 10**9
+MAX_EXPORT_BYTES = 10**9
 """How large an export to import may be."""
 
 
@@ -56,8 +56,8 @@ def list_(limit: int, as_json: bool) -> None:
     if as_json:
         return emit_json([asdict(conversation) for conversation in found])
     if not found:
-        return talk("There are no conversations yet.")
-    emit("\n".join(_row(conversation) for conversation in found))
+        return notify("There are no conversations yet.")
+    emit("\n".join(_conversation_row(conversation) for conversation in found))
 
 
 @history.command()
@@ -73,8 +73,8 @@ def search(words: tuple[str, ...], limit: int, as_json: bool) -> None:
     if as_json:
         return emit_json([asdict(hit) for hit in hits])
     if not hits:
-        return talk("Nothing was said about that.")
-    emit("\n".join(_hit(hit) for hit in hits))
+        return notify("Nothing was said about that.")
+    emit("\n".join(_hit_row(hit) for hit in hits))
 
 
 @history.command()
@@ -82,7 +82,7 @@ def search(words: tuple[str, ...], limit: int, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def show(conversation: str, as_json: bool) -> None:
     """Show a conversation's current branch."""
-    text, value = with_store(lambda store: _transcript(store, conversation))
+    text, value = with_store(lambda store: _read_transcript(store, conversation))
     if as_json:
         emit_json(value)
     else:
@@ -99,7 +99,7 @@ def rate(rating: str, run: str | None) -> None:
     learns from it; it is kept with the conversation, and goes when that is removed.
     """
     chosen = None if rating == "none" else Signal(rating)
-    talk(with_store(lambda store: _rate(store, run, chosen)))
+    notify(with_store(lambda store: _rate_answer(store, run, chosen)))
 
 
 @history.command("rm", short_help="Remove conversations for good.")
@@ -113,7 +113,7 @@ def remove(conversations: tuple[str, ...], yes: bool) -> None:
     What they cost stays in `baton usage`; what was sent stays in `baton egress ls`, without its
     text. The numbers that `baton learn` drew from them stay until `baton learn --forget`.
     """
-    with_store(lambda store: _remove(store, conversations, yes))
+    with_store(lambda store: _remove_conversations(store, conversations, yes))
 
 
 @history.command()
@@ -135,14 +135,14 @@ def export(
     if file is not None and file.is_file() and not force:
         raise ConfigError(f"{file} is there already, and was left as it is.", "--force overwrites.")
     form = form or ("json" if file is not None and file.suffix == ".json" else "md")
-    text = with_store(lambda store: _exported(store, conversations, form))
+    text = with_store(lambda store: _export_text(store, conversations, form))
     if file is None:
         return emit_export(text)
     try:
         replace_file(file, text + "\n")
     except OSError as error:
         raise BatonError(f"{file} can't be written: {error.strerror}.") from error
-    talk(f"Written to {file}.")
+    notify(f"Written to {file}.")
 
 
 @history.command("import", short_help="Add the conversations of a JSON export.")
@@ -152,39 +152,39 @@ def import_(file: str) -> None:
     data = _read_export(file)
     done = with_store(lambda store: store.import_(data))
     known = f" {done.skipped} were here already." if done.skipped else ""
-    talk(f"Imported {done.conversations} conversations with {done.turns} turns.{known}")
+    notify(f"Imported {done.conversations} conversations with {done.turns} turns.{known}")
 
 
-def _row(conversation: Conversation) -> str:
+def _conversation_row(conversation: Conversation) -> str:
     private = "  private" if conversation.label is Label.LOCAL else ""
     return (
-        f"{conversation.id}  {_when(conversation.updated)}  {conversation.turns:4} turns"
+        f"{conversation.id}  {_format_time(conversation.updated)}  {conversation.turns:4} turns"
         f"  {one_line(conversation.title, 60)}{private}"
     )
 
 
-def _hit(hit: Hit) -> str:
+def _hit_row(hit: SearchHit) -> str:
     who = "you" if hit.role is Role.USER else "answer"
-    title = one_line(hit.title, 60)
-    return f"{hit.conversation}  {_when(hit.created)}  {title}\n    {who}: {one_line(hit.snippet)}"
+    head = f"{hit.conversation}  {_format_time(hit.created)}  {one_line(hit.title, 60)}"
+    return f"{head}\n    {who}: {one_line(hit.snippet)}"
 
 
-def _when(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
 
 
-async def _transcript(store: Store, name: str) -> tuple[str, dict[str, Any]]:
+async def _read_transcript(store: Store, name: str) -> tuple[str, dict[str, Any]]:
     conversation = await store.conversation(name)
     turns = await store.thread(conversation.id)
     branches = {turn.id: await store.siblings(turn.id) for turn in turns}
     private = " · stays on this machine" if conversation.label is Label.LOCAL else ""
     head = (
         f"{one_line(conversation.title)}\n"
-        f"{conversation.id} · {_when(conversation.created)} · {len(turns)} turns{private}"
+        f"{conversation.id} · {_format_time(conversation.created)} · {len(turns)} turns{private}"
     )
     done = await store.signals([turn.id for turn in turns])
     blocks = [
-        _shown(turn, branches[turn.id], done.get(turn.id, {})) + await _way_on(store, turn)
+        _turn_text(turn, branches[turn.id], done.get(turn.id, {})) + await _resume_line(store, turn)
         for turn in turns
     ]
     text = "\n\n".join([head, *blocks])
@@ -195,7 +195,7 @@ async def _transcript(store: Store, name: str) -> tuple[str, dict[str, Any]]:
     return text, asdict(conversation) | {"thread": listed}
 
 
-def _shown(turn: Turn, branches: tuple[str, ...], done: Iterable[Signal]) -> str:
+def _turn_text(turn: Turn, branches: tuple[str, ...], done: Iterable[Signal]) -> str:
     notes = ["You" if turn.role is Role.USER else turn.worker or "Baton"]
     if len(branches) > 1:
         notes.append(f"branch {branches.index(turn.id) + 1} of {len(branches)}")
@@ -207,18 +207,18 @@ def _shown(turn: Turn, branches: tuple[str, ...], done: Iterable[Signal]) -> str
     return f"{' · '.join(notes)}\n{turn.text}"
 
 
-async def _way_on(store: Store, turn: Turn) -> str:
+async def _resume_line(store: Store, turn: Turn) -> str:
     """Say how an answer can be gone on with, where its run was interrupted."""
     ended = (TurnStatus.CANCELLED, TurnStatus.FAILED, TurnStatus.LOST)
     if turn.run is None or turn.status not in ended:
         return ""
     run = await store.run(turn.run)
-    told = way_on(run.id, view_of(run), run.status)
+    told = resume_hint(run.id, record_view(run), run.status)
     return f"\n({told})" if told else ""
 
 
-async def _rate(store: Store, run: str | None, rating: Signal | None) -> str:
-    record = await found_run(store, run)
+async def _rate_answer(store: Store, run: str | None, rating: Signal | None) -> str:
+    record = await find_run(store, run)
     *_, answer = await store.thread(record.conversation, record.answer)
     if not answer.text.strip():
         raise ConfigError(f"The run {record.id} has no answer to judge.")
@@ -227,59 +227,61 @@ async def _rate(store: Store, run: str | None, rating: Signal | None) -> str:
     return f"The answer of run {record.id} {said}: {one_line(answer.text, 60)}"
 
 
-async def _remove(store: Store, names: tuple[str, ...], yes: bool) -> None:
+async def _remove_conversations(store: Store, names: tuple[str, ...], yes: bool) -> None:
     chosen = {c.id: c for c in [await store.conversation(name) for name in names]}
     if not yes:
-        _confirm(list(chosen.values()))
+        _confirm_removal(list(chosen.values()))
     # Before the runs are gone: after them, nobody would know what to forget.
-    await _forget([run.id for run in await store.runs(10**9) if run.conversation in chosen])
+    await _forget_sent_texts(
+        [run.id for run in await store.runs(10**9) if run.conversation in chosen]
+    )
     for conversation in chosen.values():
         await store.purge(conversation.id)
-    talk(f"Removed {_count(len(chosen))}.")
+    notify(f"Removed {_count_conversations(len(chosen))}.")
     from baton.routing import Versions, learned_file
 
     if Versions(learned_file(find_paths().data)).at is not None:
-        talk("`baton learn --forget` removes what was learned from answers as well.")
-    if broken := _broken():
-        talk(
+        notify("`baton learn --forget` removes what was learned from answers as well.")
+    if broken := _damaged_files():
+        notify(
             "Damaged files that were kept aside may still hold the texts:"
             f" {', '.join(broken)} in {find_paths().data}. Delete them if you don't need them."
         )
 
 
-def _broken() -> list[str]:
+def _damaged_files() -> list[str]:
     """Return the names of damaged databases that were kept aside; nothing is removed from these."""
     paths = find_paths()
     places = (paths.database, paths.ledger)
     return sorted(f.name for at in places for f in at.parent.glob(f"{at.name}.broken-*"))
 
 
-async def _forget(runs: list[str]) -> None:
+async def _forget_sent_texts(runs: list[str]) -> None:
     """Remove the texts that these runs sent from the egress log."""
     from baton.cli import ledger_access
 
     if runs and find_paths().ledger.exists():
-        async with ledger_access.opened() as ledger:
+        async with ledger_access.user_ledger() as ledger:
             await ledger.forget(runs)
 
 
-def _confirm(chosen: list[Conversation]) -> None:
+def _confirm_removal(chosen: list[Conversation]) -> None:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise ConfigError(
             "Nothing was removed: there is nobody to ask.", "-y removes without asking."
         )
     for conversation in chosen:
-        talk(_row(conversation))
-    question = f"Remove {_count(len(chosen))} for good?"
+        notify(_conversation_row(conversation))
+    question = f"Remove {_count_conversations(len(chosen))} for good?"
     if not click.confirm(question, default=False, err=True):
         raise click.exceptions.Exit(1)
 
 
-def _count(number: int) -> str:
+def _count_conversations(number: int) -> str:
     return "1 conversation" if number == 1 else f"{number} conversations"
 
 
-async def _exported(store: Store, names: tuple[str, ...], form: str) -> str:
+async def _export_text(store: Store, names: tuple[str, ...], form: str) -> str:
     ids = [(await store.conversation(name)).id for name in names] or None
     if form == "json":
         return json.dumps(await store.export(ids), ensure_ascii=False, indent=1)
@@ -294,7 +296,7 @@ def _check_size(file: Path) -> None:
     status = file.stat()
     if stat.S_ISCHR(status.st_mode):
         raise OSError(errno.EINVAL, "it is a device")
-    if status.st_size > MOST_BYTES:
+    if status.st_size > MAX_EXPORT_BYTES:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
 
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
-from baton.cli.output import talk
+from baton.cli.output import notify
 from baton.core.errors import ConfigError
 from baton.core.history_types import RunRecord
 from baton.history import Store
@@ -17,12 +17,12 @@ T = TypeVar("T")
 
 
 @asynccontextmanager
-async def opened() -> AsyncIterator[Store]:
+async def user_history() -> AsyncIterator[Store]:
     """Open this person's history; what is wrong with it is said on stderr once."""
     store = Store.open(find_paths().database)
     try:
         if store.warning:
-            talk(f"baton: {store.warning}")
+            notify(f"baton: {store.warning}")
         yield store
     finally:
         await store.aclose()
@@ -32,13 +32,13 @@ def with_store(work: Callable[[Store], Awaitable[T]]) -> T:
     """Run some work on the history and return what it returns."""
 
     async def run() -> T:
-        async with opened() as store:
+        async with user_history() as store:
             return await work(store)
 
     return asyncio.run(run())
 
 
-async def found_run(store: Store, named: str | None) -> RunRecord:
+async def find_run(store: Store, named: str | None) -> RunRecord:
     """Return the run that a person named, or the last one. Raises ConfigError."""
     if named is not None:
         return await store.run(named)

@@ -8,40 +8,40 @@ import signal
 import sys
 from types import FrameType
 
-_wished = False
+_interrupted = False
 
 
-def watch() -> None:
+def install_handler() -> None:
     """Take SIGINT over from Python, unless whoever started this process chose to ignore it."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupt)
-        sys.unraisablehook = _tell_of_unraisable
+        sys.unraisablehook = _report_unraisable
 
 
-def hand_over() -> None:
+def restore_default_handler() -> None:
     """Leave SIGINT to an event loop. Raises KeyboardInterrupt if the person wished to leave."""
     if signal.getsignal(signal.SIGINT) is _interrupt:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    check()
+    raise_if_interrupted()
 
 
-def check() -> None:
+def raise_if_interrupted() -> None:
     """Raise KeyboardInterrupt if the person wished to leave, even if one was swallowed since."""
-    if _wished:
+    if _interrupted:
         raise KeyboardInterrupt
 
 
-def wished() -> bool:
+def was_interrupted() -> bool:
     """Tell whether the person wished to leave."""
-    return _wished
+    return _interrupted
 
 
 def _interrupt(_: int, __: FrameType | None) -> None:
-    global _wished
-    _wished = True
+    global _interrupted
+    _interrupted = True
     raise KeyboardInterrupt
 
 
-def _tell_of_unraisable(unraisable: "sys.UnraisableHookArgs") -> None:
+def _report_unraisable(unraisable: "sys.UnraisableHookArgs") -> None:
     if not issubclass(unraisable.exc_type, KeyboardInterrupt):
         sys.__unraisablehook__(unraisable)

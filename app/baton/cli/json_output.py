@@ -9,17 +9,17 @@ from typing import Any
 from baton.cli.output import to_json
 from baton.core.errors import BatonError
 from baton.core.events import Called, Event, Offered, Routed
-from baton.core.hold_decision import overcharge
+from baton.core.hold_decision import overcharge_error
 from baton.core.money import format_usd
 from baton.core.view import RunView, StepView
 
 SCHEMA = 1
 
-ASK_AGAIN = "Ask another worker, or put it differently."
+ASK_AGAIN_HINT = "Ask another worker, or put it differently."
 """What helps where an answer is empty, or ended otherwise than it should."""
 
 
-def as_object(
+def run_object(
     view: RunView, error: BatonError | None = None, *, preview: bool = False
 ) -> dict[str, Any]:
     """Return a run as `--json` prints it; `error` is one that no event tells of.
@@ -32,12 +32,12 @@ def as_object(
         told = error_object(error)
     elif failure is not None:
         told = {"type": failure.error, "message": failure.message, "hint": failure.hint}
-    status = "planned" if preview and is_drawn(view) else view.status
+    status = "planned" if preview and is_only_planned(view) else view.status
     return {
         "schema": SCHEMA,
         "status": "failed" if error is not None else status,
         "error": told,
-        "warnings": warnings(view),
+        "warnings": run_warnings(view),
         "answer": view.answer,
         "run_id": started.run if started else None,
         "conversation_id": started.conversation if started else None,
@@ -52,19 +52,21 @@ def as_object(
     }
 
 
-def warnings(view: RunView) -> list[dict[str, str]]:
+def run_warnings(view: RunView) -> list[dict[str, str]]:
     """Return what a person must learn though there may be an answer."""
-    lack = {"kind": "incomplete", "message": view.lack, "hint": ASK_AGAIN}
-    return [*overcharges(view), *([lack] if view.lack else [])]
+    lack = {"kind": "incomplete", "message": view.incomplete_reason, "hint": ASK_AGAIN_HINT}
+    return [*overcharge_warnings(view), *([lack] if view.incomplete_reason else [])]
 
 
-def overcharges(view: RunView) -> list[dict[str, str]]:
+def overcharge_warnings(view: RunView) -> list[dict[str, str]]:
     """Return the warnings about calls that cost more than was held for them."""
-    errors = [overcharge(call.worker, call.cost, call.held) for call in view.overcharged]
+    errors = [
+        overcharge_error(call.worker, call.cost, call.held) for call in view.overcharged_calls
+    ]
     return [{"kind": "overcharge", "message": e.message, "hint": e.hint} for e in errors]
 
 
-def is_drawn(view: RunView) -> bool:
+def is_only_planned(view: RunView) -> bool:
     """Tell whether there is a plan of which nothing was played."""
     waiting = all(step.status == "waiting" for step in view.steps)
     return view.plan is not None and waiting and view.status in ("cancelled", "lost")
@@ -135,7 +137,7 @@ def failure_line(error: BatonError, args: Sequence[str]) -> str:
         failed = {"error": shown["type"], "message": error.message, "hint": error.hint}
         return to_json({"event": "Failed", "at": 0.0, **failed})
     if args[0] in ("ask", "plan", "resume"):
-        return to_json(as_object(RunView(), error))
+        return to_json(run_object(RunView(), error))
     failed_object = {"schema": SCHEMA, "status": "failed", "error": error_object(error)}
     return to_json(failed_object)
 
@@ -147,5 +149,5 @@ def _step_object(step: StepView) -> dict[str, Any]:
         "need": asdict(step.step.need),
         "subtask": step.step.subtask,
         "access": list(step.step.access),
-        "status": "cut" if step.cut else step.status,
+        "status": "cut" if step.is_cut else step.status,
     }

@@ -11,8 +11,8 @@ import click
 import msgspec
 
 from baton.cli.aliases import AliasedGroup
-from baton.cli.ledger_access import columns
-from baton.cli.output import emit, emit_json, talk
+from baton.cli.ledger_access import format_columns
+from baton.cli.output import emit, emit_json, notify
 from baton.core.errors import BatonError, ConfigError, SecretMissing
 from baton.core.money import format_usd, show_usd
 from baton.core.sanitiser import one_line
@@ -27,10 +27,10 @@ from baton.platform.settings import (
     load,
 )
 
-_MOST_PIPED = 1 << 16
+_MAX_KEY_CHARS = 1 << 16
 
 
-def _complete(
+def _complete_provider(
     _: click.Context, __: click.Parameter, incomplete: str
 ) -> list[click.shell_completion.CompletionItem]:
     from click.shell_completion import CompletionItem
@@ -38,7 +38,7 @@ def _complete(
     return [CompletionItem(name) for name in PROVIDERS if name.startswith(incomplete)]
 
 
-_provider = click.argument("provider", shell_complete=_complete)
+_provider = click.argument("provider", shell_complete=_complete_provider)
 _yes = click.option("-y", "--yes", is_flag=True, help="Don't ask.")
 
 
@@ -65,51 +65,51 @@ def set_(provider: str, plaintext: bool, yes: bool) -> None:
     Where there is no keyring, --plaintext keeps it in a file that only you can read, after a
     question (-y answers it). PROVIDER can be a worker's own `api_key_env` as well.
     """
-    name = _known(provider)
+    name = _find_key_name(provider)
     file = find_paths().keys_file
     if plaintext:
-        _agree(file, yes)
+        _confirm_plaintext(file, yes)
     else:
         _, why = secrets.keyring_here()
         if why:
-            raise _no_keyring(name, why)
+            raise _no_keyring_error(name, why)
     try:
-        kept = secrets.put(name, _enter(name), file=file if plaintext else None)
+        kept = secrets.put(name, _read_key(name), file=file if plaintext else None)
     except secrets.NoKeyring as error:
-        raise _no_keyring(name, error.why) from error
-    talk(f"The key for {name} is kept in {_place(kept)}.")
+        raise _no_keyring_error(name, error.why) from error
+    notify(f"The key for {name} is kept in {_key_place(kept)}.")
     used = secrets.find(name, file=file, environ=os.environ)
     if used is not None and used.source != kept.source:
-        talk(f"But another one comes first: that in {_place(used)}.")
+        notify(f"But another one comes first: that in {_key_place(used)}.")
 
 
 @keys.command("ls", short_help="List the providers, and where each key comes from.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_(as_json: bool) -> None:
     """List the providers, and where the key of each comes from (its last four characters only)."""
-    names = _names()
+    names = _key_names()
     found = secrets.listed(names, file=find_paths().keys_file, environ=os.environ)
     if as_json:
-        return emit_json([_object(name, found.get(name)) for name in names])
-    emit(columns([_row(name, found.get(name)) for name in names], left=3))
+        return emit_json([_key_object(name, found.get(name)) for name in names])
+    emit(format_columns([_key_row(name, found.get(name)) for name in names], left=3))
     keyring, why = secrets.keyring_here()
     if not keyring:
-        talk(f"The keyring is not used: {why}.")
+        notify(f"The keyring is not used: {why}.")
 
 
 @keys.command("rm")
 @_provider
 def remove(provider: str) -> None:
     """Remove the key of PROVIDER from the keyring and from the file."""
-    name, file = _known(provider), find_paths().keys_file
+    name, file = _find_key_name(provider), find_paths().keys_file
     places = secrets.remove(name, file=file)
     left = secrets.find(name, file=file, environ=os.environ)
     if not places:
-        where = f"the one in use stands in {_place(left)}" if left else "none is set"
+        where = f"the one in use stands in {_key_place(left)}" if left else "none is set"
         raise SecretMissing(f"No key for {name} is kept by Baton; {where}.")
-    talk(f"The key for {name} is removed from {' and '.join(places)}.")
+    notify(f"The key for {name} is removed from {' and '.join(places)}.")
     if left is not None:
-        talk(f"There is still one in {_place(left)}.")
+        notify(f"There is still one in {_key_place(left)}.")
 
 
 @keys.command(short_help="Try a key with the cheapest possible call.")
@@ -124,18 +124,18 @@ def test(provider: str, model: str | None, yes: bool, as_json: bool) -> int:
     """
     import asyncio
 
-    from baton.cli.worker_test import agree, try_out
+    from baton.cli.worker_test import confirm_cost, try_worker
     from baton.compose import card_of
 
-    paths, name = find_paths(), _known(provider)
+    paths, name = find_paths(), _find_key_name(provider)
     if secrets.find(name, file=paths.keys_file, environ=os.environ) is None:
         raise SecretMissing(f"There is no key for {name}.", f"`baton keys set {name}` keeps one.")
     settings = load(paths.config_file)
-    entry = to_ask(settings, name, model)
+    entry = worker_to_test(settings, name, model)
     others = [worker for worker in settings.workers if worker.id != entry.id]
     settings = msgspec.structs.replace(settings, workers=(*others, entry))
-    budget = agree(card_of(entry), settings, yes)
-    trial = asyncio.run(try_out(settings, paths, entry.id, budget))
+    budget = confirm_cost(card_of(entry), settings, yes)
+    trial = asyncio.run(try_worker(settings, paths, entry.id, budget))
     if as_json:
         emit_json(
             {
@@ -148,13 +148,13 @@ def test(provider: str, model: str | None, yes: bool, as_json: bool) -> int:
                 "warnings": trial.warnings,
             }
         )
-        return trial.warn()
+        return trial.report_warnings()
     cost = f" for {show_usd(trial.cost)}" if trial.cost else ""
     emit(f"The key for {name} works: {entry.model} answered in {trial.seconds:.1f} s{cost}.")
-    return trial.warn()
+    return trial.report_warnings()
 
 
-def to_ask(settings: Settings, name: str, model: str | None) -> CloudWorker | ServerWorker:
+def worker_to_test(settings: Settings, name: str, model: str | None) -> CloudWorker | ServerWorker:
     """Return the worker with that key that costs least, or one for the provider's cheapest model.
 
     Raises ConfigError where there is none.
@@ -165,9 +165,9 @@ def to_ask(settings: Settings, name: str, model: str | None) -> CloudWorker | Se
     own = [
         worker
         for worker in settings.roster
-        if not isinstance(worker, LocalWorker) and key_of(worker) == name
+        if not isinstance(worker, LocalWorker) and key_name(worker) == name
     ]
-    priced = [(card.price.most(1000, 100), w) for w in own if (card := card_of(w)).price]
+    priced = [(card.price.max_cost(1000, 100), w) for w in own if (card := card_of(w)).price]
     if priced and model is None:
         return min(priced, key=lambda pair: pair[0])[1]
     if name not in PROVIDERS:
@@ -182,7 +182,7 @@ def to_ask(settings: Settings, name: str, model: str | None) -> CloudWorker | Se
     return CloudWorker(id=f"test of {name}", model=full)
 
 
-def key_of(worker: CloudWorker | ServerWorker) -> str:
+def key_name(worker: CloudWorker | ServerWorker) -> str:
     """Return the name under which a worker's key is kept."""
     if worker.api_key_env or isinstance(worker, ServerWorker):
         return worker.api_key_env
@@ -192,7 +192,7 @@ def key_of(worker: CloudWorker | ServerWorker) -> str:
 # What can have a key
 
 
-def _names() -> list[str]:
+def _key_names() -> list[str]:
     """Return the providers, and the variables that workers name as their own."""
     own = [
         worker.api_key_env
@@ -202,38 +202,42 @@ def _names() -> list[str]:
     return list(dict.fromkeys([*PROVIDERS, *own]))
 
 
-def _known(provider: str) -> str:
+def _find_key_name(provider: str) -> str:
     import difflib
 
-    names = _names()
+    names = _key_names()
     for name in names:
-        if provider.lower() == name.lower() or provider in _variables(name):
+        if provider.lower() == name.lower() or provider in _key_variables(name):
             return name
     near = difflib.get_close_matches(provider.lower(), names, n=1)
     known = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(names)}."
     raise ConfigError(f"There is no provider {one_line(provider, 40)!r}.", known)
 
 
-def _variables(name: str) -> tuple[str, ...]:
+def _key_variables(name: str) -> tuple[str, ...]:
     return PROVIDERS[name].variables if name in PROVIDERS else (name,)
 
 
-def _row(name: str, key: Key | None) -> list[str]:
+def _key_row(name: str, key: Key | None) -> list[str]:
     if key is None:
-        return [name, "none", f"`baton keys set {name}`, or set {' or '.join(_variables(name))}"]
-    return [name, f"…{key.tail}" if key.tail else "short", _place(key)]
+        return [
+            name,
+            "none",
+            f"`baton keys set {name}`, or set {' or '.join(_key_variables(name))}",
+        ]
+    return [name, f"…{key.tail}" if key.tail else "short", _key_place(key)]
 
 
-def _object(name: str, key: Key | None) -> dict[str, object]:
+def _key_object(name: str, key: Key | None) -> dict[str, object]:
     return {
         "provider": name,
         "source": "" if key is None else key.source,
         "tail": "" if key is None else key.tail,
-        "variables": list(_variables(name)),
+        "variables": list(_key_variables(name)),
     }
 
 
-def _place(key: Key) -> str:
+def _key_place(key: Key) -> str:
     if key.source == "keyring":
         return "the keyring"
     return f"{key.source} (plain text)" if os.sep in key.source else f"the variable {key.source}"
@@ -242,17 +246,17 @@ def _place(key: Key) -> str:
 # Entering one
 
 
-def _enter(name: str) -> str:
+def _read_key(name: str) -> str:
     """Read a key from whoever types it, unseen, or from the pipe. Never from the arguments."""
     if sys.stdin.isatty():
-        return _enter_hidden(name)
+        return _read_hidden_key(name)
     try:
-        return sys.stdin.read(_MOST_PIPED)
+        return sys.stdin.read(_MAX_KEY_CHARS)
     except UnicodeDecodeError:
         raise ConfigError("What was piped in is not a key.", "Pipe in the key alone.") from None
 
 
-def _enter_hidden(name: str) -> str:
+def _read_hidden_key(name: str) -> str:
     import getpass
     import warnings
 
@@ -269,7 +273,7 @@ def _enter_hidden(name: str) -> str:
             ) from None
 
 
-def _agree(file: Path, yes: bool) -> None:
+def _confirm_plaintext(file: Path, yes: bool) -> None:
     """Have the person say yes to plain text."""
     if yes:
         return
@@ -278,15 +282,15 @@ def _agree(file: Path, yes: bool) -> None:
             "The key was not kept: there is nobody to ask whether plain text will do.",
             "-y says yes to it.",
         )
-    talk(f"The key will stand in {file} as plain text.")
-    talk("Whoever can read that file, or a backup of it, can spend your money.")
+    notify(f"The key will stand in {file} as plain text.")
+    notify("Whoever can read that file, or a backup of it, can spend your money.")
     if not click.confirm("Keep it so?", default=False, err=True):
         raise click.exceptions.Exit(1)
 
 
-def _no_keyring(name: str, why: str) -> BatonError:
+def _no_keyring_error(name: str, why: str) -> BatonError:
     return ConfigError(
         f"The key was not kept: {why}.",
-        f"Set the variable {_variables(name)[0]} instead, or keep the key as plain text in a file "
-        f"that only you can read: `baton keys set {name} --plaintext`.",
+        f"Set the variable {_key_variables(name)[0]} instead, or keep the key as plain text in a "
+        f"file that only you can read: `baton keys set {name} --plaintext`.",
     )

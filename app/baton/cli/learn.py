@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from baton.cli.options import quiet_option
-from baton.cli.output import emit, emit_json, talk
+from baton.cli.output import emit, emit_json, notify
 from baton.core.errors import ConfigError
 from baton.platform.settings import find_paths, load
 
@@ -37,10 +37,10 @@ def learn(dry_run: bool, undo: bool, forget: bool, as_json: bool, quiet: bool) -
     if sum((dry_run, undo, forget)) > 1:
         raise ConfigError("--dry-run, --undo and --forget exclude each other.", "Choose one.")
     if undo or forget:
-        return _take_back(undo, as_json)
+        return _revert_learning(undo, as_json)
     if sys.stderr.isatty() and not quiet and not as_json:
-        talk("Learning from your answers ...")
-    lesson = asyncio.run(_learn(dry_run))
+        notify("Learning from your answers ...")
+    lesson = asyncio.run(_learn_from_answers(dry_run))
     if as_json:
         return emit_json(lesson_object(lesson))
     from baton.routing.personalisation import told
@@ -49,7 +49,7 @@ def learn(dry_run: bool, undo: bool, forget: bool, as_json: bool, quiet: bool) -
     emit("\n".join([*told(lesson), *undone]))
 
 
-def _take_back(last: bool, as_json: bool) -> None:
+def _revert_learning(last: bool, as_json: bool) -> None:
     from baton.routing import Versions, learned_file
     from baton.routing.personalisation import forget, undo
 
@@ -60,14 +60,14 @@ def _take_back(last: bool, as_json: bool) -> None:
     emit(said)
 
 
-async def _learn(dry: bool) -> Lesson:
+async def _learn_from_answers(dry: bool) -> Lesson:
     from baton.compose import compose
 
     paths = find_paths()
     baton = compose(load(paths.config_file), paths)
     try:
         if baton.store.warning:
-            talk(f"baton: {baton.store.warning}")
+            notify(f"baton: {baton.store.warning}")
         return await baton.tutor.learn(dry=dry)
     finally:
         await baton.aclose()

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
-from baton.cli.output import talk
+from baton.cli.output import notify
 from baton.compose import open_ledger
 from baton.money import Ledger
 from baton.platform.settings import find_paths
@@ -17,12 +17,12 @@ T = TypeVar("T")
 
 
 @asynccontextmanager
-async def opened() -> AsyncIterator[Ledger]:
+async def user_ledger() -> AsyncIterator[Ledger]:
     """Open this person's ledger; what is wrong with it is said on stderr once."""
     ledger = open_ledger(find_paths())
     try:
         if ledger.warning:
-            talk(f"baton: {ledger.warning}")
+            notify(f"baton: {ledger.warning}")
         yield ledger
     finally:
         await ledger.aclose()
@@ -32,13 +32,15 @@ def with_ledger(work: Callable[[Ledger], Awaitable[T]]) -> T:
     """Run some work on the ledger and return what it returns."""
 
     async def run() -> T:
-        async with opened() as ledger:
+        async with user_ledger() as ledger:
             return await work(ledger)
 
     return asyncio.run(run())
 
 
-def columns(rows: Sequence[Sequence[str]], left: int = 1, *, words_last: bool = False) -> str:
+def format_columns(
+    rows: Sequence[Sequence[str]], left: int = 1, *, words_last: bool = False
+) -> str:
     """Write rows in columns: the first ones (`left`) aligned left, the others right.
 
     With `words_last` the last one holds words and is aligned left, too.
@@ -56,6 +58,6 @@ def columns(rows: Sequence[Sequence[str]], left: int = 1, *, words_last: bool = 
     return "\n".join(lines)
 
 
-def when(seconds: float) -> str:
+def format_time(seconds: float) -> str:
     """Write a time for a person."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))

@@ -15,7 +15,7 @@ from baton.platform.settings import MODES, find_paths
 if TYPE_CHECKING:
     from baton.platform.settings import Settings
 
-LATEST = "latest"
+LATEST_CONVERSATION = "latest"
 """What -c alone stands for."""
 
 worker_option = click.option(
@@ -31,7 +31,7 @@ continue_option = click.option(
     "conversation",
     metavar="[CONVERSATION]",
     is_flag=False,
-    flag_value=LATEST,
+    flag_value=LATEST_CONVERSATION,
     shell_complete=complete_conversation,
     help="Go on with a conversation: the latest one, or the one with that id.",
 )
@@ -77,17 +77,17 @@ no_stream_option = click.option(
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Say nothing on stderr but errors.")
 
 
-class WithStrategies(click.Command):
+class StrategyCommand(click.Command):
     """A command whose help ends with the strategies there are, which are imported only for it."""
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List them."""
         with formatter.section("Strategies"):
-            formatter.write_dl(list(strategies().items()))
+            formatter.write_dl(list(strategy_helps().items()))
         super().format_epilog(ctx, formatter)
 
 
-def strategies() -> dict[str, str]:
+def strategy_helps() -> dict[str, str]:
     """Return the help of every strategy and template, by name.
 
     Those that are wrong say so: what is wrong is told to whoever names one.
@@ -129,7 +129,7 @@ def check_strategy(name: str | None) -> None:
     raise ConfigError(f"There is no strategy {name!r}.", hint)
 
 
-def with_worker(settings: Settings, worker: str | None) -> tuple[Settings, str | None]:
+def add_named_worker(settings: Settings, worker: str | None) -> tuple[Settings, str | None]:
     """Return the id of what -m named, and settings that know it.
 
     A GGUF file becomes a worker, and so does a provider's model ("openai/gpt-5-mini").

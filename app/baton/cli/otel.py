@@ -14,21 +14,21 @@ from urllib.parse import urlsplit
 
 from baton import __version__
 from baton.cli.output import to_json
-from baton.cli.step_text import destination, told_place, view_of
+from baton.cli.step_text import record_view, step_destination, step_place
 from baton.core import events as ev
 from baton.core.history_types import RunRecord
 from baton.core.money import NANO
 from baton.core.view import RunView, StepView
 
 _INTERNAL, _CLIENT = 1, 3
-_OK, _ERROR = 1, 2
+_STATUS_OK, _STATUS_ERROR = 1, 2
 
 Value = str | int | float | bool | tuple[str, ...]
 
 
-def spans(record: RunRecord) -> list[str]:
+def span_lines(record: RunRecord) -> list[str]:
     """Return the lines, the run's span first."""
-    found = _Spans(record)
+    found = _SpanBuilder(record)
     resource = {"attributes": _attributes({"service.name": "baton"})}
     scope = {"name": "baton", "version": __version__}
     return [
@@ -39,18 +39,18 @@ def spans(record: RunRecord) -> list[str]:
                 ]
             }
         )
-        for span in found.all()
+        for span in found.every_span()
     ]
 
 
-class _Spans:
+class _SpanBuilder:
     """The spans of one run."""
 
     def __init__(self, record: RunRecord) -> None:
         self._record = record
-        self._view: RunView = view_of(record)
+        self._view: RunView = record_view(record)
 
-    def all(self) -> Iterator[dict[str, Any]]:
+    def every_span(self) -> Iterator[dict[str, Any]]:
         """Give the run's span, then the steps', then the calls'."""
         yield self._run()
         for step in self._view.steps:
@@ -88,12 +88,12 @@ class _Spans:
         facts: dict[str, Value] = {
             "baton.step": step.number,
             "baton.worker": step.worker,
-            "baton.place": told_place(step, self._view),
+            "baton.place": step_place(step, self._view),
             "baton.kind": step.step.need.kind,
             "baton.difficulty": step.step.need.difficulty,
             "baton.subtask": step.step.subtask,
             "baton.access": step.step.access,
-            "baton.status": "cut" if step.cut else step.status,
+            "baton.status": "cut" if step.is_cut else step.status,
         }
         failure = step.why if step.status == "failed" else ""
         if step.status == "failed":
@@ -112,7 +112,7 @@ class _Spans:
 
     def _call(self, number: int, call: ev.Called) -> dict[str, Any]:
         host = next(
-            (destination(s, self._view) for s in self._view.steps if s.number == call.step), ""
+            (step_destination(s, self._view) for s in self._view.steps if s.number == call.step), ""
         )
         facts: dict[str, Value] = {
             "gen_ai.operation.name": "chat",
@@ -127,7 +127,7 @@ class _Spans:
             "baton.loading_s": call.loading,
         }
         if host:
-            facts |= _server(host)
+            facts |= _server_attributes(host)
         if call.first_token is not None:
             facts["gen_ai.response.time_to_first_chunk"] = call.first_token
         if call.finish is not None:
@@ -156,9 +156,9 @@ class _Spans:
         facts: dict[str, Value],
         failure: str,
     ) -> dict[str, Any]:
-        status: dict[str, Any] = {"code": _OK}
+        status: dict[str, Any] = {"code": _STATUS_OK}
         if failure:
-            status = {"code": _ERROR, "message": failure}
+            status = {"code": _STATUS_ERROR, "message": failure}
         return {
             "traceId": hashlib.sha256(self._record.id.encode()).hexdigest()[:32],
             "spanId": self._id(key),
@@ -211,7 +211,7 @@ class _Spans:
         return str(round(self._record.created * 1000) * 10**6 + round(at * NANO))
 
 
-def _server(host: str) -> dict[str, Value]:
+def _server_attributes(host: str) -> dict[str, Value]:
     """Return the attributes of an address: a name, with or without a port (and a proxy)."""
     parts = urlsplit(f"//{host.partition(' through ')[0]}")
     port = {"server.port": parts.port} if parts.port else {}
@@ -223,10 +223,10 @@ def _step_key(number: int) -> str:
 
 
 def _attributes(facts: dict[str, Value]) -> list[dict[str, Any]]:
-    return [{"key": key, "value": _value(value)} for key, value in facts.items()]
+    return [{"key": key, "value": _typed_value(value)} for key, value in facts.items()]
 
 
-def _value(value: Value) -> dict[str, Any]:
+def _typed_value(value: Value) -> dict[str, Any]:
     match value:
         case bool():
             return {"boolValue": value}

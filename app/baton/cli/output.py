@@ -23,21 +23,21 @@ _Item = tuple[int, bytes] | Callable[[], object] | None
 
 def emit(text: str) -> None:
     """Write text and a line break to stdout, clean. Raises StoreError when it takes no more."""
-    _print(sanitise(text))
+    _write_stdout(sanitise(text))
 
 
 def emit_export(text: str) -> None:
     """Write what is taken along: as it is into a pipe, clean on a terminal. Raises StoreError."""
-    _print(sanitise(text) if sys.stdout.isatty() else text)
+    _write_stdout(sanitise(text) if sys.stdout.isatty() else text)
 
 
-def _print(text: str) -> None:
+def _write_stdout(text: str) -> None:
     try:
         print(text, flush=True)
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise unwritable(error) from error
+        raise unwritable_error(error) from error
 
 
 def emit_json(value: object) -> None:
@@ -52,15 +52,15 @@ def to_json(value: object, indent: int | None = None) -> str:
     return escape_json(json.dumps(value, ensure_ascii=False, indent=indent))
 
 
-def talk(text: str) -> None:
+def notify(text: str) -> None:
     """Say something on stderr that is not part of the data; nothing depends on whether it can."""
     try:
-        print(_fitted(sanitise(text)), file=sys.stderr, flush=True)
+        print(_wrap_lines(sanitise(text)), file=sys.stderr, flush=True)
     except OSError:  # what Python still holds for it would fail once more at the end
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
-def unwritable(error: OSError, kept: str = "") -> StoreError:
+def unwritable_error(error: OSError, kept: str = "") -> StoreError:
     """Return what to tell when stdout took no more, where `kept` says where the text still is."""
     return StoreError(f"The output can't be written: {error.strerror}.", kept)
 
@@ -90,16 +90,16 @@ class Output:
         self._thread.start()
 
     @property
-    def shares_terminal(self) -> bool:
+    def is_terminal_shared(self) -> bool:
         """Whether answer and status would meet on the same screen."""
         return self.to_terminal and self._may_talk
 
-    def data(self, text: str) -> None:
+    def write(self, text: str) -> None:
         """Write a piece of the data to stdout."""
         if not text:
             return
         if self.to_terminal:
-            self.status("")
+            self.show_status("")
             text = self._sanitiser.feed(text)
             if not text:
                 return
@@ -110,36 +110,43 @@ class Output:
         """End the line on stdout that was begun, and tell whether one was."""
         begun = not self._at_line_start
         if begun:
-            self.data("\n")
+            self.write("\n")
         return begun
 
-    def status(self, text: str) -> None:
+    def show_status(self, text: str) -> None:
         """Show what is happening now in place of what was shown before; "" clears it."""
         if not self._may_overwrite or text == self._status:
             return
         self._status = text
-        self._put((2, (_CLEAR + one_line(text, (_columns() or 80) - 1)).encode("utf-8", "replace")))
+        self._put(
+            (
+                2,
+                (_CLEAR + one_line(text, (_terminal_columns() or 80) - 1)).encode(
+                    "utf-8", "replace"
+                ),
+            )
+        )
 
-    def instead_of_status(self, text: str) -> None:
+    def notify_without_status(self, text: str) -> None:
         """Say something that `status` shows, where it can show nothing: not when quiet."""
         if not (self._may_overwrite or self._quiet):
             self.warn(text)
 
-    def talk(self, text: str) -> None:
+    def notify(self, text: str) -> None:
         """Say something in passing: on a terminal only, and not when quiet."""
         if self._may_talk:
             self.warn(text)
 
     def warn(self, text: str) -> None:
         """Say something that must not go unseen."""
-        self.status("")
-        self._put((2, (_fitted(sanitise(text)) + "\n").encode("utf-8", "replace")))
+        self.show_status("")
+        self._put((2, (_wrap_lines(sanitise(text)) + "\n").encode("utf-8", "replace")))
 
-    def hold(self) -> None:
+    def hold_output(self) -> None:
         """From now on keep what would meet a question at the terminal."""
         self._held = self._held or []
 
-    def let_go(self) -> None:
+    def release_output(self) -> None:
         """Write what was held."""
         held, self._held = self._held or [], None
         for item in held:
@@ -151,14 +158,14 @@ class Output:
         else:
             self._queue.put(item)
 
-    def when_written(self, call: Callable[[], object]) -> None:
+    def call_when_written(self, call: Callable[[], object]) -> None:
         """Call this, in the thread, when all that was written so far has been taken."""
         self._queue.put(call)
 
     def close(self) -> None:
         """Let the thread end when all is written; `on_drained` is called then."""
-        self.let_go()
-        self.status("")
+        self.release_output()
+        self.show_status("")
         self._queue.put(None)
 
     def _write_all(self) -> None:
@@ -177,9 +184,9 @@ class Output:
         self.on_drained()
 
 
-def _fitted(text: str) -> str:
+def _wrap_lines(text: str) -> str:
     """Break lines between words where a terminal on stderr would break them within."""
-    columns = _columns()
+    columns = _terminal_columns()
     if columns is None or all(len(line) <= columns for line in text.split("\n")):
         return text
     import textwrap
@@ -188,7 +195,7 @@ def _fitted(text: str) -> str:
     return "\n".join(map(fill, text.split("\n")))
 
 
-def _columns() -> int | None:
+def _terminal_columns() -> int | None:
     """Return how wide the terminal on stderr is; None where there is none, or it doesn't say."""
     try:
         columns = os.get_terminal_size(2).columns

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from baton.cli.ask import Options, answer
+from baton.cli.ask import AskOptions, answer_prompt
 from baton.cli.options import (
-    WithStrategies,
+    StrategyCommand,
     budget_option,
     continue_option,
     files_option,
@@ -22,21 +22,21 @@ from baton.cli.options import (
     worker_option,
 )
 from baton.cli.output import Output
-from baton.cli.step_text import told_access, told_need, told_numbers, told_subtask, wrapped
+from baton.cli.step_text import access_text, need_text, step_numbers, subtask_text, wrap_lines
 from baton.core.events import Event
-from baton.core.hold_decision import at_least
+from baton.core.hold_decision import shown_rounded_up
 from baton.core.messages import Card
 from baton.core.money import show_usd
 from baton.core.plan.plan import Plan
 from baton.core.sanitiser import one_line
-from baton.core.view import RunView, doing
+from baton.core.view import RunView, activity_text
 
 if TYPE_CHECKING:
-    from baton.cli.run_renderers import Form, Special
-    from baton.cli.terminal_questions import Asker
+    from baton.cli.run_renderers import RendererFactory, RunRenderer
+    from baton.cli.terminal_questions import TerminalAsker
 
 
-@click.command(cls=WithStrategies)
+@click.command(cls=StrategyCommand)
 @click.argument("text", nargs=-1)
 @worker_option
 @continue_option
@@ -58,40 +58,40 @@ def plan(**typed: Any) -> int:
       baton plan "Compare these two reports" -f a.md -f b.md
       baton plan --strategy moa "Name my boat"
     """
-    return answer(Options(**typed, preview=True))
+    return answer_prompt(AskOptions(**typed, preview=True))
 
 
-def drawing(roster: Sequence[Card]) -> Special:
+def plan_renderer(roster: Sequence[Card]) -> RendererFactory:
     """Return what shows a drawn plan at the end of its run."""
 
-    def begin(output: Output, asker: Asker) -> Form:
-        return _AsPlan(output, asker, roster)
+    def begin(output: Output, asker: TerminalAsker) -> RunRenderer:
+        return _PlanRenderer(output, asker, roster)
 
     return begin
 
 
-class _AsPlan:
+class _PlanRenderer:
     """The plan, for a person to read."""
 
-    def __init__(self, output: Output, asker: Asker, roster: Sequence[Card]) -> None:
+    def __init__(self, output: Output, asker: TerminalAsker, roster: Sequence[Card]) -> None:
         self._output = output
         self._asker = asker
         self._cards = {card.id: card for card in roster}
 
-    def take(self, event: Event, view: RunView) -> None:
+    def show_event(self, event: Event, view: RunView) -> None:
         """Show what is happening."""
-        self._output.status(doing(view))
+        self._output.show_status(activity_text(view))
 
-    def end(self, view: RunView) -> None:
+    def finish(self, view: RunView) -> None:
         """Show the plan, if there is one."""
         if view.plan is None or view.started is None:
             return
         text = plan_text(view.plan, self._asker.costs, self._cards)
-        why = "" if view.routed is None else "\n".join(wrapped(one_line(view.routed.why), ""))
+        why = "" if view.routed is None else "\n".join(wrap_lines(one_line(view.routed.why), ""))
         if view.cost:
             text += f"\nTo draw this plan cost {show_usd(view.cost)}."
         way = f"Play it: baton resume {view.started.run}"
-        self._output.data(f"{why}\n\n{text}\n\n{way}\n".lstrip())
+        self._output.write(f"{why}\n\n{text}\n\n{way}\n".lstrip())
 
 
 def plan_text(plan: Plan, most: Sequence[int | None], cards: dict[str, Card]) -> str:
@@ -101,12 +101,18 @@ def plan_text(plan: Plan, most: Sequence[int | None], cards: dict[str, Card]) ->
         card = cards.get(step.worker)
         where = f" ({card.privacy})" if card is not None else ""
         marks = ", optional" * step.optional + ", checks" * step.check
-        head = f"{number:>2}. {one_line(step.worker)}{where}: {told_need(step.need)}{marks}"
-        sees = f"sees {told_access(step.access)}"
-        costs = "" if cost == 0 else f"; at most about {at_least(cost)}" if cost else "; no price"
-        lines += [head, *wrapped(told_subtask(step), "    "), *wrapped(sees + costs, "    ")]
+        head = f"{number:>2}. {one_line(step.worker)}{where}: {need_text(step.need)}{marks}"
+        sees = f"sees {access_text(step.access)}"
+        costs = (
+            ""
+            if cost == 0
+            else f"; at most about {shown_rounded_up(cost)}"
+            if cost
+            else "; no price"
+        )
+        lines += [head, *wrap_lines(subtask_text(step), "    "), *wrap_lines(sees + costs, "    ")]
     known = sum(cost for cost in most if cost)
-    total = f"at most about {at_least(known)} in all" if known else "it costs nothing"
+    total = f"at most about {shown_rounded_up(known)} in all" if known else "it costs nothing"
     writes = "writes" if len(plan.answer) == 1 else "write"
-    answer = f"The answer is what {told_numbers(plan.answer)} {writes}; {total}."
-    return "\n".join([*lines, "", *wrapped(answer, "")])
+    answer = f"The answer is what {step_numbers(plan.answer)} {writes}; {total}."
+    return "\n".join([*lines, "", *wrap_lines(answer, "")])

@@ -17,8 +17,8 @@ from baton.cli.options import (
     offline_option,
     quiet_option,
 )
-from baton.cli.output import talk
-from baton.cli.step_text import told_numbers, view_of
+from baton.cli.output import notify
+from baton.cli.step_text import record_view, step_numbers
 from baton.core.errors import ConfigError
 from baton.core.money import format_usd, parse_usd
 from baton.platform.settings import find_paths, load
@@ -26,7 +26,7 @@ from baton.platform.settings import find_paths, load
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from baton.cli.prompt_run import Manner
+    from baton.cli.prompt_run import OutputOptions
     from baton.compose import Baton
     from baton.core.events import Routed
     from baton.core.history_types import RunRecord
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from baton.core.view import RunView
     from baton.history import Store
 
-_ENDED = ("lost", "cancelled", "failed")
-_UNPLAYED = "was not played"
-_LOOKED_AT = 200
+_ENDED_STATUSES = ("lost", "cancelled", "failed")
+_NOT_RUN = "was not played"
+_MAX_RUNS_SEARCHED = 200
 """How many of the newest runs may be the one that is meant."""
 
 
@@ -67,7 +67,7 @@ def resume(
     """
     if as_json and as_events:
         raise ConfigError("--json and --events exclude each other.", "Choose one.")
-    from baton.cli.prompt_run import Manner
+    from baton.cli.prompt_run import OutputOptions
     from baton.core.run.policy import PromptLimits
 
     form = "json" if as_json else "events" if as_events else "whole" if no_stream else "text"
@@ -75,10 +75,14 @@ def resume(
         budget=None if budget is None else parse_usd(budget),
         attended=os.isatty(0) and os.isatty(2),
     )
-    return _resume(run, {"offline": True} if offline else {}, Manner(form, quiet), limits)
+    return _resume_command(
+        run, {"offline": True} if offline else {}, OutputOptions(form, quiet), limits
+    )
 
 
-def _resume(named: str | None, flags: dict[str, bool], manner: Manner, limits: PromptLimits) -> int:
+def _resume_command(
+    named: str | None, flags: dict[str, bool], manner: OutputOptions, limits: PromptLimits
+) -> int:
     import asyncio
 
     from baton.compose import compose
@@ -87,35 +91,37 @@ def _resume(named: str | None, flags: dict[str, bool], manner: Manner, limits: P
     baton.must_know_conductor()
     with asyncio.Runner() as runner:
         try:
-            interrupts.check()
+            interrupts.raise_if_interrupted()
             if baton.warning:
-                talk(f"baton: {baton.warning}")
-            baton.tell_later(lambda text: talk(f"baton: {text}"))
-            return runner.run(_go_on(baton, named, manner, limits))
+                notify(f"baton: {baton.warning}")
+            baton.tell_later(lambda text: notify(f"baton: {text}"))
+            return runner.run(_resume_run(baton, named, manner, limits))
         finally:
             runner.run(baton.aclose())
 
 
-async def _go_on(baton: Baton, named: str | None, manner: Manner, limits: PromptLimits) -> int:
-    from baton.cli.prompt_run import show
+async def _resume_run(
+    baton: Baton, named: str | None, manner: OutputOptions, limits: PromptLimits
+) -> int:
+    from baton.cli.prompt_run import show_run
     from baton.core.run.orchestra import routed_as
 
-    record = await _find(baton.store, named)
+    record = await _find_resumable(baton.store, named)
     routed = routed_as(record)
     if routed.offline:
         baton.orchestra.go_offline(True)
-    for bound in () if manner.quiet else _bounds(routed, limits):
-        talk(f"baton: {bound}")
+    for bound in () if manner.quiet else _kept_limits(routed, limits):
+        notify(f"baton: {bound}")
 
     def begin(ask: Ask) -> Run:
         return baton.orchestra.resume(record, limits, ask)
 
     if not manner.quiet and os.isatty(2):
-        talk(_beginning(record))
-    return await show(begin, manner)
+        notify(_opening_line(record))
+    return await show_run(begin, manner)
 
 
-def _bounds(routed: Routed, limits: PromptLimits) -> Iterator[str]:
+def _kept_limits(routed: Routed, limits: PromptLimits) -> Iterator[str]:
     """Say which bounds of a run hold on though they weren't typed again."""
     if routed.offline:
         yield "This run began offline, so it goes on offline."
@@ -124,36 +130,36 @@ def _bounds(routed: Routed, limits: PromptLimits) -> Iterator[str]:
         yield f"This run began with {ceiling}, which still holds; ask again to allow more."
 
 
-def _is_open(record: RunRecord) -> bool:
+def _is_resumable(record: RunRecord) -> bool:
     """Tell whether a person who names no run may mean this one.
 
     Neither one step that failed, which would fail again, nor what they decided not to send.
     """
-    view = view_of(record)
+    view = record_view(record)
     hopeless = record.status == "failed" and len(view.steps) == 1
-    return view.plan is not None and not hopeless and not view.withdrawn
+    return view.plan is not None and not hopeless and not view.is_withdrawn
 
 
-def _beginning(record: RunRecord) -> str:
-    told = left_off(view_of(record), record.status)
-    if told.endswith(_UNPLAYED):
+def _opening_line(record: RunRecord) -> str:
+    told = run_progress(record_view(record), record.status)
+    if told.endswith(_NOT_RUN):
         return f"Playing the plan of run {record.id}."
     if told:
         return f"Run {record.id} was {told}; going on."
     return f"Asking once more what run {record.id} asked."
 
 
-async def _find(store: Store, named: str | None) -> RunRecord:
+async def _find_resumable(store: Store, named: str | None) -> RunRecord:
     """Return the run that is meant. Raises ConfigError."""
     if named is not None:
         return await store.run(named)
     answered: set[str] = set()
-    for listed in await store.runs(_LOOKED_AT):  # newest first
-        if listed.status not in _ENDED:
+    for listed in await store.runs(_MAX_RUNS_SEARCHED):  # newest first
+        if listed.status not in _ENDED_STATUSES:
             answered.add(listed.prompt)
         elif listed.prompt not in answered:
             record = await store.run(listed.id)
-            if _is_open(record):
+            if _is_resumable(record):
                 return record
     raise ConfigError(
         "No run was interrupted, and no plan waits to be played.",
@@ -161,34 +167,34 @@ async def _find(store: Store, named: str | None) -> RunRecord:
     )
 
 
-def left_off(view: RunView, status: str) -> str:
+def run_progress(view: RunView, status: str) -> str:
     """Say how far a run with that status came that can be gone on with, or return "".
 
     A single step has no "how far": whoever stopped it can ask again.
     """
-    if status not in _ENDED or view.plan is None:
+    if status not in _ENDED_STATUSES or view.plan is None:
         return ""
     done = [step.number for step in view.steps if step.status == "done"]
     count = len(view.steps)
     if all(step.status == "waiting" for step in view.steps):
-        return f"its plan of {_steps(count)} {_UNPLAYED}"
+        return f"its plan of {_count_steps(count)} {_NOT_RUN}"
     if count < 2:
         return ""
     if not done:
         return f"interrupted before any of its {count} steps was done"
     if done == list(range(1, len(done) + 1)):
         return f"interrupted after step {done[-1]} of {count}"
-    return f"interrupted with {told_numbers(done)} of {count} done"
+    return f"interrupted with {step_numbers(done)} of {count} done"
 
 
-def way_on(run: str, view: RunView, status: str) -> str:
+def resume_hint(run: str, view: RunView, status: str) -> str:
     """Say how far a run came and how it goes on, in a sentence, or return ""."""
-    told = left_off(view, status)
+    told = run_progress(view, status)
     if not told:
         return ""
-    verb = "plays it" if told.endswith(_UNPLAYED) else "goes on"
+    verb = "plays it" if told.endswith(_NOT_RUN) else "goes on"
     return f"{told[0].upper()}{told[1:]}; `baton resume {run}` {verb}."
 
 
-def _steps(count: int) -> str:
+def _count_steps(count: int) -> str:
     return "1 step" if count == 1 else f"{count} steps"

@@ -10,12 +10,12 @@ import click
 
 from baton import __version__
 from baton.cli import interrupts
-from baton.cli.error_report import guarded
+from baton.cli.error_report import run_guarded
 from baton.cli.options import (
-    LATEST,
+    LATEST_CONVERSATION,
+    add_named_worker,
     continue_option,
     offline_option,
-    with_worker,
     worker_option,
 )
 from baton.core.errors import ConfigError
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from baton.history import Store
 
 
-class Entry(NamedTuple):
+class CommandEntry(NamedTuple):
     """Where a command lives (`module:attribute`), and its line in the help."""
 
     target: str
@@ -32,28 +32,40 @@ class Entry(NamedTuple):
 
 
 COMMANDS = {
-    "ask": Entry("baton.cli.ask:ask", "Answer one prompt on stdout."),
-    "plan": Entry("baton.cli.plan:plan", "Draw the plan for a prompt, and play nothing of it."),
-    "resume": Entry("baton.cli.resume:resume", "Go on with an interrupted run, or play a plan."),
-    "history": Entry(
+    "ask": CommandEntry("baton.cli.ask:ask", "Answer one prompt on stdout."),
+    "plan": CommandEntry(
+        "baton.cli.plan:plan", "Draw the plan for a prompt, and play nothing of it."
+    ),
+    "resume": CommandEntry(
+        "baton.cli.resume:resume", "Go on with an interrupted run, or play a plan."
+    ),
+    "history": CommandEntry(
         "baton.cli.history:history", "List, search, show, rate, export conversations."
     ),
-    "why": Entry("baton.cli.why:why", "Say in a sentence or two who answered, and why."),
-    "trace": Entry("baton.cli.trace:trace", "Show what happened in one run, step by step."),
-    "workers": Entry("baton.cli.workers:workers", "Show and test what can answer."),
-    "models": Entry("baton.cli.models:models", "List, fetch, verify, remove and recommend models."),
-    "budget": Entry("baton.cli.budget:budget", "Show and set what may be spent."),
-    "keys": Entry("baton.cli.keys:keys", "Set, list, remove and test the providers' keys."),
-    "usage": Entry("baton.cli.usage:usage", "Show what was spent, by day, worker or purpose."),
-    "egress": Entry("baton.cli.egress:egress", "Show everything that left this machine."),
-    "bench": Entry(
+    "why": CommandEntry("baton.cli.why:why", "Say in a sentence or two who answered, and why."),
+    "trace": CommandEntry("baton.cli.trace:trace", "Show what happened in one run, step by step."),
+    "workers": CommandEntry("baton.cli.workers:workers", "Show and test what can answer."),
+    "models": CommandEntry(
+        "baton.cli.models:models", "List, fetch, verify, remove and recommend models."
+    ),
+    "budget": CommandEntry("baton.cli.budget:budget", "Show and set what may be spent."),
+    "keys": CommandEntry("baton.cli.keys:keys", "Set, list, remove and test the providers' keys."),
+    "usage": CommandEntry(
+        "baton.cli.usage:usage", "Show what was spent, by day, worker or purpose."
+    ),
+    "egress": CommandEntry("baton.cli.egress:egress", "Show everything that left this machine."),
+    "bench": CommandEntry(
         "baton.cli.bench.command:bench", "Compare strategies on questions with known answers."
     ),
-    "learn": Entry("baton.cli.learn:learn", "Learn from your answers where prompts do best."),
-    "config": Entry("baton.cli.config:config", "Show and edit the settings."),
-    "doctor": Entry("baton.cli.doctor:doctor", "Check that everything here works."),
-    "self": Entry("baton.cli.self_:own", "Update this program, go back, or take it away."),
-    "completion": Entry("baton.cli.completion:completion", "Print the completions for your shell."),
+    "learn": CommandEntry(
+        "baton.cli.learn:learn", "Learn from your answers where prompts do best."
+    ),
+    "config": CommandEntry("baton.cli.config:config", "Show and edit the settings."),
+    "doctor": CommandEntry("baton.cli.doctor:doctor", "Check that everything here works."),
+    "self": CommandEntry("baton.cli.self_:own", "Update this program, go back, or take it away."),
+    "completion": CommandEntry(
+        "baton.cli.completion:completion", "Print the completions for your shell."
+    ),
 }
 
 COMPLETE_VARIABLE = "_BATON_COMPLETE"
@@ -109,11 +121,11 @@ class LazyGroup(click.Group):
         """Find the command, or say what was probably meant."""
         name = args[0]
         if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
-            raise _unknown(ctx, name)
+            raise _unknown_command_error(ctx, name)
         return super().resolve_command(ctx, args)
 
 
-def _unknown(ctx: click.Context, name: str) -> Exception:
+def _unknown_command_error(ctx: click.Context, name: str) -> Exception:
     import shlex
 
     unknown = click.exceptions.NoSuchCommand(name, possibilities=COMMANDS, ctx=ctx)
@@ -151,7 +163,7 @@ def baton(
         return _open_app(conversation, worker, private, offline)
     for option in ctx.command.params:
         if ctx.params.get(option.name or ""):
-            raise _misplaced(option.opts[-1], ctx.invoked_subcommand)
+            raise _misplaced_option_error(option.opts[-1], ctx.invoked_subcommand)
     return None
 
 
@@ -161,14 +173,14 @@ def _warn_of_variables() -> None:
 
     if not any(name[:5].upper() == "BATON" for name in os.environ):
         return
-    from baton.cli.output import talk
+    from baton.cli.output import notify
     from baton.platform.settings import ignored_variables
 
     for name in ignored_variables():
-        talk(f"baton: {name} is set, and there is no such setting; it is ignored.")
+        notify(f"baton: {name} is set, and there is no such setting; it is ignored.")
 
 
-def _misplaced(option: str, command: str) -> ConfigError:
+def _misplaced_option_error(option: str, command: str) -> ConfigError:
     return ConfigError(
         f"{option} before `{command}` would be the app's.",
         f"A command's options go after its name: `baton {command} --help` lists them.",
@@ -190,19 +202,19 @@ def _open_app(conversation: str | None, worker: str | None, private: bool, offli
     from baton.core.run.policy import ANYTHING, PromptLimits
     from baton.platform.secrets import hide
     from baton.platform.settings import find_paths, load
-    from baton.tui.app import run as run_app
+    from baton.tui.app import run_app as run_app
 
     paths = find_paths()
     flags = {"offline": True} if offline else {}
-    settings, worker = with_worker(load(paths.config_file, flags=flags), worker)
+    settings, worker = add_named_worker(load(paths.config_file, flags=flags), worker)
     baton = compose(settings, paths)
     baton.must_know_conductor()
     lost = "" if worker is not None else baton.stand_in()
     # From here on only the gateway knows the keys; the app starts editors and clipboards.
     hide(os.environ, *(getattr(entry, "api_key_env", "") for entry in settings.roster))
     if conversation is not None:
-        conversation = _find(baton.store, conversation)
-    interrupts.hand_over()
+        conversation = _find_conversation(baton.store, conversation)
+    interrupts.restore_default_handler()
     return run_app(
         baton,
         exports=Path.cwd(),
@@ -217,11 +229,11 @@ def _open_app(conversation: str | None, worker: str | None, private: bool, offli
     )
 
 
-def _find(store: Store, named: str) -> str:
+def _find_conversation(store: Store, named: str) -> str:
     """Return the id of the conversation that -c asks for. Raises ConfigError."""
     import asyncio
 
-    if named != LATEST:
+    if named != LATEST_CONVERSATION:
         return asyncio.run(store.conversation(named)).id
     if (latest := asyncio.run(store.latest())) is None:
         raise ConfigError("There is no conversation to go on with.", "Leave out -c.")
@@ -236,4 +248,4 @@ def run(args: Sequence[str]) -> int:
             list(args), "baton", standalone_mode=False, complete_var=COMPLETE_VARIABLE
         )
 
-    return guarded(command, args)
+    return run_guarded(command, args)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import select
 import sys
 
-from baton.cli.output import talk
+from baton.cli.output import notify
 from baton.core.byte_format import show_size
 from baton.core.errors import ConfigError
 from baton.workers.attachments import decode
 
-LIMIT = 8 * 10**6
+MAX_PIPED_BYTES = 8 * 10**6
 """How many bytes may be piped in."""
 
-_PATIENCE = 1.0
+_NOTICE_SECONDS = 1.0
 """After how many seconds without a byte it is said what Baton is waiting for."""
 
 
@@ -25,15 +25,15 @@ def read_piped(quiet: bool) -> str:
         if (
             not quiet
             and sys.stderr.isatty()
-            and not select.select([sys.stdin], [], [], _PATIENCE)[0]
+            and not select.select([sys.stdin], [], [], _NOTICE_SECONDS)[0]
         ):
-            talk("Reading piped text until it ends ...")
-        data = sys.stdin.buffer.read(LIMIT + 1)
+            notify("Reading piped text until it ends ...")
+        data = sys.stdin.buffer.read(MAX_PIPED_BYTES + 1)
     except OSError as error:
         raise ConfigError(f"Standard input can't be read: {error.strerror}.") from error
-    if len(data) > LIMIT:
+    if len(data) > MAX_PIPED_BYTES:
         raise ConfigError(
-            f"More than {show_size(LIMIT)} were piped in, and nothing of it was sent.",
+            f"More than {show_size(MAX_PIPED_BYTES)} were piped in, and nothing of it was sent.",
             "Pipe the part that matters.",
         )
     return decode(data, "The piped text")

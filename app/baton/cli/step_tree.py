@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from baton.cli.step_text import told_access, told_need, told_place, told_subtask, wrapped
-from baton.core.hold_decision import at_least
+from baton.cli.step_text import access_text, need_text, step_place, subtask_text, wrap_lines
+from baton.core.hold_decision import shown_rounded_up
 from baton.core.messages import Finish
 from baton.core.money import show_usd
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView, StepView
 
-_DEEPEST = 6
+_MAX_DEPTH = 6
 """Steps below this depth are not indented further: a terminal has 80 columns."""
 
 
-def tree(view: RunView) -> list[str]:
+def step_tree(view: RunView) -> list[str]:
     """Return the lines of the tree."""
     lines = []
     planning = [call for call in view.calls if call.step == 0]
@@ -33,19 +33,19 @@ def _branches(
     below = children.get(parent, [])
     for step in below:
         is_last = step is below[-1]
-        lines.append(f"{prefix}{'└─' if is_last else '├─'} {_head(step, view)}")
-        inner = prefix if depth >= _DEEPEST else prefix + ("   " if is_last else "│  ")
-        bar = "│  " if step.number in children and depth < _DEEPEST else "   "
-        lines += [line for fact in _facts(step) for line in wrapped(fact, inner + bar)]
+        lines.append(f"{prefix}{'└─' if is_last else '├─'} {_step_head(step, view)}")
+        inner = prefix if depth >= _MAX_DEPTH else prefix + ("   " if is_last else "│  ")
+        bar = "│  " if step.number in children and depth < _MAX_DEPTH else "   "
+        lines += [line for fact in _step_facts(step) for line in wrap_lines(fact, inner + bar)]
         lines += _branches(step.number, inner, depth + 1, children, view)
     return lines
 
 
-def _head(step: StepView, view: RunView) -> str:
+def _step_head(step: StepView, view: RunView) -> str:
     worker = one_line(step.worker or step.step.worker)
     answers = ", answers" if view.plan is not None and step.number in view.plan.answer else ""
-    place = "" if step.began is None else f" {told_place(step, view)},"
-    head = f"{step.number} {worker},{place} {_status(step)}{answers}"
+    place = "" if step.began is None else f" {step_place(step, view)},"
+    head = f"{step.number} {worker},{place} {_step_status(step)}{answers}"
     calls = [call for call in view.calls if call.step == step.number]
     if not calls:
         return head
@@ -55,7 +55,7 @@ def _head(step: StepView, view: RunView) -> str:
     return f"{head}: {read:,} tokens read, {wrote:,} written{price}"
 
 
-ENDS = {
+FINISH_WORDS = {
     Finish.LENGTH: "cut at its cap",
     Finish.FILTER: "ended by a content filter",
     Finish.TOOL: "ended in the call of a tool",
@@ -63,8 +63,8 @@ ENDS = {
 }
 
 
-def _status(step: StepView) -> str:
-    status = ENDS.get(step.finish, step.status) if step.status == "done" else step.status
+def _step_status(step: StepView) -> str:
+    status = FINISH_WORDS.get(step.finish, step.status) if step.status == "done" else step.status
     if step.status == "done" and step.began is None:
         return f"{status} before"
     if step.began is None or step.ended is None:
@@ -72,15 +72,15 @@ def _status(step: StepView) -> str:
     return f"{status} in {step.ended - step.began:.1f} s"
 
 
-def _facts(step: StepView) -> list[str]:
+def _step_facts(step: StepView) -> list[str]:
     marks = ", optional" * step.step.optional + ", checks" * step.step.check
     planned = step.step.worker
     if planned and step.worker != planned:
         marks += f", in place of {one_line(planned)}"
-    need = f"{told_need(step.step.need)}{marks}"
-    facts = [told_subtask(step.step), f"{need}; sees {told_access(step.step.access)}"]
+    need = f"{need_text(step.step.need)}{marks}"
+    facts = [subtask_text(step.step), f"{need}; sees {access_text(step.step.access)}"]
     if step.why:
-        most = f" (at most {at_least(step.most)})" if step.most else ""
+        most = f" (at most {shown_rounded_up(step.most)})" if step.most else ""
         facts.append(one_line(step.why) + most)
     for found in step.checks:
         note = f" ({one_line(found.note)})" if found.note else ""
@@ -88,7 +88,7 @@ def _facts(step: StepView) -> list[str]:
     return facts
 
 
-def full_texts(view: RunView, answer: str) -> str:
+def step_texts(view: RunView, answer: str) -> str:
     """Return what every step wrote, each under its own heading."""
     parts = []
     for step in view.steps:

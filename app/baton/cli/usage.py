@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from baton.cli.ledger_access import columns, with_ledger
-from baton.cli.output import emit, emit_json, talk
+from baton.cli.ledger_access import format_columns, with_ledger
+from baton.cli.output import emit, emit_json, notify
 from baton.core.errors import ConfigError
 from baton.core.ledger_types import UsageRow
 from baton.core.money import format_usd, show_usd
@@ -19,7 +19,7 @@ from baton.core.sanitiser import one_line
 if TYPE_CHECKING:
     from baton.money.queries import By
 
-_DAYS = re.compile(r"0*([1-9][0-9]{0,3})d", re.ASCII)
+_DAYS_PATTERN = re.compile(r"0*([1-9][0-9]{0,3})d", re.ASCII)
 
 
 @click.command()
@@ -44,23 +44,23 @@ def usage(by: By, since: str | None, as_csv: bool, as_json: bool, ahead: bool) -
                 "--forecast goes with neither --by nor --since.",
                 "It looks at the last weeks, whatever was asked.",
             )
-        from baton.cli.usage_forecast import show
+        from baton.cli.usage_forecast import show_forecast
 
-        return show(as_json)
-    start = None if since is None else beginning(since)
+        return show_forecast(as_json)
+    start = None if since is None else parse_since(since)
     rows = with_ledger(lambda ledger: ledger.usage(by, start))
     if as_json:
         return emit_json([usage_object(by, row) for row in rows])
     if as_csv:
-        return emit(_csv(by, rows))
+        return emit(_usage_csv(by, rows))
     if not rows:
-        return talk("Nothing was called yet." if since is None else f"Nothing since {since}.")
-    emit(_table(by, rows))
+        return notify("Nothing was called yet." if since is None else f"Nothing since {since}.")
+    emit(_usage_table(by, rows))
 
 
-def beginning(text: str) -> float:
+def parse_since(text: str) -> float:
     """Return when a day began that was typed as a date, or as so many days (7d). By local time."""
-    if days := _DAYS.fullmatch(text.strip()):
+    if days := _DAYS_PATTERN.fullmatch(text.strip()):
         day = datetime.date.today() - datetime.timedelta(days=int(days[1]) - 1)
     else:
         try:
@@ -84,7 +84,7 @@ def usage_object(by: str, row: UsageRow) -> dict[str, object]:
     }
 
 
-def _csv(by: str, rows: list[UsageRow]) -> str:
+def _usage_csv(by: str, rows: list[UsageRow]) -> str:
     import csv
     import io
 
@@ -96,7 +96,7 @@ def _csv(by: str, rows: list[UsageRow]) -> str:
     return written.getvalue().rstrip("\n")
 
 
-def _table(by: str, rows: list[UsageRow]) -> str:
+def _usage_table(by: str, rows: list[UsageRow]) -> str:
     total = UsageRow(
         "in all",
         sum(row.calls for row in rows),
@@ -107,10 +107,10 @@ def _table(by: str, rows: list[UsageRow]) -> str:
     )
     shown = [*rows, total] if len(rows) > 1 else rows
     head = [by, "calls", "tokens read", "written", "charged", "of it unconfirmed"]
-    return columns([head, *(_cells(row) for row in shown)])
+    return format_columns([head, *(_usage_cells(row) for row in shown)])
 
 
-def _cells(row: UsageRow) -> list[str]:
+def _usage_cells(row: UsageRow) -> list[str]:
     return [
         one_line(row.name, 40),
         f"{row.calls:,}",

@@ -8,7 +8,7 @@ from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from baton.cli.history_access import with_store
-from baton.cli.ledger_access import columns, with_ledger
+from baton.cli.ledger_access import format_columns, with_ledger
 from baton.cli.output import emit, emit_json
 from baton.core.ledger_types import Policy, Scope, SpendingStyle
 from baton.core.money import format_usd, show_usd
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from baton.core.spending.forecast import Course, Forecast, Prospect
     from baton.money import Ledger
 
-_NAMES = {Scope.DAY: "today", Scope.MONTH: "this month"}
-_ENDS = {Scope.DAY: "by midnight", Scope.MONTH: "by its end"}
-_DAYS = 30
+_SCOPE_NAMES = {Scope.DAY: "today", Scope.MONTH: "this month"}
+_SCOPE_ENDS = {Scope.DAY: "by midnight", Scope.MONTH: "by its end"}
+_FORECAST_DAYS = 30
 
 
-def show(as_json: bool) -> None:
+def show_forecast(as_json: bool) -> None:
     """Print the forecast."""
     from baton.core.spending.forecast import forecast
 
@@ -32,7 +32,7 @@ def show(as_json: bool) -> None:
     ceilings = settings.budget.ceilings
 
     async def spent(ledger: Ledger) -> tuple[Standing, Mapping[date, int]]:
-        rows = await ledger.usage("day", now - _DAYS * 86400)
+        rows = await ledger.usage("day", now - _FORECAST_DAYS * 86400)
         charged = {date.fromisoformat(row.name): row.charged for row in rows}
         return await ledger.standing(ceilings), charged
 
@@ -40,15 +40,15 @@ def show(as_json: bool) -> None:
     found = forecast(with_store(lambda store: store.weighed()), daily, standing, now)
     if as_json:
         return emit_json(forecast_object(found, settings.budget.pace))
-    emit("\n".join([*map(_course, found.courses), "", *_prospects(found, settings)]))
+    emit("\n".join([*map(_course_text, found.courses), "", *_pace_lines(found, settings)]))
 
 
-def _course(course: Course) -> str:
+def _course_text(course: Course) -> str:
     room = course.room
-    line = f"{_NAMES[room.scope].capitalize()}: {show_usd(room.used)} so far"
+    line = f"{_SCOPE_NAMES[room.scope].capitalize()}: {show_usd(room.used)} so far"
     if course.expected is None:
         return f"{line}; too little was charged yet to say where that leads."
-    line += f", about {show_usd(course.expected)} {_ENDS[room.scope]} as the last days went."
+    line += f", about {show_usd(course.expected)} {_SCOPE_ENDS[room.scope]} as the last days went."
     if room.ceiling is None:
         return f"{line} There is no ceiling."
     if course.reached is None:
@@ -60,7 +60,7 @@ def _course(course: Course) -> str:
     return f"{line} The ceiling of {show_usd(room.ceiling)} would be reached: {when}."
 
 
-def _prospects(found: Forecast, settings: Settings) -> list[str]:
+def _pace_lines(found: Forecast, settings: Settings) -> list[str]:
     """Say what each pace comes to, or why nobody can tell."""
     from baton.core.spending.forecast import ENOUGH_DAYS, ENOUGH_PROMPTS
 
@@ -71,17 +71,22 @@ def _prospects(found: Forecast, settings: Settings) -> list[str]:
             f"Help was weighed for {prompts} on {days}: too little to say what a pace comes to "
             f"({ENOUGH_PROMPTS} on {ENOUGH_DAYS} days tell something)."
         ]
-    rows = [["pace", "for gains above", *(f"{name}, helped" for name in _NAMES.values()), "costs"]]
-    rows += [_cells(prospect, settings.budget.pace) for prospect in found.prospects]
-    lines = [f"What is still to come, after {prompts} that were weighed on {days}:", columns(rows)]
+    rows = [
+        ["pace", "for gains above", *(f"{name}, helped" for name in _SCOPE_NAMES.values()), "costs"]
+    ]
+    rows += [_pace_cells(prospect, settings.budget.pace) for prospect in found.prospects]
+    lines = [
+        f"What is still to come, after {prompts} that were weighed on {days}:",
+        format_columns(rows),
+    ]
     if settings.budget.policy in (Policy.ASK, Policy.ONCE):
         lines.append("You are asked before money is spent, so it is at most that.")
     return lines
 
 
-def _cells(prospect: Prospect, chosen: SpendingStyle) -> list[str]:
+def _pace_cells(prospect: Prospect, chosen: SpendingStyle) -> list[str]:
     name = f"{prospect.thrift} (set)" if prospect.thrift is chosen else str(prospect.thrift)
-    rests = [prospect.rests[scope] for scope in _NAMES]
+    rests = [prospect.rests[scope] for scope in _SCOPE_NAMES]
     helped = [f"{rest.helped:,} of {rest.prompts:,}" for rest in rests]
     return [name, f"{100 * prospect.bar:.0f} %", *helped, show_usd(rests[-1].cost)]
 
@@ -96,8 +101,8 @@ def forecast_object(found: Forecast, chosen: SpendingStyle) -> dict[str, Any]:
             {
                 "scope": course.room.scope.value,
                 "used_usd": format_usd(course.room.used),
-                "ceiling_usd": _amount(course.room.ceiling),
-                "expected_usd": _amount(course.expected),
+                "ceiling_usd": _usd_or_none(course.room.ceiling),
+                "expected_usd": _usd_or_none(course.expected),
                 "ceiling_reached_at": course.reached,
             }
             for course in found.courses
@@ -121,5 +126,5 @@ def forecast_object(found: Forecast, chosen: SpendingStyle) -> dict[str, Any]:
     }
 
 
-def _amount(nanos: int | None) -> str | None:
+def _usd_or_none(nanos: int | None) -> str | None:
     return None if nanos is None else format_usd(nanos)

@@ -8,11 +8,11 @@ from typing import Any
 import click
 
 from baton.cli.completion import complete_run
-from baton.cli.history_access import found_run, with_store
+from baton.cli.history_access import find_run, with_store
 from baton.cli.json_output import route_object
 from baton.cli.output import emit, emit_json
-from baton.cli.resume import way_on
-from baton.cli.step_text import destination, told_numbers, told_place, view_of
+from baton.cli.resume import resume_hint
+from baton.cli.step_text import record_view, step_destination, step_numbers, step_place
 from baton.core.events import Checked, Decision, Offered, Verdict, Weighed
 from baton.core.history_types import RunRecord
 from baton.core.messages import Purpose
@@ -20,7 +20,7 @@ from baton.core.money import format_usd, show_usd
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView, StepView
 
-_DECIDED = {
+_DECISIONS = {
     Decision.SENT: "was asked",
     Decision.KEPT: "was not asked, as you decided",
     Decision.EDIT: "was not asked, as you wanted to change the prompt first",
@@ -37,13 +37,13 @@ def why(run: str | None, as_json: bool) -> None:
 
     `baton trace` shows all of it.
     """
-    record = with_store(lambda store: found_run(store, run))
-    emit_json(why_object(record)) if as_json else emit("\n".join(reasons(record)))
+    record = with_store(lambda store: find_run(store, run))
+    emit_json(why_object(record)) if as_json else emit("\n".join(run_reasons(record)))
 
 
 def why_object(record: RunRecord) -> dict[str, Any]:
     """Return a run's route as `why --json` prints it."""
-    view = view_of(record)
+    view = record_view(record)
     return {
         "schema": 1,
         "run_id": record.id,
@@ -52,7 +52,7 @@ def why_object(record: RunRecord) -> dict[str, Any]:
         "revisions": list(view.revisions),
         "weighed": [_weighed_object(weighed) for weighed in view.weighed],
         "steps": [_step_object(step, view) for step in view.steps],
-        "reasons": reasons(record),
+        "reasons": run_reasons(record),
     }
 
 
@@ -60,46 +60,53 @@ def _step_object(step: StepView, view: RunView) -> dict[str, Any]:
     return {
         "step": step.number,
         "worker": step.worker,
-        "destination": destination(step, view),
+        "destination": step_destination(step, view),
         "status": step.status,
     }
 
 
-def reasons(record: RunRecord) -> list[str]:
+def run_reasons(record: RunRecord) -> list[str]:
     """Say in a few sentences, one a line, how a run's answer came about."""
-    view = view_of(record)
-    weighed = [_weighed(weighed) for weighed in view.weighed]
-    lines = [_route(view), *_planners(view), *weighed, *_workers(view)]
-    lines += [_offer(offer) for offer in view.offers if not _is_told(offer, view)]
+    view = record_view(record)
+    weighed = [_weighed_text(weighed) for weighed in view.weighed]
+    lines = [_route_text(view), *_planner_lines(view), *weighed, *_worker_lines(view)]
+    lines += [_offer_text(offer) for offer in view.offers if not _is_covered(offer, view)]
     lines += [f"Then: {one_line(told)}" for told in view.revisions]
-    lines += [_check(found) for step in view.steps for found in step.checks if _matters(found)]
+    lines += [
+        _check_text(found) for step in view.steps for found in step.checks if _is_conclusive(found)
+    ]
     if view.failure is not None:
         lines.append(f"It failed: {one_line(view.failure.message)}")
-    elif record.status in _UNFINISHED:
-        lines.append(way_on(record.id, view, record.status) or _UNFINISHED[record.status])
+    elif record.status in _UNFINISHED_TEXTS:
+        lines.append(
+            resume_hint(record.id, view, record.status) or _UNFINISHED_TEXTS[record.status]
+        )
     return lines
 
 
-_UNFINISHED = {
+_UNFINISHED_TEXTS = {
     "cancelled": "It was stopped before it was done.",
     "lost": "Baton was ended before it was done.",
     "running": "It is still going on.",
 }
 
 
-def _route(view: RunView) -> str:
+def _route_text(view: RunView) -> str:
     if view.routed is None:
         return "Nothing was decided yet."
     strategy = f" (strategy {one_line(view.routed.strategy)})" if view.routed.strategy else ""
     where = {"plan": "It went by a plan", "cloud": "It went elsewhere"}
     went = where.get(view.routed.where, "It stayed on this machine")
-    if any(step for step in view.steps if destination(step, view)) and view.routed.where == "local":
+    if (
+        any(step for step in view.steps if step_destination(step, view))
+        and view.routed.where == "local"
+    ):
         went = "It began on this machine"
     reason = one_line(view.routed.why)
     return f"{went}{strategy}: {reason}" if reason else f"{went}{strategy}."
 
 
-def _planners(view: RunView) -> list[str]:
+def _planner_lines(view: RunView) -> list[str]:
     """Say who was asked for the plan, or to judge what came of it, and for how much."""
     costs: dict[str, int] = {}
     for call in view.calls:
@@ -111,27 +118,29 @@ def _planners(view: RunView) -> list[str]:
     ]
 
 
-def _workers(view: RunView) -> list[str]:
+def _worker_lines(view: RunView) -> list[str]:
     """Say who did which steps, where, and for how much."""
     by_worker: dict[tuple[str, str], list[int]] = {}
     for step in view.steps:
         if step.began is None or step.status in ("failed", "skipped"):
             continue
-        by_worker.setdefault((step.worker, told_place(step, view)), []).append(step.number)
+        by_worker.setdefault((step.worker, step_place(step, view)), []).append(step.number)
     lines = []
     for (worker, place), numbers in by_worker.items():
         cost = sum(call.cost for call in view.calls if call.step in numbers)
         price = f", for {show_usd(cost)}" if cost else ""
         verb = "did" if len(view.steps) > 1 else "answered"
-        what = f" {told_numbers(numbers)}" if len(view.steps) > 1 else ""
-        lines.append(f"{one_line(worker)} ({place}) {verb}{what}{price}.{_expected(numbers, view)}")
+        what = f" {step_numbers(numbers)}" if len(view.steps) > 1 else ""
+        lines.append(
+            f"{one_line(worker)} ({place}) {verb}{what}{price}.{_expected_text(numbers, view)}"
+        )
     kept = [step.number for step in view.steps if step.status == "done" and step.began is None]
     if kept:
-        lines.append(f"What {told_numbers(kept)} wrote was there already, from an earlier run.")
-    return lines + [told for step in view.steps if (told := _lacking(step, view))]
+        lines.append(f"What {step_numbers(kept)} wrote was there already, from an earlier run.")
+    return lines + [told for step in view.steps if (told := _missing_step_text(step, view))]
 
 
-def _expected(numbers: Sequence[int], view: RunView) -> str:
+def _expected_text(numbers: Sequence[int], view: RunView) -> str:
     """Say how long the texts of some steps were expected to get, where money was held."""
     asked = [call for call in view.calls if call.step in numbers and call.held]
     most = max((call.expected_tokens for call in asked), default=0)
@@ -139,7 +148,7 @@ def _expected(numbers: Sequence[int], view: RunView) -> str:
     return f" {whose} was expected to have at most {most:,} tokens." if most else ""
 
 
-def _lacking(step: StepView, view: RunView) -> str:
+def _missing_step_text(step: StepView, view: RunView) -> str:
     if step.status == "skipped":
         return f"Step {step.number} was left out: {one_line(step.why)}"
     if step.status == "failed" and len(view.steps) > 1:
@@ -147,7 +156,7 @@ def _lacking(step: StepView, view: RunView) -> str:
     return ""
 
 
-def _weighed(weighed: Weighed) -> str:
+def _weighed_text(weighed: Weighed) -> str:
     verdict = "worth asking" if weighed.ok else "not asked"
     return f"{one_line(weighed.worker)} was {verdict}: {one_line(weighed.why)}"
 
@@ -163,22 +172,22 @@ def _weighed_object(weighed: Weighed) -> dict[str, Any]:
     }
 
 
-def _is_told(offer: Offered, view: RunView) -> bool:
+def _is_covered(offer: Offered, view: RunView) -> bool:
     """Tell whether a call says already that the offer was taken, or a step that it wasn't."""
     if offer.decision is Decision.SENT:
         return any(call.worker == offer.worker for call in view.calls)
-    return any(_lacking(step, view) for step in view.steps if step.worker == offer.worker)
+    return any(_missing_step_text(step, view) for step in view.steps if step.worker == offer.worker)
 
 
-def _offer(offer: Offered) -> str:
+def _offer_text(offer: Offered) -> str:
     told = f" {one_line(offer.message)}" if offer.message else ""
-    return f"{one_line(offer.worker)} {_DECIDED[offer.decision]}: {one_line(offer.why)}{told}"
+    return f"{one_line(offer.worker)} {_DECISIONS[offer.decision]}: {one_line(offer.why)}{told}"
 
 
-def _matters(found: Checked) -> bool:
+def _is_conclusive(found: Checked) -> bool:
     return found.verdict is not Verdict.UNCHECKED
 
 
-def _check(found: Checked) -> str:
+def _check_text(found: Checked) -> str:
     note = f": {one_line(found.note)}" if found.note else "."
     return f"Step {found.step} was checked ({one_line(found.what)}) and is {found.verdict}{note}"

@@ -11,16 +11,16 @@ from typing import Any
 from baton.core.byte_format import show_size
 from baton.core.errors import BatonError
 from baton.core.messages import Card
-from baton.core.sampling_settings import chosen, ours
+from baton.core.sampling_settings import default_sampling, effective_values
 from baton.core.sanitiser import one_line
 from baton.platform.settings import CloudWorker, LocalWorker, ServerWorker, Settings, Worker
 
 _ORIGINS = ("settings", "model", "file", "baton")
-_SAID_BY = ("config.toml", "suits this model", "its file", "Baton's own")
+_ORIGIN_NAMES = ("config.toml", "suits this model", "its file", "Baton's own")
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class WorkerConfiguration:
     """How one worker writes.
 
     `sampling` has a number for each name and who said it, by its place in `_ORIGINS`; it is empty
@@ -33,14 +33,14 @@ class Manner:
     settings: Settings
 
 
-def manner_of(card: Card, settings: Settings, file: Path | None) -> Manner:
+def worker_configuration(card: Card, settings: Settings, file: Path | None) -> WorkerConfiguration:
     """Return how a worker writes whose model is that file, if it is one of this machine."""
     listed = {entry.id: entry for entry in settings.roster}
     entry = listed.get(card.id) or LocalWorker(card.id, model=card.id)
     if isinstance(entry, LocalWorker):
-        return Manner(card, entry, _sampling(entry, file), settings)
+        return WorkerConfiguration(card, entry, _sampling(entry, file), settings)
     set = {} if entry.temperature is None else {"temperature": (entry.temperature, 0)}
-    return Manner(card, entry, set, settings)
+    return WorkerConfiguration(card, entry, set, settings)
 
 
 def _sampling(entry: LocalWorker, file: Path | None) -> Mapping[str, tuple[float, int]]:
@@ -54,54 +54,57 @@ def _sampling(entry: LocalWorker, file: Path | None) -> Mapping[str, tuple[float
         suits = find_model(STARTER).temperature if entry.model == STARTER else None
     except BatonError:
         return {}
-    settings = {name: getattr(entry, name) for name in ours(0)}
-    return chosen(settings, {"temperature": suits}, header.sampling, ours(header.parameters))
+    settings = {name: getattr(entry, name) for name in default_sampling(0)}
+    return effective_values(
+        settings, {"temperature": suits}, header.sampling, default_sampling(header.parameters)
+    )
 
 
 # For people
 
 
-def lines_of(manner: Manner) -> dict[str, str]:
+def configuration_lines(manner: WorkerConfiguration) -> dict[str, str]:
     """Return the lines that say how a worker writes."""
     entry = manner.entry
-    lines = {"Writes with": _writes(manner), "System text": _told(manner)}
+    lines = {"Writes with": _sampling_text(manner), "System text": _system_text(manner)}
     if isinstance(entry, LocalWorker):
         lines |= {
-            "Seed": _seed(manner, entry),
-            "Adapter": _adapter(entry),
-            "Loaded with": _loaded(entry, manner.settings),
+            "Seed": _seed_text(manner, entry),
+            "Adapter": _adapter_text(entry),
+            "Loaded with": _loading_text(entry, manner.settings),
         }
         if entry.thinking is not None:
-            lines["Thinks"] = f"{'yes' if entry.thinking else 'no'} ({_SAID_BY[0]})"
+            lines["Thinks"] = f"{'yes' if entry.thinking else 'no'} ({_ORIGIN_NAMES[0]})"
     return lines
 
 
-def _writes(manner: Manner) -> str:
+def _sampling_text(manner: WorkerConfiguration) -> str:
     if isinstance(manner.entry, CloudWorker | ServerWorker) and not manner.sampling:
         return "what is usual there"
     by = sorted(manner.sampling.items(), key=lambda one: one[1][1])
     groups = groupby(by, key=lambda one: one[1][1])
     return "; ".join(
-        f"{', '.join(f'{name} {number:g}' for name, (number, _) in group)} ({_SAID_BY[origin]})"
+        ", ".join(f"{name} {number:g}" for name, (number, _) in group)
+        + f" ({_ORIGIN_NAMES[origin]})"
         for origin, group in groups
     )
 
 
-def _seed(manner: Manner, entry: LocalWorker) -> str:
+def _seed_text(manner: WorkerConfiguration, entry: LocalWorker) -> str:
     if entry.seed is not None:
-        return f"{entry.seed} ({_SAID_BY[0]})"
+        return f"{entry.seed} ({_ORIGIN_NAMES[0]})"
     always = manner.sampling.get("temperature", (1.0, 0))[0] == 0
     return "not needed: the likeliest word is taken" if always else "by chance"
 
 
-def _told(manner: Manner) -> str:
+def _system_text(manner: WorkerConfiguration) -> str:
     if not manner.card.system:
         return "nothing of its own"
-    whose = _SAID_BY[3] if manner.entry.system is None else _SAID_BY[0]
+    whose = _ORIGIN_NAMES[3] if manner.entry.system is None else _ORIGIN_NAMES[0]
     return f"\u201c{one_line(manner.card.system, 120)}\u201d ({whose})"
 
 
-def _adapter(entry: LocalWorker) -> str:
+def _adapter_text(entry: LocalWorker) -> str:
     if not entry.adapter:
         return ""
     path = Path(entry.adapter).expanduser().absolute()
@@ -110,7 +113,7 @@ def _adapter(entry: LocalWorker) -> str:
     return f"{path}, {show_size(path.stat().st_size)}, with a strength of {entry.adapter_scale:g}"
 
 
-def _loaded(entry: LocalWorker, settings: Settings) -> str:
+def _loading_text(entry: LocalWorker, settings: Settings) -> str:
     local = settings.local
     threads = local.threads if entry.threads is None else entry.threads
     layers = local.gpu_layers if entry.gpu_layers is None else entry.gpu_layers
@@ -127,7 +130,7 @@ def _loaded(entry: LocalWorker, settings: Settings) -> str:
 # For machines
 
 
-def object_of(manner: Manner) -> dict[str, Any]:
+def configuration_object(manner: WorkerConfiguration) -> dict[str, Any]:
     """Return how a worker writes, for machines; what is None holds nowhere or isn't known."""
     entry = manner.entry
     found: dict[str, Any] = {

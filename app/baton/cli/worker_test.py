@@ -8,20 +8,20 @@ from dataclasses import dataclass
 
 import click
 
-from baton.cli.json_output import overcharges
-from baton.cli.output import talk
+from baton.cli.json_output import overcharge_warnings
+from baton.cli.output import notify
 from baton.compose import compose
-from baton.core.errors import BY_NAME, BatonError, BudgetExceeded, ConfigError
-from baton.core.hold_decision import at_least
+from baton.core.errors import ERROR_CLASSES, BatonError, BudgetExceeded, ConfigError
+from baton.core.hold_decision import shown_rounded_up
 from baton.core.labels import Label
-from baton.core.messages import Card, Message, Prompt, Role, input_bound
+from baton.core.messages import Card, Message, Prompt, Role, max_input_tokens
 from baton.core.run.policy import PromptLimits, RunTerms, check
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView
 from baton.platform.settings import Paths, Settings
 
-TOKENS = 8
-OUTSIDE_TOKENS = 16
+LOCAL_TOKENS = 8
+REMOTE_TOKENS = 16
 """As few as every provider accepts."""
 
 _PROMPT = "Say hello."
@@ -34,7 +34,7 @@ _COMPUTABLE = {
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class WorkerTrial:
     """What a worker wrote, on what, and how quickly (`seconds` in all, `loading` of them).
 
     `cost` is in nano-dollars; `warnings` are those of `result.overcharges`.
@@ -48,14 +48,14 @@ class Trial:
     cost: int = 0
     warnings: Sequence[dict[str, str]] = ()
 
-    def warn(self) -> int:
+    def report_warnings(self) -> int:
         """Say on stderr what was charged above its hold; return the exit code."""
         for warning in self.warnings:
-            talk(f"baton: {warning['message']} {warning['hint']}")
+            notify(f"baton: {warning['message']} {warning['hint']}")
         return BudgetExceeded.exit_code if self.warnings else 0
 
 
-def agree(card: Card, settings: Settings, yes: bool) -> int | None:
+def confirm_cost(card: Card, settings: Settings, yes: bool) -> int | None:
     """Have the person agree to what trying a worker can cost; return that, or None for nothing.
 
     Raises ConfigError if nobody is there, and what `check` raises if it can't be tried at all.
@@ -69,8 +69,10 @@ def agree(card: Card, settings: Settings, yes: bool) -> int | None:
     if card.price is None or card.price.is_free:
         return None
     messages = [Message(Role.SYSTEM, card.system), Message(Role.USER, _PROMPT)]
-    most = card.price.most(input_bound(messages), OUTSIDE_TOKENS)
-    talk(f"{one_line(card.model or card.id)} will say hello. It costs at most {at_least(most)}.")
+    most = card.price.max_cost(max_input_tokens(messages), REMOTE_TOKENS)
+    notify(
+        f"{one_line(card.model or card.id)} will say hello. It costs at most {shown_rounded_up(most)}."
+    )
     if yes:
         return most
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -80,9 +82,9 @@ def agree(card: Card, settings: Settings, yes: bool) -> int | None:
     return most
 
 
-async def try_out(
+async def try_worker(
     settings: Settings, paths: Paths, worker: str | None, budget: int | None = None
-) -> Trial:
+) -> WorkerTrial:
     """Let a worker write a few tokens, of which nothing is kept. Raises what the worker raised.
 
     One that costs money is only asked within `budget`.
@@ -91,10 +93,10 @@ async def try_out(
     baton.orchestra.router = None  # that worker alone is asked
     try:
         card = baton.orchestra.worker(worker).card
-        outside = card.is_outside
+        outside = card.uses_gateway
         prompt = Prompt(_COMPUTABLE.get(card.id, "17 + 25") if card.is_tool else _PROMPT)
         limits = PromptLimits(
-            max_tokens=OUTSIDE_TOKENS if outside else TOKENS,
+            max_tokens=REMOTE_TOKENS if outside else LOCAL_TOKENS,
             budget=budget,
             attended=False,
             alone=True,
@@ -107,14 +109,14 @@ async def try_out(
     finally:
         await baton.aclose()
     if (failed := view.failure) is not None:
-        raise BY_NAME.get(failed.error, BatonError)(failed.message, failed.hint)
+        raise ERROR_CLASSES.get(failed.error, BatonError)(failed.message, failed.hint)
     call = view.calls[-1]
-    return Trial(
+    return WorkerTrial(
         view.answer,
         call.tokens_out,
         call.seconds,
         call.loading,
         hardware,
         call.cost,
-        overcharges(view),
+        overcharge_warnings(view),
     )

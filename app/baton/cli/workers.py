@@ -13,8 +13,13 @@ import click
 from baton.cli.aliases import AliasedGroup
 from baton.cli.completion import complete_worker
 from baton.cli.options import offline_option
-from baton.cli.output import emit, emit_json, talk
-from baton.cli.worker_settings import Manner, lines_of, manner_of, object_of
+from baton.cli.output import emit, emit_json, notify
+from baton.cli.worker_settings import (
+    WorkerConfiguration,
+    configuration_lines,
+    configuration_object,
+    worker_configuration,
+)
 from baton.compose import compose
 from baton.core.byte_format import show_size
 from baton.core.errors import ConfigError
@@ -37,11 +42,11 @@ def workers() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_(as_json: bool) -> None:
     """List the workers; a star marks the one that answers unless -m says otherwise."""
-    cards, default = roster()
+    cards, default = list_workers()
     if as_json:
         return emit_json([card_object(card) | {"default": card.id == default} for card in cards])
     width = max(len(one_line(card.id)) for card in cards)
-    emit("\n".join(_row(card, card.id == default, width) for card in cards))
+    emit("\n".join(_worker_row(card, card.id == default, width) for card in cards))
 
 
 @workers.command(short_help="Show what is known of a worker, and how it writes.")
@@ -52,10 +57,10 @@ def show(worker: str, as_json: bool) -> None:
 
     Behind each number stands who said it: config.toml, the model's own file, or Baton.
     """
-    card, manner = _shown(worker)
-    address, variable = elsewhere(load(find_paths().config_file), worker)
+    card, manner = _find_worker(worker)
+    address, variable = configured_address(load(find_paths().config_file), worker)
     if as_json:
-        more = object_of(manner) if manner is not None else {}
+        more = configuration_object(manner) if manner is not None else {}
         return emit_json(card_object(card) | {"address": address, "api_key_env": variable} | more)
     facts = {
         "Worker": card.id,
@@ -66,12 +71,12 @@ def show(worker: str, as_json: bool) -> None:
         "Key": f"in {variable}" if variable else "",
         "Runs": card.hardware or card.kind,
         "Privacy": card.privacy.value,
-        "Price": show_price(card) if card.is_outside else "",
-        "Skills": _skills(card),
+        "Price": price_text(card) if card.uses_gateway else "",
+        "Skills": _skills_text(card),
         "At once": "" if card.slots == 1 else f"{card.slots} requests",
         "Context": f"{card.context:,} tokens" if card.context else "",
         "Longest answer": "" if card.is_tool else f"{card.max_output:,} tokens",
-        **(lines_of(manner) if manner is not None else {}),
+        **(configuration_lines(manner) if manner is not None else {}),
         "Parameters": f"{card.parameters / 1e6:,.0f} million" if card.parameters else "",
         "File": show_size(card.size) if card.size else "",
         "Licence": card.licence,
@@ -94,15 +99,15 @@ def detect(ids: tuple[str, ...], add: bool, offline: bool, as_json: bool) -> Non
     settings = load(file, flags={"offline": True} if offline else {})
     if settings.offline:
         raise ConfigError("Baton is offline, so no engine was looked for.", "Leave offline first.")
-    found = _named(_new(settings), ids)
+    found = _select_models(_new_models(settings), ids)
     if add:
-        _add(file, found)
+        _add_workers(file, found)
     if as_json:
         return emit_json([asdict(model) for model in found])
     width = max((len(model.id) for model in found), default=0)
     for model in found:
-        emit(f"{model.id:{width}}  {model.engine:12}  {_told(model)}")
-    talk(_outcome(found, add))
+        emit(f"{model.id:{width}}  {model.engine:12}  {_model_text(model)}")
+    notify(_detection_text(found, add))
 
 
 @workers.command(short_help="Let a worker write a few tokens.")
@@ -111,21 +116,21 @@ def detect(ids: tuple[str, ...], add: bool, offline: bool, as_json: bool) -> Non
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def test(worker: str, yes: bool, as_json: bool) -> int:
     """Let WORKER write a few tokens, having asked if that costs something."""
-    from baton.cli.worker_test import agree, try_out
+    from baton.cli.worker_test import confirm_cost, try_worker
 
     paths = find_paths()
     settings = load(paths.config_file)
-    budget = agree(_card(worker), settings, yes)
-    trial = asyncio.run(try_out(settings, paths, worker, budget))
+    budget = confirm_cost(_find_card(worker), settings, yes)
+    trial = asyncio.run(try_worker(settings, paths, worker, budget))
     if as_json:
         emit_json({"schema": 1, "status": "finished", "worker": worker, **asdict(trial)})
-        return trial.warn()
+        return trial.report_warnings()
     where = f" on {one_line(trial.hardware)}" if trial.hardware else ""
     emit(f"{one_line(worker)} works: {trial.tokens} tokens in {trial.seconds:.1f} s{where}.")
-    return trial.warn()
+    return trial.report_warnings()
 
 
-def roster() -> tuple[tuple[Card, ...], str]:
+def list_workers() -> tuple[tuple[Card, ...], str]:
     """Return the workers there are, and the id of the one that answers by default."""
 
     async def look() -> tuple[tuple[Card, ...], str]:
@@ -139,14 +144,14 @@ def roster() -> tuple[tuple[Card, ...], str]:
     return asyncio.run(look())
 
 
-def _card(worker: str) -> Card:
-    return _shown(worker)[0]
+def _find_card(worker: str) -> Card:
+    return _find_worker(worker)[0]
 
 
-def _shown(worker: str) -> tuple[Card, Manner | None]:
+def _find_worker(worker: str) -> tuple[Card, WorkerConfiguration | None]:
     """Return what is known of a worker, and how it writes unless it is a tool."""
 
-    async def look() -> tuple[Card, Manner | None]:
+    async def look() -> tuple[Card, WorkerConfiguration | None]:
         paths = find_paths()
         baton = compose(load(paths.config_file), paths, history=False)
         try:
@@ -154,22 +159,24 @@ def _shown(worker: str) -> tuple[Card, Manner | None]:
             if card.is_tool:
                 return card, None
             here = baton.local.here.get(worker)
-            return card, manner_of(card, baton.settings, here.path if here is not None else None)
+            return card, worker_configuration(
+                card, baton.settings, here.path if here is not None else None
+            )
         finally:
             await baton.aclose()
 
     return asyncio.run(look())
 
 
-def _row(card: Card, default: bool, width: int) -> str:
+def _worker_row(card: Card, default: bool, width: int) -> str:
     mark = "*" if default else " "
     size = show_size(card.size) if card.size else ""
-    more = f"{card.privacy.value}, {show_price(card)}" if card.is_outside else size
+    more = f"{card.privacy.value}, {price_text(card)}" if card.uses_gateway else size
     name = one_line(card.name, 50)
     return f"{mark} {one_line(card.id):{width}}  {card.kind:7}  {name}  {more}".rstrip()
 
 
-def _skills(card: Card) -> str:
+def _skills_text(card: Card) -> str:
     """Say how difficult a task of each kind may be for a worker, the hardest first."""
     best = sorted(card.skills.items(), key=lambda skill: (-skill[1], skill[0]))
     if not best:
@@ -179,15 +186,15 @@ def _skills(card: Card) -> str:
 
 def card_object(card: Card) -> dict[str, Any]:
     """Return a card for machines: its price in US dollars per million tokens, as text."""
-    return asdict(card) | {"price": None if card.price is None else _rates(card.price)}
+    return asdict(card) | {"price": None if card.price is None else _rates_object(card.price)}
 
 
-def _rates(price: Price) -> dict[str, str]:
+def _rates_object(price: Price) -> dict[str, str]:
     rates = {name: format_usd(rate) for name, rate in asdict(price.rates).items()}
     return rates | {"source": price.source}
 
 
-def show_price(card: Card) -> str:
+def price_text(card: Card) -> str:
     """Say what a worker costs."""
     if card.price is None:
         return "price unknown"
@@ -195,16 +202,18 @@ def show_price(card: Card) -> str:
         return "costs nothing"
     rates = card.price.rates
     source = f" ({card.price.source})" if card.price.source else ""
-    return f"{_usd(rates.input)} in, {_usd(rates.output)} out per million tokens{source}"
+    return (
+        f"{_rate_text(rates.input)} in, {_rate_text(rates.output)} out per million tokens{source}"
+    )
 
 
-def _usd(rate: int) -> str:
+def _rate_text(rate: int) -> str:
     """Write a rate with all its digits, but cents with two: "$0.0375", "$0.10", "$2"."""
     whole, point, rest = format_usd(rate).partition(".")
     return f"${whole}{point}{rest.ljust(2, '0') if rest else ''}"
 
 
-def elsewhere(settings: Settings, worker: str) -> tuple[str, str]:
+def configured_address(settings: Settings, worker: str) -> tuple[str, str]:
     """Return the address and the key's variable that the settings name for a worker."""
     for entry in settings.roster:
         if entry.id == worker and isinstance(entry, CloudWorker | ServerWorker):
@@ -212,7 +221,7 @@ def elsewhere(settings: Settings, worker: str) -> tuple[str, str]:
     return "", ""
 
 
-def _new(settings: Settings) -> list[Found]:
+def _new_models(settings: Settings) -> list[Found]:
     """Return the models of running engines that aren't workers yet."""
     from baton.workers.local.local_servers import LIMIT, engines
 
@@ -225,7 +234,7 @@ def _new(settings: Settings) -> list[Found]:
     return [model for model in found if (model.model, model.base_url) not in known]
 
 
-def _named(found: Sequence[Found], ids: Iterable[str]) -> list[Found]:
+def _select_models(found: Sequence[Found], ids: Iterable[str]) -> list[Found]:
     by_id = {model.id: model for model in found}
     for id in ids:
         if id not in by_id:
@@ -234,7 +243,7 @@ def _named(found: Sequence[Found], ids: Iterable[str]) -> list[Found]:
     return [by_id[id] for id in ids] or list(found)
 
 
-def _add(file: Path, found: Iterable[Found]) -> None:
+def _add_workers(file: Path, found: Iterable[Found]) -> None:
     """Append to `[[workers]]`; what stands there stays as it is."""
     import tomlkit
 
@@ -249,13 +258,13 @@ def _add(file: Path, found: Iterable[Found]) -> None:
         write(file, {"workers": entries})
 
 
-def _told(model: Found) -> str:
+def _model_text(model: Found) -> str:
     if model.cloud:
         return f"{model.model}: only forwarded to a cloud, needs a price"
     return f"{model.model}  {show_size(model.size)}" if model.size else model.model
 
 
-def _outcome(found: Sequence[Found], added: bool) -> str:
+def _detection_text(found: Sequence[Found], added: bool) -> str:
     if not found:
         return "No engine with new models runs here (Ollama, LM Studio, llama-server)."
     if not added:

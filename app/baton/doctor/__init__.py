@@ -5,22 +5,28 @@ from typing import TYPE_CHECKING
 from baton.core.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from baton.doctor.offline_watch import Watched, baton_command, watch_program
-    from baton.doctor.self_test_process import PARTS, Faulty, Tried, processor, try_part
+    from baton.doctor.offline_watch import WatchResult, baton_command, watch_program
+    from baton.doctor.self_test_process import (
+        PARTS,
+        PartFailed,
+        PartResult,
+        processor_text,
+        use_part_in_child,
+    )
 else:
     __getattr__ = lazy_exports(
         __name__,
-        offline_watch="Watched baton_command watch_program",
-        self_test_process="PARTS Faulty Tried processor try_part",
+        offline_watch="WatchResult baton_command watch_program",
+        self_test_process="PARTS PartFailed PartResult processor_text use_part_in_child",
     )
 
 __all__ = [
     "PARTS",
-    "Faulty",
-    "Tried",
-    "Watched",
+    "PartFailed",
+    "PartResult",
+    "WatchResult",
     "baton_command",
-    "processor",
-    "try_part",
+    "processor_text",
+    "use_part_in_child",
     "watch_program",
 ]

@@ -17,7 +17,7 @@ _MARGIN_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class WatchResult:
     """What became of a watched program: see `doctor.child.network_watch`.
 
     `means` are those by which it had no network, none where this machine has none: then it wasn't
@@ -41,7 +41,7 @@ def baton_command() -> list[str]:
 
 def watch_program(
     command: Sequence[str], seconds: float = 300.0, environ: Mapping[str, str] = os.environ
-) -> Watched:
+) -> WatchResult:
     """Run a program that can open no socket. Raises OSError where no process can be started."""
     try:
         done = subprocess.run(
@@ -55,7 +55,7 @@ def watch_program(
         )
         found = json.loads(done.stdout)
     except (subprocess.TimeoutExpired, ValueError):
-        return Watched((), {}, None, "", "The process that watches failed.")
-    return Watched(
+        return WatchResult((), {}, None, "", "The process that watches failed.")
+    return WatchResult(
         tuple(found["means"]), found["attempts"], found["status"], found["out"], found["err"]
     )

@@ -17,28 +17,28 @@ from baton.ipc.process import Child, Died, environment
 PARTS = tuple(_PARTS)
 """What can be tried, in the order in which it is told."""
 
-_TELLING = {
+_CPU_FEATURES = {
     "flags": ("sse4_2", "avx", "f16c", "fma", "avx2", "avx512f"),
     "Features": ("asimd", "asimdhp", "sve"),
 }
 """What processors have or lack that compiled code may want, by Linux' names, for PCs and ARM."""
 
 
-class Faulty(BatonError):
+class PartFailed(BatonError):
     """A part of Baton doesn't load, or doesn't do what it should."""
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class PartResult:
     """What a part says of itself; it works, but unless all is `well` not as it could."""
 
     text: str
     well: bool = True
 
 
-async def try_part(
+async def use_part_in_child(
     name: str, environ: Mapping[str, str] = os.environ, also: Collection[str] = ()
-) -> Tried:
+) -> PartResult:
     """Load a part in a child of its own, let it work, and return what it says. Raises Faulty.
 
     `also` names what the child may know of the environment besides the usual.
@@ -46,47 +46,47 @@ async def try_part(
     try:
         child = Child("trial", environment(environ, also))
     except OSError as error:
-        raise Faulty(f"No process could be started: {error.strerror}.") from error
+        raise PartFailed(f"No process could be started: {error.strerror}.") from error
     loading = ""
     try:
         child.send("try", what=name)
         while (frame := await child.receive()).get("type") == "trying":
             loading = one_line(str(frame.get("module", "")), 80)
     except Died as death:
-        raise Faulty(_death(name, loading, death, child.last_words)) from death
+        raise PartFailed(_death_text(name, loading, death, child.last_words)) from death
     finally:
         await child.aclose()
-    return _told(frame, loading)
+    return _read_result(frame, loading)
 
 
-def _told(frame: Frame, loading: str) -> Tried:
+def _read_result(frame: Frame, loading: str) -> PartResult:
     text = one_line(str(frame.get("text", "")), 300)
     if frame.get("type") == "tried" and text:
-        return Tried(text, frame.get("well") is True)
+        return PartResult(text, frame.get("well") is True)
     message = one_line(str(frame.get("message", "")), 400)
     error = one_line(str(frame.get("error", "")), 60)
     if error == "Broken":
-        raise Faulty(message)
+        raise PartFailed(message)
     told = f"{error}: {message}".rstrip(": .")
-    raise Faulty(f"{loading} can't be loaded ({told})." if loading else f"It fails ({told}).")
+    raise PartFailed(f"{loading} can't be loaded ({told})." if loading else f"It fails ({told}).")
 
 
-def _death(name: str, loading: str, death: Died, words: str) -> str:
+def _death_text(name: str, loading: str, death: Died, words: str) -> str:
     """Say how the child died, and with SIGILL what that means."""
     what = f"while {loading} was loaded" if loading else f"while {name} was used"
     told = f"{str(death).removesuffix('.')}, {what}."
     if "SIGILL" in told:
-        told += f" It was built for another processor than this one, {processor()}."
+        told += f" It was built for another processor than this one, {processor_text()}."
     last = one_line(words.strip().splitlines()[-1], 200) if words.strip() else ""
     return f"{told} Its last words: {last}" if last and last not in told else told
 
 
-def processor() -> str:
+def processor_text() -> str:
     """Say what this processor has and lacks that compiled code may want."""
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines():
             name, _, value = line.partition(":")
-            if wanted := _TELLING.get(name.strip()):
+            if wanted := _CPU_FEATURES.get(name.strip()):
                 known = set(value.split())
                 has = " ".join(flag for flag in wanted if flag in known) or "nothing of note"
                 lacks = " ".join(flag for flag in wanted if flag not in known) or "nothing of note"

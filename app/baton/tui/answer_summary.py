@@ -7,33 +7,33 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from baton.core.events import Called, Decision, Offered
-from baton.core.hold_decision import at_least, overcharge
+from baton.core.hold_decision import overcharge_error, shown_rounded_up
 from baton.core.labels import Label
 from baton.core.messages import Card
 from baton.core.money import show_usd
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView, StepView
 
-Roster = Mapping[str, Card]
+CardsById = Mapping[str, Card]
 """The workers there are, by their ids."""
 
-FROZEN = "That froze the cloud: compare your provider's bill, then lift it in /budget."
-UNCONFIRMED = (
+FROZEN_NOTICE = "That froze the cloud: compare your provider's bill, then lift it in /budget."
+UNCONFIRMED_NOTICE = (
     "{names} did not confirm what a call cost, so {cost} is charged, the most it can be. If the "
     "provider's bill does not show it, /budget release gives it back."
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class AnswerPart:
     """One part of an answer; `afar` is who wrote it elsewhere, and for how much ("": local)."""
 
     text: str
-    afar: str = ""
+    remote_author: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class AnswerSummary:
     """What is known of an answer, and its place among its versions.
 
     `steps` says of each step that was begun where it was done: local, network or cloud. `afar` is
@@ -48,22 +48,22 @@ class Facts:
     failure: str = ""
     steps: tuple[str, ...] = ()
     cost: int = 0
-    afar: str = ""
-    parts: tuple[Part, ...] = ()
+    remote_author: str = ""
+    parts: tuple[AnswerPart, ...] = ()
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    withdrawn: bool = False
-    interrupted: str = ""
-    unplayed: bool = False
+    is_withdrawn: bool = False
+    interruption: str = ""
+    is_not_run: bool = False
     version: int = 1
     versions: int = 1
 
-    def among(self, version: int, versions: int) -> Facts:
+    def with_version(self, version: int, versions: int) -> AnswerSummary:
         """Return the facts with the turn's place among its versions."""
         return replace(self, version=version, versions=versions)
 
     @property
-    def told_steps(self) -> str:
+    def steps_text(self) -> str:
         """The steps in words, where there are several: "3 steps · 2 local, 1 cloud"."""
         if len(self.steps) < 2:
             return ""
@@ -71,53 +71,53 @@ class Facts:
         return f"{len(self.steps)} steps · {places}"
 
 
-def facts_of(run: RunView, roster: Roster) -> Facts:
+def summarise_answer(run: RunView, roster: CardsById) -> AnswerSummary:
     """Return what a run tells about its answer, as far as it is."""
-    author, parts = author_of(run), parts_of(run, roster)
+    author, parts = answer_author(run), answer_parts(run, roster)
     begun = [step for step in run.steps if step.status not in ("waiting", "skipped")]
-    facts = Facts(
-        steps=tuple(place_of(step.worker, run, roster) for step in begun),
+    facts = AnswerSummary(
+        steps=tuple(worker_place(step.worker, run, roster) for step in begun),
         cost=run.cost,
-        afar=_afar(author, run, roster) if author else "",
+        remote_author=_remote_author(author, run, roster) if author else "",
         parts=parts if len(parts) > 1 else (),
-        notes=tuple(_notes(run, roster)),
+        notes=tuple(_summary_notes(run, roster)),
         warnings=charge_warnings(run, roster),
     )
     if run.status == "running":
         return facts
     failure = run.failure and f"{run.failure.message} {run.failure.hint}".strip()
     calls = [call for call in run.calls if author and call.step == author.number]
-    speed = _speed(calls[-1]) if calls and len(begun) == 1 else None
+    speed = _writing_speed(calls[-1]) if calls and len(begun) == 1 else None
     return replace(
         facts,
-        seconds=None if run.unplayed or run.status == "lost" else run.worked,
+        seconds=None if run.is_unplayed or run.status == "lost" else run.worked_seconds,
         tokens_per_second=speed,
         failure=failure or "",
-        withdrawn=run.withdrawn,
-        interrupted=interrupted(run),
-        unplayed=run.unplayed,
+        is_withdrawn=run.is_withdrawn,
+        interruption=interruption_text(run),
+        is_not_run=run.is_unplayed,
     )
 
 
-def parts_of(run: RunView, roster: Roster) -> tuple[Part, ...]:
+def answer_parts(run: RunView, roster: CardsById) -> tuple[AnswerPart, ...]:
     """Return the answer so far, cut where its author changes between here and elsewhere."""
-    parts: list[Part] = []
+    parts: list[AnswerPart] = []
     for number in run.plan.answer if run.plan else ():
         step = run.steps[number - 1]
         if not step.text:
             continue
-        part = Part(step.text, _afar(step, run, roster))
-        if parts and not part.afar and not parts[-1].afar:
-            part = Part(f"{parts.pop().text}\n\n{part.text}")
+        part = AnswerPart(step.text, _remote_author(step, run, roster))
+        if parts and not part.remote_author and not parts[-1].remote_author:
+            part = AnswerPart(f"{parts.pop().text}\n\n{part.text}")
         parts.append(part)
-    if not parts and (author := author_of(run)) is not None and author.text:
-        parts.append(Part(author.text, _afar(author, run, roster)))  # a draft
+    if not parts and (author := answer_author(run)) is not None and author.text:
+        parts.append(AnswerPart(author.text, _remote_author(author, run, roster)))  # a draft
     return tuple(parts)
 
 
-def interrupted(run: RunView) -> str:
+def interruption_text(run: RunView) -> str:
     """Say after which step a run ended that can be gone on with, or return ""."""
-    if run.status in ("running", "finished") or run.withdrawn or len(run.steps) < 2:
+    if run.status in ("running", "finished") or run.is_withdrawn or len(run.steps) < 2:
         return ""
     if all(step.status == "waiting" for step in run.steps):
         return f"This plan of {len(run.steps)} steps was not played."
@@ -129,7 +129,7 @@ def interrupted(run: RunView) -> str:
     return f"Interrupted with {len(done)} of {len(run.steps)} steps done."
 
 
-def author_of(run: RunView) -> StepView | None:
+def answer_author(run: RunView) -> StepView | None:
     """Return the step that wrote what stands there: the draft's until its successor has a word."""
     wrote = {call.step for call in run.calls if call.tokens_out}
     wrote |= {step.number for step in run.steps if step.text}
@@ -142,12 +142,12 @@ def author_of(run: RunView) -> StepView | None:
     return run.steps[0] if len(run.steps) == 1 else None
 
 
-def name_of(worker: str, roster: Roster) -> str:
+def worker_name(worker: str, roster: CardsById) -> str:
     """Return a worker's name for people; its id, if it is gone."""
     return roster[worker].name if worker in roster else worker
 
 
-def place_of(worker: str, run: RunView, roster: Roster) -> str:
+def worker_place(worker: str, run: RunView, roster: CardsById) -> str:
     """Say where a worker works: local, network or cloud."""
     card = roster.get(worker)
     if card is None:
@@ -158,13 +158,13 @@ def place_of(worker: str, run: RunView, roster: Roster) -> str:
     return "network" if card.privacy is Label.LAN else "cloud"
 
 
-def _afar(author: StepView, run: RunView, roster: Roster) -> str:
+def _remote_author(author: StepView, run: RunView, roster: CardsById) -> str:
     """Return who wrote the answer elsewhere, and for how much; nothing before the first word."""
     worker = author.worker
     wrote = author.text or any(c.tokens_out for c in run.calls if c.step == author.number)
-    if not wrote or place_of(worker, run, roster) == "local":
+    if not wrote or worker_place(worker, run, roster) == "local":
         return ""
-    name = name_of(worker, roster)
+    name = worker_name(worker, roster)
     calls = [call for call in run.calls if call.step == author.number]
     cost = sum(call.cost for call in calls)
     if not cost:
@@ -173,33 +173,37 @@ def _afar(author: StepView, run: RunView, roster: Roster) -> str:
     return f"{name} · {show_usd(cost)}{doubt}"
 
 
-def _notes(run: RunView, roster: Roster) -> list[str]:
+def _summary_notes(run: RunView, roster: CardsById) -> list[str]:
     if run.status == "running":
-        return _waiting(run, roster)
+        return _waiting_notes(run, roster)
     notes = []
     if run.failure is None:
         direct = run.status == "cancelled"
-        told = (told_offer(offer, name_of(offer.worker, roster), direct) for offer in run.offers)
-        notes += [line for line in (*told, run.lack) if line]
-        notes += [line for step in run.steps if (line := _lacking(step, run, roster))]
+        told = (
+            declined_offer_text(offer, worker_name(offer.worker, roster), direct)
+            for offer in run.offers
+        )
+        notes += [line for line in (*told, run.incomplete_reason) if line]
+        notes += [line for step in run.steps if (line := _missing_step_text(step, run, roster))]
     return notes
 
 
-def charge_warnings(run: RunView, roster: Roster) -> tuple[str, ...]:
+def charge_warnings(run: RunView, roster: CardsById) -> tuple[str, ...]:
     """Say which calls cost more than was held for them, and what was charged unconfirmed."""
-    over = [
-        f"{overcharge(name_of(call.worker, roster), call.cost, call.held).message} {FROZEN}"
-        for call in run.overcharged
+    errors = [
+        overcharge_error(worker_name(c.worker, roster), c.cost, c.held)
+        for c in run.overcharged_calls
     ]
+    over = [f"{error.message} {FROZEN_NOTICE}" for error in errors]
     calls = [call for call in run.calls if call.cost and not call.confirmed]
     if not calls:
         return tuple(over)
-    names = ", ".join(dict.fromkeys(name_of(call.worker, roster) for call in calls))
+    names = ", ".join(dict.fromkeys(worker_name(call.worker, roster) for call in calls))
     cost = show_usd(sum(call.cost for call in calls))
-    return (*over, UNCONFIRMED.format(names=names, cost=cost))
+    return (*over, UNCONFIRMED_NOTICE.format(names=names, cost=cost))
 
 
-def without_released(run: RunView, released: Collection[str]) -> RunView:
+def without_released_charges(run: RunView, released: Collection[str]) -> RunView:
     """Return a run as it stands after the charges of these calls were given back."""
     return replace(
         run,
@@ -207,26 +211,30 @@ def without_released(run: RunView, released: Collection[str]) -> RunView:
     )
 
 
-def _lacking(step: StepView, run: RunView, roster: Roster) -> str:
+def _missing_step_text(step: StepView, run: RunView, roster: CardsById) -> str:
     """Tell of a step that the answer had to do without, unless an offer tells of it."""
-    name = name_of(step.worker, roster)
+    name = worker_name(step.worker, roster)
     if step.status == "skipped" and all(offer.worker != step.worker for offer in run.offers):
-        most = f"; it could have cost {at_least(step.most)}" if step.most else ""
+        most = f"; it could have cost {shown_rounded_up(step.most)}" if step.most else ""
         return f"Step {step.number} was left out: {step.why.rstrip('.')}{most}."
     if step.status != "failed":
         return ""
-    author = author_of(run)
-    if author is not None and not _afar(author, run, roster) and author.number < step.number:
+    author = answer_author(run)
+    if (
+        author is not None
+        and not _remote_author(author, run, roster)
+        and author.number < step.number
+    ):
         return f"{name} could not help, so the local answer stays: {step.why}"
     return f"Step {step.number} failed: {step.why}"
 
 
-def _waiting(run: RunView, roster: Roster) -> list[str]:
+def _waiting_notes(run: RunView, roster: CardsById) -> list[str]:
     """Say that a draft is what stands there, as long as that is so; before it, how far it is."""
-    current, author = run.current, author_of(run)
+    current, author = run.current_step, answer_author(run)
     begun = len(run.steps) > 1 and any(step.began is not None for step in run.steps)
     if begun and (author is None or not author.text):
-        return [_far(step) for step in run.steps]
+        return [_step_progress(step) for step in run.steps]
     if author is None or not author.text or run.plan is None:
         return []
     if author.number in run.plan.answer:
@@ -236,22 +244,22 @@ def _waiting(run: RunView, roster: Roster) -> list[str]:
         return []
     if len(run.steps) > 2:
         return ["This is a draft; the next steps will replace it."]
-    name = name_of(current.worker, roster)
+    name = worker_name(current.worker, roster)
     return [f"This is the local draft; {name} was asked and will replace it."]
 
 
-def _far(step: StepView) -> str:
+def _step_progress(step: StepView) -> str:
     """Say how far a step is, and what it is, until the answer has a word."""
     status = "working" if step.began is not None and not step.is_over else step.status
     return f"{step.number}  {one_line(step.step.subtask, 56)} · {status}"
 
 
-def told_offer(offer: Offered, name: str, direct: bool) -> str:
+def declined_offer_text(offer: Offered, name: str, direct: bool) -> str:
     """Tell in one quiet line what was not sent, why, and what it could have cost.
 
     `direct` is whether the prompt was for that worker alone, so that there is no local answer.
     """
-    price = f"; it could have cost {at_least(offer.most)}" if offer.most else ""
+    price = f"; it could have cost {shown_rounded_up(offer.most)}" if offer.most else ""
     match offer.decision:
         case Decision.KEPT:
             why = "nothing was sent" if direct else "you kept the local answer"
@@ -273,7 +281,7 @@ def _first_sentence(message: str) -> str:
     return message.partition(". ")[0].rstrip(".")
 
 
-def _speed(call: Called) -> float | None:
+def _writing_speed(call: Called) -> float | None:
     """Return the tokens per second of a call, counted from its first word (None: too few)."""
     writing = call.seconds - (call.first_token or 0)
     return (call.tokens_out - 1) / writing if call.tokens_out > 1 and writing > 0.05 else None

@@ -29,12 +29,12 @@ from baton.platform.os_signals import ENDING, HANGUP, hear, is_ignored
 from baton.tui import crash_report, key_bindings, themes
 from baton.tui.chat.screen import ChatScreen
 from baton.tui.screens.overlay import Overlay, Palette
-from baton.tui.services import Desk
+from baton.tui.services import AppServices
 
 if TYPE_CHECKING:
     from baton.compose import Baton
 
-TWICE_SECONDS = 1.0
+QUIT_SECONDS = 1.0
 """Within how many seconds a second Ctrl+C quits."""
 
 HANGUP_SECONDS = 10.0
@@ -53,7 +53,9 @@ class BatonApp(App[None], inherit_bindings=False):
     BINDINGS = key_bindings.APP
     COMMAND_PALETTE_BINDING = "ctrl+p"
 
-    def __init__(self, desk: Desk, theme: str = "dark", keymap: Mapping[str, str] = {}) -> None:
+    def __init__(
+        self, desk: AppServices, theme: str = "dark", keymap: Mapping[str, str] = {}
+    ) -> None:
         no_color = os.environ.get("NO_COLOR")
         super().__init__()
         if no_color is not None:
@@ -64,9 +66,9 @@ class BatonApp(App[None], inherit_bindings=False):
         self.set_keymap(keymap)
         self.chat = ChatScreen(desk, self._handle_exception)
         self.report: Path | None = None
-        self.last_resort: threading.Timer | None = None
+        self.kill_timer: threading.Timer | None = None
         self._logs = desk.logs
-        self._interrupted = -TWICE_SECONDS
+        self._interrupted_at = -QUIT_SECONDS
         self._leaving = False
 
     def get_default_screen(self) -> ChatScreen:
@@ -89,9 +91,9 @@ class BatonApp(App[None], inherit_bindings=False):
         pause, resume = signal.getsignal(signal.SIGTSTP), signal.getsignal(signal.SIGCONT)
         if callable(pause) and callable(resume):
             hear(signal.SIGTSTP, pause, signal.SIGTSTP, None)
-            hear(signal.SIGCONT, self._go_on, resume)
+            hear(signal.SIGCONT, self._take_terminal_back, resume)
 
-    def _go_on(self, resume: Callable[[int, None], object]) -> None:
+    def _take_terminal_back(self, resume: Callable[[int, None], object]) -> None:
         """Have Textual take the terminal again, if there was a pause.
 
         By itself it does so at every SIGCONT, also at that which comes with a hang-up: each time
@@ -102,13 +104,13 @@ class BatonApp(App[None], inherit_bindings=False):
 
     def terminate(self, number: int) -> None:
         """Leave in good order, as a signal asks."""
-        if number == HANGUP and self.last_resort is None:
+        if number == HANGUP and self.kill_timer is None:
             # Textual would wait for ever for a terminal that is gone to take what it writes.
             if self._driver is not None:
-                self._driver.write = _nowhere  # type: ignore[assignment]
-            self.last_resort = threading.Timer(HANGUP_SECONDS, os._exit, (128 + number,))
-            self.last_resort.daemon = True
-            self.last_resort.start()
+                self._driver.write = _discard  # type: ignore[assignment]
+            self.kill_timer = threading.Timer(HANGUP_SECONDS, os._exit, (128 + number,))
+            self.kill_timer.daemon = True
+            self.kill_timer.start()
         self.run_worker(self.action_quit(), group="quit")
 
     async def action_quit(self) -> None:
@@ -121,11 +123,11 @@ class BatonApp(App[None], inherit_bindings=False):
     async def action_interrupt(self) -> None:
         """Stop the answer; the second time within a second, quit."""
         now = time.monotonic()
-        again = now - self._interrupted < TWICE_SECONDS
-        self._interrupted = now
+        again = now - self._interrupted_at < QUIT_SECONDS
+        self._interrupted_at = now
         if again:
             await self.action_quit()
-        elif self.chat.player.busy:
+        elif self.chat.queue.is_busy:
             self.chat.runs.stop()
         else:
             footer = getattr(self.screen, "footer", self.chat.footer)
@@ -155,7 +157,7 @@ class BatonApp(App[None], inherit_bindings=False):
 
     def get_key_display(self, binding: Binding) -> str:
         """Write a key for people."""
-        return key_bindings.show(binding.key)
+        return key_bindings.key_text(binding.key)
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """Put the commands and the looks into the palette."""
@@ -164,7 +166,7 @@ class BatonApp(App[None], inherit_bindings=False):
         if screen is self.chat:
             for command in COMMANDS:
                 perform = partial(self.chat.input.run_command, command)
-                yield SystemCommand(command.words, f"/{command.name}", perform)
+                yield SystemCommand(command.help, f"/{command.name}", perform)
         for look in themes.ALL:
             choose = partial(setattr, self, "theme", look.name)
             yield SystemCommand(
@@ -210,11 +212,11 @@ class BatonApp(App[None], inherit_bindings=False):
         self._close_messages_no_wait()
 
 
-def _nowhere(_: str) -> None:
+def _discard(_: str) -> None:
     """Write for a terminal that is gone."""
 
 
-def run(
+def run_app(
     baton: Baton,
     *,
     exports: Path,
@@ -233,10 +235,10 @@ def run(
     of a new one, `greeting` said in it. `keymap` gives keys for ids in `keys`. `started` is called
     after the first frame. Raises ConfigError for an unknown id or worker.
     """
-    key_bindings.check(keymap)
+    key_bindings.check_keymap(keymap)
     if worker is not None or baton.orchestra.default not in baton.orchestra.absent:
         baton.orchestra.worker(worker)  # without any model the app opens, to have one fetched
-    desk = Desk(
+    desk = AppServices(
         baton.orchestra,
         baton.store,
         baton.ledger,
@@ -275,11 +277,11 @@ async def _run(app: BatonApp, baton: Baton, mouse: bool) -> int:
         await baton.aclose()
     code = app.return_code or 0
     if code:
-        print(farewell(app.report, baton.paths.logs), file=sys.stderr)
+        print(crash_message(app.report, baton.paths.logs), file=sys.stderr)
     return code
 
 
-def farewell(report: Path | None, logs: Path) -> str:
+def crash_message(report: Path | None, logs: Path) -> str:
     """Tell of a crash, once the terminal is the person's again."""
     where = (
         f"A report without your texts is in {report}."

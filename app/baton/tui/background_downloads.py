@@ -17,10 +17,10 @@ from baton.models.model_types import Held
 if TYPE_CHECKING:
     from baton.models.library import Library
 
-SIDE_BY_SIDE = 3
+MAX_PARALLEL = 3
 """How many models come at once: more would only share the same line."""
 
-TOLD_SECONDS = 0.5
+REPORT_SECONDS = 0.5
 """How often progress is told: the screen has more important things to draw."""
 
 STOP_SECONDS = 1.5
@@ -28,7 +28,7 @@ STOP_SECONDS = 1.5
 
 
 @dataclass(frozen=True, slots=True)
-class Coming:
+class ActiveDownload:
     """A model that is being fetched or verified, and how far that is.
 
     `label` names it in few columns.
@@ -40,7 +40,7 @@ class Coming:
     progress: Progress
 
 
-class Receiver(Protocol):
+class DownloadObserver(Protocol):
     """Who is told how downloads go."""
 
     def downloads_changed(self) -> None:
@@ -75,45 +75,45 @@ class Downloads:
     went wrong, by id, until it is tried again.
     """
 
-    def __init__(self, library: Library, receiver: Receiver) -> None:
+    def __init__(self, library: Library, receiver: DownloadObserver) -> None:
         self._library = library
         self._receiver = receiver
-        self._coming: dict[str, Coming] = {}
+        self._coming: dict[str, ActiveDownload] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._turns = asyncio.Semaphore(SIDE_BY_SIDE)
-        self._telling: asyncio.TimerHandle | None = None
+        self._slots = asyncio.Semaphore(MAX_PARALLEL)
+        self._report_timer: asyncio.TimerHandle | None = None
         self._closing = False
-        self.ended = 0
-        self.troubles: dict[str, BatonError] = {}
+        self.ended_count = 0
+        self.errors: dict[str, BatonError] = {}
 
     @property
-    def coming(self) -> Mapping[str, Coming]:
+    def coming(self) -> Mapping[str, ActiveDownload]:
         """What is on its way now, by id; also what waits its turn."""
         return self._coming
 
     def fetch(self, held: Held) -> None:
         """Fetch a wanted model, or go on with it."""
         waits = Progress(Phase.WAITING, held.bytes, held.record.size)
-        coming = Coming(held.id, held.record.name, held.id, waits)
-        self._begin(coming, lambda: self._library.fetch(held.id), self._receiver.arrived)
+        coming = ActiveDownload(held.id, held.record.name, held.id, waits)
+        self._start(coming, lambda: self._library.fetch(held.id), self._receiver.arrived)
 
     def verify(self, held: Held) -> None:
         """Read a model's file again."""
         begins = Progress(Phase.VERIFYING, 0, held.record.size)
-        coming = Coming(held.id, held.record.name, held.id, begins)
-        self._begin(coming, lambda: self._library.verify(held.id), self._receiver.verified)
+        coming = ActiveDownload(held.id, held.record.name, held.id, begins)
+        self._start(coming, lambda: self._library.verify(held.id), self._receiver.verified)
 
     def link(self, path: Path, name: str, size: int) -> None:
         """Use another program's file where it lies, once it has been verified."""
-        coming = Coming(str(path), name, name, Progress(Phase.VERIFYING, 0, size))
-        self._begin(coming, lambda: self._library.add(path, link=True), self._receiver.arrived)
+        coming = ActiveDownload(str(path), name, name, Progress(Phase.VERIFYING, 0, size))
+        self._start(coming, lambda: self._library.add(path, link=True), self._receiver.arrived)
 
     async def pause(self, held: Held) -> None:
         """Stop a download, and keep what has come; it doesn't go on by itself."""
         await self.stop(held.id)
         await asyncio.to_thread(self._library.pause, held.id)
 
-    async def go_on(self, held: Held) -> None:
+    async def resume(self, held: Held) -> None:
         """Go on with a download that was paused or broken off."""
         self.fetch(await asyncio.to_thread(self._library.pause, held.id, False))
 
@@ -129,57 +129,57 @@ class Downloads:
         """Stop all, and begin nothing more."""
         self._closing = True
         await self.stop()
-        if self._telling is not None:
-            self._telling.cancel()
+        if self._report_timer is not None:
+            self._report_timer.cancel()
 
-    def _begin(self, coming: Coming, steps: Callable[[], Steps], done: Done) -> None:
+    def _start(self, coming: ActiveDownload, steps: Callable[[], Steps], done: Done) -> None:
         if coming.id in self._tasks or self._closing:
             return
-        self.troubles.pop(coming.id, None)
+        self.errors.pop(coming.id, None)
         self._coming[coming.id] = coming
         task = asyncio.create_task(self._run(coming, steps, done))
         self._tasks[coming.id] = task
-        task.add_done_callback(lambda task: self._ended(coming.id, task))
+        task.add_done_callback(lambda task: self._finish(coming.id, task))
         self._receiver.downloads_changed()
 
-    async def _run(self, coming: Coming, steps: Callable[[], Steps], done: Done) -> None:
+    async def _run(self, coming: ActiveDownload, steps: Callable[[], Steps], done: Done) -> None:
         here: list[Held] = []
         try:
-            async with self._turns, aclosing(steps()) as going:
+            async with self._slots, aclosing(steps()) as going:
                 async for step in going:
                     if isinstance(step, Held):
                         here.append(step)
                     else:
-                        self._note(coming, step)
+                        self._record_progress(coming, step)
         except BatonError as error:
-            self._leave(coming.id)
-            self.troubles[coming.id] = error
+            self._forget(coming.id)
+            self.errors[coming.id] = error
             await self._receiver.failed(coming.name, error)
             return
-        self._leave(coming.id)
+        self._forget(coming.id)
         for held in here:
             await done(held)
 
-    def _note(self, coming: Coming, progress: Progress) -> None:
+    def _record_progress(self, coming: ActiveDownload, progress: Progress) -> None:
         """Remember how far it is, and tell that, but not more often than anybody can read."""
         self._coming[coming.id] = replace(coming, progress=progress)
-        if self._telling is None:
+        if self._report_timer is None:
             loop = asyncio.get_running_loop()
-            self._telling = loop.call_later(TOLD_SECONDS, self._tell)
+            self._report_timer = loop.call_later(REPORT_SECONDS, self._report)
 
-    def _tell(self) -> None:
-        self._telling = None
+    def _report(self) -> None:
+        self._report_timer = None
         self._receiver.downloads_changed()
 
-    def _leave(self, id: str) -> None:
+    def _forget(self, id: str) -> None:
         """Take one off the list before anybody hears of its end."""
         self._coming.pop(id, None)
         self._tasks.pop(id, None)
 
-    def _ended(self, id: str, task: asyncio.Task[None]) -> None:
+    def _finish(self, id: str, task: asyncio.Task[None]) -> None:
         if self._tasks.get(id) is task:
-            self._leave(id)
-        self.ended += 1
+            self._forget(id)
+        self.ended_count += 1
         self._receiver.downloads_changed()
         if not task.cancelled() and (error := task.exception()) is not None:
             self._receiver.broke(error)
@@ -188,21 +188,21 @@ class Downloads:
 # In words
 
 
-def told(coming: Mapping[str, Coming]) -> str:
+def downloads_text(coming: Mapping[str, ActiveDownload]) -> str:
     """Say in a few words what is on its way, or return ""."""
     if not coming:
         return ""
     if len(coming) == 1:
-        return told_one(next(iter(coming.values())))
+        return download_text(next(iter(coming.values())))
     all_of_them = [one.progress for one in coming.values()]
     done, total = (sum(getattr(p, part) for p in all_of_them) for part in ("done", "total"))
     speed = sum(progress.speed for progress in all_of_them)
     left = (total - done) / speed if speed else None
     progress = Progress(Phase.DOWNLOADING, done, total, speed, left)
-    return f"downloading {len(coming)} models {told_progress(progress)}"
+    return f"downloading {len(coming)} models {progress_text(progress)}"
 
 
-def told_one(coming: Coming) -> str:
+def download_text(coming: ActiveDownload) -> str:
     """Say how far one model is."""
     progress = coming.progress
     what = {
@@ -210,15 +210,15 @@ def told_one(coming: Coming) -> str:
         Phase.DOWNLOADING: "downloading",
         Phase.VERIFYING: "verifying",
     }[progress.phase]
-    return f"{what} {coming.label} {told_progress(progress)}".rstrip()
+    return f"{what} {coming.label} {progress_text(progress)}".rstrip()
 
 
-def told_progress(progress: Progress) -> str:
+def progress_text(progress: Progress) -> str:
     """Say how far, how fast, and how long still."""
     parts = [f"{percent(progress)} %"] if progress.total else []
     if progress.phase is not Phase.WAITING:
         parts += [show_speed(progress.speed)] if progress.speed >= 1000 else []
-        parts += [f"{_time(progress.left)} left"] if progress.left is not None else []
+        parts += [f"{_duration_text(progress.left)} left"] if progress.left is not None else []
     return ", ".join(parts)
 
 
@@ -227,7 +227,7 @@ def percent(progress: Progress) -> int:
     return int(100 * progress.done / progress.total) if progress.total else 0
 
 
-def _time(seconds: float) -> str:
+def _duration_text(seconds: float) -> str:
     if seconds < 60:
         return f"{max(1, round(seconds))} s"
     minutes = round(seconds / 60)

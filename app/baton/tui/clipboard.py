@@ -13,10 +13,10 @@ from typing import Any
 
 from baton.platform.secrets import plain_environ
 
-PATIENCE = 1.0
+COPY_SECONDS = 1.0
 """Seconds that the system's clipboard may take; some wait for a display that is gone."""
 
-NEEDED = (
+NEEDED_VARIABLES = (
     "DBUS_SESSION_BUS_ADDRESS",
     "DISPLAY",
     "LC_CTYPE",
@@ -28,14 +28,14 @@ NEEDED = (
 """What a clipboard's program needs of the environment besides what every program may know."""
 
 
-class _Programs:
+class _KeylessSubprocess:
     """Starts programs for pyperclip, in place of `subprocess`: some stay, and none needs a key."""
 
     PIPE = subprocess.PIPE
 
     def __getattr__(self, name: str) -> Any:
         """Return the function of `subprocess` with that name, with an environment without keys."""
-        return partial(getattr(subprocess, name), env=plain_environ(also=NEEDED))
+        return partial(getattr(subprocess, name), env=plain_environ(also=NEEDED_VARIABLES))
 
 
 def has_system_clipboard(environ: Mapping[str, str] = os.environ) -> bool:
@@ -58,7 +58,7 @@ async def copy_to_system(text: str) -> bool:
     def copy() -> None:
         import pyperclip
 
-        pyperclip.subprocess = _Programs()  # type: ignore[attr-defined]
+        pyperclip.subprocess = _KeylessSubprocess()  # type: ignore[attr-defined]
         try:
             pyperclip.copy(text)
             worked = True
@@ -70,6 +70,6 @@ async def copy_to_system(text: str) -> bool:
     # A daemon, so that a clipboard that hangs doesn't keep Baton from ending.
     threading.Thread(target=copy, daemon=True).start()
     try:
-        return await asyncio.wait_for(done, PATIENCE)
+        return await asyncio.wait_for(done, COPY_SECONDS)
     except TimeoutError:
         return False

@@ -9,7 +9,7 @@ from baton.core.errors import ConfigError
 from baton.platform.durable_files import create_file, make_folder
 
 
-def free_path(folder: Path, title: str) -> Path:
+def unused_path(folder: Path, title: str) -> Path:
     """Return a path in the folder that is named after the title and isn't taken yet."""
     stem = re.sub(r"[^\w]+", "-", title.lower()).strip("-")[:60] or "conversation"
     path, number = folder / f"{stem}.md", 2
@@ -18,15 +18,15 @@ def free_path(folder: Path, title: str) -> Path:
     return path
 
 
-def target(typed: str, folder: Path, title: str) -> Path:
+def export_path(typed: str, folder: Path, title: str) -> Path:
     """Return where an export goes: into the typed file or folder, or the usual folder."""
     if not typed:
-        return free_path(folder, title)
+        return unused_path(folder, title)
     path = Path(typed).expanduser()
-    return free_path(path, title) if path.is_dir() else path
+    return unused_path(path, title) if path.is_dir() else path
 
 
-def save(path: Path, text: str) -> None:
+def save_export(path: Path, text: str) -> None:
     """Write a new file, for the owner only. Raises ConfigError; never overwrites anything."""
     if path.exists():
         raise ConfigError(f"{path} is there already.", "Choose another name.")

@@ -14,7 +14,9 @@ from baton.platform.os_signals import run_in_foreground
 from baton.platform.settings import keyless_environ
 
 
-def edit(text: str, name: str = "prompt.md", environ: Mapping[str, str] = os.environ) -> str | None:
+def edit_text(
+    text: str, name: str = "prompt.md", environ: Mapping[str, str] = os.environ
+) -> str | None:
     """Open the text in $VISUAL or $EDITOR and return what was saved. Raises ConfigError.
 
     None means that the person left it unchanged or empty: nothing follows from it. The file's

@@ -14,7 +14,7 @@ from textual.keys import format_key
 from baton.core.errors import ConfigError
 
 
-def _key(
+def _binding(
     name: str,
     keys: str,
     action: str,
@@ -33,104 +33,120 @@ def _key(
 
 
 APP: list[BindingType] = [
-    _key("app.palette", "ctrl+p", "command_palette", "more", "everything there is", show=True),
-    _key("app.help", "f1", "help", "help", "this help"),
-    _key("app.answer", "ctrl+g", "answer", "answer", "to the question that waits"),
-    _key("app.interrupt", "ctrl+c", "interrupt", "copy a selection; stop; twice: quit"),
-    _key("app.quit", "ctrl+q", "quit", "quit", first=True),
+    _binding("app.palette", "ctrl+p", "command_palette", "more", "everything there is", show=True),
+    _binding("app.help", "f1", "help", "help", "this help"),
+    _binding("app.answer", "ctrl+g", "answer", "answer", "to the question that waits"),
+    _binding("app.interrupt", "ctrl+c", "interrupt", "copy a selection; stop; twice: quit"),
+    _binding("app.quit", "ctrl+q", "quit", "quit", first=True),
 ]
 CHAT: list[BindingType] = [
-    _key("chat.answer", "tab", "to_question", "choose", "to the question", show=True),
-    _key("chat.focus", "tab", "app.focus_next", "to the next part of the screen"),
-    _key("chat.default", "escape", "take_default", "leave it", "leave a question", show=True),
-    _key("chat.stop", "escape", "stop", "stop", "stop the answer", show=True),
-    _key("chat.take_back", "escape", "take_back", "take back", "take back what waits", show=True),
-    _key(
+    _binding("chat.answer", "tab", "to_question", "choose", "to the question", show=True),
+    _binding("chat.focus", "tab", "app.focus_next", "to the next part of the screen"),
+    _binding("chat.default", "escape", "take_default", "leave it", "leave a question", show=True),
+    _binding("chat.stop", "escape", "stop", "stop", "stop the answer", show=True),
+    _binding(
+        "chat.take_back", "escape", "take_back", "take back", "take back what waits", show=True
+    ),
+    _binding(
         "chat.leave_edit", "escape", "leave_edit", "leave it", "leave an edited prompt", show=True
     ),
-    _key("chat.switch", "escape", "switch", "messages", "to the messages, and back", show=True),
-    _key("chat.new", "ctrl+n", "new", "new conversation"),
-    _key("chat.conversations", "ctrl+s", "conversations", "conversations and search"),
-    _key("chat.models", "ctrl+l", "models", "models"),
-    _key("chat.rename", "ctrl+r", "rename", "rename the conversation"),
-    _key("chat.editor", "ctrl+o", "editor", "write in your editor"),
+    _binding("chat.switch", "escape", "switch", "messages", "to the messages, and back", show=True),
+    _binding("chat.new", "ctrl+n", "new", "new conversation"),
+    _binding("chat.conversations", "ctrl+s", "conversations", "conversations and search"),
+    _binding("chat.models", "ctrl+l", "models", "models"),
+    _binding("chat.rename", "ctrl+r", "rename", "rename the conversation"),
+    _binding("chat.editor", "ctrl+o", "editor", "write in your editor"),
 ]
 PROMPT: list[BindingType] = [
-    _key("prompt.complete", "tab", "complete", "complete", show=True, first=True),
-    _key("prompt.send", "enter", "send", "send", show=True, first=True),
-    _key("prompt.line", "ctrl+j,shift+enter", "line", "line", "new line", show=True, first=True),
-    _key("prompt.recall", "up", "recall", "earlier prompts, from the first line"),
-    _key("prompt.forget", "down", "forget", "later prompts, then your draft"),
+    _binding("prompt.complete", "tab", "complete", "complete", show=True, first=True),
+    _binding("prompt.send", "enter", "send", "send", show=True, first=True),
+    _binding(
+        "prompt.line", "ctrl+j,shift+enter", "line", "line", "new line", show=True, first=True
+    ),
+    _binding("prompt.recall", "up", "recall", "earlier prompts, from the first line"),
+    _binding("prompt.forget", "down", "forget", "later prompts, then your draft"),
 ]
 TRANSCRIPT: list[BindingType] = [
-    _key("turn.copy", "y", "screen.copy", "copy", "copy the message", show=True),
-    _key("turn.code", "u", "screen.copy_code", "code", "copy the next code block", show=True),
-    _key("turn.why", "w", "screen.why", "why", "how the answer came about", show=True),
-    _key("turn.edit", "e", "screen.edit", "edit", "change the prompt, as a new version", show=True),
-    _key("turn.again", "r", "screen.regenerate", "again", "answer again, as a new version"),
-    _key("turn.go_on", "c", "screen.go_on", "go on", "go on with an interrupted answer", show=True),
-    _key("turn.stronger", "s", "screen.stronger", "ask a stronger worker"),
-    _key("turn.take_back", "x", "screen.take_back", "take back the prompt that waits"),
-    _key("turn.branch_before", "[,left", "screen.branch(-1)", "the version before"),
-    _key("turn.branch_after", "],right", "screen.branch(1)", "the version after"),
-    _key("turn.down", "j,down", "move(1)", "next message"),
-    _key("turn.up", "k,up", "move(-1)", "message before"),
-    _key("turn.top", "g,home", "top", "first message"),
-    _key("turn.end", "G,end", "end", "newest message"),
-    _key("turn.help", "?", "app.help", "help", show=True),
-    _key("turn.good", "plus", "screen.good", "good", "a good answer; again: unmark", show=True),
-    _key("turn.bad", "minus", "screen.bad", "bad", "a bad answer; again: unmark", show=True),
+    _binding("turn.copy", "y", "screen.copy", "copy", "copy the message", show=True),
+    _binding("turn.code", "u", "screen.copy_code", "code", "copy the next code block", show=True),
+    _binding("turn.why", "w", "screen.why", "why", "how the answer came about", show=True),
+    _binding(
+        "turn.edit", "e", "screen.edit", "edit", "change the prompt, as a new version", show=True
+    ),
+    _binding("turn.again", "r", "screen.regenerate", "again", "answer again, as a new version"),
+    _binding(
+        "turn.go_on", "c", "screen.go_on", "go on", "go on with an interrupted answer", show=True
+    ),
+    _binding("turn.stronger", "s", "screen.stronger", "ask a stronger worker"),
+    _binding("turn.take_back", "x", "screen.take_back", "take back the prompt that waits"),
+    _binding("turn.branch_before", "[,left", "screen.branch(-1)", "the version before"),
+    _binding("turn.branch_after", "],right", "screen.branch(1)", "the version after"),
+    _binding("turn.down", "j,down", "move(1)", "next message"),
+    _binding("turn.up", "k,up", "move(-1)", "message before"),
+    _binding("turn.top", "g,home", "top", "first message"),
+    _binding("turn.end", "G,end", "end", "newest message"),
+    _binding("turn.help", "?", "app.help", "help", show=True),
+    _binding("turn.good", "plus", "screen.good", "good", "a good answer; again: unmark", show=True),
+    _binding("turn.bad", "minus", "screen.bad", "bad", "a bad answer; again: unmark", show=True),
 ]
 QUESTION: list[BindingType] = [
-    _key("question.choose", "enter", "choose", "choose", show=True),
-    _key("question.next", "right,down", "step(1)", "next choice"),
-    _key("question.before", "left,up", "step(-1)", "choice before"),
-    _key("question.read_on", "pagedown", "page(1)", "read on in what would be sent"),
-    _key("question.read_back", "pageup", "page(-1)", "read back in it"),
+    _binding("question.choose", "enter", "choose", "choose", show=True),
+    _binding("question.next", "right,down", "step(1)", "next choice"),
+    _binding("question.before", "left,up", "step(-1)", "choice before"),
+    _binding("question.read_on", "pagedown", "page(1)", "read on in what would be sent"),
+    _binding("question.read_back", "pageup", "page(-1)", "read back in it"),
 ]
-_ANSWER = _key("app.answer", "ctrl+g", "app.answer", "answer", show=True, first=True)
+_ANSWER = _binding("app.answer", "ctrl+g", "app.answer", "answer", show=True, first=True)
 PALETTE: list[BindingType] = [_ANSWER]
 ABOVE: list[BindingType] = [
-    _key("app.help", "f1", "app.help", "help", "this help"),
-    _key("app.interrupt", "ctrl+c", "app.interrupt", "stop; twice: quit"),
+    _binding("app.help", "f1", "app.help", "help", "this help"),
+    _binding("app.interrupt", "ctrl+c", "app.interrupt", "stop; twice: quit"),
     _ANSWER,
 ]
 """What works on a screen above the conversation, too, where the app's own keys don't reach."""
 
 OVERLAY: list[BindingType] = [
-    _key("screen.close", "escape", "close", "back", show=True),
+    _binding("screen.close", "escape", "close", "back", show=True),
 ]
 RENAME: list[BindingType] = [
-    _key("rename.rename", "enter", "rename", "rename", "give it that title", show=True, first=True),
+    _binding(
+        "rename.rename", "enter", "rename", "rename", "give it that title", show=True, first=True
+    ),
     *OVERLAY,
 ]
 WORKFLOW: list[BindingType] = [
-    _key("workflow.open", "enter", "open", "read it", "read all of a step", show=True, first=True),
-    _key(
+    _binding(
+        "workflow.open", "enter", "open", "read it", "read all of a step", show=True, first=True
+    ),
+    _binding(
         "workflow.egress", "e", "egress", "what was sent", "see what left this machine", show=True
     ),
-    _key("workflow.down", "j,down", "move(1)", "next step", first=True),
-    _key("workflow.up", "k,up", "move(-1)", "step before", first=True),
-    _key("workflow.read_on", "pagedown", "page(1)", "read on about the step", first=True),
-    _key("workflow.read_back", "pageup", "page(-1)", "read back", first=True),
+    _binding("workflow.down", "j,down", "move(1)", "next step", first=True),
+    _binding("workflow.up", "k,up", "move(-1)", "step before", first=True),
+    _binding("workflow.read_on", "pagedown", "page(1)", "read on about the step", first=True),
+    _binding("workflow.read_back", "pageup", "page(-1)", "read back", first=True),
     *OVERLAY,
-    _key("workflow.close", "w", "close", "back"),
+    _binding("workflow.close", "w", "close", "back"),
 ]
 STEP: list[BindingType] = [
     *OVERLAY,
-    _key("step.close", "enter,w", "close", "back to the steps"),
+    _binding("step.close", "enter,w", "close", "back to the steps"),
 ]
 MONEY: list[BindingType] = [
-    _key("money.release", "r", "release", "release", "release an unconfirmed charge", show=True),
-    _key(
+    _binding(
+        "money.release", "r", "release", "release", "release an unconfirmed charge", show=True
+    ),
+    _binding(
         "money.thaw", "t", "thaw", "lift the freeze", "let cloud workers be asked again", show=True
     ),
-    _key("money.pace", "p", "pace", "pace", "spend more freely, or less", show=True),
-    _key("money.egress", "e", "egress", "what was sent", "see what left this machine", show=True),
+    _binding("money.pace", "p", "pace", "pace", "spend more freely, or less", show=True),
+    _binding(
+        "money.egress", "e", "egress", "what was sent", "see what left this machine", show=True
+    ),
     *OVERLAY,
 ]
 EGRESS: list[BindingType] = [
-    _key(
+    _binding(
         "egress.open",
         "enter",
         "open",
@@ -142,9 +158,9 @@ EGRESS: list[BindingType] = [
     *OVERLAY,
 ]
 MODELS: list[BindingType] = [
-    _key("models.choose", "enter", "choose", "answer with it", show=True, first=True),
-    _key("models.fetch", "enter", "fetch", "download", "download it", show=True, first=True),
-    _key(
+    _binding("models.choose", "enter", "choose", "answer with it", show=True, first=True),
+    _binding("models.fetch", "enter", "fetch", "download", "download it", show=True, first=True),
+    _binding(
         "models.link",
         "enter",
         "link",
@@ -153,22 +169,26 @@ MODELS: list[BindingType] = [
         show=True,
         first=True,
     ),
-    _key("models.pause", "p", "pause", "pause", "pause a download", show=True),
-    _key("models.go_on", "p", "go_on", "go on", "go on with a download", show=True),
-    _key("models.role", "r", "role", "role", "choose what it does", show=True),
-    _key("models.verify", "v", "verify", "verify", "read its file through", show=True),
-    _key("models.remove", "d,delete", "remove", "remove", "remove it from this machine", show=True),
-    _key("models.whole", "a", "whole", "all", "all of the catalogue, or what fits", show=True),
+    _binding("models.pause", "p", "pause", "pause", "pause a download", show=True),
+    _binding("models.go_on", "p", "go_on", "go on", "go on with a download", show=True),
+    _binding("models.role", "r", "role", "role", "choose what it does", show=True),
+    _binding("models.verify", "v", "verify", "verify", "read its file through", show=True),
+    _binding(
+        "models.remove", "d,delete", "remove", "remove", "remove it from this machine", show=True
+    ),
+    _binding("models.whole", "a", "whole", "all", "all of the catalogue, or what fits", show=True),
     *OVERLAY,
 ]
 CONVERSATIONS: list[BindingType] = [
-    _key("conversations.open", "enter", "open", "open", show=True, first=True),
-    _key("conversations.rename", "ctrl+r", "rename", "rename", show=True, first=True),
-    _key("conversations.delete", "ctrl+d", "delete", "delete", show=True, first=True),
-    _key("conversations.undo", "ctrl+z", "undo", "undo", "undo deleting", show=True, first=True),
-    _key("conversations.export", "ctrl+e", "export", "export", "save as Markdown", first=True),
-    _key("conversations.down", "down", "move(1)", "next", first=True),
-    _key("conversations.up", "up", "move(-1)", "before", first=True),
+    _binding("conversations.open", "enter", "open", "open", show=True, first=True),
+    _binding("conversations.rename", "ctrl+r", "rename", "rename", show=True, first=True),
+    _binding("conversations.delete", "ctrl+d", "delete", "delete", show=True, first=True),
+    _binding(
+        "conversations.undo", "ctrl+z", "undo", "undo", "undo deleting", show=True, first=True
+    ),
+    _binding("conversations.export", "ctrl+e", "export", "export", "save as Markdown", first=True),
+    _binding("conversations.down", "down", "move(1)", "next", first=True),
+    _binding("conversations.up", "up", "move(-1)", "before", first=True),
     *OVERLAY,
 ]
 
@@ -190,10 +210,10 @@ GROUPS: dict[str, list[BindingType]] = {
 
 _GROUPED = [binding for group in GROUPS.values() for binding in group]
 BY_ID = {b.id: b for b in _GROUPED if isinstance(b, Binding) and b.id is not None}
-_LAST = ("chat.", "screen.", "app.")
+_LAST_GROUPS = ("chat.", "screen.", "app.")
 
 
-def rank(binding: Binding) -> tuple[int, int]:
+def footer_rank(binding: Binding) -> tuple[int, int]:
     """Return where a binding stands in the footer: a waiting question, what can be done, ways out.
 
     What doesn't fit is left out from the end.
@@ -201,16 +221,16 @@ def rank(binding: Binding) -> tuple[int, int]:
     name = binding.id or ""
     if name == "app.answer":
         return 0, -1
-    place = next((place for place, part in enumerate(_LAST, 1) if name.startswith(part)), 0)
+    place = next((place for place, part in enumerate(_LAST_GROUPS, 1) if name.startswith(part)), 0)
     return place, list(BY_ID).index(name) if name in BY_ID else 0
 
 
-def shown(binding: Binding, keymap: Mapping[str, str]) -> str:
+def binding_keys(binding: Binding, keymap: Mapping[str, str]) -> str:
     """Write all keys of a binding for people, as the person has set them."""
-    return " ".join(show(key) for key in keymap.get(binding.id or "", binding.key).split(","))
+    return " ".join(key_text(key) for key in keymap.get(binding.id or "", binding.key).split(","))
 
 
-def check(keys: Mapping[str, str]) -> None:
+def check_keymap(keys: Mapping[str, str]) -> None:
     """Refuse a keymap with an unknown id: raises ConfigError with the nearest known one."""
     for name in keys:
         if name not in BY_ID:
@@ -219,7 +239,7 @@ def check(keys: Mapping[str, str]) -> None:
             raise ConfigError(f"There is no key {name!r} (in [keys]).", hint)
 
 
-_NAMES = {
+_KEY_NAMES = {
     "escape": "Esc",
     "ctrl": "Ctrl",
     "shift": "Shift",
@@ -230,10 +250,10 @@ _NAMES = {
 }
 
 
-def show(key: str) -> str:
+def key_text(key: str) -> str:
     """Write a key for people: `ctrl+j` as Ctrl+J, `question_mark` as ?."""
     *modifiers, last = key.split("+") if key != "+" else ("plus",)
-    name = _NAMES.get(last) or format_key(last)
+    name = _KEY_NAMES.get(last) or format_key(last)
     if modifiers or len(name) > 1:
         name = name[0].upper() + name[1:]
-    return "+".join([*(_NAMES.get(word, word.title()) for word in modifiers), name])
+    return "+".join([*(_KEY_NAMES.get(word, word.title()) for word in modifiers), name])

@@ -21,7 +21,7 @@ from textual.theme import Theme
 
 from baton.tui import themes
 
-HIGHLIGHTED_CHARACTERS = 20_000
+MAX_HIGHLIGHTED_CHARS = 20_000
 """Longer code is drawn plainly: colouring it would take longer than a frame."""
 
 Block = list[Token]
@@ -45,7 +45,7 @@ class _CodeBlock(rich_markdown.CodeBlock):
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         code = str(self.text).rstrip()
-        lexer = self.lexer_name if len(code) <= HIGHLIGHTED_CHARACTERS else "text"
+        lexer = self.lexer_name if len(code) <= MAX_HIGHLIGHTED_CHARS else "text"
         yield Syntax(
             code,
             lexer,
@@ -84,7 +84,7 @@ def _parser() -> MarkdownIt:
     return parser.disable("image")
 
 
-def parse(text: str) -> list[Block]:
+def parse_blocks(text: str) -> list[Block]:
     """Split a Markdown text into its blocks."""
     blocks: list[list[Token]] = []
     for token in _parser().parse(text):
@@ -105,7 +105,7 @@ def code_blocks(text: str) -> list[str]:
     return [token.content for token in tokens if token.type in ("fence", "code_block")]
 
 
-class Pen:
+class BlockPainter:
     """Draws blocks in the colours of one look."""
 
     def __init__(self, theme: Theme) -> None:
@@ -133,9 +133,9 @@ class Pen:
 
 
 @cache
-def pen(look: str) -> Pen:
+def block_painter(look: str) -> BlockPainter:
     """Return the pen for a look."""
-    return Pen(next(theme for theme in themes.ALL if theme.name == look))
+    return BlockPainter(next(theme for theme in themes.ALL if theme.name == look))
 
 
 def _styles(theme: Theme, muted: str, rule: str) -> dict[str, Style]:

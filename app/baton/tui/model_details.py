@@ -5,36 +5,36 @@ from __future__ import annotations
 from textual.content import Content
 
 from baton.core.byte_format import show_size
-from baton.core.catalogue_types import NOWHERE, Thinking, card_of
+from baton.core.catalogue_types import UNKNOWN_SOURCE, ThinkingMode, card_of
 from baton.core.messages import Card
 from baton.core.money import show_usd
 from baton.core.sanitiser import one_line
 from baton.gguf.memory_fit import Verdict
 from baton.models.model_types import State
-from baton.tui.background_downloads import Coming, told_one
-from baton.tui.model_table import Row
-from baton.tui.recommendation_text import show_licence
+from baton.tui.background_downloads import ActiveDownload, download_text
+from baton.tui.model_table import ModelRow
+from baton.tui.recommendation_text import licence_text
 
-BAR, SHORT_BAR = 24, 12
+BAR_COLUMNS, SHORT_BAR_COLUMNS = 24, 12
 """How long bars are, where there is room and where there is little."""
 
-READABLE = (State.HERE, State.LINKED, State.CHANGED, State.BROKEN)
+READABLE_STATES = (State.HERE, State.LINKED, State.CHANGED, State.BROKEN)
 """States in which there is a file to be read through."""
 
 
-def fetchable(row: Row) -> bool:
+def is_fetchable(row: ModelRow) -> bool:
     """Tell whether Enter would fetch a model."""
     if row.coming is not None or row.foreign is not None:
         return False
     if row.held is None:
-        return row.offered and row.entry is not None
+        return row.is_offered and row.entry is not None
     if row.held.state is State.COMING:
         return True
     lost = row.held.state in (State.BROKEN, State.GONE)
-    return lost and not row.held.record.link and row.held.record.source != NOWHERE
+    return lost and not row.held.record.link and row.held.record.source != UNKNOWN_SOURCE
 
 
-def cost(row: Row) -> str:
+def removal_text(row: ModelRow) -> str:
     """Say what removing a model comes to."""
     assert row.held is not None
     record = row.held.record
@@ -47,53 +47,55 @@ def cost(row: Row) -> str:
     return f"{what}\nConversations with it stay as they are, and can be read."
 
 
-def bar(coming: Coming, length: int = BAR) -> Content:
+def progress_bar(coming: ActiveDownload, length: int = BAR_COLUMNS) -> Content:
     """Draw how far a model is, and say it."""
     progress = coming.progress
     done = length * progress.done // progress.total if progress.total else 0
     return Content.assemble(
         ("█" * done, "$primary"),
         ("·" * (length - done), "$rule"),
-        f"  {one_line(told_one(coming), 100)}",
+        f"  {one_line(download_text(coming), 100)}",
     )
 
 
 # All that is known
 
 
-def shown_card(row: Row) -> Card | None:
+def row_card(row: ModelRow) -> Card | None:
     """Return the card of a worker, or of what a model of the catalogue would be as one."""
     return row.card if row.card is not None or row.entry is None else card_of(row.entry)
 
 
-def details(row: Row, good: str = "", verdict: Verdict | None = None, adapter: str = "") -> Content:
+def row_details(
+    row: ModelRow, good: str = "", verdict: Verdict | None = None, adapter: str = ""
+) -> Content:
     """Tell what is known of a model: what it is good at, its licence, whether it fits, its file.
 
     `adapter` is the file of the LoRA adapter that it has on.
     """
     lines = [  # what matters most first: there may be no room for all of it
-        Content.assemble((one_line(row.name, 60), "bold"), (_facts(row), "$muted")),
-        Content.styled(_wrong(row), "$error"),
-        Content.styled(_offer(row), "$primary"),
-        Content(" ".join(filter(None, (_fits(verdict or row.verdict), _pace(row))))),
+        Content.assemble((one_line(row.name, 60), "bold"), (_facts_text(row), "$muted")),
+        Content.styled(_fault_text(row), "$error"),
+        Content.styled(_fetch_hint(row), "$primary"),
+        Content(" ".join(filter(None, (_fit_text(verdict or row.verdict), _speed_text(row))))),
         Content(f"{good[:1].upper()}{one_line(good[1:], 200)}"),
-        Content.styled(_notes(row), "$muted"),
+        Content.styled(_notes_text(row), "$muted"),
         Content.styled(f"With the adapter {one_line(adapter)}" if adapter else "", "$muted"),
-        Content.styled(_where(row), "$muted"),
+        Content.styled(_origin_text(row), "$muted"),
     ]
     return Content("\n").join([line for line in lines if line.plain])
 
 
-def _facts(row: Row) -> str:
+def _facts_text(row: ModelRow) -> str:
     card, entry = row.card, row.entry
     context = (card.context if card else 0) or (entry.context if entry else 0)
-    price = told_price(card) if card is not None and card.is_outside else ""
-    thinks = {Thinking.ALWAYS: "always thinks first", Thinking.SWITCH: "can think first"}
+    price = price_text(card) if card is not None and card.uses_gateway else ""
+    thinks = {ThinkingMode.ALWAYS: "always thinks first", ThinkingMode.SWITCH: "can think first"}
     facts = [
         one_line(card.id, 40) if card is not None else "",
         ", ".join(row.roles),
         show_size(row.size) if row.size else "",
-        show_licence(row.licence) if row.licence else "",
+        licence_text(row.licence) if row.licence else "",
         f"{context:,} tokens" if context else "",
         one_line(card.hardware, 40) if card is not None else "",
         price,
@@ -102,7 +104,7 @@ def _facts(row: Row) -> str:
     return "".join(f" · {fact}" for fact in facts if fact)
 
 
-def told_price(card: Card) -> str:
+def price_text(card: Card) -> str:
     """Say what a worker elsewhere costs."""
     if card.price is None:
         return "price unknown: not asked until you enter one"
@@ -112,25 +114,27 @@ def told_price(card: Card) -> str:
     return f"{show_usd(rates.input)} in, {show_usd(rates.output)} out per million tokens"
 
 
-def _fits(verdict: Verdict | None) -> str:
+def _fit_text(verdict: Verdict | None) -> str:
     return f"{one_line(verdict.why)} {one_line(verdict.mend)}".strip() if verdict else ""
 
 
-def _pace(row: Row) -> str:
+def _speed_text(row: ModelRow) -> str:
     """Say about how fast one would write that isn't here."""
-    if not row.offered or not row.pace:
+    if not row.is_offered or not row.pace:
         return ""
     if row.pace < 1:
         return "Less than 1 token/s, by how fast the starter model is here."
     return f"About {row.pace:.0f} tokens/s, by how fast the starter model is here."
 
 
-def _where(row: Row) -> str:
+def _origin_text(row: ModelRow) -> str:
     if row.foreign is not None:
         return f"{one_line(row.foreign.program, 30)}'s: {one_line(str(row.foreign.path))}"
     if row.held is None:
         return (
-            f"From hf.co/{one_line(row.entry.source.repo, 90)}" if row.offered and row.entry else ""
+            f"From hf.co/{one_line(row.entry.source.repo, 90)}"
+            if row.is_offered and row.entry
+            else ""
         )
     if row.held.state is State.COMING:
         return f"From {one_line(str(row.held.record.source), 150)}"
@@ -138,13 +142,13 @@ def _where(row: Row) -> str:
     return f"{linked}{one_line(str(row.held.path))}"
 
 
-def _notes(row: Row) -> str:
+def _notes_text(row: ModelRow) -> str:
     """Tell what its maker and its runner say of it."""
     known = (row.card.note if row.card else "", row.entry.note if row.entry else "")
     return " ".join(dict.fromkeys(one_line(note) for note in known if note))
 
 
-def _wrong(row: Row) -> str:
+def _fault_text(row: ModelRow) -> str:
     if row.held is None or row.coming is not None:
         return ""
     match row.held.state:
@@ -157,15 +161,15 @@ def _wrong(row: Row) -> str:
     return ""
 
 
-def _offer(row: Row) -> str:
+def _fetch_hint(row: ModelRow) -> str:
     """Say what Enter would do, where that takes more than a moment."""
-    if fetchable(row) and row.held is not None:
+    if is_fetchable(row) and row.held is not None:
         return (
             "Enter goes on with it." if row.held.state is State.COMING else "Enter fetches it anew."
         )
-    if row.entry is None or not row.offered or row.coming is not None:
+    if row.entry is None or not row.is_offered or row.coming is not None:
         return ""
     what = f"Enter downloads it: {show_size(row.size)}" if row.size else "Enter downloads it"
-    if not row.entry.free:
-        return f"{what}, once you have agreed to its licence ({show_licence(row.licence)})."
-    return f"{what}, {show_licence(row.licence)}."
+    if not row.entry.is_free:
+        return f"{what}, once you have agreed to its licence ({licence_text(row.licence)})."
+    return f"{what}, {licence_text(row.licence)}."

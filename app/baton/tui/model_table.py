@@ -16,21 +16,21 @@ from baton.core.sanitiser import one_line
 from baton.download.progress import Phase
 from baton.gguf.memory_fit import Fit, Verdict
 from baton.models.model_types import Foreign, Held, State
-from baton.tui.background_downloads import Coming, percent
+from baton.tui.background_downloads import ActiveDownload, percent
 
-MORE = "More for this machine"
-OTHERS = "Of other programs, to be used where they lie"
-CATALOGUE = "catalogue/"
+MORE_TITLE = "More for this machine"
+FOREIGN_TITLE = "Of other programs, to be used where they lie"
+CATALOGUE_PREFIX = "catalogue/"
 """What the key of a row begins with that is of the catalogue alone."""
 
-WIDE = 110
+WIDE_COLUMNS = 110
 """From how many columns on there is room for more words."""
 
 _FITS = list(Fit)
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ModelRow:
     """One line of the table. What is None or empty isn't known, or isn't so.
 
     `key` tells it apart. `card` is set if it is a worker, `held` if it is on the shelf, `entry` if
@@ -47,17 +47,17 @@ class Row:
     held: Held | None = None
     entry: CatalogueEntry | None = None
     foreign: Foreign | None = None
-    coming: Coming | None = None
+    coming: ActiveDownload | None = None
     verdict: Verdict | None = None
-    answers: bool = False
-    recommended: bool = False
+    is_answering: bool = False
+    is_recommended: bool = False
     memory: int = 0
     speed: float | None = None
     pace: float | None = None
     used: float | None = None
 
     @property
-    def offered(self) -> bool:
+    def is_offered(self) -> bool:
         """Whether it is of the catalogue alone."""
         return self.card is None and self.held is None and self.foreign is None
 
@@ -69,7 +69,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Stock:
+class TableData:
     """What the table is made of, as it was read last."""
 
     roster: Sequence[Card] = ()
@@ -85,17 +85,17 @@ class Stock:
 
 
 def rows_here(
-    stock: Stock,
-    coming: Mapping[str, Coming],
+    stock: TableData,
+    coming: Mapping[str, ActiveDownload],
     current: str,
     resident: Callable[[str], int] = lambda _: 0,
-) -> list[Row]:
+) -> list[ModelRow]:
     """Return the workers, then the models that aren't workers yet; `current` answers now."""
     shelf = {held.id: held for held in stock.held}
     rows = []
     for card in stock.roster:
         speed, used = stock.uses.get(card.id, (None, None))
-        row = Row(
+        row = ModelRow(
             card.id,
             card.name,
             card.size,
@@ -103,7 +103,7 @@ def rows_here(
             card,
             shelf.pop(card.id, None),
             stock.entries.get(card.id),
-            answers=card.id == current,
+            is_answering=card.id == current,
             memory=resident(card.id),
             speed=speed,
             used=used,
@@ -112,56 +112,56 @@ def rows_here(
     for id, held in shelf.items():
         record = held.record
         entry = stock.entries.get(id)
-        row = Row(id, record.name, record.size, record.roles, None, held, entry)
+        row = ModelRow(id, record.name, record.size, record.roles, None, held, entry)
         rows.append(replace(row, coming=coming.get(id)))
     linking = [one for key, one in coming.items() if key not in {row.key for row in rows}]
-    rows += [Row(one.id, one.name, one.progress.total, coming=one) for one in linking]
+    rows += [ModelRow(one.id, one.name, one.progress.total, coming=one) for one in linking]
     return rows
 
 
-def rows_foreign(stock: Stock, coming: Collection[str]) -> list[Row]:
+def rows_foreign(stock: TableData, coming: Collection[str]) -> list[ModelRow]:
     """Return the models of other programs."""
     return [
-        Row(str(one.path), one.name, one.size, foreign=one)
+        ModelRow(str(one.path), one.name, one.size, foreign=one)
         for one in stock.foreign
         if str(one.path) not in coming
     ]
 
 
-def rows_offered(stock: Stock, here: Iterable[str], *, whole: bool) -> list[Row]:
+def rows_offered(stock: TableData, here: Iterable[str], *, whole: bool) -> list[ModelRow]:
     """Return the catalogue's other models: the recommended ones, then by how well they fit.
 
     Those that won't fit are left out but for the `whole`.
     """
     there = set(here)
     rows = [
-        Row(
-            f"{CATALOGUE}{id}",
+        ModelRow(
+            f"{CATALOGUE_PREFIX}{id}",
             entry.name,
             entry.size,
             entry.roles,
             entry=entry,
             verdict=stock.verdicts.get(id),
-            recommended=id in stock.recommended,
+            is_recommended=id in stock.recommended,
             pace=stock.paces.get(id),
         )
         for id, entry in stock.entries.items()
         if id not in there
     ]
     shown = [row for row in rows if whole or row.verdict is None or row.verdict.fit is not Fit.WONT]
-    return sorted(shown, key=_rank)
+    return sorted(shown, key=_offer_rank)
 
 
-def called_now(rows: Mapping[str, Row], key: str) -> str:
+def current_key(rows: Mapping[str, ModelRow], key: str) -> str:
     """Return the key of the row that had this one: coming or going changes it."""
     linked = (
         row.key for row in rows.values() if row.held is not None and str(row.held.path) == key
     )
-    names = (key, key.removeprefix(CATALOGUE), f"{CATALOGUE}{key}", *linked)
+    names = (key, key.removeprefix(CATALOGUE_PREFIX), f"{CATALOGUE_PREFIX}{key}", *linked)
     return next((name for name in names if name in rows), key)
 
 
-def paces(
+def expected_speeds(
     entries: Mapping[str, CatalogueEntry], machine: Hardware, starter: float | None
 ) -> Mapping[str, float]:
     """Return about how fast models would write here, if it is known how fast the starter does."""
@@ -172,10 +172,10 @@ def paces(
     return {id: expected_speed(entry, machine, starter) for id, entry in entries.items()}
 
 
-def _rank(row: Row) -> tuple[bool, int, bool, int]:
+def _offer_rank(row: ModelRow) -> tuple[bool, int, bool, int]:
     assert row.entry is not None
     fit = _FITS.index(row.verdict.fit) if row.verdict is not None else 0
-    return not row.recommended, fit, not row.entry.free, -row.entry.parameters
+    return not row.is_recommended, fit, not row.entry.is_free, -row.entry.parameters
 
 
 # Columns
@@ -190,7 +190,7 @@ class Columns:
     @property
     def wide(self) -> bool:
         """Whether there is room for more than the least."""
-        return self.width >= WIDE
+        return self.width >= WIDE_COLUMNS
 
     @property
     def state(self) -> int:
@@ -211,28 +211,28 @@ class Columns:
         """Return the columns' names."""
         return Content(self._put("name", "role", "state", "size", "memory", "tok/s", "used"))
 
-    def line(self, row: Row, now: float) -> Content:
+    def line(self, row: ModelRow, now: float) -> Content:
         """Return a row."""
-        state, colour = told_state(row, wide=self.wide)
+        state, colour = state_text(row, wide=self.wide)
         text = self._put(
             row.name,
             ", ".join(row.roles if self.wide else row.roles[:1]),
             state,
             show_size(row.size) if row.size else "",
             show_size(row.memory) if row.memory else "",
-            told_speed(row),
-            ago(row.used, now) if row.used else "",
+            speed_text(row),
+            age_text(row.used, now) if row.used else "",
         )
         start = self.name + self.role + 2
         content = Content(text).stylize(colour, start, start + self.state)
-        return content.stylize("bold", 0, self.name) if row.answers else content
+        return content.stylize("bold", 0, self.name) if row.is_answering else content
 
     def _put(
         self, name: str, role: str, state: str, size: str, memory: str, speed: str, used: str
     ) -> str:
         left = ((name, self.name), (role, self.role), (state, self.state))
         right = ((size, 8), (memory, 8), (speed, 5), (used, 5))
-        cells = [_fit(text, width) for text, width in left]
+        cells = [_fit_width(text, width) for text, width in left]
         cells += [one_line(text, width).rjust(width) for text, width in right]
         return " ".join(cells)
 
@@ -241,19 +241,19 @@ _FIXED = 8 + 8 + 5 + 5 + 6
 """What the columns of figures take, and the gaps."""
 
 
-def _fit(text: str, width: int) -> str:
+def _fit_width(text: str, width: int) -> str:
     """Cut or fill a text to a width on the screen, which for some scripts isn't its length."""
     return Content(one_line(text)).truncate(width, ellipsis=True, pad=True).plain
 
 
-def told_speed(row: Row) -> str:
+def speed_text(row: ModelRow) -> str:
     """Say in five columns how fast a model writes here, or about how fast it would."""
     if row.speed or not row.pace:
         return f"{row.speed:.0f}" if row.speed else ""
     return f"~{row.pace:.0f}" if row.pace >= 1 else "<1"
 
 
-def ago(then: float, now: float) -> str:
+def age_text(then: float, now: float) -> str:
     """Say in five columns how long ago something was."""
     seconds = max(0.0, now - then)
     for size, unit in ((86_400 * 365, "y"), (86_400, "d"), (3600, "h"), (60, "min")):
@@ -262,24 +262,24 @@ def ago(then: float, now: float) -> str:
     return "now"
 
 
-def told_state(row: Row, *, wide: bool = False) -> tuple[str, str]:
+def state_text(row: ModelRow, *, wide: bool = False) -> tuple[str, str]:
     """Say how a row stands, in words and a colour that adds to them."""
     if row.coming is not None:
-        return _on_its_way(row.coming), "$primary"
+        return _download_state(row.coming), "$primary"
     if row.held is not None and not row.held.state.usable:
-        return _lacking(row.held)
-    if row.answers:
+        return _unusable_state(row.held)
+    if row.is_answering:
         return "answers now", "$primary"
     if row.foreign is not None:
         return one_line(row.foreign.program, 26), "$muted"
     if row.card is None:
-        return _fitting(row)
-    if row.card.is_outside:
-        return _elsewhere(row.card, wide), "$accent"
+        return _fit_state(row)
+    if row.card.uses_gateway:
+        return _remote_state(row.card, wide), "$accent"
     return (str(row.held.state) if row.held is not None else "here"), "$foreground"
 
 
-def _on_its_way(coming: Coming) -> str:
+def _download_state(coming: ActiveDownload) -> str:
     word = {
         Phase.WAITING: "waiting",
         Phase.DOWNLOADING: "downloading",
@@ -288,7 +288,7 @@ def _on_its_way(coming: Coming) -> str:
     return f"{word} {percent(coming.progress)} %"
 
 
-def _lacking(held: Held) -> tuple[str, str]:
+def _unusable_state(held: Held) -> tuple[str, str]:
     if held.state is State.COMING:
         word = "paused" if held.record.paused else "stopped"
         part = f" {100 * held.bytes // held.record.size} %" if held.record.size else ""
@@ -296,15 +296,15 @@ def _lacking(held: Held) -> tuple[str, str]:
     return str(held.state), "$error"
 
 
-def _fitting(row: Row) -> tuple[str, str]:
+def _fit_state(row: ModelRow) -> tuple[str, str]:
     if row.verdict is None:
-        return ("recommended" if row.recommended else ""), "$muted"
+        return ("recommended" if row.is_recommended else ""), "$muted"
     if row.verdict.fit is Fit.WONT:
         return "won't fit", "$muted"
-    return ("recommended", "$primary") if row.recommended else (str(row.verdict.fit), "$muted")
+    return ("recommended", "$primary") if row.is_recommended else (str(row.verdict.fit), "$muted")
 
 
-def _elsewhere(card: Card, wide: bool) -> str:
+def _remote_state(card: Card, wide: bool) -> str:
     where = {"local": "this machine", "lan": "this network", "cloud": "cloud"}[card.privacy.value]
     if not wide or card.price is None or card.price.is_free:
         return where
@@ -312,10 +312,10 @@ def _elsewhere(card: Card, wide: bool) -> str:
     return f"{where} {show_usd(rates.input)}, {show_usd(rates.output)}/M"
 
 
-def totals(stock: Stock, memory: int, *, wide: bool = False) -> str:
+def totals_text(stock: TableData, memory: int, *, wide: bool = False) -> str:
     """Sum up what there is, and what it takes where that leaves room for the keys beside it."""
     shelf = {held.id for held in stock.held}
-    others = [card for card in stock.roster if not card.is_outside and card.id not in shelf]
+    others = [card for card in stock.roster if not card.uses_gateway and card.id not in shelf]
     count = len(shelf) + len(others)
     size = sum(held.bytes for held in stock.held) + sum(card.size for card in others)
     parts = [f"{count} {'model' if count == 1 else 'models'}"]

@@ -5,40 +5,40 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from baton.core.hold_decision import at_least, at_most
-from baton.core.ledger_types import Charge, Policy, Room, Scope, Standing, Status
+from baton.core.hold_decision import shown_rounded_down, shown_rounded_up
+from baton.core.ledger_types import Charge, Policy, Scope, ScopeBalance, Standing, Status
 from baton.core.money import show_usd
 
-FROZEN = "cloud frozen"
-WHOSE = {
+FROZEN_TEXT = "cloud frozen"
+SCOPE_NAMES = {
     Scope.RUN: "this prompt",
     Scope.SESSION: "this conversation",
     Scope.DAY: "today",
     Scope.MONTH: "this month",
 }
-LEFT = {
+SCOPE_REMAINDERS = {
     Scope.RUN: "left for this prompt",
     Scope.SESSION: "left in this conversation",
     Scope.DAY: "left today",
     Scope.MONTH: "left this month",
 }
-POLICIES = {
+POLICY_NAMES = {
     Policy.ASK: "ask each time",
     Policy.ONCE: "ask once in a conversation",
     Policy.BUDGET: "within the ceilings, without asking",
     Policy.NEVER: "never",
 }
-_STEPS = (80, 100)
+_ALARM_PERCENTS = (80, 100)
 
 
-def brief(standing: Standing) -> str:
+def spending_summary(standing: Standing) -> str:
     """Write for the header what was spent of what: "" while the cloud is off and nothing was."""
     most = max(standing.rooms, key=lambda room: room.used, default=None)
     if standing.frozen:
-        return FROZEN
-    if most is None or not (standing.allowed or most.used):
+        return FROZEN_TEXT
+    if most is None or not (standing.is_cloud_on or most.used):
         return ""
-    room = standing.tightest if standing.allowed else None
+    room = standing.tightest if standing.is_cloud_on else None
     if room is None or room.ceiling is None:
         parts = [f"{show_usd(most.used)} spent", "cloud off"]
         room = most
@@ -49,25 +49,25 @@ def brief(standing: Standing) -> str:
     return " · ".join(parts)
 
 
-def told(room: Room) -> str:
+def room_text(room: ScopeBalance) -> str:
     """Write out what a scope's use is made of: "charged $0.13, held $0.01"."""
     parts = [f"charged {show_usd(room.settled)}"]
     parts += [f"held {show_usd(room.held)}"] if room.held else []
     parts += [f"unconfirmed {show_usd(room.unconfirmed)}"] if room.unconfirmed else []
     if room.left is not None:
-        parts.append(f"{at_most(room.left)} left")
+        parts.append(f"{shown_rounded_down(room.left)} left")
     return ", ".join(parts)
 
 
-def price_line(most: int, left: int | None, scope: str) -> str:
+def price_text(most: int, left: int | None, scope: str) -> str:
     """Write what a call may cost, and what is left of the tightest ceiling before it."""
-    cost = f"at most {at_least(most)}" if most else "costs nothing"
+    cost = f"at most {shown_rounded_up(most)}" if most else "costs nothing"
     if left is None or scope not in set(Scope):
         return cost
-    return f"{cost} · {at_most(left)} {LEFT[Scope(scope)]}"
+    return f"{cost} · {shown_rounded_down(left)} {SCOPE_REMAINDERS[Scope(scope)]}"
 
 
-def charge_words(status: Status, held: int, charged: int) -> str:
+def charge_text(status: Status, held: int, charged: int) -> str:
     """Say what became of a call's money."""
     match status:
         case Status.HELD:
@@ -82,7 +82,7 @@ def charge_words(status: Status, held: int, charged: int) -> str:
             return "nothing charged"
 
 
-def sum_of(charges: Sequence[Charge]) -> str:
+def unconfirmed_text(charges: Sequence[Charge]) -> str:
     """Write what some charges come to."""
     count = len(charges)
     noun = "charge" if count == 1 else "charges"
@@ -90,7 +90,7 @@ def sum_of(charges: Sequence[Charge]) -> str:
 
 
 @dataclass(slots=True)
-class Alarm:
+class CeilingAlarm:
     """Tells once for each scope that 80 % or all of its ceiling is used.
 
     What was so when a conversation was opened is in the header already, and isn't told.
@@ -98,7 +98,7 @@ class Alarm:
 
     _passed: dict[tuple[Scope, str | None], int] = field(default_factory=dict)
 
-    def hear(self, standing: Standing, session: str | None, spent: bool) -> list[str]:
+    def new_alarms(self, standing: Standing, session: str | None, spent: bool) -> list[str]:
         """Return what is to be told now; `spent` is whether a call has just been made."""
         lines = []
         for room in standing.rooms:
@@ -106,17 +106,17 @@ class Alarm:
                 continue
             key = (room.scope, session if room.scope is Scope.SESSION else None)
             used = 100 * (room.settled + room.unconfirmed) // room.ceiling
-            passed = max((step for step in _STEPS if used >= step), default=0)
+            passed = max((step for step in _ALARM_PERCENTS if used >= step), default=0)
             if passed > self._passed.get(key, 0):
                 self._passed[key] = passed
                 if spent:
-                    lines.append(_crossed(room, passed))
+                    lines.append(_alarm_text(room, passed))
         return lines
 
 
-def _crossed(room: Room, passed: int) -> str:
+def _alarm_text(room: ScopeBalance, passed: int) -> str:
     ceiling = show_usd(room.ceiling or 0)
-    name = f"the ceiling of {ceiling} for {WHOSE[room.scope]}"
+    name = f"the ceiling of {ceiling} for {SCOPE_NAMES[room.scope]}"
     if passed >= 100:
         return f"All of {name} is used; Baton goes on locally. /budget raises it."
     charged = show_usd(room.settled + room.unconfirmed)

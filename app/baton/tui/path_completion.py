@@ -9,18 +9,18 @@ from pathlib import Path
 
 from baton.core.sanitiser import sanitise
 
-_TYPING = re.compile(r"""(?:^|[\s(\["'])@(?:"([^"]*)|([^\s"]*))$""")
-_LOOK_AT = 2_000
+_MENTION = re.compile(r"""(?:^|[\s(\["'])@(?:"([^"]*)|([^\s"]*))$""")
+_MAX_ENTRIES = 2_000
 """How many entries of a folder are looked at."""
 
 
-def typed_path(before: str) -> str | None:
+def path_at_end(before: str) -> str | None:
     """Return the `@path` that is being typed at the end of this text, without the `@`."""
-    found = _TYPING.search(before)
+    found = _MENTION.search(before)
     return None if found is None else found[1] if found[1] is not None else found[2]
 
 
-def candidates(typed: str, limit: int = 6) -> list[str]:
+def path_candidates(typed: str, limit: int = 6) -> list[str]:
     """Return the paths that the typed one may become; folders end in a slash. Reads one folder."""
     folder, _, start = typed.rpartition("/")
     where = Path(f"{folder}/" if "/" in typed else ".").expanduser()
@@ -28,7 +28,7 @@ def candidates(typed: str, limit: int = 6) -> list[str]:
         with os.scandir(where) as entries:
             found = [
                 f"{entry.name}/" if entry.is_dir() else entry.name
-                for entry in islice(entries, _LOOK_AT)
+                for entry in islice(entries, _MAX_ENTRIES)
                 if entry.name.lower().startswith(start.lower())
                 and (start.startswith(".") or not entry.name.startswith("."))
                 and entry.name == sanitise(entry.name)
@@ -41,6 +41,6 @@ def candidates(typed: str, limit: int = 6) -> list[str]:
     return [prefix + name for name in sorted(found, key=str.lower)[:limit]]
 
 
-def mention(path: str) -> str:
+def mention_of(path: str) -> str:
     """Write a path as it is named in a prompt."""
     return f'@"{path}"' if " " in path and not path.endswith("/") else f"@{path}"

@@ -15,7 +15,7 @@ from baton.core.history_types import RunRecord
 from baton.core.labels import Label
 from baton.core.messages import Prompt
 from baton.core.plan.plan import Plan
-from baton.core.view import RunView, folded
+from baton.core.view import RunView, fold_events
 
 if TYPE_CHECKING:
     from baton.core.run.run import Run
@@ -28,7 +28,7 @@ TYPING_FRAME_SECONDS = 0.5
 
 
 @dataclass(slots=True, eq=False)
-class Chat:
+class ConversationState:
     """A conversation as the screen knows it. It has no id before its first prompt is stored."""
 
     id: str | None = None
@@ -38,14 +38,14 @@ class Chat:
 
 
 @dataclass(slots=True, eq=False)
-class Pending:
+class QueuedPrompt:
     """A prompt on its way: `after` and `again` as in Place; `worker` None is the chosen one.
 
     With `preview` its plan is shown first; `plan` was shown, and edited; `record` is a run that was
     interrupted and is gone on with.
     """
 
-    chat: Chat
+    chat: ConversationState
     prompt: Prompt
     after: str | None = None
     again: str | None = None
@@ -59,14 +59,14 @@ Draw = Callable[[RunView], None]
 """Draws an answer as far as it is."""
 
 
-class Stage(Protocol):
+class RunObserver(Protocol):
     """Who is told how the runs go."""
 
-    def begin(self, pending: Pending) -> Run:
+    def begin(self, pending: QueuedPrompt) -> Run:
         """Make the run for a prompt. Raises BatonError."""
         ...
 
-    async def began(self, follower: Follower) -> None:
+    async def began(self, follower: RunFollower) -> None:
         """The prompt is stored; now is the time to say how its answer is drawn."""
         ...
 
@@ -74,15 +74,15 @@ class Stage(Protocol):
         """Tell whether the person is typing just now."""
         ...
 
-    def changed(self, follower: Follower | None) -> None:
+    def changed(self, follower: RunFollower | None) -> None:
         """Something else is happening now (None: nothing), or other prompts wait."""
         ...
 
-    async def ended(self, follower: Follower) -> None:
+    async def ended(self, follower: RunFollower) -> None:
         """The run is over."""
         ...
 
-    async def refused(self, pending: Pending, error: BatonError) -> None:
+    async def refused(self, pending: QueuedPrompt, error: BatonError) -> None:
         """This prompt could not be played, or not shown."""
         ...
 
@@ -92,12 +92,12 @@ class Stage(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class Follower:
+class RunFollower:
     """Follows one run: folds its events and draws its answer, a frame at a time."""
 
-    pending: Pending
+    pending: QueuedPrompt
     run: Run
-    stage: Stage
+    observer: RunObserver
     view: RunView = field(default_factory=RunView)
     draw: Draw | None = None
 
@@ -110,7 +110,7 @@ class Follower:
                     self.view = self.view.apply(event)
                     if isinstance(event, Started):
                         self.pending.chat.id = event.conversation
-                        await self.stage.began(self)
+                        await self.observer.began(self)
         finally:
             drawing.cancel()
             with suppress(asyncio.CancelledError):
@@ -121,59 +121,59 @@ class Follower:
         while True:
             await asyncio.sleep(FRAME_SECONDS)
             waited = time.monotonic() - last
-            if self.stage.is_typing() and waited < TYPING_FRAME_SECONDS:
+            if self.observer.is_typing() and waited < TYPING_FRAME_SECONDS:
                 continue
             if self.view is not seen:
                 seen, last = self.view, time.monotonic()
-                self.stage.changed(self)
+                self.observer.changed(self)
                 if self.draw is not None:
                     self.draw(self.view)
 
 
-class Player:
+class PromptQueue:
     """Plays prompts in the order they were sent, one at a time."""
 
-    _stage: Stage
+    _observer: RunObserver
 
     def __init__(self) -> None:
         self._task: asyncio.Task[None] | None = None
         self._closing = False
         self.is_held = False
-        self.waiting: list[Pending] = []
-        self.current: Follower | None = None
+        self.waiting: list[QueuedPrompt] = []
+        self.current: RunFollower | None = None
 
-    def report_to(self, stage: Stage) -> None:
-        """Report to `stage`, which also makes the runs; to be called before the first prompt."""
-        self._stage = stage
+    def report_to(self, observer: RunObserver) -> None:
+        """Report to `observer`, which makes the runs, too; called before the first prompt."""
+        self._observer = observer
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         """Whether an answer is being written."""
         return self.current is not None
 
     @property
-    def idle(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether all that was sent is over, with whatever is done at an answer's end."""
         return self._task is None
 
-    def send(self, pending: Pending, *, first: bool = False) -> None:
+    def send(self, pending: QueuedPrompt, *, first: bool = False) -> None:
         """Play this prompt, after those that were sent before, or `first`."""
         self.waiting.insert(0 if first else len(self.waiting), pending)
-        self.go_on()
+        self.resume()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Play what waits, also after a stop."""
         self.is_held = False
         if self._task is None:
             self._task = asyncio.create_task(self._play())
             self._task.add_done_callback(self._done)
         else:
-            self._stage.changed(self.current)
+            self._observer.changed(self.current)
 
-    def take_back(self) -> Pending | None:
+    def take_back(self) -> QueuedPrompt | None:
         """Take the prompt that was sent last out of the queue, if one waits."""
         taken = self.waiting.pop() if self.waiting else None
-        self._stage.changed(self.current)
+        self._observer.changed(self.current)
         return taken
 
     def stop(self, *, hold: bool = False) -> None:
@@ -199,23 +199,23 @@ class Player:
                 await self._answer(pending)
             except BatonError as error:
                 self.current = None
-                await self._stage.refused(pending, error)
-            self._stage.changed(None)
+                await self._observer.refused(pending, error)
+            self._observer.changed(None)
 
-    async def _answer(self, pending: Pending) -> None:
-        self.current = Follower(pending, self._stage.begin(pending), self._stage)
-        self._stage.changed(self.current)
+    async def _answer(self, pending: QueuedPrompt) -> None:
+        self.current = RunFollower(pending, self._observer.begin(pending), self._observer)
+        self._observer.changed(self.current)
         await self.current.follow()
         ended, self.current = self.current, None
-        await self._stage.ended(ended)
+        await self._observer.ended(ended)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._task = self.current = None
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._stage.broke(error)
+            self._observer.broke(error)
 
 
-def context_used(run: RunView) -> float | None:
+def used_context_share(run: RunView) -> float | None:
     """Return the part of the worker's context that a conversation takes after this run."""
     for call in reversed(run.calls):
         if call.context:
@@ -223,8 +223,8 @@ def context_used(run: RunView) -> float | None:
     return None
 
 
-def replay(record: RunRecord) -> RunView:
+def record_view(record: RunRecord) -> RunView:
     """Fold a stored run's events; one that is over without saying so was lost, or imported."""
-    view = folded(record.events)
+    view = fold_events(record.events)
     endless = view.status == "running" and record.status != "running"
     return replace(view, status="lost") if endless else view

@@ -23,38 +23,38 @@ DOWNLOAD = Choice("download", "Download in the background")
 CHOOSE = Choice("choose", "Choose")
 LATER = Choice("later", "Later")
 
-STICK = (
+STICK_HINT = (
     "Without a network, carry models over on a stick: `baton models export DIR` on a machine that "
     "has them, `baton models import DIR` here."
 )
-LOOKING = "Looking at this machine, for models that suit it …"
-NONE_FITS = "No model of the catalogue that is better than the one here fits this machine."
-PUT_OFF = "/recommend shows this again, and so do the models (Ctrl+L)."
+LOOKING_TEXT = "Looking at this machine, for models that suit it …"
+NONE_FITS_TEXT = "No model of the catalogue that is better than the one here fits this machine."
+PUT_OFF_TEXT = "/recommend shows this again, and so do the models (Ctrl+L)."
 
-_FOR = {
+_ROLE_PURPOSES = {
     ModelRole.CHAT: "to chat",
     ModelRole.CONDUCTOR: "to draw plans",
     ModelRole.CODER: "to write code",
     ModelRole.REASONING: "to think hard",
 }
-_LICENCES = {"apache-2.0": "Apache-2.0", "mit": "MIT"}
+_LICENCE_NAMES = {"apache-2.0": "Apache-2.0", "mit": "MIT"}
 
 
-def show_licence(licence: str) -> str:
+def licence_text(licence: str) -> str:
     """Write a licence's name as it is known."""
-    return _LICENCES.get(licence.lower(), one_line(licence, 40))
+    return _LICENCE_NAMES.get(licence.lower(), one_line(licence, 40))
 
 
-def told_machine(machine: Hardware) -> str:
+def machine_text(machine: Hardware) -> str:
     """Say in brackets what there is to run models on: "16 GB, 8 cores, no GPU"."""
     cores = f"{machine.cores} {'core' if machine.cores == 1 else 'cores'}"
-    parts = [show_memory(machine.memory), cores, _gpus(machine)]
+    parts = [show_memory(machine.memory), cores, _gpu_text(machine)]
     if machine.battery is not None and not machine.plugged:
         parts.append("on battery")
     return ", ".join(parts)
 
 
-def _gpus(machine: Hardware) -> str:
+def _gpu_text(machine: Hardware) -> str:
     if not machine.gpus:
         return "no GPU"
     if len(machine.gpus) > 1:
@@ -63,38 +63,42 @@ def _gpus(machine: Hardware) -> str:
     return f"{one_line(machine.gpus[0].name, 40)} with {show_memory(machine.gpus[0].total)}"
 
 
-def missing(found: Recommendation) -> Sequence[Pick]:
+def missing_picks(found: Recommendation) -> Sequence[Pick]:
     """Return what would have to be fetched."""
     return [pick for pick in found.picks if not pick.here]
 
 
-def told(found: Recommendation, machine: Hardware, *, alone: bool = False) -> str:
+def recommendation_text(found: Recommendation, machine: Hardware, *, alone: bool = False) -> str:
     """Say what suits the machine, how much of it is to be fetched, and about how fast it is.
 
     With `alone` there is no model yet that they could be better than.
     """
     if not found.picks:
-        return f"{NONE_FITS} {one_line(found.why, 300)}".strip()
-    picks = ", ".join(f"{one_line(pick.entry.name, 40)} {_roles(pick)}" for pick in found.picks)
-    wanted = missing(found)
+        return f"{NONE_FITS_TEXT} {one_line(found.why, 300)}".strip()
+    picks = ", ".join(
+        f"{one_line(pick.entry.name, 40)} {_roles_text(pick)}" for pick in found.picks
+    )
+    wanted = missing_picks(found)
     begins = "Better for" if wanted and not alone else "What suits"
     besides = one_line(found.why.partition("; ")[2].rstrip("."), 200)
-    has = "; ".join(filter(None, (told_machine(machine), besides)))
+    has = "; ".join(filter(None, (machine_text(machine), besides)))
     parts = [f"{begins} this machine ({has}): {picks}."]
     if wanted:
-        licences = dict.fromkeys(show_licence(pick.entry.licence) for pick in wanted)
+        licences = dict.fromkeys(licence_text(pick.entry.licence) for pick in wanted)
         parts.append(f"{show_size(found.download)}, {', '.join(licences)}.")
     else:
         parts.append("All of it is here.")
-    parts.append(_speed(found))
+    parts.append(_speed_text(found))
     return " ".join(part for part in parts if part)
 
 
-def _roles(pick: Pick) -> str:
-    return " and ".join(_FOR[role] for role in pick.roles) + (" (here)" if pick.here else "")
+def _roles_text(pick: Pick) -> str:
+    return " and ".join(_ROLE_PURPOSES[role] for role in pick.roles) + (
+        " (here)" if pick.here else ""
+    )
 
 
-def _speed(found: Recommendation) -> str:
+def _speed_text(found: Recommendation) -> str:
     """Say about how fast the one writes that chats, or else the first; "" if nobody knows."""
     speeds = sorted(
         (ModelRole.CHAT not in pick.roles, pick.speed) for pick in found.picks if pick.speed
@@ -105,12 +109,12 @@ def _speed(found: Recommendation) -> str:
     return f"About {speed:.0f} tokens/s." if speed >= 1.5 else "About 1 token/s, or less."
 
 
-def listed(parts: Sequence[str]) -> str:
+def join_words(parts: Sequence[str]) -> str:
     """Join what is enumerated in a sentence."""
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
-def told_foreign(found: Sequence[Foreign]) -> str:
+def foreign_text(found: Sequence[Foreign]) -> str:
     """Say what other programs have that could be used where it lies, or return ""."""
     if not found:
         return ""
@@ -119,24 +123,26 @@ def told_foreign(found: Sequence[Foreign]) -> str:
     first, *others = counts
     noun = "model" if first[1] == 1 else "models"
     said = [f"{first[1]} {noun} of {first[0]}", *(f"{count} of {name}" for name, count in others)]
-    return f"Also found: {listed(said)}, {show_size(sum(model.size for model in found))}: Choose."
+    return (
+        f"Also found: {join_words(said)}, {show_size(sum(model.size for model in found))}: Choose."
+    )
 
 
 # Put off
 
 
-def _mark(state: Path) -> Path:
+def _marker_file(state: Path) -> Path:
     return state / "models-later"
 
 
 def is_put_off(state: Path | None) -> bool:
     """Tell whether the person said that models can wait."""
-    return state is not None and _mark(state).exists()
+    return state is not None and _marker_file(state).exists()
 
 
-def put_off(state: Path | None) -> None:
+def remember_put_off(state: Path | None) -> None:
     """Remember that models can wait; where that can't be kept, it is asked again."""
     if state is not None:
         with suppress(OSError):
             make_folder(state)
-            _mark(state).touch(0o600)
+            _marker_file(state).touch(0o600)

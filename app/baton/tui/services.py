@@ -19,25 +19,25 @@ if TYPE_CHECKING:
     from baton.routing.personalisation import Tutor
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """There is nothing to be warmed."""
 
 
-def _never(_: Callable[[str], object]) -> None:
+def _report_nothing(_: Callable[[str], object]) -> None:
     """Nothing turns out later."""
 
 
-def _nobody(_: Held) -> str:
+def _join_nothing(_: Held) -> str:
     """Nobody new answers."""
     return ""
 
 
-def _as_it_was(_: str, __: Sequence[ModelRole]) -> str:
+def _assign_nothing(_: str, __: Sequence[ModelRole]) -> str:
     """Roles stay as they are."""
     return ""
 
 
-async def _stays(_: str) -> None:
+async def _leave_nothing(_: str) -> None:
     """Nobody leaves."""
 
 
@@ -47,7 +47,7 @@ def _no_roles() -> Mapping[ModelRole, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class AppServices:
     """Everything behind the screens.
 
     `config` is the file with the settings; `exports` and `logs` are folders, made when first
@@ -72,13 +72,13 @@ class Desk:
     worker: str | None = None
     conversation: str | None = None
     greeting: str = ""
-    warm_cloud: Callable[[], None] = _nothing
-    tell_later: Callable[[Callable[[str], object]], None] = _never
+    warm_cloud: Callable[[], None] = _do_nothing
+    tell_later: Callable[[Callable[[str], object]], None] = _report_nothing
     tutor: Callable[[], Tutor] | None = None
     library: Library | None = None
-    join: Callable[[Held], str] = _nobody
-    leave: Callable[[str], Awaitable[None]] = _stays
+    join: Callable[[Held], str] = _join_nothing
+    leave: Callable[[str], Awaitable[None]] = _leave_nothing
     roles: Callable[[], Mapping[ModelRole, str]] = _no_roles
-    assign: Callable[[str, Sequence[ModelRole]], str] = _as_it_was
+    assign: Callable[[str, Sequence[ModelRole]], str] = _assign_nothing
     state: Path | None = None
-    started: Callable[[], None] = _nothing
+    started: Callable[[], None] = _do_nothing

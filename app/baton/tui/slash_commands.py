@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class SlashCommand:
     """One command: `action` is the screen's action, `takes` names its argument for the hint.
 
     `long` is whether that may have several lines.
@@ -16,76 +16,76 @@ class Command:
 
     name: str
     action: str
-    words: str
-    takes: str = ""
-    long: bool = False
+    help: str
+    argument: str = ""
+    is_multiline: bool = False
 
 
 COMMANDS = (
-    Command("new", "new", "Begin a new conversation"),
-    Command("search", "conversations", "Find earlier conversations", "WORDS"),
-    Command("rename", "rename", "Rename this conversation", "TITLE"),
-    Command("export", "export", "Save this conversation as Markdown", "PATH"),
-    Command("regenerate", "regenerate", "Answer the newest prompt again"),
-    Command("plan", "plan", "See the plan before anything is done", "TEXT", long=True),
-    Command("why", "route", "Say in a sentence why the answer came about so"),
-    Command("continue", "resume", "Go on with an answer that was interrupted"),
-    Command("mode", "mode", "How far to go: auto, local, mini or ultra", "MODE"),
-    Command("strategy", "strategy", "Choose a strategy or a workflow by its name", "NAME"),
-    Command("model", "models", "See the models; choose which answers", "WORKER"),
-    Command("pull", "pull", "Download a model: /pull qwen3.5-4b", "MODEL"),
-    Command("recommend", "recommend", "Say which models suit this machine"),
-    Command("private", "private", "Keep this conversation on this machine", "on|off"),
-    Command("offline", "offline", "Connect to nothing but this machine", "on|off"),
-    Command("budget", "budget", "See the money; set a ceiling: /budget day 2", "SCOPE USD"),
-    Command("egress", "egress", "See everything that left this machine"),
-    Command("copy", "copy", "Copy the newest answer"),
-    Command("good", "good", "Say that the newest answer is good, or take that back"),
-    Command("bad", "bad", "Say that the newest answer is bad, or take that back"),
-    Command("learn", "learn", "Learn from what you did with answers", "[undo]"),
-    Command("help", "app.help", "Show the keys and commands"),
-    Command("quit", "app.quit", "Leave Baton"),
+    SlashCommand("new", "new", "Begin a new conversation"),
+    SlashCommand("search", "conversations", "Find earlier conversations", "WORDS"),
+    SlashCommand("rename", "rename", "Rename this conversation", "TITLE"),
+    SlashCommand("export", "export", "Save this conversation as Markdown", "PATH"),
+    SlashCommand("regenerate", "regenerate", "Answer the newest prompt again"),
+    SlashCommand("plan", "plan", "See the plan before anything is done", "TEXT", is_multiline=True),
+    SlashCommand("why", "route", "Say in a sentence why the answer came about so"),
+    SlashCommand("continue", "resume", "Go on with an answer that was interrupted"),
+    SlashCommand("mode", "mode", "How far to go: auto, local, mini or ultra", "MODE"),
+    SlashCommand("strategy", "strategy", "Choose a strategy or a workflow by its name", "NAME"),
+    SlashCommand("model", "models", "See the models; choose which answers", "WORKER"),
+    SlashCommand("pull", "pull", "Download a model: /pull qwen3.5-4b", "MODEL"),
+    SlashCommand("recommend", "recommend", "Say which models suit this machine"),
+    SlashCommand("private", "private", "Keep this conversation on this machine", "on|off"),
+    SlashCommand("offline", "offline", "Connect to nothing but this machine", "on|off"),
+    SlashCommand("budget", "budget", "See the money; set a ceiling: /budget day 2", "SCOPE USD"),
+    SlashCommand("egress", "egress", "See everything that left this machine"),
+    SlashCommand("copy", "copy", "Copy the newest answer"),
+    SlashCommand("good", "good", "Say that the newest answer is good, or take that back"),
+    SlashCommand("bad", "bad", "Say that the newest answer is bad, or take that back"),
+    SlashCommand("learn", "learn", "Learn from what you did with answers", "[undo]"),
+    SlashCommand("help", "app.help", "Show the keys and commands"),
+    SlashCommand("quit", "app.quit", "Leave Baton"),
 )
-_COMMAND = re.compile(r"/([a-z?]+)(?:[ \t]+(.*))?\s*\Z", re.IGNORECASE | re.DOTALL)
+_COMMAND_PATTERN = re.compile(r"/([a-z?]+)(?:[ \t]+(.*))?\s*\Z", re.IGNORECASE | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Typed:
+class TypedCommand:
     """What was typed as a command: its name and what came after it."""
 
     name: str
     argument: str
 
 
-def parse(text: str) -> Typed | None:
+def parse_command(text: str) -> TypedCommand | None:
     """Return the command in a prompt, or None for what is text.
 
     Text is what begins with `//`, paths, several lines (but for commands that take them), and words
     after a command that takes none.
     """
-    if (found := _COMMAND.match(text)) is None:
+    if (found := _COMMAND_PATTERN.match(text)) is None:
         return None
-    typed = Typed(found[1].lower(), (found[2] or "").strip())
-    meant = matching(typed.name)
-    if "\n" in typed.argument and not (len(meant) == 1 and meant[0].long):
+    typed = TypedCommand(found[1].lower(), (found[2] or "").strip())
+    meant = matching_commands(typed.name)
+    if "\n" in typed.argument and not (len(meant) == 1 and meant[0].is_multiline):
         return None
-    return None if typed.argument and len(meant) == 1 and not meant[0].takes else typed
+    return None if typed.argument and len(meant) == 1 and not meant[0].argument else typed
 
 
-def unescaped(text: str) -> str:
+def unescape_prompt(text: str) -> str:
     """Return a prompt without the slash that kept it from being a command."""
-    return text[1:] if text.startswith("//") and parse(text[1:]) is not None else text
+    return text[1:] if text.startswith("//") and parse_command(text[1:]) is not None else text
 
 
-def matching(name: str) -> list[Command]:
+def matching_commands(name: str) -> list[SlashCommand]:
     """Return the commands that begin so; exactly the one, where a name is complete."""
     exact = [command for command in COMMANDS if command.name == name]
     return exact or [command for command in COMMANDS if command.name.startswith(name)]
 
 
-def hint(name: str) -> str:
+def unknown_command_hint(name: str) -> str:
     """Return the end of a sentence about a name that is no command's: which could be meant."""
-    if found := [command.name for command in matching(name)]:
+    if found := [command.name for command in matching_commands(name)]:
         return f": {', '.join(f'/{one}' for one in found)}."
     near = difflib.get_close_matches(name, [command.name for command in COMMANDS], n=1)
     if near:

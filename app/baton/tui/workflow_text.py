@@ -5,22 +5,22 @@ from __future__ import annotations
 from textual.content import Content
 
 from baton.core.events import Called, Checked, Decision, Offered, Verdict, Weighed
-from baton.core.hold_decision import at_least
+from baton.core.hold_decision import shown_rounded_up
 from baton.core.messages import Purpose
 from baton.core.money import show_usd
 from baton.core.sanitiser import one_line, sanitise
 from baton.core.view import RunView, StepView
-from baton.tui.answer_summary import Roster, charge_warnings, name_of, place_of
-from baton.tui.widgets.text_view import wrap
+from baton.tui.answer_summary import CardsById, charge_warnings, worker_name, worker_place
+from baton.tui.widgets.text_view import wrap_line
 
-INDENT = 4
+INDENT_COLUMNS = 4
 """Under a step's number, its title and everything else begins in this column."""
 
-QUOTED_CHARACTERS = 800
+MAX_QUOTED_CHARS = 800
 """How much of a step's text stands under the steps; Enter shows all of it."""
 
-_INSTRUCTION_CHARACTERS = 2000
-_DECIDED = {
+_MAX_INSTRUCTION_CHARS = 2000
+_DECISIONS = {
     Decision.SENT: "sent",
     Decision.KEPT: "kept here",
     Decision.EDIT: "to be changed first",
@@ -28,22 +28,22 @@ _DECIDED = {
     Decision.NEVER: "not sent",
 }
 _COLOURS = {"failed": "$error", "skipped": "$warning", "done": "$muted", "waiting": "$muted"}
-_WAYS = {
+_ROUTES = {
     "local": "on this machine",
     "plan": "with a plan",
     "cloud": "with help from elsewhere",
 }
 
 
-def told_route(run: RunView, roster: Roster) -> str:
+def route_text(run: RunView, roster: CardsById) -> str:
     """Say in one sentence where a prompt went, and why."""
     routed = run.routed
     if routed is None:
         return "It is not known how this came about."
-    workers = dict.fromkeys(name_of(s.worker, roster) for s in run.steps if s.began is not None)
+    workers = dict.fromkeys(worker_name(s.worker, roster) for s in run.steps if s.began is not None)
     by = f", by {', '.join(one_line(name, 40) for name in workers)}" if workers else ""
-    where = _WAYS.get(routed.where, one_line(routed.where, 40))
-    places = {place_of(s.worker, run, roster) for s in run.steps if s.began is not None}
+    where = _ROUTES.get(routed.where, one_line(routed.where, 40))
+    places = {worker_place(s.worker, run, roster) for s in run.steps if s.began is not None}
     if routed.where == "local" and places - {"", "local"}:
         where = "with help from elsewhere"  # it only began here
     how = f" ({one_line(routed.strategy, 40)})" if routed.strategy else ""
@@ -51,59 +51,61 @@ def told_route(run: RunView, roster: Roster) -> str:
     return f"Answered {where}{by}{how}: {why}."
 
 
-def summary(run: RunView, roster: Roster) -> Content:
+def run_summary(run: RunView, roster: CardsById) -> Content:
     """Write why the run went the way it did, and why there were more steps than at first."""
     lines = [Content(sanitise(run.routed.why) if run.routed else "Nothing is known of this run.")]
-    lines += [_muted(_weighed(weighed, roster)) for weighed in run.weighed]
+    lines += [_muted(_weighed_text(weighed, roster)) for weighed in run.weighed]
     lines += [_muted(f"Then: {one_line(why)}") for why in run.revisions]
     if run.planning and run.status == "running":
-        lines.append(_muted(f"{one_line(name_of(run.planning, roster), 40)} is planning."))
+        lines.append(_muted(f"{one_line(worker_name(run.planning, roster), 40)} is planning."))
     elif planning := [call for call in run.calls if call.step == 0]:
-        names = ", ".join(dict.fromkeys(one_line(name_of(c.worker, roster), 40) for c in planning))
+        names = ", ".join(
+            dict.fromkeys(one_line(worker_name(c.worker, roster), 40) for c in planning)
+        )
         plans = any(call.purpose is Purpose.PLAN for call in planning)
         does = "Planned and checked" if plans else "Checked"
-        lines.append(_muted(f"{does} by {names}: {_figures(planning)}"))
+        lines.append(_muted(f"{does} by {names}: {_calls_text(planning)}"))
     told = [step.why for step in run.steps] + ([run.failure.message] if run.failure else [])
     if run.notice and run.notice not in told:
         lines.append(_muted(one_line(run.notice, 300)))
     return Content("\n").join(lines)
 
 
-def _weighed(weighed: Weighed, roster: Roster) -> str:
+def _weighed_text(weighed: Weighed, roster: CardsById) -> str:
     verdict = "worth asking" if weighed.ok else "not asked"
-    name = one_line(name_of(weighed.worker, roster), 40)
+    name = one_line(worker_name(weighed.worker, roster), 40)
     return f"{name} is {verdict}: {one_line(weighed.why, 300)}"
 
 
-def row(step: StepView, run: RunView, roster: Roster, width: int) -> Content:
+def step_row(step: StepView, run: RunView, roster: CardsById, width: int) -> Content:
     """Write a step's lines in the list: what and how far, then by whom, where and for how much."""
-    status = status_of(step, run)
-    room = max(8, width - INDENT - len(status) - 2)
+    status = step_status(step, run)
+    room = max(8, width - INDENT_COLUMNS - len(status) - 2)
     title = Content(one_line(step.step.subtask, 200)).truncate(room, ellipsis=True, pad=True)
     colour = _COLOURS.get(status.split()[0], "$primary")
     first = Content.assemble((f"{step.number:>2}  ", "$primary"), title, "  ", (status, colour))
-    rest = wrap(" · ".join(_told(step, run, roster)), max(8, width - INDENT))
-    afar = place_of(step.worker, run, roster) not in ("", "local")
+    rest = wrap_line(" · ".join(_step_facts(step, run, roster)), max(8, width - INDENT_COLUMNS))
+    afar = worker_place(step.worker, run, roster) not in ("", "local")
     style = "$accent" if afar else "$muted"
     return Content("\n").join(
-        [first, *(Content.styled(f"{' ' * INDENT}{line.rstrip()}", style) for line in rest)]
+        [first, *(Content.styled(f"{' ' * INDENT_COLUMNS}{line.rstrip()}", style) for line in rest)]
     )
 
 
-def status_of(step: StepView, run: RunView) -> str:
+def step_status(step: StepView, run: RunView) -> str:
     """Say how a step stands, in a word or two."""
     if run.status != "running" and not step.is_over:
         return "not begun" if step.began is None else "stopped"
     if step.is_over or step.status in ("waiting", "writing"):
-        return f"{step.status}, cut" if step.cut else step.status
+        return f"{step.status}, cut" if step.is_cut else step.status
     return step.status if step.fraction is None else f"{step.status} {step.fraction * 100:.0f} %"
 
 
-def _told(step: StepView, run: RunView, roster: Roster) -> list[str]:
+def _step_facts(step: StepView, run: RunView, roster: CardsById) -> list[str]:
     calls = [call for call in run.calls if call.step == step.number]
     parts = []
     if step.worker:
-        parts += [one_line(step.worker, 30), place_of(step.worker, run, roster)]
+        parts += [one_line(step.worker, 30), worker_place(step.worker, run, roster)]
     if step.began is None and step.status == "done":
         parts.append("kept from before")
     if step.began is not None:
@@ -111,70 +113,72 @@ def _told(step: StepView, run: RunView, roster: Roster) -> list[str]:
         parts.append(f"{ended - step.began:.1f} s")
     if written := sum(call.tokens_out for call in calls):
         parts.append(f"{written:,} tok")
-    parts += _money(calls)
+    parts += _cost_texts(calls)
     if step.status == "skipped" and step.most:
-        parts.append(f"could have cost {at_least(step.most)}")
-    parts.append(f"sees {_names(step)}")
-    return [*parts, *dict.fromkeys(_verdict(check) for check in step.checks)]
+        parts.append(f"could have cost {shown_rounded_up(step.most)}")
+    parts.append(f"sees {_access_names(step)}")
+    return [*parts, *dict.fromkeys(_check_text(check) for check in step.checks)]
 
 
-def _money(calls: list[Called]) -> list[str]:
+def _cost_texts(calls: list[Called]) -> list[str]:
     cost = sum(call.cost for call in calls)
     doubt = "" if all(call.confirmed for call in calls) else " unconfirmed"
     return [f"{show_usd(cost)}{doubt}"] if cost else []
 
 
-def _figures(calls: list[Called]) -> str:
+def _calls_text(calls: list[Called]) -> str:
     seconds, tokens = sum(c.seconds for c in calls), sum(c.tokens_out for c in calls)
-    return " · ".join([f"{seconds:.1f} s", f"{tokens:,} tok", *_money(calls)])
+    return " · ".join([f"{seconds:.1f} s", f"{tokens:,} tok", *_cost_texts(calls)])
 
 
-def _names(step: StepView) -> str:
+def _access_names(step: StepView) -> str:
     """Name what a step may see: files by their names, steps by their numbers."""
     names = (one_line(name.removeprefix("file:"), 40) for name in step.step.access)
     return ", ".join(names) or "nothing"
 
 
-def _verdict(check: Checked) -> str:
+def _check_text(check: Checked) -> str:
     if check.verdict is Verdict.UNCHECKED:
         return "not checked"
     return f"{one_line(check.what, 40)}: {check.verdict.value}"
 
 
-def detail(step: StepView, run: RunView, text: str, roster: Roster) -> Content:
+def step_detail(step: StepView, run: RunView, text: str, roster: CardsById) -> Content:
     """Write all that is known of a step; `text` is what it has written."""
     calls = [call for call in run.calls if call.step == step.number]
-    lines = [Content(sanitise(_cut(step.step.subtask, _INSTRUCTION_CHARACTERS)).strip())]
-    lines.append(_muted(f"Sees {_sees(step)}."))
+    lines = [Content(sanitise(_truncate(step.step.subtask, _MAX_INSTRUCTION_CHARS)).strip())]
+    lines.append(_muted(f"Sees {_access_text(step)}."))
     if step.why:
         lines.append(Content.styled(one_line(step.why, 400), _COLOURS.get(step.status, "")))
     for check in step.checks:
         note = f" ({one_line(check.note)})" if check.note else ""
-        lines.append(_muted(f"Checked: {_verdict(check)}{note}"))
+        lines.append(_muted(f"Checked: {_check_text(check)}{note}"))
     if text.strip():
         replaced = run.plan is not None and step.number not in run.plan.answer
         draft = replaced and step.step.is_direct and len(run.steps) > 1
         lines += [
             _muted("Its draft:" if draft else "It wrote:"),
-            Content(sanitise(_quoted(step, text)).strip("\n")),
+            Content(sanitise(_quote_text(step, text)).strip("\n")),
         ]
-    owners = _owners(run)
+    owners = _offer_steps(run)
     lines += [
-        _muted(_offer(o, roster))
+        _muted(_offer_text(o, roster))
         for o, n in zip(run.offers, owners, strict=True)
         if n == step.number
     ]
-    return Content("\n").join([*lines, *(_muted(line) for call in calls for line in _call(call))])
+    return Content("\n").join(
+        [*lines, *(_muted(line) for call in calls for line in _call_lines(call))]
+    )
 
 
-def _quoted(step: StepView, text: str) -> str:
+def _quote_text(step: StepView, text: str) -> str:
     """Quote the end of what is being written, and the beginning of what is."""
-    if step.is_over or len(text) <= QUOTED_CHARACTERS:
-        return _cut(text, QUOTED_CHARACTERS)
-    return "…" + text[-QUOTED_CHARACTERS:]
+    if step.is_over or len(text) <= MAX_QUOTED_CHARS:
+        return _truncate(text, MAX_QUOTED_CHARS)
+    return "…" + text[-MAX_QUOTED_CHARS:]
 
 
-def _sees(step: StepView) -> str:
+def _access_text(step: StepView) -> str:
     names = []
     for name in step.step.access:
         if name.isdecimal():
@@ -188,7 +192,7 @@ def _sees(step: StepView) -> str:
     return ", ".join(names) or "nothing but its instruction"
 
 
-def _call(call: Called) -> list[str]:
+def _call_lines(call: Called) -> list[str]:
     known = f" ({call.cached:,} of them remembered)" if call.cached else ""
     tokens = f"{one_line(call.worker, 30)} read {call.tokens_in:,} tokens{known}, "
     tokens += f"wrote {call.tokens_out:,}"
@@ -199,30 +203,32 @@ def _call(call: Called) -> list[str]:
         times.append(f"first word after {call.first_token:.1f} s")
     ending = "" if call.confirmed else "ended before the worker was done"
     money = (
-        f"held {at_least(call.held)}, {_charged(call.cost, call.confirmed)}" if call.held else ""
+        f"held {shown_rounded_up(call.held)}, {_charge_text(call.cost, call.confirmed)}"
+        if call.held
+        else ""
     )
     return [line for line in (tokens, ", ".join(times), ending, money) if line]
 
 
-def _charged(cost: int, confirmed: bool) -> str:
+def _charge_text(cost: int, confirmed: bool) -> str:
     charged = f"charged {show_usd(cost)}"
     return charged if confirmed or not cost else f"{charged}, unconfirmed"
 
 
-def totals(run: RunView, roster: Roster) -> Content:
+def run_totals(run: RunView, roster: CardsById) -> Content:
     """Write what went wrong, and what a run held, was charged and sent.
 
     Offers stand here whose worker has no step.
     """
-    offers = zip(run.offers, _owners(run), strict=True)
-    lines = [_muted(_offer(offer, roster)) for offer, number in offers if not number]
+    offers = zip(run.offers, _offer_steps(run), strict=True)
+    lines = [_muted(_offer_text(offer, roster)) for offer, number in offers if not number]
     if run.failure is not None:
         lines.append(Content.styled(one_line(run.failure.message, 400), "$error"))
     lines += [Content.styled(warning, "$warning") for warning in charge_warnings(run, roster)]
     held = sum(call.held for call in run.calls)
     parts = []
     if held:
-        parts.append(f"Held {at_least(held)}, charged {show_usd(run.cost)}.")
+        parts.append(f"Held {shown_rounded_up(held)}, charged {show_usd(run.cost)}.")
     if run.sent:
         size = sum(sent.size for sent in run.sent)
         hosts = ", ".join(dict.fromkeys(one_line(sent.destination, 80) for sent in run.sent))
@@ -230,7 +236,7 @@ def totals(run: RunView, roster: Roster) -> Content:
     return Content("\n").join([*lines, Content(" ".join(parts))] if parts else lines)
 
 
-def _owners(run: RunView) -> list[int]:
+def _offer_steps(run: RunView) -> list[int]:
     """Return the number of the step that each offer was for; 0 where it was for none.
 
     An offer comes before its step begins, or is left out; again where it is tried again.
@@ -238,29 +244,33 @@ def _owners(run: RunView) -> list[int]:
     owners: list[int] = []
     for offer in run.offers:
         mine = [step for step in run.steps if step.worker == offer.worker]
-        later = [step for step in mine if step.number not in owners and _since(step) >= offer.at]
-        owner = min(later, key=_since, default=None) or max(mine, key=_since, default=None)
+        later = [
+            step for step in mine if step.number not in owners and _step_start(step) >= offer.at
+        ]
+        owner = min(later, key=_step_start, default=None) or max(
+            mine, key=_step_start, default=None
+        )
         owners.append(owner.number if owner is not None else 0)
     return owners
 
 
-def _since(step: StepView) -> float:
+def _step_start(step: StepView) -> float:
     """Return when a step began, or was left out; what didn't happen yet is last."""
     known = step.began if step.began is not None else step.ended
     return float("inf") if known is None else known
 
 
-def _offer(offer: Offered, roster: Roster) -> str:
-    name = one_line(name_of(offer.worker, roster), 40)
-    cost = f"at most {at_least(offer.most)}" if offer.most else "for nothing"
+def _offer_text(offer: Offered, roster: CardsById) -> str:
+    name = one_line(worker_name(offer.worker, roster), 40)
+    cost = f"at most {shown_rounded_up(offer.most)}" if offer.most else "for nothing"
     hidden = f", hidden: {one_line(offer.hidden)}" if offer.hidden else ""
     size = f"{offer.size:,} bytes of text{hidden}"
-    return f"Offered: {name}, {cost} · {_DECIDED[offer.decision]}. {one_line(offer.why)} {size}."
+    return f"Offered: {name}, {cost} · {_DECISIONS[offer.decision]}. {one_line(offer.why)} {size}."
 
 
 def _muted(text: str) -> Content:
     return Content.styled(text, "$muted")
 
 
-def _cut(text: str, limit: int) -> str:
+def _truncate(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1]}…"

@@ -12,7 +12,7 @@ import pytest
 
 from baton.core.feedback import Signal
 from baton.core.labels import Label
-from baton.core.messages import Card, Chunk, Finish, Request, Sent, Text, Usage
+from baton.core.messages import Card, Chunk, Finish, Request, RequestSent, Text, Usage
 from baton.core.money import NANO, parse_usd
 from baton.core.prices import Price, Rates
 from baton.history import Store
@@ -51,7 +51,7 @@ EASY = ["Hello", "Good morning", "Thanks", "Hi"]
 
 
 def far(request: Request) -> Iterable[Chunk]:
-    yield Sent("api.openai.com", 900)
+    yield RequestSent("api.openai.com", 900)
     yield Text("It follows from the binomial coefficient.")
     yield Usage(120, 400, Finish.STOP)
 

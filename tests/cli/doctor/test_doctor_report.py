@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from baton.cli.doctor import State, build_files, self_test, self_test_checks
-from baton.cli.doctor.check_result import Finding
-from baton.cli.doctor.doctor_report import HIDDEN, Scrubber, write
-from baton.cli.doctor.temporary_home import ground
+from baton.cli.doctor import CheckState, build_files, self_test, self_test_checks
+from baton.cli.doctor.check_result import CheckResult
+from baton.cli.doctor.doctor_report import HIDDEN, Scrubber, write_report
+from baton.cli.doctor.temporary_home import self_test_home
 from baton.core.errors import StoreError
 from baton.platform.build_info import Built
 from baton.workers.local import starter
@@ -103,7 +103,7 @@ def test_the_words_that_a_person_has_hidden_are_hidden_here_too(home: Path) -> N
     file = home / "config" / "config.toml"
     file.parent.mkdir(parents=True)
     file.write_text('[cloud]\nwords = ["Netherfield"]\n')
-    assert Scrubber.of(os.environ).clean("at Netherfield Park") == f"at {HIDDEN} Park"
+    assert Scrubber.from_environ(os.environ).clean("at Netherfield Park") == f"at {HIDDEN} Park"
 
 
 def doctor(*args: str) -> subprocess.CompletedProcess[str]:
@@ -174,18 +174,18 @@ def test_what_came_meanwhile_is_not_overwritten_either(tmp_path: Path) -> None:
     file = tmp_path / "report"
     thesis(file)
     with pytest.raises(StoreError, match="is no report of Baton's"):
-        write(file, [Finding("x", State.OK, "y")], False)
+        write_report(file, [CheckResult("x", CheckState.OK, "y")], False)
     assert file.read_text().startswith("Years")
 
 
 def test_a_report_that_finds_no_room_leaves_the_earlier_one(tmp_path: Path) -> None:
     file = tmp_path / "report"
-    write(file, [Finding("x", State.OK, "first")], False)
+    write_report(file, [CheckResult("x", CheckState.OK, "first")], False)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
     try:
         with pytest.raises(StoreError, match=r"can't be written .*File too large"):
-            write(file, [Finding("x", State.OK, "y")] * 1000, False)
+            write_report(file, [CheckResult("x", CheckState.OK, "y")] * 1000, False)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert "first" in file.read_text()
@@ -197,12 +197,12 @@ def test_a_report_that_finds_no_room_leaves_the_earlier_one(tmp_path: Path) -> N
 
 def test_it_plays_where_there_is_room(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(home.parent / "missing"))
-    with ground() as place:
+    with self_test_home() as place:
         assert place.folder.parent == place.own.cache
     assert not list(place.own.cache.iterdir())
     place.own.cache.rmdir()
     place.own.cache.touch()
-    with pytest.raises(StoreError, match="needs 16 MB of room"), ground():
+    with pytest.raises(StoreError, match="needs 16 MB of room"), self_test_home():
         pass
 
 
@@ -210,8 +210,8 @@ def test_it_does_not_begin_where_there_is_no_room(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr("baton.cli.doctor.temporary_home.ROOM", 1 << 70)
-    with pytest.raises(StoreError, match="No space left"), ground():
+    monkeypatch.setattr("baton.cli.doctor.temporary_home.MIN_FREE_BYTES", 1 << 70)
+    with pytest.raises(StoreError, match="No space left"), self_test_home():
         pass
     assert not list(tmp_path.rglob("*self-test*"))
 
@@ -239,8 +239,8 @@ def packed(folder: Path) -> Path:
 
 
 def test_a_folder_as_it_was_packed_is_right(tmp_path: Path) -> None:
-    found = build_files.compared(packed(tmp_path / "baton"))
-    assert (found.state, found.text) == (State.OK, "all 3 files are as they were built, 22 B")
+    found = build_files.compare_with_manifest(packed(tmp_path / "baton"))
+    assert (found.state, found.text) == (CheckState.OK, "all 3 files are as they were built, 22 B")
 
 
 @pytest.mark.parametrize(
@@ -260,8 +260,8 @@ def test_a_folder_as_it_was_packed_is_right(tmp_path: Path) -> None:
 def test_whatever_was_changed_in_it_is_told(tmp_path: Path, change: Change, told: str) -> None:
     folder = packed(tmp_path / "baton")
     change(folder)
-    found = build_files.compared(folder)
-    assert (found.state, told in found.text) == (State.BROKEN, True), found.text
+    found = build_files.compare_with_manifest(folder)
+    assert (found.state, told in found.text) == (CheckState.BROKEN, True), found.text
 
 
 def _relinked(link: Path) -> None:
@@ -276,7 +276,7 @@ def as_built(monkeypatch: pytest.MonkeyPatch, flavour: str, version: str = "0.1.
         monkeypatch.setattr(module, "built", lambda: facts)
 
 
-async def found(name: str) -> Finding:
+async def found(name: str) -> CheckResult:
     (only,) = [finding async for finding in self_test.self_test([name])]
     return only
 
@@ -285,11 +285,11 @@ async def test_a_build_says_what_it_is_and_is_what_it_says(monkeypatch: pytest.M
     as_built(monkeypatch, "full")
     told = await found("build")
     assert (told.state, "baton 0.1.0 (full linux-x86_64), built of c0ffee" in told.text) == (
-        State.OK,
+        CheckState.OK,
         True,
     )
     as_built(monkeypatch, "full", "0.0.9")
-    assert (await found("build")).state is State.BROKEN
+    assert (await found("build")).state is CheckState.BROKEN
 
 
 # Without a model inside
@@ -301,10 +301,10 @@ async def test_the_slim_flavour_says_that_no_model_is_inside_and_uses_the_person
     model = starter().path
     monkeypatch.setattr("baton.workers.local.model_file.STARTER_PACKAGE", "no_such_package")
     as_built(monkeypatch, "full")
-    assert (await found("answer")).state is State.BROKEN
+    assert (await found("answer")).state is CheckState.BROKEN
     as_built(monkeypatch, "slim")
     told = await found("answer")
-    assert (told.state, told.text[:27]) == (State.OK, "no model inside, as meant; ")
+    assert (told.state, told.text[:27]) == (CheckState.OK, "no model inside, as meant; ")
     assert times(home) == {}
     imported = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", "baton", "models", "import", str(model), "--link"),
@@ -313,7 +313,7 @@ async def test_the_slim_flavour_says_that_no_model_is_inside_and_uses_the_person
     assert await imported.wait() == 0
     before = times(home)
     told = await found("answer")
-    assert (told.state, "tokens" in told.text) == (State.OK, True), told.text
+    assert (told.state, "tokens" in told.text) == (CheckState.OK, True), told.text
     assert times(home) == before
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from baton.cli.doctor.gpu_checks import gpus, unused
+from baton.cli.doctor.gpu_checks import gpu_text, idle_gpu_text
 
 CARD = {"description": "A\x1b GPU", "free": 2 * 10**9, "total": 4 * 10**9, "shared": False}
 
@@ -18,12 +18,15 @@ def found(
 
 
 def test_a_gpu_that_can_be_used_is_named_with_its_memory() -> None:
-    assert gpus(found({"vulkan": ""}, (CARD,), gpu=True)) == ("can use A\x1b GPU (2.0 GB free)", "")
-    assert gpus(found({}, (CARD,), gpu=True))[1] == "", "one that is compiled for it"
+    assert gpu_text(found({"vulkan": ""}, (CARD,), gpu=True)) == (
+        "can use A\x1b GPU (2.0 GB free)",
+        "",
+    )
+    assert gpu_text(found({}, (CARD,), gpu=True))[1] == "", "one that is compiled for it"
 
 
 def test_a_build_for_the_processor_has_nothing_to_miss() -> None:
-    assert gpus(found({})) == ("CPU only", "")
+    assert gpu_text(found({})) == ("CPU only", "")
 
 
 @pytest.mark.parametrize(
@@ -40,7 +43,7 @@ def test_a_build_for_the_processor_has_nothing_to_miss() -> None:
     ],
 )
 def test_a_build_for_gpus_says_what_it_misses(kind: str, why: str, told: str) -> None:
-    text, missing = gpus(found({kind: why}))
+    text, missing = gpu_text(found({kind: why}))
     assert text == "CPU only"
     assert told in missing
     assert missing.endswith("Models run on the processor.")
@@ -48,11 +51,13 @@ def test_a_build_for_gpus_says_what_it_misses(kind: str, why: str, told: str) ->
 
 
 def test_one_kind_that_works_is_enough() -> None:
-    text, missing = gpus(found({"cuda": "libcuda.so.1: no", "vulkan": ""}, (CARD,), gpu=True))
+    text, missing = gpu_text(found({"cuda": "libcuda.so.1: no", "vulkan": ""}, (CARD,), gpu=True))
     assert text.startswith("can use")
     assert not missing
 
 
 def test_cards_that_lie_idle_are_named_with_a_way_out() -> None:
-    assert "is the driver there" in unused(["RTX"], can=True)
-    assert unused(["RTX", "GTX"], can=False).startswith("RTX, GTX would be faster: install a build")
+    assert "is the driver there" in idle_gpu_text(["RTX"], can=True)
+    assert idle_gpu_text(["RTX", "GTX"], can=False).startswith(
+        "RTX, GTX would be faster: install a build"
+    )

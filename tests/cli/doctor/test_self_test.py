@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 import baton
-from baton.cli.doctor import Finding, State, data_file_checks, self_test
+from baton.cli.doctor import CheckResult, CheckState, data_file_checks, self_test
 from baton.core.messages import Message, Role
 from baton.core.plan.plan import Material, Plan
-from baton.core.prices import Price, Used
+from baton.core.prices import BilledTokens, Price
 from baton.doctor import PARTS
 from baton.doctor.child import PARTS as TABLE
 from baton.workers.local import starter
@@ -41,11 +41,11 @@ LEFT_OUT = {
 """Packages with compiled code that no part proves, and why."""
 
 
-async def found(*only: str) -> dict[str, Finding]:
+async def found(*only: str) -> dict[str, CheckResult]:
     return {finding.name: finding async for finding in self_test.self_test(only)}
 
 
-def states(findings: Iterable[Finding]) -> dict[str, State]:
+def states(findings: Iterable[CheckResult]) -> dict[str, CheckState]:
     return {finding.name: finding.state for finding in findings}
 
 
@@ -90,7 +90,7 @@ def test_every_package_with_compiled_code_is_tried() -> None:
 def test_as_many_templates_are_wanted_as_there_are() -> None:
     assert (
         len(list((APP / "baton" / "workers" / "templates").glob("*.toml")))
-        == data_file_checks.TEMPLATES
+        == data_file_checks.MIN_TEMPLATES
     )
 
 
@@ -130,7 +130,7 @@ async def test_each_part_is_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert set(HIDDEN) | {"libraries", "keyring"} == set(PARTS)
     hide(tmp_path, monkeypatch, *HIDDEN.values())
     findings = await found(*HIDDEN)
-    assert set(states(findings.values()).values()) == {State.BROKEN}
+    assert set(states(findings.values()).values()) == {CheckState.BROKEN}
     assert "no numpy here" in findings["numpy"].text
     assert ".venv" in findings["numpy"].text
 
@@ -153,7 +153,7 @@ async def test_a_part_that_is_there_but_wrong_is_told(
     part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at_start(tmp_path, monkeypatch, BAD[part])
-    assert states((await found(part)).values()) == {part: State.BROKEN}
+    assert states((await found(part)).values()) == {part: CheckState.BROKEN}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and ELF")
@@ -166,7 +166,7 @@ async def test_a_packaged_library_that_lacks_something_is_told(
 
     async def told() -> str:
         finding = (await found("libraries"))["libraries"]
-        assert finding.state is State.BROKEN
+        assert finding.state is CheckState.BROKEN
         return finding.text
 
     assert "There are none" in await told()
@@ -196,7 +196,7 @@ async def test_a_part_that_crashes_is_told_and_takes_nothing_with_it(
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     findings = await found("tokenizers", "jinja")
-    assert states(findings.values()) == {"tokenizers": State.BROKEN, "jinja": State.OK}
+    assert states(findings.values()) == {"tokenizers": CheckState.BROKEN, "jinja": CheckState.OK}
     assert told in findings["tokenizers"].text
     assert "while tokenizers was loaded" in findings["tokenizers"].text
 
@@ -206,7 +206,7 @@ async def test_a_part_that_never_ends_is_told(
 ) -> None:
     (tmp_path / "tokenizers.py").write_text("import time; time.sleep(600)")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(self_test, "PATIENCE", 0.5)
+    monkeypatch.setattr(self_test, "CHECK_SECONDS", 0.5)
     assert "didn't end within" in (await found("tokenizers"))["tokenizers"].text
 
 
@@ -217,7 +217,7 @@ async def test_children_that_are_killed_are_told_by_each_check_that_needs_one(
     at_start(tmp_path, monkeypatch, code)
     needing = ("jinja", "llama.cpp", "router", "tools", "keyring", "cloud")
     findings = await found(*needing)
-    assert states(findings.values()) == dict.fromkeys(needing, State.BROKEN)
+    assert states(findings.values()) == dict.fromkeys(needing, CheckState.BROKEN)
 
 
 # Files
@@ -324,7 +324,7 @@ async def test_a_model_that_is_cut_or_changed_or_gone_is_told(
 
     async def told() -> str:
         finding = (await found("answer"))["answer"]
-        assert finding.state is State.BROKEN
+        assert finding.state is CheckState.BROKEN
         return finding.text
 
     file.write_bytes(whole[: len(whole) // 2])
@@ -347,16 +347,16 @@ async def test_a_price_that_is_off_by_the_least_there_is_is_told(
 ) -> None:
     cost = Price.cost
 
-    def wrong(self: Price, used: Used) -> int:
+    def wrong(self: Price, used: BilledTokens) -> int:
         return cost(self, used) + 1
 
     monkeypatch.setattr(Price, "cost", wrong)
-    assert states((await found(check)).values()) == {check: State.BROKEN}
+    assert states((await found(check)).values()) == {check: CheckState.BROKEN}
 
 
 async def test_a_history_that_loses_words_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("baton.history.store.search", lambda *_: [])
-    assert states((await found("history")).values()) == {"history": State.BROKEN}
+    assert states((await found("history")).values()) == {"history": CheckState.BROKEN}
 
 
 async def test_a_step_that_sees_more_than_it_may_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -367,7 +367,7 @@ async def test_a_step_that_sees_more_than_it_may_is_told(monkeypatch: pytest.Mon
         return [*told, Message(Role.USER, material.prompt)]
 
     monkeypatch.setattr(Plan, "messages", wrong)
-    assert states((await found("plan")).values()) == {"plan": State.BROKEN}
+    assert states((await found("plan")).values()) == {"plan": CheckState.BROKEN}
 
 
 async def test_a_key_is_kept_in_the_keyring_that_is_there_and_taken_out_again(
@@ -379,11 +379,11 @@ async def test_a_key_is_kept_in_the_keyring_that_is_there_and_taken_out_again(
     monkeypatch.delenv("PYTHON_KEYRING_BACKEND")
     at_start(tmp_path, monkeypatch, OWN.format(name="Drawer"))
     kept = (await found("keyring"))["keyring"]
-    assert (kept.state, "drawers" in kept.text) == (State.OK, True)
+    assert (kept.state, "drawers" in kept.text) == (CheckState.OK, True)
     assert json.loads(drawer.read_text()) == {"baton openai": "mine"}
     at_start(tmp_path, monkeypatch, OWN.format(name="Forgetful"))
     forgotten = (await found("keyring"))["keyring"]
-    assert (forgotten.state, "private file" in forgotten.text) == (State.WARN, True)
+    assert (forgotten.state, "private file" in forgotten.text) == (CheckState.WARN, True)
 
 
 OWN = "from baton.platform import secrets; secrets.KEYRING = 'drawers.{name}'"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from baton.cli.doctor import Finding, State, examine
+from baton.cli.doctor import CheckResult, CheckState, check_system
 from baton.platform import secrets
 from baton.platform.settings import find_paths
 from baton.workers.cloud import price_table
@@ -27,10 +27,10 @@ def _nothing_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(secrets, "_stuck", None)
 
 
-def found(last: str = "tools") -> dict[str, Finding]:
+def found(last: str = "tools") -> dict[str, CheckResult]:
     """Return what the doctor finds up to and with `last`; what follows `tools` starts engines."""
     findings = {}
-    for finding in examine(find_paths()):
+    for finding in check_system(find_paths()):
         findings[finding.name] = finding
         if finding.name == last:
             return findings
@@ -45,9 +45,9 @@ def configure(text: str) -> None:
 
 def test_a_fresh_machine_is_well_and_stays_untouched(home: Path) -> None:
     findings = found()
-    assert findings["keyring"].state is State.WARN
+    assert findings["keyring"].state is CheckState.WARN
     assert "keys for cloud workers can come from the environment" in findings["keyring"].text
-    assert findings["keys"] == Finding("keys", State.OK, "none")
+    assert findings["keys"] == CheckResult("keys", CheckState.OK, "none")
     assert "no ceiling is above $0" in findings["money"].text
     assert findings["egress"].text == "nothing ever left this machine"
     assert findings["prices"].text.endswith(f"models of {price_table.snapshot().date}")
@@ -61,15 +61,17 @@ def test_what_others_may_look_into_can_be_closed_as_it_says(home: Path) -> None:
     for path, mode in ((data, 0o755), (config, 0o644)):
         path.chmod(mode)
     finding = found("folders")["folders"]
-    assert finding.state is State.WARN
+    assert finding.state is CheckState.WARN
     subprocess.run(finding.text.split("`")[1], shell=True, check=True)
-    assert found("folders")["folders"].state is State.OK
+    assert found("folders")["folders"].state is CheckState.OK
 
 
 def test_the_tools_are_tried_unless_they_are_off(home: Path) -> None:
     assert "sandbox" in found()["tools"].text or "seccomp" in found()["tools"].text
     configure("tools = false\n")
-    assert found()["tools"] == Finding("tools", State.OK, "off in the settings (`tools = false`)")
+    assert found()["tools"] == CheckResult(
+        "tools", CheckState.OK, "off in the settings (`tools = false`)"
+    )
 
 
 def test_the_machine_is_told_and_a_card_that_idles(
@@ -84,7 +86,7 @@ def test_the_machine_is_told_and_a_card_that_idles(
     findings = found("llama.cpp")
     assert "cores" in findings["machine"].text
     assert " of memory, " in findings["machine"].text
-    assert findings["llama.cpp"].state is State.WARN
+    assert findings["llama.cpp"].state is CheckState.WARN
     assert "NVIDIA GeForce RTX 3070" in findings["llama.cpp"].text
 
 
@@ -103,7 +105,7 @@ def test_a_missing_key_is_told_and_no_key_is_shown(
     configure('[[workers]]\nid = "g"\nkind = "cloud"\nmodel = "groq/openai/gpt-oss-20b"\n')
     monkeypatch.setenv("OPENAI_API_KEY", CANARY)
     findings = found()
-    assert findings["keys"].state is State.WARN
+    assert findings["keys"].state is CheckState.WARN
     assert findings["keys"].text == "openai (OPENAI_API_KEY); missing for groq"
     use(monkeypatch, Drawer())
     secrets.put("groq", CANARY)
@@ -116,16 +118,16 @@ def test_a_file_of_keys_that_others_can_read_is_told(home: Path) -> None:
     secrets.put("openai", CANARY, file=find_paths().keys_file)
     find_paths().keys_file.chmod(0o644)
     findings = found()
-    assert findings["folders"].state is State.WARN
+    assert findings["folders"].state is CheckState.WARN
     assert str(find_paths().keys_file) in findings["folders"].text
-    assert findings["keys"].state is State.BROKEN
+    assert findings["keys"].state is CheckState.BROKEN
 
 
 def test_a_ledger_that_was_removed_is_reported_and_not_made(home: Path) -> None:
     spend(find_paths().ledger)
     find_paths().ledger.unlink()
     findings = found()
-    assert findings["money"].state is findings["egress"].state is State.WARN
+    assert findings["money"].state is findings["egress"].state is CheckState.WARN
     assert "The ledger was removed" in findings["money"].text
     assert not find_paths().ledger.exists()
 
@@ -134,7 +136,7 @@ def test_a_damaged_ledger_is_told_and_stays_as_it_is(home: Path) -> None:
     spend(find_paths().ledger)
     find_paths().ledger.write_bytes(b"not a database" * 100)
     findings = found()
-    assert findings["money"].state is findings["egress"].state is State.BROKEN
+    assert findings["money"].state is findings["egress"].state is CheckState.BROKEN
     assert find_paths().ledger.read_bytes() == b"not a database" * 100
 
 
@@ -155,15 +157,15 @@ model = "openai/gpt-5-mini"
 @pytest.mark.parametrize(
     ("conductor", "state", "text"),
     [
-        ("writer", State.OK, "writer draws the plans, and answers"),
-        ("planner", State.BROKEN, "planner.gguf. Check its path."),
-        ("far", State.OK, "far was not tried, which costs money: `baton workers test far`"),
-        ("nobody", State.BROKEN, "There is no worker 'nobody' (the setting `conductor`)."),
-        ("rule", State.OK, "no model plans, only templates and the rule"),
+        ("writer", CheckState.OK, "writer draws the plans, and answers"),
+        ("planner", CheckState.BROKEN, "planner.gguf. Check its path."),
+        ("far", CheckState.OK, "far was not tried, which costs money: `baton workers test far`"),
+        ("nobody", CheckState.BROKEN, "There is no worker 'nobody' (the setting `conductor`)."),
+        ("rule", CheckState.OK, "no model plans, only templates and the rule"),
     ],
 )
 def test_the_conductor_is_tried_like_the_worker(
-    home: Path, conductor: str, state: State, text: str
+    home: Path, conductor: str, state: CheckState, text: str
 ) -> None:
     files = {"writer": home / "writer.gguf", "planner": home / "planner.gguf"}
     configure(f'worker = "writer"\nconductor = "{conductor}"\n' + OTHERS.format(**files))
@@ -175,7 +177,7 @@ def test_the_router_is_asked_and_what_is_wrong_with_it_is_told_with_the_mend(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     well = found("router")["router"]
-    assert well.state is State.OK
+    assert well.state is CheckState.OK
     assert "ms per question on CPU, as delivered" in well.text
     assert not home.exists()
     learned = find_paths().data / "router" / "learned.npz"
@@ -186,7 +188,7 @@ def test_the_router_is_asked_and_what_is_wrong_with_it_is_told_with_the_mend(
     assert not [odd for odd in ("pickle", "nothing learned", "..") if odd in doubtful]
     monkeypatch.setattr("baton.routing.router_probe.shipped", lambda: tmp_path / "nowhere")
     ill = found("router")["router"]
-    assert ill.state is State.WARN
+    assert ill.state is CheckState.WARN
     assert "nowhere" in ill.text
     assert "git checkout models/router" in ill.text
     assert "a rule of length and task decides" in ill.text

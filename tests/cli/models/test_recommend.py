@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from baton.cli.models.recommend import _together, machine_line
-from baton.core.catalogue_types import NOWHERE, CatalogueEntry
+from baton.core.catalogue_types import UNKNOWN_SOURCE, CatalogueEntry
 from baton.core.machine import Gpu, Hardware
 from baton.core.messages import Message, Request, Role
 from baton.gguf.memory_fit import Fit, Load, Verdict
@@ -41,7 +41,9 @@ def test_the_recommendation_names_machine_models_and_the_way(call: Call) -> None
 
 
 def test_what_a_set_takes_is_no_riddle_beside_what_each_takes() -> None:
-    picks = tuple(Pick(CatalogueEntry(id, id, NOWHERE), (), Load(id, 1, 0, 0, 0)) for id in "abc")
+    picks = tuple(
+        Pick(CatalogueEntry(id, id, UNKNOWN_SOURCE), (), Load(id, 1, 0, 0, 0)) for id in "abc"
+    )
     verdict = Verdict(Fit.FITS, 5, 9, "Together they take 5.3 GB of the 24 GB here.")
     assert _together(Recommendation(picks, 0, 5, verdict, "")) == (
         "They are loaded one at a time, so with what Baton itself needs they take 5.3 GB of the "

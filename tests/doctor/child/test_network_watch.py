@@ -6,15 +6,15 @@ import sys
 
 import pytest
 
-from baton.cli.doctor.check_result import State
+from baton.cli.doctor.check_result import CheckState
 from baton.cli.doctor.offline_check import prove_offline
-from baton.doctor import Watched, watch_program
+from baton.doctor import WatchResult, watch_program
 from baton.doctor.child import network_watch
 
 ANSWER = 'print(\'{"answer": "Hello."}\')'
 
 
-def python(code: str, seconds: float = 60.0) -> Watched:
+def python(code: str, seconds: float = 60.0) -> WatchResult:
     return watch_program([sys.executable, "-c", code], seconds)
 
 
@@ -58,24 +58,24 @@ def test_a_program_without_an_end_is_stopped_with_all_it_started() -> None:
     assert (watched.status, watched.out) == (None, "..")
 
 
-def planted(code: str) -> list[tuple[str, State]]:
+def planted(code: str) -> list[tuple[str, CheckState]]:
     found = prove_offline([sys.executable, "-c", code])
     return [(finding.name, finding.state) for finding in found]
 
 
 def test_the_doctor_notices_a_planted_attempt_to_connect() -> None:
     connect = "import socket\ntry: socket.create_connection(('127.0.0.1', 9))\nexcept OSError: 0\n"
-    assert planted(ANSWER) == [("network", State.OK), ("answer", State.OK)]
-    assert planted(connect + ANSWER) == [("network", State.BROKEN), ("answer", State.OK)]
+    assert planted(ANSWER) == [("network", CheckState.OK), ("answer", CheckState.OK)]
+    assert planted(connect + ANSWER) == [("network", CheckState.BROKEN), ("answer", CheckState.OK)]
 
 
 def test_a_baton_that_fails_at_once_proves_nothing() -> None:
-    assert planted("raise SystemExit(1)")[1] == ("answer", State.BROKEN)
-    assert planted("print('{}')")[1] == ("answer", State.BROKEN)
+    assert planted("raise SystemExit(1)")[1] == ("answer", CheckState.BROKEN)
+    assert planted("print('{}')")[1] == ("answer", CheckState.BROKEN)
 
 
 def test_without_any_means_nothing_is_run_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(network_watch, "_listen", lambda: None)
+    monkeypatch.setattr(network_watch, "_install_filter", lambda: None)
     monkeypatch.setattr(network_watch, "_leave_network", lambda: False)
-    watched = network_watch.watch([sys.executable, "-c", "print('it ran')"], 60.0)
+    watched = network_watch.watch_program([sys.executable, "-c", "print('it ran')"], 60.0)
     assert (watched.means, watched.out) == ([], "")

@@ -7,7 +7,7 @@ from typing import Any
 
 from baton.bench.strategy_bench import Row, ends, mixed
 from baton.cli.bench.cost_plot import Plot, Point
-from baton.cli.ledger_access import columns
+from baton.cli.ledger_access import format_columns
 from baton.core.money import format_usd
 from baton.core.sanitiser import one_line
 
@@ -22,7 +22,9 @@ def table(rows: Sequence[Row]) -> str:
     widths = [max(map(len, column)) for column in zip(_HEAD[1:], *cells, strict=True)]
     room = _WIDTH - sum(widths) - 2 * len(widths)
     names = [one_line(row.name, room) for row in rows]
-    return columns([_HEAD, *([name, *line] for name, line in zip(names, cells, strict=True))])
+    return format_columns(
+        [_HEAD, *([name, *line] for name, line in zip(names, cells, strict=True))]
+    )
 
 
 def _cells(row: Row) -> list[str]:

@@ -13,7 +13,7 @@ import click
 
 from baton.cli import interrupts
 from baton.cli.completion import complete_worker
-from baton.cli.error_report import complain
+from baton.cli.error_report import report_error
 from baton.cli.output import emit, emit_json
 from baton.core.errors import BudgetExceeded, ConfigError
 from baton.core.sanitiser import one_line
@@ -147,7 +147,7 @@ def bench(
     options = Options(**typed)
     for name in options.strategies:
         strategy(name)  # says which ones there are
-    interrupts.hand_over()
+    interrupts.restore_default_handler()
     read = read_dataset(dataset)
     made: Bench = (Replay if read.recorded else Live)(options, read)
     return asyncio.run(_compare(made, as_json, svg))
@@ -168,7 +168,7 @@ def _compare_conductors(ctx: click.Context, workers: str, limit: int | None, as_
     _refuse_others(ctx, _CONDUCTING, about, "With it go --workers, --limit and --json.")
     from baton.cli.bench.conductor_comparison import Options, compare
 
-    interrupts.hand_over()
+    interrupts.restore_default_handler()
     return asyncio.run(compare(Options(workers, limit, as_json)))
 
 
@@ -218,7 +218,7 @@ async def _compare(bench: Bench, as_json: bool, svg: Path | None) -> int:
             if stopped is not None:
                 break
     _show(bench, rows, as_json, svg)
-    return 0 if stopped is None else complain(stopped)
+    return 0 if stopped is None else report_error(stopped)
 
 
 def _progress(name: str, done: int, count: int) -> None:

@@ -13,9 +13,9 @@ import msgspec
 from baton.bench.conductor_bench import ConductorBench, ConductorRow, drawing
 from baton.bench.conductor_episodes import read_episodes
 from baton.cli.bench.base_bench import listed
-from baton.cli.ledger_access import columns
-from baton.cli.options import with_worker
-from baton.cli.output import emit, emit_json, talk
+from baton.cli.ledger_access import format_columns
+from baton.cli.options import add_named_worker
+from baton.cli.output import emit, emit_json, notify
 from baton.core.catalogue_types import ModelRole
 from baton.core.errors import BatonError, ConfigError
 from baton.core.plan.conductor import may_conduct
@@ -86,7 +86,7 @@ async def _composed(
 
     named = []
     for name in listed(options.workers):
-        settings, known = with_worker(settings, name)
+        settings, known = add_named_worker(settings, name)
         named.append(known or name)
     remote = {entry.id for entry in settings.roster if not isinstance(entry, LocalWorker)}
     if refused := [name for name in named if name in remote]:
@@ -102,7 +102,7 @@ async def _composed(
         roster = {card.id: card for card in baton.orchestra.roster}
         for name in named:
             _must_conduct(baton.orchestra.worker(name).card)
-        able = [card.id for card in roster.values() if not card.is_outside and may_conduct(card)]
+        able = [card.id for card in roster.values() if not card.uses_gateway and may_conduct(card)]
         trained = [""] if baton.orchestra.trained is not None else []
         yield baton, [*trained, *(named or able)]
     finally:
@@ -117,7 +117,7 @@ def _must_conduct(card: Card) -> None:
 def _bench(baton: Baton) -> ConductorBench:
     """Return what all conductors plan with: local workers and tools, the default worker first."""
     default = baton.orchestra.default
-    cards = [card for card in baton.orchestra.roster if not card.is_outside]
+    cards = [card for card in baton.orchestra.roster if not card.uses_gateway]
     cards.sort(key=lambda card: (card.is_tool, card.id != default))
     workers: Mapping[str, Worker] = {card.id: baton.orchestra.worker(card.id) for card in cards}
     router = baton.orchestra.router or RuleRouter()
@@ -192,7 +192,7 @@ def _show(
     rows: Sequence[ConductorRow], failures: Sequence[str], verdict: Verdict, as_json: bool
 ) -> None:
     for failure in failures:
-        talk(failure)
+        notify(failure)
     if as_json:
         return emit_json(
             {
@@ -206,8 +206,8 @@ def _show(
             }
         )
     if not rows:
-        return talk("Nothing here could conduct.")
-    emit(columns([_HEAD, *map(_cells, rows)]))
+        return notify("Nothing here could conduct.")
+    emit(format_columns([_HEAD, *map(_cells, rows)]))
     if verdict.said:
         emit(verdict.said)
 

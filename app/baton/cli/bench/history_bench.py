@@ -14,18 +14,18 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from baton.bench.backtest import Case, Row, happened, replay
-from baton.cli.ledger_access import columns
-from baton.cli.output import emit, emit_json, talk
-from baton.cli.step_text import view_of
-from baton.cli.usage import beginning
+from baton.cli.ledger_access import format_columns
+from baton.cli.output import emit, emit_json, notify
+from baton.cli.step_text import record_view
+from baton.cli.usage import parse_since
 from baton.core.errors import ConfigError
-from baton.core.feedback import opinion
+from baton.core.feedback import dated_grade
 from baton.core.history_types import PastRun
 from baton.core.ledger_types import Scope, SpendingStyle
 from baton.core.messages import Card, Role, Turn, TurnStatus
 from baton.core.money import format_usd, parse_usd, show_usd
 from baton.core.plan.plan import Material
-from baton.core.prices import Used
+from baton.core.prices import BilledTokens
 from baton.core.view import RunView
 
 if TYPE_CHECKING:
@@ -64,12 +64,12 @@ class Looked:
 
 async def look_back(options: Options) -> int:
     """Show what each policy would have come to, beside what happened. Raises ConfigError."""
-    since = beginning(options.since)
+    since = parse_since(options.since)
     async with _opened() as baton:
         paces = _paces(options.policy, baton.settings.budget.pace)
         past = await baton.store.past(since)
         if not past and not options.as_json:
-            talk(_NOTHING.format(since=_since(since)))
+            notify(_NOTHING.format(since=_since(since)))
             return 0
         ceilings = _ceilings(options.budget, baton.settings.budget.ceilings)
         looked = await _looked(baton, past)
@@ -133,7 +133,7 @@ async def _looked(baton: Baton, past: Sequence[PastRun]) -> Looked:
         return await _counted(await _estimator(baton, router), past)
     finally:
         if router.warning:
-            talk(f"baton: {router.warning}")
+            notify(f"baton: {router.warning}")
         await router.aclose()
 
 
@@ -141,7 +141,7 @@ async def _counted(estimator: _Estimator, past: Sequence[PastRun]) -> Looked:
     cases, named, cost = [], 0, 0
     for number, run in enumerate(past, start=1):
         _progress(number, len(past))
-        view = view_of(run.record)
+        view = record_view(run.record)
         if estimator.is_named(view):
             named, cost = named + 1, cost + view.cost
         else:
@@ -159,9 +159,9 @@ async def _estimator(baton: Baton, router: Router) -> _Estimator:
     by_id = {card.id: card for card in roster}
     mine = by_id[orchestra.worker().card.id]
     terms = replace(orchestra.terms, offline=False, mode="auto")
-    here = next((c for c in (mine, *roster) if not c.is_outside and not c.is_tool), mine)
+    here = next((c for c in (mine, *roster) if not c.uses_gateway and not c.is_tool), mine)
     helper = stronger(here, roster, Label.CLOUD, terms)
-    return _Estimator(router, by_id, here, helper if helper and helper.is_outside else None)
+    return _Estimator(router, by_id, here, helper if helper and helper.uses_gateway else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,13 +179,13 @@ class _Estimator:
             return False
         card = self.roster.get(view.routed.worker if view.routed else "")
         if card is not None:
-            return card.is_outside
+            return card.uses_gateway
         left = {sent.worker for sent in view.sent}
         return bool(view.calls) and all(call.worker in left for call in view.calls)
 
     async def case(self, run: PastRun, view: RunView) -> Case:
         """Return what is known of a prompt, and what must be estimated."""
-        good = opinion(run.signals, time.time())[0] if run.signals else None
+        good = dated_grade(run.signals, time.time())[0] if run.signals else None
         asked, record = _asked(view), run.record
         case = Case(record.created, record.conversation, _SURE, 0.0, 0, asked, view.cost, good)
         last = next((one for one in reversed(view.weighed) if self._elsewhere(one)), None)
@@ -197,7 +197,7 @@ class _Estimator:
 
     def _elsewhere(self, weighed: Weighed) -> bool:
         card = self.roster.get(weighed.worker)
-        return weighed.cost > 0 or (card is not None and card.is_outside)
+        return weighed.cost > 0 or (card is not None and card.uses_gateway)
 
     def _privacy(self, worker: str) -> Any:
         from baton.core.labels import Label
@@ -254,7 +254,9 @@ def _likely_cost(card: Card, calls: Sequence[Called], route: Route) -> int:
     longest = max(calls, key=lambda call: call.tokens_in + call.tokens_out, default=None)
     read, written = (longest.tokens_in, longest.tokens_out) if longest else (0, 0)
     expected = route.estimate.tokens if route.estimate is not None else 0
-    return card.price.cost(Used(max(1, read), min(expected or max(1, written), card.max_output)))
+    return card.price.cost(
+        BilledTokens(max(1, read), min(expected or max(1, written), card.max_output))
+    )
 
 
 def _progress(done: int, count: int) -> None:
@@ -268,7 +270,7 @@ def _progress(done: int, count: int) -> None:
 
 def _table(rows: Sequence[Row]) -> str:
     head = ["policy", "asked elsewhere", "cost", "good, as expected", "as you judged"]
-    return columns([head, *(_cells(row) for row in rows)])
+    return format_columns([head, *(_cells(row) for row in rows)])
 
 
 def _cells(row: Row) -> list[str]:

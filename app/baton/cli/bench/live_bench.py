@@ -10,11 +10,11 @@ import click
 
 from baton.bench.strategy_bench import Grader, Played, play_all
 from baton.cli.bench.base_bench import Bench, Options, Round
-from baton.cli.output import talk
+from baton.cli.output import notify
 from baton.core.errors import ConfigError
-from baton.core.messages import Message, Purpose, Request, Role, Text, about_tokens, fenced
+from baton.core.messages import Message, Purpose, Request, Role, Text, estimated_tokens, fenced
 from baton.core.money import NANO, show_usd
-from baton.core.prices import FREE, Used
+from baton.core.prices import FREE, BilledTokens
 
 if TYPE_CHECKING:
     from baton.bench.strategy_bench import Execute
@@ -51,14 +51,14 @@ class Live(Bench):
 
     async def __aenter__(self) -> Self:
         """Put the workers together, once the person agreed to what it may cost."""
-        from baton.cli.options import with_worker
+        from baton.cli.options import add_named_worker
         from baton.compose import compose
         from baton.platform.settings import find_paths, load
 
         paths = find_paths()
         settings, ids = load(paths.config_file), []
         for name in self.workers:
-            settings, known = with_worker(settings, name)
+            settings, known = add_named_worker(settings, name)
             ids.append(known or name)
         self.workers = tuple(ids)
         known_ids = {entry.id for entry in settings.roster}
@@ -90,10 +90,10 @@ class Live(Bench):
         if all((card.price or FREE).is_free for card in cards):
             self.budget = None
             return
-        talk(f"This may cost about {show_usd(estimate)}.")
+        notify(f"This may cost about {show_usd(estimate)}.")
         if self.budget is not None:
             left = max(0, self.budget - self._spent)
-            return talk(f"It stops at its budget, which has {show_usd(left)} left.")
+            return notify(f"It stops at its budget, which has {show_usd(left)} left.")
         cent = NANO // 100
         most = -(-2 * estimate // cent) * cent
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -108,12 +108,12 @@ class Live(Bench):
     def _estimate(self, strategy: str, cards: Sequence[Card], done: set[str]) -> int:
         """Return what the questions that are left may cost, about."""
         asked = cards[:1] if strategy == "single" else cards
-        prices = [card.price or FREE for card in asked if card.is_outside]
+        prices = [card.price or FREE for card in asked if card.uses_gateway]
         calls = _CALLS.get(strategy, _MANY)
         total = 0
         for question in self.questions:
             if question.id not in done:
-                used = Used(about_tokens(question.prompt) + 50, _TOKENS)
+                used = BilledTokens(estimated_tokens(question.prompt) + 50, _TOKENS)
                 total += calls * max((price.cost(used) for price in prices), default=0)
         return total
 

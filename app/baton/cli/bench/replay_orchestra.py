@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from baton.bench.replay_worker import ReplayWorker, card_of
 from baton.bench.strategy_bench import Grader, Played, play_all
 from baton.core.errors import ConfigError
-from baton.core.hold_decision import MOST
-from baton.core.ledger_types import Bill, Policy, Scope, SpendingStyle
+from baton.core.hold_decision import MAX_AMOUNT_NANOS
+from baton.core.ledger_types import HoldRequest, Policy, Scope, SpendingStyle
 from baton.core.messages import Card, Purpose
 from baton.core.plan.answer_grades import Dataset, Question
-from baton.core.prices import PER, Price, Rates, Used
+from baton.core.prices import TOKENS_PER_RATE, BilledTokens, Price, Rates
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import PromptLimits, RunTerms
 from baton.core.spending.pace_controller import Pacing
@@ -78,7 +78,7 @@ async def replayed(table: Table, progress: Progress, spent: int = 0) -> AsyncIte
     Nothing is kept.
     """
     ledger, store = Ledger.open(None), Store.open(None)
-    ceilings = {Scope.MONTH: MOST if table.ceiling is None else table.ceiling}
+    ceilings = {Scope.MONTH: MAX_AMOUNT_NANOS if table.ceiling is None else table.ceiling}
     workers = {
         model: ReplayWorker(table.dataset, model, price) for model, price in table.models.items()
     }
@@ -117,13 +117,13 @@ def _router(folder: Path | None) -> LearnedRouter | None:
 
 async def _book(ledger: Ledger, amount: int) -> None:
     """Charge an amount that an earlier replay spent."""
-    one = PER  # a nano-dollar for each token
-    bill = Bill(
+    one = TOKENS_PER_RATE  # a nano-dollar for each token
+    bill = HoldRequest(
         "", "", "earlier", "replay", "earlier", Purpose.ANSWER, Price(Rates(one, one, one, one)),
-        amount, 0, {Scope.MONTH: MOST},
+        amount, 0, {Scope.MONTH: MAX_AMOUNT_NANOS},
     )  # fmt: skip
     hold = await ledger.hold(bill)
-    await ledger.settle(hold.call, Used(amount, 0))
+    await ledger.settle(hold.call, BilledTokens(amount, 0))
 
 
 async def replay(

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import click
 
-from baton.cli.doctor.check_result import Finding, State
-from baton.cli.doctor.system_checks import examine
-from baton.cli.output import emit, emit_json, talk
+from baton.cli.doctor.check_result import CheckResult, CheckState
+from baton.cli.doctor.system_checks import check_system
+from baton.cli.output import emit, emit_json, notify
 
-__all__ = ["Finding", "State", "doctor", "examine"]
+__all__ = ["CheckResult", "CheckState", "check_system", "doctor"]
 
 _EXAMPLES = """\b
 Examples:
@@ -53,48 +53,48 @@ def doctor(self_tested: bool, offline: bool, as_json: bool, file: Path | None) -
     yours but for a test key, put into your keyring and removed, sends nothing anywhere and costs
     nothing.
     """
-    findings: list[Finding] = []
+    findings: list[CheckResult] = []
     if file is not None:
-        from baton.cli.doctor.doctor_report import refuse_early
+        from baton.cli.doctor.doctor_report import check_report_path
 
-        refuse_early(file)
+        check_report_path(file)
 
-    def tell(finding: Finding) -> None:
+    def tell(finding: CheckResult) -> None:
         findings.append(finding)
         if not as_json:
-            emit(finding.line())
+            emit(finding.as_line())
 
     if offline:
         from baton.cli.doctor.offline_check import prove_offline
 
-        _each(prove_offline(), tell)
+        _report_all(prove_offline(), tell)
     elif self_tested:
-        from baton.cli.doctor.self_test import run
+        from baton.cli.doctor.self_test import run_self_test
 
-        run(tell)
+        run_self_test(tell)
     else:
         from baton.platform.settings import find_paths
 
-        _each(examine(find_paths()), tell)
-    broken = any(finding.state is State.BROKEN for finding in findings)
+        _report_all(check_system(find_paths()), tell)
+    broken = any(finding.state is CheckState.BROKEN for finding in findings)
     if as_json:
         status = "failed" if broken else "finished"
         emit_json({"schema": 1, "status": status, "checks": [asdict(f) for f in findings]})
     if file is not None:
-        from baton.cli.doctor.doctor_report import write
+        from baton.cli.doctor.doctor_report import write_report
 
-        write(file, findings, as_json)
+        write_report(file, findings, as_json)
     if not as_json:
-        talk(_verdict(findings) + (f" The report is in {file}." if file else ""))
+        notify(_verdict(findings) + (f" The report is in {file}." if file else ""))
     return 1 if broken else 0
 
 
-def _verdict(findings: Iterable[Finding]) -> str:
+def _verdict(findings: Iterable[CheckResult]) -> str:
     """Say in a sentence how it all is."""
-    broken = [finding.name for finding in findings if finding.state is State.BROKEN]
+    broken = [finding.name for finding in findings if finding.state is CheckState.BROKEN]
     return f"Broken: {', '.join(broken)}." if broken else "Nothing is broken."
 
 
-def _each(findings: Iterable[Finding], tell: Callable[[Finding], object]) -> None:
+def _report_all(findings: Iterable[CheckResult], tell: Callable[[CheckResult], object]) -> None:
     for finding in findings:
         tell(finding)

@@ -7,10 +7,10 @@ from enum import StrEnum
 
 from baton.core.sanitiser import one_line
 
-_LONGEST = 400
+_MAX_TEXT_CHARS = 400
 
 
-class State(StrEnum):
+class CheckState(StrEnum):
     """How a thing is: `warn` works, but not as well as it could."""
 
     OK = "ok"
@@ -19,13 +19,13 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """What one check found."""
 
     name: str
-    state: State
+    state: CheckState
     text: str
 
-    def line(self) -> str:
+    def as_line(self) -> str:
         """Return it as one line for a person."""
-        return f"{self.state:7} {self.name:12} {one_line(self.text, _LONGEST)}"
+        return f"{self.state:7} {self.name:12} {one_line(self.text, _MAX_TEXT_CHARS)}"

@@ -6,9 +6,9 @@ import secrets
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from baton.cli.doctor.check_result import Finding, State
-from baton.cli.doctor.loopback_provider import ANSWER, TOKENS_IN, TOKENS_OUT, Loopback
-from baton.cli.doctor.temporary_home import Ground, mend
+from baton.cli.doctor.check_result import CheckResult, CheckState
+from baton.cli.doctor.loopback_provider import ANSWER, TOKENS_IN, TOKENS_OUT, LoopbackProvider
+from baton.cli.doctor.temporary_home import SelfTestHome, repair_hint
 from baton.core.labels import Label
 from baton.core.ledger_types import Scope, Status
 from baton.core.messages import Card, Message, Request, Role, Text
@@ -26,27 +26,31 @@ COST = (3 * TOKENS_IN + 15 * TOKENS_OUT) * NANO // 1_000_000
 """What the answer costs, computed apart from the ledger."""
 
 
-async def cloud(place: Ground) -> str | Finding:
+async def check_cloud(place: SelfTestHome) -> str | CheckResult:
     """Ask, and see that the answer, the bytes that left and the charge are as they must be."""
     from baton.money import Ledger
 
-    async with Loopback() as provider:
-        if not await provider.reachable():
+    async with LoopbackProvider() as provider:
+        if not await provider.is_reachable():
             text = "This machine can't talk with itself (127.0.0.1), so the gateway wasn't tried."
-            return Finding("cloud", State.WARN, f"{text} Without that, no cloud worker answers.")
+            return CheckResult(
+                "cloud", CheckState.WARN, f"{text} Without that, no cloud worker answers."
+            )
         ledger = Ledger.open(place.folder / "cloud.db")
         try:
             key = f"self-test-{secrets.token_hex(16)}"
-            answer = await _asked(place, ledger, provider, key)
-            why = await _doubt(ledger, provider, key, answer)
+            answer = await _ask_worker(place, ledger, provider, key)
+            why = await _find_fault(ledger, provider, key, answer)
         finally:
             await ledger.aclose()
     if why:
-        return Finding("cloud", State.BROKEN, f"{why} {mend()}")
+        return CheckResult("cloud", CheckState.BROKEN, f"{why} {repair_hint()}")
     return f"a request went through the gateway to this machine, charged exactly {show_usd(COST)}"
 
 
-async def _asked(place: Ground, ledger: Ledger, provider: Loopback, key: str) -> str:
+async def _ask_worker(
+    place: SelfTestHome, ledger: Ledger, provider: LoopbackProvider, key: str
+) -> str:
     from baton.core.run.metered_worker import MeteredWorker, RunBudget
     from baton.core.run.policy import ANYTHING, RunTerms
     from baton.workers.cloud import CloudWorker, Gateway
@@ -63,13 +67,13 @@ async def _asked(place: Ground, ledger: Ledger, provider: Loopback, key: str) ->
     messages = (Message(Role.SYSTEM, "You are brief."), Message(Role.USER, "Play."))
     request = Request(messages, max_tokens=300, label=Label.CLOUD)
     try:
-        async with aclosing(MeteredWorker(worker, purse, _kept).stream(request)) as chunks:
+        async with aclosing(MeteredWorker(worker, purse, _ignore_usage).stream(request)) as chunks:
             return "".join([chunk.text async for chunk in chunks if isinstance(chunk, Text)])
     finally:
         await gateway.aclose()
 
 
-async def _doubt(ledger: Ledger, provider: Loopback, key: str, answer: str) -> str:
+async def _find_fault(ledger: Ledger, provider: LoopbackProvider, key: str, answer: str) -> str:
     """Say what isn't as it must be, or return ""."""
     charges, left = await ledger.charges(_RUN), await ledger.egress(_RUN)
     sent = [body for body in provider.bodies if body]
@@ -84,7 +88,7 @@ async def _doubt(ledger: Ledger, provider: Loopback, key: str, answer: str) -> s
     return ""
 
 
-async def _kept(_: CallUsage) -> None:
+async def _ignore_usage(_: CallUsage) -> None:
     """What a call used is read from the ledger."""
 
 

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from baton import __version__
-from baton.cli.doctor.check_result import Finding, State
+from baton.cli.doctor.check_result import CheckResult, CheckState
 from baton.core.errors import BatonError, StoreError
 from baton.platform.build_info import built
 from baton.platform.durable_files import replace_file
@@ -22,21 +22,23 @@ from baton.platform.settings import find_paths, load
 
 HIDDEN = "[hidden]"
 
-_HEAD = "Report of `baton doctor`. Names, secrets and texts were left out."
-_HEADS = (_HEAD.encode(), f'{{\n "report": "{_HEAD}"'.encode())
+_HEADING = "Report of `baton doctor`. Names, secrets and texts were left out."
+_HEADING_BYTES = (_HEADING.encode(), f'{{\n "report": "{_HEADING}"'.encode())
 """How a report begins, as text and as JSON: by that an earlier one is known."""
 
-_SECRETIVE = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH|COOKIE|PRIVATE", re.IGNORECASE)
-_SHORTEST = 6
+_SECRET_NAMES = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH|COOKIE|PRIVATE", re.IGNORECASE)
+_MIN_SECRET_CHARS = 6
 """A secret shorter than this would be found in innocent words."""
 
-_NOBODY = frozenset({"baton", "root", "user", "localhost", "linux", "windows", "python", "local"})
+_COMMON_NAMES = frozenset(
+    {"baton", "root", "user", "localhost", "linux", "windows", "python", "local"}
+)
 """Names that tell nothing, and that the report itself may say."""
 
 
-def refuse_early(file: Path) -> None:
+def check_report_path(file: Path) -> None:
     """Raise StoreError where no report can or should be written, before anybody waits for it."""
-    if os.path.lexists(file) and not _may_go(file):
+    if os.path.lexists(file) and not _is_replaceable(file):
         raise StoreError(
             f"{file} is there already and is no report of Baton's: it was left as it is.",
             "Name another file: `--report FILE`.",
@@ -44,45 +46,48 @@ def refuse_early(file: Path) -> None:
     folder = file.absolute().parent
     if not os.access(folder, os.W_OK):
         why = "it may not be written there" if folder.is_dir() else "there is no such folder"
-        raise _unwritable(file, why)
+        raise _unwritable_report_error(file, why)
 
 
-def _may_go(file: Path) -> bool:
+def _is_replaceable(file: Path) -> bool:
     """Tell whether a report may take a file's place: an earlier one's, or that of nothing."""
     try:
         if file.is_symlink() or not file.is_file():
             return False
         with file.open("rb") as opened:
-            start = opened.read(max(map(len, _HEADS)))
-        return not start or start.startswith(_HEADS)
+            start = opened.read(max(map(len, _HEADING_BYTES)))
+        return not start or start.startswith(_HEADING_BYTES)
     except OSError:
         return False
 
 
-def _unwritable(file: Path, why: str) -> StoreError:
+def _unwritable_report_error(file: Path, why: str) -> StoreError:
     return StoreError(
         f"The report can't be written to {file}: {why}.", "Name another file: `--report FILE`."
     )
 
 
-def write(
-    file: Path, findings: Iterable[Finding], as_json: bool, environ: Mapping[str, str] = os.environ
+def write_report(
+    file: Path,
+    findings: Iterable[CheckResult],
+    as_json: bool,
+    environ: Mapping[str, str] = os.environ,
 ) -> None:
     """Write the report, readable by the person alone, as a whole or not at all. Raises StoreError.
 
     It takes an earlier one's place, and nothing else's.
     """
-    scrubber = Scrubber.of(environ)
-    clean = [Finding(f.name, f.state, scrubber.clean(f.text)) for f in findings]
-    text = _json(clean, scrubber) if as_json else _text(clean, scrubber)
-    refuse_early(file)  # minutes may have passed
+    scrubber = Scrubber.from_environ(environ)
+    clean = [CheckResult(f.name, f.state, scrubber.clean(f.text)) for f in findings]
+    text = _report_json(clean, scrubber) if as_json else _report_text(clean, scrubber)
+    check_report_path(file)  # minutes may have passed
     try:
         replace_file(file, text)
     except OSError as error:
-        raise _unwritable(file, error.strerror or str(error)) from error
+        raise _unwritable_report_error(file, error.strerror or str(error)) from error
 
 
-def _facts() -> dict[str, str]:
+def _build_facts() -> dict[str, str]:
     """Return what a bug report should say of the program and the machine."""
     facts = built()
     made = {} if facts is None else asdict(facts)
@@ -98,29 +103,29 @@ def _facts() -> dict[str, str]:
     }
 
 
-def _text(findings: list[Finding], scrubber: Scrubber) -> str:
-    told = {State.OK: 0, State.WARN: 0, State.BROKEN: 0}
+def _report_text(findings: list[CheckResult], scrubber: Scrubber) -> str:
+    told = {CheckState.OK: 0, CheckState.WARN: 0, CheckState.BROKEN: 0}
     for finding in findings:
         told[finding.state] += 1
-    facts = _facts()
+    facts = _build_facts()
     lines = [
-        _HEAD,
+        _HEADING,
         "",
         *(f"{name:9}{scrubber.clean(value)}" for name, value in facts.items() if value),
         "checks   " + ", ".join(f"{count} {state}" for state, count in told.items()),
         "",
-        *(finding.line() for finding in findings),
+        *(finding.as_line() for finding in findings),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _json(findings: list[Finding], scrubber: Scrubber) -> str:
-    broken = any(finding.state is State.BROKEN for finding in findings)
+def _report_json(findings: list[CheckResult], scrubber: Scrubber) -> str:
+    broken = any(finding.state is CheckState.BROKEN for finding in findings)
     document = {
-        "report": _HEAD,
+        "report": _HEADING,
         "schema": 1,
         "status": "failed" if broken else "finished",
-        "baton": _facts(),
+        "baton": _build_facts(),
         "checks": [asdict(finding) for finding in findings],
     }
     return json.dumps(document, ensure_ascii=False, indent=1) + "\n"
@@ -139,9 +144,9 @@ class Scrubber:
     names: tuple[str, ...] = field(default=())
 
     @classmethod
-    def of(cls, environ: Mapping[str, str]) -> Scrubber:
+    def from_environ(cls, environ: Mapping[str, str]) -> Scrubber:
         """Return one that knows this person's environment."""
-        return cls(_paths(environ), _secrets(environ), _names(environ))
+        return cls(_known_paths(environ), _environment_secrets(environ), _personal_names(environ))
 
     def clean(self, text: str) -> str:
         """Return the text as others may read it."""
@@ -151,10 +156,10 @@ class Scrubber:
             text = shown.join(re.split(rf"{re.escape(path)}(?![\w-])", text))
         for name in self.names:
             text = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", HIDDEN, text, flags=re.IGNORECASE)
-        return _known_secrets(text)
+        return _hide_secrets(text)
 
 
-def _known_secrets(text: str) -> str:
+def _hide_secrets(text: str) -> str:
     """Hide what looks like a key, a password or an address of mail."""
     from baton.workers.cloud.redaction import KEY, MAIL, PASSWORD, Redaction
 
@@ -164,7 +169,7 @@ def _known_secrets(text: str) -> str:
     return text
 
 
-def _paths(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+def _known_paths(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     homes = {environ.get("HOME", ""), environ.get("USERPROFILE", "")}
     with suppress(RuntimeError, KeyError):
         homes.add(str(Path.home()))
@@ -180,18 +185,20 @@ def _paths(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(real.items(), key=lambda item: -len(item[0])))
 
 
-def _secrets(environ: Mapping[str, str]) -> tuple[str, ...]:
+def _environment_secrets(environ: Mapping[str, str]) -> tuple[str, ...]:
     found = {
         value.strip()
         for name, value in environ.items()
-        if _SECRETIVE.search(name) and len(value.strip()) >= _SHORTEST and not value.startswith("/")
+        if _SECRET_NAMES.search(name)
+        and len(value.strip()) >= _MIN_SECRET_CHARS
+        and not value.startswith("/")
     }
     with suppress(BatonError):  # settings that are wrong are told elsewhere
         found |= set(load(find_paths(environ).config_file, environ).cloud.words)
     return tuple(sorted(filter(None, found), key=len, reverse=True))
 
 
-def _names(environ: Mapping[str, str]) -> tuple[str, ...]:
+def _personal_names(environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return what the person and the machine are called."""
     found = {environ.get(name, "") for name in ("USER", "LOGNAME", "USERNAME", "HOSTNAME")}
     found |= {Path(environ.get(name, "")).name for name in ("HOME", "USERPROFILE")}
@@ -203,5 +210,5 @@ def _names(environ: Mapping[str, str]) -> tuple[str, ...]:
         entry = pwd.getpwuid(os.getuid())
         found |= {entry.pw_name, *entry.pw_gecos.split(",")}
     found |= {name.partition(".")[0] for name in found}
-    known = {name for name in found if len(name) > 1 and name.lower() not in _NOBODY}
+    known = {name for name in found if len(name) > 1 and name.lower() not in _COMMON_NAMES}
     return tuple(sorted(known, key=len, reverse=True))

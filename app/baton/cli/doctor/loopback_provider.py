@@ -10,10 +10,10 @@ ANSWER = "Ad libitum."
 TOKENS_IN, TOKENS_OUT = 1000, 200
 """What the provider says that it counted."""
 
-_MOST = 1 << 20
+_MAX_BODY_BYTES = 1 << 20
 
 
-class Loopback:
+class LoopbackProvider:
     """Listens while entered; `bodies` and `keys` are what it was sent."""
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Loopback:
         assert self._server is not None
         self._server.close()
 
-    async def reachable(self) -> bool:
+    async def is_reachable(self) -> bool:
         """Tell whether this machine can talk with itself at all."""
         try:
             _, writer = await asyncio.open_connection("127.0.0.1", self.port)
@@ -48,14 +48,14 @@ class Loopback:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-            fields = dict(_field(line) for line in head.split("\r\n")[1:] if ":" in line)
-            size = min(int(fields.get("content-length", "0")), _MOST)
+            fields = dict(_header_field(line) for line in head.split("\r\n")[1:] if ":" in line)
+            size = min(int(fields.get("content-length", "0")), _MAX_BODY_BYTES)
             self.bodies.append(await reader.readexactly(size))
             self.keys.append(fields.get("authorization", ""))
             writer.write(
                 b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
             )
-            writer.write(b"".join(_events()))
+            writer.write(b"".join(_answer_events()))
             await writer.drain()
         except (OSError, ValueError, asyncio.IncompleteReadError):
             pass  # it hung up, as `reachable` does
@@ -63,26 +63,26 @@ class Loopback:
             writer.close()
 
 
-def _field(line: str) -> tuple[str, str]:
+def _header_field(line: str) -> tuple[str, str]:
     name, _, value = line.partition(":")
     return name.strip().lower(), value.strip()
 
 
-def _events() -> list[bytes]:
+def _answer_events() -> list[bytes]:
     usage = {
         "prompt_tokens": TOKENS_IN,
         "completion_tokens": TOKENS_OUT,
         "total_tokens": TOKENS_IN + TOKENS_OUT,
     }
     return [
-        *(_event([{"index": 0, "delta": {"content": word}}]) for word in ANSWER.split("|")),
-        _event([{"index": 0, "delta": {}, "finish_reason": "stop"}]),
-        _event([], usage=usage),
+        *(_answer_event([{"index": 0, "delta": {"content": word}}]) for word in ANSWER.split("|")),
+        _answer_event([{"index": 0, "delta": {}, "finish_reason": "stop"}]),
+        _answer_event([], usage=usage),
         b"data: [DONE]\n\n",
     ]
 
 
-def _event(choices: list[dict[str, Any]], **more: Any) -> bytes:
+def _answer_event(choices: list[dict[str, Any]], **more: Any) -> bytes:
     event = {
         "id": "chatcmpl-0",
         "object": "chat.completion.chunk",

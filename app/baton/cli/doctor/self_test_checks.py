@@ -14,20 +14,20 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from baton.cli.doctor.check_result import Finding, State
-from baton.cli.doctor.gpu_checks import gpus
-from baton.cli.doctor.temporary_home import Check, Ground, mend
+from baton.cli.doctor.check_result import CheckResult, CheckState
+from baton.cli.doctor.gpu_checks import gpu_text
+from baton.cli.doctor.temporary_home import Check, SelfTestHome, repair_hint
 from baton.core.errors import BatonError, BudgetExceeded, ModelFileError
-from baton.core.ledger_types import Bill, Scope
+from baton.core.ledger_types import HoldRequest, Scope
 from baton.core.messages import Card, Chunk, Message, Prompt, Purpose, Request, Role, Text
 from baton.core.money import NANO, show_usd
 from baton.core.plan.plan import Plan, Step
-from baton.core.prices import Price, Rates, Used
+from baton.core.prices import BilledTokens, Price, Rates
 from baton.core.routing_types import Candidate
 from baton.core.run.policy import PromptLimits
-from baton.core.view import RunView, folded
+from baton.core.view import RunView, fold_events
 from baton.doctor import PARTS as NAMES
-from baton.doctor import processor, try_part
+from baton.doctor import processor_text, use_part_in_child
 from baton.platform.build_info import built
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from baton.models.model_types import Held
     from baton.workers.tools import ToolWorker
 
-_TOKENS = 24
+_MAX_TOKENS = 24
 _QUESTION, _ANSWER = "What is the capital of France?", "Paris"
 """The starter model knows: any other answer means that it is computed wrongly."""
 
@@ -46,33 +46,35 @@ _PROMPTS = (
 )
 """What the router must take for what."""
 
-_TIMES = 5
+_ROUTER_ROUNDS = 5
 
 
-def _broken(name: str, why: str) -> Finding:
-    return Finding(name, State.BROKEN, f"{why} {mend()}")
+def _broken_result(name: str, why: str) -> CheckResult:
+    return CheckResult(name, CheckState.BROKEN, f"{why} {repair_hint()}")
 
 
 # Parts
 
 
-async def _part(name: str, place: Ground) -> str:
+async def _check_part(name: str, place: SelfTestHome) -> str:
     """Try one part in a child of its own."""
-    return (await try_part(name, place.environ)).text
+    return (await use_part_in_child(name, place.environ)).text
 
 
-PARTS: Mapping[str, Check] = {name: partial(_part, name) for name in NAMES if name != "keyring"}
+PART_CHECKS: Mapping[str, Check] = {
+    name: partial(_check_part, name) for name in NAMES if name != "keyring"
+}
 
 
-async def keyring(place: Ground) -> str | Finding:
+async def check_keyring(place: SelfTestHome) -> str | CheckResult:
     """Keep a canary in whatever keeps keys here, read it back and remove it."""
     from baton.workers.cloud import NEEDED
 
-    tried = await try_part("keyring", place.environ, {*NEEDED, "BATON_HOME"})
-    return tried.text if tried.well else Finding("keyring", State.WARN, tried.text)
+    tried = await use_part_in_child("keyring", place.environ, {*NEEDED, "BATON_HOME"})
+    return tried.text if tried.well else CheckResult("keyring", CheckState.WARN, tried.text)
 
 
-async def llama(place: Ground) -> str | Finding:
+async def check_llama(place: SelfTestHome) -> str | CheckResult:
     """Load llama.cpp, and say what it was built for and which of its variants runs."""
     from baton.workers.local import probe
 
@@ -81,36 +83,40 @@ async def llama(place: Ground) -> str | Finding:
     except BatonError as error:
         if "SIGILL" not in error.message:
             raise
-        why = f"{error.message} It was built for another processor than this one, {processor()}."
-        return _broken("llama.cpp", why)
+        why = (
+            f"{error.message} It was built for another processor than this one, {processor_text()}."
+        )
+        return _broken_result("llama.cpp", why)
     abilities = ", ".join(re.findall(r"(\w+) = 1", found["system"]))
     if not abilities:  # then it isn't there, and no model can be loaded
-        return _broken("llama.cpp", "What llama.cpp computes with on a processor isn't there.")
+        return _broken_result(
+            "llama.cpp", "What llama.cpp computes with on a processor isn't there."
+        )
     built_for = f"built for {found['processor']}, " if found["processor"] else ""
-    gpu, missing = gpus(found)
+    gpu, missing = gpu_text(found)
     text = f"build {found['version']}, {built_for}{gpu}; {abilities}"
-    return Finding("llama.cpp", State.WARN, f"{text}. {missing}") if missing else text
+    return CheckResult("llama.cpp", CheckState.WARN, f"{text}. {missing}") if missing else text
 
 
 # What they do together
 
 
-async def answer(place: Ground) -> str | Finding:
+async def check_answer(place: SelfTestHome) -> str | CheckResult:
     """Have a model on this machine answer: the starter model, or one that the person has."""
     from baton.workers.local import STARTER, find_model
 
     facts = built()
     try:
         if await asyncio.to_thread(_is_changed, find_model(STARTER).path):
-            return _broken("answer", "The starter model's file isn't as it was delivered.")
+            return _broken_result("answer", "The starter model's file isn't as it was delivered.")
     except ModelFileError:
         if facts is None or facts.flavour != "slim":
             raise
         held = await _own_model(place)
         if held is None:
             return "no model inside, as meant; `baton models pull --recommended` fetches one"
-        return await _generated(place, str(held.path), held.record.name, "")
-    return await _generated(place, STARTER, "the starter model", _ANSWER)
+        return await _generate_answer(place, str(held.path), held.record.name, "")
+    return await _generate_answer(place, STARTER, "the starter model", _ANSWER)
 
 
 def _is_changed(file: Path) -> bool:
@@ -130,7 +136,7 @@ def _is_changed(file: Path) -> bool:
     return base64.urlsafe_b64encode(digest).decode().rstrip("=") != known.value
 
 
-async def _own_model(place: Ground) -> Held | None:
+async def _own_model(place: SelfTestHome) -> Held | None:
     """Return a model that the person has, the one that answers if there are several."""
     from baton.compose import library
     from baton.platform.settings import Settings, load
@@ -144,7 +150,9 @@ async def _own_model(place: Ground) -> Held | None:
     return held[0] if held else None
 
 
-async def _generated(place: Ground, model: str, name: str, expected: str) -> str | Finding:
+async def _generate_answer(
+    place: SelfTestHome, model: str, name: str, expected: str
+) -> str | CheckResult:
     """Have a model answer, in the real orchestra, and say how fast it was."""
     from baton.compose import compose
     from baton.platform.settings import LocalWorker, Settings
@@ -154,21 +162,23 @@ async def _generated(place: Ground, model: str, name: str, expected: str) -> str
     baton = compose(settings, place.paths, history=False, only=(entry.id,))
     baton.orchestra.router = None
     try:
-        limits = PromptLimits(max_tokens=_TOKENS, attended=False, alone=True)
-        view = await _played(baton.orchestra, Prompt(_QUESTION), limits, worker=entry.id)
+        limits = PromptLimits(max_tokens=_MAX_TOKENS, attended=False, alone=True)
+        view = await _play_run(baton.orchestra, Prompt(_QUESTION), limits, worker=entry.id)
         hardware = baton.orchestra.worker(entry.id).card.hardware
     finally:
         await baton.aclose()
-    if why := _unfinished(view):
-        return _broken("answer", why)
+    if why := _unfinished_text(view):
+        return _broken_result("answer", why)
     if expected not in view.answer or not view.answer.strip():
-        return _broken("answer", f"{name} doesn't answer as it must, so it is computed wrongly.")
+        return _broken_result(
+            "answer", f"{name} doesn't answer as it must, so it is computed wrongly."
+        )
     call = view.calls[-1]
     speed = call.tokens_out / max(call.seconds - (call.first_token or call.loading), 0.001)
     return f"{name} wrote {call.tokens_out} tokens, {speed:.0f} a second ({hardware})"
 
 
-async def _played(
+async def _play_run(
     orchestra: Orchestra,
     prompt: Prompt,
     limits: PromptLimits,
@@ -177,17 +187,17 @@ async def _played(
     plan: Plan | None = None,
 ) -> RunView:
     async with orchestra.play(prompt, limits=limits, worker=worker, plan=plan) as run:
-        return folded([event async for event in run])
+        return fold_events([event async for event in run])
 
 
-def _unfinished(view: RunView) -> str:
+def _unfinished_text(view: RunView) -> str:
     """Say why a run isn't finished, or return ""."""
     if view.failure is not None:
         return f"{view.failure.message} {view.failure.hint}".strip()
     return "" if view.status == "finished" else f"It ended as {view.status}."
 
 
-async def router(place: Ground) -> str | Finding:
+async def check_router(place: SelfTestHome) -> str | CheckResult:
     """Have the router say what prompts are about, and how fast it does."""
     from baton.routing import LearnedRouter, Limits, learned_file
 
@@ -199,22 +209,24 @@ async def router(place: Ground) -> str | Finding:
     )
     times = []
     try:
-        for prompt, kind in _PROMPTS * _TIMES:
+        for prompt, kind in _PROMPTS * _ROUTER_ROUNDS:
             began = time.perf_counter()
             found = await asked.estimate(prompt, workers)
             times.append(time.perf_counter() - began)
             if found is None:
-                return _broken("router", asked.trouble or "It doesn't answer.")
+                return _broken_result("router", asked.trouble or "It doesn't answer.")
             likeliest = max(found.kinds, key=lambda name: found.kinds[name])
             if likeliest != kind or found.quality["there"] <= found.quality["here"]:
-                return _broken("router", f"It takes a task of {kind} for one of {likeliest}.")
+                return _broken_result(
+                    "router", f"It takes a task of {kind} for one of {likeliest}."
+                )
         provider = asked.loaded.provider if asked.loaded is not None else "nothing"
     finally:
         await asked.aclose()
     return f"{sorted(times)[len(times) // 2] * 1000:.0f} ms per prompt on {provider}"
 
 
-async def plan(place: Ground) -> str | Finding:
+async def check_plan(place: SelfTestHome) -> str | CheckResult:
     """Play three steps, the last of which sees what the others wrote, and nothing else."""
     steps = (
         Step("first", "Say one word.", ("prompt",)),
@@ -227,26 +239,26 @@ async def plan(place: Ground) -> str | Finding:
         seen = [word for word in ("Ad", "libitum", "secret") if word in shown]
         yield Text(" ".join(seen))
 
-    scripts = {"first": _says("Ad"), "second": _says("libitum"), "third": join}
-    async with aclosing(_Scripted(place, scripts)) as here:
+    scripts = {"first": _script_of("Ad"), "second": _script_of("libitum"), "third": join}
+    async with aclosing(_ScriptedOrchestra(place, scripts)) as here:
         prompt = Prompt("Play what you like; the word is secret.")
-        view = await _played(here.orchestra, prompt, PromptLimits(), plan=Plan(steps, (3,)))
-    if why := _unfinished(view):
-        return _broken("plan", why)
+        view = await _play_run(here.orchestra, prompt, PromptLimits(), plan=Plan(steps, (3,)))
+    if why := _unfinished_text(view):
+        return _broken_result("plan", why)
     if view.answer != "Ad libitum":
-        return _broken("plan", f"Three steps came to {view.answer!r}.")
+        return _broken_result("plan", f"Three steps came to {view.answer!r}.")
     return f"{len(view.steps)} steps by scripted workers, {len(view.calls)} calls"
 
 
-def _says(text: str) -> Callable[[Request], Iterable[Chunk]]:
+def _script_of(text: str) -> Callable[[Request], Iterable[Chunk]]:
     return lambda _: [Text(text)]
 
 
-class _Scripted:
+class _ScriptedOrchestra:
     """An orchestra of scripted workers, over a history in the self-test's folder."""
 
     def __init__(
-        self, place: Ground, scripts: Mapping[str, Callable[[Request], Iterable[Chunk]]]
+        self, place: SelfTestHome, scripts: Mapping[str, Callable[[Request], Iterable[Chunk]]]
     ) -> None:
         from baton.core.run.orchestra import Orchestra
         from baton.history import Store
@@ -264,12 +276,12 @@ class _Scripted:
         await self.store.aclose()
 
 
-async def money(place: Ground) -> str | Finding:
+async def check_money(place: SelfTestHome) -> str | CheckResult:
     """Hold money for a call, settle it, and have one refused that is over the ceiling."""
     from baton.money import Ledger
 
     price = Price(Rates(3 * NANO, 15 * NANO, 3 * NANO, 3 * NANO), source="the self-test")
-    bill = Bill(
+    bill = HoldRequest(
         *("self-test", "self-test", "nobody", "nobody", "nobody/none", Purpose.ANSWER, price),
         input_bound=3000,
         wanted=1400,
@@ -284,7 +296,7 @@ async def money(place: Ground) -> str | Finding:
             await ledger.hold(bill)
         except BudgetExceeded:
             refused = True
-        await ledger.settle(hold.call, Used(1000, 200))
+        await ledger.settle(hold.call, BilledTokens(1000, 200))
     finally:
         await ledger.aclose()
     ledger = Ledger.open(place.paths.ledger)  # what counts is what is on the disk
@@ -294,20 +306,24 @@ async def money(place: Ground) -> str | Finding:
         await ledger.aclose()
     day = next(room for room in rooms if room.scope is Scope.DAY)
     if (hold.amount, hold.cap, day.settled, day.held) != (held, bill.wanted, charged, 0):
-        return _broken("money", "The ledger computes amounts wrongly.")
+        return _broken_result("money", "The ledger computes amounts wrongly.")
     if not refused:
-        return _broken("money", "The ledger lets a call through that is over the ceiling.")
+        return _broken_result("money", "The ledger lets a call through that is over the ceiling.")
     return f"{show_usd(held)} held, {show_usd(charged)} charged, a call over the ceiling refused"
 
 
-async def history(place: Ground) -> str | Finding:
+async def check_history(place: SelfTestHome) -> str | CheckResult:
     """Keep a conversation, close the history, and find it again by a word."""
     from baton.history import Store
 
-    async with aclosing(_Scripted(place, {"echo": _says("A fermata is a pause.")})) as here:
-        view = await _played(here.orchestra, Prompt("Explain the corona"), PromptLimits(alone=True))
-    if why := _unfinished(view):
-        return _broken("history", why)
+    async with aclosing(
+        _ScriptedOrchestra(place, {"echo": _script_of("A fermata is a pause.")})
+    ) as here:
+        view = await _play_run(
+            here.orchestra, Prompt("Explain the corona"), PromptLimits(alone=True)
+        )
+    if why := _unfinished_text(view):
+        return _broken_result("history", why)
     store = Store.open(place.paths.database)
     try:
         hits = await store.search("fermat")
@@ -315,11 +331,11 @@ async def history(place: Ground) -> str | Finding:
     finally:
         await store.aclose()
     if [hit.role for hit in (*hits, *kept)] != [Role.ASSISTANT, Role.USER]:
-        return _broken("history", "A conversation that was kept isn't found.")
+        return _broken_result("history", "A conversation that was kept isn't found.")
     return "a conversation was kept, and found again by its words"
 
 
-async def tools(place: Ground) -> str | Finding:
+async def check_tools(place: SelfTestHome) -> str | CheckResult:
     """Compute, convert, ask for a time far away, and run code in the sandbox."""
     from baton.workers.tools import sandbox
     from baton.workers.tools import tools as of_this_machine
@@ -333,15 +349,17 @@ async def tools(place: Ground) -> str | Finding:
     }
     try:
         for name, (asked, expected) in wanted.items():
-            if name in known and expected not in (said := await _computed(known[name], asked)):
-                return _broken("tools", f"The {name} says {said!r} to {asked!r}.")
+            if name in known and expected not in (said := await _compute(known[name], asked)):
+                return _broken_result("tools", f"The {name} says {said!r} to {asked!r}.")
     finally:
         await known["calculator"].aclose()
     if place_of_code := sandbox():
         return f"calculator, units, clock, and code in a sandbox: {place_of_code}"
-    return Finding("tools", State.WARN, "There is no sandbox here, so no code is executed.")
+    return CheckResult(
+        "tools", CheckState.WARN, "There is no sandbox here, so no code is executed."
+    )
 
 
-async def _computed(worker: ToolWorker, text: str) -> str:
+async def _compute(worker: ToolWorker, text: str) -> str:
     request = Request((Message(Role.USER, text),))
     return "".join([c.text async for c in worker.stream(request) if isinstance(c, Text)])

@@ -10,22 +10,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from baton.cli.doctor.check_result import Finding
+from baton.cli.doctor.check_result import CheckResult
 from baton.core.errors import StoreError
 from baton.platform.build_info import built
 from baton.platform.durable_files import make_folder
 from baton.platform.settings import Paths, find_paths
 
-ROOM = 16 << 20
+MIN_FREE_BYTES = 16 << 20
 """What it writes takes less: small databases, and what libraries leave among temporary files."""
 
-_NAME = "baton-self-test-"
+_FOLDER_PREFIX = "baton-self-test-"
 
-_FOREIGN = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR")
+_PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR")
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class SelfTestHome:
     """The self-test's own folders in `paths`, the person's in `own`, and the environment."""
 
     folder: Path
@@ -34,47 +34,47 @@ class Ground:
     environ: Mapping[str, str]
 
 
-Check = Callable[[Ground], Awaitable["str | Finding"]]
+Check = Callable[[SelfTestHome], Awaitable["str | CheckResult"]]
 """Returns what to say of a thing that works; or a finding, or raises."""
 
 
 @contextmanager
-def ground(environ: Mapping[str, str] = os.environ) -> Iterator[Ground]:
+def self_test_home(environ: Mapping[str, str] = os.environ) -> Iterator[SelfTestHome]:
     """Make a folder for as long as the self-test takes. Raises StoreError."""
     own = find_paths(environ)
-    folder = _folder(own)
-    known = {name: value for name, value in environ.items() if name.upper() not in _FOREIGN}
+    folder = _make_folder(own)
+    known = {name: value for name, value in environ.items() if name.upper() not in _PROXY_VARIABLES}
     # What onnxruntime leaves among the temporary files goes with the rest, too.
     known |= dict.fromkeys(("BATON_HOME", "TMPDIR", "TEMP", "TMP"), str(folder))
     try:
-        yield Ground(folder, find_paths({"BATON_HOME": str(folder)}), own, known)
+        yield SelfTestHome(folder, find_paths({"BATON_HOME": str(folder)}), own, known)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _folder(own: Paths) -> Path:
+def _make_folder(own: Paths) -> Path:
     """Make a folder with some room, among the temporary ones or else in Baton's cache."""
     refused = []
     for place in (None, own.cache):
         try:
             if place is not None:
                 make_folder(place)
-            made = Path(tempfile.mkdtemp(prefix=_NAME, dir=place)).resolve()
+            made = Path(tempfile.mkdtemp(prefix=_FOLDER_PREFIX, dir=place)).resolve()
         except OSError as error:
             refused.append(error.strerror or "they can't be used")
             continue
-        if shutil.disk_usage(made).free >= ROOM:
+        if shutil.disk_usage(made).free >= MIN_FREE_BYTES:
             return made
         made.rmdir()
         refused.append("No space left on device")
     raise StoreError(
-        f"The self-test needs {ROOM >> 20} MB of room, which is neither among the temporary files"
-        f" nor in {own.cache} ({', '.join(dict.fromkeys(refused))}).",
+        f"The self-test needs {MIN_FREE_BYTES >> 20} MB of room, which is neither among the"
+        f" temporary files nor in {own.cache} ({', '.join(dict.fromkeys(refused))}).",
         "Make room there, or name another folder: TMPDIR=FOLDER baton doctor --self-test",
     )
 
 
-def mend() -> str:
+def repair_hint() -> str:
     """Say what to do about a part of Baton that is broken."""
     if built() is not None:
         return (

@@ -6,8 +6,8 @@ import sys
 
 import click
 
-from baton.cli.output import talk
-from baton.cli.terminal_questions import typed_line
+from baton.cli.output import notify
+from baton.cli.terminal_questions import read_line
 from baton.core.errors import ConfigError
 from baton.core.sanitiser import sanitise
 
@@ -22,7 +22,7 @@ async def agrees(question: str) -> bool:
     if not somebody():
         return False
     print(f"{sanitise(question)} [y/N]: ", end="", file=sys.stderr, flush=True)
-    return (await typed_line()).strip().lower() in ("y", "yes")
+    return (await read_line()).strip().lower() in ("y", "yes")
 
 
 async def confirm(lines: list[str], question: str, nothing: str) -> None:
@@ -33,6 +33,6 @@ async def confirm(lines: list[str], question: str, nothing: str) -> None:
     if not somebody():
         raise ConfigError(f"{nothing}: there is nobody to ask.", "-y does it without asking.")
     for line in lines:
-        talk(line)
+        notify(line)
     if not await agrees(question):
         raise click.exceptions.Exit(1)

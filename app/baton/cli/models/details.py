@@ -7,10 +7,15 @@ from typing import Any, NamedTuple
 
 from baton.cli.models import model_text
 from baton.cli.models.inventory import IN_CATALOGUE, Known, opened
-from baton.cli.worker_settings import Manner, lines_of, manner_of, object_of
-from baton.cli.workers import card_object, elsewhere, show_price
+from baton.cli.worker_settings import (
+    WorkerConfiguration,
+    configuration_lines,
+    configuration_object,
+    worker_configuration,
+)
+from baton.cli.workers import card_object, configured_address, price_text
 from baton.core.byte_format import show_size
-from baton.core.catalogue_types import FREE_LICENCES, NOWHERE, Thinking
+from baton.core.catalogue_types import FREE_LICENCES, UNKNOWN_SOURCE, ThinkingMode
 from baton.core.messages import Card
 from baton.core.plan.skill_table import (
     GUESS,
@@ -26,9 +31,9 @@ from baton.core.plan.skill_table import (
 from baton.gguf.memory_fit import Fit, Verdict, judge
 
 _THINKS = {
-    Thinking.NONE: "",
-    Thinking.SWITCH: "if wanted",
-    Thinking.ALWAYS: "always, before it answers",
+    ThinkingMode.NONE: "",
+    ThinkingMode.SWITCH: "if wanted",
+    ThinkingMode.ALWAYS: "always, before it answers",
 }
 _FITS = {
     Fit.FITS: "fits",
@@ -51,15 +56,15 @@ async def facts(known: Known) -> Facts:
         verdict = None
         if known.load is not None:
             verdict = judge([known.load], await library.machine())
-    address, _ = elsewhere(settings, known.id)
+    address, _ = configured_address(settings, known.id)
     manner = None
     if known.state != IN_CATALOGUE:
-        manner = manner_of(known.card, settings, known.file)
+        manner = worker_configuration(known.card, settings, known.file)
     return Facts(_lines(known, verdict, address, manner), _more(known, verdict, address, manner))
 
 
 def _lines(
-    known: Known, verdict: Verdict | None, address: str, manner: Manner | None
+    known: Known, verdict: Verdict | None, address: str, manner: WorkerConfiguration | None
 ) -> dict[str, str]:
     card = known.card
     return {
@@ -77,10 +82,10 @@ def _lines(
         "Last used": "" if known.used is None else model_text.day(known.used),
         "Licence": _licence(known),
         "Context": f"{card.context:,} tokens" if card.context else "",
-        "Price": show_price(card) if known.state != IN_CATALOGUE else "",
+        "Price": price_text(card) if known.state != IN_CATALOGUE else "",
         "Note": card.note or (known.entry.note if known.entry else ""),
         **_of_catalogue(known),
-        **(lines_of(manner) if manner is not None else {}),
+        **(configuration_lines(manner) if manner is not None else {}),
         **_of_file(known),
         **_good_at(card, known.table, known.measured),
     }
@@ -100,7 +105,7 @@ def _of_file(known: Known) -> dict[str, str]:
     source = known.source
     pinned = f" at {source.revision[:12]}" if source.revision else ""
     return {
-        "From": "" if source == NOWHERE else f"{source}{pinned}",
+        "From": "" if source == UNKNOWN_SOURCE else f"{source}{pinned}",
         "File": str(known.file) if known.file is not None else "",
         "SHA-256": known.sha256,
     }
@@ -222,14 +227,14 @@ def _skill(one: Mastery, measured: Mapping[str, tuple[float, int]]) -> dict[str,
 
 
 def _more(
-    known: Known, verdict: Verdict | None, address: str, manner: Manner | None
+    known: Known, verdict: Verdict | None, address: str, manner: WorkerConfiguration | None
 ) -> dict[str, Any]:
     """Return what `show --json` has besides."""
     record = known.held.record if known.held is not None else None
     source = known.source
     return {
         "address": address,
-        "source": "" if source == NOWHERE else str(source),
+        "source": "" if source == UNKNOWN_SOURCE else str(source),
         "revision": source.revision,
         "linked": record is not None and bool(record.link),
         "forced": record is not None and record.forced,
@@ -238,7 +243,7 @@ def _more(
             for score in (known.entry.scores if known.entry else ())
         ],
         "fit": None if verdict is None else verdict_object(verdict),
-        **(object_of(manner) if manner is not None else {}),
+        **(configuration_object(manner) if manner is not None else {}),
     }
 
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 
 from baton.cli.models.model_text import progress, share
-from baton.cli.output import talk
+from baton.cli.output import notify
 from baton.core.sanitiser import one_line, sanitise
 from baton.download.progress import Phase, Progress
 
@@ -43,7 +43,7 @@ class Board:
         mark = (step.phase, share(step.done, step.total) // _STEP)
         if self._said.get(name) != mark:
             self._said[name] = mark
-            talk(self._lines[name])
+            notify(self._lines[name])
 
     def done(self, name: str, text: str = "") -> None:
         """Take one of them off the board, having said what came of it."""
@@ -60,7 +60,7 @@ class Board:
         if self._redraws:
             self._draw(sanitise(text))
         else:
-            talk(text)
+            notify(text)
 
     def close(self) -> None:
         """Take the board away."""

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from baton.cli.models import model_text
 from baton.compose import compose
 from baton.compose import library as compose_library
-from baton.core.catalogue_types import NOWHERE, CatalogueEntry, ModelRole, Source, card_of
+from baton.core.catalogue_types import UNKNOWN_SOURCE, CatalogueEntry, ModelRole, Source, card_of
 from baton.core.errors import BatonError, ConfigError
 from baton.core.messages import Card
-from baton.core.model_roles import STARTER as WORKER
-from baton.core.model_roles import holders
+from baton.core.model_roles import STARTER_ID as WORKER
+from baton.core.model_roles import role_holders
 from baton.core.plan.skill_table import Mastery, scores_of
 from baton.gguf.memory_fit import Fit, Verdict, load_of_entry
 from baton.models.model_types import Held
@@ -76,7 +76,7 @@ class Known:
         """Where its file came from, or would come from."""
         if self.held is not None:
             return self.held.record.source
-        return self.entry.source if self.entry is not None else NOWHERE
+        return self.entry.source if self.entry is not None else UNKNOWN_SOURCE
 
     @property
     def sha256(self) -> str:
@@ -141,7 +141,7 @@ class _Survey:
     def _known(self, card: Card) -> Known:
         settings, held, entry = self._settings, self._held.get(card.id), self._entries.get(card.id)
         default = self._baton.orchestra.default
-        roles = holders(default, settings.conductor, settings.prefer)
+        roles = role_holders(default, settings.conductor, settings.prefer)
         known = Known(
             card,
             IN_CATALOGUE,

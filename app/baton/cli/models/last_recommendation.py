@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from baton.cli.output import talk
+from baton.cli.output import notify
 from baton.core.catalogue_types import ModelRole
 from baton.platform.durable_files import make_folder, replace_file
 from baton.platform.settings import Settings, find_paths
@@ -62,7 +62,7 @@ async def _measured(settings: Settings) -> float | None:
     """Return how many tokens/s the starter writes here; None where it can't be told."""
     from baton.compose import compose
     from baton.core.errors import BatonError
-    from baton.core.model_roles import STARTER
+    from baton.core.model_roles import STARTER_ID
     from baton.workers.local import starter
     from baton.workers.local.speed_benchmark import measure
 
@@ -70,13 +70,13 @@ async def _measured(settings: Settings) -> float | None:
         starter()
     except BatonError:
         return None
-    talk("Measuring for two seconds how fast this machine is ...")
+    notify("Measuring for two seconds how fast this machine is ...")
     try:
-        baton = compose(settings, find_paths(), history=False, only=[STARTER])
+        baton = compose(settings, find_paths(), history=False, only=[STARTER_ID])
     except BatonError:
         return None
     try:
-        return await measure(baton.orchestra.worker(STARTER))
+        return await measure(baton.orchestra.worker(STARTER_ID))
     except BatonError:
         return None
     finally:

@@ -20,11 +20,11 @@ from baton.cli.models.inventory import opened
 from baton.cli.models.model_completion import complete_held
 from baton.cli.models.pull_result import held_object
 from baton.cli.options import quiet_option
-from baton.cli.output import emit, emit_json, talk
+from baton.cli.output import emit, emit_json, notify
 from baton.core.byte_format import show_size
 from baton.core.catalogue_types import ModelRole
 from baton.core.errors import BatonError, ConfigError, ModelFileError
-from baton.core.model_roles import STARTER, holders, vacated
+from baton.core.model_roles import STARTER_ID, role_holders, settings_without_model
 from baton.core.sanitiser import one_line
 from baton.download.progress import Progress
 from baton.models.model_types import Held, State
@@ -49,18 +49,18 @@ def remove(ids: tuple[str, ...], yes: bool, as_json: bool) -> None:
     Conversations with them stay as they are, and can be gone on with by another model. What a model
     did (answering, drawing plans) goes to whom Baton chooses. A linked file stays where it is.
     """
-    interrupts.hand_over()
+    interrupts.restore_default_handler()
     freed, told = asyncio.run(_remove(list(dict.fromkeys(ids)), yes))
     if as_json:
         return emit_json({"schema": 1, "status": "finished", "removed": freed})
     for line in told:
-        talk(line)
+        notify(line)
 
 
 async def _remove(ids: Sequence[str], yes: bool) -> tuple[list[dict[str, Any]], list[str]]:
     async with opened() as (library, settings):
         chosen = [fetched(id, library, settings) for id in ids]
-        held = holders(settings.worker, settings.conductor, settings.prefer)
+        held = role_holders(settings.worker, settings.conductor, settings.prefer)
         if not yes:
             lines = [_row(one, [r for r, id in held.items() if id == one.id]) for one in chosen]
             lines += [line for one in chosen for line in _users(one.id, settings)]
@@ -75,7 +75,7 @@ async def _remove(ids: Sequence[str], yes: bool) -> tuple[list[dict[str, Any]], 
             told.append(_removed(one, size))
             if held[ModelRole.CHAT] == one.id:
                 told.append(
-                    f"From now on {STARTER} answers; `baton models role chat ID` changes that."
+                    f"From now on {STARTER_ID} answers; `baton models role chat ID` changes that."
                 )
         return freed, told
 
@@ -97,17 +97,17 @@ def fetched(id: str, library: Library, settings: Settings) -> Held:
     """
     workers = {entry.id for entry in settings.roster}
     if id in workers - {held.id for held in library.models()}:
-        if id == STARTER:
+        if id == STARTER_ID:
             starter()  # says so where Baton came without it
-        whose = "came with Baton and stays" if id == STARTER else "stands in config.toml only"
+        whose = "came with Baton and stays" if id == STARTER_ID else "stands in config.toml only"
         raise ConfigError(f"{id} {whose}: it was neither fetched nor imported.", "")
     return library.get(id)
 
 
 def _vacate(id: str, settings: Settings) -> None:
     """Take a model out of the settings."""
-    held = holders(settings.worker, settings.conductor, settings.prefer)
-    if changes := vacated(id, held):
+    held = role_holders(settings.worker, settings.conductor, settings.prefer)
+    if changes := settings_without_model(id, held):
         write(find_paths().config_file, changes)
 
 
@@ -130,7 +130,7 @@ def prune(yes: bool, as_json: bool) -> None:
 
     Nothing of what `baton models ls` lists is touched.
     """
-    interrupts.hand_over()
+    interrupts.restore_default_handler()
     gone = asyncio.run(_prune(yes))
     freed = sum(size for _, size in gone)
     if as_json:
@@ -139,9 +139,11 @@ def prune(yes: bool, as_json: bool) -> None:
             {"schema": 1, "status": "finished", "freed_bytes": freed, "removed": files}
         )
     if gone:
-        talk(f"Deleted {model_text.count(len(gone), 'leftover')}, which frees {show_size(freed)}.")
+        notify(
+            f"Deleted {model_text.count(len(gone), 'leftover')}, which frees {show_size(freed)}."
+        )
     else:
-        talk("There is nothing to clean up.")
+        notify("There is nothing to clean up.")
 
 
 async def _prune(yes: bool) -> Sequence[tuple[Path, int]]:
@@ -163,7 +165,7 @@ def verify(ids: tuple[str, ...], quiet: bool, as_json: bool) -> int:
 
     Exit code 5 if one is broken or gone. `baton models pull ID` fetches it anew.
     """
-    interrupts.hand_over()
+    interrupts.restore_default_handler()
     verified = asyncio.run(_verify(ids, quiet))
     wrong = [held for held, error in verified if error or not held.state.usable]
     if as_json:
@@ -178,7 +180,7 @@ def verify(ids: tuple[str, ...], quiet: bool, as_json: bool) -> int:
         for held, error in verified:
             emit(f"{held.id:{width}}  {error.message if error else _verdict(held)}")
     else:
-        talk("There are no models to verify.")
+        notify("There are no models to verify.")
     return ModelFileError.exit_code if wrong else 0
 
 
@@ -240,12 +242,12 @@ def export(ids: tuple[str, ...], folder: Path, quiet: bool, as_json: bool) -> No
     Beside them stands what is known of them, hashes included: `baton models import DIR` verifies
     them by that.
     """
-    interrupts.hand_over()
+    interrupts.restore_default_handler()
     written, size = asyncio.run(_export(ids, folder, quiet))
     if as_json:
         files = [str(path) for path in written]
         return emit_json({"schema": 1, "status": "finished", "files": files, "bytes": size})
-    talk(
+    notify(
         f"Copied {model_text.count(len(written))} ({show_size(size)}) to {folder}. "
         f"There: `baton models import {folder}`."
     )

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from baton.cli import interrupts
-from baton.cli.ledger_access import columns
+from baton.cli.ledger_access import format_columns
 from baton.cli.models.download_progress import Board
 from baton.cli.models.inventory import opened
 from baton.cli.models.pull_result import Outcome, as_object, exit_code, settled
 from baton.cli.options import quiet_option
-from baton.cli.output import emit, emit_json, talk
+from baton.cli.output import emit, emit_json, notify
 from baton.core.byte_format import show_size
-from baton.core.catalogue_types import NOWHERE
+from baton.core.catalogue_types import UNKNOWN_SOURCE
 from baton.core.errors import BatonError, ConfigError
 from baton.core.sanitiser import one_line
 from baton.download.progress import Progress
@@ -71,7 +71,7 @@ def import_(
         raise ConfigError("Which file?", "`baton models import PATH`, or --found for a list.")
     if id and len(paths) != 1:
         raise ConfigError("--id is for one file.", "Import them one by one.")
-    interrupts.hand_over()
+    interrupts.restore_default_handler()
     if found and not paths:
         return _list_found(as_json)
     outcomes = asyncio.run(_import(paths, found, link, id, force, quiet))
@@ -85,11 +85,11 @@ def _list_found(as_json: bool) -> int:
     if as_json:
         emit_json([_foreign_object(one) for one in listed])
     elif not listed:
-        talk("No other program keeps models here that aren't linked yet.")
+        notify("No other program keeps models here that aren't linked yet.")
     else:
         rows = [[_shown(one), one_line(one.program, 20), show_size(one.size)] for one in listed]
-        emit(columns(rows, left=2))
-        talk("`baton models import --found NAME` uses one where it lies.")
+        emit(format_columns(rows, left=2))
+        notify("`baton models import --found NAME` uses one where it lies.")
     return 0
 
 
@@ -109,7 +109,7 @@ def _foreign_object(one: Foreign) -> dict[str, Any]:
         "size": one.size,
         "file": str(one.path),
         "sha256": one.sha256,
-        "source": "" if one.source == NOWHERE else str(one.source),
+        "source": "" if one.source == UNKNOWN_SOURCE else str(one.source),
     }
 
 
@@ -132,7 +132,7 @@ async def _import(
                 await _take(library, name, add, board, outcomes)
         except asyncio.CancelledError:
             board.close()
-            talk("Stopped; of what wasn't verified yet, nothing was taken.")
+            notify("Stopped; of what wasn't verified yet, nothing was taken.")
             raise
         finally:
             board.close()

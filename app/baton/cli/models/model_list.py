@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from baton.cli.ledger_access import columns
+from baton.cli.ledger_access import format_columns
 from baton.cli.models import model_text
 from baton.cli.models.details import as_object, facts
 from baton.cli.models.inventory import IN_CATALOGUE, Known, named, opened, survey
 from baton.cli.models.model_completion import complete_known
-from baton.cli.output import emit, emit_json, talk
+from baton.cli.output import emit, emit_json, notify
 from baton.core.byte_format import show_size
 from baton.core.sanitiser import one_line
 from baton.models.model_types import State
@@ -51,7 +51,7 @@ def list_(whole: bool, as_json: bool) -> None:
         return emit_json([as_object(known) for known in found])
     if found:
         emit(_table(found))
-    talk(asyncio.run(_totals()))
+    notify(asyncio.run(_totals()))
 
 
 @click.command(short_help="Show all that is known of a model.")
@@ -82,9 +82,9 @@ def ps(as_json: bool) -> None:
     if as_json:
         return emit_json([_running_object(one, names) for one in loaded])
     if not loaded:
-        return talk("No model is loaded.")
+        return notify("No model is loaded.")
     head = ["model", "memory", "loaded for", "process", "of Baton"]
-    emit(columns([head, *(_running_row(one, names) for one in loaded)]))
+    emit(format_columns([head, *(_running_row(one, names) for one in loaded)]))
 
 
 def fitting(line: str, indent: int) -> str:
@@ -108,7 +108,7 @@ def _table(found: Sequence[Known]) -> str:
             if column in shown and _width(shown, rows) > width:
                 shown.remove(column)
     cells = [[row[name] for name in shown] for row in rows]
-    return columns([shown, *cells], shown.index("size"), words_last=shown[-1] == "licence")
+    return format_columns([shown, *cells], shown.index("size"), words_last=shown[-1] == "licence")
 
 
 def _width(shown: Sequence[str], rows: Sequence[dict[str, str]]) -> int:

@@ -19,11 +19,11 @@ from baton.cli.models.last_recommendation import advise, kept
 from baton.cli.models.model_completion import complete_wanted
 from baton.cli.models.pull_result import Outcome, as_object, exit_code, settled
 from baton.cli.options import offline_option, quiet_option
-from baton.cli.output import emit_json, talk
+from baton.cli.output import emit_json, notify
 from baton.core.byte_format import show_size
-from baton.core.catalogue_types import NOWHERE, ModelRole
+from baton.core.catalogue_types import UNKNOWN_SOURCE, ModelRole
 from baton.core.errors import BatonError, ConfigError, ModelFileError
-from baton.core.model_roles import holders, recommended_roles, taken
+from baton.core.model_roles import recommended_roles, role_holders, roles_on_arrival
 from baton.models.library_state import NeedsAgreement
 from baton.models.model_types import Held, State
 
@@ -80,7 +80,7 @@ def pull(
     if recommended and models:
         raise ConfigError("--recommended says itself which models.", "Leave out the names.")
     wish = Wish(models, tuple(map(ModelRole, roles)) or None, agree, force)
-    interrupts.hand_over()
+    interrupts.restore_default_handler()
     outcomes = asyncio.run(_pull(wish, recommended, offline, quiet))
     if as_json:
         emit_json(as_object(outcomes))
@@ -106,7 +106,7 @@ async def _pull(wish: Wish, recommended: bool, offline: bool, quiet: bool) -> li
         else:
             outcomes = [_going_on(held) for held in library.models() if _is_unfinished(held)]
             if not outcomes:
-                talk(
+                notify(
                     "Nothing is on its way. `baton models recommend` says what suits this machine."
                 )
         for outcome in outcomes:
@@ -125,14 +125,14 @@ async def _recommended(library: Library, settings: Settings) -> list[Outcome]:
     here = {held.id for held in library.models() if held.state.usable}
     missing = [(id, recommended_roles(roles)) for id, roles in picks if id not in here]
     # Also after an attempt that was killed when a model had come, before it had its roles.
-    having = holders(settings.worker, settings.conductor, settings.prefer)
-    idle = [(id, taken((), roles, having)) for id, roles in picks if id in here]
+    having = role_holders(settings.worker, settings.conductor, settings.prefer)
+    idle = [(id, roles_on_arrival((), roles, having)) for id, roles in picks if id in here]
     idle = [(id, roles) for id, roles in idle if roles]
     if missing:
         size = show_size(sum(entries[id].size for id, _ in missing))
-        talk(f"{model_text.listed([id for id, _ in missing])}, {size}, will be fetched.")
+        notify(f"{model_text.listed([id for id, _ in missing])}, {size}, will be fetched.")
     else:
-        talk("What suits this machine best is here already.")
+        notify("What suits this machine best is here already.")
     return [Outcome(id, roles=roles) for id, roles in (*idle, *missing)]
 
 
@@ -141,7 +141,7 @@ def _is_unfinished(held: Held) -> bool:
 
 
 def _has_source(held: Held) -> bool:
-    return held.record.source != NOWHERE
+    return held.record.source != UNKNOWN_SOURCE
 
 
 def _going_on(held: Held) -> Outcome:
@@ -225,4 +225,4 @@ async def _fetch(library: Library, outcome: Outcome, board: Board) -> None:
 
 def _say_what_is_kept(library: Library, outcomes: Sequence[Outcome]) -> None:
     kept = sum(library.get(one.held.id).bytes for one in outcomes if one.held is not None)
-    talk(f"Stopped; {show_size(kept)} are kept. `baton models pull` goes on from there.")
+    notify(f"Stopped; {show_size(kept)} are kept. `baton models pull` goes on from there.")

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from baton.cli.error_report import complain
+from baton.cli.error_report import report_error
 from baton.cli.json_output import error_object
 from baton.compose import appoint
 from baton.core.byte_format import show_size
 from baton.core.catalogue_types import ModelRole
 from baton.core.errors import BatonError
-from baton.core.model_roles import told
+from baton.core.model_roles import arrival_text
 from baton.gguf.memory_fit import Fit
 from baton.models.model_types import Held, State
 from baton.platform.settings import find_paths, load
@@ -44,7 +44,7 @@ async def settled(
         return f"{name} is here already."
     wanted = replace(held.record, roles=held.record.roles if roles is None else roles)
     takes = appoint(replace(held, record=wanted), library, load(paths.config_file), paths)
-    said = told(held.id, name, takes, library.suited(held.id))
+    said = arrival_text(held.id, name, takes, library.suited(held.id))
     verdict = await library.verdict(held.id)
     return said if verdict.fit is Fit.FITS else f"{said} {verdict.why}".strip()
 
@@ -52,7 +52,7 @@ async def settled(
 def exit_code(outcomes: Sequence[Outcome]) -> int:
     """Tell of what went wrong, and return the exit code of the first of it."""
     errors = [outcome.error for outcome in outcomes if outcome.error is not None]
-    codes = [complain(error) for error in errors]
+    codes = [report_error(error) for error in errors]
     return codes[0] if codes else 0
 
 

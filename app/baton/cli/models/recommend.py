@@ -9,20 +9,25 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from baton.cli import interrupts
-from baton.cli.ledger_access import columns
+from baton.cli.ledger_access import format_columns
 from baton.cli.models import model_text
 from baton.cli.models.details import verdict_object
 from baton.cli.models.inventory import IN_CATALOGUE, named, opened, survey
 from baton.cli.models.last_recommendation import advise
 from baton.cli.models.model_completion import complete_known
 from baton.cli.models.model_list import fitting
-from baton.cli.output import emit, emit_json, talk
-from baton.cli.workers import roster
+from baton.cli.output import emit, emit_json, notify
+from baton.cli.workers import list_workers
 from baton.compose import NOTHING_HERE
 from baton.core.byte_format import show_memory, show_size
 from baton.core.catalogue_types import ModelRole
 from baton.core.errors import ConfigError
-from baton.core.model_roles import RULE, changes, holders, vacated
+from baton.core.model_roles import (
+    RULE_CONDUCTOR,
+    role_holders,
+    settings_for_roles,
+    settings_without_model,
+)
 from baton.core.sanitiser import one_line
 from baton.models.model_types import State
 from baton.platform.settings import Settings, find_paths, load, write
@@ -44,7 +49,7 @@ def recommend(no_measure: bool, as_json: bool) -> None:
     will be. Nothing is fetched and nothing leaves this machine. Only models under licences that
     allow any use are recommended; `baton models ls --all` lists the others too.
     """
-    interrupts.hand_over()
+    interrupts.restore_default_handler()
     machine, found, speed = asyncio.run(_recommend(not no_measure))
     if as_json:
         return emit_json(_object(machine, found, speed))
@@ -59,9 +64,9 @@ def recommend(no_measure: bool, as_json: bool) -> None:
     emit(fitting(f"{download}{_together(found)}", 0))
     missing = [pick for pick in found.picks if not pick.here]
     if missing:
-        talk("`baton models pull --recommended` fetches them; nothing was fetched yet.")
+        notify("`baton models pull --recommended` fetches them; nothing was fetched yet.")
     else:
-        talk("All of it is here already.")
+        notify("All of it is here already.")
 
 
 def _together(found: Recommendation) -> str:
@@ -83,12 +88,12 @@ def machine_line(machine: Hardware) -> str:
     """Say what a machine has: memory, cores, GPUs with their drivers, disk, battery."""
     battery = "" if machine.battery is None else f"battery {round(100 * machine.battery)} %"
     parts = (
-        f"{show_memory(machine.memory)} of memory ({machine.free} % free)",
+        f"{show_memory(machine.memory)} of memory ({machine.free_percent} % free)",
         model_text.count(machine.cores, "core"),
         one_line(machine.processor, 50),
         *(_gpus(machine) or ["no GPU that can be used"]),
         f"{show_size(machine.disk)} free on the disk" if machine.disk else "",
-        f"{battery} and not plugged in" if machine.on_battery else battery,
+        f"{battery} and not plugged in" if machine.is_on_battery else battery,
     )
     return ", ".join(filter(None, parts))
 
@@ -111,7 +116,7 @@ def _table(picks: Sequence[Pick]) -> str:
     if all(pick.speed is None for pick in picks):
         at = _HEAD.index("tokens/s")
         rows = [row[:at] + row[at + 1 :] for row in rows]
-    return columns(rows, left=2, words_last=True)
+    return format_columns(rows, left=2, words_last=True)
 
 
 def _row(pick: Pick) -> list[str]:
@@ -181,10 +186,10 @@ def role(role: str | None, model: str | None, as_json: bool) -> None:
     if role is not None and model is not None:
         write(file, _changes(ModelRole(role), model, load(file)))
     settings = load(file)
-    having = holders(settings.worker, settings.conductor, settings.prefer)
-    cards, default = roster()
+    having = role_holders(settings.worker, settings.conductor, settings.prefer)
+    cards, default = list_workers()
     here = {card.id for card in cards if not card.is_tool}
-    known = {"", RULE} | here
+    known = {"", RULE_CONDUCTOR} | here
     missing = {name: holder for name, holder in having.items() if holder not in known}
     if as_json:
         roles = {name.value: holder for name, holder in having.items()}
@@ -193,22 +198,22 @@ def role(role: str | None, model: str | None, as_json: bool) -> None:
     told = having if role is None else {ModelRole(role): having[ModelRole(role)]}
     who = {name: _who(name, holder, here, default) for name, holder in told.items()}
     if role is None:
-        emit(columns([[name.value, holder] for name, holder in who.items()], left=2))
+        emit(format_columns([[name.value, holder] for name, holder in who.items()], left=2))
     else:
         emit(who[ModelRole(role)])
     if not here:
-        talk(str(NOTHING_HERE))
+        notify(str(NOTHING_HERE))
     elif lacking := [name for name in told if name in missing]:
-        talk(f"`baton models role {lacking[0].value} ID` gives that to a model that is here.")
+        notify(f"`baton models role {lacking[0].value} ID` gives that to a model that is here.")
 
 
 def _changes(role: ModelRole, model: str, settings: Settings) -> Mapping[str, Any]:
     """Return the settings that give a role to a model, or to nobody. Raises ConfigError."""
     if model == "none":
-        having = holders(settings.worker, settings.conductor, settings.prefer)
-        return vacated(having[role], {role: having[role]})
-    if model == RULE and role is ModelRole.CONDUCTOR:
-        return {"conductor": RULE}
+        having = role_holders(settings.worker, settings.conductor, settings.prefer)
+        return settings_without_model(having[role], {role: having[role]})
+    if model == RULE_CONDUCTOR and role is ModelRole.CONDUCTOR:
+        return {"conductor": RULE_CONDUCTOR}
     known = named(model, asyncio.run(survey(whole=True)))
     coming = known.held is not None and known.held.state is State.COMING
     if coming or known.state == IN_CATALOGUE:
@@ -216,12 +221,12 @@ def _changes(role: ModelRole, model: str, settings: Settings) -> Mapping[str, An
             f"{known.id} isn't here{' yet' if coming else ''}, so it can't have a role.",
             f"`baton models pull {known.id} --role {role.value}` fetches it for that.",
         )
-    return changes(known.id, [role])
+    return settings_for_roles(known.id, [role])
 
 
 def _who(role: ModelRole, holder: str, here: Collection[str], default: str) -> str:
     """Say who has a role: whom the settings name may not be here."""
-    if role is ModelRole.CONDUCTOR and holder == RULE:
+    if role is ModelRole.CONDUCTOR and holder == RULE_CONDUCTOR:
         return "no model, by your choice: only templates and the rule"
     if not holder or holder in here:
         return one_line(holder) or "Baton chooses"

@@ -12,8 +12,8 @@ import click
 from baton.cli import interrupts
 from baton.cli.models.confirmation import agrees, somebody
 from baton.cli.models.model_text import count
-from baton.cli.output import emit_json, talk
-from baton.cli.terminal_questions import typed_line
+from baton.cli.output import emit_json, notify
+from baton.cli.terminal_questions import read_line
 from baton.core.byte_format import show_size
 from baton.core.errors import BatonError, ConfigError
 from baton.core.sanitiser import one_line
@@ -65,7 +65,7 @@ def uninstall(
     """
     from baton.compose.own_installation import belongings, installation
 
-    interrupts.hand_over()
+    interrupts.restore_default_handler()
     paths = find_paths()
     fates = _Fates(models, history, keys)
     going = _Going(paths, belongings(paths))
@@ -74,7 +74,7 @@ def uninstall(
             "Nothing was removed: there is nobody to ask.",
             "--yes removes the program; --models and --history say what happens to yours.",
         )
-    talk("\n".join(going.listed()))
+    notify("\n".join(going.listed()))
     if not yes:
         fates = asyncio.run(_ask(going, fates))
         if not asyncio.run(agrees("Take Baton away?")):
@@ -89,8 +89,8 @@ def uninstall(
         told = {"freed_bytes": freed, "stays": [*stays, *map(str, left)]}
         return emit_json({"schema": 1, "status": "finished", **told})
     for line in (*stays, *(f"{folder} stays: it isn't empty." for folder in left)):
-        talk(one_line(line, 400))
-    talk(f"Baton is gone, which frees {show_size(freed)}.")
+        notify(one_line(line, 400))
+    notify(f"Baton is gone, which frees {show_size(freed)}.")
 
 
 class _Going:
@@ -212,5 +212,5 @@ async def _fate(what: str) -> _Fate:
     import sys
 
     print(f"{what}: keep or remove? [K/r]: ", end="", file=sys.stderr, flush=True)
-    typed = (await typed_line()).strip().lower()
+    typed = (await read_line()).strip().lower()
     return "remove" if typed in ("r", "remove") else "keep"

@@ -13,7 +13,7 @@ from baton.cli import interrupts
 from baton.cli.models.confirmation import agrees, somebody
 from baton.cli.models.download_progress import Board
 from baton.cli.options import offline_option, quiet_option
-from baton.cli.output import emit, emit_json, talk
+from baton.cli.output import emit, emit_json, notify
 from baton.core.byte_format import show_size
 from baton.core.errors import BatonError, ConfigError
 from baton.core.sanitiser import one_line
@@ -111,14 +111,14 @@ def update(
     Who made it is checked by its signature, and every byte by its hash; it is started once before
     it takes the place. The version that was here is kept: `baton self rollback`.
     """
-    interrupts.hand_over()
+    interrupts.restore_default_handler()
     chosen = None if gpu is None else gpu.replace("none", "")
     wish = _Wish(source, flavour, chosen, force, yes, quiet)
     try:
         found, action = asyncio.run(_update(wish, check, offline))
     except KeyboardInterrupt:
         if not quiet:
-            talk("Stopped; the program is whole. The same command goes on from there.")
+            notify("Stopped; the program is whole. The same command goes on from there.")
         raise
     if as_json:
         emit_json({"schema": 1, "status": "finished", "action": action, **_object(found)})
@@ -157,7 +157,7 @@ async def _update(wish: _Wish, check: bool, offline: bool) -> tuple[Found, str]:
     finally:
         await updates.aclose()
     if not wish.quiet:
-        talk(_done(changed, updates))
+        notify(_done(changed, updates))
     return found, changed.action
 
 
@@ -184,7 +184,7 @@ async def _permit(found: Found, wish: _Wish) -> None:
 async def _bring(updates: Updating, found: Found, quiet: bool) -> Changed:
     if not (quiet or found.standing is Standing.HERE):
         where = "" if is_address(found.source) else "folder "
-        talk(
+        notify(
             f"{found.now} -> {found.build}, {show_size(found.file.size)}"
             f" from {where}{one_line(found.source, 120)}"
         )
@@ -209,7 +209,7 @@ def rollback(as_json: bool) -> None:
     This one is kept in its stead: `baton self rollback` once more comes back to it. Models, history
     and settings stay as they are.
     """
-    interrupts.hand_over()
+    interrupts.restore_default_handler()
     changed = asyncio.run(_rollback())
     if as_json:
         emit_json(
@@ -237,13 +237,13 @@ async def _rollback() -> Changed:
             changed = await updates.rollback()
     finally:
         await updates.aclose()
-    talk(_done(changed, updates))
+    notify(_done(changed, updates))
     return changed
 
 
 def _tell_of(mended: Changed | None) -> None:
     if mended is not None:
-        talk(
+        notify(
             f"The {mended.action} that was interrupted is complete now:"
             f" {mended.now} is here, and {mended.before} is kept."
         )

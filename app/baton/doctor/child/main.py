@@ -13,7 +13,7 @@ import importlib
 import os
 import queue
 
-from baton.doctor.child import PARTS, Doubt
+from baton.doctor.child import PARTS, DoubtfulText
 from baton.ipc import frames
 from baton.ipc.parent_channel import Front, keep_quiet_and_private, take_pipes
 
@@ -24,15 +24,15 @@ def main() -> None:
     inbox: queue.SimpleQueue[frames.Frame] = queue.SimpleQueue()
     front = Front(*take_pipes(), inbox.put)
     try:
-        text = _try(front, inbox.get()["what"])
-        front.send("tried", text=text, well=not isinstance(text, Doubt))
+        text = _use_part(front, inbox.get()["what"])
+        front.send("tried", text=text, well=not isinstance(text, DoubtfulText))
     except BaseException as error:  # whatever a broken part raises is what we are here for
         front.send("failed", error=type(error).__name__, message=str(error)[:2000])
     inbox.get()  # the front ends this process: on its own way out native code could still crash
     os._exit(0)
 
 
-def _try(front: Front, what: str) -> str:
+def _use_part(front: Front, what: str) -> str:
     part = PARTS[what]
     for module in part.modules:
         front.send("trying", module=module)

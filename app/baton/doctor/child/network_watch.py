@@ -1,8 +1,8 @@
 """Runs a program that may open no socket, and counts its attempts: `baton doctor --offline`.
 
 `python -m baton.doctor.child.network_watch` reads one JSON object on stdin, {"command": [...],
-"seconds": n}, and writes one on stdout, see `Watched`. Two means, each used where this machine has
-it:
+"seconds": n}, and writes one on stdout, see `WatchResult`. Two means, each used where this machine
+has it:
 
 - seccomp's user notification (Linux 5.0; seccomp_unotify(2)): the kernel holds each call that makes
   a socket, in the program and in all that it starts, and asks this process, which counts it and has
@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import NoReturn
 
 SECCOMP, NAMESPACE = "seccomp", "a network namespace"
-MOST_OUTPUT = 1 << 20
+MAX_OUTPUT_BYTES = 1 << 20
 """Bytes of each of the program's streams that are kept."""
 
 _MACHINES = {"x86_64": (0xC000003E, 317, 41), "aarch64": (0xC00000B7, 277, 198)}
@@ -54,7 +54,7 @@ _REPLY = struct.Struct("QqiI")
 
 
 @dataclass
-class Watched:
+class WatchResult:
     """What became of a program: by which `means` it was kept from the network (none: it was not
     run), its `attempts` at a socket by family, its exit status (None: it was stopped), its streams.
     """
@@ -69,24 +69,24 @@ class Watched:
 def main() -> None:
     """Watch the program that stdin names."""
     asked = json.loads(sys.stdin.read())
-    print(json.dumps(asdict(watch(asked["command"], asked["seconds"]))), flush=True)
+    print(json.dumps(asdict(watch_program(asked["command"], asked["seconds"]))), flush=True)
 
 
-def watch(command: list[str], seconds: float) -> Watched:
+def watch_program(command: list[str], seconds: float) -> WatchResult:
     """Run a program without a network for at most so long; nothing of it is left afterwards."""
-    watched = Watched()
+    watched = WatchResult()
     mine, theirs = socket.socketpair()
     out, err = os.pipe(), os.pipe()
     if (pid := os.fork()) == 0:
-        _become(command, theirs, out[1], err[1])
+        _become_program(command, theirs, out[1], err[1])
     theirs.close()
     for end in (out[1], err[1]):
         os.close(end)
     kept = [_Reader(out[0]), _Reader(err[0])]
     with mine:
-        notices = _told_by(mine, watched)
+        notices = _receive_means(mine, watched)
         try:
-            watched.status = _wait(pid, notices, watched, time.monotonic() + seconds)
+            watched.status = _wait_for_program(pid, notices, watched, time.monotonic() + seconds)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)
@@ -109,7 +109,7 @@ class _Reader(threading.Thread):
         """Read up to the end."""
         with os.fdopen(self._pipe, "rb", buffering=0) as stream:
             while piece := stream.read(65536):
-                self._kept = (self._kept + piece)[:MOST_OUTPUT]
+                self._kept = (self._kept + piece)[:MAX_OUTPUT_BYTES]
 
     def text(self) -> str:
         """Return what came, once all is over."""
@@ -117,7 +117,7 @@ class _Reader(threading.Thread):
         return self._kept.decode("utf-8", "replace")
 
 
-def _told_by(line: socket.socket, watched: Watched) -> int | None:
+def _receive_means(line: socket.socket, watched: WatchResult) -> int | None:
     """Take over what the program's process says of its means, and the kernel's notices."""
     said, ancillary, _, _ = line.recvmsg(256, socket.CMSG_SPACE(4))
     watched.means = [mean for mean in said.decode().split(",") if mean]
@@ -126,7 +126,9 @@ def _told_by(line: socket.socket, watched: Watched) -> int | None:
     return None
 
 
-def _wait(pid: int, notices: int | None, watched: Watched, deadline: float) -> int | None:
+def _wait_for_program(
+    pid: int, notices: int | None, watched: WatchResult, deadline: float
+) -> int | None:
     """Answer the kernel until the program has ended; return its exit status."""
     poll = select.poll()
     if notices is not None:
@@ -134,7 +136,7 @@ def _wait(pid: int, notices: int | None, watched: Watched, deadline: float) -> i
     while (left := deadline - time.monotonic()) > 0:
         for _, event in poll.poll(min(left, 0.1) * 1000):
             if notices is not None and event & select.POLLIN:
-                _answer(notices, watched)
+                _refuse_socket(notices, watched)
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended:
             return os.waitstatus_to_exitcode(status)
@@ -143,13 +145,13 @@ def _wait(pid: int, notices: int | None, watched: Watched, deadline: float) -> i
     return None
 
 
-def _answer(notices: int, watched: Watched) -> None:
+def _refuse_socket(notices: int, watched: WatchResult) -> None:
     """Count one attempt, and have it refused."""
     request = bytearray(_REQUEST.size)
     try:
         fcntl.ioctl(notices, _RECEIVE, request, True)
         id, _, _, number, _, _, family, *_ = _REQUEST.unpack(request)
-        name = _name(number, family)
+        name = _family_name(number, family)
         watched.attempts[name] = watched.attempts.get(name, 0) + 1
         fcntl.ioctl(notices, _ANSWER, bytearray(_REPLY.pack(id, 0, -errno.EACCES, 0)), True)
     except OSError as error:
@@ -157,7 +159,7 @@ def _answer(notices: int, watched: Watched) -> None:
             raise
 
 
-def _name(number: int, family: int) -> str:
+def _family_name(number: int, family: int) -> str:
     if number == _IO_URING_SETUP:
         return "io_uring"
     try:
@@ -166,12 +168,12 @@ def _name(number: int, family: int) -> str:
         return f"family {family}"
 
 
-def _become(command: list[str], line: socket.socket, out: int, err: int) -> NoReturn:
+def _become_program(command: list[str], line: socket.socket, out: int, err: int) -> NoReturn:
     """In the new process: give up the network, say by which means, and become the program."""
     try:
         os.setsid()
         means = [NAMESPACE] if _leave_network() else []
-        notices = _listen()
+        notices = _install_filter()
         if notices is not None:
             means.insert(0, SECCOMP)
         files = [] if notices is None else [notices]
@@ -206,7 +208,7 @@ def _leave_network() -> bool:
     return True
 
 
-def _listen() -> int | None:
+def _install_filter() -> int | None:
     """Have the kernel ask about each socket from now on; return where, None if it can't."""
     if sys.platform != "linux" or platform.machine() not in _MACHINES:
         return None

@@ -41,27 +41,27 @@ _PYTHON = (
 _KEYRING = {"linux": ("secretstorage", "jeepney"), "win32": ("win32ctypes.pywin32.win32cred",)}
 
 PARTS: dict[str, Part] = {
-    "python": Part(self_test_tasks.python, _PYTHON),
-    "libraries": Part(self_test_tasks.libraries),
-    "sqlite": Part(self_test_tasks.sqlite, packages=("pysqlite3",)),
+    "python": Part(self_test_tasks.use_python, _PYTHON),
+    "libraries": Part(self_test_tasks.open_libraries),
+    "sqlite": Part(self_test_tasks.use_sqlite, packages=("pysqlite3",)),
     "settings": Part(
-        self_test_tasks.settings, ("msgspec._core", "tomlkit", "filelock"), ("msgspec",)
+        self_test_tasks.use_settings, ("msgspec._core", "tomlkit", "filelock"), ("msgspec",)
     ),
-    "machine": Part(self_test_tasks.machine, ("psutil",), ("psutil",)),
+    "machine": Part(self_test_tasks.use_machine, ("psutil",), ("psutil",)),
     "numpy": Part(
-        self_test_tasks.numpy,
+        self_test_tasks.use_numpy,
         ("numpy._core._multiarray_umath", "numpy.linalg._umath_linalg", "numpy.random"),
         ("numpy",),
     ),
-    "onnxruntime": Part(self_test_tasks.onnxruntime, ("onnxruntime",), ("onnxruntime",)),
-    "tokenizers": Part(self_test_tasks.tokenizers, ("tokenizers",), ("tokenizers",)),
+    "onnxruntime": Part(self_test_tasks.use_onnxruntime, ("onnxruntime",), ("onnxruntime",)),
+    "tokenizers": Part(self_test_tasks.use_tokenizers, ("tokenizers",), ("tokenizers",)),
     "cryptography": Part(
-        self_test_tasks.cryptography,
+        self_test_tasks.use_cryptography,
         ("_cffi_backend", "cryptography.hazmat.bindings._rust"),
         ("cryptography", "cffi"),
     ),
     "litellm": Part(
-        self_test_tasks.litellm,
+        self_test_tasks.use_litellm,
         (
             *("pydantic_core._pydantic_core", "jiter", "fastuuid", "tiktoken._tiktoken"),
             *("aiohttp._http_parser", "aiohttp._http_writer", "multidict._multidict"),
@@ -72,17 +72,17 @@ PARTS: dict[str, Part] = {
             *("pydantic-core", "tiktoken", "yarl"),
         ),
     ),
-    "certificates": Part(self_test_tasks.certificates, ("h11", "httpcore", "httpx", "certifi")),
+    "certificates": Part(self_test_tasks.use_certificates, ("h11", "httpcore", "httpx", "certifi")),
     "hubs": Part(
-        self_test_tasks.hubs,
+        self_test_tasks.use_hubs,
         ("yaml._yaml", "charset_normalizer.md", "huggingface_hub"),
         ("pyyaml", "charset-normalizer"),
     ),
-    "keyrings": Part(self_test_tasks.keyrings, ("keyring", *_KEYRING.get(sys.platform, ()))),
-    "keyring": Part(self_test_tasks.keyring),
-    "jinja": Part(self_test_tasks.jinja, ("markupsafe._speedups",), ("markupsafe",)),
-    "jsonschema": Part(self_test_tasks.jsonschema, ("rpds",), ("rpds-py",)),
-    "units": Part(self_test_tasks.units, ("pint",)),
-    "words": Part(self_test_tasks.words, ("simpleeval", "text_to_num"), ("text2num",)),
-    "zones": Part(self_test_tasks.zones, ("dateutil.relativedelta",)),
+    "keyrings": Part(self_test_tasks.use_keyrings, ("keyring", *_KEYRING.get(sys.platform, ()))),
+    "keyring": Part(self_test_tasks.use_keyring),
+    "jinja": Part(self_test_tasks.use_jinja, ("markupsafe._speedups",), ("markupsafe",)),
+    "jsonschema": Part(self_test_tasks.use_jsonschema, ("rpds",), ("rpds-py",)),
+    "units": Part(self_test_tasks.use_units, ("pint",)),
+    "words": Part(self_test_tasks.use_words, ("simpleeval", "text_to_num"), ("text2num",)),
+    "zones": Part(self_test_tasks.use_zones, ("dateutil.relativedelta",)),
 }

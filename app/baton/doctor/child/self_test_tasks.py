@@ -20,43 +20,43 @@ from typing import Any
 
 from baton.core.errors import ConfigError
 
-LEAST_ROOTS = 100
+MIN_ROOTS = 100
 """The well-known authorities are some 140."""
 
-LEAST_MODELS = 1000
+MIN_MODELS = 1000
 """litellm knows thousands."""
 
-LEAST_ZONES = 400
+MIN_ZONES = 400
 
 _SUFFIXES = (".so", ".dylib", ".pyd", ".dll")
-_GPU = ("ggml-cuda", "ggml-vulkan", "ggml-hip", "ggml-sycl")
+_GPU_LIBRARIES = ("ggml-cuda", "ggml-vulkan", "ggml-hip", "ggml-sycl")
 """Libraries that need a graphics driver, which need not be there."""
 
-_SYSTEM = re.compile(
+_SYSTEM_LIBRARIES = re.compile(
     r"(ld|ld-linux[\w-]*|ld-musl[\w-]*|lib(c|m|dl|pthread|rt|util|resolv|anl|mvec|nss_\w+))[-.]"
     r"|.*\.(cpython-|abi3\.)"
 )
 """Names of the C library's parts; and of Python's modules, which are never looked for elsewhere."""
 
-_ONE_OF_MANY = "ggml-cpu-"
+_CPU_VARIANT = "ggml-cpu-"
 """Compiled for other processors, too: the one for this is tried with llama.cpp."""
 
 
-class Broken(Exception):
+class PartBroken(Exception):
     """A part loads, but what it does is wrong; the text is a sentence."""
 
 
-class Doubt(str):
+class DoubtfulText(str):
     """What to tell of a part that works, but not as well as it could."""
 
 
 def expect(right: object, what: str) -> None:
     """Raise Broken unless something is so."""
     if not right:
-        raise Broken(what)
+        raise PartBroken(what)
 
 
-def python() -> str:
+def use_python() -> str:
     """Use what Python itself has of compiled code, beyond what runs this."""
     import bz2
     import hashlib
@@ -74,7 +74,7 @@ def python() -> str:
     return f"{platform.python_version()} ({where}), {ssl.OPENSSL_VERSION}"
 
 
-def libraries() -> str:
+def open_libraries() -> str:
     """Open every compiled library inside the packaged binary, as the system does for a program.
 
     Whatever they need must be inside too, but for the C library: the system's would do here, and
@@ -84,26 +84,28 @@ def libraries() -> str:
     if inside is None:
         return "not a packaged binary: they are where pip put them"
     folder = Path(inside).resolve()
-    files = sorted(_libraries(folder), key=lambda file: any(gpu in file.name for gpu in _GPU))
-    count = sum(not any(gpu in file.name for gpu in _GPU) for file in files)
+    files = sorted(
+        _library_files(folder), key=lambda file: any(gpu in file.name for gpu in _GPU_LIBRARIES)
+    )
+    count = sum(not any(gpu in file.name for gpu in _GPU_LIBRARIES) for file in files)
     expect(count, "There are none, so this isn't all of Baton.")
-    lacking = _unopened(files[:count])
+    lacking = _unopenable(files[:count])
     expect(not lacking, f"{len(lacking)} can't be opened. {' '.join(lacking[:3])}")
-    outside = _outside(folder)
+    outside = _system_libraries(folder)
     expect(not outside, f"The system's are used, not Baton's own: {', '.join(outside[:3])}.")
-    gpu = _unopened(files[count:])
+    gpu = _unopenable(files[count:])
     drivers = f"; not opened, for want of a graphics driver: {'; '.join(gpu)}" if gpu else ""
     return f"all {count} can be opened{drivers}"
 
 
-def _libraries(folder: Path) -> Iterator[Path]:
+def _library_files(folder: Path) -> Iterator[Path]:
     for place, _, names in os.walk(folder):
         for name in sorted(names):
-            if (name.endswith(_SUFFIXES) or ".so." in name) and _ONE_OF_MANY not in name:
+            if (name.endswith(_SUFFIXES) or ".so." in name) and _CPU_VARIANT not in name:
                 yield Path(place, name)
 
 
-def _unopened(files: Iterable[Path]) -> list[str]:
+def _unopenable(files: Iterable[Path]) -> list[str]:
     """Return those that can't be opened, with why."""
     import ctypes
 
@@ -116,7 +118,7 @@ def _unopened(files: Iterable[Path]) -> list[str]:
     return told
 
 
-def _outside(folder: Path) -> list[str]:
+def _system_libraries(folder: Path) -> list[str]:
     """Return the libraries in this process that came from elsewhere, where that can be told."""
     try:
         maps = Path("/proc/self/maps").read_text("utf-8", "replace")
@@ -130,16 +132,18 @@ def _outside(folder: Path) -> list[str]:
     return sorted(
         path.name
         for path in paths
-        if not (path.is_relative_to(folder) or _SYSTEM.match(path.name) or str(path) in forced)
+        if not (
+            path.is_relative_to(folder) or _SYSTEM_LIBRARIES.match(path.name) or str(path) in forced
+        )
     )
 
 
-def sqlite() -> str:
+def use_sqlite() -> str:
     """Search some text, with an SQLite in which two writers can't damage a database."""
     from baton.platform.sqlite import connect, sqlite_version, weakness
 
     if weak := weakness():
-        raise Broken(weak)
+        raise PartBroken(weak)
     connection = connect(None)
     connection.execute("CREATE VIRTUAL TABLE words USING fts5(text)")
     connection.execute("INSERT INTO words VALUES ('the baton of a conductor')")
@@ -149,7 +153,7 @@ def sqlite() -> str:
     return f"SQLite {sqlite_version()} with FTS5"
 
 
-def settings() -> str:
+def use_settings() -> str:
     """Read settings as Baton does: TOML into a typed tree."""
     import msgspec
     import tomlkit
@@ -161,10 +165,10 @@ def settings() -> str:
     expect('day = "3"  # dollars' in text, "A changed settings file loses its comments.")
     read = msgspec.toml.decode(text, type=dict[str, dict[str, str]])
     expect(read == {"budget": {"day": "3"}}, "Settings are read wrongly.")
-    return f"msgspec {_version('msgspec')}, tomlkit {_version('tomlkit')}"
+    return f"msgspec {_package_version('msgspec')}, tomlkit {_package_version('tomlkit')}"
 
 
-def machine() -> str:
+def use_machine() -> str:
     """Look memory and processors up."""
     import psutil
 
@@ -173,7 +177,7 @@ def machine() -> str:
     return f"psutil {psutil.__version__}"
 
 
-def numpy() -> str:
+def use_numpy() -> str:
     """Multiply, solve, and draw numbers."""
     import numpy as np
 
@@ -186,7 +190,7 @@ def numpy() -> str:
     return f"numpy {np.__version__}"
 
 
-def onnxruntime() -> str:
+def use_onnxruntime() -> str:
     """Say on what it can compute."""
     import onnxruntime as ort
 
@@ -203,7 +207,7 @@ _WORDS = """{"version": "1.0", "truncation": null, "padding": null, "added_token
 "model": {"type": "WordLevel", "vocab": {"[UNK]": 0, "baton": 1}, "unk_token": "[UNK]"}}"""
 
 
-def tokenizers() -> str:
+def use_tokenizers() -> str:
     """Cut a text into tokens."""
     import tokenizers as library
 
@@ -220,7 +224,7 @@ _SIGNED = (
 """The first signature of RFC 8032: of nothing."""
 
 
-def cryptography() -> str:
+def use_cryptography() -> str:
     """Check a signature as of an update, a right one and a wrong one."""
     import cryptography as library
     from cryptography.exceptions import InvalidSignature
@@ -232,10 +236,10 @@ def cryptography() -> str:
         key.verify(bytes.fromhex(_SIGNED), b"x")
     except InvalidSignature:
         return f"cryptography {library.__version__}: a signature is checked rightly"
-    raise Broken("It takes a wrong signature for a right one.")
+    raise PartBroken("It takes a wrong signature for a right one.")
 
 
-def litellm() -> str:
+def use_litellm() -> str:
     """Load it as the gateway does, with what it knows of models."""
     import fastuuid
     import jiter
@@ -253,20 +257,20 @@ def litellm() -> str:
         return await Library(Relay(), "low").ready()
 
     models = len(asyncio.run(load()).model_cost)
-    expect(models >= LEAST_MODELS, f"Its list of models has only {models}, so it wasn't packed.")
-    return f"litellm {_version('litellm')} with {models} models"
+    expect(models >= MIN_MODELS, f"Its list of models has only {models}, so it wasn't packed.")
+    return f"litellm {_package_version('litellm')} with {models} models"
 
 
-def certificates() -> str:
+def use_certificates() -> str:
     """Count the authorities that are trusted without anything of the system's."""
     from baton.download.child.hub_client import trusted
 
     roots = trusted({}).cert_store_stats()["x509_ca"]
-    expect(roots >= LEAST_ROOTS, f"Only {roots} authorities are known, so no provider is trusted.")
+    expect(roots >= MIN_ROOTS, f"Only {roots} authorities are known, so no provider is trusted.")
     return f"{roots} authorities of its own"
 
 
-def hubs() -> str:
+def use_hubs() -> str:
     """Make the client with which hubs are asked; nothing is asked."""
     import charset_normalizer
     import huggingface_hub
@@ -277,20 +281,20 @@ def hubs() -> str:
     name = charset_normalizer.from_bytes("naïve questions, née Weiß".encode()).best()
     expect(name is not None, "A text's encoding isn't recognised.")
     expect(huggingface_hub.HfApi(token=False).endpoint, "The hub's client has no address.")
-    return f"huggingface_hub {_version('huggingface_hub')}"
+    return f"huggingface_hub {_package_version('huggingface_hub')}"
 
 
-def keyrings() -> str:
+def use_keyrings() -> str:
     """Load what asks the system's own keyring."""
     from baton.platform.secrets import KEYRING
 
     module, _, backend = KEYRING.rpartition(".")
     there = hasattr(importlib.import_module(module), backend)
     expect(there, f"{KEYRING} isn't there, so no keyring is found.")
-    return f"keyring {_version('keyring')} with {module.rpartition('.')[2]}"
+    return f"keyring {_package_version('keyring')} with {module.rpartition('.')[2]}"
 
 
-def keyring() -> str:
+def use_keyring() -> str:
     """Keep a canary in the keyring, else in a private file; read it back, and remove it."""
     from baton.platform import secrets
 
@@ -312,31 +316,31 @@ def keyring() -> str:
     expect(name not in secrets.listed([name], file=file, environ={}), "A key can't be removed.")
     if file is None:
         return f"a key was kept in {backend}, read back, and removed"
-    return Doubt(
+    return DoubtfulText(
         f"{why}, so keys come from the environment, or from a private file: that was tried, and"
         " works"
     )
 
 
-def jinja() -> str:
+def use_jinja() -> str:
     """Write a chat's text as a model's template wants it."""
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     template = ImmutableSandboxedEnvironment().from_string("{% for m in m %}<{{ m }}>{% endfor %}")
     expect(template.render(m=["a", "b"]) == "<a><b>", "A chat template is filled in wrongly.")
-    return f"jinja2 {_version('jinja2')}"
+    return f"jinja2 {_package_version('jinja2')}"
 
 
-def jsonschema() -> str:
+def use_jsonschema() -> str:
     """Check values against a schema."""
     library: Any = importlib.import_module("jsonschema")
     form = library.Draft202012Validator({"type": "array", "items": {"type": "integer"}})
     expect(form.is_valid([1, 2]), "A right value is refused.")
     expect(not form.is_valid([1, "2"]), "A wrong value is taken.")
-    return f"jsonschema {_version('jsonschema')}"
+    return f"jsonschema {_package_version('jsonschema')}"
 
 
-def units() -> str:
+def use_units() -> str:
     """Convert a unit, by pint's own definitions."""
     from fractions import Fraction
 
@@ -345,10 +349,10 @@ def units() -> str:
     found = evaluate_quantities("3 in -> cm", {}).value
     right = isinstance(found, Amount) and found.parts == ((Fraction("7.62"), "cm"),)
     expect(right, "3 inches aren't 7.62 cm.")
-    return f"pint {_version('pint')}: 3 inches are 7.62 cm"
+    return f"pint {_package_version('pint')}: 3 inches are 7.62 cm"
 
 
-def words() -> str:
+def use_words() -> str:
     """Read a number word, and compute with it."""
     from baton.workers.tools.computation.expression import evaluate
     from baton.workers.tools.computation.marked_text import mark
@@ -356,16 +360,16 @@ def words() -> str:
     marked = mark("zweiundvierzig mal drei").text
     expect(marked == "42 mal 3", "Number words are read wrongly.")
     expect(evaluate("calc", "42 * 3").value == 126, "An expression is computed wrongly.")
-    return f"text2num {_version('text2num')}: zweiundvierzig is 42"
+    return f"text2num {_package_version('text2num')}: zweiundvierzig is 42"
 
 
-def zones() -> str:
+def use_zones() -> str:
     """Look time zones up, the system's or Baton's own."""
     from datetime import datetime
     from zoneinfo import ZoneInfo, available_timezones
 
     known = len(available_timezones())
-    expect(known >= LEAST_ZONES, f"Only {known} time zones are known, so the clock can't tell.")
+    expect(known >= MIN_ZONES, f"Only {known} time zones are known, so the clock can't tell.")
     noon = datetime(2026, 7, 1, 12, tzinfo=ZoneInfo("Europe/Paris")).astimezone(
         ZoneInfo("Asia/Tokyo")
     )
@@ -373,7 +377,7 @@ def zones() -> str:
     return f"{known} time zones"
 
 
-def _version(package: str) -> str:
+def _package_version(package: str) -> str:
     """Return a package's version; what a build leaves out of its own record isn't worth a fault."""
     try:
         return importlib.metadata.version(package)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from baton.core.errors import BatonError, ConfigError
 from baton.core.labels import Label
-from baton.core.ledger_types import Policy, Room, Scope, SpendingStyle
+from baton.core.ledger_types import Policy, Scope, ScopeBalance, SpendingStyle
 from baton.core.messages import Card
 from baton.core.money import show_usd
 from baton.core.prices import FREE
@@ -45,7 +45,7 @@ class BudgetController:
         self._services = context.services
         self._questions = questions
         self._downloads = downloads
-        self._alarm = money_text.Alarm()
+        self._alarm = money_text.CeilingAlarm()
         self._has_spent = False
 
     # The meter
@@ -64,8 +64,8 @@ class BudgetController:
             context.footer.say(str(error), 12)
             return
         has_spent, self._has_spent = self._has_spent, False
-        context.header.money = money_text.brief(standing)
-        for line in self._alarm.hear(standing, context.chat.id, has_spent):
+        context.header.money = money_text.spending_summary(standing)
+        for line in self._alarm.new_alarms(standing, context.chat.id, has_spent):
             context.screen.app.bell()
             await context.transcript.note(line)
 
@@ -89,14 +89,14 @@ class BudgetController:
             return
         from baton.tui import budget_commands
 
-        match budget_commands.parse(words):
+        match budget_commands.parse_budget(words):
             case budget_commands.SetCeiling() as ceiling:
                 await self._set_ceiling(ceiling)
             case budget_commands.SetPolicy(policy=policy, here=here):
                 await self._set_policy(policy, here)
             case budget_commands.SetPace(thrift=thrift):
                 await self._set_pace(thrift)
-                await self._note(f"Pace of spending from now on: {thrift.told}.")
+                await self._note(f"Pace of spending from now on: {thrift.description}.")
             case budget_commands.Release():
                 await self._show_money(releasing=True)
         self.measure()
@@ -150,18 +150,18 @@ class BudgetController:
     def _describe_ceiling(self, order: SetCeiling) -> str:
         """Say what a changed ceiling means."""
         session = order.scope is Scope.SESSION
-        whose = "each conversation" if session else money_text.WHOSE[order.scope]
+        whose = "each conversation" if session else money_text.SCOPE_NAMES[order.scope]
         said = f"There is no ceiling for {whose} any more."
         if order.amount is not None:
             said = f"At most {show_usd(order.amount)} for {whose} from now on."
         terms = self._services.orchestra.terms
         if not any(terms.ceilings.values()):
             return f"{said} No ceiling is above $0, so the cloud is off."
-        return f"{said} When to spend: {money_text.POLICIES[terms.policy]} (/budget policy)."
+        return f"{said} When to spend: {money_text.POLICY_NAMES[terms.policy]} (/budget policy)."
 
     async def _set_policy(self, policy: Policy, here: bool) -> None:
         orchestra, store = self._services.orchestra, self._services.store
-        conversation, words = self._context.chat.id, money_text.POLICIES[policy]
+        conversation, words = self._context.chat.id, money_text.POLICY_NAMES[policy]
         if policy is Policy.NEVER:
             self.keep_local()  # a run goes on under the policy with which it began
         if here:
@@ -225,11 +225,11 @@ class BudgetController:
 
     def keep_local(self) -> None:
         """Stop what could still leave this machine, after the person forbade that."""
-        player = self._context.player
-        if self._questions.decline_offer() or player.current is None:
+        queue = self._context.queue
+        if self._questions.decline_offer() or queue.current is None:
             return
-        if _may_leave(player.current.view):
-            player.stop()
+        if _may_leave(queue.current.view):
+            queue.stop()
 
     def show_egress(self) -> None:
         """Show everything that left this machine."""
@@ -248,13 +248,13 @@ class BudgetController:
         is_private = Label.LOCAL in (chat.label, self._services.limits.label)
         card = orchestra.stronger(worker, Label.LOCAL if is_private else chat.label)
         if card is not None:
-            is_free = not card.is_outside or (card.price or FREE).is_free
-            if is_free or (await orchestra.standing(chat.id)).allowed:
+            is_free = not card.uses_gateway or (card.price or FREE).is_free
+            if is_free or (await orchestra.standing(chat.id)).is_cloud_on:
                 return card
             return CLOUD_OFF.format(name=card.name)
-        if weaker.is_outside:
+        if weaker.uses_gateway:
             return f"{weaker.name} is not on this machine; Baton knows of no stronger worker."
-        remote = [card for card in orchestra.roster if card.is_outside]
+        remote = [card for card in orchestra.roster if card.uses_gateway]
         return self._refusal(remote[0]) if remote else NONE_STRONGER
 
     def _refusal(self, card: Card) -> str:
@@ -279,7 +279,7 @@ def _is_on(state: str) -> bool:
     return state.strip().lower() not in ("off", "no")
 
 
-def _describe_bound(room: Room) -> str:
+def _describe_bound(room: ScopeBalance) -> str:
     """Say that the environment's ceiling is in force, not the settings'."""
     return (
         f"It is in your settings, but {room.variable} sets {show_usd(room.ceiling or 0)} where this"

@@ -10,11 +10,11 @@ from textual.worker import Worker
 from baton.core.errors import BatonError
 from baton.core.labels import Label
 from baton.core.sanitiser import one_line
-from baton.tui.answer_summary import Roster
+from baton.tui.answer_summary import CardsById
 from baton.tui.chat.worker_choice import WorkerChoice
-from baton.tui.prompt_queue import Chat, Player
+from baton.tui.prompt_queue import ConversationState, PromptQueue
 from baton.tui.screens.overlay import Overlay
-from baton.tui.services import Desk
+from baton.tui.services import AppServices
 from baton.tui.widgets.composer import Composer
 from baton.tui.widgets.footer_line import Footer
 from baton.tui.widgets.header_line import Header
@@ -37,14 +37,14 @@ class ChatContext:
 
     def __init__(
         self,
-        services: Desk,
+        services: AppServices,
         screen: Screen[None],
-        player: Player,
+        queue: PromptQueue,
         report_bug: Callable[[Exception], None],
     ) -> None:
         self.services = services
         self.screen = screen
-        self.player = player
+        self.queue = queue
         self.header = Header()
         self.transcript = Transcript()
         self.composer = Composer()
@@ -55,24 +55,24 @@ class ChatContext:
             show=self.show_worker,
             is_waited_for=lambda: self.is_waited_for,
         )
-        self.chat = Chat(label=services.limits.label)
+        self.chat = ConversationState(label=services.limits.label)
         self.strategy = services.limits.strategy
         self.is_previewing = False
         self._report_bug = report_bug
 
     @property
-    def roster(self) -> Roster:
+    def roster(self) -> CardsById:
         """The workers that can be asked, by their ids."""
         return {card.id: card for card in self.services.orchestra.roster}
 
     @property
     def is_waited_for(self) -> bool:
         """Whether the person waits for an answer."""
-        return self.player.busy or bool(self.player.waiting)
+        return self.queue.is_busy or bool(self.queue.waiting)
 
     # State
 
-    def enter(self, chat: Chat) -> None:
+    def enter(self, chat: ConversationState) -> None:
         """Make this the conversation on the screen."""
         self.chat = chat
 
@@ -146,7 +146,7 @@ class ChatContext:
 
         try:
             with self.screen.app.suspend():
-                changed = external_editor.edit(text, name)
+                changed = external_editor.edit_text(text, name)
         except SuspendNotSupported:
             self.footer.say("this terminal can't be handed to an editor")
         except BatonError as error:

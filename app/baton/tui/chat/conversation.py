@@ -15,13 +15,18 @@ from baton.core.messages import Role, Turn
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView
 from baton.tui import conversation_export
-from baton.tui.answer_summary import Facts, facts_of, parts_of, without_released
+from baton.tui.answer_summary import (
+    AnswerSummary,
+    answer_parts,
+    summarise_answer,
+    without_released_charges,
+)
 from baton.tui.chat.budget import BudgetController
 from baton.tui.chat.context import ChatContext
 from baton.tui.chat.feedback import FeedbackController
 from baton.tui.chat.onboarding import OnboardingController
 from baton.tui.chat.questions import QuestionController
-from baton.tui.prompt_queue import Chat, Follower, context_used, replay
+from baton.tui.prompt_queue import ConversationState, RunFollower, record_view, used_context_share
 from baton.tui.widgets.turn_view import TurnView
 
 DELETED_SECONDS = 24 * 3600
@@ -75,7 +80,7 @@ class ConversationController:
     def _is_untouched(self) -> bool:
         """Whether nothing was asked yet in the conversation on the screen."""
         context = self._context
-        return not (context.player.busy or context.chat.id or self._transcript.turns)
+        return not (context.queue.is_busy or context.chat.id or self._transcript.turns)
 
     async def open(self, conversation: str | None, at: str | None = None) -> None:
         """Show another conversation (None: a new one), with its draft."""
@@ -127,7 +132,7 @@ class ConversationController:
         """Show the turns of a conversation (None: a new one), at its end or at one of them."""
         store, context = self._services.store, self._context
         if conversation is None:
-            context.enter(Chat(label=self._services.limits.label))
+            context.enter(ConversationState(label=self._services.limits.label))
             await self._transcript.show([])
         else:
             turns = await store.thread(conversation)
@@ -135,10 +140,11 @@ class ConversationController:
                 await store.select(at)
                 turns = await store.thread(conversation)
             stored = await store.conversation(conversation)
-            context.enter(Chat(stored.id, stored.title, stored.label, stored.sent_from))
+            chat = ConversationState(stored.id, stored.title, stored.label, stored.sent_from)
+            context.enter(chat)
             await self._transcript.show(turns, stored.sent_from, at)
         run = await store.last_run(context.chat.id) if context.chat.id else None
-        context.header.context = context_used(replay(run)) if run else None
+        context.header.context = used_context_share(record_view(run)) if run else None
         self.describe()
 
     def describe(self) -> None:
@@ -156,7 +162,7 @@ class ConversationController:
 
     def _queued(self, conversation: str | None) -> str:
         """Return the conversation's prompts that wait, which no run has recorded yet."""
-        waiting = self._context.player.waiting
+        waiting = self._context.queue.waiting
         return "\n\n".join(p.prompt.text for p in waiting if p.chat.id == conversation)
 
     async def close(self) -> None:
@@ -173,27 +179,27 @@ class ConversationController:
 
     # Runs on the screen
 
-    def view_of(self, follower: Follower) -> TurnView | None:
+    def view_of(self, follower: RunFollower) -> TurnView | None:
         """Return what shows the answer of a run, if it is on the screen."""
         started = follower.view.started
         return self._transcript.view_of(started.answer) if started else None
 
-    def draw_run(self, follower: Follower) -> None:
+    def draw_run(self, follower: RunFollower) -> None:
         """Let a run's answer be drawn as it grows, if it is on the screen."""
         view, roster = self.view_of(follower), self._context.roster
         if view is None:
             follower.draw = None
         else:
-            follower.draw = lambda run: view.draw(parts_of(run, roster))
+            follower.draw = lambda run: view.draw(answer_parts(run, roster))
 
     def _rejoin_run(self) -> None:
         """Draw the current run if its conversation is on the screen again."""
-        follower, chat = self._context.player.current, self._context.chat
+        follower, chat = self._context.queue.current, self._context.chat
         if follower is not None and follower.pending.chat.id == chat.id is not None:
             follower.pending.chat = chat
             self.draw_run(follower)
 
-    async def load_facts(self) -> None:
+    async def load_summaries(self) -> None:
         """Load how the answers on the screen were made, and which have other versions."""
         store, views = self._services.store, self._transcript.views
         signals = await store.signals([view.turn.id for view in views])
@@ -204,14 +210,14 @@ class ConversationController:
             run = None
             if turn.role is Role.ASSISTANT and turn.run:
                 run = await self._stored_run(turn.run)
-            facts = facts_of(run, self._context.roster) if run else Facts()
-            facts = facts.among(versions.index(turn.id) + 1, len(versions))
-            if facts != view.facts and view.is_attached:
-                view.learn(facts)
+            summary = summarise_answer(run, self._context.roster) if run else AnswerSummary()
+            summary = summary.with_version(versions.index(turn.id) + 1, len(versions))
+            if summary != view.summary and view.is_attached:
+                view.show_summary(summary)
 
     async def run_of(self, view: TurnView) -> Callable[[], RunView]:
         """Return what shows the run of an answer as it is now, or as it was stored."""
-        current = self._context.player.current
+        current = self._context.queue.current
         if current is not None and self.view_of(current) is view:
             return lambda: current.view
         stored = await self._stored_run(view.turn.run) if view.turn.run else RunView()
@@ -219,11 +225,12 @@ class ConversationController:
 
     async def _stored_run(self, run: str) -> RunView:
         """Return a stored run, without the charges that were released since."""
-        view = replay(await self._services.store.run(run))
+        view = record_view(await self._services.store.run(run))
         if all(call.confirmed for call in view.calls):
             return view
         charges = await self._services.ledger.charges(run)
-        return without_released(view, {c.call for c in charges if c.status is Status.RELEASED})
+        released = {charge.call for charge in charges if charge.status is Status.RELEASED}
+        return without_released_charges(view, released)
 
     # The selected turn
 
@@ -323,8 +330,8 @@ class ConversationController:
         store = self._services.store
         stored = await store.conversation(conversation)
         text = to_markdown(stored, await store.thread(conversation))
-        target = conversation_export.target(path, self._services.exports, stored.title)
-        await asyncio.to_thread(conversation_export.save, target, text)
+        target = conversation_export.export_path(path, self._services.exports, stored.title)
+        await asyncio.to_thread(conversation_export.save_export, target, text)
         return f"Saved as {_short(target)}."
 
 

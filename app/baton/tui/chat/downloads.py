@@ -12,7 +12,7 @@ from baton.models.model_types import Held, State
 from baton.tui import background_downloads
 from baton.tui.background_downloads import Downloads
 from baton.tui.chat.context import ChatContext
-from baton.tui.recommendation_text import STICK, listed
+from baton.tui.recommendation_text import STICK_HINT, join_words
 
 GROUP_FAILURES_SECONDS = 3.0
 """Downloads that fail within that time because there is no network share one message."""
@@ -41,10 +41,11 @@ class DownloadController:
 
     async def pull(self, model: str = "") -> None:
         """Download a model by its name in the catalogue or at a hub. To be run in a worker."""
-        from baton.tui.screens.pull_dialog import wanted
+        from baton.tui.screens.pull_dialog import request_model
 
-        transcript, footer = self._context.transcript, self._context.footer
-        if self._services.library is None or self.queue is None:
+        context, library = self._context, self._services.library
+        transcript, footer = context.transcript, context.footer
+        if library is None or self.queue is None:
             await transcript.note(NO_LIBRARY)
             return
         if not model.strip():
@@ -55,7 +56,7 @@ class DownloadController:
             return
         footer.say("looking it up")
         try:
-            held = await wanted(self._context.screen.app, self._services.library, model.strip())
+            held = await request_model(context.screen.app, library, model.strip())
         except BatonError as error:
             await self.complain_of_network(error)
             return
@@ -108,7 +109,7 @@ class DownloadController:
     async def complain_of_network(self, error: BatonError) -> None:
         """Say what went wrong, and how models come to a machine without a network."""
         if isinstance(error, WorkerUnavailable):
-            error = WorkerUnavailable(error.message, f"{error.hint} {STICK}".strip())
+            error = WorkerUnavailable(error.message, f"{error.hint} {STICK_HINT}".strip())
         await self._context.complain(error)
 
     # What `Downloads` reports
@@ -116,7 +117,7 @@ class DownloadController:
     def downloads_changed(self) -> None:
         """Show the downloads in the footer, where nothing else is said."""
         if self.queue is not None and self._context.screen.is_mounted:
-            self._context.footer.beside = background_downloads.told(self.queue.coming)
+            self._context.footer.beside = background_downloads.downloads_text(self.queue.coming)
 
     async def arrived(self, held: Held) -> None:
         """Make a worker of a model that is complete now."""
@@ -165,10 +166,10 @@ class DownloadController:
         self._unreached_at, self._unreached_shown = time.monotonic(), names
         if shown and is_recent and not shown.keys() & names.keys():
             self._unreached_shown = shown | names
-            text = f"{listed(list(names))} didn't come either."
+            text = f"{join_words(list(names))} didn't come either."
             await self._context.transcript.note(text, error=True)
             return
-        text = f"{listed(list(names))} didn't come. {error.message}"
+        text = f"{join_words(list(names))} didn't come. {error.message}"
         hint = f"{error.hint} p in the models (Ctrl+L) goes on."
         await self.complain_of_network(WorkerUnavailable(text, hint))
 
@@ -190,4 +191,4 @@ def _names(models: list[Held]) -> str:
         else one_line(held.record.name, 40)
         for held in models
     ]
-    return listed(parts)
+    return join_words(parts)

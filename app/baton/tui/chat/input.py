@@ -6,8 +6,7 @@ import asyncio
 
 from baton.core.errors import BatonError
 from baton.core.feedback import Signal
-from baton.core.messages import Attachment
-from baton.core.messages import Prompt as Asked
+from baton.core.messages import Attachment, Prompt
 from baton.core.sanitiser import one_line
 from baton.tui import slash_commands
 from baton.tui.chat.context import ChatContext
@@ -40,42 +39,42 @@ class InputController:
             self._runs.play_waiting()
             return
         try:
-            if (typed := slash_commands.parse(text)) is not None:
+            if (typed := slash_commands.parse_command(text)) is not None:
                 if not await self._run_typed(typed):
-                    composer.put_before(Asked(text))
+                    composer.put_before(Prompt(text))
                 return
             files = await asyncio.to_thread(read_mentions, text)
         except BatonError as error:
-            composer.put_before(Asked(text))
+            composer.put_before(Prompt(text))
             await self._context.complain(error)
             return
         edited, worker = composer.editing, composer.worker or None
         if edited is not None and worker is None:  # else it was changed before it was sent away
             self._feedback.record(self._feedback.answer_to(edited), Signal.EDITED)
-        composer.sent()
+        composer.clear_sent()
         after = None if edited is None else edited.parent or ""
-        prompt = Asked(slash_commands.unescaped(text), (*pasted, *files))
+        prompt = Prompt(slash_commands.unescape_prompt(text), (*pasted, *files))
         self._runs.play(prompt, after=after, worker=worker)
 
-    async def _run_typed(self, typed: slash_commands.Typed) -> bool:
+    async def _run_typed(self, typed: slash_commands.TypedCommand) -> bool:
         """Run what was typed as a command; return whether there is such a command."""
-        found = slash_commands.matching(typed.name)
+        found = slash_commands.matching_commands(typed.name)
         if len(found) != 1:
             what = "could be several commands" if found else "is no command"
             self._context.footer.say(f"/{one_line(typed.name, 30)} {what}")
-            hint = slash_commands.hint(typed.name)
+            hint = slash_commands.unknown_command_hint(typed.name)
             await self._context.transcript.note(f"/{typed.name} {what}{hint}", error=True)
             return False
         await self.run_command(found[0], typed.argument)
         return True
 
-    async def run_command(self, command: slash_commands.Command, argument: str = "") -> None:
+    async def run_command(self, command: slash_commands.SlashCommand, argument: str = "") -> None:
         """Run a command; some need a message."""
         screen = self._context.screen
         if not screen.check_action(command.action, ()):
             self._context.footer.say("there is no message here yet")
             return
-        arguments = repr(argument) if command.takes and argument else ""
+        arguments = repr(argument) if command.argument and argument else ""
         await screen.run_action(f"{command.action}({arguments})")
 
     async def keep_draft(self) -> None:
@@ -107,7 +106,7 @@ class InputController:
 
     async def open_editor(self) -> None:
         """Write the prompt in the person's own editor, which would hold up an answer's saving."""
-        if self._context.player.busy:
+        if self._context.queue.is_busy:
             self._context.footer.say("the editor opens when the answer is finished")
             return
         text = await self._context.edit_text(self._composer.text)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from baton.core.byte_format import show_size
 from baton.core.errors import BatonError
-from baton.core.model_roles import STARTER, recommended_roles
+from baton.core.model_roles import STARTER_ID, recommended_roles
 from baton.core.sanitiser import one_line
 from baton.tui.chat.context import ChatContext
 from baton.tui.chat.downloads import NO_LIBRARY, DownloadController
@@ -16,15 +16,15 @@ from baton.tui.recommendation_text import (
     CHOOSE,
     DOWNLOAD,
     LATER,
-    LOOKING,
-    PUT_OFF,
-    STICK,
+    LOOKING_TEXT,
+    PUT_OFF_TEXT,
+    STICK_HINT,
+    foreign_text,
     is_put_off,
-    listed,
-    missing,
-    put_off,
-    told,
-    told_foreign,
+    join_words,
+    missing_picks,
+    recommendation_text,
+    remember_put_off,
 )
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from baton.core.ports import Choice
     from baton.models.library import Library
     from baton.models.recommendation import Recommendation
-    from baton.tui.widgets.recommendation_view import AdviceView
+    from baton.tui.widgets.recommendation_view import RecommendationView
     from baton.tui.widgets.transcript import Notice
 
 MEASURE_SECONDS = 2.0
@@ -63,14 +63,14 @@ class OnboardingController:
         self._context = context
         self._services = context.services
         self._downloads = downloads
-        self.advice: AdviceView | None = None
+        self.advice: RecommendationView | None = None
         self.starter_speed: float | None = None
         self._is_undecided = False
         self._recommendation: Recommendation | None = None
         self._unanswered: Notice | None = None
 
     @property
-    def choices(self) -> AdviceView | None:
+    def choices(self) -> RecommendationView | None:
         """The recommendation, while there is something to choose in it."""
         return self.advice if self.advice is not None and self.advice.choosable else None
 
@@ -92,18 +92,19 @@ class OnboardingController:
             text = f"{text}\n{NOTHING_HERE}".strip()
         if library is None or await self._is_equipped(library):
             if text:
-                await self._context.transcript.note(text if can_answer else f"{text} {PUT_OFF}")
+                hint = "" if can_answer else f" {PUT_OFF_TEXT}"
+                await self._context.transcript.note(text + hint)
             return
         if self.starter_speed is None:
             uses = await self._services.store.use_of_workers()
-            self.starter_speed = uses.get(STARTER, (None,))[0]
+            self.starter_speed = uses.get(STARTER_ID, (None,))[0]
         self._is_undecided = bool(text)  # without a greeting the offer was seen before
         self.advise(text)
 
     async def _is_equipped(self, library: Library) -> bool:
         """Whether there is more than the starter model, or the person put that off."""
         workers = {id for id, card in self._context.roster.items() if not card.is_tool}
-        if self._context.choice.is_available and workers - {STARTER}:
+        if self._context.choice.is_available and workers - {STARTER_ID}:
             return True
         return await asyncio.to_thread(
             lambda: is_put_off(self._services.state) or bool(library.models())
@@ -121,10 +122,10 @@ class OnboardingController:
             await said.remove()
             self._unanswered = await transcript.note(text)
         elif not is_downloading and self.choices is not None:
-            transcript.point_out(self.choices)
+            transcript.highlight(self.choices)
             footer.say(TO_THE_OFFER)
         else:
-            transcript.point_out(said)
+            transcript.highlight(said)
             footer.say(KEPT)
 
     # The recommendation
@@ -145,33 +146,33 @@ class OnboardingController:
         self._context.start(partial(self._advise, text, follow), "advice", exclusive=True)
 
     async def _advise(self, text: str, follow: bool) -> None:
-        from baton.tui.widgets.recommendation_view import AdviceView
+        from baton.tui.widgets.recommendation_view import RecommendationView
 
         before, self.advice = self.advice, None
         if before is not None and before.is_attached:
             await before.offer(())
             await before.remove()
-        view = self.advice = AdviceView(f"{text}\n{LOOKING}".strip())
+        view = self.advice = RecommendationView(f"{text}\n{LOOKING_TEXT}".strip())
         await self._context.transcript.insert(view, follow=follow)
         try:
             await self._fill(view, text)
         except BatonError as error:
             view.say(f"{text}\n{error}".strip())
 
-    async def _fill(self, view: AdviceView, text: str) -> None:
+    async def _fill(self, view: RecommendationView, text: str) -> None:
         from baton.workers.local.speed_benchmark import measure
 
         library, choice = self._services.library, self._context.choice
         assert library is not None
         machine = await library.machine()
-        foreign = told_foreign(await asyncio.to_thread(library.foreign))
+        foreign = foreign_text(await asyncio.to_thread(library.foreign))
         # What to do without a network, where Baton knows that it has none.
-        stick = f"{OFFLINE} {STICK}" if library.offline else ""
+        stick = f"{OFFLINE} {STICK_HINT}" if library.offline else ""
 
         async def show(found: Recommendation) -> None:
             self._recommendation = found
-            parts = (text, told(found, machine, alone=not choice.is_available), foreign, stick)
-            view.say("\n".join(part for part in parts if part))
+            models = recommendation_text(found, machine, alone=not choice.is_available)
+            view.say("\n".join(part for part in (text, models, foreign, stick) if part))
             await view.offer(_choices(found, library.offline, bool(foreign)))
 
         found = await library.recommend(self.starter_speed)
@@ -208,7 +209,7 @@ class OnboardingController:
         if is_undecided and has_library and not self._downloads.is_downloading:
             self.advise(follow=False)
 
-    async def choose(self, event: AdviceView.Chosen) -> None:
+    async def choose(self, event: RecommendationView.Chosen) -> None:
         """Do what the person chose under the recommendation."""
         event.stop()
         self._cancel_advice()  # what was chosen from doesn't change any more
@@ -216,16 +217,16 @@ class OnboardingController:
             self._context.start(partial(self._fetch, event.view), "want", exclusive=True)
         elif event.choice == LATER:
             self._is_undecided = False
-            await asyncio.to_thread(put_off, self._services.state)
+            await asyncio.to_thread(remember_put_off, self._services.state)
             await event.view.offer(())
-            self._context.footer.say(PUT_OFF, 12)
+            self._context.footer.say(PUT_OFF_TEXT, 12)
         else:
             work = partial(self.show_models, at_best=True)
             self._context.start(work, "overlay", exclusive=True)
 
-    async def _fetch(self, view: AdviceView) -> None:
+    async def _fetch(self, view: RecommendationView) -> None:
         """Download all models of the recommendation."""
-        from baton.tui.screens.pull_dialog import wanted
+        from baton.tui.screens.pull_dialog import request_model
 
         context, found, library = self._context, self._recommendation, self._services.library
         queue = self._downloads.queue
@@ -235,9 +236,9 @@ class OnboardingController:
         begun: list[str] = []
         context.footer.say("looking it up", 60)
         try:
-            for pick in missing(found):
+            for pick in missing_picks(found):
                 roles = recommended_roles(pick.roles)
-                held = await wanted(context.screen.app, library, pick.entry.id, roles)
+                held = await request_model(context.screen.app, library, pick.entry.id, roles)
                 if held is not None:
                     queue.fetch(held)
                     begun.append(held.record.name)
@@ -249,7 +250,7 @@ class OnboardingController:
             await view.offer(_choices(found, library.offline))
             return
         self._is_undecided = False
-        names = one_line(listed(begun), 160)
+        names = one_line(join_words(begun), 160)
         card = context.roster.get(context.choice.worker)
         who = f"Until then {card.name}" if card is not None else "The first that is here"
         await context.transcript.note(
@@ -286,6 +287,6 @@ class OnboardingController:
 
 
 def _choices(found: Recommendation, offline: bool, has_others: bool = False) -> list[Choice]:
-    can_fetch = bool(missing(found)) and not offline
+    can_fetch = bool(missing_picks(found)) and not offline
     can_choose = can_fetch or has_others or not found.picks
     return [*([DOWNLOAD] if can_fetch else []), *([CHOOSE] if can_choose else []), LATER]

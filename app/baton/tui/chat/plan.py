@@ -6,15 +6,14 @@ import asyncio
 import difflib
 from dataclasses import replace
 
-from baton.core.messages import Prompt as Asked
-from baton.core.messages import Role
+from baton.core.messages import Prompt, Role
 from baton.core.sanitiser import one_line
 from baton.tui.chat.budget import BudgetController
 from baton.tui.chat.context import ChatContext
 from baton.tui.chat.conversation import ConversationController
 from baton.tui.chat.input import read_mentions
 from baton.tui.chat.runs import RunController
-from baton.tui.prompt_queue import Pending
+from baton.tui.prompt_queue import QueuedPrompt
 
 MODES = {
     "auto": "local first, with help and plans where they are needed",
@@ -86,7 +85,7 @@ class PlanController:
 
     async def explain_route(self) -> None:
         """Say in a sentence why the selected answer, or the newest, was made as it was."""
-        from baton.tui.workflow_text import told_route
+        from baton.tui.workflow_text import route_text
 
         context, transcript = self._context, self._context.transcript
         view = transcript.selected
@@ -97,15 +96,15 @@ class PlanController:
             await transcript.note("There is no answer here yet.")
         else:
             run = await self._conversation.run_of(view)
-            await transcript.note(told_route(run(), context.roster))
+            await transcript.note(route_text(run(), context.roster))
 
     async def preview(self, text: str = "") -> None:
         """Show the plan of `text`, or of the next prompt, before anything is done."""
         context = self._context
         if text.strip():
             files = await asyncio.to_thread(read_mentions, text)
-            prompt = Asked(text, (*context.composer.pasted, *files))
-            context.composer.sent()
+            prompt = Prompt(text, (*context.composer.pasted, *files))
+            context.composer.clear_sent()
             context.set_previewing(False)
             self._runs.play(prompt, preview=True)
             return
@@ -122,9 +121,9 @@ class PlanController:
         if view is None or view.turn.run is None or not view.can_go_on:
             context.footer.say("this answer was not interrupted")
             return
-        if not view.facts.interrupted:  # it was cut at its cap
-            pending = Pending(context.chat, Asked("Go on."), after=view.turn.id)
+        if not view.summary.interruption:  # it was cut at its cap
+            pending = QueuedPrompt(context.chat, Prompt("Go on."), after=view.turn.id)
         else:
             record = await self._services.store.run(view.turn.run)
-            pending = Pending(context.chat, Asked(""), again=record.prompt, record=record)
+            pending = QueuedPrompt(context.chat, Prompt(""), again=record.prompt, record=record)
         self._runs.play_first(pending)

@@ -8,8 +8,8 @@ from baton.core.ports import Question
 from baton.core.run.metered_worker import uninterrupted
 from baton.core.sanitiser import one_line
 from baton.tui.chat.context import ChatContext
-from baton.tui.prompt_queue import Chat
-from baton.tui.widgets.question_view import ChoiceView, QuestionLine, QuestionView, ask_with
+from baton.tui.prompt_queue import ConversationState
+from baton.tui.widgets.question_view import ChoiceView, QuestionLine, QuestionView, question_view
 
 ANOTHER_CONVERSATION = "In another conversation: "
 
@@ -20,7 +20,7 @@ class QuestionController:
     def __init__(self, context: ChatContext) -> None:
         self._context = context
         self._view: QuestionView | None = None
-        self._asker: Chat | None = None
+        self._asker: ConversationState | None = None
         self._asking = asyncio.Lock()
         self._closed = False
 
@@ -34,13 +34,13 @@ class QuestionController:
         """The open question, with the conversation that it comes from; "" if none is open."""
         return f"{self._view.whose}{self._view.question.text}" if self._view is not None else ""
 
-    async def ask(self, question: Question, chat: Chat | None = None) -> str:
+    async def ask(self, question: Question, chat: ConversationState | None = None) -> str:
         """Ask a question of the conversation `chat`, after those that are open."""
         async with self._asking:
             if self._closed or not self._context.screen.is_running:
                 return question.default
             self._asker = chat
-            return await self._put(ask_with(question, self._context.roster))
+            return await self._put(question_view(question, self._context.roster))
 
     def take_default(self) -> None:
         """Answer the open question with its default."""

@@ -11,19 +11,24 @@ from baton.core.errors import BatonError
 from baton.core.events import Decision, Offered
 from baton.core.feedback import Signal
 from baton.core.labels import strictest
-from baton.core.messages import Prompt as Asked
-from baton.core.messages import TurnStatus
+from baton.core.messages import Prompt, TurnStatus
 from baton.core.ports import Choice, ConversationPosition, Question
 from baton.core.run.policy import may_use
-from baton.core.view import RunView, doing
-from baton.tui.answer_summary import author_of, charge_warnings, facts_of, name_of, told_offer
+from baton.core.view import RunView, activity_text
+from baton.tui.answer_summary import (
+    answer_author,
+    charge_warnings,
+    declined_offer_text,
+    summarise_answer,
+    worker_name,
+)
 from baton.tui.chat.budget import BudgetController
 from baton.tui.chat.context import ChatContext
 from baton.tui.chat.conversation import ConversationController
 from baton.tui.chat.feedback import FeedbackController
 from baton.tui.chat.onboarding import OnboardingController
 from baton.tui.chat.questions import QuestionController
-from baton.tui.prompt_queue import Follower, Pending, context_used
+from baton.tui.prompt_queue import QueuedPrompt, RunFollower, used_context_share
 from baton.tui.widgets.composer import Composer
 
 if TYPE_CHECKING:
@@ -43,7 +48,7 @@ TOO_LONG = Question(
 class RunController:
     """Sends prompts to the queue and shows their runs, if their conversation is on the screen.
 
-    It observes the queue: what is called for each run stands in `prompt_queue.Stage`.
+    It observes the queue: what is called for each run stands in `prompt_queue.RunObserver`.
     """
 
     def __init__(
@@ -58,7 +63,7 @@ class RunController:
     ) -> None:
         self._context = context
         self._services = context.services
-        self._player = context.player
+        self._queue = context.queue
         self._questions = questions
         self._budget = budget
         self._onboarding = onboarding
@@ -68,20 +73,20 @@ class RunController:
         self._spent: tuple[int, ...] = ()
         self._warned: frozenset[str] = frozenset()
         self._shown = asyncio.Event()
-        self._edited: tuple[Pending, Plan] | None = None
+        self._edited: tuple[QueuedPrompt, Plan] | None = None
 
     # What the person asks for
 
     def play(
         self,
-        prompt: Asked,
+        prompt: Prompt,
         *,
         after: str | None = None,
         again: str | None = None,
         worker: str | None = None,
         preview: bool = False,
     ) -> None:
-        """Have a prompt answered as soon as those before it are: see Pending."""
+        """Have a prompt answered as soon as those before it are: see QueuedPrompt."""
         context = self._context
         if worker is None and not context.choice.is_available:
             context.screen.run_worker(self._onboarding.keep_prompt(prompt))
@@ -90,22 +95,22 @@ class RunController:
             context.set_previewing(False)
             preview = True
         self._onboarding.dismiss_advice()
-        self._player.send(Pending(context.chat, prompt, after, again, worker, preview))
+        self._queue.send(QueuedPrompt(context.chat, prompt, after, again, worker, preview))
 
-    def play_first(self, pending: Pending) -> None:
+    def play_first(self, pending: QueuedPrompt) -> None:
         """Have this played before the prompts that wait."""
-        self._player.send(pending, first=True)
+        self._queue.send(pending, first=True)
 
     def stop(self) -> None:
         """Stop the answer that is being written, and begin nothing that waits."""
-        self._player.stop(hold=True)
-        if self._player.waiting:
+        self._queue.stop(hold=True)
+        if self._queue.waiting:
             self._context.footer.say("Enter sends what waits, Esc takes it back", 12)
 
     def play_waiting(self) -> None:
         """Play what a stop left waiting."""
-        if self._player.is_held and self._player.waiting:
-            self._player.go_on()
+        if self._queue.is_held and self._queue.waiting:
+            self._queue.resume()
 
     def take_back(self) -> None:
         """Put the prompt that waits last back into the composer, one at a time."""
@@ -113,7 +118,7 @@ class RunController:
         if not composer.is_empty:
             text = "send this prompt, or empty it; then Esc takes the next one back"
             self._context.footer.say(text, 12)
-        elif (pending := self._player.take_back()) is not None:
+        elif (pending := self._queue.take_back()) is not None:
             composer.put_before(pending.prompt)
             composer.prompt.focus()
 
@@ -137,11 +142,11 @@ class RunController:
 
     def _play_again(self, worker: str | None) -> None:
         if (turn := self._conversation.selected_prompt()) is not None:
-            self.play(Asked(turn.text, turn.files), again=turn.id, worker=worker)
+            self.play(Prompt(turn.text, turn.files), again=turn.id, worker=worker)
 
     # What the queue reports
 
-    def begin(self, pending: Pending) -> Run:
+    def begin(self, pending: QueuedPrompt) -> Run:
         """Make the run for a prompt."""
         context, services = self._context, self._services
         self._shown, self._spent, self._warned = asyncio.Event(), (), frozenset()
@@ -158,7 +163,7 @@ class RunController:
         worker = pending.worker or context.choice.worker
         return services.orchestra.play(pending.prompt, place, limits, ask, worker, pending.plan)
 
-    async def _ask(self, pending: Pending, question: Question) -> str:
+    async def _ask(self, pending: QueuedPrompt, question: Question) -> str:
         """Ask the person for a run, unless what the question offers was forbidden meanwhile."""
         await self._shown.wait()  # showing the answer would remove the question
         offer, terms = question.offer, self._services.orchestra.terms
@@ -188,7 +193,7 @@ class RunController:
                     break
         return None
 
-    async def began(self, follower: Follower) -> None:
+    async def began(self, follower: RunFollower) -> None:
         """Show a prompt and its answer to come; if that fails, it is answered all the same."""
         try:
             await self._show(follower)
@@ -198,7 +203,7 @@ class RunController:
             self._shown.set()
             self._budget.measure()
 
-    async def _show(self, follower: Follower) -> None:
+    async def _show(self, follower: RunFollower) -> None:
         context, conversation = self._context, self._conversation
         pending, started = follower.pending, follower.view.started
         if pending.chat.id == context.chat.id:
@@ -224,32 +229,32 @@ class RunController:
         """Whether the person is typing just now."""
         return self._context.composer.is_typing
 
-    def changed(self, follower: Follower | None) -> None:
+    def changed(self, follower: RunFollower | None) -> None:
         """Show what is happening now."""
-        context, player = self._context, self._player
+        context, queue = self._context, self._queue
         if not context.screen.is_mounted:
             return
         if follower is not None:
             context.footer.status = self._status(follower)
             if follower.pending.chat is context.chat:
-                context.header.context = context_used(follower.view) or context.header.context
+                context.header.context = used_context_share(follower.view) or context.header.context
                 self._show_author(follower)
             self._measure(follower.view)
             self._warn(follower)
-        queue_state = (player.busy, len(player.waiting))
+        queue_state = (queue.is_busy, len(queue.waiting))
         if queue_state != self._queue_state:
             self._queue_state = queue_state
-            context.footer.busy = player.busy
-            context.composer.wait([pending.prompt.text for pending in player.waiting])
+            context.footer.busy = queue.is_busy
+            context.composer.show_waiting([pending.prompt.text for pending in queue.waiting])
             context.composer.post_message(Composer.Paused())  # what waits is kept as a draft
             context.screen.refresh_bindings()
 
-    def _show_author(self, follower: Follower) -> None:
+    def _show_author(self, follower: RunFollower) -> None:
         """Show who is writing, as soon as another worker's words replace a draft."""
         view = self._conversation.view_of(follower)
         if view is not None and follower.view.status == "running":
-            facts = facts_of(follower.view, self._context.roster)
-            view.learn(facts.among(view.facts.version, view.facts.versions))
+            summary = summarise_answer(follower.view, self._context.roster)
+            view.show_summary(summary.with_version(view.summary.version, view.summary.versions))
 
     def _measure(self, run: RunView) -> None:
         """Measure the money again after what may have changed it."""
@@ -258,7 +263,7 @@ class RunController:
             self._spent = spent
             self._budget.measure(bool(run.calls))
 
-    def _warn(self, follower: Follower) -> None:
+    def _warn(self, follower: RunFollower) -> None:
         """Say at once what is wrong with a charge; under the answer it stays."""
         warnings = charge_warnings(follower.view, self._context.roster)
         new = [warning for warning in warnings if warning not in self._warned]
@@ -267,44 +272,44 @@ class RunController:
             is_shown = self._conversation.view_of(follower) is not None
             self._budget.warn(new, is_shown=is_shown)
 
-    def _status(self, follower: Follower) -> str:
+    def _status(self, follower: RunFollower) -> str:
         run = follower.view
-        what = doing(run)
-        step = run.current or author_of(run)
+        what = activity_text(run)
+        step = run.current_step or answer_author(run)
         worker = step.worker if step else follower.pending.worker or self._context.choice.worker
         if run.planning and run.status == "running":
             worker = run.planning
         return what if what.startswith(("loading", "asking")) else f"{worker} · {what}"
 
-    async def ended(self, follower: Follower) -> None:
+    async def ended(self, follower: RunFollower) -> None:
         """Show the answer as it ended, or what went wrong."""
         self.changed(follower)
         pending, run, context = follower.pending, follower.view, self._context
         is_on_screen = pending.chat is context.chat
         view = self._conversation.view_of(follower) if is_on_screen else None
         if view is not None:
-            author = author_of(run)
+            author = answer_author(run)
             text = run.answer or (author.text if author is not None else "")
             turn = replace(view.turn, text=text, status=_status_of(run))
             if author is not None and run.calls:
                 turn = replace(turn, worker=author.worker)
             context.transcript.replace(turn)
-            facts = facts_of(run, context.roster)
-            view.settle(turn, facts.among(view.facts.version, view.facts.versions))
+            summary = summarise_answer(run, context.roster)
+            view.finish(turn, summary.with_version(view.summary.version, view.summary.versions))
         if run.failure is not None:
             await self._recover(pending, run)
         if run.offers:
             await self._undo_unsent(pending, run)
         edited, self._edited = self._edited, None
         if edited is not None and edited[0] is pending and run.started is not None:
-            again = run.started.prompt
+            plan, again = edited[1], run.started.prompt
             self.play_first(
-                Pending(pending.chat, pending.prompt, again=again, preview=True, plan=edited[1])
+                QueuedPrompt(pending.chat, pending.prompt, again=again, preview=True, plan=plan)
             )
         if run.status == "finished":
             self._onboarding.advise_again()
 
-    async def _undo_unsent(self, pending: Pending, run: RunView) -> None:
+    async def _undo_unsent(self, pending: QueuedPrompt, run: RunView) -> None:
         """Go back to the answer before, or to the prompt, where an offer was not sent."""
         store, conversation = self._services.store, self._conversation
         started, offer = run.started, run.offers[-1]
@@ -329,7 +334,8 @@ class RunController:
         if run.failure is not None:
             text = f"{run.failure.message} {run.failure.hint}"
         else:
-            text = told_offer(offer, name_of(offer.worker, self._context.roster), direct=True)
+            name = worker_name(offer.worker, self._context.roster)
+            text = declined_offer_text(offer, name, direct=True)
         await self._context.transcript.note(text)
 
     def _edit_prompt(self, prompt: str, worker: str) -> None:
@@ -340,7 +346,7 @@ class RunController:
             composer.edit(turn, worker)
             composer.prompt.focus()
 
-    async def _recover(self, pending: Pending, run: RunView) -> None:
+    async def _recover(self, pending: QueuedPrompt, run: RunView) -> None:
         """Give a prompt back that couldn't be stored; offer a new conversation for a long one."""
         assert run.failure is not None
         transcript = self._context.transcript
@@ -353,12 +359,12 @@ class RunController:
                 await self._conversation.open(None)
                 self.play(pending.prompt)
 
-    async def refused(self, pending: Pending, error: BatonError) -> None:
+    async def refused(self, pending: QueuedPrompt, error: BatonError) -> None:
         """Say why a prompt could not be played, and give it back."""
         await self._context.complain(error)
         self._give_back(pending)
 
-    def _give_back(self, pending: Pending) -> None:
+    def _give_back(self, pending: QueuedPrompt) -> None:
         """Put a prompt that isn't stored before the one that is being written."""
         if pending.again is None:
             self._context.composer.put_before(pending.prompt)
@@ -379,4 +385,4 @@ def _status_of(run: RunView) -> TurnStatus:
         return TurnStatus.FAILED
     if run.status == "cancelled":
         return TurnStatus.CANCELLED
-    return TurnStatus.CUT if run.cut else TurnStatus.DONE
+    return TurnStatus.CUT if run.is_cut else TurnStatus.DONE

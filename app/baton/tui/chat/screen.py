@@ -23,12 +23,12 @@ from baton.tui.chat.onboarding import OnboardingController
 from baton.tui.chat.plan import PlanController
 from baton.tui.chat.questions import QuestionController
 from baton.tui.chat.runs import RunController
-from baton.tui.prompt_queue import Player
-from baton.tui.services import Desk
+from baton.tui.prompt_queue import PromptQueue
+from baton.tui.services import AppServices
 from baton.tui.widgets.composer import Composer
-from baton.tui.widgets.prompt_area import Prompt
+from baton.tui.widgets.prompt_area import PromptArea
 from baton.tui.widgets.question_view import ChoiceView
-from baton.tui.widgets.recommendation_view import AdviceView
+from baton.tui.widgets.recommendation_view import RecommendationView
 from baton.tui.widgets.transcript import Transcript
 from baton.tui.widgets.turn_view import TurnView
 
@@ -42,12 +42,12 @@ class ChatScreen(Screen[None]):
     """Builds the controllers and connects them with keys, commands and messages of the widgets."""
 
     BINDINGS = key_bindings.CHAT
-    AUTO_FOCUS = "Prompt"
+    AUTO_FOCUS = "PromptArea"
 
-    def __init__(self, services: Desk, report_bug: Callable[[Exception], None]) -> None:
+    def __init__(self, services: AppServices, report_bug: Callable[[Exception], None]) -> None:
         super().__init__()
-        self.player = Player()
-        self.context = context = ChatContext(services, self, self.player, report_bug)
+        self.queue = PromptQueue()
+        self.context = context = ChatContext(services, self, self.queue, report_bug)
         self.transcript = context.transcript
         self.composer = context.composer
         self.footer = context.footer
@@ -77,7 +77,7 @@ class ChatScreen(Screen[None]):
         self.input = InputController(
             context, feedback=self.feedback, conversation=self.conversation, runs=self.runs
         )
-        self.player.report_to(self.runs)
+        self.queue.report_to(self.runs)
         for name, method in self._actions().items():
             setattr(self, f"action_{name}", method)
 
@@ -173,7 +173,7 @@ class ChatScreen(Screen[None]):
         """Stop what runs and keep everything, before the app is left."""
         self.questions.close()
         self.onboarding.dismiss_advice()
-        await asyncio.gather(self.player.close(), self.downloads.close())
+        await asyncio.gather(self.queue.close(), self.downloads.close())
         await self.conversation.close()
 
     # Questions and choices
@@ -203,9 +203,9 @@ class ChatScreen(Screen[None]):
             case "to_question":
                 return self._choices is not None and not isinstance(self.focused, ChoiceView)
             case "take_back":
-                return bool(self.player.waiting)
+                return bool(self.queue.waiting)
             case "stop":
-                return self.player.busy and not (self.player.is_held and self.player.waiting)
+                return self.queue.is_busy and not (self.queue.is_held and self.queue.waiting)
             case "go_on":
                 view = self.transcript.selected
                 return view is not None and view.can_go_on
@@ -224,11 +224,11 @@ class ChatScreen(Screen[None]):
             if isinstance(view, TurnView):
                 self.feedback.record(view.turn, Signal.COPIED)
 
-    @on(Prompt.Sent)
-    async def _send(self, event: Prompt.Sent) -> None:
+    @on(PromptArea.Sent)
+    async def _send(self, event: PromptArea.Sent) -> None:
         await self.input.send(event.text)
 
-    @on(Prompt.Recalling)
+    @on(PromptArea.Recalling)
     def _recall(self) -> None:
         self.context.start(self.input.recall, "recall", exclusive=True)
 
@@ -241,9 +241,9 @@ class ChatScreen(Screen[None]):
         self.input.insert(event.text)
 
     @on(Transcript.Changed)
-    def _load_facts(self) -> None:
-        self.context.start(self.conversation.load_facts, "facts", exclusive=True)
+    def _load_summaries(self) -> None:
+        self.context.start(self.conversation.load_summaries, "summaries", exclusive=True)
 
-    @on(AdviceView.Chosen)
-    async def _choose_advice(self, event: AdviceView.Chosen) -> None:
+    @on(RecommendationView.Chosen)
+    async def _choose_advice(self, event: RecommendationView.Chosen) -> None:
         await self.onboarding.choose(event)

@@ -11,7 +11,7 @@ from baton.core.sanitiser import sanitise
 from baton.tui.screens.overlay import Overlay
 from baton.tui.widgets.question_view import ChoiceView
 
-NO = Choice("no", "Leave it")
+DECLINE = Choice("no", "Leave it")
 
 
 class ConfirmScreen(Overlay[bool]):
@@ -29,10 +29,10 @@ class ConfirmScreen(Overlay[bool]):
         """Lay out what is at stake over the two choices."""
         yield Static(sanitise(self._text), markup=False, classes="text")
         with Horizontal(classes="choices"):
-            yield ChoiceView(NO)
+            yield ChoiceView(DECLINE)
             yield ChoiceView(self._yes)
 
     def on_choice_view_chosen(self, event: ChoiceView.Chosen) -> None:
         """Hand the decision back."""
         event.stop()
-        self.dismiss(event.choice is not NO)
+        self.dismiss(event.choice is not DECLINE)

@@ -14,14 +14,14 @@ from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
 from baton.core.errors import BatonError
-from baton.core.history_types import Conversation, Hit
+from baton.core.history_types import Conversation, SearchHit
 from baton.core.sanitiser import one_line, sanitise
 from baton.history import Store
 from baton.tui import key_bindings
 from baton.tui.screens.overlay import Overlay
 from baton.tui.screens.rename_screen import RenameScreen
 
-PAUSE = 0.12
+SEARCH_DELAY_SECONDS = 0.12
 """After how many seconds without typing a search begins."""
 
 
@@ -30,7 +30,7 @@ Exporter = Callable[[str], Awaitable[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ConversationPlace:
     """A place to go to: a conversation, or one turn of it."""
 
     conversation: str
@@ -38,7 +38,7 @@ class Found:
     turn: str | None = None
 
 
-class ConversationsScreen(Overlay[Found]):
+class ConversationsScreen(Overlay[ConversationPlace]):
     """Lists conversations, or the turns that match; returns the one to open."""
 
     BINDINGS = key_bindings.CONVERSATIONS
@@ -49,8 +49,8 @@ class ConversationsScreen(Overlay[Found]):
         self._store = store
         self._export = exporting
         self._words = words
-        self._found: list[Found] = []
-        self._deleted: list[Found] = []
+        self._found: list[ConversationPlace] = []
+        self._deleted: list[ConversationPlace] = []
         self._pause: Timer | None = None
 
     def body(self) -> ComposeResult:
@@ -67,7 +67,7 @@ class ConversationsScreen(Overlay[Found]):
     def _type(self) -> None:
         if self._pause is not None:
             self._pause.stop()
-        self._pause = self.set_timer(PAUSE, self._search)
+        self._pause = self.set_timer(SEARCH_DELAY_SECONDS, self._search)
 
     @work(exclusive=True, group="search")
     async def _search(self, keep: int = 0) -> None:
@@ -77,18 +77,20 @@ class ConversationsScreen(Overlay[Found]):
         try:
             if words:
                 hits = await self._store.search(words)
-                self._found = [Found(hit.conversation, hit.title, hit.turn) for hit in hits]
-                options = [_describe_hit(hit) for hit in hits]
+                self._found = [
+                    ConversationPlace(hit.conversation, hit.title, hit.turn) for hit in hits
+                ]
+                options = [_hit_option(hit) for hit in hits]
             else:
                 listed = await self._store.conversations()
-                self._found = [Found(one.id, one.title) for one in listed]
-                options = [_describe(one) for one in listed]
+                self._found = [ConversationPlace(one.id, one.title) for one in listed]
+                options = [_conversation_option(one) for one in listed]
         except BatonError as error:
             self.footer.say(str(error))
             return
         if self.is_open:
             self._show(options, keep)
-            self.footer.status = _count(len(options), words)
+            self.footer.status = _count_text(len(options), words)
 
     def _show(self, options: Sequence[Content], keep: int) -> None:
         listing = self.query_one(OptionList)
@@ -97,7 +99,7 @@ class ConversationsScreen(Overlay[Found]):
         listing.highlighted = min(keep, len(options) - 1) if options else None
 
     @property
-    def _chosen(self) -> Found | None:
+    def _chosen(self) -> ConversationPlace | None:
         index = self._place
         return None if index is None or index >= len(self._found) else self._found[index]
 
@@ -165,7 +167,7 @@ class ConversationsScreen(Overlay[Found]):
                 self.footer.say(str(error), 12)
 
 
-def _count(found: int, words: str) -> str:
+def _count_text(found: int, words: str) -> str:
     if found == 0:
         return "nothing found" if words else "no conversations yet"
     name = "match" if words else "conversation"
@@ -173,18 +175,18 @@ def _count(found: int, words: str) -> str:
     return f"{found} {name if found == 1 else plural}"
 
 
-def _describe(conversation: Conversation) -> Content:
+def _conversation_option(conversation: Conversation) -> Content:
     turns = f"{conversation.turns:,} {'message' if conversation.turns == 1 else 'messages'}"
-    return _entry(conversation.title, conversation.updated, Content.styled(turns, "$muted"))
+    return _option_text(conversation.title, conversation.updated, Content.styled(turns, "$muted"))
 
 
-def _describe_hit(hit: Hit) -> Content:
+def _hit_option(hit: SearchHit) -> Content:
     snippet = Content.styled(sanitise(hit.snippet).replace("\n", " "), "$muted")
     for start, end in hit.spans:
         snippet = snippet.stylize("bold $primary", start, end)
-    return _entry(hit.title, hit.created, snippet)
+    return _option_text(hit.title, hit.created, snippet)
 
 
-def _entry(title: str, at: float, line: Content) -> Content:
+def _option_text(title: str, at: float, line: Content) -> Content:
     date = time.strftime("%d %b %Y", time.localtime(at))
     return Content.assemble((one_line(title, 60), "bold"), (f"  {date}", "$muted"), "\n", line)

@@ -15,14 +15,14 @@ from baton.core.errors import BatonError
 from baton.core.ledger_types import Egress
 from baton.core.sanitiser import one_line
 from baton.tui import key_bindings
-from baton.tui.money_text import charge_words
+from baton.tui.money_text import charge_text
 from baton.tui.screens.overlay import Overlay
-from baton.tui.widgets.text_view import Plain
+from baton.tui.widgets.text_view import TextView
 
 if TYPE_CHECKING:
     from baton.money import Ledger
 
-GONE = (
+GONE_TEXT = (
     "What was sent is not kept any more: its conversation was deleted, or kept no history. "
     "Its size and its hash stay."
 )
@@ -59,7 +59,7 @@ class EgressScreen(Overlay[None]):
             return
         self.refresh_bindings()
         listing = self.query_one(OptionList)
-        listing.add_options(Option(_describe(one)) for one in self._sent)
+        listing.add_options(Option(_egress_option(one)) for one in self._sent)
         listing.highlighted = 0 if self._sent else None
         count, size = len(self._sent), sum(one.size for one in self._sent)
         requests = f"{count} {'request' if count == 1 else 'requests'}"
@@ -94,20 +94,20 @@ class SentScreen(Overlay[None]):
         sent = self._sent
         at = time.strftime("%d %b %Y %H:%M:%S", time.localtime(sent.at))
         facts = [at, one_line(sent.worker, 30), f"{sent.size:,} bytes"]
-        money = charge_words(sent.status, sent.held, sent.charged)
+        money = charge_text(sent.status, sent.held, sent.charged)
         about = Content.assemble(
             (f"To {one_line(sent.destination, 80)}", "bold"),
             ("\n" + " · ".join([*facts, money]), "$muted"),
             (f"\nSHA-256 {one_line(sent.sha256)}", "$muted"),
         )
         yield Static(about, classes="about")
-        body = GONE if sent.body is None else sent.body.decode("utf-8", "replace")
-        yield Plain(body, focusable=True)
+        body = GONE_TEXT if sent.body is None else sent.body.decode("utf-8", "replace")
+        yield TextView(body, focusable=True)
 
 
-def _describe(sent: Egress) -> Content:
+def _egress_option(sent: Egress) -> Content:
     at = time.strftime("%d %b %H:%M", time.localtime(sent.at))
-    money = charge_words(sent.status, sent.held, sent.charged)
+    money = charge_text(sent.status, sent.held, sent.charged)
     return Content.assemble(
         (one_line(sent.destination, 80), "bold"),
         (f"  {at}", "$muted"),

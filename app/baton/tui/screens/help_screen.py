@@ -13,10 +13,10 @@ from textual.widgets import Static
 from baton.tui import key_bindings, slash_commands
 from baton.tui.screens.overlay import Overlay
 
-COLUMN = 20
+KEY_COLUMNS = 20
 """How many columns the keys take."""
 
-NAMES = "At the end of a line stands what `[keys]` in config.toml calls it.\n"
+NAMES_NOTE = "At the end of a line stands what `[keys]` in config.toml calls it.\n"
 
 
 class HelpScreen(Overlay[None]):
@@ -31,33 +31,33 @@ class HelpScreen(Overlay[None]):
     def body(self) -> ComposeResult:
         """Lay out a group of keys for every part of the app, and the commands."""
         with VerticalScroll():
-            yield Static(Content.styled(NAMES, "$muted"))
+            yield Static(Content.styled(NAMES_NOTE, "$muted"))
             for name, bindings in key_bindings.GROUPS.items():
                 yield Static(self._group(name, bindings))
             lines = [
-                _line(f"/{command.name} {command.takes}".strip(), command.words)
+                _key_line(f"/{command.name} {command.argument}".strip(), command.help)
                 for command in slash_commands.COMMANDS
             ]
-            yield Static(_titled("Commands, typed as a prompt", lines))
+            yield Static(_section("Commands, typed as a prompt", lines))
             lines = [
-                _line("@path", "send a file along; Tab completes the path"),
-                _line("Backspace", "in an empty prompt: leave out the last pasted text"),
-                _line("//", "a prompt that begins with a slash: any text but a command"),
+                _key_line("@path", "send a file along; Tab completes the path"),
+                _key_line("Backspace", "in an empty prompt: leave out the last pasted text"),
+                _key_line("//", "a prompt that begins with a slash: any text but a command"),
             ]
-            yield Static(_titled("In a prompt", lines))
+            yield Static(_section("In a prompt", lines))
 
     def _group(self, name: str, bindings: list[BindingType]) -> Content:
         lines = []
         for binding in bindings:
             assert isinstance(binding, Binding)
-            line = _line(key_bindings.shown(binding, self._keymap), binding.tooltip)
+            line = _key_line(key_bindings.binding_keys(binding, self._keymap), binding.tooltip)
             lines.append(Content.assemble(line, (f"  {binding.id or ''}", "$muted")))
-        return _titled(name, lines)
+        return _section(name, lines)
 
 
-def _line(key: str, words: str) -> Content:
-    return Content.assemble((f"  {key:<{COLUMN - 1}} ", "$primary"), words)
+def _key_line(key: str, words: str) -> Content:
+    return Content.assemble((f"  {key:<{KEY_COLUMNS - 1}} ", "$primary"), words)
 
 
-def _titled(title: str, lines: list[Content]) -> Content:
+def _section(title: str, lines: list[Content]) -> Content:
     return Content("\n").join([Content.styled(title, "bold"), *lines, Content("")])

@@ -18,30 +18,30 @@ from baton.core.byte_format import show_size
 from baton.core.catalogue_types import ModelRole
 from baton.core.errors import BatonError
 from baton.core.messages import Card
-from baton.core.model_roles import STARTER
+from baton.core.model_roles import STARTER_ID
 from baton.core.sanitiser import one_line, sanitise
 from baton.gguf.memory_fit import Verdict
 from baton.models.model_types import State
 from baton.tui import background_downloads, key_bindings, model_table
 from baton.tui.model_details import (
-    BAR,
-    READABLE,
-    SHORT_BAR,
-    bar,
-    cost,
-    details,
-    fetchable,
-    shown_card,
+    BAR_COLUMNS,
+    READABLE_STATES,
+    SHORT_BAR_COLUMNS,
+    is_fetchable,
+    progress_bar,
+    removal_text,
+    row_card,
+    row_details,
 )
-from baton.tui.model_table import Row, Stock
+from baton.tui.model_table import ModelRow, TableData
 from baton.tui.screens.confirm_screen import ConfirmScreen
 from baton.tui.screens.overlay import Overlay
 
 if TYPE_CHECKING:
     from baton.models.library import Library
-    from baton.tui.background_downloads import Coming, Downloads
+    from baton.tui.background_downloads import ActiveDownload, Downloads
     from baton.tui.chat.worker_choice import WorkerChoice
-    from baton.tui.services import Desk
+    from baton.tui.services import AppServices
 
 TICK_SECONDS = 0.5
 """How often what is loaded and what is on its way is looked at again."""
@@ -55,7 +55,7 @@ class ModelsScreen(Overlay[str]):
 
     def __init__(
         self,
-        services: Desk,
+        services: AppServices,
         downloads: Downloads | None,
         choice: WorkerChoice,
         *,
@@ -72,13 +72,13 @@ class ModelsScreen(Overlay[str]):
         self._choice = choice
         self._starter_speed = starter_speed
         self._at_best = at_best
-        self._stock = Stock()
-        self._whole = False
-        self._rows: dict[str, Row] = {}
+        self._stock = TableData()
+        self._shows_all = False
+        self._rows: dict[str, ModelRow] = {}
         self._lines: dict[str, Content] = {}
-        self._good: dict[str, str] = {}
+        self._strengths: dict[str, str] = {}
         self._verdicts: dict[str, Verdict] = {}
-        self._seen = self._going_on()
+        self._last_downloads = self._downloads_state()
         self._shown: dict[str, Content] = {}
         self._complaint = ""
 
@@ -93,7 +93,7 @@ class ModelsScreen(Overlay[str]):
     def on_mount(self) -> None:
         """Show the workers at once, and the rest when it has been read."""
         self.query_one("#coming").display = False
-        self._stock = Stock(roster=self._roster(), roles=self._desk.roles())
+        self._stock = TableData(roster=self._roster(), roles=self._desk.roles())
         self._fill()
         self._point_at(self._choice.worker)
         self._load()
@@ -110,20 +110,20 @@ class ModelsScreen(Overlay[str]):
         return self._desk.library
 
     @property
-    def _coming(self) -> dict[str, Coming]:
+    def _coming(self) -> dict[str, ActiveDownload]:
         return {} if self._downloads is None else dict(self._downloads.coming)
 
     @property
-    def _row(self) -> Row | None:
+    def _row(self) -> ModelRow | None:
         """What the cursor is on."""
         table = self.query_one(OptionList) if self.is_open else None
         if table is None or table.highlighted is None:
             return None
         return self._rows.get(table.get_option_at_index(table.highlighted).id or "")
 
-    def _going_on(self) -> tuple[object, ...]:
+    def _downloads_state(self) -> tuple[object, ...]:
         """Return what changes whenever other models may be here or on their way."""
-        return set(self._coming), 0 if self._downloads is None else self._downloads.ended
+        return set(self._coming), 0 if self._downloads is None else self._downloads.ended_count
 
     def _roster(self) -> list[Card]:
         return [card for card in self._desk.orchestra.roster if not card.is_tool]
@@ -156,21 +156,21 @@ class ModelsScreen(Overlay[str]):
         verdicts = self._library.verdicts(machine)
         found = await self._library.recommend(self._starter_speed)
         picks = [pick.entry.id for pick in found.picks]
-        starter = self._starter_speed or self._stock.uses.get(STARTER, (None,))[0]
+        starter = self._starter_speed or self._stock.uses.get(STARTER_ID, (None,))[0]
         self._read(
             replace(
                 self._stock,
                 verdicts=verdicts,
                 recommended=picks,
-                paces=model_table.paces(self._stock.entries, machine, starter),
+                paces=model_table.expected_speeds(self._stock.entries, machine, starter),
                 disk=machine.disk,
             )
         )
 
-    def _read(self, stock: Stock) -> None:
+    def _read(self, stock: TableData) -> None:
         self._stock = stock
         self._fill()
-        best = next((key for key, row in self._rows.items() if row.recommended), "")
+        best = next((key for key, row in self._rows.items() if row.is_recommended), "")
         if self._at_best and best and self.is_open:
             self._at_best = False
             self._point_at(best)
@@ -178,8 +178,8 @@ class ModelsScreen(Overlay[str]):
 
     def _tick(self) -> None:
         """Follow what is loaded and what is on its way."""
-        if (seen := self._going_on()) != self._seen:
-            self._seen = seen
+        if (seen := self._downloads_state()) != self._last_downloads:
+            self._last_downloads = seen
             self._load()
         elif self.app.screen is self:
             self._fill()
@@ -195,9 +195,9 @@ class ModelsScreen(Overlay[str]):
         here = model_table.rows_here(self._stock, coming, self._choice.worker, self._resident)
         groups = {
             "": here,
-            model_table.OTHERS: model_table.rows_foreign(self._stock, coming),
-            model_table.MORE: model_table.rows_offered(
-                self._stock, [row.key for row in here], whole=self._whole
+            model_table.FOREIGN_TITLE: model_table.rows_foreign(self._stock, coming),
+            model_table.MORE_TITLE: model_table.rows_offered(
+                self._stock, [row.key for row in here], whole=self._shows_all
             ),
         }
         now, lines, rows = time.time(), {}, {}
@@ -210,9 +210,9 @@ class ModelsScreen(Overlay[str]):
         self._rows = rows
         self._draw(table, lines)
         self._put("#columns", columns.heading().stylize("$muted"))
-        self._show_coming(coming, BAR if columns.wide else SHORT_BAR)
+        self._show_coming(coming, BAR_COLUMNS if columns.wide else SHORT_BAR_COLUMNS)
         memory = self._desk.orchestra.memory
-        self.footer.status = model_table.totals(self._stock, memory, wide=columns.wide)
+        self.footer.status = model_table.totals_text(self._stock, memory, wide=columns.wide)
         self._describe()
 
     def _draw(self, table: OptionList, lines: dict[str, Content]) -> None:
@@ -228,7 +228,7 @@ class ModelsScreen(Overlay[str]):
                 Option(line, key, disabled=key not in self._rows) for key, line in lines.items()
             )
             key = (before.id if before is not None else None) or self._choice.worker
-            self._point_at(model_table.called_now(self._rows, key), place)
+            self._point_at(model_table.current_key(self._rows, key), place)
             table.scroll_to(y=top, animate=False, immediate=True)
             table.scroll_to_highlight()
         self._lines = lines
@@ -243,9 +243,11 @@ class ModelsScreen(Overlay[str]):
     def _resident(self, worker: str) -> int:
         return self._desk.orchestra.resident(worker)
 
-    def _show_coming(self, coming: dict[str, Coming], length: int) -> None:
+    def _show_coming(self, coming: dict[str, ActiveDownload], length: int) -> None:
         """Draw a bar for each model on its way."""
-        bars = [bar(one, length) for one in coming.values()][: background_downloads.SIDE_BY_SIDE]
+        bars = [progress_bar(one, length) for one in coming.values()][
+            : background_downloads.MAX_PARALLEL
+        ]
         self._put("#coming", Content("\n").join(bars))
         self.query_one("#coming").display = bool(bars)
 
@@ -262,18 +264,18 @@ class ModelsScreen(Overlay[str]):
         self._complaint = ""
         self._describe()
         self.refresh_bindings()
-        if (row := self._row) is not None and row.key not in self._good:
+        if (row := self._row) is not None and row.key not in self._strengths:
             self._look_closer(row)
 
     @work(exclusive=True, group="closer")
-    async def _look_closer(self, row: Row) -> None:
+    async def _look_closer(self, row: ModelRow) -> None:
         """Find out what a model is good at, and whether one that is here fits now."""
         from baton.core.plan.skill_table import in_short
 
-        if (card := shown_card(row)) is None:
+        if (card := row_card(row)) is None:
             return
         try:
-            self._good[row.key] = in_short(card, await self._desk.orchestra.skills.of(card))
+            self._strengths[row.key] = in_short(card, await self._desk.orchestra.skills.of(card))
             if row.held is not None and row.held.state.usable and self._desk.library is not None:
                 self._verdicts[row.key] = await self._library.verdict(row.key)
         except BatonError as error:
@@ -287,17 +289,17 @@ class ModelsScreen(Overlay[str]):
             return
         row, about = self._row, Content("")
         if row is not None:
-            good, verdict = self._good.get(row.key, ""), self._verdicts.get(row.key)
-            about = details(row, good, verdict, self._desk.orchestra.adapter(row.key))
-        if complaint := self._complaint or self._trouble(row):
+            good, verdict = self._strengths.get(row.key, ""), self._verdicts.get(row.key)
+            about = row_details(row, good, verdict, self._desk.orchestra.adapter(row.key))
+        if complaint := self._complaint or self._download_error(row):
             about = Content.assemble((complaint, "$error"), "\n", about)
         self._put("#about", about)
 
-    def _trouble(self, row: Row | None) -> str:
+    def _download_error(self, row: ModelRow | None) -> str:
         """Say why this one didn't come, or couldn't be read, if it was tried lately."""
         if row is None or row.coming is not None or self._downloads is None:
             return ""
-        error = self._downloads.troubles.get(row.key)
+        error = self._downloads.errors.get(row.key)
         return "" if error is None else sanitise(str(error))
 
     def _complain(self, error: BatonError) -> None:
@@ -316,7 +318,7 @@ class ModelsScreen(Overlay[str]):
                 lost = held is not None and not held.state.usable
                 return row is not None and row.card is not None and not lost
             case "fetch":
-                return row is not None and fetchable(row)
+                return row is not None and is_fetchable(row)
             case "link":
                 return row is not None and row.foreign is not None
             case "pause" | "go_on":
@@ -324,7 +326,7 @@ class ModelsScreen(Overlay[str]):
                 coming = held is not None and held.state is State.COMING
                 return coming and goes == (action == "pause")
             case "verify":
-                usable = held is not None and held.state in READABLE
+                usable = held is not None and held.state in READABLE_STATES
                 return usable and row is not None and row.coming is None
             case "remove":
                 return held is not None
@@ -352,17 +354,17 @@ class ModelsScreen(Overlay[str]):
     @work(group="fetch")
     async def action_fetch(self) -> None:
         """Download a model of the catalogue, or one whose file is lost."""
-        from baton.tui.screens.pull_dialog import wanted
+        from baton.tui.screens.pull_dialog import request_model
 
         row = self._row
-        if row is None or self._downloads is None or not fetchable(row):
+        if row is None or self._downloads is None or not is_fetchable(row):
             return
         try:
             held = row.held
             if held is None and row.entry is not None:
-                held = await wanted(self.app, self._library, row.entry.id)
+                held = await request_model(self.app, self._library, row.entry.id)
             if held is not None:
-                await self._downloads.go_on(held)
+                await self._downloads.resume(held)
         except BatonError as error:
             self._complain(error)
 
@@ -375,14 +377,14 @@ class ModelsScreen(Overlay[str]):
     @work(group="change")
     async def action_pause(self) -> None:
         """Pause a download."""
-        await self._have_it(pause=True)
+        await self._set_paused(pause=True)
 
     @work(group="change")
     async def action_go_on(self) -> None:
         """Go on with a download."""
-        await self._have_it(pause=False)
+        await self._set_paused(pause=False)
 
-    async def _have_it(self, *, pause: bool) -> None:
+    async def _set_paused(self, *, pause: bool) -> None:
         row = self._row
         if row is None or row.held is None or self._downloads is None:
             return
@@ -390,7 +392,7 @@ class ModelsScreen(Overlay[str]):
             if pause:
                 await self._downloads.pause(row.held)
             else:
-                await self._downloads.go_on(row.held)
+                await self._downloads.resume(row.held)
         except BatonError as error:
             self._complain(error)
         self._load()
@@ -408,7 +410,9 @@ class ModelsScreen(Overlay[str]):
         if row is None or row.held is None:
             return
         heading = f"Remove {one_line(row.name, 40)}?"
-        if not await self.app.push_screen_wait(ConfirmScreen(heading, cost(row), "Remove it")):
+        if not await self.app.push_screen_wait(
+            ConfirmScreen(heading, removal_text(row), "Remove it")
+        ):
             return
         try:
             if self._downloads is not None:
@@ -445,6 +449,6 @@ class ModelsScreen(Overlay[str]):
 
     def action_whole(self) -> None:
         """Show all of the catalogue, with what won't fit; or only what does."""
-        self._whole = not self._whole
+        self._shows_all = not self._shows_all
         self._fill()
-        self.footer.say("all of the catalogue" if self._whole else "what fits this machine")
+        self.footer.say("all of the catalogue" if self._shows_all else "what fits this machine")

@@ -14,7 +14,15 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from baton.core.errors import BatonError
-from baton.core.ledger_types import Charge, Policy, Room, Scope, SpendingStyle, Standing, UsageRow
+from baton.core.ledger_types import (
+    Charge,
+    Policy,
+    Scope,
+    ScopeBalance,
+    SpendingStyle,
+    Standing,
+    UsageRow,
+)
 from baton.core.money import show_usd
 from baton.core.sanitiser import one_line, sanitise
 from baton.tui import key_bindings, money_text
@@ -26,19 +34,21 @@ if TYPE_CHECKING:
     from baton.core.run.orchestra import Orchestra
     from baton.money import Ledger
 
-BAR = 24
-NAMES = {
+BAR_COLUMNS = 24
+SCOPE_TITLES = {
     Scope.RUN: "This prompt",
     Scope.SESSION: "This conversation",
     Scope.DAY: "Today",
     Scope.MONTH: "This month",
 }
-OFF = "The cloud is off: no ceiling is set. /budget day 2 allows up to $2 a day."
-RELEASE = (
+OFF_TEXT = "The cloud is off: no ceiling is set. /budget day 2 allows up to $2 a day."
+RELEASE_WARNING = (
     "Release it only if your provider's own bill does not show it: it then no longer counts "
     "against your ceilings."
 )
-THAW = "Cloud workers can be asked again, up to your ceilings. What was charged stays charged."
+THAW_WARNING = (
+    "Cloud workers can be asked again, up to your ceilings. What was charged stays charged."
+)
 
 
 class MoneyScreen(Overlay[None]):
@@ -96,45 +106,45 @@ class MoneyScreen(Overlay[None]):
 
     async def _fill(self) -> None:
         standing = await self._orchestra.standing(self._session)
-        since = _start_of_month()
+        since = _month_start()
         workers = await self._ledger.usage("worker", since)
         purposes = await self._ledger.usage("purpose", since)
         self._unconfirmed = await self._ledger.unconfirmed()
         self._frozen = standing.frozen
         if not self.is_open:
             return
-        lines = [*_ceilings(standing), Content(""), *self._rules(standing)]
+        lines = [*_ceiling_lines(standing), Content(""), *self._rules(standing)]
         lines += [
-            *_table("This month, by worker, with tokens", workers),
-            *_table("By purpose", purposes),
+            *_usage_lines("This month, by worker, with tokens", workers),
+            *_usage_lines("By purpose", purposes),
         ]
         self.query_one("#sums", Static).update(Content("\n").join(lines))
         self._list()
-        self.footer.status = money_text.brief(standing) or "nothing spent"
+        self.footer.status = money_text.spending_summary(standing) or "nothing spent"
         self.refresh_bindings()
 
     def _list(self) -> None:
         listing, title = self.query_one(OptionList), self.query_one("#unconfirmed-title", Static)
         listing.clear_options()
-        listing.add_options(Option(_describe(charge)) for charge in self._unconfirmed)
+        listing.add_options(Option(_charge_option(charge)) for charge in self._unconfirmed)
         listing.display = title.display = bool(self._unconfirmed)
-        title.update(money_text.sum_of(self._unconfirmed))
+        title.update(money_text.unconfirmed_text(self._unconfirmed))
         if self._unconfirmed:
             listing.highlighted = 0
             listing.focus()
 
     def _rules(self, standing: Standing) -> list[Content]:
         """Say when money is spent, and what keeps it from being."""
-        words = money_text.POLICIES[self._orchestra.terms.policy]
+        words = money_text.POLICY_NAMES[self._orchestra.terms.policy]
         if self._policy is not None:
-            words += f" (in this conversation: {money_text.POLICIES[self._policy]})"
+            words += f" (in this conversation: {money_text.POLICY_NAMES[self._policy]})"
         pace = self._orchestra.pacer.thrift
         lines = [
             Content.assemble(("When to spend: ", "$muted"), words),
-            Content.assemble(("Pace: ", "$muted"), f"{pace}, {pace.told}"),
+            Content.assemble(("Pace: ", "$muted"), f"{pace}, {pace.description}"),
         ]
-        if not standing.allowed:
-            lines.append(Content(OFF))
+        if not standing.is_cloud_on:
+            lines.append(Content(OFF_TEXT))
         if self._orchestra.terms.offline:
             lines.append(Content("Baton is offline, so nothing is sent. /offline off lifts that."))
         if standing.frozen:
@@ -161,7 +171,7 @@ class MoneyScreen(Overlay[None]):
     @work(group="change")
     async def _release(self, charges: Sequence[Charge]) -> None:
         what = "Release" if len(charges) == 1 else "Release them all"
-        text = f"{money_text.sum_of(charges)}.\n{RELEASE}"
+        text = f"{money_text.unconfirmed_text(charges)}.\n{RELEASE_WARNING}"
         heading = "Release what was not charged?"
         if not await self.app.push_screen_wait(ConfirmScreen(heading, text, what)):
             return
@@ -174,7 +184,7 @@ class MoneyScreen(Overlay[None]):
     @work(group="change")
     async def action_thaw(self) -> None:
         """Lift a freeze, after asking."""
-        text = f"{self._frozen}\n{THAW}"
+        text = f"{self._frozen}\n{THAW_WARNING}"
         if await self.app.push_screen_wait(ConfirmScreen("Lift the freeze?", text, "Lift it")):
             await self._ledger.thaw()
             self._load()
@@ -195,22 +205,24 @@ class MoneyScreen(Overlay[None]):
         self.app.push_screen(EgressScreen(self._ledger))
 
 
-def _ceilings(standing: Standing) -> list[Content]:
+def _ceiling_lines(standing: Standing) -> list[Content]:
     lines = []
     for room in standing.rooms:
         ceiling = "no ceiling" if room.ceiling is None else f"of {show_usd(room.ceiling)}"
         amount = f"{show_usd(room.used)} {ceiling}"
         lines.append(
-            Content.assemble((f"{NAMES[room.scope]:<19}", "bold"), *_bar(room), f"  {amount}")
+            Content.assemble(
+                (f"{SCOPE_TITLES[room.scope]:<19}", "bold"), *_ceiling_bar(room), f"  {amount}"
+            )
         )
-        lines.append(Content.styled(f"{'':<19}{money_text.told(room)}", "$muted"))
+        lines.append(Content.styled(f"{'':<19}{money_text.room_text(room)}", "$muted"))
     return lines
 
 
-def _bar(room: Room) -> list[tuple[str, str]]:
+def _ceiling_bar(room: ScopeBalance) -> list[tuple[str, str]]:
     """Draw a scope's use: each part with a sign of its own, and in words beside it."""
     if not room.ceiling:
-        return [("·" * BAR, "$rule")]
+        return [("·" * BAR_COLUMNS, "$rule")]
     parts, drawn, total = [], 0, 0
     for amount, sign, colour in (
         (room.settled, "█", "$primary"),
@@ -218,13 +230,13 @@ def _bar(room: Room) -> list[tuple[str, str]]:
         (room.unconfirmed, "░", "$accent"),
     ):
         total += amount
-        end = min(BAR, -(-total * BAR // room.ceiling)) if amount else drawn
+        end = min(BAR_COLUMNS, -(-total * BAR_COLUMNS // room.ceiling)) if amount else drawn
         parts.append((sign * (end - drawn), colour))
         drawn = end
-    return [*parts, ("·" * (BAR - drawn), "$rule")]
+    return [*parts, ("·" * (BAR_COLUMNS - drawn), "$rule")]
 
 
-def _table(title: str, rows: Sequence[UsageRow]) -> list[Content]:
+def _usage_lines(title: str, rows: Sequence[UsageRow]) -> list[Content]:
     if not rows:
         return []
     lines = [Content(""), Content.styled(title, "bold")]
@@ -239,7 +251,7 @@ def _table(title: str, rows: Sequence[UsageRow]) -> list[Content]:
     return lines
 
 
-def _describe(charge: Charge) -> Content:
+def _charge_option(charge: Charge) -> Content:
     at = time.strftime("%d %b %H:%M", time.localtime(charge.at))
     return Content.assemble(
         (f"{at}  ", "$muted"),
@@ -248,6 +260,6 @@ def _describe(charge: Charge) -> Content:
     )
 
 
-def _start_of_month() -> float:
+def _month_start() -> float:
     now = time.localtime()
     return time.mktime((now.tm_year, now.tm_mon, 1, 0, 0, 0, 0, 0, -1))

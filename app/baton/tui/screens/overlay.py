@@ -13,7 +13,7 @@ from textual.screen import ModalScreen
 from baton.tui import key_bindings
 from baton.tui.widgets.footer_line import Footer
 from baton.tui.widgets.question_view import QuestionLine
-from baton.tui.widgets.split_line import Line
+from baton.tui.widgets.split_line import SplitLine
 
 Result = TypeVar("Result")
 
@@ -30,7 +30,7 @@ class Overlay(ModalScreen[Result | None]):
 
     def compose(self) -> ComposeResult:
         """Lay out the title, what the screen shows, and the footer."""
-        heading = Line(classes="heading")
+        heading = SplitLine(classes="heading")
         heading.left = heading.left + self.HEADING
         with Vertical():
             yield heading

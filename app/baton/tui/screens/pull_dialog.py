@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from baton.models.library_state import NeedsAgreement
 
 
-async def wanted(
+async def request_model(
     app: App[Any], library: Library, model: str, roles: Sequence[ModelRole] | None = None
 ) -> Held | None:
     """Return the model, to be fetched now; None if the person thought better of it.
@@ -31,18 +31,18 @@ async def wanted(
         try:
             return await library.want(model, roles, agreed=agreed, force=force)
         except NeedsAgreement as error:
-            text = f"{error.message}\n{_where(error)}"
-            agreed = await _asked(app, "Agree to its licence?", text, "I agree to it")
+            text = f"{error.message}\n{_licence_place_text(error)}"
+            agreed = await _confirm(app, "Agree to its licence?", text, "I agree to it")
             if not agreed:
                 return None
         except DoesNotFit as error:
             text = f"{error.verdict.why}\n{error.verdict.mend}".strip()
-            force = await _asked(app, "It won't fit", text, "Download it all the same")
+            force = await _confirm(app, "It won't fit", text, "Download it all the same")
             if not force:
                 return None
 
 
-def _where(error: NeedsAgreement) -> str:
+def _licence_place_text(error: NeedsAgreement) -> str:
     """Say where the licence can be read."""
     return (
         f"It can be read at {error.place or 'its page'}. Such licences say what the model may be "
@@ -50,6 +50,6 @@ def _where(error: NeedsAgreement) -> str:
     )
 
 
-async def _asked(app: App[Any], heading: str, text: str, yes: str) -> bool:
+async def _confirm(app: App[Any], heading: str, text: str, yes: str) -> bool:
     decided: bool | None = await app.push_screen_wait(ConfirmScreen(heading, text, yes))
     return bool(decided)

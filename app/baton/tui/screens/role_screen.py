@@ -14,13 +14,13 @@ from baton.core.sanitiser import one_line
 from baton.tui.screens.overlay import Overlay
 from baton.tui.widgets.question_view import ChoiceView
 
-WORDS = {
+ROLE_LABELS = {
     ModelRole.CHAT: "Chat: answers unless another one suits a prompt better",
     ModelRole.CONDUCTOR: "Conductor: draws plans, and says who does which step",
     ModelRole.CODER: "Coder: does the steps that are code",
     ModelRole.REASONING: "Reasoning: mathematics, and what is hard to think through",
 }
-NONE = Choice("none", "Leave it as it is")
+NO_CHANGE = Choice("none", "Leave it as it is")
 
 
 class RoleScreen(Overlay[ModelRole]):
@@ -36,8 +36,8 @@ class RoleScreen(Overlay[ModelRole]):
     def body(self) -> ComposeResult:
         """Lay out the roles, and who has them."""
         with Vertical(classes="roles"):
-            yield ChoiceView(NONE)
-            for role, words in WORDS.items():
+            yield ChoiceView(NO_CHANGE)
+            for role, words in ROLE_LABELS.items():
                 yield ChoiceView(Choice(role.value, words))
                 if holder := self._holders.get(role, ""):
                     yield Static(f"now: {one_line(holder, 40)}", markup=False, classes="note")
@@ -45,4 +45,4 @@ class RoleScreen(Overlay[ModelRole]):
     def on_choice_view_chosen(self, event: ChoiceView.Chosen) -> None:
         """Hand the role back."""
         event.stop()
-        self.dismiss(None if event.choice is NONE else ModelRole(event.choice.id))
+        self.dismiss(None if event.choice is NO_CHANGE else ModelRole(event.choice.id))

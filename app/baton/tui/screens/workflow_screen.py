@@ -13,20 +13,20 @@ from textual.widgets import OptionList, Static
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView, StepView
 from baton.tui import key_bindings, workflow_text
-from baton.tui.answer_summary import Roster
+from baton.tui.answer_summary import CardsById
 from baton.tui.screens.overlay import Overlay
-from baton.tui.widgets.text_view import Plain
+from baton.tui.widgets.text_view import TextView
 
 if TYPE_CHECKING:
     from baton.money import Ledger
 
 REFRESH_SECONDS = 0.25
 
-Story = Callable[[], RunView]
+RunReader = Callable[[], RunView]
 """Tells how a run stands; asked again and again while it goes on."""
 
 
-class _Steps(OptionList):
+class _StepList(OptionList):
     """The list of steps; `refit` is called when it has got another width."""
 
     def __init__(self, refit: Callable[[], object]) -> None:
@@ -51,7 +51,9 @@ class WorkflowScreen(Overlay[None]):
     HEADING = "Why this way"
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide")]  # noqa: RUF012 (as in Textual)
 
-    def __init__(self, story: Story, roster: Roster, ledger: Ledger, answer: str = "") -> None:
+    def __init__(
+        self, story: RunReader, roster: CardsById, ledger: Ledger, answer: str = ""
+    ) -> None:
         super().__init__()
         self._story = story
         self._run = story()
@@ -60,7 +62,7 @@ class WorkflowScreen(Overlay[None]):
         self._answer = answer
         self._following = True
         self._summary = Static(classes="summary")
-        self._steps = _Steps(self._fill)
+        self._steps = _StepList(self._fill)
         self._totals = Static(classes="totals")
         self._detail = Static(classes="detail")
         self._scroll = VerticalScroll(can_focus=False)
@@ -103,13 +105,13 @@ class WorkflowScreen(Overlay[None]):
 
     def _fill(self) -> None:
         run, roster = self._run, self._roster
-        self._summary.update(workflow_text.summary(run, roster))
-        totals = workflow_text.totals(run, roster)
+        self._summary.update(workflow_text.run_summary(run, roster))
+        totals = workflow_text.run_totals(run, roster)
         self._totals.update(totals)
         self._totals.display = bool(totals.plain)
         self._steps.display = bool(run.steps)
         width = self._steps.scrollable_content_region.width - 2
-        rows = [workflow_text.row(step, run, roster, width) for step in run.steps]
+        rows = [workflow_text.step_row(step, run, roster, width) for step in run.steps]
         for index, row in enumerate(rows):
             if index >= self._steps.option_count:
                 self._steps.add_option(row)
@@ -122,8 +124,8 @@ class WorkflowScreen(Overlay[None]):
 
     def _interesting(self) -> int:
         """Return the number of the step that is worked on, else of the answer's last."""
-        if self._run.current is not None:
-            return self._run.current.number
+        if self._run.current_step is not None:
+            return self._run.current_step.number
         over = [n for n in self._run.plan.answer if n] if self._run.plan else []
         begun = [n for n in over if self._run.steps[n - 1].status != "waiting"]
         return (begun or [1])[-1]
@@ -143,7 +145,7 @@ class WorkflowScreen(Overlay[None]):
     def _show(self) -> None:
         if (step := self._step) is not None:
             text = self._text(step.number)
-            self._detail.update(workflow_text.detail(step, self._run, text, self._roster))
+            self._detail.update(workflow_text.step_detail(step, self._run, text, self._roster))
             if self._run.status == "running" and text and not step.is_over:
                 self._scroll.scroll_end(animate=False)
 
@@ -198,7 +200,7 @@ class StepScreen(Overlay[None]):
         super().__init__()
         self.HEADING = f"Step {step.number}: {one_line(step.step.subtask, 100)}"
         self._newest = newest
-        self._plain = Plain("", focusable=True)
+        self._plain = TextView("", focusable=True)
 
     def body(self) -> ComposeResult:
         """Lay out the text."""

@@ -17,7 +17,7 @@ from baton.tui import markdown_text
 from baton.tui.markdown_text import Block
 
 
-class Answer(Widget):
+class AnswerView(Widget):
     """Shows a Markdown text. While it grows, only its last block is parsed and drawn anew."""
 
     def __init__(self, text: str = "") -> None:
@@ -38,7 +38,7 @@ class Answer(Widget):
         else:
             self.update(text)
 
-    def sign(self, author: str) -> None:
+    def show_author(self, author: str) -> None:
         """Say over the text who wrote it elsewhere, and mark it ("": it is not marked)."""
         self.border_title = Content(author)
         self.set_class(bool(author), "-signed")
@@ -62,7 +62,7 @@ class Answer(Widget):
         self.refresh(layout=True)
 
     def _take(self, text: str) -> None:
-        blocks = markdown_text.parse(text)
+        blocks = markdown_text.parse_blocks(text)
         last = blocks[-1:]
         if len(blocks) > 1:
             text = "\n".join(text.split("\n")[markdown_text.first_line(blocks[-1]) :])
@@ -75,7 +75,7 @@ class Answer(Widget):
             self._draw(last)
 
     def _draw(self, blocks: list[Block]) -> None:
-        pen = markdown_text.pen(self.app.theme)
+        pen = markdown_text.block_painter(self.app.theme)
         for block in blocks:
             if self._lines:
                 self._lines.append(Strip.blank(0))
@@ -88,7 +88,7 @@ class Answer(Widget):
             self._lines, self._whole_lines = [], 0
             self._draw(self._whole)
             self._whole_lines = len(self._lines)
-            self._draw(markdown_text.parse(self._tail))
+            self._draw(markdown_text.parse_blocks(self._tail))
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """Return how many lines the text takes at this width."""

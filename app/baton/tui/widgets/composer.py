@@ -21,19 +21,19 @@ from baton.core.messages import Attachment, Turn
 from baton.core.messages import Prompt as Asked
 from baton.core.sanitiser import one_line
 from baton.tui import path_completion, slash_commands
-from baton.tui.widgets.prompt_area import Prompt
-from baton.tui.widgets.turn_view import describe_file
+from baton.tui.widgets.prompt_area import PromptArea
+from baton.tui.widgets.turn_view import file_text
 
-PAUSE = 0.25
+PAUSE_SECONDS = 0.25
 """After how many seconds without typing a draft is kept and its files are looked at."""
 
 TYPING_SECONDS = 0.3
 """For how long after a keystroke the next one is expected."""
 
-SHOWN_COMMANDS = 9
+MAX_COMMANDS_SHOWN = 9
 """How many commands are described at once; the others are only named."""
 
-SHOWN_WAITING = 3
+MAX_WAITING_SHOWN = 3
 """How many of the prompts that wait are shown: there must be room to write another."""
 
 
@@ -51,14 +51,14 @@ class Composer(Vertical):
 
     def __init__(self) -> None:
         super().__init__()
-        self.prompt = Prompt()
+        self.prompt = PromptArea()
         self.worker = ""
         self._pasted: list[Attachment] = []
         self._waiting = Static(id="waiting", markup=False)
         self._hints = Static(id="hints", markup=False)
         self._files = Static(id="files", markup=False)
         self._editing = Static(id="editing", markup=False)
-        self._covered: tuple[str, Sequence[Attachment]] = ("", ())
+        self._saved_draft: tuple[str, Sequence[Attachment]] = ("", ())
         self._pause: Timer | None = None
         self._changed_at = -TYPING_SECONDS
 
@@ -105,12 +105,12 @@ class Composer(Vertical):
     @property
     def draft(self) -> str:
         """What was being written, which an edited message only covers."""
-        return self.text if self.editing is None else self._covered[0]
+        return self.text if self.editing is None else self._saved_draft[0]
 
     def edit(self, turn: Turn, worker: str = "") -> None:
         """Write another version of an earlier prompt; `leave_edit` brings back what it covers."""
         if self.editing is None:
-            self._covered = (self.text, self.pasted)
+            self._saved_draft = (self.text, self.pasted)
         self.editing, self.worker = turn, worker
         to = f" to {one_line(worker, 40)}" if worker else ""
         self._editing.update(f"Enter sends this{to} as a new version.")
@@ -118,11 +118,11 @@ class Composer(Vertical):
 
     def leave_edit(self) -> None:
         """Go back to what was being written, or empty the prompt."""
-        covered = self._covered if self.editing is not None else ("", ())
+        covered = self._saved_draft if self.editing is not None else ("", ())
         self.editing, self.worker = None, ""
         self.put(*covered)
 
-    def sent(self) -> None:
+    def clear_sent(self) -> None:
         """Leave out what went along; after an edit go back to what was being written."""
         if self.editing is not None:
             self.leave_edit()
@@ -134,10 +134,10 @@ class Composer(Vertical):
         text = "\n\n".join(filter(None, (prompt.text, self.text)))
         self.put(text, (*prompt.files, *self.pasted))
 
-    def wait(self, prompts: Sequence[str]) -> None:
+    def show_waiting(self, prompts: Sequence[str]) -> None:
         """Show the prompts that wait for their turn."""
-        lines = [f"Waiting: {one_line(text, 120)}" for text in prompts[-SHOWN_WAITING:]]
-        if more := len(prompts[:-SHOWN_WAITING]):
+        lines = [f"Waiting: {one_line(text, 120)}" for text in prompts[-MAX_WAITING_SHOWN:]]
+        if more := len(prompts[:-MAX_WAITING_SHOWN]):
             lines.insert(0, f"Waiting: {more} earlier")
         self._waiting.update("\n".join(lines))
         self._waiting.display = bool(lines)
@@ -150,20 +150,20 @@ class Composer(Vertical):
         await self._hint()
         if self._pause is not None:
             self._pause.stop()
-        self._pause = self.set_timer(PAUSE, self._rest)
+        self._pause = self.set_timer(PAUSE_SECONDS, self._handle_pause)
 
-    async def _rest(self) -> None:
+    async def _handle_pause(self) -> None:
         self.post_message(self.Paused())
         await self._look_at_files()
 
-    @on(Prompt.PastedLong)
-    def _paste(self, event: Prompt.PastedLong) -> None:
+    @on(PromptArea.LongPasted)
+    def _paste(self, event: PromptArea.LongPasted) -> None:
         number = len(self._pasted) + 1
         name = "pasted text" if number == 1 else f"pasted text {number}"
         self._pasted.append(Attachment(name, event.text, len(event.text.encode())))
         self._show_files()
 
-    @on(Prompt.DroppedFile)
+    @on(PromptArea.FileDropped)
     def _drop(self) -> None:
         if self._pasted:
             self._pasted.pop()
@@ -176,18 +176,18 @@ class Composer(Vertical):
         completion: tuple[int, str] | None = None
         if text.startswith("/") and "\n" not in text and "/" not in text[1:]:
             word = text[1:].split(" ")[0]
-            found = slash_commands.matching(word.lower())
-            lines = [_describe(command) for command in found[:SHOWN_COMMANDS]]
-            if rest := ", ".join(f"/{command.name}" for command in found[SHOWN_COMMANDS:]):
+            found = slash_commands.matching_commands(word.lower())
+            lines = [_command_hint(command) for command in found[:MAX_COMMANDS_SHOWN]]
+            if rest := ", ".join(f"/{command.name}" for command in found[MAX_COMMANDS_SHOWN:]):
                 lines.append(Content.styled(f"and {rest}", "$muted"))
             if found and " " not in text and word != found[0].name:
-                completion = (len(text), f"/{found[0].name}" + (" " if found[0].takes else ""))
-        elif (typed := path_completion.typed_path(before)) is not None:
-            found_paths = await asyncio.to_thread(path_completion.candidates, typed)
+                completion = (len(text), f"/{found[0].name}" + (" " if found[0].argument else ""))
+        elif (typed := path_completion.path_at_end(before)) is not None:
+            found_paths = await asyncio.to_thread(path_completion.path_candidates, typed)
             lines = [Content.styled(f"@{path}", "$muted") for path in found_paths]
             if found_paths:
                 length = len(before) - before.rindex("@")
-                completion = (length, path_completion.mention(found_paths[0]))
+                completion = (length, path_completion.mention_of(found_paths[0]))
                 if completion[1] == before[-length:]:
                     completion = None
         self._hints.update(Content("\n").join(lines))
@@ -202,24 +202,24 @@ class Composer(Vertical):
         named: list[str] = []
         if "@" in self.text:
             for path in await asyncio.to_thread(mentions, self.text):
-                named.append(await asyncio.to_thread(_describe_path, path))
+                named.append(await asyncio.to_thread(_path_text, path))
         self._show_files(named)
 
     def _show_files(self, named: Sequence[str] = ()) -> None:
-        lines = [*map(describe_file, self._pasted), *named]
+        lines = [*map(file_text, self._pasted), *named]
         self._files.update("\n".join(f"With {line}" for line in lines))
         self._files.display = bool(lines)
 
 
-def _describe(command: slash_commands.Command) -> Content:
-    name = f"/{command.name} {command.takes}".rstrip()
-    return Content.assemble((f"{name:<18}", "$primary"), (command.words, "$muted"))
+def _command_hint(command: slash_commands.SlashCommand) -> Content:
+    name = f"/{command.name} {command.argument}".rstrip()
+    return Content.assemble((f"{name:<18}", "$primary"), (command.help, "$muted"))
 
 
-def _describe_path(path: Path) -> str:
+def _path_text(path: Path) -> str:
     from baton.workers.attachments import read_attachment
 
     try:
-        return describe_file(read_attachment(path))
+        return file_text(read_attachment(path))
     except ConfigError as error:
         return one_line(str(error))

@@ -10,14 +10,14 @@ from textual.reactive import reactive
 from textual.screen import Screen
 
 from baton.core.sanitiser import one_line
-from baton.tui.key_bindings import rank
-from baton.tui.widgets.split_line import Line
+from baton.tui.key_bindings import footer_rank
+from baton.tui.widgets.split_line import SplitLine
 
-LEAST_STATUS = 24
+MIN_STATUS_COLUMNS = 24
 """How many columns are kept free for what is happening, even while that is short."""
 
 
-class Footer(Line):
+class Footer(SplitLine):
     """The bottom line. `status` is what is happening; `said` covers it for a while.
 
     `asking` covers it while a question is open: nothing goes on until that is answered. `beside` is
@@ -42,9 +42,9 @@ class Footer(Line):
     def say(self, text: str, seconds: float = 6) -> None:
         """Tell what was just done; nothing that must not be missed."""
         self.said = text
-        self.set_timer(seconds, lambda: self._unsay(text))
+        self.set_timer(seconds, lambda: self._clear_said(text))
 
-    def _unsay(self, text: str) -> None:
+    def _clear_said(self, text: str) -> None:
         if self.said == text:
             self.said = ""
 
@@ -82,7 +82,7 @@ class Footer(Line):
         shown: dict[str, Binding] = {}
         shown_first = {"chat.answer"} if self.asking else set[str]()
         shown_keys = [binding for binding in active if binding.show and binding.id]
-        for binding in sorted(shown_keys, key=lambda b: (b.id not in shown_first, rank(b))):
+        for binding in sorted(shown_keys, key=lambda b: (b.id not in shown_first, footer_rank(b))):
             shown.setdefault(binding.action, binding)
         self._keys = [
             Content.assemble((self.app.get_key_display(b), "$primary"), f" {b.description}")
@@ -95,7 +95,7 @@ class Footer(Line):
         status = self.status if self.busy else self.beside or self.status
         status = "waiting for your choice" if self.asking else status
         self.left = Content(one_line(self.said or status))
-        room = self.content_size.width - max(LEAST_STATUS, self.left.cell_length) - self.GAP
+        room = self.content_size.width - max(MIN_STATUS_COLUMNS, self.left.cell_length) - self.GAP
         keys = Content("")
         for key in self._keys:
             more = Content.assemble(keys, "  ", key) if keys.plain else key

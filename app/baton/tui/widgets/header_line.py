@@ -6,11 +6,11 @@ from textual.content import Content
 from textual.reactive import reactive
 
 from baton.core.sanitiser import one_line
-from baton.tui.money_text import FROZEN
-from baton.tui.widgets.split_line import Line
+from baton.tui.money_text import FROZEN_TEXT
+from baton.tui.widgets.split_line import SplitLine
 
 
-class Header(Line):
+class Header(SplitLine):
     """The top line. `context` is the used part of the worker's context (None: not known yet).
 
     `money` is "" while the cloud is off and nothing was spent. `offline` is a badge, so that it is
@@ -50,7 +50,7 @@ class Header(Line):
     def _fill(self) -> None:
         self.left = Content.assemble(("baton", "bold $primary"), "   ", one_line(self.title))
         used = "" if self.context is None else f"context {self.context * 100:.0f} %"
-        frozen = self.money == FROZEN
+        frozen = self.money == FROZEN_TEXT
         calm = (self.policy, used, "" if frozen else self.money)
         words = " · ".join(part for part in calm if part)
         parts = [Content.styled(" offline ", "bold $background on $accent")] if self.offline else []

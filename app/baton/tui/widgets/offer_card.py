@@ -10,10 +10,10 @@ from baton.core.labels import Label
 from baton.core.ports import CallOffer, Question
 from baton.core.sanitiser import one_line
 from baton.tui import money_text
-from baton.tui.widgets.scrollable_question import QuotingView
+from baton.tui.widgets.scrollable_question import ScrollableQuestion
 
 
-class OfferView(QuotingView):
+class OfferCard(ScrollableQuestion):
     """Shows what would leave this machine, all of it, before it does; and what it could cost."""
 
     def __init__(self, question: Question, offer: CallOffer) -> None:
@@ -22,7 +22,7 @@ class OfferView(QuotingView):
 
     def heading(self) -> Content:
         """Return the question with the price."""
-        price = money_text.price_line(self._offer.most, self._offer.left, self._offer.scope)
+        price = money_text.price_text(self._offer.most, self._offer.left, self._offer.scope)
         text = one_line(self.question.text)
         return Content.assemble((text, "bold"), "   ", (price, "$accent"))
 
@@ -30,19 +30,19 @@ class OfferView(QuotingView):
         """Lay out price, reason, text and draft, in the order in which they matter."""
         offer = self._offer
         yield self._title
-        yield _line("Why", offer.why)
-        yield Static(leaving(offer), markup=False)
+        yield _fact_line("Why", offer.why)
+        yield Static(destination_text(offer), markup=False)
         yield self._text
         if offer.draft:
-            yield _line("Local answer so far", one_line(offer.draft, 300))
+            yield _fact_line("Local answer so far", one_line(offer.draft, 300))
 
 
-def _line(name: str, text: str) -> Static:
+def _fact_line(name: str, text: str) -> Static:
     content = Content.assemble((f"{name}: ", "$muted"), one_line(text, 300))
     return Static(content, classes="line")
 
 
-def leaving(offer: CallOffer) -> str:
+def destination_text(offer: CallOffer) -> str:
     """Say where the text would go, and what was hidden in it."""
     things = sum(
         int(n) for n in (p.split()[0] for p in offer.hidden.split(", ") if p) if n.isdigit()

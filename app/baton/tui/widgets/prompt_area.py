@@ -11,11 +11,11 @@ from textual.widgets import TextArea
 from baton.core.sanitiser import sanitise
 from baton.tui import key_bindings
 
-LONG_PASTE = 8_000
+MAX_PASTED_CHARS = 8_000
 """From how many characters on a pasted text goes along as a file instead of into the prompt."""
 
 
-class Prompt(TextArea):
+class PromptArea(TextArea):
     """The prompt. `completion` is what Tab would put before the cursor for the word there."""
 
     BINDINGS = key_bindings.PROMPT
@@ -33,14 +33,14 @@ class Prompt(TextArea):
     class Recalling(Message):
         """Earlier prompts are wanted: the answer is `remember`."""
 
-    class PastedLong(Message):
+    class LongPasted(Message):
         """More was pasted than a prompt should hold."""
 
         def __init__(self, text: str) -> None:
             super().__init__()
             self.text = text
 
-    class DroppedFile(Message):
+    class FileDropped(Message):
         """Backspace was pressed where there is nothing left to delete."""
 
     def __init__(self) -> None:
@@ -140,7 +140,7 @@ class Prompt(TextArea):
     def action_delete_left(self) -> None:
         """Delete to the left; in an empty prompt, the file added last."""
         if not self.text:
-            self.post_message(self.DroppedFile())
+            self.post_message(self.FileDropped())
         super().action_delete_left()
 
     async def _on_key(self, event: events.Key) -> None:
@@ -158,7 +158,7 @@ class Prompt(TextArea):
         event.stop()
         event.prevent_default()
         text = sanitise(event.text)
-        if len(text) > LONG_PASTE:
-            self.post_message(self.PastedLong(text))
+        if len(text) > MAX_PASTED_CHARS:
+            self.post_message(self.LongPasted(text))
         elif result := self._replace_via_keyboard(text, *self.selection):
             self.move_cursor(result.end_location)

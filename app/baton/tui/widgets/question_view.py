@@ -14,7 +14,7 @@ from textual.widgets import Static
 from baton.core.ports import Choice, Question
 from baton.core.sanitiser import one_line, sanitise
 from baton.tui import key_bindings
-from baton.tui.answer_summary import Roster
+from baton.tui.answer_summary import CardsById
 
 
 class ChoiceView(Static):
@@ -119,16 +119,16 @@ class QuestionView(Vertical):
             self._answer.set_result(choice)
 
 
-def ask_with(question: Question, roster: Roster) -> QuestionView:
+def question_view(question: Question, roster: CardsById) -> QuestionView:
     """Return what puts a question to the person."""
     if question.offer is not None:
-        from baton.tui.widgets.offer_card import OfferView
+        from baton.tui.widgets.offer_card import OfferCard
 
-        return OfferView(question, question.offer)
+        return OfferCard(question, question.offer)
     if question.plan is not None:
-        from baton.tui.widgets.plan_card import PlanView
+        from baton.tui.widgets.plan_card import PlanCard
 
-        return PlanView(question, question.plan, roster)
+        return PlanCard(question, question.plan, roster)
     return QuestionView(question)
 
 
@@ -145,7 +145,7 @@ class QuestionLine(Static):
 
     def show(self, question: str) -> None:
         """Show another question ("": none waits)."""
-        key = key_bindings.shown(key_bindings.BY_ID["app.answer"], self.app._keymap)
+        key = key_bindings.binding_keys(key_bindings.BY_ID["app.answer"], self.app._keymap)
         self.update(f"{one_line(question)} {key} answers." if question else "")
         self.display = bool(question)
         self.screen.refresh_bindings()

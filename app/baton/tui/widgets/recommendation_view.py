@@ -13,10 +13,10 @@ from baton.core.ports import Choice
 from baton.core.sanitiser import sanitise
 from baton.tui.widgets.question_view import ChoiceView
 
-HOW = "(Tab to get here)"
+TAB_HINT = "(Tab to get here)"
 
 
-class AdviceView(Vertical):
+class RecommendationView(Vertical):
     """Shows sentences and, once there is something to choose, choices. Takes no focus by itself.
 
     Nothing waits for it: it is no question, and whoever types a prompt has passed it by.
@@ -25,7 +25,7 @@ class AdviceView(Vertical):
     class Chosen(Message):
         """The person chose."""
 
-        def __init__(self, view: AdviceView, choice: Choice) -> None:
+        def __init__(self, view: RecommendationView, choice: Choice) -> None:
             super().__init__()
             self.view = view
             self.choice = choice
@@ -66,7 +66,7 @@ class AdviceView(Vertical):
         await self._row.remove_children()
         if choices:
             await self._row.mount(*(ChoiceView(choice) for choice in choices))
-            await self._row.mount(Static(HOW, markup=False, classes="note"))
+            await self._row.mount(Static(TAB_HINT, markup=False, classes="note"))
         self._row.display = bool(choices)
         self.screen.refresh_bindings()
 

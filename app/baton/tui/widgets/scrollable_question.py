@@ -6,14 +6,14 @@ from textual import events
 
 from baton.core.ports import Question
 from baton.tui.widgets.question_view import ChoiceView, QuestionView
-from baton.tui.widgets.text_view import Plain
+from baton.tui.widgets.text_view import TextView
 
 
-class QuotingView(QuestionView):
+class ScrollableQuestion(QuestionView):
     """Shows a text above the choices, from which it is scrolled as well."""
 
     NOTE = "Tab, arrows, Enter choose; Esc takes the first."
-    ROW = 84
+    ROW_COLUMNS = 84
     """From how many columns on the choices stand side by side."""
 
     SHARE = 4
@@ -21,7 +21,7 @@ class QuotingView(QuestionView):
 
     def __init__(self, question: Question, text: str, hanging: int = 0) -> None:
         super().__init__(question)
-        self._text = Plain(text, hanging=hanging)
+        self._text = TextView(text, hanging=hanging)
 
     def on_mount(self) -> None:
         """Leave all the rest of the card in sight."""
@@ -29,15 +29,15 @@ class QuotingView(QuestionView):
 
     def on_resize(self, event: events.Resize) -> None:
         """Put the choices into two rows where they don't fit into one."""
-        self.set_class(event.size.width < self.ROW, "-narrow")
+        self.set_class(event.size.width < self.ROW_COLUMNS, "-narrow")
         self._fit()
 
     def _fit(self) -> None:
         """Leave so much of the text in sight that all the rest of the card is, too."""
         self._text.styles.max_height = max(4, self.app.size.height // self.SHARE)
-        self.call_after_refresh(self._tell_rest)
+        self.call_after_refresh(self._show_remainder)
 
-    def _tell_rest(self) -> None:
+    def _show_remainder(self) -> None:
         """Say how much of the text is out of sight."""
         more = self._text.lines - self._text.size.height
         lines = "line" if more == 1 else "lines"

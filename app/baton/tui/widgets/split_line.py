@@ -7,10 +7,10 @@ from textual.reactive import reactive
 from textual.widget import Widget
 
 
-class Line(Widget):
+class SplitLine(Widget):
     """Shows `left` and `right` on one line; where both don't fit, the left one is cut."""
 
-    DEFAULT_CSS = "Line { height: 1; width: 1fr; }"
+    DEFAULT_CSS = "SplitLine { height: 1; width: 1fr; }"
     GAP = 2
 
     left: reactive[Content] = reactive(Content(""))

@@ -10,7 +10,7 @@ from textual.strip import Strip
 from baton.core.sanitiser import sanitise
 
 
-class Plain(ScrollView):
+class TextView(ScrollView):
     """Shows a text from outside exactly as it is, but for what a terminal would obey.
 
     A line that is broken goes on `hanging` columns from the left.
@@ -39,7 +39,9 @@ class Plain(ScrollView):
             return
         self._width = width
         self._lines = [
-            part for line in self._text.split("\n") for part in hang(line, width, self._hanging)
+            part
+            for line in self._text.split("\n")
+            for part in wrap_hanging(line, width, self._hanging)
         ]
         self.virtual_size = Size(width, len(self._lines))
 
@@ -65,16 +67,16 @@ class Plain(ScrollView):
         return Strip([Segment(line, base)]).adjust_cell_length(width, base)
 
 
-def hang(line: str, width: int, hanging: int) -> list[str]:
+def wrap_hanging(line: str, width: int, hanging: int) -> list[str]:
     """Break one line as `wrap` does; all but the first part begin with so many spaces."""
-    first, *rest = wrap(line, width)
+    first, *rest = wrap_line(line, width)
     if not rest or hanging >= width // 2:
         return [first, *rest]
-    more = wrap("".join(rest).lstrip(" "), width - hanging)
+    more = wrap_line("".join(rest).lstrip(" "), width - hanging)
     return [first, *(" " * hanging + part for part in more)]
 
 
-def wrap(line: str, width: int) -> list[str]:
+def wrap_line(line: str, width: int) -> list[str]:
     """Break one line at spaces where that is possible, else anywhere; nothing is left out."""
     from rich.cells import cell_len, chop_cells
 
@@ -82,7 +84,7 @@ def wrap(line: str, width: int) -> list[str]:
         return [line]
     parts: list[str] = []
     rest = ""
-    for word in _words(line):
+    for word in _split_words(line):
         if cell_len(rest + word.rstrip(" ")) <= width:
             rest += word
             continue
@@ -93,7 +95,7 @@ def wrap(line: str, width: int) -> list[str]:
     return [*parts, rest]
 
 
-def _words(line: str) -> list[str]:
+def _split_words(line: str) -> list[str]:
     """Split a line after its spaces; joined, the words are the line."""
     words: list[str] = []
     start = 0

@@ -15,10 +15,10 @@ from baton.core.messages import Turn
 from baton.core.sanitiser import sanitise
 from baton.tui import key_bindings
 from baton.tui.widgets.question_view import QuestionView
-from baton.tui.widgets.transcript_window import Window
+from baton.tui.widgets.transcript_window import TranscriptWindow
 from baton.tui.widgets.turn_view import TurnView
 
-POINTED_SECONDS = 1.0
+HIGHLIGHT_SECONDS = 1.0
 """How long what was said already stands out when it would be said again."""
 
 
@@ -49,12 +49,12 @@ class Transcript(VerticalScroll):
         super().__init__()
         self.can_focus = True
         self._turns: list[Turn] = []
-        self._window = Window.newest(0)
+        self._visible = TranscriptWindow.newest(0)
         self._sent_from: str | None = None
         self._earlier = Static("", id="earlier", markup=False)
         self._column = Vertical(self._earlier)
         self._moving = False
-        self._typed = False
+        self._has_typed = False
 
     def compose(self) -> ComposeResult:
         """Put the turns into a column at least as high as the screen, so that few begin on top."""
@@ -88,7 +88,11 @@ class Transcript(VerticalScroll):
         self._sent_from = sent_from
         index = next((i for i, turn in enumerate(turns) if turn.id == at), None)
         total = len(turns)
-        window = Window.newest(total) if index is None else Window.around(index, total)
+        window = (
+            TranscriptWindow.newest(total)
+            if index is None
+            else TranscriptWindow.around(index, total)
+        )
         with self.app.batch_update():
             # An open question stays: going to another conversation doesn't answer it.
             await self._column.remove_children(
@@ -108,12 +112,12 @@ class Transcript(VerticalScroll):
     async def add(self, turn: Turn) -> TurnView:
         """Show one more turn, and go to it."""
         self._turns.append(turn)
-        if self._window.end < self._window.total:
+        if self._visible.end < self._visible.total:
             await self.show(self._turns, self._sent_from)
         else:
-            window = Window(self._window.first, len(self._turns), len(self._turns))
+            window = TranscriptWindow(self._visible.first, len(self._turns), len(self._turns))
             await self._column.mount(self._view(turn))
-            self._window = window
+            self._visible = window
         self.anchor()
         view = self.view_of(turn.id)
         assert view is not None
@@ -133,17 +137,17 @@ class Transcript(VerticalScroll):
         """
         last = [c for c in self._column.children if not isinstance(c, QuestionView)][-1]
         if isinstance(last, Notice) and last.text == text:
-            self.point_out(last)
+            self.highlight(last)
             return last
         notice = Notice(text, error=error)
         await self.insert(notice)
         return notice
 
-    def point_out(self, widget: Widget) -> None:
+    def highlight(self, widget: Widget) -> None:
         """Have something stand out for a moment that is in the conversation already."""
         widget.scroll_visible(animate=False)
         widget.add_class("-pointed")
-        self.set_timer(POINTED_SECONDS, lambda: widget.remove_class("-pointed"))
+        self.set_timer(HIGHLIGHT_SECONDS, lambda: widget.remove_class("-pointed"))
 
     async def mention(self, text: str) -> None:
         """Say something there that nobody waits for."""
@@ -172,7 +176,7 @@ class Transcript(VerticalScroll):
 
     def on_blur(self) -> None:
         """The keys act on the newest turn again."""
-        self._typed = False
+        self._has_typed = False
         for view in self.views:
             view.selected = False
 
@@ -189,10 +193,10 @@ class Transcript(VerticalScroll):
 
         In a burst they all come here before the prompt has the focus.
         """
-        if event.is_printable and (self._typed or event.key not in self.screen.active_bindings):
+        if event.is_printable and (self._has_typed or event.key not in self.screen.active_bindings):
             assert event.character is not None
             event.stop()
-            self._typed = True
+            self._has_typed = True
             self.post_message(self.Typed(event.character))
 
     async def action_move(self, step: int) -> None:
@@ -201,27 +205,27 @@ class Transcript(VerticalScroll):
         if current is None:
             return
         index = views.index(current) + step
-        if index < 0 and self._window.first > 0:
-            await self._go(self._window.earlier())
-        elif index >= len(views) and self._window.end < self._window.total:
-            await self._go(self._window.later())
+        if index < 0 and self._visible.first > 0:
+            await self._move_window(self._visible.earlier())
+        elif index >= len(views) and self._visible.end < self._visible.total:
+            await self._move_window(self._visible.later())
         views = self.views
         self.select(views[max(0, min(len(views) - 1, views.index(current) + step))])
 
     async def action_top(self) -> None:
         """Select the conversation's first message."""
-        await self._leap(0)
+        await self._jump_to(0)
 
     async def action_end(self) -> None:
         """Select the conversation's newest message, and follow it."""
-        await self._leap(len(self._turns) - 1)
+        await self._jump_to(len(self._turns) - 1)
         self.anchor()
 
-    async def _leap(self, index: int) -> None:
+    async def _jump_to(self, index: int) -> None:
         if not self._turns:
             return
-        if not self._window.first <= index < self._window.end:
-            window = Window.around(index, len(self._turns))
+        if not self._visible.first <= index < self._visible.end:
+            window = TranscriptWindow.around(index, len(self._turns))
             with self.app.batch_update():
                 await self.query(TurnView).remove()
                 await self._fill(window)
@@ -233,21 +237,21 @@ class Transcript(VerticalScroll):
         super().watch_scroll_y(old_value, new_value)
         if self._moving or not self.is_mounted:
             return
-        if new_value < old_value and new_value < 4 and self._window.first > 0:
+        if new_value < old_value and new_value < 4 and self._visible.first > 0:
             self._moving = True
-            self.run_worker(self._go(self._window.earlier()), exclusive=False)
+            self.run_worker(self._move_window(self._visible.earlier()), exclusive=False)
         elif (
             new_value > old_value
             and new_value > self.max_scroll_y - 4
-            and self._window.end < self._window.total
+            and self._visible.end < self._visible.total
         ):
             self._moving = True
-            self.run_worker(self._go(self._window.later()), exclusive=False)
+            self.run_worker(self._move_window(self._visible.later()), exclusive=False)
 
-    async def _go(self, window: Window) -> None:
+    async def _move_window(self, window: TranscriptWindow) -> None:
         """Bring other turns onto the screen, and keep the ones in sight where they are."""
         self._moving = True
-        old, views = self._window, self.views
+        old, views = self._visible, self.views
         kept = [v for i, v in enumerate(views, old.first) if window.first <= i < window.end]
         fixed = kept[0] if window.first < old.first else kept[-1]
         place = fixed.virtual_region.y - self.scroll_y
@@ -260,7 +264,7 @@ class Transcript(VerticalScroll):
                 await self._column.mount_all(after, after=kept[-1])
                 for view in gone:
                     await view.remove()
-                self._set(window)
+                self._set_window(window)
             self.call_after_refresh(self._restore, fixed, place)
         except BaseException:
             self._moving = False
@@ -271,16 +275,16 @@ class Transcript(VerticalScroll):
         self.scroll_to(y=fixed.virtual_region.y - place, animate=False, immediate=True)
         self._moving = False
 
-    async def _fill(self, window: Window) -> None:
+    async def _fill(self, window: TranscriptWindow) -> None:
         await self._column.mount_all(
             [self._view(turn) for turn in self._turns[window.first : window.end]],
             after=self._earlier,
         )
-        self._set(window)
+        self._set_window(window)
         self.post_message(self.Changed())
 
-    def _set(self, window: Window) -> None:
-        self._window = window
+    def _set_window(self, window: TranscriptWindow) -> None:
+        self._visible = window
         count = window.first
         self._earlier.display = count > 0
         turns = "turn" if count == 1 else "turns"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-STEP = 16
+STEP_TURNS = 16
 """How many turns come onto the screen at a time."""
 
-MOST = 48
+MAX_TURNS = 48
 """How many turns are kept there; beyond, the far end leaves."""
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class TranscriptWindow:
     """The turns from `first` up to `end`, of `total`."""
 
     first: int
@@ -20,22 +20,22 @@ class Window:
     total: int
 
     @classmethod
-    def newest(cls, total: int) -> Window:
+    def newest(cls, total: int) -> TranscriptWindow:
         """Return the window at the end of a conversation."""
-        return cls(max(0, total - STEP), total, total)
+        return cls(max(0, total - STEP_TURNS), total, total)
 
     @classmethod
-    def around(cls, index: int, total: int) -> Window:
+    def around(cls, index: int, total: int) -> TranscriptWindow:
         """Return the window with a turn in its middle."""
-        first = max(0, min(index - STEP // 2, total - STEP))
-        return cls(first, min(total, first + STEP), total)
+        first = max(0, min(index - STEP_TURNS // 2, total - STEP_TURNS))
+        return cls(first, min(total, first + STEP_TURNS), total)
 
-    def earlier(self) -> Window:
+    def earlier(self) -> TranscriptWindow:
         """Return the window grown at its beginning, and cut at its end if it got too large."""
-        first = max(0, self.first - STEP)
-        return Window(first, min(self.end, first + MOST), self.total)
+        first = max(0, self.first - STEP_TURNS)
+        return TranscriptWindow(first, min(self.end, first + MAX_TURNS), self.total)
 
-    def later(self) -> Window:
+    def later(self) -> TranscriptWindow:
         """Return the window grown at its end, and cut at its beginning if it got too large."""
-        end = min(self.total, self.end + STEP)
-        return Window(max(self.first, end - MOST), end, self.total)
+        end = min(self.total, self.end + STEP_TURNS)
+        return TranscriptWindow(max(self.first, end - MAX_TURNS), end, self.total)

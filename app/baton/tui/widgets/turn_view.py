@@ -13,20 +13,20 @@ from textual.reactive import reactive
 from textual.widgets import Static
 
 from baton.core.byte_format import show_size
-from baton.core.messages import Attachment, Role, Turn, TurnStatus, about_tokens
+from baton.core.messages import Attachment, Role, Turn, TurnStatus, estimated_tokens
 from baton.core.money import show_usd
 from baton.core.sanitiser import one_line, sanitise
 from baton.tui import key_bindings
-from baton.tui.answer_summary import Facts, Part
-from baton.tui.widgets.split_line import Line
+from baton.tui.answer_summary import AnswerPart, AnswerSummary
+from baton.tui.widgets.split_line import SplitLine
 
 if TYPE_CHECKING:
-    from baton.tui.widgets.answer import Answer
+    from baton.tui.widgets.answer import AnswerView
 
-SHOWN_CHARACTERS = 40_000
+MAX_SHOWN_CHARS = 40_000
 """How much of a turn is drawn; all of it is copied, exported and sent."""
 
-_STATUS = {
+_STATUS_NOTES = {
     TurnStatus.STREAMING: "",
     TurnStatus.DONE: "",
     TurnStatus.CUT: "This reached its length limit and stops here.",
@@ -51,13 +51,13 @@ class TurnView(Vertical):
     def __init__(self, turn: Turn, marker: str = "") -> None:
         super().__init__(classes=f"-{turn.role.value}")
         self.turn = turn
-        self.facts = Facts()
+        self.summary = AnswerSummary()
         self.source = sanitise(turn.text)
         self._rating = ""
         self._marker = marker
-        self._head = Line(classes="head")
+        self._head = SplitLine(classes="head")
         self._note = Static(classes="note", markup=False)
-        self._answers: list[Answer] = []
+        self._answers: list[AnswerView] = []
 
     def compose(self) -> ComposeResult:
         """Lay out the head, the text and the note under it."""
@@ -65,11 +65,11 @@ class TurnView(Vertical):
             yield Static(self._marker, classes="marker", markup=False)
         yield self._head
         if self.turn.role is Role.USER:
-            yield Static(_shown(self.source), classes="text", markup=False)
+            yield Static(_cut_text(self.source), classes="text", markup=False)
         else:
-            from baton.tui.widgets.answer import Answer
+            from baton.tui.widgets.answer import AnswerView
 
-            self._answers = [Answer(_shown(self.source))]
+            self._answers = [AnswerView(_cut_text(self.source))]
             yield self._answers[0]
         yield self._note
 
@@ -81,11 +81,11 @@ class TurnView(Vertical):
         """Tell that this turn was chosen."""
         self.post_message(self.Pressed(self))
 
-    def learn(self, facts: Facts) -> None:
+    def show_summary(self, facts: AnswerSummary) -> None:
         """Show what has become known about the turn."""
-        if facts != self.facts:
-            self.facts = facts
-            self._cut()
+        if facts != self.summary:
+            self.summary = facts
+            self._show_parts()
             self._describe()
 
     def rate(self, rating: str) -> None:
@@ -94,74 +94,74 @@ class TurnView(Vertical):
             self._rating = rating
             self._describe()
 
-    def draw(self, parts: Sequence[Part]) -> None:
+    def draw(self, parts: Sequence[AnswerPart]) -> None:
         """Show the answer as far as it is; a draft stays until what replaces it has a word."""
         if parts:
             self.source = "\n\n".join(sanitise(part.text) for part in parts)
             self._show(parts)
 
-    def settle(self, turn: Turn, facts: Facts) -> None:
+    def finish(self, turn: Turn, facts: AnswerSummary) -> None:
         """Show the turn as it ended: once more from its whole source, so that nothing is askew."""
-        self.turn, self.facts = turn, facts
+        self.turn, self.summary = turn, facts
         self.source = sanitise(turn.text)
         for answer in self._answers:
             answer.update("")
-        self._cut()
+        self._show_parts()
         self._describe()
 
-    def _cut(self) -> None:
+    def _show_parts(self) -> None:
         """Show who wrote which part, where several wrote a text that is known."""
         if self.turn.status is TurnStatus.STREAMING:
             return  # it is drawn as it grows
-        parts = self.facts.parts
+        parts = self.summary.parts
         whole = "\n\n".join(sanitise(part.text) for part in parts) == self.source
         if self.turn.role is Role.ASSISTANT:
-            self._show(parts if whole and parts else [Part(self.source)])
+            self._show(parts if whole and parts else [AnswerPart(self.source)])
 
-    def _show(self, parts: Sequence[Part]) -> None:
+    def _show(self, parts: Sequence[AnswerPart]) -> None:
         """Draw each part in a widget of its own."""
-        from baton.tui.widgets.answer import Answer
+        from baton.tui.widgets.answer import AnswerView
 
         if not self._answers:
             return  # not on the screen yet
         while len(self._answers) < len(parts):
-            self._answers.append(Answer())
+            self._answers.append(AnswerView())
             self.mount(self._answers[-1], before=self._note)
         while len(self._answers) > len(parts):
             self._answers.pop().remove()
-        left = SHOWN_CHARACTERS
+        left = MAX_SHOWN_CHARS
         for index, (answer, part) in enumerate(zip(self._answers, parts, strict=True)):
             text = sanitise(part.text)[:left]
             left -= len(text)
             answer.show(text)
             answer.set_class(index > 0, "-next")
-            answer.sign(one_line(part.afar, 60) if len(parts) > 1 else "")
+            answer.show_author(one_line(part.remote_author, 60) if len(parts) > 1 else "")
 
     def _describe(self) -> None:
         if not self.is_attached:
             return
         self._head.left = self._heading()
-        afar = "" if self.facts.parts else one_line(self.facts.afar, 60)
+        afar = "" if self.summary.parts else one_line(self.summary.remote_author, 60)
         self._head.right = Content.styled(afar, "$accent")
         self.set_class(bool(afar), "-afar")
-        note, warnings = self._ending(), "\n".join(sanitise(w) for w in self.facts.warnings)
+        note, warnings = self._ending(), "\n".join(sanitise(w) for w in self.summary.warnings)
         lines = [Content(note), Content.styled(warnings, "$warning")]
         self._note.update(Content("\n").join([line for line in lines if line.plain]))
         self._note.display = bool(note or warnings)
         self._note.set_class(self.turn.status is TurnStatus.FAILED, "-failed")
 
     def _heading(self) -> Content:
-        turn, facts = self.turn, self.facts
+        turn, facts = self.turn, self.summary
         if turn.role is Role.USER:
-            name, parts = "You", [describe_file(file) for file in turn.files]
+            name, parts = "You", [file_text(file) for file in turn.files]
         else:
-            name, parts = "Baton", [facts.told_steps or one_line(turn.worker, 40)]
-            parts += facts.steps if facts.afar and len(facts.steps) == 1 else ()
+            name, parts = "Baton", [facts.steps_text or one_line(turn.worker, 40)]
+            parts += facts.steps if facts.remote_author and len(facts.steps) == 1 else ()
         if facts.seconds is not None:
             parts.append(f"{facts.seconds:.1f} s")
         if facts.tokens_per_second:
             parts.append(f"{facts.tokens_per_second:.0f} tokens/s")
-        if facts.cost and facts.told_steps:
+        if facts.cost and facts.steps_text:
             parts.append(show_usd(facts.cost))
         if facts.versions > 1:
             parts.append(f"{facts.version} of {facts.versions}")
@@ -170,38 +170,38 @@ class TurnView(Vertical):
         return Content.assemble((name, "bold"), (rest, "$muted"))
 
     def _ending(self) -> str:
-        silent = self.facts.withdrawn or self.facts.unplayed
-        note = "" if silent else _STATUS[self.turn.status]
-        if self.facts.unplayed and not self.facts.interrupted:
-            again = key_bindings.shown(key_bindings.BY_ID["turn.again"], self.app._keymap)
+        silent = self.summary.is_withdrawn or self.summary.is_not_run
+        note = "" if silent else _STATUS_NOTES[self.turn.status]
+        if self.summary.is_not_run and not self.summary.interruption:
+            again = key_bindings.binding_keys(key_bindings.BY_ID["turn.again"], self.app._keymap)
             note = f"Nothing of this was played. {again} plays it."
-        if self.turn.status is TurnStatus.FAILED and self.facts.failure:
-            note = sanitise(self.facts.failure)
-        hidden = len(self.source) - SHOWN_CHARACTERS
+        if self.turn.status is TurnStatus.FAILED and self.summary.failure:
+            note = sanitise(self.summary.failure)
+        hidden = len(self.source) - MAX_SHOWN_CHARS
         if hidden > 0:
             note = f"{hidden:,} more characters are not shown here; copy gives all. {note}"
-        notes = [one_line(told, 400) for told in self.facts.notes]
+        notes = [one_line(told, 400) for told in self.summary.notes]
         return "\n".join(filter(None, (note.strip(), self._going_on(), *notes)))
 
     @property
     def can_go_on(self) -> bool:
         """Whether its run was interrupted, or its answer was cut at its cap."""
-        return bool(self.facts.interrupted) or self.turn.status is TurnStatus.CUT
+        return bool(self.summary.interruption) or self.turn.status is TurnStatus.CUT
 
     def _going_on(self) -> str:
         """Say how an interrupted run, or a cut answer, is gone on with."""
-        key = key_bindings.shown(key_bindings.BY_ID["turn.go_on"], self.app._keymap)
-        if not self.facts.interrupted:
+        key = key_bindings.binding_keys(key_bindings.BY_ID["turn.go_on"], self.app._keymap)
+        if not self.summary.interruption:
             return f"{key} goes on from there; so does /continue." if self.can_go_on else ""
-        what = "plays it" if self.facts.unplayed else "goes on from there"
-        return f"{self.facts.interrupted} {key} {what}; so does /continue."
+        what = "plays it" if self.summary.is_not_run else "goes on from there"
+        return f"{self.summary.interruption} {key} {what}; so does /continue."
 
 
-def _shown(text: str) -> str:
-    return text[:SHOWN_CHARACTERS]
+def _cut_text(text: str) -> str:
+    return text[:MAX_SHOWN_CHARS]
 
 
-def describe_file(file: Attachment) -> str:
+def file_text(file: Attachment) -> str:
     """Name a file with its size and about how many tokens it takes."""
-    tokens = about_tokens(file.text)
+    tokens = estimated_tokens(file.text)
     return f"{one_line(file.name, 40)} ({show_size(file.size)}, about {tokens:,} tokens)"
