@@ -1,1 +1,1 @@
-"""The chat screen: one screen, and a controller for each thing that can be done on it."""
+"""The chat screen, and a controller for each thing that can be done on it."""
