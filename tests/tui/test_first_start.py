@@ -284,7 +284,7 @@ async def test_the_same_is_not_said_at_each_enter(tmp_path: Path) -> None:
         await stage.shows("Enter sends it once one is.")
         assert note not in flat(stage), "that isn't so any more"
         await stage.press("enter", "enter")
-        await stage.until(lambda: "nobody can answer yet" in stage.see().splitlines()[-1])
+        await stage.until(lambda: "no model can answer yet" in stage.see().splitlines()[-1])
         assert flat(stage).count("Enter sends it once one is.") == 1
         assert stage.chat.composer.text == "What is a heron?"
 

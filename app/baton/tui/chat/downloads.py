@@ -138,9 +138,8 @@ class DownloadController:
             await self._mention(f"{name} is as it was when it came.")
         else:
             why = held.record.wrong or "its file isn't there any more"
-            await self._context.transcript.note(
-                f"{name} is not used any more: {why}. Ctrl+L and Enter fetch it anew.", error=True
-            )
+            text = f"{name} is not used any more: {why}. Ctrl+L and Enter download it again."
+            await self._context.transcript.note(text, error=True)
 
     async def _mention(self, text: str) -> None:
         """Say something in a quiet line, and on the screen above the conversation."""

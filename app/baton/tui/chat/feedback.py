@@ -58,7 +58,7 @@ class FeedbackController:
             footer.say("the answer is still being written")
             return
         if answer is None or not answer.text.strip():
-            footer.say("there is no answer here to judge")
+            footer.say("there is no answer here to mark")
             return
         store = self._services.store
         before = rating((await store.signals([answer.id])).get(answer.id, ()))

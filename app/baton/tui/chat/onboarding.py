@@ -46,7 +46,7 @@ TO_FETCH = (
 )
 COMING = "No model is here yet that could answer; your prompt is kept. Enter sends it once one is."
 
-KEPT = "nobody can answer yet; your prompt is kept"
+KEPT = "no model can answer yet; your prompt is kept"
 TO_THE_OFFER = "your prompt is kept; Tab goes to the offer"
 
 OFFLINE = "Baton is offline, so nothing is downloaded; /offline off lifts that."

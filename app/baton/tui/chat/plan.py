@@ -81,7 +81,7 @@ class PlanController:
             await note(f"{now}\n{listed}{more}")
             return
         way = f"{context.strategy}, until /strategy auto" if context.strategy else ""
-        await note(f"How answers are come to from now on: {way or 'as the mode says'}.")
+        await note(f"The strategy from now on: {way or 'as the mode says'}.")
 
     async def explain_route(self) -> None:
         """Say in a sentence why the selected answer, or the newest, was made as it was."""
@@ -112,7 +112,7 @@ class PlanController:
         context.footer.say(
             "the next prompt's plan is shown first"
             if context.is_previewing
-            else "the next prompt is played at once"
+            else "the next prompt is answered at once"
         )
 
     async def resume(self) -> None:
