@@ -28,10 +28,10 @@ import bench_local  # noqa: E402
 from bench_local import PYTHON, Row, home, row  # noqa: E402
 
 from baton.core.labels import Label  # noqa: E402
-from baton.core.ledger_types import Bill, Scope  # noqa: E402
+from baton.core.ledger_types import HoldRequest, Scope  # noqa: E402
 from baton.core.messages import Card, Message, Request, Role, Text  # noqa: E402
 from baton.core.money import NANO  # noqa: E402
-from baton.core.prices import Price, Rates, Used  # noqa: E402
+from baton.core.prices import BilledTokens, Price, Rates  # noqa: E402
 from support.terminal import Terminal  # noqa: E402
 
 PRICE = Price(Rates(NANO, NANO, NANO, NANO))
@@ -183,7 +183,7 @@ async def _pairs(count: int) -> float:
     from baton.core.messages import Purpose
     from baton.money import Ledger
 
-    bill = Bill(
+    bill = HoldRequest(
         "run", "session", "gpt", "openai", "gpt", Purpose.ANSWER, PRICE, 1000, 1000,
         {Scope.DAY: 10**5 * NANO, Scope.MONTH: 10**5 * NANO},
     )  # fmt: skip
@@ -193,7 +193,7 @@ async def _pairs(count: int) -> float:
         async def some(calls: int) -> None:
             for _ in range(calls):
                 hold = await ledger.hold(bill)
-                await ledger.settle(hold.call, Used(900, 900))
+                await ledger.settle(hold.call, BilledTokens(900, 900))
 
         for timed in (False, True):
             start = time.perf_counter()

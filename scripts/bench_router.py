@@ -45,10 +45,10 @@ from score_router import candidate, scores
 from train_router import SHIPPED, Shelf, kind_of, known_answers, train
 
 from baton.core.plan.plan import KINDS
-from baton.core.routing_types import Rated
-from baton.core.spending.pace_controller import share_controller
-from baton.routing.child.answer_votes import grouped
-from baton.routing.child.personal_offsets import Personal
+from baton.core.routing_types import RatedAnswer
+from baton.core.spending.pace_controller import share_decider
+from baton.routing.child.second_stage import group_answers
+from baton.routing.child.personal_offsets import PersonalOffsets
 from baton.routing.child.router_model import RouterModel
 
 
@@ -120,7 +120,7 @@ def by_votes(rows: Rows, local: str, mates: Sequence[str]) -> Floats:
     teams = zip(*(rows.answers[worker] for worker in (local, *mates)), strict=True)
     found = []
     for team in teams:
-        first, *others = grouped(team)
+        first, *others = group_answers(team)
         found.append(-float(sum(other == first != 0 for other in others)))
     return np.array(found)
 
@@ -144,7 +144,7 @@ class Carried:
     @classmethod
     def of(cls, score: Floats, weak: Floats, strong: Floats) -> Carried:
         """Let the controller decide on each."""
-        decide = share_controller(SHARE)
+        decide = share_decider(SHARE)
         sent = np.array([decide(float(one)) for one in score], bool)
         over = sent.cumsum() - np.ceil(SHARE * np.arange(1, len(sent) + 1))
         best = rr.quality_at(score, weak, strong, SHARE)
@@ -296,7 +296,7 @@ class Bench:
         order = np.random.default_rng(seed).permutation(len(rows))
         rated, rest = rows.take(order[:LABELS]), rows.take(order[LABELS:])
         labels = [
-            Rated(text, candidate(worker, worker == pair.cloud), float(good))
+            RatedAnswer(text, candidate(worker, worker == pair.cloud), float(good))
             for worker in (pair.local, pair.cloud)
             for text, good in zip(rated.texts, rated.quality[worker], strict=True)
         ]
@@ -305,7 +305,7 @@ class Bench:
         with tempfile.TemporaryDirectory() as folder:
             target = Path(folder) / "learned.npz"
             if model.learn(labels, target).kept:
-                model._personal = Personal.load(target)
+                model._offsets = PersonalOffsets.load(target)
         after = rr.apgr(scores(model, rest, pair.local, pair.cloud), *ends)
         self.taught.append((before, after))
 

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from baton.core.catalogue_types import FREE_LICENCES, ModelRole, Thinking
+from baton.core.catalogue_types import FREE_LICENCES, ModelRole, ThinkingMode
 from baton.models.catalogue import Model, models
 
 FILE = Path(__file__).resolve().parents[1] / "models" / "catalogue.toml"
@@ -167,7 +167,7 @@ def sources(model: Model) -> Iterator[str]:
         if model.skills.get(kind) != wanted.get(kind):
             yield f"its skill in {kind} must be {wanted.get(kind)}, not {model.skills.get(kind)}"
     thinks = any(name.endswith(THOUGHT) for name, _, _ in model.scores)
-    if thinks and model.thinking is Thinking.NONE:
+    if thinks and model.thinking is ThinkingMode.NONE:
         yield "has scores with thinking, and can't think"
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from baton.core.model_names import canonical
+from baton.core.model_names import canonical_name
 from baton.core.plan.plan import KINDS
 from baton.routing.child import unseen_models
 from baton.routing.child.first_stage import Floats
@@ -62,7 +62,7 @@ def _levelled(
     counts: dict[str, int] = {}
     for reached in scores.values():
         for worker, (_, count) in reached.items():
-            name = canonical(worker)
+            name = canonical_name(worker)
             counts[name] = counts.get(name, 0) + count
     return {
         worker: (1 / (1 + math.exp(level - ability)), counts[worker])

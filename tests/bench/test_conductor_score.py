@@ -16,7 +16,7 @@ from baton.bench.conductor_score import (
     score_plan,
     value_text,
 )
-from baton.core.plan.plan import DIRECT, PROMPT, Plan, Step, single
+from baton.core.plan.plan import DIRECT_SUBTASK, PROMPT, Plan, Step, single_step_plan
 
 SUM = ExpectedPart("17 * 23", ("17", "23"), tool="calculator")
 WISH = ExpectedPart("write a wish for Dana", ("wish",), ("dana",))
@@ -50,7 +50,7 @@ def test_each_part_in_a_step_of_its_own_is_right() -> None:
 
 
 def test_one_task_is_to_stay_one_step() -> None:
-    assert score_plan(None, ONE) == score_plan(single("small"), ONE) == RIGHT
+    assert score_plan(None, ONE) == score_plan(single_step_plan("small"), ONE) == RIGHT
     assert score_plan(plan(WISHES), ONE) == RIGHT
     assert score_plan(plan(WISHES, model("write one for Tom")), ONE) == PlanScore(0.5, False)
     assert score_plan(plan(model("solve the problem", PROMPT)), ONE).points == 0.0
@@ -115,7 +115,7 @@ def test_a_step_that_does_two_parts_is_no_step_of_its_own() -> None:
     assert score_plan(plan(both), TWO).points == 0.0
     assert score_plan(plan(both, both), TWO).points == 0.0
     assert score_plan(plan(calc(), both), TWO) == PlanScore(0.5, False)
-    whole = Step("small", DIRECT)
+    whole = Step("small", DIRECT_SUBTASK)
     assert score_plan(plan(calc(), whole), TWO) == PlanScore(0.5, False)
 
 
@@ -129,7 +129,14 @@ STEPS = st.builds(
     Step,
     st.sampled_from(["small", "calculator"]),
     st.sampled_from(
-        ["17 * 23", "write a wish for Dana", "write a poem", "17 * 23 and a wish", DIRECT, "x"]
+        [
+            "17 * 23",
+            "write a wish for Dana",
+            "write a poem",
+            "17 * 23 and a wish",
+            DIRECT_SUBTASK,
+            "x",
+        ]
     ),
     st.just((PROMPT,)) | st.just(()),
 )

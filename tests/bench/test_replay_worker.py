@@ -13,7 +13,7 @@ from baton.bench.strategy_bench import Played
 from baton.core.errors import ConfigError, WorkerError
 from baton.core.labels import Label
 from baton.core.ledger_types import Scope
-from baton.core.messages import Chunk, Finish, Message, Request, Role, Sent, Text, Usage
+from baton.core.messages import Chunk, Finish, Message, Request, RequestSent, Role, Text, Usage
 from baton.core.plan.answer_grades import Dataset
 from baton.core.prices import Price, Rates
 from baton.core.run.metered_worker import CallUsage, MeteredWorker, RunBudget
@@ -65,8 +65,8 @@ async def test_asked_anything_else_it_has_nothing_to_say(dataset: Dataset) -> No
 
 async def test_one_elsewhere_is_held_for_sent_and_settled(dataset: Dataset) -> None:
     worker = ReplayWorker(dataset, BIG, PRICE)
-    assert worker.card.is_outside
-    assert not ReplayWorker(dataset, SMALL).card.is_outside
+    assert worker.card.uses_gateway
+    assert not ReplayWorker(dataset, SMALL).card.uses_gateway
     ledger, tallies = Ledger.open(None), []
 
     async def record(tally: CallUsage) -> None:
@@ -76,7 +76,7 @@ async def test_one_elsewhere_is_held_for_sent_and_settled(dataset: Dataset) -> N
     asked = Message(Role.USER, dataset.questions[0].prompt)
     request = Request((asked,), label=Label.CLOUD)
     chunks = [chunk async for chunk in MeteredWorker(worker, purse, record).stream(request)]
-    assert isinstance(chunks[0], Sent)
+    assert isinstance(chunks[0], RequestSent)
     (charge,) = await ledger.charges("run")
     assert charge.charged == tallies[0].cost == 6 * 1000 + 50 * 4000  # as recorded, to the nano
     await ledger.aclose()

@@ -22,9 +22,9 @@ from baton.cli.bench.live_bench import executing
 from baton.core.errors import BudgetExceeded, SecretMissing, WorkerError, WorkerUnavailable
 from baton.core.labels import Label
 from baton.core.ledger_types import Policy, Scope
-from baton.core.messages import Card, Chunk, Finish, Request, Sent, Text, Usage
+from baton.core.messages import Card, Chunk, Finish, Request, RequestSent, Text, Usage
 from baton.core.money import NANO
-from baton.core.plan.answer_grades import Dataset, Question, Recorded
+from baton.core.plan.answer_grades import Dataset, Question, RecordedAnswer
 from baton.core.prices import Price, Rates
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import PromptLimits, RunTerms
@@ -66,7 +66,7 @@ def says(*items: Chunk | BaseException | str) -> Script:
 
 def costs(tokens: int) -> Script:
     def script(request: Request) -> Iterable[Chunk]:
-        return [Sent("x", 10), Text("6"), Usage(tokens, 1, Finish.STOP)]
+        return [RequestSent("x", 10), Text("6"), Usage(tokens, 1, Finish.STOP)]
 
     return script
 
@@ -240,7 +240,7 @@ async def test_tests_that_assert_nothing_grade_nothing(make: Make) -> None:
 
 
 async def test_recordings_grade_a_workers_own_text_by_what_it_was_worth(make: Make) -> None:
-    recorded = {"here": {"six": Recorded(0.25, "6", 8)}}
+    recorded = {"here": {"six": RecordedAnswer(0.25, "6", 8)}}
     played = await play(make(says("6")), SIX, SINGLE, Grader(recorded))
     assert played.score == 0.25
     stranger = await play(make(says("6")), SIX, SINGLE, Grader({"other": recorded["here"]}))
@@ -278,8 +278,8 @@ DATASET = Dataset(
     "0",
     tuple(Question(str(n), f"Q{n}", "1", "number") for n in range(4)),
     {
-        "here": {str(n): Recorded(score, "1", 40) for n, score in enumerate((1, 0, 0, 0))},
-        "far": {str(n): Recorded(score, "1", 40) for n, score in enumerate((1, 1, 1, 0))},
+        "here": {str(n): RecordedAnswer(score, "1", 40) for n, score in enumerate((1, 0, 0, 0))},
+        "far": {str(n): RecordedAnswer(score, "1", 40) for n, score in enumerate((1, 1, 1, 0))},
     },
 )
 

@@ -16,8 +16,8 @@ import pytest
 from baton.core.routing_types import Candidate
 from baton.history import Store
 from baton.platform.settings import find_paths
-from baton.routing import LearnedRouter, Limits, learned_file, refit
-from baton.routing.personalisation import LEAST
+from baton.routing import LearnedRouter, ScorerLimits, learned_file, refit
+from baton.routing.personalisation import MIN_ANSWERS
 from support.command_line import Call
 from support.rated_history import NOW, Said, remember
 
@@ -64,7 +64,7 @@ def gains(learned: bool = True) -> list[float]:
 
     async def ask() -> list[float]:
         file = learned_file(find_paths().data) if learned else None
-        router = LearnedRouter(learned=file, limits=Limits(60, 60))
+        router = LearnedRouter(learned=file, limits=ScorerLimits(60, 60))
         try:
             found = [await router.estimate(probe, [SMALL, CLOUD]) for probe in PROBES]
         finally:
@@ -92,10 +92,10 @@ def plain(count: int) -> Iterator[Said]:
 
 def test_too_few_answers_are_said_to_be(call: Call) -> None:
     assert call("learn").out.startswith("There is no answer to learn from yet.\n")
-    remember(plain(LEAST - 1))
+    remember(plain(MIN_ANSWERS - 1))
     done = call("learn")
     assert (done.code, done.err) == (0, "")
-    assert done.out.startswith(f"There are {LEAST - 1} answers to learn from: ")
+    assert done.out.startswith(f"There are {MIN_ANSWERS - 1} answers to learn from: ")
     assert "baton history rate" in done.out
     assert told(call)["kept"] is False
     assert call("learn", "-q").out == done.out
@@ -113,7 +113,7 @@ def test_a_router_that_is_missing_is_an_error(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(refit, "shipped", lambda: tmp_path / "nothing")
-    remember(plain(LEAST))
+    remember(plain(MIN_ANSWERS))
     done = call("learn")
     assert (done.code, done.out) == (6, "")
     assert "The trained router isn't in" in done.err
@@ -180,7 +180,7 @@ def empty(count: int) -> Iterator[Said]:
 
 def huge(count: int) -> Iterator[Said]:
     """Books were sent."""
-    for n in range(max(LEAST, count // 100)):
+    for n in range(max(MIN_ANSWERS, count // 100)):
         text = f"{n} " + ("lorem ipsum " * 50_000, "\U0001f600" * 100_000, "\0x" * 200_000)[n % 3]
         yield Said(text, "So long. " * 10_000, signals={"bad": NOW + n})
 
@@ -217,7 +217,7 @@ def mixed(count: int) -> Iterator[Said]:
     """All of it at once."""
     kinds = (*SPOILT, plain)
     for kind in kinds:
-        yield from kind(max(LEAST, count // len(kinds)))
+        yield from kind(max(MIN_ANSWERS, count // len(kinds)))
 
 
 SPOILT: tuple[Callable[[int], Iterator[Said]], ...] = (
@@ -269,7 +269,7 @@ def test_a_long_spoilt_history_spoils_nothing(
 
 
 def test_deleted_answers_are_not_learned_from(call: Call) -> None:
-    remember(plain(LEAST), together=LEAST // 2)
+    remember(plain(MIN_ANSWERS), together=MIN_ANSWERS // 2)
 
     async def hide() -> None:
         store = Store.open(find_paths().database)
@@ -278,7 +278,7 @@ def test_deleted_answers_are_not_learned_from(call: Call) -> None:
         await store.purge(second.id)
         await store.aclose()
 
-    assert told(call, "--dry-run")["answers"] == LEAST
+    assert told(call, "--dry-run")["answers"] == MIN_ANSWERS
     asyncio.run(hide())
     assert told(call)["answers"] == 0
 

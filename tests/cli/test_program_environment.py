@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from baton.platform.secrets import PROVIDERS
-from baton.tui.clipboard import copy_to_system
-from baton.tui.external_editor import edit_text
+from baton.tui.desktop import copy_to_system, edit_text
 from support.command_line import Call
 
 CANARY = "canary-4f1d9b7e60c2"

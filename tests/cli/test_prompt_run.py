@@ -16,9 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from baton.cli.output import Output
-from baton.cli.prompt_run import OutputOptions, run_prompt
-from baton.cli.run_renderers import TextRenderer
-from baton.cli.terminal_questions import TerminalAsker, offer_text
+from baton.cli.prompt_run import OutputOptions, TerminalAsker, TextRenderer, offer_text, run_prompt
 from baton.core import events as ev
 from baton.core.errors import ContextTooLong, ModelFileError, WorkerUnavailable
 from baton.core.messages import Card, Chunk, Finish, Prompt, Request, Text, TurnStatus, Usage
@@ -533,7 +531,7 @@ def test_a_long_answer_is_not_put_together_for_each_piece(monkeypatch: pytest.Mo
         made += 1
         return original.fget(view)  # type: ignore[attr-defined, no-any-return]
 
-    monkeypatch.setattr(RunView, "final", property(counted))
+    monkeypatch.setattr(RunView, "stable_answer", property(counted))
     with shown(to_terminal=False) as (screen, form):
         pieces = [ev.StepText(0.2, 1, "word ")] * 2000
         form.finish(

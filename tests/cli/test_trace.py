@@ -9,10 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from baton.cli.mermaid import flowchart
 from baton.cli.otel import span_lines
 from baton.cli.step_text import record_view
-from baton.cli.trace import trace_text
+from baton.cli.trace import flowchart, trace_text
 from baton.core import events as ev
 from baton.core.history_types import RunRecord
 from baton.core.labels import Label

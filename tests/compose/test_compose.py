@@ -16,7 +16,7 @@ import pytest
 from baton.compose import card_of, compose, library, open_ledger
 from baton.core.errors import BudgetExceeded, ModelFileError
 from baton.core.labels import Label
-from baton.core.ledger_types import Room, Scope, SpendingStyle, Standing
+from baton.core.ledger_types import Scope, ScopeBalance, SpendingStyle, Standing
 from baton.core.messages import Prompt
 from baton.core.money import NANO, parse_usd
 from baton.core.run.policy import PromptLimits
@@ -133,7 +133,7 @@ async def test_money_is_paced_as_the_settings_say(tmp_path: Path) -> None:
     paths = find_paths({"BATON_HOME": str(tmp_path)})
     for history in (True, False):
         baton = compose(Settings(budget=Budget(pace=SpendingStyle.BEST)), paths, history=history)
-        room = Standing((Room(Scope.DAY, 10**9),))
+        room = Standing((ScopeBalance(Scope.DAY, 10**9),))
         pacer = baton.orchestra.pacer
         assert pacer.thrift is SpendingStyle.BEST
         assert (await pacer.weigh(0.1, 10**6, room)).ok

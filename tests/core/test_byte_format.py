@@ -10,7 +10,7 @@ from baton.core.byte_format import show_memory, show_part, show_size, show_speed
 from baton.core.machine import Hardware
 from baton.gguf.memory_fit import Load, judge
 from baton.models.recommendation import recommend
-from baton.tui.recommendation_text import told_machine
+from baton.tui.recommendation_text import machine_text
 
 UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
@@ -99,7 +99,7 @@ def test_the_same_machine_has_the_same_memory_everywhere() -> None:
     machine = Hardware(25_282_412_544, 20 * 10**9, 2, 2, disk=50 * 10**9)
     told = show_memory(machine.memory)
     assert told == "24 GB"
-    assert told in told_machine(machine)
+    assert told in machine_text(machine)
     assert told in recommend((), machine).why
     assert told in judge([Load("m", 10**9, 0, 0, 0)], machine).why
     assert told in judge([Load("m", 10**11, 0, 0, 0)], machine).why

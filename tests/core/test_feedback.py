@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from baton.core.feedback import (
-    HALF_LIFE,
+    HALF_LIFE_SECONDS,
     RATINGS,
-    Answered,
+    AnswerSignals,
     Signal,
-    counts,
-    experiences,
-    opinion,
-    rated,
+    dated_grade,
+    graded_answers,
+    rated_answers,
     rating,
+    strongest_signal,
 )
 from baton.core.routing_types import Candidate
 
@@ -35,12 +35,12 @@ def test_a_mark_is_good_or_bad_and_nothing_else() -> None:
 @given(anything)
 def test_nothing_outvotes_a_mark(signals: dict[Signal, float]) -> None:
     if rating(signals) is not None:
-        assert counts(signals) in RATINGS
+        assert strongest_signal(signals) in RATINGS
 
 
 @given(anything, times)
 def test_every_opinion_is_within_bounds(signals: dict[Signal, float], now: float) -> None:
-    good, weight, at = opinion(signals, now)
+    good, weight, at = dated_grade(signals, now)
     assert 0 <= good <= 1
     assert 0.02 <= weight <= 1
     assert math.isfinite(weight)
@@ -48,18 +48,18 @@ def test_every_opinion_is_within_bounds(signals: dict[Signal, float], now: float
 
 
 def test_of_two_that_tell_as_much_the_last_counts() -> None:
-    assert counts({Signal.COPIED: 1.0, Signal.AGAIN: 2.0}) is Signal.AGAIN
-    assert counts({Signal.COPIED: 2.0, Signal.AGAIN: 1.0}) is Signal.COPIED
+    assert strongest_signal({Signal.COPIED: 1.0, Signal.AGAIN: 2.0}) is Signal.AGAIN
+    assert strongest_signal({Signal.COPIED: 2.0, Signal.AGAIN: 1.0}) is Signal.COPIED
 
 
 def test_what_is_old_tells_less_but_never_nothing() -> None:
     def weight(at: float) -> float:
-        return opinion({Signal.GOOD: at}, NOW)[1]
+        return dated_grade({Signal.GOOD: at}, NOW)[1]
 
     assert weight(NOW) == 1
     assert weight(NOW + 1e9) == 1, "a clock that was wrong"
-    assert weight(NOW - HALF_LIFE) == pytest.approx(0.5)
-    assert weight(NOW - 2 * HALF_LIFE) == pytest.approx(0.25)
+    assert weight(NOW - HALF_LIFE_SECONDS) == pytest.approx(0.5)
+    assert weight(NOW - 2 * HALF_LIFE_SECONDS) == pytest.approx(0.25)
     assert weight(0) == pytest.approx(0.1)
 
 
@@ -67,18 +67,18 @@ def test_only_workers_that_are_here_and_answered_alone_are_learned_from() -> Non
     small = Candidate("small", "smollm2-135m")
     good = {Signal.GOOD: NOW}
     answers = [
-        Answered("1", "Hello", "small", good, "chat"),
-        Answered("2", "Hello", "gone", good, "chat"),
-        Answered("3", "  \n", "small", good, "chat"),
-        Answered("4", "Hello", "small", good, "writing", alone=False),
-        Answered("5", "Hello", "small", {Signal.EDITED: NOW}),
+        AnswerSignals("1", "Hello", "small", good, "chat"),
+        AnswerSignals("2", "Hello", "gone", good, "chat"),
+        AnswerSignals("3", "  \n", "small", good, "chat"),
+        AnswerSignals("4", "Hello", "small", good, "writing", alone=False),
+        AnswerSignals("5", "Hello", "small", {Signal.EDITED: NOW}),
     ]
-    found = rated(answers, {"small": small}, NOW)
+    found = rated_answers(answers, {"small": small}, NOW)
     assert [(one.text, one.worker, one.good, one.weight, one.at) for one in found] == [
         ("Hello", small, 1.0, 1.0, NOW),
         ("Hello", small, 0.0, 0.2, NOW),
     ]
-    told = [(e.worker, e.kind, e.good, e.weight) for e in experiences(answers, NOW)]
+    told = [(e.worker, e.kind, e.good, e.weight) for e in graded_answers(answers, NOW)]
     assert told == [
         ("small", "chat", 1.0, 1.0),
         ("gone", "chat", 1.0, 1.0),

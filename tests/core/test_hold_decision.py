@@ -11,8 +11,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from baton.core.errors import BudgetExceeded
-from baton.core.hold_decision import MOST, at_least, at_most, decide
-from baton.core.ledger_types import USEFUL_TOKENS, Bill, Room, Scope
+from baton.core.hold_decision import (
+    MAX_AMOUNT_NANOS,
+    decide_hold,
+    shown_rounded_down,
+    shown_rounded_up,
+)
+from baton.core.ledger_types import MIN_USEFUL_TOKENS, HoldRequest, Scope, ScopeBalance
 from baton.core.messages import Purpose
 from baton.core.money import NANO
 from baton.core.prices import FREE, Price, Rates, Tier
@@ -23,23 +28,23 @@ MINI = Price(Rates(250_000_000, 2_000_000_000, 25_000_000, 250_000_000))
 
 def bill(
     price: Price = MINI, bound: int = 1000, wanted: int = 4096, typed: bool = False, share: int = 1
-) -> Bill:
-    return Bill(
+) -> HoldRequest:
+    return HoldRequest(
         "r", "s", "gpt", "openai", "gpt", Purpose.ANSWER, price, bound, wanted, {}, typed, share
     )
 
 
-def rooms(**ceilings: int | Room | None) -> list[Room]:
+def rooms(**ceilings: int | ScopeBalance | None) -> list[ScopeBalance]:
     found = []
     for scope in Scope:
         ceiling = ceilings.get(scope.value)
-        found.append(ceiling if isinstance(ceiling, Room) else Room(scope, ceiling))
+        found.append(ceiling if isinstance(ceiling, ScopeBalance) else ScopeBalance(scope, ceiling))
     return found
 
 
-def refusal(bill: Bill, rooms: list[Room], frozen: str = "") -> str:
+def refusal(bill: HoldRequest, rooms: list[ScopeBalance], frozen: str = "") -> str:
     with pytest.raises(BudgetExceeded) as caught:
-        decide(bill, rooms, frozen)
+        decide_hold(bill, rooms, frozen)
     assert "nothing was sent" in caught.value.message
     assert caught.value.hint
     return f"{caught.value}"
@@ -59,11 +64,11 @@ price = st.builds(
 
 
 @st.composite
-def any_rooms(draw: st.DrawFn) -> list[Room]:
+def any_rooms(draw: st.DrawFn) -> list[ScopeBalance]:
     return [
-        Room(scope, draw(st.none() | amount), draw(amount), draw(amount), draw(amount))
+        ScopeBalance(scope, draw(st.none() | amount), draw(amount), draw(amount), draw(amount))
         if draw(st.booleans())
-        else Room(scope, draw(st.none() | amount))
+        else ScopeBalance(scope, draw(st.none() | amount))
         for scope in Scope
     ]
 
@@ -74,24 +79,28 @@ bills = st.builds(
 
 
 @given(bills, any_rooms())
-def test_nothing_is_ever_granted_above_a_ceiling(bill: Bill, rooms: list[Room]) -> None:
+def test_nothing_is_ever_granted_above_a_ceiling(
+    bill: HoldRequest, rooms: list[ScopeBalance]
+) -> None:
     try:
-        hold = decide(bill, rooms)
+        hold = decide_hold(bill, rooms)
     except BudgetExceeded:
         return
-    assert min(USEFUL_TOKENS, bill.wanted) <= hold.cap <= bill.wanted
-    assert hold.amount == bill.price.most(bill.input_bound, hold.cap) or bill.price.is_free
+    assert min(MIN_USEFUL_TOKENS, bill.wanted) <= hold.cap <= bill.wanted
+    assert hold.amount == bill.price.max_cost(bill.input_bound, hold.cap) or bill.price.is_free
     for room in rooms:
         if room.ceiling is not None and hold.amount:
             assert room.used + hold.amount * bill.share <= room.ceiling
 
 
 @given(bills, any_rooms())
-def test_what_is_refused_would_have_gone_above_a_ceiling(bill: Bill, rooms: list[Room]) -> None:
+def test_what_is_refused_would_have_gone_above_a_ceiling(
+    bill: HoldRequest, rooms: list[ScopeBalance]
+) -> None:
     try:
-        decide(bill, rooms)
+        decide_hold(bill, rooms)
     except BudgetExceeded:
-        least = bill.price.most(bill.input_bound, min(USEFUL_TOKENS, bill.wanted))
+        least = bill.price.max_cost(bill.input_bound, min(MIN_USEFUL_TOKENS, bill.wanted))
         on = any(r.ceiling and (bill.typed or r.scope is not Scope.RUN) for r in rooms)
         lefts = [room.left for room in rooms if room.left is not None]
         assert not on or least * bill.share > min(lefts) - bill.share
@@ -100,8 +109,11 @@ def test_what_is_refused_would_have_gone_above_a_ceiling(bill: Bill, rooms: list
 @given(st.integers(0, 10**16), st.integers(1, 10**16))
 def test_too_much_never_looks_like_enough(left: int, more: int) -> None:
     """What is left is shown rounded down, and what is needed rounded up."""
-    assert at_most(left) != at_least(left + more)
-    for shown, exact in ((at_most(left), left), (at_least(left + more), left + more)):
+    assert shown_rounded_down(left) != shown_rounded_up(left + more)
+    for shown, exact in (
+        (shown_rounded_down(left), left),
+        (shown_rounded_up(left + more), left + more),
+    ):
         if number := re.fullmatch(r"\$([0-9.]+)", shown):
             nanos = round(float(number[1]) * NANO)
             assert nanos <= exact if exact == left else nanos >= exact
@@ -109,59 +121,59 @@ def test_too_much_never_looks_like_enough(left: int, more: int) -> None:
 
 def test_the_smallest_room_rules_the_cap() -> None:
     roomy = rooms(run=NANO, session=NANO, day=NANO, month=NANO)
-    assert decide(bill(), roomy).cap == 4096
+    assert decide_hold(bill(), roomy).cap == 4096
     for scope in Scope:
         tight = rooms(**{room.scope.value: NANO for room in roomy} | {scope.value: CENT // 4})
-        hold = decide(bill(), tight)
+        hold = decide_hold(bill(), tight)
         assert hold.cap == (CENT // 4 - 250_000) // 2000
         assert hold.amount <= CENT // 4
 
 
 def test_calls_that_are_ready_share_what_is_left() -> None:
-    three = decide(bill(share=3), rooms(day=CENT))
+    three = decide_hold(bill(share=3), rooms(day=CENT))
     assert three.cap == (CENT // 3 - 250_000) // 2000
     assert three.amount * 3 <= CENT
 
 
 def test_exactly_enough_is_enough_and_a_nano_dollar_less_is_not() -> None:
-    least = MINI.most(1000, USEFUL_TOKENS)
-    hold = decide(bill(), rooms(day=least))
-    assert (hold.cap, hold.amount) == (USEFUL_TOKENS, least)
+    least = MINI.max_cost(1000, MIN_USEFUL_TOKENS)
+    hold = decide_hold(bill(), rooms(day=least))
+    assert (hold.cap, hold.amount) == (MIN_USEFUL_TOKENS, least)
     refusal(bill(), rooms(day=least - 1))
-    refusal(bill(), rooms(day=Room(Scope.DAY, least, settled=1)))
-    refusal(bill(), rooms(day=Room(Scope.DAY, least, held=1)))
-    refusal(bill(), rooms(day=Room(Scope.DAY, least, unconfirmed=1)))
+    refusal(bill(), rooms(day=ScopeBalance(Scope.DAY, least, settled=1)))
+    refusal(bill(), rooms(day=ScopeBalance(Scope.DAY, least, held=1)))
+    refusal(bill(), rooms(day=ScopeBalance(Scope.DAY, least, unconfirmed=1)))
     refusal(bill(share=2), rooms(day=2 * least - 1))
 
 
 def test_less_than_is_useful_is_granted_only_if_no_more_was_asked() -> None:
     tight = rooms(day=250_000 + 100 * 2000)
-    assert decide(bill(wanted=100), tight).cap == 100
+    assert decide_hold(bill(wanted=100), tight).cap == 100
     refusal(bill(wanted=101), tight)
 
 
 def test_what_costs_nothing_needs_no_ceiling() -> None:
-    for standing in (rooms(), rooms(day=0), rooms(day=Room(Scope.DAY, 5, settled=9))):
-        hold = decide(bill(FREE), standing)
+    for standing in (rooms(), rooms(day=0), rooms(day=ScopeBalance(Scope.DAY, 5, settled=9))):
+        hold = decide_hold(bill(FREE), standing)
         assert (hold.cap, hold.amount) == (4096, 0)
 
 
 def test_a_typed_budget_allows_spending_but_never_above_what_is_set() -> None:
-    assert decide(bill(typed=True), rooms(run=NANO)).cap == 4096
+    assert decide_hold(bill(typed=True), rooms(run=NANO)).cap == 4096
     refusal(bill(typed=False), rooms(run=NANO))
     refusal(bill(typed=True), rooms(run=NANO, day=0))
     refusal(bill(typed=True), rooms(run=0))
-    assert decide(bill(typed=True), rooms(run=NANO, day=CENT // 4)).amount <= CENT // 4
+    assert decide_hold(bill(typed=True), rooms(run=NANO, day=CENT // 4)).amount <= CENT // 4
 
 
 def test_no_single_call_holds_more_than_a_ceiling_may_be() -> None:
     dear = Price(Rates(10**24, 10**24, 0, 0))
-    assert "Ask a cheaper worker" in refusal(bill(dear), rooms(day=MOST))
+    assert "Ask a cheaper worker" in refusal(bill(dear), rooms(day=MAX_AMOUNT_NANOS))
 
 
 # What a refusal says
 
-USED = Room(Scope.DAY, 2 * NANO, settled=199 * CENT)
+USED = ScopeBalance(Scope.DAY, 2 * NANO, settled=199 * CENT)
 
 
 @pytest.mark.parametrize(
@@ -188,7 +200,7 @@ USED = Room(Scope.DAY, 2 * NANO, settled=199 * CENT)
         ),
         (
             bill(),
-            rooms(month=Room(Scope.MONTH, NANO, settled=NANO // 2, unconfirmed=NANO // 2)),
+            rooms(month=ScopeBalance(Scope.MONTH, NANO, settled=NANO // 2, unconfirmed=NANO // 2)),
             "The ceiling of $1.00 for this month is used up, and this call to gpt needs at least "
             "$0.0008; nothing was sent. Raise it with `baton budget set month 1.01` or /budget. "
             "$0.50 of it is unconfirmed: `baton budget release` gives back what you weren't "
@@ -217,13 +229,15 @@ USED = Room(Scope.DAY, 2 * NANO, settled=199 * CENT)
     ],
 )
 def test_a_refusal_is_a_sentence_that_says_what_to_do(
-    call: Bill, standing: list[Room], sentence: str
+    call: HoldRequest, standing: list[ScopeBalance], sentence: str
 ) -> None:
     assert refusal(call, standing) == sentence
 
 
 def test_a_ceiling_is_named_to_the_last_digit() -> None:
-    said = refusal(bill(bound=100_000), rooms(day=Room(Scope.DAY, 12_345_678, unconfirmed=1_234)))
+    said = refusal(
+        bill(bound=100_000), rooms(day=ScopeBalance(Scope.DAY, 12_345_678, unconfirmed=1_234))
+    )
     assert "The ceiling of $0.012345678 for today has $0.012344444 left" in said
     assert "$0.000001234 of it is unconfirmed" in said
 
@@ -247,18 +261,18 @@ def test_a_cap_is_the_expected_length_and_room_for_thoughts() -> None:
         (9000, 0, 4096), (3500, 1000, 4096),
     ):  # fmt: skip
         asked = replace(plain, expected=expected, thinking=thinking)
-        assert decide(asked, roomy).cap == cap
-        assert decide(replace(asked, wanted=100), roomy).cap == 100
-        assert decide(replace(asked, price=FREE), roomy).cap == 4096
+        assert decide_hold(asked, roomy).cap == cap
+        assert decide_hold(replace(asked, wanted=100), roomy).cap == 100
+        assert decide_hold(replace(asked, price=FREE), roomy).cap == 4096
 
 
 def test_room_for_thoughts_alone_is_refused() -> None:
     """Else a call would be paid for that can return nothing."""
     thinks = replace(bill(), expected=700, thinking=1000)
-    least = MINI.most(1000, 1256)
-    assert decide(thinks, rooms(day=least)).cap == 1256
+    least = MINI.max_cost(1000, 1256)
+    assert decide_hold(thinks, rooms(day=least)).cap == 1256
     refusal(thinks, rooms(day=least - 1))
-    assert decide(replace(thinks, thinking=0), rooms(day=least)).cap == 700
+    assert decide_hold(replace(thinks, thinking=0), rooms(day=least)).cap == 700
 
 
 # What a refusal says adds up
@@ -277,9 +291,9 @@ def test_the_figures_of_a_refusal_add_up_as_printed(
     ceiling: int, used: int, bound: int, share: int
 ) -> None:
     asked = bill(bound=bound, share=share)
-    room = Room(Scope.DAY, ceiling, settled=used)
+    room = ScopeBalance(Scope.DAY, ceiling, settled=used)
     try:
-        decide(asked, rooms(day=room))
+        decide_hold(asked, rooms(day=room))
         return
     except BudgetExceeded as caught:
         message, said = caught.message, f"{caught}"
@@ -292,5 +306,5 @@ def test_the_figures_of_a_refusal_add_up_as_printed(
     assert shown[0] + Decimal(spent) / NANO - left + need * share <= raised
     if is_exact:
         assert need * share > left
-    enough = Room(Scope.DAY, int(raised * NANO), settled=used)
-    assert decide(asked, rooms(day=enough)).cap >= USEFUL_TOKENS
+    enough = ScopeBalance(Scope.DAY, int(raised * NANO), settled=used)
+    assert decide_hold(asked, rooms(day=enough)).cap >= MIN_USEFUL_TOKENS

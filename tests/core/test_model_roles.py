@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from baton.core.catalogue_types import ModelRole
-from baton.core.model_roles import changes, holders, recommended_roles, taken, told, vacated
+from baton.core.model_roles import (
+    arrival_text,
+    recommended_roles,
+    role_holders,
+    roles_on_arrival,
+    settings_for_roles,
+    settings_without_model,
+)
 from baton.platform.settings import load, write
 
 ROLES = st.lists(st.sampled_from(list(ModelRole)), unique=True)
@@ -23,19 +30,23 @@ def test_a_model_takes_what_nobody_has_but_the_starter() -> None:
         ModelRole.REASONING: "",
     }
     suited = (ModelRole.CHAT, ModelRole.CONDUCTOR, ModelRole.CODER)
-    assert taken((), suited, held) == (ModelRole.CHAT,)
-    assert taken((ModelRole.CODER,), suited, held) == (ModelRole.CODER,), "the person said so"
+    assert roles_on_arrival((), suited, held) == (ModelRole.CHAT,)
+    assert roles_on_arrival((ModelRole.CODER,), suited, held) == (ModelRole.CODER,), (
+        "the person said so"
+    )
     assert (
-        taken((), suited, {ModelRole.CHAT: "other", ModelRole.CONDUCTOR: "c", ModelRole.CODER: "d"})
+        roles_on_arrival(
+            (), suited, {ModelRole.CHAT: "other", ModelRole.CONDUCTOR: "c", ModelRole.CODER: "d"}
+        )
         == ()
     )
 
 
 @given(suited=ROLES)
 def test_a_model_conducts_only_where_the_person_says_so(suited: list[ModelRole]) -> None:
-    assert ModelRole.CONDUCTOR not in taken((), suited, {})
+    assert ModelRole.CONDUCTOR not in roles_on_arrival((), suited, {})
     assert ModelRole.CONDUCTOR not in recommended_roles(suited)
-    assert taken((ModelRole.CONDUCTOR,), suited, {}) == (ModelRole.CONDUCTOR,)
+    assert roles_on_arrival((ModelRole.CONDUCTOR,), suited, {}) == (ModelRole.CONDUCTOR,)
 
 
 @given(roles=ROLES)
@@ -43,12 +54,12 @@ def test_roles_are_settings_and_read_back(
     tmp_path_factory: pytest.TempPathFactory, roles: list[ModelRole]
 ) -> None:
     file: Path = tmp_path_factory.mktemp("config") / "config.toml"
-    write(file, changes("new", roles))
+    write(file, settings_for_roles("new", roles))
     settings = load(file, environ={})
-    found = holders(settings.worker, settings.conductor, settings.prefer)
+    found = role_holders(settings.worker, settings.conductor, settings.prefer)
     for role in ModelRole:
         assert (found[role] == "new") == (role in roles)
-    write(file, vacated("new", found))
+    write(file, settings_without_model("new", found))
     settings = load(file, environ={})
     assert settings.worker == "small"
     assert settings.conductor == ""
@@ -56,20 +67,20 @@ def test_roles_are_settings_and_read_back(
 
 
 def test_a_role_of_two_kinds_is_nobodys_where_they_differ() -> None:
-    assert holders("small", "", {"math": "a", "reasoning": "b"})[ModelRole.REASONING] == ""
-    assert holders("small", "", {"math": "a", "reasoning": "a"})[ModelRole.REASONING] == "a"
+    assert role_holders("small", "", {"math": "a", "reasoning": "b"})[ModelRole.REASONING] == ""
+    assert role_holders("small", "", {"math": "a", "reasoning": "a"})[ModelRole.REASONING] == "a"
 
 
 def test_an_arrival_is_told_in_a_line() -> None:
-    assert told("q", "Qwen", (ModelRole.CHAT,)) == "Qwen is here and answers from now on."
-    assert told("q", "Qwen", (ModelRole.CONDUCTOR, ModelRole.CHAT, ModelRole.CODER)) == (
+    assert arrival_text("q", "Qwen", (ModelRole.CHAT,)) == "Qwen is here and answers from now on."
+    assert arrival_text("q", "Qwen", (ModelRole.CONDUCTOR, ModelRole.CHAT, ModelRole.CODER)) == (
         "Qwen is here and answers, draws plans and writes code from now on."
     )
-    assert told("q", "Qwen", ()) == "Qwen is here; `-m q` asks it."
+    assert arrival_text("q", "Qwen", ()) == "Qwen is here; `-m q` asks it."
 
 
 def test_one_that_could_conduct_is_measured_by_a_command() -> None:
     suited = (ModelRole.CHAT, ModelRole.CONDUCTOR)
-    said = told("q", "Qwen", (ModelRole.CHAT,), suited)
+    said = arrival_text("q", "Qwen", (ModelRole.CHAT,), suited)
     assert said.startswith("Qwen is here and answers from now on. `baton bench --conductor`")
-    assert "bench" not in told("q", "Qwen", (ModelRole.CONDUCTOR,), suited)
+    assert "bench" not in arrival_text("q", "Qwen", (ModelRole.CONDUCTOR,), suited)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from baton.core.errors import ConfigError
-from baton.core.labels import Label, reach, strictest
+from baton.core.labels import Label, address_label, strictest
 from baton.core.money import NANO, format_usd, parse_usd, show_usd
 
 
@@ -90,4 +90,4 @@ def test_the_lattice() -> None:
     ],
 )
 def test_how_far_an_address_is_follows_from_how_it_is_written(url: str, label: Label) -> None:
-    assert reach(url) is label
+    assert address_label(url) is label

@@ -8,7 +8,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.core.prices import FREE, PER, Price, Rates, Tier, Used
+from baton.core.prices import FREE, TOKENS_PER_RATE, BilledTokens, Price, Rates, Tier
 
 tokens = st.integers(0, 10**7)
 rate = st.integers(0, 10**12) | st.sampled_from([0, 37_500_000, 250_000_000, 15_000_000_000])
@@ -19,46 +19,46 @@ amounts = st.integers(0, 10**15)
 
 
 @st.composite
-def uses(draw: st.DrawFn, most_in: int = 10**7, most_out: int = 10**7) -> Used:
+def uses(draw: st.DrawFn, most_in: int = 10**7, most_out: int = 10**7) -> BilledTokens:
     """What an honest provider counts."""
     tokens_in = draw(st.integers(0, most_in))
     cached = draw(st.integers(0, tokens_in))
     written = draw(st.integers(0, tokens_in - cached))
-    return Used(tokens_in, draw(st.integers(0, most_out)), cached, written)
+    return BilledTokens(tokens_in, draw(st.integers(0, most_out)), cached, written)
 
 
 def test_published_prices_are_exact() -> None:
     price = Price(Rates(250_000_000, 2_000_000_000, 25_000_000, 312_500_000))
-    assert price.cost(Used(1_000_000, 0)) == 250_000_000
-    assert price.cost(Used(0, 1_000_000)) == 2_000_000_000
-    assert price.cost(Used(1_000_000, 0, cached=400_000, cache_written=100_000)) == (
+    assert price.cost(BilledTokens(1_000_000, 0)) == 250_000_000
+    assert price.cost(BilledTokens(0, 1_000_000)) == 2_000_000_000
+    assert price.cost(BilledTokens(1_000_000, 0, cached=400_000, cache_written=100_000)) == (
         500_000 * 250 + 400_000 * 25 + 100_000 * 312 + 50_000
     )
-    assert price.cost(Used(1, 1)) == 2250
-    assert price.most(1000, 256) == 1000 * 312 + 500 + 256 * 2000
+    assert price.cost(BilledTokens(1, 1)) == 2250
+    assert price.max_cost(1000, 256) == 1000 * 312 + 500 + 256 * 2000
 
 
 def test_a_part_of_a_nano_dollar_is_charged_as_one() -> None:
     price = Price(Rates(1, 0, 0, 0))
-    assert price.cost(Used(0, 0)) == 0
-    assert price.cost(Used(1, 0)) == 1
-    assert price.cost(Used(PER, 0)) == 1
-    assert price.cost(Used(PER + 1, 0)) == 2
+    assert price.cost(BilledTokens(0, 0)) == 0
+    assert price.cost(BilledTokens(1, 0)) == 1
+    assert price.cost(BilledTokens(TOKENS_PER_RATE, 0)) == 1
+    assert price.cost(BilledTokens(TOKENS_PER_RATE + 1, 0)) == 2
 
 
 def test_a_tier_charges_the_whole_request() -> None:
     cheap, dear = Rates(1_000_000, 2_000_000, 0, 0), Rates(3_000_000, 4_000_000, 0, 0)
     price = Price(cheap, (Tier(500, Rates(9_000_000, 9_000_000, 0, 0)), Tier(200, dear)))
-    assert price.cost(Used(200, 10)) == 200 + 20
-    assert price.cost(Used(201, 10)) == 603 + 40
-    assert price.cost(Used(501, 10)) == 511 * 9
+    assert price.cost(BilledTokens(200, 10)) == 200 + 20
+    assert price.cost(BilledTokens(201, 10)) == 603 + 40
+    assert price.cost(BilledTokens(501, 10)) == 511 * 9
 
 
 def test_what_the_provider_names_counts_if_it_is_more() -> None:
     price = Price(Rates(1_000_000, 1_000_000, 0, 0))
-    assert price.cost(Used(10, 10, reported=19)) == 20
-    assert price.cost(Used(10, 10, reported=21)) == 21
-    assert FREE.cost(Used(10, 10, reported=5)) == 5
+    assert price.cost(BilledTokens(10, 10, reported=19)) == 20
+    assert price.cost(BilledTokens(10, 10, reported=21)) == 21
+    assert FREE.cost(BilledTokens(10, 10, reported=5)) == 5
 
 
 def test_only_what_never_costs_anything_is_free() -> None:
@@ -73,7 +73,7 @@ def test_only_what_never_costs_anything_is_free() -> None:
 def test_a_call_within_its_bounds_never_costs_more_than_was_held(
     price: Price, data: st.DataObject, bound: int, cap: int
 ) -> None:
-    most = price.most(bound, cap)
+    most = price.max_cost(bound, cap)
     used = data.draw(uses(bound, cap))
     assert price.cost(used) <= most
     reported = data.draw(st.integers(0, most))
@@ -81,7 +81,7 @@ def test_a_call_within_its_bounds_never_costs_more_than_was_held(
 
 
 @given(prices, uses())
-def test_a_cost_is_exact_and_rounded_up(price: Price, used: Used) -> None:
+def test_a_cost_is_exact_and_rounded_up(price: Price, used: BilledTokens) -> None:
     rates = price.rates
     for tier in sorted(price.tiers, key=lambda tier: tier.above):
         rates = tier.rates if used.tokens_in > tier.above else rates
@@ -90,20 +90,20 @@ def test_a_cost_is_exact_and_rounded_up(price: Price, used: Used) -> None:
         + used.cached * rates.cache_read
         + used.cache_written * rates.cache_write
         + used.tokens_out * rates.output,
-        PER,
+        TOKENS_PER_RATE,
     )
     assert exact <= price.cost(used) < exact + 1
 
 
 @given(prices, amounts, tokens)
 def test_a_cap_is_the_most_that_an_amount_allows(price: Price, amount: int, bound: int) -> None:
-    cap = price.cap_within(amount, bound)
+    cap = price.affordable_tokens(amount, bound)
     if cap is None:
-        assert price.most(bound, 10**9) <= amount
-    elif price.most(bound, 0) > amount:
+        assert price.max_cost(bound, 10**9) <= amount
+    elif price.max_cost(bound, 0) > amount:
         assert cap == 0
     else:
-        assert price.most(bound, cap) <= amount < price.most(bound, cap + 1)
+        assert price.max_cost(bound, cap) <= amount < price.max_cost(bound, cap + 1)
 
 
 @given(prices, amounts, amounts, tokens, tokens)
@@ -111,7 +111,7 @@ def test_more_money_never_allows_less_and_a_longer_prompt_never_more(
     price: Price, amount: int, more: int, bound: int, longer: int
 ) -> None:
     def cap(money: int, prompt: int) -> int:
-        found = price.cap_within(money, prompt)
+        found = price.affordable_tokens(money, prompt)
         return 10**30 if found is None else found
 
     assert cap(amount + more, bound) >= cap(amount, bound)
@@ -126,9 +126,9 @@ def test_nonsense_never_costs_less_than_the_sense_in_it(
     rates: Rates, tokens_in: int, tokens_out: int, cached: int, written: int, reported: int | None
 ) -> None:
     price = Price(rates)
-    cost = price.cost(Used(tokens_in, tokens_out, cached, written, reported))
+    cost = price.cost(BilledTokens(tokens_in, tokens_out, cached, written, reported))
     assert cost >= max(0, reported or 0)
-    assert cost >= price.cost(Used(0, max(0, tokens_out)))
-    assert cost >= price.cost(Used(max(0, cached), 0, cached=max(0, cached)))
+    assert cost >= price.cost(BilledTokens(0, max(0, tokens_out)))
+    assert cost >= price.cost(BilledTokens(max(0, cached), 0, cached=max(0, cached)))
     if cached <= 0 and written <= 0:
-        assert cost >= price.cost(Used(max(0, tokens_in), 0))
+        assert cost >= price.cost(BilledTokens(max(0, tokens_in), 0))

@@ -7,20 +7,20 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.core.redaction_types import Hidden, Redacted, Restorer
+from baton.core.redaction_types import HiddenText, RedactedTexts, Restorer
 
-MAIL = Hidden("[mail address 1]", "ann@example.org", "mail address")
-LATER = Hidden("[mail address 12]", "bob@example.org", "mail address")
-PHONE = Hidden("[phone number 1]", "+49 30 901820", "phone number")
+MAIL = HiddenText("[mail address 1]", "ann@example.org", "mail address")
+LATER = HiddenText("[mail address 12]", "bob@example.org", "mail address")
+PHONE = HiddenText("[phone number 1]", "+49 30 901820", "phone number")
 
 # A tiny alphabet, so that placeholders, their beginnings and their overlaps really happen.
 PLACEHOLDERS = st.text("[a1]", min_size=1, max_size=5)
 ORIGINALS = st.text("[a1]z", max_size=6)
 
 
-def restored(hidden: tuple[Hidden, ...], pieces: list[str]) -> str:
+def restored(hidden: tuple[HiddenText, ...], pieces: list[str]) -> str:
     restorer = Restorer(hidden)
-    return "".join([*(restorer.feed(piece) for piece in pieces), restorer.rest()])
+    return "".join([*(restorer.feed(piece) for piece in pieces), restorer.flush()])
 
 
 def pieces_of(text: str, cuts: list[int]) -> list[str]:
@@ -39,13 +39,13 @@ def test_what_cannot_become_a_placeholder_is_shown_at_once() -> None:
     assert restorer.feed("a list [1, 2] and [ma") == "a list [1, 2] and "
     assert restorer.feed("tter]") == "[matter]"
     assert restorer.feed("[mail") == ""
-    assert restorer.rest() == "[mail"
-    assert restorer.rest() == ""
+    assert restorer.flush() == "[mail"
+    assert restorer.flush() == ""
 
 
 def test_an_original_is_not_searched_for_placeholders() -> None:
-    nested = Hidden("[password 1]", "x[mail address 1]", "password")
-    half = Hidden("[password 2]", "y[mail addr", "password")
+    nested = HiddenText("[password 1]", "x[mail address 1]", "password")
+    half = HiddenText("[password 2]", "y[mail addr", "password")
     assert restored((nested, half, MAIL), ["[password 1]"]) == "x[mail address 1]"
     assert restored((nested, half, MAIL), ["[password 2]", "ess 1]"]) == "y[mail address 1]"
 
@@ -64,7 +64,9 @@ def test_another_spelling_of_a_placeholder_is_left_alone() -> None:
 def test_any_cutting_into_pieces_gives_the_same_text(
     things: dict[str, str], words: list[str | int], cuts: list[int]
 ) -> None:
-    hidden = tuple(Hidden(placeholder, original, "x") for placeholder, original in things.items())
+    hidden = tuple(
+        HiddenText(placeholder, original, "x") for placeholder, original in things.items()
+    )
     names = list(things)
     text = "".join(
         word if isinstance(word, str) else names[word % len(names)] if names else ""
@@ -85,6 +87,8 @@ def test_without_anything_hidden_text_passes(text: str) -> None:
 
 
 def test_what_is_hidden_is_told_in_words() -> None:
-    other = Hidden("[mail address 2]", "c@example.org", "mail address")
-    assert Redacted(("x",), (MAIL, other, PHONE)).told() == "2 mail addresses, 1 phone number"
-    assert Redacted(("x",)).told() == ""
+    other = HiddenText("[mail address 2]", "c@example.org", "mail address")
+    assert (
+        RedactedTexts(("x",), (MAIL, other, PHONE)).summary() == "2 mail addresses, 1 phone number"
+    )
+    assert RedactedTexts(("x",)).summary() == ""

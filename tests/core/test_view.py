@@ -5,8 +5,8 @@ import pytest
 from baton.core import events as ev
 from baton.core.events import Event, Phase
 from baton.core.messages import Finish, Purpose
-from baton.core.plan.plan import Plan, single
-from baton.core.view import RunView, doing
+from baton.core.plan.plan import Plan, single_step_plan
+from baton.core.view import RunView, activity_text
 
 
 def fold(*events: Event) -> RunView:
@@ -19,27 +19,27 @@ def fold(*events: Event) -> RunView:
 BEGINNING: tuple[Event, ...] = (
     ev.Started(0.0, "r", "c", "p", "a"),
     ev.Routed(0.0, "local", "why"),
-    ev.Planned(0.0, single("small")),
+    ev.Planned(0.0, single_step_plan("small")),
     ev.StepStarted(0.1, 1, "small"),
 )
 
 
 def test_what_is_happening_is_said_in_a_few_words() -> None:
-    assert doing(fold()) == "starting"
-    assert doing(fold(*BEGINNING)) == "loading small"
+    assert activity_text(fold()) == "starting"
+    assert activity_text(fold(*BEGINNING)) == "loading small"
     loading = ev.Progress(0.2, 1, Phase.LOADING, 0.6)
-    assert doing(fold(*BEGINNING, loading)) == "loading small 60 %"
+    assert activity_text(fold(*BEGINNING, loading)) == "loading small 60 %"
     reading = ev.Progress(0.3, 1, Phase.READING, 0.4)
-    assert doing(fold(*BEGINNING, loading, reading)) == "reading prompt 40 %"
+    assert activity_text(fold(*BEGINNING, loading, reading)) == "reading prompt 40 %"
     thinking = ev.Progress(2.5, 1, ev.Phase.THINKING, None, 11.6)
-    assert doing(fold(*BEGINNING, loading, reading, thinking)) == "thinking 12 tokens/s"
+    assert activity_text(fold(*BEGINNING, loading, reading, thinking)) == "thinking 12 tokens/s"
     text = ev.StepText(0.4, 1, "Par")
     speed = ev.Progress(0.5, 1, Phase.WRITING, None, 31.2)
-    assert doing(fold(*BEGINNING, reading, text)) == "writing"
-    assert doing(fold(*BEGINNING, text, speed)) == "writing 31 tokens/s"
+    assert activity_text(fold(*BEGINNING, reading, text)) == "writing"
+    assert activity_text(fold(*BEGINNING, text, speed)) == "writing 31 tokens/s"
     done = (ev.StepFinished(7.1, 1, Finish.STOP), ev.Finished(7.2))
-    assert doing(fold(*BEGINNING, text, *done)) == "finished in 7.2 s"
-    assert doing(fold(*BEGINNING, ev.Cancelled(2.0))) == "stopped after 2.0 s"
+    assert activity_text(fold(*BEGINNING, text, *done)) == "finished in 7.2 s"
+    assert activity_text(fold(*BEGINNING, ev.Cancelled(2.0))) == "stopped after 2.0 s"
 
 
 def offered(decision: ev.Decision) -> ev.Offered:
@@ -47,17 +47,19 @@ def offered(decision: ev.Decision) -> ev.Offered:
 
 
 def test_what_is_happening_elsewhere_is_said_too() -> None:
-    steps = (*single("small").steps, *single("gpt").steps)
+    steps = (*single_step_plan("small").steps, *single_step_plan("gpt").steps)
     again = (
         offered(ev.Decision.SENT),
         ev.Planned(5.0, Plan(steps, (2,))),
         ev.StepStarted(5.1, 2, "gpt"),
     )
     done = ev.StepFinished(1.0, 1, Finish.STOP)
-    assert doing(fold(*BEGINNING, done, *again)) == "step 2 of 2: asking gpt"
+    assert activity_text(fold(*BEGINNING, done, *again)) == "step 2 of 2: asking gpt"
     text = ev.StepText(5.2, 2, "Lis")
-    assert doing(fold(*BEGINNING, done, *again, text)) == "step 2 of 2: writing"
-    assert doing(fold(*BEGINNING, offered(ev.Decision.KEPT), ev.Cancelled(9.0))) == "not sent"
+    assert activity_text(fold(*BEGINNING, done, *again, text)) == "step 2 of 2: writing"
+    assert (
+        activity_text(fold(*BEGINNING, offered(ev.Decision.KEPT), ev.Cancelled(9.0))) == "not sent"
+    )
 
 
 def test_the_time_in_which_a_person_decides_is_not_counted() -> None:
@@ -65,7 +67,7 @@ def test_the_time_in_which_a_person_decides_is_not_counted() -> None:
         1.0, 1, "small", Purpose.ANSWER, 9, 2, 0, 4096, 0, True, 1.5, 0.1, 0.0, Finish.STOP
     )
     view = fold(*BEGINNING, call, offered(ev.Decision.KEPT), ev.Finished(60.0))
-    assert doing(view) == "finished in 1.5 s"
+    assert activity_text(view) == "finished in 1.5 s"
 
 
 def test_the_answer_grows_and_calls_add_up() -> None:

@@ -15,7 +15,7 @@ from baton.core.errors import ConfigError
 from baton.core.feedback import Signal
 from baton.core.labels import Label
 from baton.core.messages import Finish, Prompt, TurnStatus
-from baton.core.plan.plan import Need, Plan, Step, direct
+from baton.core.plan.plan import Need, Plan, Step, direct_step
 from baton.core.ports import ConversationPosition, RecordedRun
 from baton.history import Store
 from baton.platform import sqlite
@@ -33,8 +33,8 @@ async def replaced(store: Store, draft: str, answer: str, sent: bool = True) -> 
     """Record a run whose local draft a worker elsewhere replaced."""
     begun = await store.begin(Prompt("How many?"), ConversationPosition(), Label.CLOUD)
     ids = (begun.run, begun.conversation, begun.prompt, begun.answer)
-    first = Plan((direct("small", (), Need("math", 3)),), (1,))
-    grown = first.grown([direct("gpt", (), Need("math", 3))], (2,))
+    first = Plan((direct_step("small", (), Need("math", 3)),), (1,))
+    grown = first.with_steps([direct_step("gpt", (), Need("math", 3))], (2,))
     events: list[ev.Event] = [
         ev.Started(0.0, *ids),
         ev.Planned(0.1, first, False),
@@ -59,14 +59,14 @@ async def test_a_time_that_cannot_be_is_no_time_at_which_help_was_weighed(
     for when in (0.5, at):  # an import may say anything
         begun = await ask(store)
         await store.append(begun.run, ev.Weighed(when, "gpt", 0.3, 0.1, 1000, True))
-    [known] = await store.weighed()
+    [known] = await store.recent_weighings()
     assert abs(known.at - time.time()) < 3600
 
 
 async def test_private_answers_are_learned_from_here_and_count_for_no_skill(store: Store) -> None:
     for label in Label:
         begun = await ask(store, label=label)
-        step = direct("small", (), Need("math", 3))
+        step = direct_step("small", (), Need("math", 3))
         await store.append(begun.run, ev.Planned(0.1, Plan((step,), (1,))))
         await store.append(begun.run, ev.StepFinished(0.5, 1, Finish.STOP))
         await store.rate(begun.answer, Signal.GOOD)
@@ -83,15 +83,15 @@ async def test_a_prompt_for_which_help_was_weighed_twice_counts_once(store: Stor
         await store.append(run, ev.Weighed(0.1, "gpt", 0.3, 0.5, 1000, False))
         await store.append(run, ev.Weighed(2.0, "gpt", 0.9, 0.5, 1000, True))
         await store.append(run, ev.Weighed(3.0, "lab", 0.2, 0.0, 0, True))  # it costs nothing
-    assert [(one.gain, one.ok) for one in await store.weighed()] == [(0.9, True)] * 2
+    assert [(one.gain, one.ok) for one in await store.recent_weighings()] == [(0.9, True)] * 2
 
 
 async def test_all_that_a_person_can_do_is_kept_exported_and_imported(store: Store) -> None:
     answer, person = (await ask(store)).answer, set(Signal) - {Signal.AGREED, Signal.DIFFERED}
     for signal in person - {Signal.BAD}:
-        await store.note(answer, signal)
+        await store.add_signal(answer, signal)
     other = (await ask(store)).answer
-    await store.note(other, Signal.BAD)
+    await store.add_signal(other, Signal.BAD)
     document = await store.export()
     elsewhere = Store.open(None)
     await elsewhere.import_(document)
@@ -119,8 +119,8 @@ async def test_a_thumb_can_be_changed_and_taken_back(store: Store) -> None:
     await store.rate(answer, Signal.GOOD)
     assert list((await store.signals([answer]))[answer]) == [Signal.GOOD]
     await store.rate(answer, Signal.BAD)
-    await store.note(answer, Signal.COPIED)
-    await store.note(answer, Signal.COPIED)
+    await store.add_signal(answer, Signal.COPIED)
+    await store.add_signal(answer, Signal.COPIED)
     assert set((await store.signals([answer]))[answer]) == {Signal.BAD, Signal.COPIED}
     await store.rate(answer, None)
     assert list((await store.signals([answer]))[answer]) == [Signal.COPIED]
@@ -132,7 +132,7 @@ async def test_only_answers_can_be_judged(store: Store) -> None:
         with pytest.raises(ConfigError, match="no answer"):
             await store.rate(turn, Signal.GOOD)
         with pytest.raises(ConfigError, match="no answer"):
-            await store.note(turn, Signal.COPIED)
+            await store.add_signal(turn, Signal.COPIED)
     assert await store.signals([begun.prompt, "nothing"]) == {}
 
 
@@ -157,7 +157,7 @@ async def test_it_travels_with_an_export_but_is_no_other_word(store: Store) -> N
     before = await store.export()
     assert "signals" not in before["conversations"][0]["turns"][1], "older Batons read it too"
     await store.rate(begun.answer, Signal.BAD)
-    await store.note(begun.answer, Signal.COPIED)
+    await store.add_signal(begun.answer, Signal.COPIED)
     after = await store.export()
     assert (await store.import_(before)).skipped == 1, "it is the same conversation"
     assert set((await store.signals([begun.answer]))[begun.answer]) == {"bad", "copied"}
@@ -184,7 +184,7 @@ async def test_an_export_comes_in_under_new_ids_with_what_was_done(store: Store)
 
 
 async def test_the_strongest_counts_and_of_those_the_last(store: Store) -> None:
-    plan = Plan((direct("small", (), Need("code", 2)),), (1,))
+    plan = Plan((direct_step("small", (), Need("code", 2)),), (1,))
     begun = await store.begin(Prompt("Write it"), ConversationPosition(), Label.CLOUD)
     await store.append(begun.run, ev.Planned(0.1, plan))
     await store.append(begun.run, ev.StepStarted(0.1, 1, "small"))
@@ -198,7 +198,7 @@ async def test_the_strongest_counts_and_of_those_the_last(store: Store) -> None:
         (Signal.STRONGER, 0, 0.6),
         (Signal.GOOD, 1, 1.0),
     ):
-        await store.note(begun.answer, signal)
+        await store.add_signal(begun.answer, signal)
         [outcome] = await store.outcomes()
         assert (outcome.worker, outcome.kind, outcome.good) == ("small", "code", good)
         assert outcome.weight == pytest.approx(weight, abs=0.01)
@@ -239,8 +239,8 @@ async def test_a_thumb_on_what_replaced_a_draft_is_for_its_own_author(store: Sto
 async def test_where_help_failed_the_draft_is_the_answer(store: Store, help_came: bool) -> None:
     """What a person says of it is said of the newest draft, whatever failed before or after it."""
     begun = await store.begin(Prompt("How many?"), ConversationPosition(), Label.CLOUD)
-    steps = [direct("tiny", (), Need("code", 3)), direct("small", (), Need("math", 3))]
-    steps.append(direct("gpt", (), Need("math", 3)))
+    steps = [direct_step("tiny", (), Need("code", 3)), direct_step("small", (), Need("math", 3))]
+    steps.append(direct_step("gpt", (), Need("math", 3)))
     events: list[ev.Event] = [
         ev.Started(0.0, begun.run, begun.conversation, begun.prompt, begun.answer),
         ev.Planned(0.1, Plan((*steps,), (3,)), False),
@@ -286,7 +286,7 @@ async def test_an_answer_of_several_steps_tells_of_the_one_that_wrote_it(store: 
 async def test_asking_again_after_a_stopped_answer_is_no_complaint(store: Store) -> None:
     begun = await store.begin(Prompt("Hello"), ConversationPosition(), Label.CLOUD)
     await store.write(begun.answer, "Half an", TurnStatus.CANCELLED, "small")
-    await store.note(begun.answer, Signal.AGAIN)
+    await store.add_signal(begun.answer, Signal.AGAIN)
     assert await store.answered() == []
     await store.rate(begun.answer, Signal.BAD)
     assert [list(known.signals) for known in await store.answered()] == [[Signal.BAD]]

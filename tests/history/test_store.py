@@ -21,10 +21,10 @@ from baton.core.errors import ConfigError, StoreError
 from baton.core.events import Called, Cancelled, Event, Failed, Finished, Planned, Started
 from baton.core.labels import Label, strictest
 from baton.core.messages import Attachment, Finish, Prompt, Purpose, Role, TurnStatus
-from baton.core.plan.plan import KINDS, Need, Plan, Step, single
+from baton.core.plan.plan import KINDS, Need, Plan, Step, single_step_plan
 from baton.core.ports import ConversationPosition
-from baton.history import Store, rows, sqlite_version, weakness
-from baton.platform.sqlite import Damaged
+from baton.history import Store, rows, sqlite_version, version_warning
+from baton.platform.sqlite import DatabaseDamaged
 from support.store_conversations import ask
 
 
@@ -36,7 +36,7 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
 
 
 def test_the_bundled_sqlite_is_sound() -> None:
-    assert weakness() == "", sqlite_version()
+    assert version_warning() == "", sqlite_version()
 
 
 async def test_it_is_the_store_the_engine_asks_for(store: Store) -> None:
@@ -237,7 +237,7 @@ async def test_a_run_leaves_its_events(store: Store) -> None:
     )
     events: list[Event] = [
         Started(0.0, begun.run, begun.conversation, begun.prompt, begun.answer),
-        Planned(0.1, single("small", ("a.txt",))),
+        Planned(0.1, single_step_plan("small", ("a.txt",))),
         call,
         Failed(1.5, "WorkerError", "It broke \udcff.", "Try again."),
     ]
@@ -269,8 +269,8 @@ no_surrogates = st.text(st.characters(exclude_categories=["Cs"]))
     st.sampled_from(sorted(rows.EVENT_TYPES.items())).flatmap(lambda item: st.from_type(item[1]))
 )
 def test_every_event_survives_being_stored(event: Event) -> None:
-    encoded = rows.encode(event)
-    assert rows.decode(type(event).__name__, encoded) == event
+    encoded = rows.encode_json(event)
+    assert rows.decode_event(type(event).__name__, encoded) == event
 
 
 @st.composite
@@ -292,8 +292,8 @@ def plans(draw: st.DrawFn) -> Plan:
 
 
 async def test_a_plan_that_no_baton_wrote_is_damage(store: Store) -> None:
-    with pytest.raises(Damaged), rows.genuine():
-        rows.decode("Planned", '{"at":1.0,"plan":{"steps":[],"answer":[1]}}')
+    with pytest.raises(DatabaseDamaged), rows.reject_bad_values():
+        rows.decode_event("Planned", '{"at":1.0,"plan":{"steps":[],"answer":[1]}}')
 
 
 st.register_type_strategy(Plan, plans())

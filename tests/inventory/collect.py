@@ -36,8 +36,8 @@ import baton
 import baton.tui as screen_package
 from baton import compose as composition
 from baton.cli import INTERRUPTED
-from baton.cli.aliases import ALIASES
 from baton.cli.json_output import run_object
+from baton.cli.options import ALIASES
 from baton.cli.root import baton as root_command
 from baton.cli.root import run as main
 from baton.compose.local_workers import LocalWorkers
@@ -46,10 +46,10 @@ from baton.core import errors, events, feedback, labels, ledger_types, messages
 from baton.core.plan import plan
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import RunTerms
-from baton.core.strategies import STRATEGIES, by_mode
+from baton.core.strategies import STRATEGIES, strategy_of_mode
 from baton.core.view import RunView
 from baton.history import Store
-from baton.history.rows import decode, encode
+from baton.history.rows import decode_event, encode_json
 from baton.money import Ledger
 from baton.platform import sqlite
 from baton.platform.secrets import PROVIDERS
@@ -67,7 +67,7 @@ from baton.platform.settings import (
 )
 from baton.tui.key_bindings import GROUPS
 from baton.tui.slash_commands import COMMANDS as SLASH_COMMANDS
-from baton.workers.scripted_worker import Script, ScriptedWorker, echo
+from baton.workers.scripted_worker import Script, ScriptedWorker, echo_script
 from baton.workers.template_files import read_templates
 from baton.workers.tools import worker as tools
 from inventory import command_lists, description
@@ -233,8 +233,8 @@ def events_json(_: Path) -> str:
             required = {f: given[f] for f, default in defaults.items() if default == "(required)"}
             for chosen in (given, required):
                 event = kind(**{f: description.example(k, EXAMPLES) for f, k in chosen.items()})
-                stored = encode(event)
-                assert decode(name, stored) == event, f"{name} is read back as it was written"
+                stored = encode_json(event)
+                assert decode_event(name, stored) == event, f"{name} is read back as it was written"
                 yield {"event": name, "stored": stored}
 
     return description.lines(records())
@@ -278,7 +278,7 @@ def names_json(_: Path) -> str:
             *({"template": file, "sha256": hashlib.sha256(b).hexdigest()} for file, b in files),
             *({"template": n, "about": t.about} for n, t in sorted(read_templates().items())),
             *({"strategy": name, "help": entry.help} for name, entry in STRATEGIES.items()),
-            *({"mode": mode, "strategy": by_mode(mode)} for mode in MODES),
+            *({"mode": mode, "strategy": strategy_of_mode(mode)} for mode in MODES),
             *({"tool": one.id, "name": one.name, "note": one.note} for one in cards),
             *({"provider": n, "variables": list(v), "address": a} for n, v, a in providers),
             *({kind: str(name)} for kind, names in NAMES.items() for name in names),
@@ -399,7 +399,7 @@ def runs_wrong_txt(folder: Path) -> str:
 
 def runs_scripted_txt(folder: Path) -> str:
     """Return what commands print whose workers follow scripts."""
-    with scripted_workers(small=echo, broken=broken, short=short, silent=silent):
+    with scripted_workers(small=echo_script, broken=broken, short=short, silent=silent):
         return runs_text(main, command_lists.SCRIPTED, normaliser(folder))
 
 
@@ -418,7 +418,7 @@ def json_types_json(folder: Path) -> str:
             yield from json_records(main, command_lists.JSON_EMPTY)
         with (
             empty_home(folder / "scripted"),
-            scripted_workers(small=echo, broken=broken, short=short),
+            scripted_workers(small=echo_script, broken=broken, short=short),
         ):
             yield from json_records(main, command_lists.JSON_SCRIPTED)
         with empty_home(folder / "old"):

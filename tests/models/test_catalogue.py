@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from baton.core.catalogue_types import ModelRole, Source, Thinking
+from baton.core.catalogue_types import ModelRole, Source, ThinkingMode
 from baton.core.errors import ModelFileError
 from baton.models import catalogue
 from support.fake_hub import Hub
@@ -52,7 +52,7 @@ def run(*arguments: str | Path, **environment: str) -> subprocess.CompletedProce
 def test_what_ships_is_sound_and_sets_are_possible() -> None:
     entries = catalogue.read_catalogue()
     assert 25 <= len(entries) <= 35
-    free = [entry for entry in entries if entry.free]
+    free = [entry for entry in entries if entry.is_free]
     assert 3 <= len(entries) - len(free) <= 5
     for role in ModelRole:
         assert any(role in entry.roles for entry in free)
@@ -77,7 +77,7 @@ def test_own_entries_are_added_and_replace(tmp_path: Path) -> None:
     assert mine.source == Source("me/mine-GGUF", "mine-Q4_K_M.gguf")
     assert (mine.size, mine.sha256, mine.kv_bytes) == (0, "", 0)
     assert (mine.active, mine.roles) == (10**9, (ModelRole.CODER, ModelRole.CHAT))
-    assert (mine.thinking, mine.skills) == (Thinking.ALWAYS, {"code": 3})
+    assert (mine.thinking, mine.skills) == (ThinkingMode.ALWAYS, {"code": 3})
     (tmp_path / "catalogue.toml").write_text(MINE.replace('"Mine"', '"Yours"'), "utf-8")
     assert catalogue.read_catalogue(tmp_path / "catalogue.toml")[-1].name == "Yours"
     assert catalogue.read_catalogue(tmp_path / "nothing") == theirs

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baton.core.catalogue_types import CatalogueEntry, ModelRole, Source, Thinking
+from baton.core.catalogue_types import CatalogueEntry, ModelRole, Source, ThinkingMode
 from baton.core.machine import Gpu, Hardware
 from baton.gguf.memory_fit import Fit, judge, load_of_entry
 from baton.models.catalogue import read_catalogue
@@ -49,7 +49,7 @@ def lightest(entries: tuple[CatalogueEntry, ...]) -> int:
     return min(
         load_of_entry(entry, 8192).total
         for entry in entries
-        if entry.free and ModelRole.CHAT in entry.roles
+        if entry.is_free and ModelRole.CHAT in entry.roles
     )
 
 
@@ -84,7 +84,7 @@ def test_nothing_is_ever_recommended_that_does_not_fit(
     assert len({pick.entry.id for pick in found.picks}) == len(found.picks)
     for pick in found.picks:
         assert pick.entry in entries
-        assert pick.entry.free
+        assert pick.entry.is_free
         assert set(pick.roles) <= set(pick.entry.roles)
         assert pick.load == load_of_entry(pick.entry, context)
         assert pick.here == (pick.entry.id in known)
@@ -289,7 +289,7 @@ def test_for_each_role_all_that_could_take_it_are_listed_the_best_first() -> Non
     assert set(found) == set(ModelRole)
     for role, options in found.items():
         assert {option.entry.id for option in options} == {
-            entry.id for entry in CATALOGUE if entry.free and entry.size and role in entry.roles
+            entry.id for entry in CATALOGUE if entry.is_free and entry.size and role in entry.roles
         }
         fits = [option.verdict.fit is not Fit.WONT for option in options]
         assert fits[0]
@@ -302,7 +302,7 @@ def test_for_each_role_all_that_could_take_it_are_listed_the_best_first() -> Non
 
 def test_who_thinks_before_each_answer_is_no_good_company() -> None:
     calm = model(id="calm")
-    thinker = model(id="thinker", thinking=Thinking.ALWAYS)
+    thinker = model(id="thinker", thinking=ThinkingMode.ALWAYS)
     both = [
         replace(entry, roles=(ModelRole.CHAT, ModelRole.REASONING)) for entry in (thinker, calm)
     ]

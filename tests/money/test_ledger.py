@@ -19,17 +19,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baton.core.errors import BudgetExceeded, ConfigError, StoreError
-from baton.core.hold_decision import MOST
+from baton.core.hold_decision import MAX_AMOUNT_NANOS
 from baton.core.ledger_types import Hold, Scope, Status
 from baton.core.messages import Purpose
 from baton.core.money import NANO
-from baton.core.prices import FREE, Used
+from baton.core.prices import FREE, BilledTokens
 from baton.money import Ledger
 from baton.platform import sqlite
 from support.ledger_processes import CENT, DAY, DOLLAR, MINI, NOON, bill
 
-HELD = MINI.most(1000, 1000)
-USED = Used(500, 100)
+HELD = MINI.max_cost(1000, 1000)
+USED = BilledTokens(500, 100)
 COST = MINI.cost(USED)
 
 
@@ -108,8 +108,8 @@ async def test_what_is_left_stays_charged_until_it_is_released(ledger: Ledger) -
 
 async def test_what_a_call_costs_at_most_is_charged(ledger: Ledger) -> None:
     hold = await ledger.hold(bill())
-    assert await ledger.leave(hold.call, Used(500, 100)) == MINI.most(500, 100) < HELD
-    assert await amounts(ledger) == (0, 0, MINI.most(500, 100))
+    assert await ledger.leave(hold.call, BilledTokens(500, 100)) == MINI.max_cost(500, 100) < HELD
+    assert await amounts(ledger) == (0, 0, MINI.max_cost(500, 100))
     assert (await ledger.standing(DAY)).frozen == ""
 
 
@@ -245,7 +245,9 @@ async def test_day_and_month_are_those_of_the_hold(ledger: Ledger, clock: Clock)
     with pytest.raises(BudgetExceeded, match="today"):
         await ledger.hold(bill(ceilings))
     clock.now += 24 * 3600
-    await ledger.settle(late.call, Used(1000, 1000, cache_written=1000))  # counts for yesterday
+    await ledger.settle(
+        late.call, BilledTokens(1000, 1000, cache_written=1000)
+    )  # counts for yesterday
     assert await amounts(ledger) == (0, 0, 0)
     assert await amounts(ledger, Scope.MONTH) == (HELD, 0, 0)
     await ledger.hold(bill(ceilings))
@@ -390,7 +392,7 @@ async def test_a_ceiling_that_is_set_rules_in_every_baton_at_once(path: Path) ->
     await here.set_ceiling(Scope.DAY, None)
     with pytest.raises(BudgetExceeded, match="no ceiling is set"):
         await there.hold(bill())
-    assert not (await there.standing(DAY)).allowed
+    assert not (await there.standing(DAY)).is_cloud_on
     await here.aclose()
     await there.aclose()
 
@@ -405,7 +407,7 @@ async def test_a_later_baton_goes_by_its_own_settings(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("scope", "amount"), [(Scope.RUN, 1), (Scope.DAY, -1), (Scope.DAY, MOST + 1)]
+    ("scope", "amount"), [(Scope.RUN, 1), (Scope.DAY, -1), (Scope.DAY, MAX_AMOUNT_NANOS + 1)]
 )
 async def test_no_such_ceiling_can_be_set(ledger: Ledger, scope: Scope, amount: int) -> None:
     with pytest.raises(ConfigError):
@@ -415,11 +417,11 @@ async def test_no_such_ceiling_can_be_set(ledger: Ledger, scope: Scope, amount: 
 async def test_standing_shows_the_scopes_under_their_ceilings(ledger: Ledger) -> None:
     standing = await ledger.standing({})
     assert [room.scope for room in standing.rooms] == [Scope.DAY, Scope.MONTH]
-    assert not standing.allowed
+    assert not standing.is_cloud_on
     await ledger.leave((await ledger.hold(bill())).call)
     standing = await ledger.standing({Scope.DAY: HELD, Scope.SESSION: DOLLAR}, "s1")
     assert [room.scope for room in standing.rooms] == [Scope.SESSION, Scope.DAY, Scope.MONTH]
-    assert standing.allowed
+    assert standing.is_cloud_on
     assert standing.tightest is not None
     assert (standing.tightest.scope, standing.tightest.left) == (Scope.DAY, 0)
 
@@ -429,7 +431,7 @@ async def test_standing_shows_the_scopes_under_their_ceilings(ledger: Ledger) ->
 
 async def test_more_than_was_held_is_charged_and_freezes_the_cloud(ledger: Ledger) -> None:
     hold = await ledger.hold(bill())
-    cost = await ledger.settle(hold.call, Used(1000, 2000))
+    cost = await ledger.settle(hold.call, BilledTokens(1000, 2000))
     assert cost > hold.amount
     assert await amounts(ledger) == (cost, 0, 0)
     with pytest.raises(BudgetExceeded) as caught:
@@ -441,20 +443,20 @@ async def test_more_than_was_held_is_charged_and_freezes_the_cloud(ledger: Ledge
     )
     assert (await ledger.standing(DAY)).frozen in str(caught.value)
     assert (await ledger.hold(bill(price=FREE, worker="lab"))).amount == 0
-    assert await ledger.thaw()
-    assert not await ledger.thaw()
+    assert await ledger.lift_freeze()
+    assert not await ledger.lift_freeze()
     assert (await ledger.standing(DAY)).frozen == ""
     assert (await ledger.hold(bill())).amount == HELD
 
 
 async def test_what_surely_passed_its_cap_is_charged_and_freezes_the_cloud(ledger: Ledger) -> None:
     hold = await ledger.hold(bill())
-    cost = await ledger.leave(hold.call, Used(1000, 2000))
-    assert cost == MINI.most(1000, 2000) > hold.amount
+    cost = await ledger.leave(hold.call, BilledTokens(1000, 2000))
+    assert cost == MINI.max_cost(1000, 2000) > hold.amount
     assert await amounts(ledger) == (0, 0, cost)
     with pytest.raises(BudgetExceeded, match="gpt charged"):
         await ledger.hold(bill())
-    assert await ledger.thaw()
+    assert await ledger.lift_freeze()
     assert await ledger.release(hold.call) == cost
 
 
@@ -464,31 +466,36 @@ async def test_a_free_worker_that_charges_is_frozen_too(ledger: Ledger) -> None:
     with pytest.raises(BudgetExceeded, match="lab charged"):
         await ledger.hold(bill({}, price=FREE, worker="lab"))
     assert (await ledger.hold(bill({}, price=FREE, worker="other"))).amount == 0
-    assert await ledger.thaw()
+    assert await ledger.lift_freeze()
     paid = await ledger.hold(bill())
     free = await ledger.hold(bill({}, price=FREE, worker="lab"))
     await ledger.settle(free.call, replace(USED, reported=7))
-    await ledger.settle(paid.call, Used(1000, 9000))  # another freeze doesn't lift the first
+    await ledger.settle(
+        paid.call, BilledTokens(1000, 9000)
+    )  # another freeze doesn't lift the first
     with pytest.raises(BudgetExceeded, match="gpt charged"):
         await ledger.hold(bill({}, price=FREE, worker="lab"))
 
 
-@pytest.mark.parametrize(("number", "kept"), [(10**30, MOST), (-(10**30), 0)])
+@pytest.mark.parametrize(("number", "kept"), [(10**30, MAX_AMOUNT_NANOS), (-(10**30), 0)])
 async def test_absurd_counts_are_kept_as_far_as_possible(
     ledger: Ledger, number: int, kept: int
 ) -> None:
     first, second = await ledger.hold(bill()), await ledger.hold(bill())
     for hold in (first, second):
-        assert await ledger.settle(hold.call, Used(number, number, number, number, number)) == kept
+        assert (
+            await ledger.settle(hold.call, BilledTokens(number, number, number, number, number))
+            == kept
+        )
     assert await amounts(ledger) == (2 * kept, 0, 0)
     assert {charge.tokens_out for charge in await ledger.charges()} == {kept}
     assert [row.charged for row in await ledger.usage("day")] == [2 * kept]
-    assert await ledger.thaw() is (kept > 0)
+    assert await ledger.lift_freeze() is (kept > 0)
 
 
 async def test_absurd_bills_are_refused(ledger: Ledger) -> None:
     with pytest.raises(BudgetExceeded):
-        await ledger.hold(bill({Scope.DAY: MOST}, bound=10**30))
+        await ledger.hold(bill({Scope.DAY: MAX_AMOUNT_NANOS}, bound=10**30))
     with pytest.raises(BudgetExceeded):
         await ledger.hold(bill({Scope.DAY: 10**40}, bound=10**25))
 
@@ -497,7 +504,7 @@ async def test_any_text_can_be_kept(ledger: Ledger) -> None:
     odd = "a\ud800\x00'; DROP TABLE calls; --\U0001f4b8"
     hold = await ledger.hold(bill(run=odd, session=odd, worker=odd))
     await ledger.sent(hold.call, odd, b"\x00\xff")
-    await ledger.settle(hold.call, Used(1000, 9000))
+    await ledger.settle(hold.call, BilledTokens(1000, 9000))
     assert [charge.call for charge in await ledger.charges(odd)] == [hold.call]
     assert "\ud800" not in (await ledger.standing(DAY, odd)).frozen
 
@@ -571,9 +578,9 @@ async def test_every_byte_that_is_sent_is_kept(ledger: Ledger) -> None:
     assert (one.destination, one.run, one.worker) == ("https://api.invalid/v1/chat", "r1", "gpt")
     assert (one.call, one.held, one.status, one.at) == (hold.call, HELD, Status.HELD, NOON)
     await ledger.settle(hold.call, USED)
-    assert (await ledger.egress_one(one.key)).charged == COST
+    assert (await ledger.find_egress(one.key)).charged == COST
     with pytest.raises(ConfigError):
-        await ledger.egress_one(one.key + 1)
+        await ledger.find_egress(one.key + 1)
 
 
 async def test_a_hold_is_for_one_request(ledger: Ledger) -> None:
@@ -639,7 +646,7 @@ async def test_everything_that_left_can_be_exported(ledger: Ledger) -> None:
 async def test_what_happened_cannot_be_changed(ledger: Ledger, path: Path, statement: str) -> None:
     hold = await ledger.hold(bill())
     await ledger.sent(hold.call, "https://api.invalid", b"body")
-    await ledger.settle(hold.call, Used(1000, 9000))
+    await ledger.settle(hold.call, BilledTokens(1000, 9000))
     await ledger.set_ceiling(Scope.DAY, 5)
     connection = sqlite.connect(path)
     with pytest.raises(sqlite.sqlite3.IntegrityError, match="never changed"):
@@ -714,8 +721,8 @@ async def test_a_path_that_cannot_be_is_a_sentence_about_the_ledger(tmp_path: Pa
 
 
 def test_sums_of_the_largest_amounts_fit() -> None:
-    assert MOST == 10**6 * NANO
-    assert 9_000 * MOST < 2**63
+    assert MAX_AMOUNT_NANOS == 10**6 * NANO
+    assert 9_000 * MAX_AMOUNT_NANOS < 2**63
 
 
 async def test_a_worker_gets_the_room_for_thoughts_that_its_own_calls_needed(
@@ -725,7 +732,7 @@ async def test_a_worker_gets_the_room_for_thoughts_that_its_own_calls_needed(
     for number in range(50):
         assert (await ledger.quote(asked)).cap == 2300, "too few calls say nothing"
         hold = await ledger.hold(asked)
-        await ledger.settle(hold.call, Used(10, 100 + 10 * number))
+        await ledger.settle(hold.call, BilledTokens(10, 100 + 10 * number))
     assert (await ledger.quote(asked)).cap == 300 + 590
     assert (await ledger.quote(replace(asked, worker="other", model="other"))).cap == 2300
     assert (await ledger.quote(replace(asked, thinking=0))).cap == 300

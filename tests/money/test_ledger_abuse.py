@@ -18,8 +18,8 @@ import psutil
 import pytest
 
 from baton.core.errors import BudgetExceeded, StoreError
-from baton.core.ledger_types import Bill, Scope, Status
-from baton.core.prices import FREE, Used
+from baton.core.ledger_types import HoldRequest, Scope, Status
+from baton.core.prices import FREE, BilledTokens
 from baton.money import Ledger
 from baton.money.ledger_file import LEDGER
 from baton.money.schema import MIGRATIONS, WRONG_SUMS
@@ -195,7 +195,7 @@ def halfway(path: Path) -> tuple[subprocess.Popen[str], str, str]:
 
 @pytest.mark.parametrize("ask", [Ledger.hold, Ledger.hold_in_turn, Ledger.quote])
 async def test_a_running_baton_finds_the_calls_of_a_killed_one(
-    tmp_path: Path, ask: Callable[[Ledger, Bill], Awaitable[object]]
+    tmp_path: Path, ask: Callable[[Ledger, HoldRequest], Awaitable[object]]
 ) -> None:
     path = tmp_path / "ledger.db"
     ledger = Ledger.open(path)
@@ -235,7 +235,7 @@ async def test_a_baton_that_was_taken_for_dead_does_no_harm(
     await here.void(unsent)
     await here.void(voided)
     assert await here.leave(left) == holds[1].amount
-    assert await here.settle(settled, Used(1, 1)) == holds[0].amount
+    assert await here.settle(settled, BilledTokens(1, 1)) == holds[0].amount
     statuses = {charge.call: charge.status for charge in await here.charges()}
     assert [statuses[call] for call in (settled, left, voided, unsent, dead)] == [
         Status.UNCONFIRMED,
@@ -304,7 +304,7 @@ async def test_a_late_count_of_a_call_that_was_taken_for_lost_is_charged(
     await there.standing(DAY)
     if released and sends:
         assert await there.release_all() == 3 * settled.amount
-    used = Used(500, 100)
+    used = BilledTokens(500, 100)
     charged = await here.settle(settled.call, used)
     assert charged == (MINI.cost(used) if released or not sends else settled.amount)
     assert await here.leave(left.call) == left.amount * sends
@@ -353,18 +353,18 @@ async def test_damage_that_shows_in_use_is_looked_for_at_the_next_start(
     """Also where another Baton noticed it a moment before."""
 
     def damaged(*_: object) -> None:
-        raise sqlite.Damaged("database disk image is malformed", LEDGER)
+        raise sqlite.DatabaseDamaged("database disk image is malformed", LEDGER)
 
     path = tmp_path / "ledger.db"
     ledger = Ledger.open(path)
     await ledger.void((await ledger.hold(bill())).call)
-    assert sqlite.stamp(path).exists()
+    assert sqlite.check_stamp(path).exists()
     if noticed:
-        sqlite.stamp(path).unlink()
+        sqlite.check_stamp(path).unlink()
     monkeypatch.setattr("baton.money.call_funds.hold", damaged)
-    with pytest.raises(sqlite.Damaged):
+    with pytest.raises(sqlite.DatabaseDamaged):
         await ledger.hold(bill())
-    assert not sqlite.stamp(path).exists()
+    assert not sqlite.check_stamp(path).exists()
     await ledger.aclose()
 
 
@@ -379,7 +379,7 @@ async def use(path: Path) -> tuple[str, bool]:
             return ledger.warning, False
         hold = await ledger.hold(bill({Scope.DAY: 1000 * DOLLAR}))
         await ledger.sent(hold.call, "https://cloud.invalid", b"x" * 5000)
-        await ledger.settle(hold.call, Used(10, 10))
+        await ledger.settle(hold.call, BilledTokens(10, 10))
         await ledger.usage("day")
         return ledger.warning, True
     finally:
@@ -396,7 +396,7 @@ def sound_ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for number in range(60):
             hold = await ledger.hold(bill(run=f"run{number}"))
             await ledger.sent(hold.call, "https://cloud.invalid", f"body {number} ".encode() * 200)
-            await ledger.settle(hold.call, Used(900, number))
+            await ledger.settle(hold.call, BilledTokens(900, number))
         await ledger.aclose()
 
     asyncio.run(main())
@@ -423,7 +423,7 @@ def test_a_damaged_ledger_is_kept_and_freezes_the_cloud(tmp_path: Path, content:
 
 async def thaw(path: Path) -> None:
     ledger = Ledger.open(path)
-    assert await ledger.thaw()
+    assert await ledger.lift_freeze()
     await ledger.aclose()
 
 

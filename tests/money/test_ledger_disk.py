@@ -13,7 +13,7 @@ import pytest
 
 from baton.core.errors import StoreError
 from baton.core.ledger_types import Scope, Status
-from baton.core.prices import Used
+from baton.core.prices import BilledTokens
 from baton.money import Ledger
 from money.test_ledger_abuse import Observer
 from support.ledger_processes import DOLLAR, bill, process
@@ -40,7 +40,7 @@ async def _spend(disk: Path) -> dict[str, Any]:
                 hold = await ledger.hold(bill({Scope.DAY: 1000 * DOLLAR}))
                 await ledger.sent(hold.call, "https://cloud.invalid", os.urandom(900))
                 sent[hold.call] = hold.amount  # what a provider may bill from now on
-                sent[hold.call] = await ledger.settle(hold.call, Used(10, 10))
+                sent[hold.call] = await ledger.settle(hold.call, BilledTokens(10, 10))
             except StoreError as error:
                 sentences.add(str(error))
                 break

@@ -14,9 +14,9 @@ from typing import TypeVar
 import pytest
 
 from baton.core.errors import BudgetExceeded, MoneyHeld
-from baton.core.ledger_types import Bill, Hold, Scope
+from baton.core.ledger_types import Hold, HoldRequest, Scope
 from baton.core.messages import Queued
-from baton.core.prices import Used
+from baton.core.prices import BilledTokens
 from baton.core.run import metered_worker
 from baton.core.run.metered_worker import HoldTurn
 from baton.money import Ledger
@@ -27,13 +27,13 @@ from support.metered_calls import PRICES, Desk, asked_fault
 
 T = TypeVar("T")
 
-COST = bill().price.most(1000, 1000)
+COST = bill().price.max_cost(1000, 1000)
 """What is held for a bill of `asks`."""
 
 DAY = 86400.0
 
 
-def asks(run: str, room: int = COST, patience: float = 30.0, **ceilings: int) -> Bill:
+def asks(run: str, room: int = COST, patience: float = 30.0, **ceilings: int) -> HoldRequest:
     """Return a bill for which a day's ceiling has room for one call."""
     scopes = {Scope.DAY: room} | {Scope(name): amount for name, amount in ceilings.items()}
     one = bill(scopes, run=run, session=run, wanted=1000)
@@ -51,7 +51,7 @@ async def test_money_that_others_hold_is_waited_for_in_order_of_arrival() -> Non
     assert isinstance(second, int)
     assert isinstance(third, int)
     assert await ledger.hold_in_turn(asks("b"), second) == second
-    await ledger.settle(first.call, Used(0, 0))
+    await ledger.settle(first.call, BilledTokens(0, 0))
     assert await ledger.hold_in_turn(asks("c"), third) == third, "it isn't its turn"
     assert isinstance(await ledger.hold_in_turn(asks("d")), int), "nor that of who comes later"
     granted = await ledger.hold_in_turn(asks("b"), second)
@@ -244,7 +244,9 @@ class Schedule:
     async def _end(self, hold: Hold) -> None:
         match self.dice.randrange(3):
             case 0:
-                await self.ledger.settle(hold.call, Used(self.dice.randint(0, 1000), hold.cap // 3))
+                await self.ledger.settle(
+                    hold.call, BilledTokens(self.dice.randint(0, 1000), hold.cap // 3)
+                )
             case 1:
                 await self.ledger.leave(hold.call)
             case _:

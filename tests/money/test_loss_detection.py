@@ -12,7 +12,7 @@ import pytest
 
 from baton.core.errors import BudgetExceeded, StoreError
 from baton.core.ledger_types import Scope
-from baton.core.prices import FREE, Used
+from baton.core.prices import FREE, BilledTokens
 from baton.history import Store
 from baton.money import Ledger
 from baton.platform import sqlite
@@ -53,12 +53,12 @@ class Home:
         for _ in range(calls):
             hold = await ledger.hold(bill({Scope.DAY: DOLLAR}))
             await ledger.sent(hold.call, "https://cloud.invalid", b"x")
-            await ledger.settle(hold.call, Used(10, 10))
+            await ledger.settle(hold.call, BilledTokens(10, 10))
         await ledger.aclose()
 
     async def thaw(self) -> None:
         ledger = self.open()
-        assert await ledger.thaw()
+        assert await ledger.lift_freeze()
         await ledger.aclose()
 
 
@@ -181,7 +181,7 @@ async def remember(home: Home, *, own: bool = True) -> str:
     """Record a paid call in the history; return its id. What was imported is not this person's."""
     ledger, store = home.open(), Store.open(home.history)
     hold = await ledger.hold(bill())
-    await ledger.settle(hold.call, Used(10, 10))
+    await ledger.settle(hold.call, BilledTokens(10, 10))
     begun = await ask(store, "Why?", "Because.")
     await ledger.aclose()
     await store.aclose()
@@ -347,7 +347,7 @@ async def test_a_ledger_that_is_set_back_while_in_use_spends_nothing(
     old = await asyncio.to_thread(home.ledger.read_bytes)
     ledger = home.open()
     hold = await ledger.hold(bill({Scope.DAY: DOLLAR}))
-    await ledger.settle(hold.call, Used(10, 10))
+    await ledger.settle(hold.call, BilledTokens(10, 10))
     connection = sqlite.connect(home.ledger)
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()
@@ -368,7 +368,10 @@ async def test_a_ledger_that_is_set_back_under_a_call_is_a_sentence(home: Home) 
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()
     await asyncio.to_thread(home.ledger.write_bytes, old)
-    for end in (ledger.sent(call, "https://cloud.invalid", b"x"), ledger.settle(call, Used(1, 1))):
+    for end in (
+        ledger.sent(call, "https://cloud.invalid", b"x"),
+        ledger.settle(call, BilledTokens(1, 1)),
+    ):
         with pytest.raises(StoreError, match="replaced by an older one"):
             await end
     await ledger.aclose()

@@ -257,7 +257,7 @@ def test_what_the_system_says_of_a_battery(
     said = SimpleNamespace(**dict(zip(names, battery, strict=True))) if battery else None
     monkeypatch.setattr(psutil, "sensors_battery", lambda: said, raising=False)
     found = machine()
-    assert (found.battery, found.plugged, found.on_battery) == told
+    assert (found.battery, found.plugged, found.is_on_battery) == told
 
 
 def test_a_system_that_knows_no_batteries(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,10 +31,10 @@ from baton.platform.durable_files import (
 )
 from baton.platform.secrets import put
 from baton.platform.settings import write
-from baton.platform.sqlite import create
-from baton.tui import conversation_export
+from baton.platform.sqlite import create_database_file
+from baton.tui import desktop
 from baton.tui.crash_report import write_report
-from baton.tui.external_editor import edit_text
+from baton.tui.desktop import edit_text
 from support.file_modes import baton_watched, made, open_to_others
 
 BENCH = Setting("sums", "0" * 64, "best", ("small",))
@@ -67,8 +67,8 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     "first settings": lambda folder: _create_file(folder / "config.toml"),
     "history": lambda folder: asyncio.run(list_conversations(folder / "baton.db")),
     "ledger": lambda folder: asyncio.run(list_charges(folder / "ledger.db")),
-    "database": lambda folder: create(folder / "some.db"),
-    "export": lambda folder: conversation_export.save_export(folder / "talk.md", "# Talk"),
+    "database": lambda folder: create_database_file(folder / "some.db"),
+    "export": lambda folder: desktop.save_export(folder / "talk.md", "# Talk"),
     "crash report": lambda folder: write_report(folder, ValueError()),
     "editor": lambda folder: edit_text("a draft", environ={"EDITOR": "true"}),
     "model record": lambda folder: replace_whole(there(folder) / "a.json", b"{}"),
@@ -232,10 +232,10 @@ OWN_WAYS = {
     "routing/child/second_stage.py",  # written by training alone, into the repository
     "routing/child/first_stage.py",  # the same
     "cli/config.py",  # a private folder for the text that an editor changes
-    "cli/doctor/data_file_checks.py",  # a sample PDF in the self-test's private folder
-    "cli/doctor/temporary_home.py",  # that folder
+    "cli/doctor/program_checks.py",  # a sample PDF in the self-test's private folder
+    "cli/doctor/check.py",  # that folder
     "tui/recommendation_text.py",  # an empty mark
-    "tui/external_editor.py",  # a private temporary folder
+    "tui/desktop.py",  # a private temporary folder
 }
 MAKERS = {"write_text", "write_bytes", "touch", "mkdir", "makedirs", "mkstemp", "mkdtemp"}
 MAKERS |= {"copy2", "copyfile", "copytree", "NamedTemporaryFile", "TemporaryDirectory"}

@@ -9,31 +9,40 @@ from pathlib import Path
 import pytest
 
 from baton.core.errors import WorkerError
-from baton.core.feedback import Answered, Signal
-from baton.core.routing_types import Candidate, Learned, Rated
-from baton.routing.learned_versions import Versions
-from baton.routing.personalisation import LEAST, MOST, Tutor, forget, told, undo
+from baton.core.feedback import AnswerSignals, Signal
+from baton.core.routing_types import Candidate, RatedAnswer, RefitResult
+from baton.routing.personalisation import LearnedVersions
+from baton.routing.personalisation import (
+    MAX_ANSWERS,
+    MIN_ANSWERS,
+    Personaliser,
+    forget,
+    result_lines,
+    undo,
+)
 
 SMALL = Candidate("small", "smollm2-135m", 0.135)
-WORSE = Learned(12, 3, 0.2, 0.24, False, ("It did worse.",))
+WORSE = RefitResult(12, 3, 0.2, 0.24, False, ("It did worse.",))
 
 
 class Known:
     """A history in which so much is known of answers."""
 
-    def __init__(self, *answers: Answered) -> None:
+    def __init__(self, *answers: AnswerSignals) -> None:
         self.answers = answers
 
-    async def answered(self, limit: int) -> list[Answered]:
+    async def answered(self, limit: int) -> list[AnswerSignals]:
         return list(self.answers[:limit])
 
     async def signals_since(self, at: float) -> int:
         return sum(max(answer.signals.values()) > at for answer in self.answers)
 
 
-def answers(count: int, signal: Signal = Signal.GOOD, worker: str = "small") -> list[Answered]:
+def answers(count: int, signal: Signal = Signal.GOOD, worker: str = "small") -> list[AnswerSignals]:
     now = time.time()
-    return [Answered(f"{n}", f"Prompt {n}", worker, {signal: now}, "chat") for n in range(count)]
+    return [
+        AnswerSignals(f"{n}", f"Prompt {n}", worker, {signal: now}, "chat") for n in range(count)
+    ]
 
 
 def write(target: Path, text: str) -> None:
@@ -43,11 +52,11 @@ def write(target: Path, text: str) -> None:
 class Teacher:
     """Learns whatever it is told to have learned, into the file."""
 
-    def __init__(self, learned: Learned | None = None) -> None:
-        self.learned = learned or Learned(12, 3, 0.2, 0.18, True, ("It trusts small more.",))
-        self.seen: Sequence[Rated] = ()
+    def __init__(self, learned: RefitResult | None = None) -> None:
+        self.learned = learned or RefitResult(12, 3, 0.2, 0.18, True, ("It trusts small more.",))
+        self.seen: Sequence[RatedAnswer] = ()
 
-    async def __call__(self, rated: Sequence[Rated], target: Path) -> Learned:
+    async def __call__(self, rated: Sequence[RatedAnswer], target: Path) -> RefitResult:
         self.seen = rated
         if self.learned.kept:
             write(target, f"numbers of {len(rated)} answers")
@@ -55,49 +64,52 @@ class Teacher:
 
 
 @pytest.fixture
-def versions(tmp_path: Path) -> Versions:
-    return Versions(tmp_path / "router" / "learned.npz")
+def versions(tmp_path: Path) -> LearnedVersions:
+    return LearnedVersions(tmp_path / "router" / "learned.npz")
 
 
-def tutor(versions: Versions, teacher: Teacher, *known: Answered) -> Tutor:
-    return Tutor(Known(*known), lambda: [SMALL], teacher, versions)
+def tutor(versions: LearnedVersions, teacher: Teacher, *known: AnswerSignals) -> Personaliser:
+    return Personaliser(Known(*known), lambda: [SMALL], teacher, versions)
 
 
-async def test_too_few_answers_change_nothing(versions: Versions) -> None:
+async def test_too_few_answers_change_nothing(versions: LearnedVersions) -> None:
     teacher = Teacher()
-    lesson = await tutor(versions, teacher, *answers(LEAST - 1)).learn()
-    assert not lesson.kept
+    lesson = await tutor(versions, teacher, *answers(MIN_ANSWERS - 1)).learn()
+    assert not lesson.is_kept
     assert teacher.seen == ()
     assert not versions.file.parent.exists()
-    lines = told(lesson)
-    assert lines[0] == f"There are {LEAST - 1} answers to learn from: {LEAST - 1} you marked good."
-    assert f"It takes {LEAST}" in lines[1]
+    lines = result_lines(lesson)
+    assert (
+        lines[0]
+        == f"There are {MIN_ANSWERS - 1} answers to learn from: {MIN_ANSWERS - 1} you marked good."
+    )
+    assert f"It takes {MIN_ANSWERS}" in lines[1]
     assert "What counts: " in lines[2]
-    gone = told(await tutor(versions, teacher, *answers(1, worker="gone")).learn())
+    gone = result_lines(await tutor(versions, teacher, *answers(1, worker="gone")).learn())
     assert gone[1] == "1 was written by tools or workers that are no longer here, and left out."
-    [none, *_] = told(await tutor(versions, teacher).learn())
+    [none, *_] = result_lines(await tutor(versions, teacher).learn())
     assert none == "There is no answer to learn from yet."
-    [one, *_] = told(await tutor(versions, teacher, *answers(1, Signal.COPIED)).learn())
+    [one, *_] = result_lines(await tutor(versions, teacher, *answers(1, Signal.COPIED)).learn())
     assert one == "There is 1 answer to learn from: 1 you copied."
 
 
-async def test_what_does_better_is_kept_and_can_be_taken_back(versions: Versions) -> None:
+async def test_what_does_better_is_kept_and_can_be_taken_back(versions: LearnedVersions) -> None:
     teacher = Teacher()
     known = [*answers(8), *answers(4, Signal.AGAIN), *answers(3, worker="gone")]
     learning = tutor(versions, teacher, *known)
     lesson = await learning.learn()
-    assert lesson.kept
-    assert (lesson.answers, lesson.gone) == (12, 3)
+    assert lesson.is_kept
+    assert (lesson.answers, lesson.left_out) == (12, 3)
     assert [(one.good, round(one.weight, 2)) for one in teacher.seen][7:9] == [(1, 1), (0, 0.4)]
     assert versions.file.read_text() == "numbers of 12 answers"
-    assert told(lesson) == [
+    assert result_lines(lesson) == [
         "There are 12 answers to learn from: 8 you marked good, 4 you wanted again.",
         "3 more were written by tools or workers that are no longer here, and left out.",
         "It trusts small more.",
         "Tried on 3 that it had not seen: its mistake is 0.180, and 0.200 as it came "
         "(0 is always right, 0.25 a coin toss).",
     ]
-    assert await learning.news() == 0
+    assert await learning.count_new_answers() == 0
     await learning.learn()
     assert "counts again" in learning.undo()
     assert "as it came" in learning.undo()
@@ -108,45 +120,45 @@ async def test_what_does_better_is_kept_and_can_be_taken_back(versions: Versions
     assert list(versions.file.parent.iterdir()) == []
 
 
-async def test_what_does_worse_is_not_kept(versions: Versions) -> None:
+async def test_what_does_worse_is_not_kept(versions: LearnedVersions) -> None:
     before = await tutor(versions, Teacher(), *answers(12)).learn()
-    assert before.kept
+    assert before.is_kept
     lesson = await tutor(versions, Teacher(WORSE), *answers(20)).learn()
-    assert not lesson.kept
+    assert not lesson.is_kept
     assert versions.file.read_text() == "numbers of 12 answers"
-    assert told(lesson)[-1] == "Nothing was changed: prompts go where they went before."
+    assert result_lines(lesson)[-1] == "Nothing was changed: prompts go where they went before."
     assert list(versions.file.parent.iterdir()) == [versions.file]
 
 
-async def test_a_look_keeps_nothing(versions: Versions) -> None:
+async def test_a_look_keeps_nothing(versions: LearnedVersions) -> None:
     lesson = await tutor(versions, Teacher(), *answers(12)).learn(dry=True)
-    assert not lesson.kept
-    assert told(lesson)[-1] == "Nothing was kept: this was only a look."
+    assert not lesson.is_kept
+    assert result_lines(lesson)[-1] == "Nothing was kept: this was only a look."
     assert list(versions.file.parent.iterdir()) == []
 
 
-async def test_a_teacher_that_falls_over_leaves_all_as_it_was(versions: Versions) -> None:
+async def test_a_teacher_that_falls_over_leaves_all_as_it_was(versions: LearnedVersions) -> None:
     await tutor(versions, Teacher(), *answers(12)).learn()
 
-    async def dying(rated: Sequence[Rated], target: Path) -> Learned:
+    async def dying(rated: Sequence[RatedAnswer], target: Path) -> RefitResult:
         write(target, "half of it")
         raise WorkerError("The router fell over.")
 
-    learning = Tutor(Known(*answers(20)), lambda: [SMALL], dying, versions)
+    learning = Personaliser(Known(*answers(20)), lambda: [SMALL], dying, versions)
     with pytest.raises(WorkerError):
         await learning.learn()
     assert versions.file.read_text() == "numbers of 12 answers"
     assert list(versions.file.parent.iterdir()) == [versions.file]
 
 
-async def test_only_the_newest_answers_are_looked_at(versions: Versions) -> None:
+async def test_only_the_newest_answers_are_looked_at(versions: LearnedVersions) -> None:
     teacher = Teacher()
-    await tutor(versions, teacher, *answers(MOST + 50)).learn()
-    assert len(teacher.seen) == MOST
+    await tutor(versions, teacher, *answers(MAX_ANSWERS + 50)).learn()
+    assert len(teacher.seen) == MAX_ANSWERS
 
 
-async def test_what_is_new_counts_from_the_last_time(versions: Versions) -> None:
+async def test_what_is_new_counts_from_the_last_time(versions: LearnedVersions) -> None:
     learning = tutor(versions, Teacher(), *answers(12))
-    assert await learning.news() == 12
+    assert await learning.count_new_answers() == 12
     await learning.learn()
-    assert await learning.news() == 0
+    assert await learning.count_new_answers() == 0

@@ -21,13 +21,13 @@ from baton.core.messages import Card, Role, Turn, TurnStatus
 from baton.core.plan.plan import Material
 from baton.core.ports import Route
 from baton.core.prices import Price, Rates
-from baton.core.routing_types import Candidate, Draft, Rated
+from baton.core.routing_types import Candidate, Draft, RatedAnswer
 from baton.core.run.policy import PromptLimits
 from baton.ipc import process
-from baton.routing import LearnedRouter, learn, scorer_process
-from baton.routing import Limits as Patience
-from baton.routing.protocol import candidate, candidates, shown
-from baton.routing.router_files import SHIPPED
+from baton.routing import LearnedRouter, refit_router, scorer_process
+from baton.routing import ScorerLimits as Patience
+from baton.routing.protocol import candidate, candidates, excerpt
+from baton.routing.router_files import SHIPPED_FILES
 from support import odd_scorer
 from support.scripted_plans import Actor, cloud, house, local, says
 
@@ -73,7 +73,7 @@ async def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
 def folder(tmp_path: Path, name: str) -> Path:
     place = tmp_path / name
     place.mkdir(exist_ok=True)
-    for file in SHIPPED:
+    for file in SHIPPED_FILES:
         (place / file).write_bytes(b"")
     return place
 
@@ -211,14 +211,14 @@ async def test_nobody_waits_for_a_child_that_still_loads(make: Make) -> None:
 
 async def test_while_a_worker_loads_anyway_the_first_prompt_waits(make: Make) -> None:
     router = make("slow", Patience(warm=30, cold=0.05, idle=60))
-    router.beside(lambda: True)
+    router.wait_while(lambda: True)
     assert (await route(router, "hello")).estimate is not None
 
 
 async def test_once_the_worker_is_there_nobody_waits_for_the_router(make: Make) -> None:
     router = make("slow", Patience(warm=30, cold=0.05, idle=60))
     loading = iter([True, True, False])
-    router.beside(lambda: next(loading))
+    router.wait_while(lambda: next(loading))
     assert (await route(router, "hello")).estimate is None
     assert next(loading, None) is None
 
@@ -229,8 +229,8 @@ async def test_a_child_that_dies_is_started_again_and_left_alone_in_the_end(
     monkeypatch.setattr(scorer_process, "BACKOFF", (0.0, 0.0, 0.0))
     router = make()
     said: list[str] = []
-    router.tell = said.append
-    for _ in range(scorer_process.DEATHS):
+    router.on_warning = said.append
+    for _ in range(scorer_process.MAX_DEATHS):
         await loaded(router)
         assert (await route(router, "die")).estimate is None
     assert router.pid is None
@@ -333,7 +333,7 @@ async def test_whoever_is_stopped_as_the_child_dies_leaves_nothing_unheard(make:
 async def test_broken_files_are_told_of_once_with_what_to_do(make: Make) -> None:
     router = make("broken")
     said: list[str] = []
-    router.tell = said.append
+    router.on_warning = said.append
     assert router.warning == ""
     for _ in range(3):
         assert (await route(router, "hello")).estimate is None
@@ -345,7 +345,7 @@ async def test_broken_files_are_told_of_once_with_what_to_do(make: Make) -> None
 async def test_what_turns_out_while_nobody_asks_is_told_as_well(make: Make) -> None:
     router = make("late", Patience(warm=30, cold=0.05))
     said: asyncio.Queue[str] = asyncio.Queue()
-    router.tell = said.put_nowait
+    router.on_warning = said.put_nowait
     assert (await route(router, "hello")).estimate is None
     assert said.empty()
     assert "it is broken" in await asyncio.wait_for(said.get(), 60)
@@ -353,7 +353,7 @@ async def test_what_turns_out_while_nobody_asks_is_told_as_well(make: Make) -> N
     assert said.empty()
 
 
-@pytest.mark.parametrize("file", SHIPPED)
+@pytest.mark.parametrize("file", SHIPPED_FILES)
 async def test_missing_files_are_told_of_before_anything_is_started(make: Make, file: str) -> None:
     router = make()
     (router.folder / file).unlink()
@@ -361,7 +361,7 @@ async def test_missing_files_are_told_of_before_anything_is_started(make: Make, 
     (router.folder / file).unlink()
     router = LearnedRouter(router.folder)
     assert "isn't in" in router.warning
-    router.tell = pytest.fail
+    router.on_warning = pytest.fail
     assert (await route(router, "hello")).estimate is None
     assert router.pid is None
 
@@ -400,28 +400,28 @@ async def test_a_broken_file_of_the_persons_own_leaves_the_shipped_one(
     own.write_text("broken")
     router = make(learned=own)
     said: list[str] = []
-    router.tell = said.append
+    router.on_warning = said.append
     for _ in range(3):
         assert (await route(router, "hello")).estimate is not None
     assert len(said) == 1
     assert "`baton learn` makes it anew" in said[0]
 
 
-RATED = [Rated("x" * 20_000, Candidate("small"), 1.0, at=float(n)) for n in range(1001)]
+RATED = [RatedAnswer("x" * 20_000, Candidate("small"), 1.0, at=float(n)) for n in range(1001)]
 
 
 @pytest.mark.usefixtures("make")
 async def test_learning_takes_any_number_of_labels(tmp_path: Path) -> None:
     target = tmp_path / "own"
-    learned = await learn(RATED, target, folder(tmp_path, "fine"))
+    learned = await refit_router(RATED, target, folder(tmp_path, "fine"))
     assert (learned.used, learned.kept, learned.notes) == (1001, True, ("From small.",))
     assert target.read_text() == "1001"
 
 
 @pytest.mark.usefixtures("make")
 async def test_learning_takes_long_prompts_in_any_script(tmp_path: Path) -> None:
-    emoji = [Rated("\U0001f600" * 20_000, Candidate("small"), 1.0) for _ in range(200)]
-    assert (await learn(emoji, tmp_path / "own", folder(tmp_path, "fine"))).used == 200
+    emoji = [RatedAnswer("\U0001f600" * 20_000, Candidate("small"), 1.0) for _ in range(200)]
+    assert (await refit_router(emoji, tmp_path / "own", folder(tmp_path, "fine"))).used == 200
 
 
 @pytest.mark.usefixtures("make")
@@ -431,7 +431,9 @@ async def test_learning_takes_long_prompts_in_any_script(tmp_path: Path) -> None
 async def test_learning_that_fails_changes_nothing(tmp_path: Path, text: str, said: str) -> None:
     target = tmp_path / "own"
     with pytest.raises(WorkerError, match=said):
-        await learn([Rated(text, Candidate("small"), 1.0)], target, folder(tmp_path, "fine"))
+        await refit_router(
+            [RatedAnswer(text, Candidate("small"), 1.0)], target, folder(tmp_path, "fine")
+        )
     assert not target.exists()
 
 
@@ -442,7 +444,7 @@ async def test_learning_that_fails_changes_nothing(tmp_path: Path, text: str, sa
     "text", ["", "a", "\ud800", "a\0b", "\u202eabc", "👩‍👩‍👧" * 9000, "x" * 10**6]
 )
 def test_what_is_sent_is_bounded_and_whole(text: str) -> None:
-    sent = shown(text)
+    sent = excerpt(text)
     assert len(sent) <= 12_001
     assert sent.encode() is not None
     assert text[:100].encode("utf-8", "replace") == sent[:100].encode()

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from baton.core.catalogue_types import CatalogueEntry, ModelOffer, ModelRole, Source, Thinking
+from baton.core.catalogue_types import CatalogueEntry, ModelOffer, ModelRole, Source, ThinkingMode
 from baton.core.errors import BatonError
 from baton.core.machine import Hardware
 from baton.core.messages import Card
-from baton.core.model_roles import holders, taken, told
+from baton.core.model_roles import arrival_text, role_holders, roles_on_arrival
 from baton.core.run.orchestra import Orchestra
 from baton.download.progress import Phase, Progress
 from baton.gguf.header import Header
@@ -23,7 +23,7 @@ from baton.models.library import Library
 from baton.models.model_types import Foreign, Held, Record, Stamp
 from baton.models.recommendation import Pick, Recommendation
 from baton.models.store import FolderShelf
-from baton.workers.scripted_worker import Script, ScriptedWorker, echo
+from baton.workers.scripted_worker import Script, ScriptedWorker, echo_script
 from support.app_session import Stage, staged
 
 GB = 10**9
@@ -52,7 +52,7 @@ def entry(
         kv_bytes=12_288,
         roles=roles,
         skills={"code": 3.0, "chat": 3.5},
-        thinking=Thinking.SWITCH,
+        thinking=ThinkingMode.SWITCH,
         note=f"{name} knows a lot.",
     )
 
@@ -210,7 +210,7 @@ class Shop:
     shelf: Shelf
     supply: Supply
     state: Path
-    script: Script = echo
+    script: Script = echo_script
     joined: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
     conductor: str = ""
@@ -223,18 +223,18 @@ class Shop:
             self.joined.append(held.id)
             card = Card(held.id, "local", held.record.name, context=8192, size=held.record.size)
             orchestra.add(ScriptedWorker(self.script, card))
-            having = holders(orchestra.default, self.conductor, {})
+            having = role_holders(orchestra.default, self.conductor, {})
             suited = self.library.suited(held.id)
-            takes = taken(held.record.roles, suited, having)
+            takes = roles_on_arrival(held.record.roles, suited, having)
             assign(held.id, takes)
-            return told(held.id, card.name, takes, suited)
+            return arrival_text(held.id, card.name, takes, suited)
 
         def assign(worker: str, roles: Sequence[ModelRole]) -> str:
             if ModelRole.CHAT in roles:
                 orchestra.default = worker
             if ModelRole.CONDUCTOR in roles:
                 self.conductor = worker
-            return told(worker, orchestra.worker(worker).card.name, roles)
+            return arrival_text(worker, orchestra.worker(worker).card.name, roles)
 
         async def leave(worker: str) -> None:
             self.left.append(worker)
@@ -245,7 +245,7 @@ class Shop:
             "join": join,
             "assign": assign,
             "leave": leave,
-            "roles": lambda: holders(orchestra.default, self.conductor, {}),
+            "roles": lambda: role_holders(orchestra.default, self.conductor, {}),
             "state": self.state,
         }
 
@@ -267,7 +267,7 @@ class Shop:
         return self.library.get(id)
 
 
-def shop_in(folder: Path, script: Script = echo) -> Shop:
+def shop_in(folder: Path, script: Script = echo_script) -> Shop:
     """Return a shop with nothing on its shelf."""
     shelf, supply = Shelf(folder / "models", {}), Supply()
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from baton.core.prices import FREE, Price, Used
+from baton.core.prices import FREE, BilledTokens, Price
 from support.cloud_faults import ENDINGS, REFUSED, USAGE_FAULTS, Fault
 from support.cloud_faults import FREE as COSTS_NOTHING
 from support.http_connection import Connection
@@ -147,7 +147,9 @@ class Answer:
 
     def _cost(self, tokens: Tokens) -> int:
         return self.price.cost(
-            Used(tokens.input, tokens.out, cached=tokens.cached, cache_written=tokens.written)
+            BilledTokens(
+                tokens.input, tokens.out, cached=tokens.cached, cache_written=tokens.written
+            )
         )
 
     def _usage(self) -> Usage:

@@ -12,7 +12,7 @@ import psutil
 
 from baton.core.errors import BatonError
 from baton.core.labels import Label
-from baton.core.messages import Card, Chunk, Message, Request, Role, Sent, Text, Usage
+from baton.core.messages import Card, Chunk, Message, Request, RequestSent, Role, Text, Usage
 from baton.core.prices import FREE, Price, Rates
 from baton.platform.secrets import PROVIDERS
 from baton.workers.cloud import CloudWorker, Gateway, Patience
@@ -70,9 +70,9 @@ class Heard:
         return any(isinstance(chunk, kind) for chunk in self.chunks)
 
     @property
-    def sent(self) -> list[Sent]:
+    def sent(self) -> list[RequestSent]:
         """What left."""
-        return [chunk for chunk in self.chunks if isinstance(chunk, Sent)]
+        return [chunk for chunk in self.chunks if isinstance(chunk, RequestSent)]
 
 
 def gateway(log: Log, folder: Path, **options: Any) -> Gateway:

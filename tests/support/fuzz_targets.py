@@ -30,7 +30,7 @@ from baton.download import releases
 from baton.download.child import hub_client, hub_metadata, hub_names, signed_release
 from baton.gguf import header as gguf
 from baton.history import schema
-from baton.history.export import import_
+from baton.history.export import import_conversations
 from baton.ipc import frames
 from baton.ipc.parent_channel import Failure
 from baton.models.catalogue import models
@@ -104,12 +104,12 @@ def read_plan(data: bytes) -> None:
         usable=(1,) if first & 16 else (),
     )
     try:
-        drawn = canvas.read(text)
+        drawn = canvas.parse(text)
     except PlanError:
         return
     if drawn is not None:
         steps, answer = drawn
-        assert 0 < len(steps) <= canvas.room
+        assert 0 < len(steps) <= canvas.max_steps
         assert all(0 < number <= canvas.done + len(steps) for number in answer)
 
 
@@ -130,7 +130,7 @@ def read_history(data: bytes) -> None:
     connection.execute("BEGIN")
     try:
         with suppress(ConfigError):
-            import_(connection, document)
+            import_conversations(connection, document)
     finally:
         connection.execute("ROLLBACK")
 
@@ -138,7 +138,7 @@ def read_history(data: bytes) -> None:
 def read_template(data: bytes) -> None:
     """A workflow of a person's own, or of somebody else's."""
     with suppress(ConfigError):
-        templates.parse(_text(data))
+        templates.parse_workflow(_text(data))
 
 
 def read_catalogue(data: bytes) -> None:

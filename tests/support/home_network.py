@@ -55,8 +55,8 @@ def _call_lan(address: str) -> None:
     """Have an address of the real loopback device count as one of the home network."""
     from baton.core import labels
 
-    real = labels.reach
-    labels.reach = lambda url: labels.Label.LAN if address in url else real(url)
+    real = labels.address_label
+    labels.address_label = lambda url: labels.Label.LAN if address in url else real(url)
 
 
 def main() -> None:

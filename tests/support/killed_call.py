@@ -13,9 +13,9 @@ import sys
 from pathlib import Path
 
 from baton.core.errors import BatonError
-from baton.core.ledger_types import Bill, Hold
-from baton.core.messages import Sent, Text
-from baton.core.prices import Used
+from baton.core.ledger_types import Hold, HoldRequest
+from baton.core.messages import RequestSent, Text
+from baton.core.prices import BilledTokens
 from baton.core.run.metered_worker import CallUsage
 from baton.money import Ledger
 from support.fake_cloud import Cloud
@@ -39,7 +39,7 @@ class Watched(Ledger):
 
     point = ""
 
-    async def hold(self, bill: Bill) -> Hold:
+    async def hold(self, bill: HoldRequest) -> Hold:
         await reach("before hold", self.point)
         hold = await super().hold(bill)
         await reach("after hold", self.point)
@@ -49,7 +49,7 @@ class Watched(Ledger):
         await super().sent(call, destination, body)
         await reach("before send", self.point)
 
-    async def settle(self, call: str, used: Used) -> int:
+    async def settle(self, call: str, used: BilledTokens) -> int:
         await reach("before settle", self.point)
         return await super().settle(call, used)
 
@@ -65,7 +65,7 @@ async def call(home: Path, port: int, kind: str, run: str, point: str) -> None:
         desk.workers[kind].warm()
         try:
             async for chunk in desk.stream(kind, run, record):
-                if isinstance(chunk, Sent):
+                if isinstance(chunk, RequestSent):
                     await reach("after send", point)
                 elif isinstance(chunk, Text):
                     await reach("mid-stream", "" if said else point)

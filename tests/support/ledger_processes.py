@@ -14,9 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from baton.core.errors import BudgetExceeded
-from baton.core.ledger_types import Bill, Hold, Scope
+from baton.core.ledger_types import Hold, HoldRequest, Scope
 from baton.core.messages import Purpose
-from baton.core.prices import Price, Rates, Used
+from baton.core.prices import BilledTokens, Price, Rates
 from baton.money import Ledger
 
 MINI = Price(Rates(250_000_000, 2_000_000_000, 25_000_000, 312_500_000), source="a test")
@@ -38,9 +38,9 @@ def bill(
     typed: bool = False,
     share: int = 1,
     keep: bool = True,
-) -> Bill:
+) -> HoldRequest:
     """Return a bill of at most $0.0023125, unless told otherwise."""
-    return Bill(
+    return HoldRequest(
         run=run,
         session=session,
         worker=worker,
@@ -110,16 +110,16 @@ async def _task(ledger: Ledger, schedule: int, dice: random.Random) -> None:
         await _end(ledger, hold, asked, dice)
 
 
-async def _end(ledger: Ledger, hold: Hold, asked: Bill, dice: random.Random) -> None:
+async def _end(ledger: Ledger, hold: Hold, asked: HoldRequest, dice: random.Random) -> None:
     await asyncio.sleep(0)
     if dice.random() < 0.3:
         await ledger.sent(hold.call, "https://cloud.invalid/v1", b"{}")
     match dice.choice(["all", "some", "leave", "void", "release"]):
         case "all":
-            worst = Used(asked.input_bound, hold.cap, cache_written=asked.input_bound)
+            worst = BilledTokens(asked.input_bound, hold.cap, cache_written=asked.input_bound)
             assert await ledger.settle(hold.call, worst) == hold.amount
         case "some":
-            used = Used(dice.randint(0, asked.input_bound), dice.randint(0, hold.cap))
+            used = BilledTokens(dice.randint(0, asked.input_bound), dice.randint(0, hold.cap))
             assert await ledger.settle(hold.call, used) <= hold.amount
         case "void":
             await ledger.void(hold.call)
@@ -143,8 +143,8 @@ def call_until_killed(path: Path, bills: Path) -> None:
             print("held", hold.call, hold.amount, flush=True)
             await ledger.sent(hold.call, "https://cloud.invalid/v1", b"x" * 500)
             print("sent", hold.call, hold.amount, flush=True)
-            os.write(book, f"{hold.call} {MINI.cost(Used(1000, hold.cap))}\n".encode())
-            cost = await ledger.settle(hold.call, Used(1000, hold.cap))
+            os.write(book, f"{hold.call} {MINI.cost(BilledTokens(1000, hold.cap))}\n".encode())
+            cost = await ledger.settle(hold.call, BilledTokens(1000, hold.cap))
             print("settled", hold.call, cost, flush=True)
 
     asyncio.run(main())
@@ -153,7 +153,7 @@ def call_until_killed(path: Path, bills: Path) -> None:
 def migrate_until_killed(path: Path, number: int, statement: int) -> None:
     """Open a ledger, and die before a statement of a migration, both counted from 0."""
     from baton.money import ledger_file
-    from baton.money.loss_detection import Memory
+    from baton.money.loss_detection import LedgerRecords
     from baton.money.schema import MIGRATIONS
 
     class Killing(tuple[str, ...]):
@@ -168,7 +168,7 @@ def migrate_until_killed(path: Path, number: int, statement: int) -> None:
         migrations[number], statements=Killing(migrations[number].statements)
     )
     vars(ledger_file)["MIGRATIONS"] = tuple(migrations)
-    ledger_file.open_ledger(Memory(path))
+    ledger_file.open_ledger(LedgerRecords(path))
 
 
 def process(call: str) -> subprocess.Popen[str]:

@@ -22,7 +22,7 @@ from typing import Self
 from baton.core.errors import BatonError
 from baton.core.labels import Label
 from baton.core.ledger_types import Charge, Egress, Scope
-from baton.core.messages import Card, Chunk, Message, Request, Role, Sent, Text
+from baton.core.messages import Card, Chunk, Message, Request, RequestSent, Role, Text
 from baton.core.prices import Price, Rates
 from baton.core.run.metered_worker import CallUsage, MeteredWorker, RunBudget
 from baton.core.run.policy import ANYTHING, RunTerms
@@ -93,7 +93,7 @@ class Done:
     run: str
     text: str = ""
     error: BatonError | None = None
-    sent: list[Sent] = field(default_factory=list)
+    sent: list[RequestSent] = field(default_factory=list)
     tally: CallUsage | None = None
     charge: Charge | None = None
     egress: list[Egress] = field(default_factory=list)
@@ -199,7 +199,7 @@ class Desk:
         try:
             async with aclosing(self.stream(kind, done.run, record, fault, cap, text)) as chunks:
                 async for chunk in chunks:
-                    if isinstance(chunk, Sent):
+                    if isinstance(chunk, RequestSent):
                         done.sent.append(chunk)
                     elif isinstance(chunk, Text):
                         done.text += chunk.text

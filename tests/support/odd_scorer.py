@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from baton.core.routing_types import Candidate, Draft, Estimate, Judgement, Learned, Rated
+from baton.core.routing_types import Candidate, Draft, Estimate, Judgement, RatedAnswer, RefitResult
 from baton.routing.child import RouterFileError
 
 ODD: dict[str, Any] = {
@@ -79,12 +79,12 @@ class OddModel:
         _act(texts[0])
         return [[0.5] * len(texts) for _ in texts[texts[0] == "nonsense" :]]
 
-    def learn(self, rated: Sequence[Rated], target: Path) -> Learned:
+    def learn(self, rated: Sequence[RatedAnswer], target: Path) -> RefitResult:
         """Write how many there were."""
         _act(rated[-1].text)
         target.write_text(str(len(rated)))
         workers = {one.worker.id for one in rated}
-        return Learned(len(rated), 0, 0.25, 0.2, True, (f"From {', '.join(sorted(workers))}.",))
+        return RefitResult(len(rated), 0, 0.25, 0.2, True, (f"From {', '.join(sorted(workers))}.",))
 
 
 def _act(text: str) -> None:

@@ -16,7 +16,7 @@ from baton.core.run.policy import PromptLimits, RunTerms
 from baton.history import Store
 from baton.money import Ledger
 from baton.platform.settings import find_paths
-from baton.workers.scripted_worker import Script, ScriptedWorker, echo
+from baton.workers.scripted_worker import Script, ScriptedWorker, echo_script
 
 SMALL = Card("small", "local", "SmolLM2 135M", context=8192, parameters=135_000_000)
 
@@ -41,7 +41,9 @@ async def live(
     """Play prompts into this test's own history, one conversation each; return the runs' ids."""
     paths = find_paths()
     store, ledger = Store.open(paths.database), Ledger.open(paths.ledger)
-    workers = {card.id: ScriptedWorker((scripts or {}).get(card.id, echo), card) for card in cards}
+    workers = {
+        card.id: ScriptedWorker((scripts or {}).get(card.id, echo_script), card) for card in cards
+    }
     terms = RunTerms({Scope.DAY: day} if day else {}, Policy.BUDGET)
     orchestra = Orchestra(workers, store, cards[0].id, ledger=ledger, terms=terms)
     runs = []
@@ -54,7 +56,7 @@ async def live(
                 [begun] = [event async for event in run if isinstance(event, Started)]
             runs.append(begun.run)
             if said.signal is not None:
-                await store.note(begun.answer, said.signal)
+                await store.add_signal(begun.answer, said.signal)
     finally:
         await orchestra.aclose()
         await ledger.aclose()

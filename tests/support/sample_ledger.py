@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from baton.core.ledger_types import Bill, Scope
+from baton.core.ledger_types import HoldRequest, Scope
 from baton.core.messages import Purpose
 from baton.core.money import NANO
-from baton.core.prices import Price, Rates, Used
+from baton.core.prices import BilledTokens, Price, Rates
 from baton.money import Ledger
 
 DOLLAR = Price(Rates(1000 * NANO, 1000 * NANO, 1000 * NANO, 1000 * NANO), source="a test")
@@ -28,8 +28,8 @@ class Spent:
     unconfirmed: str
 
 
-def bill(run: str, purpose: Purpose = Purpose.STEP, keep: bool = True) -> Bill:
-    return Bill(
+def bill(run: str, purpose: Purpose = Purpose.STEP, keep: bool = True) -> HoldRequest:
+    return HoldRequest(
         run,
         "c0ffee",
         "gpt",
@@ -53,7 +53,7 @@ def spend(file: Path, days_ago: float = 0) -> Spent:
         try:
             first = await ledger.hold(bill("aaaa1111"))
             await ledger.sent(first.call, "api.openai.com", BODY)
-            await ledger.settle(first.call, Used(10, 2))
+            await ledger.settle(first.call, BilledTokens(10, 2))
             second = await ledger.hold(bill("bbbb2222"))
             await ledger.sent(second.call, "api.openai.com", b"\xff\x00")
             await ledger.leave(second.call)

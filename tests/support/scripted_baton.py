@@ -15,7 +15,7 @@ from baton.core.run.policy import RunTerms
 from baton.history import Store
 from baton.money import Ledger
 from baton.platform.settings import Paths, Settings
-from baton.workers.scripted_worker import Script, ScriptedWorker, echo
+from baton.workers.scripted_worker import Script, ScriptedWorker, echo_script
 
 Scripted = Callable[..., dict[str, ScriptedWorker]]
 """Puts workers with these ids (and scripts) in the place of the real ones; returns them."""
@@ -25,7 +25,9 @@ Scripted = Callable[..., dict[str, ScriptedWorker]]
 def scripted(monkeypatch: pytest.MonkeyPatch, home: Path) -> Scripted:
     def put(**scripts: Script | None) -> dict[str, ScriptedWorker]:
         workers = {
-            name: ScriptedWorker(script or echo, Card(name, "local", name.title(), context=8192))
+            name: ScriptedWorker(
+                script or echo_script, Card(name, "local", name.title(), context=8192)
+            )
             for name, script in scripts.items()
         }
 

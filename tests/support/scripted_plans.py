@@ -18,7 +18,17 @@ from baton.core.errors import WorkerUnavailable
 from baton.core.history_types import RunRecord
 from baton.core.labels import Label
 from baton.core.ledger_types import Scope
-from baton.core.messages import Card, Chunk, Finish, Prompt, Request, Sent, Text, TurnStatus, Usage
+from baton.core.messages import (
+    Card,
+    Chunk,
+    Finish,
+    Prompt,
+    Request,
+    RequestSent,
+    Text,
+    TurnStatus,
+    Usage,
+)
 from baton.core.money import NANO
 from baton.core.plan.plan import Plan, Step
 from baton.core.ports import NEW, ConversationPosition, Question, Redactor, Strategy
@@ -137,8 +147,8 @@ class Actor:
         self.most_at_once = max(self.most_at_once, self.running)
         ended, written = False, 0
         try:
-            if self.card.is_outside:
-                yield Sent("cloud.example", 9)
+            if self.card.uses_gateway:
+                yield RequestSent("cloud.example", 9)
             async with aclosing(self.act(request)) as chunks:
                 async for chunk in chunks:
                     ended, written = isinstance(chunk, Usage), written + isinstance(chunk, Text)

@@ -19,15 +19,15 @@ from baton.core.messages import (
     Turn,
     TurnStatus,
 )
-from baton.core.plan.assignment import assign
+from baton.core.plan.assignment import assign_workers
 from baton.core.plan.plan import Material, Need, Outcome, Plan, Step
 from baton.core.plan.turn_roles import scores_by_rule
 from baton.core.ports import Proposal, Route, RoutingContext, SpendingRoom, Strategy
 from baton.core.prices import Price, Rates
 from baton.core.routing_types import Estimate, Judgement
 from baton.core.run.router_validation import drafts
-from baton.core.strategies import strategy
-from baton.core.strategies._draft_scoring import alike, judged
+from baton.core.strategies import make_strategy
+from baton.core.strategies._draft_scoring import judge_by_rule, word_likeness
 from baton.workers.template_files import read_templates
 
 BILLION = 1_000_000_000
@@ -60,8 +60,8 @@ def situation(
     turn = Turn(
         "t", "c", None, Role.USER, prompt, TurnStatus.DONE, Label.CLOUD, 0.0, files=attached
     )
-    outside = [card.id for card in cards if card.is_outside]
-    helper = outside[0] if outside and not cards[0].is_outside else ""
+    outside = [card.id for card in cards if card.uses_gateway]
+    helper = outside[0] if outside and not cards[0].uses_gateway else ""
     facts: dict[str, Any] = {
         "route": Route("local", "Because.", need),
         "templates": read_templates,
@@ -131,10 +131,10 @@ class Desk:
     async def judge(self, outcome: Outcome, steps: Sequence[int]) -> Judgement:
         authors = {n: outcome.plan.steps[n - 1].worker for n in steps}
         shown = drafts(self.situation, outcome, authors, dict.fromkeys(self.wrong, 1))
-        return judged(self.situation.route, self.situation.roster, shown)
+        return judge_by_rule(self.situation.route, self.situation.roster, shown)
 
     async def likeness(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        return alike(texts)
+        return word_likeness(texts)
 
     async def score_turns(
         self, position: Sequence[float], workers: Sequence[Sequence[float]]
@@ -183,7 +183,7 @@ async def play(
 ) -> Play:
     """Play a strategy as a run does; with `tear`, steps that fail leave that text behind."""
     played = Play()
-    way = strategy(chosen) if isinstance(chosen, str) else chosen
+    way = make_strategy(chosen) if isinstance(chosen, str) else chosen
     texts: dict[int, str] = {}
     failed: dict[int, str] = {}
     steps: tuple[Step, ...] = ()
@@ -199,7 +199,7 @@ async def play(
             assert not shown, "what was shown for good was taken back"
         left = desk.money.left
         roster = desk.situation.roster
-        plan = assign(
+        plan = assign_workers(
             proposal.plan, roster, left=left, after=len(steps), material=desk.situation.material
         )
         played.proposals.append(proposal)

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from baton.core.prices import Price, Rates, Used
+from baton.core.prices import BilledTokens, Price, Rates
 from support.cloud_answer import tokens_of
 from support.cloud_faults import UNCLEAR
 from support.fake_cloud import BASES, REFUSED, Cloud, Fault, Manner, Reply
@@ -87,7 +87,7 @@ def test_the_whole_text_comes_and_its_bill_follows_the_price(kind: str) -> None:
     assert bill.ended
     assert bill.tokens_out == len(tokens_of(Reply())) + 7
     assert bill.tokens_in <= len(SAID.encode()) + 32
-    assert cloud.billed == PRICE.cost(Used(bill.tokens_in, bill.tokens_out, cached=3))
+    assert cloud.billed == PRICE.cost(BilledTokens(bill.tokens_in, bill.tokens_out, cached=3))
     (received,) = cloud.calls
     assert received.key == "sk-canary"
     assert received.provider == ("openai" if kind == "responses" else kind)

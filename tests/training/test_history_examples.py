@@ -17,7 +17,7 @@ from baton.core.errors import ConfigError
 from baton.core.feedback import Signal
 from baton.core.labels import Label
 from baton.core.messages import Finish, Prompt, Purpose, TurnStatus
-from baton.core.plan.plan import HISTORY, PROMPT, Need, Plan, Step, direct
+from baton.core.plan.plan import HISTORY, PROMPT, Need, Plan, Step, direct_step
 from baton.core.ports import ConversationPosition
 from baton.history import Store
 
@@ -42,7 +42,7 @@ HALVED_PLAN = Plan(
     ),
     (1, 2),
 )
-WHOLE = Plan((direct("small", (), Need("knowledge", 3)),), (1,))
+WHOLE = Plan((direct_step("small", (), Need("knowledge", 3)),), (1,))
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ async def test_a_split_request_becomes_its_marked_prompt_and_its_lines(
 async def test_a_draft_that_another_worker_replaced_leaves_the_request_whole(
     store: Store, file: Path
 ) -> None:
-    await play(store, "Who wrote Emma?", [WHOLE, WHOLE.grown([direct("gpt")], (2,))])
+    await play(store, "Who wrote Emma?", [WHOLE, WHOLE.with_steps([direct_step("gpt")], (2,))])
     [example] = history_examples.read(file)
     assert example.plan == ("knowledge3: *",)
 
@@ -124,7 +124,7 @@ async def test_only_the_newest_mark_of_a_prompt_counts_and_only_a_good_one(
 @pytest.mark.parametrize(
     "plan",
     [
-        pytest.param(TWO_PLAN.grown([direct("small")], (3,)), id="rescued"),
+        pytest.param(TWO_PLAN.with_steps([direct_step("small")], (3,)), id="rescued"),
         pytest.param(
             Plan((Step("small", "compose verses on precipitation"), *TWO_PLAN.steps), (1, 2, 3)),
             id="in words that the request doesn't hold",

@@ -38,7 +38,7 @@ def test_nearly_all_wordings_can_be_drawn_and_their_plans_played(language: str) 
                 assert parts[0].tool
                 evaluate(HEADS[parts[0].tool], parts[0].text, now=NOON)
             if kind in (NONE, TEXT):
-                assert parts[0].is_whole
+                assert parts[0].is_whole_request
             if kind == COMPOUND:
                 assert len(parts) > 1
 

@@ -10,7 +10,7 @@ import pytest
 import score_episodes
 
 from baton.core.plan.plan_lines import parse_lines
-from baton.core.plan.request_parts import Written
+from baton.core.plan.request_parts import WrittenPlan
 
 ROOT = Path(__file__).resolve().parents[2]
 ROSTER = [
@@ -89,13 +89,13 @@ def test_the_head_names_workers_without_a_search(tmp_path: Path) -> None:
 def test_a_whole_request_of_several_sentences_stays_one_step() -> None:
     prompt = "Who does what in this text? Water the plants twice a week. Keep them out of the sun."
     parts = parse_lines("extraction2: *")
-    written = Written("extraction2: *", 0.0, (0.0,))
+    written = WrittenPlan("extraction2: *", 0.0, (0.0,))
     assert score_episodes.as_steps(prompt, parts, has_tool=True, written=written) == list(parts)
 
 
 def test_a_sum_in_doubt_is_a_models_and_a_sure_one_stays() -> None:
     prompt = "What is 17*23? And 40 chairs, 8 in a row, how many rows?"
     parts = parse_lines("calc: 17*23\ncalc: 40 * 8")
-    written = Written("", -0.1, (0.0, -0.2))
+    written = WrittenPlan("", -0.1, (0.0, -0.2))
     read = score_episodes.as_steps(prompt, parts, has_tool=True, written=written)
     assert [step.tool for step in read] == ["calculator", ""]

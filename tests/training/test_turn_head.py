@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baton.core.plan.plan import KINDS
-from baton.core.plan.turn_roles import MOST_TURNS, Position, Seen, TurnRole, is_allowed
-from baton.routing.child.encoder import WIDTH
-from baton.routing.child.turn_head import TurnHead
+from baton.core.plan.turn_roles import MAX_TURNS, TurnPosition, TurnRole, WorkerFacts, is_allowed
+from baton.routing.child.text_features import WIDTH
+from baton.routing.child.linear_heads import TurnHead
 
 TASKS = st.builds(gym.Task, st.sampled_from(KINDS), st.integers(1, 5), computable=st.booleans())
 
@@ -34,7 +34,7 @@ def test_the_rule_has_the_worker_with_the_best_chance_for_its_price_work_once(
     drawn: turn_head.Pool,
 ) -> None:
     found = [
-        turn_head.rewards(TurnHead.plain().weights, drawn, np.random.default_rng(n)).mean()
+        turn_head.rewards(TurnHead.by_rule().weights, drawn, np.random.default_rng(n)).mean()
         for n in range(4)
     ]
     expected = turn_head.alone(drawn, "priced").mean()
@@ -50,7 +50,7 @@ def test_the_same_seed_draws_the_same_episodes(drawn: turn_head.Pool) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.integers(0, MOST_TURNS - 1),
+    st.integers(0, MAX_TURNS - 1),
     st.integers(-1, 1),
     st.integers(-1, 1),
     st.booleans(),
@@ -64,13 +64,13 @@ def test_moves_are_allowed_as_in_the_product(
     (found,) = turn_head._allowed(
         one, turn, np.array([thought]), np.array([wrote]), np.array([rejected])
     )
-    position = Position(
+    position = TurnPosition(
         turn, None if thought < 0 else thought, None if wrote < 0 else wrote, None, rejected
     )
-    workers = [Seen(0.5, 2.0, 0.0, is_tool=bool(tool)) for tool in one.tools[0]]
+    workers = [WorkerFacts(0.5, 2.0, 0.0, is_tool=bool(tool)) for tool in one.tools[0]]
     for role in TurnRole:
         for place, is_there in enumerate(one.there[0]):
-            is_late = role is not TurnRole.WORKER and turn == MOST_TURNS - 1
+            is_late = role is not TurnRole.WORKER and turn == MAX_TURNS - 1
             expected = is_there and is_allowed(role, place, position, workers) and not is_late
             assert found[role, place] == expected, (role, place)
 

@@ -18,8 +18,8 @@ from baton.core.messages import Chunk, Prompt, Request, Role, Text, TurnStatus
 from baton.core.ports import ConversationPosition
 from baton.core.routing_types import Candidate, RatedAnswer, RefitResult
 from baton.history import Store
-from baton.routing import Versions
-from baton.routing.personalisation import Tutor
+from baton.routing import LearnedVersions
+from baton.routing.personalisation import Personaliser
 from baton.tui.chat.feedback import LEARN_HINT_ANSWERS
 from baton.tui.widgets.answer import AnswerView
 from baton.tui.widgets.turn_view import TurnView
@@ -223,8 +223,8 @@ async def teach(rated: Sequence[RatedAnswer], target: Path) -> RefitResult:
 @asynccontextmanager
 async def taught(tmp_path: Path, *scripts: Script) -> AsyncIterator[Stage]:
     """Open the app with something that learns."""
-    store, versions = Store.open(None), Versions(tmp_path / "router" / "learned.npz")
-    tutor = Tutor(store, lambda: [Candidate("small")], teach, versions)
+    store, versions = Store.open(None), LearnedVersions(tmp_path / "router" / "learned.npz")
+    tutor = Personaliser(store, lambda: [Candidate("small")], teach, versions)
     async with staged(tmp_path, *scripts, store=store, tutor=lambda: tutor) as stage:
         yield stage
     await store.aclose()
@@ -271,8 +271,8 @@ async def test_a_fall_while_learning_is_said(tmp_path: Path) -> None:
     async def fall(rated: Sequence[RatedAnswer], target: Path) -> RefitResult:
         raise WorkerError("The router failed while it was learning. Nothing was changed.")
 
-    store, versions = Store.open(None), Versions(tmp_path / "router" / "learned.npz")
-    tutor = Tutor(store, lambda: [Candidate("small")], fall, versions)
+    store, versions = Store.open(None), LearnedVersions(tmp_path / "router" / "learned.npz")
+    tutor = Personaliser(store, lambda: [Candidate("small")], fall, versions)
     async with staged(tmp_path, say, store=store, tutor=lambda: tutor) as stage:
         await judged(store, 12)
         await stage.send("/learn")

@@ -13,7 +13,7 @@ from textual.binding import Binding
 from baton.core.errors import ConfigError
 from baton.core.messages import Chunk, Request, Text
 from baton.tui import key_bindings, slash_commands
-from baton.tui.external_editor import edit_text
+from baton.tui.desktop import edit_text
 from support.app_session import Stage, staged
 
 CODE = "Two blocks:\n\n```python\nprint('one')\n```\n\nand\n\n```\ntwo\n```\n"
@@ -208,10 +208,9 @@ async def test_the_help_shows_every_key_and_command(tmp_path: Path) -> None:
 async def test_each_binding_leads_to_an_action(tmp_path: Path) -> None:
     """No key is shown that nothing answers to."""
     from baton.tui.screens.conversations_screen import ConversationsScreen
-    from baton.tui.screens.egress_screen import EgressScreen
+    from baton.tui.screens.dialogs import RenameScreen
+    from baton.tui.screens.ledger_screens import EgressScreen, MoneyScreen
     from baton.tui.screens.models_screen import ModelsScreen
-    from baton.tui.screens.money_screen import MoneyScreen
-    from baton.tui.screens.rename_screen import RenameScreen
     from baton.tui.screens.workflow_screen import StepScreen, WorkflowScreen
     from baton.tui.widgets.question_view import ChoiceView
 

@@ -24,7 +24,7 @@ from baton.core.plan.plan import Plan, Step
 from baton.core.prices import FREE, BilledTokens
 from baton.history import Store
 from baton.platform.settings import load
-from baton.tui import budget_commands, money_text
+from baton.tui import money_text, slash_commands
 from baton.tui.screens.models_screen import ModelsScreen
 from support.app_session import GPT, Stage, afar, play, sorry, staged, until
 
@@ -146,23 +146,23 @@ async def test_a_bell_and_a_line_when_a_ceiling_is_nearly_used(
 @pytest.mark.parametrize(
     ("words", "order"),
     [
-        ("day 2", budget_commands.SetCeiling(Scope.DAY, 2 * NANO, "2")),
-        ("session $0.50", budget_commands.SetCeiling(Scope.SESSION, NANO // 2, "0.50")),
-        ("Month none", budget_commands.SetCeiling(Scope.MONTH, None, "")),
-        ("day=0", budget_commands.SetCeiling(Scope.DAY, 0, "0")),
-        ("policy once", budget_commands.SetPolicy(Policy.ONCE)),
-        ("policy never here", budget_commands.SetPolicy(Policy.NEVER, True)),
-        ("release", budget_commands.Release()),
+        ("day 2", slash_commands.SetCeiling(Scope.DAY, 2 * NANO, "2")),
+        ("session $0.50", slash_commands.SetCeiling(Scope.SESSION, NANO // 2, "0.50")),
+        ("Month none", slash_commands.SetCeiling(Scope.MONTH, None, "")),
+        ("day=0", slash_commands.SetCeiling(Scope.DAY, 0, "0")),
+        ("policy once", slash_commands.SetPolicy(Policy.ONCE)),
+        ("policy never here", slash_commands.SetPolicy(Policy.NEVER, True)),
+        ("release", slash_commands.Release()),
     ],
 )
-def test_what_budget_understands(words: str, order: budget_commands.BudgetCommand) -> None:
-    assert budget_commands.parse_budget(words) == order
+def test_what_budget_understands(words: str, order: slash_commands.BudgetCommand) -> None:
+    assert slash_commands.parse_budget(words) == order
 
 
 @pytest.mark.parametrize("words", ["2", "day", "day two", "day -1", "year 2", "policy x", "run 1"])
 def test_what_budget_refuses_is_a_sentence(words: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        budget_commands.parse_budget(words)
+        slash_commands.parse_budget(words)
     assert refused.value.message.endswith(".")
     assert refused.value.hint
 

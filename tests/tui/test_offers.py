@@ -15,8 +15,7 @@ from baton.core.messages import Card, Chunk, Finish, Request, RequestSent, Text,
 from baton.core.money import NANO
 from baton.core.ports import CallOffer, Choice, Question
 from baton.core.run.policy import PromptLimits
-from baton.tui.widgets.offer_card import OfferCard, destination_text
-from baton.tui.widgets.question_view import ChoiceView
+from baton.tui.widgets.question_view import ChoiceView, OfferCard, destination_text
 from support.app_session import SORRY, Stage, afar, sorry, staged, until
 
 Script = Iterable[Chunk | BaseException | float]

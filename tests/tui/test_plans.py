@@ -27,7 +27,7 @@ from baton.core.plan.plan import Need, Plan, Step
 from baton.tui.app import BatonApp
 from baton.tui.prompt_queue import QueuedPrompt, record_view
 from baton.tui.screens.help_screen import HelpScreen
-from baton.tui.widgets.plan_card import PlanCard
+from baton.tui.widgets.question_view import PlanCard
 from baton.workers.scripted_worker import Script
 from support.app_session import Stage, afar, play, staged
 
@@ -403,9 +403,9 @@ async def test_what_waits_is_played_after_the_edited_plan(tmp_path: Path, editor
 
 
 async def test_a_workflow_of_ones_own_is_a_strategy(tmp_path: Path) -> None:
-    from baton.core.plan.templates import parse
+    from baton.core.plan.templates import parse_workflow
 
-    drawn = parse(EDITED, "mine")
+    drawn = parse_workflow(EDITED, "mine")
     async with staged(tmp_path, say, size=(100, 30)) as stage:
         stage.desk.orchestra.templates = lambda: {"mine": drawn}
         await stage.send("/strategy")

@@ -11,14 +11,12 @@ from rich.cells import cell_len
 
 from baton.core.errors import ConfigError
 from baton.tui import (
-    clipboard,
-    conversation_export,
-    external_editor,
-    path_completion,
+    desktop,
     slash_commands,
 )
+from baton.tui.widgets import composer
 from baton.tui.widgets.text_view import wrap_line
-from baton.tui.widgets.transcript_window import MAX_TURNS, TranscriptWindow
+from baton.tui.widgets.transcript import MAX_TURNS, TranscriptWindow
 
 
 @given(st.integers(0, 5000), st.lists(st.booleans(), max_size=60))
@@ -54,48 +52,43 @@ def test_what_is_a_command() -> None:
 
 
 def test_typed_paths() -> None:
-    assert path_completion.path_at_end("see @fol") == "fol"
-    assert path_completion.path_at_end('see @"a b') == "a b"
-    assert path_completion.path_at_end("me@example.org") is None
-    assert path_completion.path_at_end("@a b") is None
-    assert path_completion.mention_of("a b.md") == '@"a b.md"'
+    assert composer.path_at_end("see @fol") == "fol"
+    assert composer.path_at_end('see @"a b') == "a b"
+    assert composer.path_at_end("me@example.org") is None
+    assert composer.path_at_end("@a b") is None
+    assert composer.mention_of("a b.md") == '@"a b.md"'
 
 
 def test_path_candidates(tmp_path: Path) -> None:
     for name in ("Alpha.md", "alps", ".hidden", "bad\x1bname", 'quo"te'):
         (tmp_path / name).touch()
     (tmp_path / "all").mkdir()
-    assert path_completion.path_candidates(f"{tmp_path}/al") == [
+    assert composer.path_candidates(f"{tmp_path}/al") == [
         f"{tmp_path}/all/",
         f"{tmp_path}/Alpha.md",
         f"{tmp_path}/alps",
     ]
-    assert path_completion.path_candidates(f"{tmp_path}/") == path_completion.path_candidates(
-        f"{tmp_path}/al"
-    )
-    assert path_completion.path_candidates(f"{tmp_path}/.h") == [f"{tmp_path}/.hidden"]
-    assert path_completion.path_candidates(f"{tmp_path}/none/x") == []
+    assert composer.path_candidates(f"{tmp_path}/") == composer.path_candidates(f"{tmp_path}/al")
+    assert composer.path_candidates(f"{tmp_path}/.h") == [f"{tmp_path}/.hidden"]
+    assert composer.path_candidates(f"{tmp_path}/none/x") == []
 
 
 def test_exports_never_overwrite(tmp_path: Path) -> None:
-    first = conversation_export.export_path("", tmp_path, "Lisbon, with kids?")
+    first = desktop.export_path("", tmp_path, "Lisbon, with kids?")
     assert first.name == "lisbon-with-kids.md"
-    conversation_export.save_export(first, "one")
-    assert (
-        conversation_export.export_path("", tmp_path, "Lisbon, with kids?").name
-        == "lisbon-with-kids-2.md"
-    )
+    desktop.save_export(first, "one")
+    assert desktop.export_path("", tmp_path, "Lisbon, with kids?").name == "lisbon-with-kids-2.md"
     with pytest.raises(ConfigError, match="is there already"):
-        conversation_export.save_export(first, "two")
+        desktop.save_export(first, "two")
     assert first.read_text("utf-8") == "one"
-    assert conversation_export.export_path("", tmp_path, "../../etc").parent == tmp_path
+    assert desktop.export_path("", tmp_path, "../../etc").parent == tmp_path
     with pytest.raises(ConfigError, match="can't be written"):
-        conversation_export.save_export(first / "below.md", "three")
+        desktop.save_export(first / "below.md", "three")
 
 
 def test_which_clipboard_is_before_the_person() -> None:
-    assert clipboard.has_system_clipboard({"DISPLAY": ":0"})
-    assert not clipboard.has_system_clipboard({"DISPLAY": ":0", "SSH_TTY": "/dev/pts/0"})
+    assert desktop.has_system_clipboard({"DISPLAY": ":0"})
+    assert not desktop.has_system_clipboard({"DISPLAY": ":0", "SSH_TTY": "/dev/pts/0"})
 
 
 async def test_a_clipboard_that_fails_or_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,23 +98,23 @@ async def test_a_clipboard_that_fails_or_hangs_is_given_up(monkeypatch: pytest.M
 
     taken: list[str] = []
     monkeypatch.setattr(pyperclip, "copy", taken.append)
-    assert await clipboard.copy_to_system("text")
+    assert await desktop.copy_to_system("text")
     assert taken == ["text"]
 
     def fail(text: str) -> None:
         raise RuntimeError("no display")
 
     monkeypatch.setattr(pyperclip, "copy", fail)
-    assert not await clipboard.copy_to_system("text")
-    monkeypatch.setattr(clipboard, "COPY_SECONDS", 0.05)
+    assert not await desktop.copy_to_system("text")
+    monkeypatch.setattr(desktop, "COPY_SECONDS", 0.05)
     monkeypatch.setattr(pyperclip, "copy", lambda text: time.sleep(0.5))
-    assert not await clipboard.copy_to_system("text")
+    assert not await desktop.copy_to_system("text")
 
 
 def test_an_editor_that_fails_changes_nothing() -> None:
     with pytest.raises(ConfigError, match="as it was"):
-        external_editor.edit_text("text", environ={"EDITOR": "false"})
-    assert external_editor.edit_text("text", environ={"EDITOR": "true"}) is None
+        desktop.edit_text("text", environ={"EDITOR": "false"})
+    assert desktop.edit_text("text", environ={"EDITOR": "true"}) is None
 
 
 @given(st.text(st.sampled_from("ab 日é-\u0301"), max_size=80), st.integers(2, 20))

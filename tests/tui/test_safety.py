@@ -25,9 +25,9 @@ from baton.core.view import RunView
 from baton.history import Store
 from baton.tui import crash_report, themes
 from baton.tui.app import BatonApp
-from baton.tui.markdown_text import block_painter, parse_blocks
-from baton.tui.screens.egress_screen import SentScreen
+from baton.tui.screens.ledger_screens import SentScreen
 from baton.tui.screens.workflow_screen import WorkflowScreen
+from baton.tui.widgets.answer import block_painter, parse_blocks
 from support.app_session import GPT, Stage, staged
 
 UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")

@@ -85,7 +85,7 @@ def _frozen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "baton.history.run_writer.time", SimpleNamespace(time=lambda: 1_790_000_000.0)
     )
-    monkeypatch.setattr("baton.tui.screens.money_screen._month_start", lambda: 0.0)
+    monkeypatch.setattr("baton.tui.screens.ledger_screens._month_start", lambda: 0.0)
     monkeypatch.setenv("TZ", "UTC")
 
 

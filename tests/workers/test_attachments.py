@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from baton.core.errors import ConfigError
-from baton.workers.attachments import decode, mentions, read_attachment
+from baton.workers.attachments import decode_text, mentioned_files, read_attachment
 
 MB = 2**20
 
@@ -64,13 +64,13 @@ def test_text_is_read_in_the_encodings_that_say_what_they_are(
 
 @given(st.text().filter(lambda text: "\0" not in text and not text.startswith("\ufeff")))
 def test_no_utf8_text_is_changed_by_reading_it(text: str) -> None:
-    assert decode(text.encode(), "x") == text
+    assert decode_text(text.encode(), "x") == text
 
 
 @given(st.binary())
 def test_any_bytes_are_text_or_refused(data: bytes) -> None:
     with contextlib.suppress(ConfigError):
-        assert "\0" not in decode(data, "x")
+        assert "\0" not in decode_text(data, "x")
 
 
 def test_a_pdf_gives_its_text(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_only_existing_files_are_mentions(tmp_path: Path, monkeypatch: pytest.Mo
     for name in ("notes.txt", "a b.txt", "odd,", "me@example.com"):
         Path(name).write_text("see @notes.txt")
     Path("folder").mkdir()
-    found = mentions(
+    found = mentioned_files(
         'Compare @notes.txt, (@notes.txt) and @"a b.txt" with @nobody or @folder, '
         "write to me@example.com, @odd, @~nobody/x @" + "x" * 5000
     )
@@ -141,4 +141,4 @@ def test_only_existing_files_are_mentions(tmp_path: Path, monkeypatch: pytest.Mo
 
 @given(st.text())
 def test_any_text_can_be_looked_through(text: str) -> None:
-    assert all(path.is_file() for path in mentions("@" + text))
+    assert all(path.is_file() for path in mentioned_files("@" + text))

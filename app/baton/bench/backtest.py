@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from baton.core.ledger_types import Room, Scope, SpendingStyle, Standing
+from baton.core.ledger_types import Scope, ScopeBalance, SpendingStyle, Standing
 from baton.core.spending.pace_controller import Pacing
 
 HAPPENED = "as it was"
@@ -73,7 +73,7 @@ async def replay(
     for case in sorted(cases, key=lambda one: one.at):
         clock.now = case.at
         scopes = {scope: (scope, _period(scope, case)) for scope in ceilings}
-        rooms = [Room(s, ceilings[s], spent.get(place, 0)) for s, place in scopes.items()]
+        rooms = [ScopeBalance(s, ceilings[s], spent.get(place, 0)) for s, place in scopes.items()]
         standing = Standing(tuple(rooms))
         ok = case.open and case.gain > 0
         if ok and case.cost:

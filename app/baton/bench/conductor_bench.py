@@ -31,11 +31,11 @@ from baton.core.messages import (
     TurnStatus,
     Usage,
 )
-from baton.core.plan.assignment import assign
+from baton.core.plan.assignment import assign_workers
 from baton.core.plan.conductor import LanguageConductor
 from baton.core.plan.plan import Material, Plan
 from baton.core.plan.plan_lines import TOOL_HEADS, parse_lines
-from baton.core.plan.request_parts import TrainedConductor, Written, split
+from baton.core.plan.request_parts import TrainedConductor, WrittenPlan, split_request
 from baton.core.plan.skill_table import SkillTable
 from baton.core.ports import NO_LEDGER, Router, RoutingContext, SpendingRoom, Worker
 from baton.core.run.metered_worker import CallUsage, MeteredWorker, RunBudget
@@ -145,7 +145,7 @@ class EpisodeDesk:
         request = Request(tuple(messages), purpose, max_tokens, 0.0, shape=shape)
         return (await self.write(chosen, request)).text
 
-    async def write(self, worker: Worker, request: Request) -> Written:
+    async def write(self, worker: Worker, request: Request) -> WrittenPlan:
         """Return what a worker writes, metered and recorded."""
         metered = MeteredWorker(worker, RunBudget(NO_LEDGER, None, _TERMS, _LIMITS), self._record)
         pieces: list[str] = []
@@ -158,7 +158,7 @@ class EpisodeDesk:
                         pieces.append(text)
                     case Usage():
                         confidence, lines = chunk.confidence, chunk.lines
-        return Written("".join(pieces), confidence, lines)
+        return WrittenPlan("".join(pieces), confidence, lines)
 
     async def _record(self, tally: CallUsage) -> None:
         self.calls.append(tally)
@@ -175,12 +175,12 @@ def drawing(conductor: TrainedConductor | str) -> Draw:
         assert isinstance(conductor, TrainedConductor)
         lines: list[str] = []
 
-        async def write(request: Request) -> Written:
+        async def write(request: Request) -> WrittenPlan:
             written = await desk.write(conductor.worker, request)
             lines.append(written.text)
             return written
 
-        plan = await split(conductor, desk.situation, write)
+        plan = await split_request(conductor, desk.situation, write)
         for text in lines:
             parse_lines(text)  # `split` keeps a request whole whose lines can't be read
         return plan
@@ -224,7 +224,9 @@ class ConductorBench:
             episode.id, "", None, Role.USER, episode.request, TurnStatus.DONE, Label.LOCAL, 0.0
         )
         material = Material((turn,))
-        roster = await self.skills.informed([worker.card for worker in self.workers.values()])
+        roster = await self.skills.cards_with_skills(
+            [worker.card for worker in self.workers.values()]
+        )
         route = await self.router.route(material, roster)
         return RoutingContext(material, roster[0].id, "", roster, route, _LIMITS)
 
@@ -232,7 +234,7 @@ class ConductorBench:
         """Score a plan by the workers that would do its steps."""
         if plan is not None:
             situation = desk.situation
-            plan = assign(plan, situation.roster, left=0, material=situation.material)
+            plan = assign_workers(plan, situation.roster, left=0, material=situation.material)
         expressions = {(part.tool, part.text) for part in episode.parts if part.tool}
         expressions |= {(step.worker, step.subtask) for step in (plan.steps if plan else ())}
         for tool, text in sorted(expressions):

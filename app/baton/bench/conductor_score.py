@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import product
 
-from baton.core.plan.plan import PROMPT, Plan, Step, single
+from baton.core.plan.plan import PROMPT, Plan, Step, single_step_plan
 from baton.core.plan.plan_lines import TOOL_HEADS
 
 MODEL_CREDIT = 0.5
@@ -88,7 +88,7 @@ def score_plan(plan: Plan | None, episode: Episode, values: Values | None = None
 
     With `values`, expressions are compared by what they come to, else by their numbers.
     """
-    match = _Match(plan or single(""), episode, values or {})
+    match = _Match(plan or single_step_plan(""), episode, values or {})
     return max(match.scores(), key=lambda score: (score.points, score.is_right))
 
 

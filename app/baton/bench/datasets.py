@@ -24,8 +24,8 @@ from baton.core.plan.answer_grades import (
     TEXT,
     Dataset,
     Question,
-    Recorded,
-    number_in,
+    RecordedAnswer,
+    final_number,
 )
 
 _NOTHING = ("", "-")
@@ -104,7 +104,7 @@ def _question(line: _Line) -> Question:
         raise ValueError("kind python needs tests")
     if line.kind != PYTHON and not (answer.strip() or parts):
         raise ValueError("the answer is missing")
-    if line.kind == NUMBER and number_in(answer) is None:
+    if line.kind == NUMBER and final_number(answer) is None:
         raise ValueError(f"{answer!r} is no number")
     if line.kind == CHOICE and not re.fullmatch(r"\(?[A-Za-z][).]?", answer.strip()):
         raise ValueError(f"{answer!r} is no letter")
@@ -140,7 +140,7 @@ def _recorded(name: str, digest: str, text: str) -> Dataset:
             "in its text, and l:NAME, the text's length, may be there.",
         )
     questions: list[Question] = []
-    recorded: dict[str, dict[str, Recorded]] = {model: {} for model in models}
+    recorded: dict[str, dict[str, RecordedAnswer]] = {model: {} for model in models}
     texts: set[str] = set()
     try:
         for row in table:
@@ -163,11 +163,11 @@ def _row_question(row: dict[str, str]) -> Question:
     if re.fullmatch(r"[A-Z]", answer.strip()):
         kind = CHOICE
     else:
-        kind = NUMBER if number_in(answer) is not None else TEXT
+        kind = NUMBER if final_number(answer) is not None else TEXT
     return Question(row["id"], row["text"], answer, kind, key=row.get("qhash") or "")
 
 
-def _cell(row: dict[str, str], model: str) -> Recorded:
+def _cell(row: dict[str, str], model: str) -> RecordedAnswer:
     answer = (row.get(f"p:{model}") or "").strip()
     length = int(float(row.get(f"l:{model}") or 0))
-    return Recorded(float(row[f"m:{model}"]), "" if answer in _NOTHING else answer, length)
+    return RecordedAnswer(float(row[f"m:{model}"]), "" if answer in _NOTHING else answer, length)

@@ -12,8 +12,8 @@ from collections.abc import AsyncGenerator, Mapping
 
 from baton.core.errors import WorkerError
 from baton.core.labels import Label
-from baton.core.messages import Card, Chunk, Finish, Request, Role, Sent, Text, Usage
-from baton.core.plan.answer_grades import Dataset, Recorded, tokens_in
+from baton.core.messages import Card, Chunk, Finish, Request, RequestSent, Role, Text, Usage
+from baton.core.plan.answer_grades import Dataset, RecordedAnswer, recorded_tokens
 from baton.core.prices import FREE, Price
 
 NOWHERE = "replay"
@@ -49,7 +49,7 @@ def _parameters(model: str) -> int:
     return int(float(found[2]) * int(found[1] or 1) * 10**9)
 
 
-def spoken(recorded: Recorded, name: str) -> str:
+def spoken(recorded: RecordedAnswer, name: str) -> str:
     """Return the text that stands for a recorded answer: the answer that was found in it.
 
     It is as long as the answer was, because that tells something too: blanks stand for the rest.
@@ -73,7 +73,7 @@ class ReplayWorker:
     def __init__(self, dataset: Dataset, model: str, price: Price | None = None) -> None:
         self.card = card_of(model, price)
         answers = dataset.recorded[model]
-        self._answers: Mapping[str, Recorded] = {
+        self._answers: Mapping[str, RecordedAnswer] = {
             question.prompt: answers[question.id] for question in dataset.questions
         }
 
@@ -97,9 +97,9 @@ class ReplayWorker:
                 f"{self.card.id} is replayed, and was recorded once: it can't say something else.",
                 "Replay with another worker beside it.",
             )
-        read = sum(tokens_in(message.text) for message in request.messages)
-        if self.card.is_outside:
-            yield Sent(NOWHERE, sum(len(m.text.encode("utf-8")) for m in request.messages))
+        read = sum(recorded_tokens(message.text) for message in request.messages)
+        if self.card.uses_gateway:
+            yield RequestSent(NOWHERE, sum(len(m.text.encode("utf-8")) for m in request.messages))
         cap = request.max_tokens
         if cap is not None and recorded.tokens > cap:
             # Its end is missing, and that is where a worked answer says what it comes to.

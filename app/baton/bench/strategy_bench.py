@@ -8,21 +8,21 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from baton.core.errors import BY_NAME, BatonError, BudgetExceeded, WorkerUnavailable
+from baton.core.errors import ERROR_CLASSES, BatonError, BudgetExceeded, WorkerUnavailable
 from baton.core.events import Called, Decision, Event, Failed, Offered, StepFailed
-from baton.core.hold_decision import overcharge
+from baton.core.hold_decision import overcharge_error
 from baton.core.messages import Card, Prompt
 from baton.core.plan.answer_grades import (
     PYTHON,
     Dataset,
     Question,
-    Recorded,
-    code_in,
-    grade,
-    tokens_in,
-    wilson,
+    RecordedAnswer,
+    grade_answer,
+    python_in,
+    recorded_tokens,
+    wilson_interval,
 )
-from baton.core.prices import FREE, Used
+from baton.core.prices import FREE, BilledTokens
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import PromptLimits
 from baton.core.view import RunView
@@ -78,7 +78,7 @@ class Grader:
 
     def __init__(
         self,
-        recorded: Mapping[str, Mapping[str, Recorded]] | None = None,
+        recorded: Mapping[str, Mapping[str, RecordedAnswer]] | None = None,
         execute: Execute | None = None,
     ) -> None:
         self._recorded = recorded or {}
@@ -91,12 +91,12 @@ class Grader:
         once = self._recorded.get(author(view), {}).get(question.id)
         if once is not None and view.answer.strip():
             # A recording whose end a cap cut off says nothing any more.
-            return (0.0, "The answer was cut at its cap.") if view.cut else (once.score, "")
+            return (0.0, "The answer was cut at its cap.") if view.is_cut else (once.score, "")
         if question.kind == PYTHON:
             return await self._tested(question, view.answer)
         if not (question.answer or question.parts):
             return None, "There is no answer to compare with."
-        return grade(question, view.answer), ""
+        return grade_answer(question, view.answer), ""
 
     async def _tested(self, question: Question, text: str) -> tuple[float | None, str]:
         if self._execute is None:
@@ -104,7 +104,7 @@ class Grader:
         if "assert" not in question.tests:
             return None, "Its tests assert nothing."
         try:
-            said = await self._execute(code_in(text), question.tests)
+            said = await self._execute(python_in(text), question.tests)
         except WorkerUnavailable as error:
             return None, error.message  # that says nothing of the code
         except BatonError as error:
@@ -141,21 +141,21 @@ async def _play(
             if (told := _external(event)) is not None:
                 error, why = told
     score, note = await grader(question, view)
-    elsewhere = {card.id for card in orchestra.roster if card.is_outside}
+    elsewhere = {card.id for card in orchestra.roster if card.uses_gateway}
     played = Played(
         question.id,
         score,
         sum(call.tokens_in for call in view.calls),
         sum(call.tokens_out for call in view.calls),
         view.cost,
-        view.worked,
+        view.worked_seconds,
         len(view.calls),
         sum(call.worker in elsewhere for call in view.calls),
         author(view),
         why or note,
         error,
     )
-    return played, view.overcharged
+    return played, view.overcharged_calls
 
 
 def _external(event: Event) -> tuple[str, str] | None:
@@ -190,11 +190,11 @@ async def play_all(
             limits = replace(limits, budget=budget - spent)
         played, overcharged = await _play(orchestra, question, limits, grader)
         if played.is_broken or (budget is not None and played.refused):
-            raise BY_NAME[played.error](played.note)
+            raise ERROR_CLASSES[played.error](played.note)
         spent += played.cost
         yield played
         for call in overcharged:
-            raise overcharge(call.worker, call.cost, call.held)
+            raise overcharge_error(call.worker, call.cost, call.held)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +226,7 @@ class Row:
     @property
     def interval(self) -> tuple[float, float]:
         """Where the accuracy lies with 95 % certainty."""
-        return wilson(self.right, self.graded)
+        return wilson_interval(self.right, self.graded)
 
     @property
     def local_share(self) -> float:
@@ -281,10 +281,10 @@ def oracle(dataset: Dataset, questions: Sequence[Question], cards: Sequence[Card
 def _alone(dataset: Dataset, question: Question, card: Card) -> Played:
     once = dataset.recorded[card.id][question.id]
     system = card.system if question.system is None else question.system
-    read = tokens_in(system) + tokens_in(question.prompt)
-    cost = (card.price or FREE).cost(Used(read, once.tokens))
+    read = recorded_tokens(system) + recorded_tokens(question.prompt)
+    cost = (card.price or FREE).cost(BilledTokens(read, once.tokens))
     return Played(
-        question.id, once.score, read, once.tokens, cost, 0.0, 1, int(card.is_outside), card.id
+        question.id, once.score, read, once.tokens, cost, 0.0, 1, int(card.uses_gateway), card.id
     )
 
 

@@ -7,6 +7,8 @@ the front needs later, so that both happen side by side.
 from __future__ import annotations
 
 import os
+import select
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +40,7 @@ from baton.core.errors import ConfigError
 from baton.core.labels import Label
 from baton.core.money import parse_usd
 from baton.platform.settings import Settings, find_paths, load
+from baton.workers.attachments import decode_text
 
 if TYPE_CHECKING:
     from baton.compose import Baton
@@ -280,7 +283,6 @@ def _output_format(options: AskOptions) -> str:
 
 def _build_prompt(options: AskOptions, text: str) -> Prompt:
     """Gather what goes to the worker, and say what is attached."""
-    from baton.cli.stdin import read_piped
     from baton.core.messages import Prompt
     from baton.workers.attachments import read_attachment
 
@@ -302,3 +304,32 @@ def _show_files(files: tuple[Attachment, ...], quiet: bool) -> None:
         return
     for file in files:
         notify(f"{file.name}: {show_size(file.size)}, about {estimated_tokens(file.text):,} tokens")
+
+
+MAX_PIPED_BYTES = 8 * 10**6
+"""How many bytes may be piped in."""
+
+_NOTICE_SECONDS = 1.0
+"""After how many seconds without a byte it is said what Baton is waiting for."""
+
+
+def read_piped(quiet: bool) -> str:
+    """Return what is piped in, "" when stdin is a terminal. Raises ConfigError."""
+    if sys.stdin.isatty():
+        return ""
+    try:
+        if (
+            not quiet
+            and sys.stderr.isatty()
+            and not select.select([sys.stdin], [], [], _NOTICE_SECONDS)[0]
+        ):
+            notify("Reading piped text until it ends ...")
+        data = sys.stdin.buffer.read(MAX_PIPED_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"Standard input can't be read: {error.strerror}.") from error
+    if len(data) > MAX_PIPED_BYTES:
+        raise ConfigError(
+            f"More than {show_size(MAX_PIPED_BYTES)} were piped in, and nothing of it was sent.",
+            "Pipe the part that matters.",
+        )
+    return decode_text(data, "The piped text")

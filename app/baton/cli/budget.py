@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from baton.cli.ledger_access import format_columns, format_time, with_ledger
 from baton.cli.output import emit, emit_json, notify
+from baton.cli.stores import format_columns, format_time, with_ledger
 from baton.core.errors import BatonError, ConfigError
 from baton.core.hold_decision import shown_rounded_down
 from baton.core.ledger_types import Charge, Policy, Scope, ScopeBalance, SpendingStyle, Standing
@@ -131,7 +131,7 @@ def release(calls: tuple[str, ...], every: bool, freeze: bool, as_json: bool) ->
     whether it really was charged before you release it.
     """
     if freeze:
-        lifted = with_ledger(lambda ledger: ledger.thaw())
+        lifted = with_ledger(lambda ledger: ledger.lift_freeze())
         notify("The freeze is lifted." if lifted else "The cloud is not frozen.")
     if every:
         amount = with_ledger(lambda ledger: ledger.release_all())

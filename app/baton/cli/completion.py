@@ -35,7 +35,7 @@ def complete_conversation(
 
     from click.shell_completion import CompletionItem
 
-    from baton.cli.history_access import user_history
+    from baton.cli.stores import user_history
 
     async def newest() -> list[CompletionItem]:
         async with user_history() as store:
@@ -75,7 +75,7 @@ def complete_run(_: click.Context, __: click.Parameter, incomplete: str) -> list
 
     from click.shell_completion import CompletionItem
 
-    from baton.cli.history_access import user_history
+    from baton.cli.stores import user_history
 
     async def newest() -> list[CompletionItem]:
         async with user_history() as store:

@@ -206,7 +206,7 @@ def _set_ceilings(changes: Mapping[Scope, int | None]) -> None:
     """Have other Batons that run keep to new ceilings, as `baton budget set` does."""
     if not changes:
         return
-    from baton.cli.ledger_access import with_ledger
+    from baton.cli.stores import with_ledger
 
     async def change(ledger: Ledger) -> None:
         for scope, amount in changes.items():

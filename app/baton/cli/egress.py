@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from baton.cli.aliases import AliasedGroup
-from baton.cli.ledger_access import format_columns, format_time, with_ledger
+from baton.cli.options import AliasedGroup
 from baton.cli.output import emit, emit_export, emit_json, notify, to_json
+from baton.cli.stores import format_columns, format_time, with_ledger
 from baton.core.byte_format import show_size
 from baton.core.errors import BatonError, ConfigError
 from baton.core.ledger_types import Egress, Status
@@ -58,7 +58,7 @@ def list_(limit: int, run: str | None, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def show(number: int, raw: bool, as_json: bool) -> None:
     """Show one request, by its number in `baton egress ls`."""
-    one = with_ledger(lambda ledger: ledger.egress_one(number))
+    one = with_ledger(lambda ledger: ledger.find_egress(number))
     if raw:
         return _write_raw(one)
     if as_json:

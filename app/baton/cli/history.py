@@ -15,12 +15,12 @@ from typing import Any
 
 import click
 
-from baton.cli.aliases import AliasedGroup
 from baton.cli.completion import complete_conversation, complete_run
-from baton.cli.history_access import find_run, with_store
+from baton.cli.options import AliasedGroup
 from baton.cli.output import emit, emit_export, emit_json, notify
 from baton.cli.resume import resume_hint
 from baton.cli.step_text import record_view
+from baton.cli.stores import find_run, with_store
 from baton.core.errors import BatonError, ConfigError
 from baton.core.feedback import RATINGS, Signal
 from baton.core.feedback import rating as rating_of
@@ -238,9 +238,9 @@ async def _remove_conversations(store: Store, names: tuple[str, ...], yes: bool)
     for conversation in chosen.values():
         await store.purge(conversation.id)
     notify(f"Removed {_count_conversations(len(chosen))}.")
-    from baton.routing import Versions, learned_file
+    from baton.routing import LearnedVersions, learned_file
 
-    if Versions(learned_file(find_paths().data)).at is not None:
+    if LearnedVersions(learned_file(find_paths().data)).learned_at is not None:
         notify("`baton learn --forget` removes what was learned from answers as well.")
     if broken := _damaged_files():
         notify(
@@ -258,10 +258,10 @@ def _damaged_files() -> list[str]:
 
 async def _forget_sent_texts(runs: list[str]) -> None:
     """Remove the texts that these runs sent from the egress log."""
-    from baton.cli import ledger_access
+    from baton.cli import stores
 
     if runs and find_paths().ledger.exists():
-        async with ledger_access.user_ledger() as ledger:
+        async with stores.user_ledger() as ledger:
             await ledger.forget(runs)
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import click
 import msgspec
 
-from baton.cli.aliases import AliasedGroup
-from baton.cli.ledger_access import format_columns
+from baton.cli.options import AliasedGroup
 from baton.cli.output import emit, emit_json, notify
+from baton.cli.stores import format_columns
 from baton.core.errors import BatonError, ConfigError, SecretMissing
 from baton.core.money import format_usd, show_usd
 from baton.core.sanitiser import one_line

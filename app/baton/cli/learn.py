@@ -14,7 +14,7 @@ from baton.core.errors import ConfigError
 from baton.platform.settings import find_paths, load
 
 if TYPE_CHECKING:
-    from baton.routing.personalisation import Lesson
+    from baton.routing.personalisation import LearningResult
 
 
 @click.command()
@@ -43,24 +43,24 @@ def learn(dry_run: bool, undo: bool, forget: bool, as_json: bool, quiet: bool) -
     lesson = asyncio.run(_learn_from_answers(dry_run))
     if as_json:
         return emit_json(lesson_object(lesson))
-    from baton.routing.personalisation import told
+    from baton.routing.personalisation import result_lines
 
-    undone = ["`baton learn --undo` takes that back."] if lesson.kept else []
-    emit("\n".join([*told(lesson), *undone]))
+    undone = ["`baton learn --undo` takes that back."] if lesson.is_kept else []
+    emit("\n".join([*result_lines(lesson), *undone]))
 
 
 def _revert_learning(last: bool, as_json: bool) -> None:
-    from baton.routing import Versions, learned_file
+    from baton.routing import LearnedVersions, learned_file
     from baton.routing.personalisation import forget, undo
 
-    versions = Versions(learned_file(find_paths().data))
+    versions = LearnedVersions(learned_file(find_paths().data))
     said = undo(versions) if last else forget(versions)
     if as_json:
-        return emit_json({"schema": 1, "learned_at": versions.at, "message": said})
+        return emit_json({"schema": 1, "learned_at": versions.learned_at, "message": said})
     emit(said)
 
 
-async def _learn_from_answers(dry: bool) -> Lesson:
+async def _learn_from_answers(dry: bool) -> LearningResult:
     from baton.compose import compose
 
     paths = find_paths()
@@ -73,21 +73,21 @@ async def _learn_from_answers(dry: bool) -> Lesson:
         await baton.aclose()
 
 
-def lesson_object(lesson: Lesson) -> dict[str, Any]:
+def lesson_object(lesson: LearningResult) -> dict[str, Any]:
     """Return a lesson as `learn --json` prints it."""
-    from baton.routing.personalisation import told
+    from baton.routing.personalisation import result_lines
 
     learned = lesson.learned
     return {
         "schema": 1,
-        "kept": lesson.kept,
-        "dry_run": lesson.dry,
+        "kept": lesson.is_kept,
+        "dry_run": lesson.dry_run,
         "answers": lesson.answers,
-        "gone": lesson.gone,
+        "gone": lesson.left_out,
         "signals": {signal.value: count for signal, count in lesson.signals.items()},
         "used": learned.used if learned else 0,
         "held": learned.held if learned else 0,
         "before": learned.before if learned and learned.held else None,
         "after": learned.after if learned and learned.held else None,
-        "notes": told(lesson),
+        "notes": result_lines(lesson),
     }

@@ -155,3 +155,14 @@ def add_named_worker(settings: Settings, worker: str | None) -> tuple[Settings, 
         file = Path(worker).expanduser().absolute()
         adhoc = LocalWorker(id=file.stem, model=str(file))
     return msgspec.structs.replace(settings, workers=(*settings.workers, adhoc)), adhoc.id
+
+
+ALIASES = {"list": "ls", "remove": "rm", "get": "pull"}
+
+
+class AliasedGroup(click.Group):
+    """A group whose commands answer to their longer names as well."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Find a command by either name."""
+        return super().get_command(ctx, ALIASES.get(cmd_name, cmd_name))

@@ -32,8 +32,7 @@ from baton.core.sanitiser import one_line
 from baton.core.view import RunView, activity_text
 
 if TYPE_CHECKING:
-    from baton.cli.run_renderers import RendererFactory, RunRenderer
-    from baton.cli.terminal_questions import TerminalAsker
+    from baton.cli.prompt_run import RendererFactory, RunRenderer, TerminalAsker
 
 
 @click.command(cls=StrategyCommand)

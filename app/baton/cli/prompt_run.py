@@ -3,33 +3,49 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
+import os
 import signal
-from collections.abc import AsyncIterator, Callable
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Protocol
 
 from baton.cli import interrupts
 from baton.cli.error_report import report_error
-from baton.cli.json_output import ASK_AGAIN_HINT, is_only_planned, overcharge_warnings
-from baton.cli.output import Output, unwritable_error
-from baton.cli.resume import resume_hint
-from baton.cli.run_renderers import (
-    EventRenderer,
-    JsonRenderer,
-    RendererFactory,
-    RunRenderer,
-    TextRenderer,
+from baton.cli.json_output import (
+    ASK_AGAIN_HINT,
+    event_object,
+    is_only_planned,
+    overcharge_warnings,
+    run_object,
 )
-from baton.cli.terminal_questions import TerminalAsker
+from baton.cli.output import Output, to_json, unwritable_error
+from baton.cli.resume import resume_hint
 from baton.core.errors import ERROR_CLASSES, BatonError, BudgetExceeded
-from baton.core.events import Decision, Phase, Progress
+from baton.core.events import (
+    Decision,
+    Event,
+    Phase,
+    Planned,
+    Progress,
+    StepFailed,
+    StepFinished,
+    StepRetried,
+    StepSkipped,
+    StepText,
+)
+from baton.core.hold_decision import shown_rounded_down, shown_rounded_up
+from baton.core.ledger_types import Scope
 from baton.core.messages import Prompt
-from baton.core.ports import Ask, ConversationPosition
+from baton.core.ports import Ask, CallOffer, ConversationPosition, Question
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import PromptLimits
 from baton.core.run.run import Run
+from baton.core.sanitiser import one_line
 from baton.core.view import RunView, activity_text
 from baton.platform.os_signals import ENDING, hear, is_ignored, unhear
 
@@ -209,3 +225,247 @@ async def _drain_output(output: Output, left: list[int]) -> None:
         await asyncio.wait({waiting}, timeout=_READER_WAIT_SECONDS)
     await asyncio.wait({waiting}, timeout=_READER_WAIT_SECONDS)
     waiting.cancel()
+
+
+class RunRenderer(Protocol):
+    """Turns events into what stdout gets."""
+
+    def show_event(self, event: Event, view: RunView) -> None:
+        """Show one event; `view` is the run with it applied."""
+        ...
+
+    def finish(self, view: RunView) -> None:
+        """Show what is only known at the end."""
+        ...
+
+
+class TextRenderer:
+    """The answer and nothing else, as it is written (or `whole`, at the end).
+
+    A pipe gets what no second look can change; a terminal is shown drafts as well. A long answer is
+    never copied as a whole for each of its pieces.
+    """
+
+    def __init__(self, output: Output, whole: bool = False) -> None:
+        self._output = output
+        self._whole = whole
+        self._answer: tuple[int, ...] = ()
+        self._shown_parts: tuple[int, ...] = ()
+        self._shown = 0
+        self._is_broken = False
+
+    def show_event(self, event: Event, view: RunView) -> None:
+        """Show the next piece, and in between what is happening."""
+        if not self._whole and view.plan is not None:
+            self._show(event, view)
+        if not (self._shown and self._output.is_terminal_shared and not self._finish_part(view)):
+            self._output.show_status(activity_text(view))
+
+    def _show(self, event: Event, view: RunView) -> None:
+        if isinstance(event, Planned):
+            self._answer = event.plan.answer
+        if view.draft and not self._output.to_terminal:
+            return
+        if isinstance(event, StepText) and event.text:
+            self._add_piece(event, view)
+        elif isinstance(event, StepRetried) and not self._is_replaced:
+            self._restart_part(_settled_answer(view))
+        elif isinstance(event, Planned | StepFinished | StepFailed | StepSkipped):
+            self._catch_up(_settled_answer(view), view)
+
+    @property
+    def _is_replaced(self) -> bool:
+        """Whether what stands there is no part of the answer any more."""
+        return self._shown > 0 and self._answer[: len(self._shown_parts)] != self._shown_parts
+
+    def _restart(self, told: str) -> None:
+        self._output.end_line()
+        self._output.warn(f"baton: That was a draft; {told}.")
+        self._shown, self._is_broken = 0, False
+
+    def _restart_part(self, rest: str) -> None:
+        """Show what is left of the answer anew, if some of what stands there was taken back."""
+        if self._shown > len(rest):
+            self._restart("a part of it is written anew")
+            self._write(rest)
+
+    def _add_piece(self, event: StepText, view: RunView) -> None:
+        """Show a piece of the first part of the answer that isn't over; the others wait."""
+        if self._is_replaced:
+            self._catch_up(_settled_answer(view), view)
+        elif event.step == self._next_part(view):
+            is_first = len(view.steps[event.step - 1].text) == len(event.text)
+            self._write("\n\n" * (is_first and self._shown > 0) + event.text)
+
+    def _next_part(self, view: RunView) -> int:
+        """Return the first part of the answer that isn't over, or 0."""
+        return next((n for n in self._answer if not view.steps[n - 1].is_over), 0)
+
+    def _catch_up(self, text: str, view: RunView) -> None:
+        """Show the rest of a text; a draft gives way once what replaces it has a word."""
+        if self._is_replaced and text:
+            self._restart(self._replacement_text(view))
+        if not self._is_replaced:
+            self._write(text[self._shown :])
+
+    def _replacement_text(self, view: RunView) -> str:
+        """Say who answers now, or does a part of the answer again."""
+        new = [n for n in self._answer if n not in self._shown_parts] or self._answer[-1:]
+        names = list(dict.fromkeys(view.steps[n - 1].worker for n in new))
+        if len(self._answer) == 1:
+            return f"{names[0]} answers"
+        return f"{' and '.join(names)} {'do' if len(names) > 1 else 'does'} a part of it again"
+
+    def _write(self, text: str) -> None:
+        self._shown += len(text)
+        self._shown_parts = self._answer
+        if self._is_broken and text:
+            text, self._is_broken = text.removeprefix("\n"), False
+        self._output.write(text)
+
+    def _finish_part(self, view: RunView) -> bool:
+        """Tell whether what stands there is whole, while more is being done behind it."""
+        if view.current_step is None and not view.planning:
+            return False
+        if (number := self._next_part(view)) and view.steps[number - 1].text:
+            return False
+        self._is_broken = self._output.end_line() or self._is_broken
+        return True
+
+    def finish(self, view: RunView) -> None:
+        """Show the rest, and end the line."""
+        if view.plan is not None:
+            self._answer = view.plan.answer
+        self._catch_up(view.answer, view)
+        self._output.end_line()
+
+
+def _settled_answer(view: RunView) -> str:
+    """Return the answer up to the first part that isn't over, be it a draft or not."""
+    return replace(view, draft=False).stable_answer
+
+
+class JsonRenderer:
+    """One object at the end."""
+
+    def __init__(self, output: Output, preview: bool = False) -> None:
+        self._output = output
+        self._preview = preview
+
+    def show_event(self, event: Event, view: RunView) -> None:
+        """Show what is happening."""
+        self._output.show_status(activity_text(view))
+
+    def finish(self, view: RunView) -> None:
+        """Show the object."""
+        self._output.write(to_json(run_object(view, preview=self._preview)) + "\n")
+
+
+class EventRenderer:
+    """One line of JSON for each event, as it happens."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+
+    def show_event(self, event: Event, view: RunView) -> None:
+        """Show the event."""
+        self._output.write(to_json(event_object(event)) + "\n")
+
+    def finish(self, view: RunView) -> None:
+        """All was shown."""
+
+
+class TerminalAsker:
+    """Puts the engine's questions to the person at the terminal; else takes the safe choice."""
+
+    def __init__(self, output: Output, drop_oldest: bool) -> None:
+        self._output = output
+        self._drop_oldest = drop_oldest
+        self._lock = asyncio.Lock()
+        self.costs: tuple[int | None, ...] = ()
+        """What each step of the plan that was to be confirmed can cost at most."""
+
+    async def __call__(self, question: Question) -> str:
+        """Return the id of the choice."""
+        if question.plan is not None:
+            self.costs = question.costs
+            return question.default  # it is shown once the run is over, and played later
+        # An offer's text can't be edited here; it can be asked again.
+        choices = {choice.id: choice.label for choice in question.choices if choice.id != "edit"}
+        if self._drop_oldest and "trim" in choices:
+            return "trim"
+        if not (os.isatty(0) and os.isatty(2)):
+            return question.default
+        async with self._lock:
+            return await self._ask(question, choices)
+
+    async def _ask(self, question: Question, choices: Mapping[str, str]) -> str:
+        listed = [f"  {n}  {label}" for n, label in enumerate(choices.values(), start=1)]
+        default = list(choices).index(question.default) + 1
+        text = question.text if question.offer is None else offer_text(question.offer)
+        if self._output.is_terminal_shared:
+            self._output.end_line()  # a draft may stand there
+        self._output.warn("\n".join([text, *listed, f"Number, then Enter ({default}):"]))
+        try:
+            await self._wait_until_shown()
+            typed = (await read_line()).strip()
+        finally:
+            self._output.release_output()
+        if typed.isdecimal() and 1 <= int(typed) <= len(choices):
+            return list(choices)[int(typed) - 1]
+        return question.default
+
+    async def _wait_until_shown(self) -> None:
+        """Wait until the question stands there: a terminal may be paused (Ctrl+S)."""
+        loop, shown = asyncio.get_running_loop(), asyncio.Event()
+
+        def tell() -> None:
+            with contextlib.suppress(RuntimeError):  # the person left, and the loop is closed
+                loop.call_soon_threadsafe(shown.set)
+
+        self._output.call_when_written(tell)
+        self._output.hold_output()  # steps beside the one that asks go on writing
+        await shown.wait()
+
+
+def offer_text(offer: CallOffer) -> str:
+    """Write out for a person what would leave this machine, and what it can cost."""
+    left = (
+        ""
+        if offer.left is None
+        else f" · {shown_rounded_down(offer.left)} left {Scope(offer.scope).phrase}"
+    )
+    hidden = f" ({offer.hidden} hidden)" if offer.hidden else ""
+    there = f" for {one_line(offer.card.address, 80)}" if offer.card.address else ""
+    shown = "\n".join(f"    {line}" for line in offer.text.splitlines())
+    # The price stands where the question is, however long the text before it.
+    return (
+        f"This would leave this machine{there}{hidden}:\n{shown}\n"
+        f"Ask {offer.card.name}?   at most {shown_rounded_up(offer.most)}{left}\n"
+        f"  Why: {offer.why}"
+    )
+
+
+async def read_line() -> str:
+    """Wait for a line at the terminal, in a way that can be cancelled.
+
+    What was typed before the question was there is no answer to it.
+    """
+    if sys.platform == "win32":  # no loop there waits for a console
+        return await asyncio.to_thread(sys.stdin.readline)
+    import termios
+
+    with contextlib.suppress(termios.error):
+        termios.tcflush(0, termios.TCIFLUSH)
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(0, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(0)
+    return os.read(0, 4096).decode("utf-8", "replace")
+
+
+RendererFactory = Callable[[Output, TerminalAsker], RunRenderer]
+"""Makes a renderer for a format that OutputOptions doesn't have."""

@@ -11,20 +11,30 @@ from collections.abc import Sequence
 import click
 
 from baton.cli.completion import complete_run
-from baton.cli.history_access import find_run, with_store
 from baton.cli.json_output import event_object
 from baton.cli.output import emit, emit_json
 from baton.cli.resume import resume_hint
-from baton.cli.step_text import record_view
-from baton.cli.step_tree import FINISH_WORDS, step_texts, step_tree
+from baton.cli.stores import find_run, with_store
 from baton.core import events as ev
 from baton.core.errors import ConfigError
 from baton.core.history_types import RunRecord
 from baton.core.hold_decision import shown_rounded_up
 from baton.core.ledger_types import Egress
+from baton.core.messages import Finish
 from baton.core.money import show_usd
+from baton.core.plan.plan import FILE, HISTORY, PROMPT
 from baton.core.sanitiser import one_line
+from baton.core.view import RunView, StepView
 from baton.history import Store
+from baton.presentation.plans import (
+    access_text,
+    need_text,
+    record_view,
+    step_destination,
+    step_place,
+    subtask_text,
+    wrap_lines,
+)
 
 _UNLIMITED_COLUMNS = 10**6
 """How wide lines may be where nobody reads them at a terminal."""
@@ -53,8 +63,6 @@ def trace(run: str | None, texts: bool, as_json: bool, mermaid: bool, otel: bool
         )
     record, answer = with_store(lambda store: _find_run(store, run, texts))
     if mermaid:
-        from baton.cli.mermaid import flowchart
-
         emit(flowchart(record_view(record)))
     elif otel:
         from baton.cli.otel import span_lines
@@ -83,7 +91,7 @@ def _sent_requests(record: RunRecord) -> list[Egress]:
     """Return what the run sent, as the egress log has it."""
     if not any(isinstance(event, ev.Sent) for event in record.events):
         return []
-    from baton.cli.ledger_access import with_ledger
+    from baton.cli.stores import with_ledger
 
     return with_ledger(lambda ledger: ledger.egress(record.id))[::-1]
 
@@ -251,3 +259,160 @@ def _offer_text(offer: ev.Offered) -> str:
         f"offered to {one_line(offer.worker)} ({one_line(offer.why)}): {offer.size:,} bytes of"
         f" text{hidden}, {most}; {_DECISIONS[offer.decision]}{message}"
     )
+
+
+_SAFE_CHARS = frozenset(" ,.:?!()/'_+-=")
+"""Besides letters and digits: what means nothing to Mermaid between quotes."""
+
+_MAX_LABEL_CHARS = 120
+
+_STYLES = (
+    "classDef elsewhere stroke-dasharray: 5 5",
+    "classDef failed stroke:#c00",
+    "classDef left_out stroke:#999,color:#999",
+)
+
+
+def flowchart(view: RunView) -> str:
+    """Return the flowchart of a run, or of a plan that nothing was played of."""
+    lines, sources = [], _source_ids(view)
+    for name, id in sources.items():
+        title = {PROMPT: "the prompt", HISTORY: "the conversation"}.get(name)
+        lines.append(f'{id}(["{_escape(title or f"file {name.removeprefix(FILE)}")}"])')
+    for step in view.steps:
+        lines.append(f'{_step_id(step.number)}["{_step_label(step, view)}"]')
+    lines.append('answer(["the answer"])')
+    for step in view.steps:
+        for name in step.step.access:
+            start = _step_id(int(name)) if name.isdecimal() else sources[name]
+            lines.append(f"{start} --> {_step_id(step.number)}")
+    for number in view.plan.answer if view.plan is not None else ():
+        lines.append(f"{_step_id(number)} --> answer")
+    lines += [*_STYLES, *(line for step in view.steps for line in _step_classes(step, view))]
+    return "\n".join(["flowchart TD", *(f"  {line}" for line in lines)])
+
+
+def _source_ids(view: RunView) -> dict[str, str]:
+    """Return the ids of what steps see that isn't a step's text, by the names in access lists."""
+    names = dict.fromkeys(n for s in view.steps for n in s.step.access if not n.isdecimal())
+    files = [name for name in names if name.startswith(FILE)]
+    known = {PROMPT: "prompt", HISTORY: "history"}
+    return {name: known.get(name) or f"file{files.index(name) + 1}" for name in names}
+
+
+def _step_id(number: int) -> str:
+    return f"step{number}"
+
+
+def _step_label(step: StepView, view: RunView) -> str:
+    worker = step.worker or step.step.worker
+    place = f" ({step_place(step, view)})" if step.began is not None else ""
+    head = f"step {step.number}: {worker}{place}, {step.status}"
+    told = (head, need_text(step.step.need), subtask_text(step.step))
+    return "<br/>".join(_escape(line) for line in told)
+
+
+def _escape(text: str) -> str:
+    """Write a text so that no letter of it is more than that: others as `#NN;`."""
+    line = one_line(text, _MAX_LABEL_CHARS)
+    return "".join(
+        c if not c.isascii() or c.isalnum() or c in _SAFE_CHARS else f"#{ord(c)};" for c in line
+    )
+
+
+def _step_classes(step: StepView, view: RunView) -> list[str]:
+    names = {"failed": "failed", "skipped": "left_out"}
+    found = ["elsewhere"] * bool(step_destination(step, view))
+    if step.status in names:
+        found.append(names[step.status])
+    return [f"class {_step_id(step.number)} {name}" for name in found]
+
+
+_MAX_DEPTH = 6
+"""Steps below this depth are not indented further: a terminal has 80 columns."""
+
+
+def step_tree(view: RunView) -> list[str]:
+    """Return the lines of the tree."""
+    lines = []
+    planning = [call for call in view.calls if call.step == 0]
+    for call in planning:
+        cost = f", {show_usd(call.cost)}" if call.cost else ""
+        lines.append(f"planned by {one_line(call.worker)} in {call.seconds:.1f} s{cost}")
+    children: dict[int, list[StepView]] = {}
+    for step in view.steps:
+        children.setdefault(max(step.step.inputs, default=0), []).append(step)
+    return lines + _branches(0, "", 0, children, view)
+
+
+def _branches(
+    parent: int, prefix: str, depth: int, children: dict[int, list[StepView]], view: RunView
+) -> list[str]:
+    lines: list[str] = []
+    below = children.get(parent, [])
+    for step in below:
+        is_last = step is below[-1]
+        lines.append(f"{prefix}{'└─' if is_last else '├─'} {_step_head(step, view)}")
+        inner = prefix if depth >= _MAX_DEPTH else prefix + ("   " if is_last else "│  ")
+        bar = "│  " if step.number in children and depth < _MAX_DEPTH else "   "
+        lines += [line for fact in _step_facts(step) for line in wrap_lines(fact, inner + bar)]
+        lines += _branches(step.number, inner, depth + 1, children, view)
+    return lines
+
+
+def _step_head(step: StepView, view: RunView) -> str:
+    worker = one_line(step.worker or step.step.worker)
+    answers = ", answers" if view.plan is not None and step.number in view.plan.answer else ""
+    place = "" if step.began is None else f" {step_place(step, view)},"
+    head = f"{step.number} {worker},{place} {_step_status(step)}{answers}"
+    calls = [call for call in view.calls if call.step == step.number]
+    if not calls:
+        return head
+    read, wrote = sum(c.tokens_in for c in calls), sum(c.tokens_out for c in calls)
+    cost = sum(call.cost for call in calls)
+    price = f", {show_usd(cost)}" if cost else ""
+    return f"{head}: {read:,} tokens read, {wrote:,} written{price}"
+
+
+FINISH_WORDS = {
+    Finish.LENGTH: "cut at its cap",
+    Finish.FILTER: "ended by a content filter",
+    Finish.TOOL: "ended in the call of a tool",
+    Finish.EMPTY: "empty",
+}
+
+
+def _step_status(step: StepView) -> str:
+    status = FINISH_WORDS.get(step.finish, step.status) if step.status == "done" else step.status
+    if step.status == "done" and step.began is None:
+        return f"{status} before"
+    if step.began is None or step.ended is None:
+        return status
+    return f"{status} in {step.ended - step.began:.1f} s"
+
+
+def _step_facts(step: StepView) -> list[str]:
+    marks = ", optional" * step.step.optional + ", checks" * step.step.check
+    planned = step.step.worker
+    if planned and step.worker != planned:
+        marks += f", in place of {one_line(planned)}"
+    need = f"{need_text(step.step.need)}{marks}"
+    facts = [subtask_text(step.step), f"{need}; sees {access_text(step.step.access)}"]
+    if step.why:
+        most = f" (at most {shown_rounded_up(step.most)})" if step.most else ""
+        facts.append(one_line(step.why) + most)
+    for found in step.checks:
+        note = f" ({one_line(found.note)})" if found.note else ""
+        facts.append(f"checked, {one_line(found.what)}: {found.verdict}{note}")
+    return facts
+
+
+def step_texts(view: RunView, answer: str) -> str:
+    """Return what every step wrote, each under its own heading."""
+    parts = []
+    for step in view.steps:
+        text = step.text or (answer if len(view.steps) == 1 else "")
+        if text:
+            worker = one_line(step.worker or step.step.worker)
+            parts.append(f"--- step {step.number}, {worker} ---\n{text.rstrip()}")
+    return "\n\n".join(parts) or "No step wrote anything."

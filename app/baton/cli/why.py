@@ -8,11 +8,11 @@ from typing import Any
 import click
 
 from baton.cli.completion import complete_run
-from baton.cli.history_access import find_run, with_store
 from baton.cli.json_output import route_object
 from baton.cli.output import emit, emit_json
 from baton.cli.resume import resume_hint
 from baton.cli.step_text import record_view, step_destination, step_numbers, step_place
+from baton.cli.stores import find_run, with_store
 from baton.core.events import Checked, Decision, Offered, Verdict, Weighed
 from baton.core.history_types import RunRecord
 from baton.core.messages import Purpose

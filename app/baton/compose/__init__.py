@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from baton.models.model_types import Held
     from baton.money import Ledger
     from baton.routing import LearnedRouter
-    from baton.routing.personalisation import Tutor
+    from baton.routing.personalisation import Personaliser
     from baton.workers.cloud import Gateway
 
 __all__ = [
@@ -101,11 +101,11 @@ class Baton:
 
         So the app opens, where that can be mended, also when the models' folder was lost.
         """
-        from baton.core.model_roles import STARTER
+        from baton.core.model_roles import STARTER_ID
 
         known = {card.id for card in self.orchestra.roster}
         wanted, absent = self.orchestra.default, self.orchestra.absent
-        other = next(iter(_stand_ins(self.local.here)), STARTER if STARTER in absent else "")
+        other = next(iter(_stand_ins(self.local.here)), STARTER_ID if STARTER_ID in absent else "")
         if wanted in known or wanted in absent or not other:
             return ""
         self.orchestra.default = other
@@ -114,11 +114,13 @@ class Baton:
 
     def must_know_conductor(self) -> None:
         """Refuse to answer where the settings name a conductor that isn't there: ConfigError."""
-        from baton.core.model_roles import RULE
+        from baton.core.model_roles import RULE_CONDUCTOR
 
         named = self.settings.conductor
         known = [*(card.id for card in self.orchestra.roster), *self.orchestra.absent]
-        if named in ("", RULE, *known) or named in {held.id for held in self.library.models()}:
+        if named in ("", RULE_CONDUCTOR, *known) or named in {
+            held.id for held in self.library.models()
+        }:
             return
         import difflib
 
@@ -129,22 +131,22 @@ class Baton:
         )
 
     @property
-    def tutor(self) -> Tutor:
+    def tutor(self) -> Personaliser:
         """What has the router learn from this person's answers."""
-        from baton.routing import Versions, candidates, learn, learned_file
-        from baton.routing.personalisation import Tutor
+        from baton.routing import LearnedVersions, candidates, learned_file, refit_router
+        from baton.routing.personalisation import Personaliser
 
-        return Tutor(
+        return Personaliser(
             self.store,
             lambda: candidates(self.orchestra.roster),
-            learn,
-            Versions(learned_file(self.paths.data)),
+            refit_router,
+            LearnedVersions(learned_file(self.paths.data)),
         )
 
     def tell_later(self, tell: Callable[[str], object]) -> None:
         """Have the person told of what turns out only later: that the router can't be used."""
         if self.router is not None:
-            self.router.tell = tell
+            self.router.on_warning = tell
 
     def warm_cloud(self) -> None:
         """Start the gateway ahead of its first call, if there can be one that costs money."""
@@ -154,14 +156,14 @@ class Baton:
 
     def join(self, held: Held) -> str:
         """Make a model that has arrived a worker, in its roles; return a line that says so."""
-        from baton.core.model_roles import told
+        from baton.core.model_roles import arrival_text
 
         with _changing:  # others arrive in other threads
             roles = appoint(held, self.library, load(self.paths.config_file), self.paths)
             for worker in self.local.arrived(held).values():
                 self.orchestra.add(worker)
             self._appointed(held.id, roles)
-        return told(held.id, held.record.name, roles, self.library.suited(held.id))
+        return arrival_text(held.id, held.record.name, roles, self.library.suited(held.id))
 
     def _appointed(self, worker: str, roles: Collection[ModelRole]) -> None:
         """Have the orchestra follow what the settings say by now."""
@@ -173,31 +175,31 @@ class Baton:
 
     def roles(self) -> Mapping[ModelRole, str]:
         """Return who has which role now, "" where Baton chooses."""
-        from baton.core.model_roles import holders
+        from baton.core.model_roles import role_holders
 
         now = self.orchestra
-        return holders(now.default, now.conductor, {str(k): v for k, v in now.prefer.items()})
+        return role_holders(now.default, now.conductor, {str(k): v for k, v in now.prefer.items()})
 
     def assign(self, worker: str, roles: Collection[ModelRole]) -> str:
         """Give a worker roles, in the settings and at once; return a line that says so."""
-        from baton.core.model_roles import changes, told
+        from baton.core.model_roles import arrival_text, settings_for_roles
 
         with _changing:
-            write(self.paths.config_file, changes(worker, roles))
+            write(self.paths.config_file, settings_for_roles(worker, roles))
             self._appointed(worker, roles)
-        return told(worker, self.orchestra.worker(worker).card.name, roles)
+        return arrival_text(worker, self.orchestra.worker(worker).card.name, roles)
 
     async def leave(self, worker: str) -> None:
         """Let a worker go whose model is about to be removed, and its roles with it."""
-        from baton.core.model_roles import STARTER, holders, vacated
+        from baton.core.model_roles import STARTER_ID, role_holders, settings_without_model
 
         settings = load(self.paths.config_file)
-        having = holders(settings.worker, settings.conductor, settings.prefer)
-        if gone := vacated(worker, having):
+        having = role_holders(settings.worker, settings.conductor, settings.prefer)
+        if gone := settings_without_model(worker, having):
             write(self.paths.config_file, gone)
         await self.orchestra.dismiss(worker)
-        if self.orchestra.default == worker and STARTER in self.orchestra.absent:
-            self.orchestra.default = STARTER
+        if self.orchestra.default == worker and STARTER_ID in self.orchestra.absent:
+            self.orchestra.default = STARTER_ID
         if self.orchestra.conductor == worker:
             self.orchestra.conductor = ""
         self.orchestra.prefer = load(self.paths.config_file).prefer
@@ -241,7 +243,7 @@ def compose(
     if warm is not None:
         router.warm()
 
-    from baton.core.model_roles import RULE
+    from baton.core.model_roles import RULE_CONDUCTOR
     from baton.core.run.orchestra import Orchestra
     from baton.core.run.policy import RunTerms
     from baton.core.spending.pace_controller import Pacing
@@ -257,10 +259,10 @@ def compose(
     ids += [name for name in workers if name not in ids]
     trained = None
     if settings.tools:
-        from baton.workers.tools import tools
+        from baton.workers.tools import build_tools
 
-        workers = {**tools(), **workers}
-        trained = None if settings.conductor == RULE else _trained(local, workers)
+        workers = {**build_tools(), **workers}
+        trained = None if settings.conductor == RULE_CONDUCTOR else _trained(local, workers)
         ids += [name for name in workers if name not in ids]
     listed = {
         name: workers[name]
@@ -280,7 +282,7 @@ def compose(
     orchestra.conductor = settings.conductor
     orchestra.trained = trained
     orchestra.prefer = settings.prefer
-    orchestra.pacer = Pacing(budget.pace, store.weighed if history else None)
+    orchestra.pacer = Pacing(budget.pace, store.recent_weighings if history else None)
     orchestra.skills = skill_table(store if history else None)
     orchestra.templates = partial(_templates, paths)
     orchestra.on_offline = partial(_go_offline, [stock, *([gateway] if gateway else [])])
@@ -314,10 +316,10 @@ def open_ledger(paths: Paths) -> Ledger:
 
 def is_ledger_lost(paths: Paths) -> bool:
     """Tell whether there is no ledger though there was one: the next to open it finds it frozen."""
-    from baton.money.loss_detection import Memory
+    from baton.money.loss_detection import LedgerRecords
 
-    memory = Memory(paths.ledger, paths.ledger_records, paths.database)
-    return memory.recall().past and not paths.ledger.exists()
+    memory = LedgerRecords(paths.ledger, paths.ledger_records, paths.database)
+    return memory.recall_records().past and not paths.ledger.exists()
 
 
 def _ceilings(file: Path) -> Mapping[Scope, int]:
@@ -350,9 +352,9 @@ def _answering(settings: Settings, local: LocalWorkers, stock: Library) -> tuple
 
 def _stand_ins(here: Mapping[str, LocalWorker]) -> list[str]:
     """Return who could answer instead of somebody: the starter first, then the largest."""
-    from baton.core.model_roles import STARTER
+    from baton.core.model_roles import STARTER_ID
 
-    return sorted(here, key=lambda id: (id != STARTER, -here[id].card.size))
+    return sorted(here, key=lambda id: (id != STARTER_ID, -here[id].card.size))
 
 
 def _go_offline(connecting: Collection[Library | Gateway], offline: bool) -> None:
@@ -362,12 +364,12 @@ def _go_offline(connecting: Collection[Library | Gateway], offline: bool) -> Non
 
 def skill_table(store: Store | None) -> SkillTable:
     """Return what workers are good at, by what Baton ships and by that history (None: without)."""
-    from baton.core.plan.skill_table import RECENT, SkillTable
-    from baton.routing import shipped
-    from baton.routing.measured_skills import read_scores
+    from baton.core.plan.skill_table import MAX_RECENT_ANSWERS, SkillTable
+    from baton.routing import shipped_folder
+    from baton.routing.router_files import read_scores
 
-    own = None if store is None else partial(store.outcomes, RECENT)
-    return SkillTable(partial(read_scores, shipped()), own)
+    own = None if store is None else partial(store.outcomes, MAX_RECENT_ANSWERS)
+    return SkillTable(partial(read_scores, shipped_folder()), own)
 
 
 def _router(paths: Paths, warm: Worker | None) -> LearnedRouter:
@@ -376,7 +378,7 @@ def _router(paths: Paths, warm: Worker | None) -> LearnedRouter:
 
     router = LearnedRouter(learned=learned_file(paths.data))
     if isinstance(warm, LocalWorker):
-        router.beside(lambda: warm.loading)
+        router.wait_while(lambda: warm.loading)
     return router
 
 
@@ -388,13 +390,13 @@ def _templates(paths: Paths) -> Mapping[str, Template]:
 
 def appoint(held: Held, stock: Library, settings: Settings, paths: Paths) -> tuple[ModelRole, ...]:
     """Give a model that has arrived its roles in the settings; return them."""
-    from baton.core.model_roles import changes, holders, taken
+    from baton.core.model_roles import role_holders, roles_on_arrival, settings_for_roles
 
-    having = holders(settings.worker, settings.conductor, settings.prefer)
-    roles = taken(held.record.roles, stock.suited(held.id), having)
+    having = role_holders(settings.worker, settings.conductor, settings.prefer)
+    roles = roles_on_arrival(held.record.roles, stock.suited(held.id), having)
     # Those that are its own already are so again, after it had to be fetched anew.
     own = [role for role, holder in having.items() if holder == held.id]
     roles += tuple(role for role in own if role not in roles)
     if roles:
-        write(paths.config_file, changes(held.id, roles))
+        write(paths.config_file, settings_for_roles(held.id, roles))
     return roles

@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from baton.core.labels import Label, reach
+from baton.core.labels import Label, address_label
 from baton.core.messages import Card
 from baton.core.prices import FREE
 from baton.platform.settings import CloudWorker as CloudSettings
@@ -101,7 +101,7 @@ def _travels(entry: CloudSettings | ServerSettings) -> Label:
     forwarded = ":" in entry.model and entry.model.lower().endswith("cloud")
     if isinstance(entry, CloudSettings) or forwarded:
         return Label.CLOUD
-    return reach(entry.base_url)
+    return address_label(entry.base_url)
 
 
 def doubts(entry: CloudSettings | ServerSettings) -> str:

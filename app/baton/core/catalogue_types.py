@@ -19,7 +19,7 @@ class ModelRole(StrEnum):
     REASONING = "reasoning"
 
 
-class Thinking(StrEnum):
+class ThinkingMode(StrEnum):
     """Whether a model writes its thoughts before the answer: never, if wanted, or always."""
 
     NONE = "none"
@@ -51,7 +51,7 @@ class Source:
         return re.sub(r"//[^/]*@", "//", self.url) or f"{self.repo}/{self.file}"
 
 
-NOWHERE = Source()
+UNKNOWN_SOURCE = Source()
 """A file of which nobody knows where it came from."""
 
 
@@ -87,11 +87,11 @@ class CatalogueEntry:
     roles: tuple[ModelRole, ...] = ()
     skills: Mapping[str, float] = field(default_factory=dict, hash=False)
     scores: tuple[Score, ...] = ()
-    thinking: Thinking = Thinking.NONE
+    thinking: ThinkingMode = ThinkingMode.NONE
     note: str = ""
 
     @property
-    def free(self) -> bool:
+    def is_free(self) -> bool:
         """Whether it may be used without agreeing to anything."""
         return self.licence.lower() in FREE_LICENCES
 

@@ -13,14 +13,14 @@ LINE_BREAK = re.compile(r"\r\n|\r|\n")
 """Where a line of code ends; `str.splitlines` cuts at U+2028 and form feeds within texts, too."""
 
 
-class Block(NamedTuple):
+class CodeBlock(NamedTuple):
     """A fenced block: its language in lower case (or ""), and what stands in it."""
 
     language: str
     text: str
 
 
-def parts(text: str) -> Iterator[str | Block]:
+def text_and_blocks(text: str) -> Iterator[str | CodeBlock]:
     """Return the text between blocks and the blocks, in their order; one left open is a block."""
     outside: list[str] = []
     inside: list[str] = []
@@ -30,7 +30,7 @@ def parts(text: str) -> Iterator[str | Block]:
         if fence:
             closing = _CLOSING.match(line)
             if closing and closing[1].startswith(fence):
-                yield Block(language, "\n".join(inside))
+                yield CodeBlock(language, "\n".join(inside))
                 fence, inside = "", []
             else:
                 inside.append(line)
@@ -42,19 +42,19 @@ def parts(text: str) -> Iterator[str | Block]:
         else:
             outside.append(line)
     if fence:
-        yield Block(language, "\n".join(inside))
+        yield CodeBlock(language, "\n".join(inside))
     elif outside:
         yield "\n".join(outside)
 
 
-def blocks(text: str, deep: int = 3) -> list[Block]:
+def blocks(text: str, deep: int = 3) -> list[CodeBlock]:
     """Return all blocks, those inside of blocks without a language too, and those in these.
 
     What a worker is shown of another's text stands between fences itself.
     """
-    found: list[Block] = []
-    for part in parts(text):
-        if isinstance(part, Block):
+    found: list[CodeBlock] = []
+    for part in text_and_blocks(text):
+        if isinstance(part, CodeBlock):
             inner = blocks(part.text, deep - 1) if deep and not part.language else []
             found += inner or [part]
     return found
@@ -62,4 +62,4 @@ def blocks(text: str, deep: int = 3) -> list[Block]:
 
 def prose(text: str) -> str:
     """Return the text without its blocks."""
-    return "\n\n".join(part for part in parts(text) if isinstance(part, str))
+    return "\n\n".join(part for part in text_and_blocks(text) if isinstance(part, str))

@@ -102,7 +102,7 @@ class StoreError(BatonError):
     """The history could not be read or written."""
 
 
-BY_NAME: dict[str, type[BatonError]] = {
+ERROR_CLASSES: dict[str, type[BatonError]] = {
     cls.__name__: cls
     for cls in (
         BatonError,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from baton.core.routing_types import Candidate, Rated
+from baton.core.routing_types import Candidate, RatedAnswer
 
 
 class Signal(StrEnum):
@@ -30,7 +30,7 @@ class Signal(StrEnum):
 RATINGS = (Signal.GOOD, Signal.BAD)
 """What a person says in so many words; one excludes the other."""
 
-_TELLS = {
+_SIGNAL_GRADES = {
     Signal.GOOD: (1.0, 1.0),
     Signal.BAD: (0.0, 1.0),
     Signal.STRONGER: (0.0, 0.6),
@@ -42,18 +42,18 @@ _TELLS = {
 }
 """How good each says that an answer was, and how much it tells."""
 
-HALF_LIFE = 180 * 24 * 3600.0
+HALF_LIFE_SECONDS = 180 * 24 * 3600.0
 """After how many seconds a signal tells half as much."""
 
-_LEAST = 0.1
+_MIN_AGE_WEIGHT = 0.1
 """What is left of the oldest, also of those from before the clock was set."""
 
-_SHARED = 0.5
+_SHARED_WORK_WEIGHT = 0.5
 """How much an answer tells of who wrote it, where others' work was in it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class AnswerSignals:
     """An answer of which something is known.
 
     `kind` is the task kind of the step that wrote it ("" where that is unknown). `alone` is whether
@@ -70,7 +70,7 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
-class Experience:
+class GradedAnswer:
     """How good a worker's answer to a task of a kind was, from 0 to 1; `weight` says how surely."""
 
     worker: str
@@ -85,46 +85,46 @@ def rating(signals: Iterable[Signal]) -> Signal | None:
     return next((signal for signal in signals if signal in RATINGS), None)
 
 
-def counts(signals: Mapping[Signal, float]) -> Signal:
+def strongest_signal(signals: Mapping[Signal, float]) -> Signal:
     """Return which of the signals of an answer counts: the strongest, the last of those."""
-    return max(signals, key=lambda signal: (_TELLS[signal][1], signals[signal]))
+    return max(signals, key=lambda signal: (_SIGNAL_GRADES[signal][1], signals[signal]))
 
 
-def opinion(signals: Mapping[Signal, float], now: float) -> tuple[float, float, float]:
+def dated_grade(signals: Mapping[Signal, float], now: float) -> tuple[float, float, float]:
     """Return how good an answer was, how much that tells now, and when it was said."""
-    signal = counts(signals)
-    good, weight = _TELLS[signal]
-    return good, weight * _faded(signals[signal], now), signals[signal]
+    signal = strongest_signal(signals)
+    good, weight = _SIGNAL_GRADES[signal]
+    return good, weight * _age_weight(signals[signal], now), signals[signal]
 
 
-def _faded(at: float, now: float) -> float:
+def _age_weight(at: float, now: float) -> float:
     """Return what is left of something said then; what a wrong clock puts in the future is new."""
     age = max(0.0, now - at)
-    return max(_LEAST, math.exp2(-age / HALF_LIFE))
+    return max(_MIN_AGE_WEIGHT, math.exp2(-age / HALF_LIFE_SECONDS))
 
 
-def experiences(answers: Iterable[Answered], now: float) -> list[Experience]:
+def graded_answers(answers: Iterable[AnswerSignals], now: float) -> list[GradedAnswer]:
     """Return how workers did at the kinds of tasks they were given."""
     found = []
     for answer in answers:
         if answer.kind:
-            good, weight, at = opinion(answer.signals, now)
-            weight *= 1.0 if answer.alone else _SHARED
-            found.append(Experience(answer.worker, answer.kind, good, weight, at))
+            good, weight, at = dated_grade(answer.signals, now)
+            weight *= 1.0 if answer.alone else _SHARED_WORK_WEIGHT
+            found.append(GradedAnswer(answer.worker, answer.kind, good, weight, at))
     return found
 
 
-def tells(answer: Answered) -> bool:
+def is_about_worker(answer: AnswerSignals) -> bool:
     """Tell whether an answer says how its worker does with a prompt."""
     return answer.alone and bool(answer.prompt.strip())
 
 
-def rated(
-    answers: Iterable[Answered], candidates: Mapping[str, Candidate], now: float
-) -> list[Rated]:
+def rated_answers(
+    answers: Iterable[AnswerSignals], candidates: Mapping[str, Candidate], now: float
+) -> list[RatedAnswer]:
     """Return what answers tell of how the workers that are here do with prompts."""
     return [
-        Rated(answer.prompt, candidates[answer.worker], *opinion(answer.signals, now))
+        RatedAnswer(answer.prompt, candidates[answer.worker], *dated_grade(answer.signals, now))
         for answer in answers
-        if tells(answer) and answer.worker in candidates
+        if is_about_worker(answer) and answer.worker in candidates
     ]

@@ -33,7 +33,7 @@ class Conversation:
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class SearchHit:
     """One turn that matches a search; `snippet` is its matching line, `spans` the matches in it."""
 
     conversation: str

@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from baton.core.errors import BudgetExceeded, MoneyHeld
-from baton.core.ledger_types import Bill, Hold, Room, Scope
+from baton.core.ledger_types import Hold, HoldRequest, Scope, ScopeBalance
 from baton.core.money import NANO, exact_usd, show_usd
 from baton.core.sanitiser import one_line
 
-MOST = 10**6 * NANO
+MAX_AMOUNT_NANOS = 10**6 * NANO
 """The largest amount for one call and for a ceiling, so that sums always fit SQLite's integers."""
 
-_CENT = NANO // 100
-_SHOWN = NANO // 10_000  # money.show_usd names no amount below this
+_CENT_NANOS = NANO // 100
+_MIN_SHOWN_NANOS = NANO // 10_000  # money.show_usd names no amount below this
 
 
-def decide(bill: Bill, rooms: Sequence[Room], frozen: str = "") -> Hold:
+def decide_hold(bill: HoldRequest, rooms: Sequence[ScopeBalance], frozen: str = "") -> Hold:
     """Return what may be held for a call, or raise BudgetExceeded; `call` is still empty.
 
     `rooms` are all four scopes as they stand; `frozen` is why the cloud is, or "".
@@ -30,20 +30,20 @@ def decide(bill: Bill, rooms: Sequence[Room], frozen: str = "") -> Hold:
         )
     if bill.price.is_free:
         return Hold("", bill.cap, 0)
-    _must_be_on(bill, rooms)
+    _require_ceiling(bill, rooms)
     room = min((r for r in rooms if r.left is not None), key=lambda r: r.left or 0)
-    amount = min(room.left or 0, MOST) // max(1, bill.share)
-    allowed = bill.price.cap_within(amount, bill.input_bound)
+    amount = min(room.left or 0, MAX_AMOUNT_NANOS) // max(1, bill.share)
+    allowed = bill.price.affordable_tokens(amount, bill.input_bound)
     cap = bill.cap if allowed is None else min(bill.cap, allowed)
-    least = bill.price.most(bill.input_bound, bill.least)
+    least = bill.price.max_cost(bill.input_bound, bill.least)
     if least > amount:
-        if _may_wait(bill, rooms, least):
-            raise _busy(bill, room, least)
-        raise _refusal(bill, room, least)
-    return Hold("", cap, bill.price.most(bill.input_bound, cap))
+        if _can_wait(bill, rooms, least):
+            raise _held_error(bill, room, least)
+        raise _refusal_error(bill, room, least)
+    return Hold("", cap, bill.price.max_cost(bill.input_bound, cap))
 
 
-def unknown_price(worker: str, model: str) -> BudgetExceeded:
+def unknown_price_error(worker: str, model: str) -> BudgetExceeded:
     """Return what to tell a person whose worker has no price: the lines that give it one."""
     return BudgetExceeded(
         f"The price of {model} is not known, so nothing was sent.",
@@ -53,7 +53,7 @@ def unknown_price(worker: str, model: str) -> BudgetExceeded:
     )
 
 
-def overcharge(worker: str, cost: int, held: int) -> BudgetExceeded:
+def overcharge_error(worker: str, cost: int, held: int) -> BudgetExceeded:
     """Return the sentences about a call that cost more than was held for it."""
     return BudgetExceeded(
         f"{one_line(worker)} charged {exact_usd(cost)} for a call that was to cost at most "
@@ -63,7 +63,7 @@ def overcharge(worker: str, cost: int, held: int) -> BudgetExceeded:
     )
 
 
-def _must_be_on(bill: Bill, rooms: Sequence[Room]) -> None:
+def _require_ceiling(bill: HoldRequest, rooms: Sequence[ScopeBalance]) -> None:
     """Refuse where no ceiling allows spending; a run's does only if a person typed it."""
     if any(r.ceiling and (r.scope is not Scope.RUN or bill.typed) for r in rooms):
         return
@@ -76,7 +76,7 @@ def _must_be_on(bill: Bill, rooms: Sequence[Room]) -> None:
     )
 
 
-def _may_wait(bill: Bill, rooms: Sequence[Room], least: int) -> bool:
+def _can_wait(bill: HoldRequest, rooms: Sequence[ScopeBalance], least: int) -> bool:
     """Tell whether the money may come back from other runs.
 
     A run that holds money itself never waits, so that no two wait for each other.
@@ -87,23 +87,23 @@ def _may_wait(bill: Bill, rooms: Sequence[Room], least: int) -> bool:
     return least <= min(lefts) // max(1, bill.share)
 
 
-def without_holds(rooms: Sequence[Room]) -> list[Room]:
+def without_holds(rooms: Sequence[ScopeBalance]) -> list[ScopeBalance]:
     """Return the scopes as they stand once all that is held came back."""
     return [replace(room, held=0) for room in rooms]
 
 
-def _busy(bill: Bill, room: Room, least: int) -> MoneyHeld:
+def _held_error(bill: HoldRequest, room: ScopeBalance, least: int) -> MoneyHeld:
     said = _Figures(bill, room, least)
     return MoneyHeld(
-        f"Other prompts held the rest of the ceiling of {said.ceiling} for {room.scope.told} for "
+        f"Other prompts held the rest of the ceiling of {said.ceiling} for {room.scope.phrase} for "
         f"{bill.patience:g} seconds, and this call to {bill.worker} needs at least {said.least}; "
         "nothing was sent.",
-        f"Ask again once they are done. {_way_out(bill, room, said)}",
+        f"Ask again once they are done. {_hint(bill, room, said)}",
         room.scope.value,
     )
 
 
-def _refusal(bill: Bill, room: Room, least: int) -> BudgetExceeded:
+def _refusal_error(bill: HoldRequest, room: ScopeBalance, least: int) -> BudgetExceeded:
     said = _Figures(bill, room, least)
     rest = f"has {said.left} left" if room.left else "is used up"
     if room.ceiling == 0:
@@ -111,9 +111,9 @@ def _refusal(bill: Bill, room: Room, least: int) -> BudgetExceeded:
     elif room.left and bill.share > 1:
         rest += f" for {bill.share} calls at once"
     return BudgetExceeded(
-        f"The ceiling of {said.ceiling} for {room.scope.told} {rest}, and this "
+        f"The ceiling of {said.ceiling} for {room.scope.phrase} {rest}, and this "
         f"call to {bill.worker} needs at least {said.least}; nothing was sent.",
-        _way_out(bill, room, said),
+        _hint(bill, room, said),
     )
 
 
@@ -124,29 +124,31 @@ class _Figures:
     needs to be seen. `enough` is the ceiling that suffices by the amounts as they are printed.
     """
 
-    def __init__(self, bill: Bill, room: Room, least: int) -> None:
+    def __init__(self, bill: HoldRequest, room: ScopeBalance, least: int) -> None:
         ceiling, left = room.ceiling or 0, room.left or 0
-        step = min([_CENT, *(_step(n) for n in (left, least) if n >= _SHOWN)])
+        step = min([_CENT_NANOS, *(_shown_step(n) for n in (left, least) if n >= _MIN_SHOWN_NANOS)])
         while ceiling % step:
             step //= 10
         self._step = step
         used = max(room.used, ceiling)  # beyond the ceiling there is nothing left, but more is used
-        self.enough = _up(used - left // step * step + _up(least, step) * max(1, bill.share), _CENT)
+        self.enough = _rounded_up(
+            used - left // step * step + _rounded_up(least, step) * max(1, bill.share), _CENT_NANOS
+        )
         self.ceiling = self.show(ceiling)
         self.left = self.show(left // step * step) if left >= step else f"under {self.show(step)}"
-        self.least = self.show(_up(least, step))
+        self.least = self.show(_rounded_up(least, step))
 
     def show(self, amount: int) -> str:
         """Write an amount without the decimals that none of them needs."""
         return exact_usd(amount - amount % self._step)
 
 
-def _way_out(bill: Bill, room: Room, said: _Figures) -> str:
+def _hint(bill: HoldRequest, room: ScopeBalance, said: _Figures) -> str:
     """Name a ceiling of this scope that lets the call through."""
     enough = said.enough
-    if enough > MOST:
+    if enough > MAX_AMOUNT_NANOS:
         return "Ask a cheaper worker, or send less."
-    dollars = f"{enough // NANO}.{enough % NANO // _CENT:02d}"
+    dollars = f"{enough // NANO}.{enough % NANO // _CENT_NANOS:02d}"
     if room.scope is Scope.RUN and bill.is_inherited:
         way = (
             "A resumed run keeps the ceiling that it began with. Ask again, which begins a new "
@@ -166,20 +168,20 @@ def _way_out(bill: Bill, room: Room, said: _Figures) -> str:
     return way
 
 
-def at_least(amount: int) -> str:
+def shown_rounded_up(amount: int) -> str:
     """Show an amount rounded up: with `at_most`, what is too much never looks like enough."""
-    return show_usd(_up(amount, _step(max(amount, _SHOWN))))
+    return show_usd(_rounded_up(amount, _shown_step(max(amount, _MIN_SHOWN_NANOS))))
 
 
-def at_most(amount: int) -> str:
+def shown_rounded_down(amount: int) -> str:
     """Show an amount rounded down, and none as zero that isn't."""
-    return show_usd(amount if amount < _SHOWN else amount - amount % _step(amount))
+    return show_usd(amount if amount < _MIN_SHOWN_NANOS else amount - amount % _shown_step(amount))
 
 
-def _step(amount: int) -> int:
+def _shown_step(amount: int) -> int:
     """Return the smallest difference that `show_usd` shows at this amount."""
-    return _CENT if amount >= _CENT else 10 ** (len(str(amount)) - 1)
+    return _CENT_NANOS if amount >= _CENT_NANOS else 10 ** (len(str(amount)) - 1)
 
 
-def _up(amount: int, step: int) -> int:
+def _rounded_up(amount: int, step: int) -> int:
     return -(-amount // step) * step

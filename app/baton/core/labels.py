@@ -23,7 +23,7 @@ class Label(StrEnum):
         return _RANK[privacy] <= _RANK[self]
 
 
-_HOME = (".local", ".lan", ".internal", ".home.arpa", ".localdomain")
+_HOME_SUFFIXES = (".local", ".lan", ".internal", ".home.arpa", ".localdomain")
 _HOME_NETWORKS = (
     "10.0.0.0/8",
     "169.254.0.0/16",
@@ -35,7 +35,7 @@ _HOME_NETWORKS = (
 """Every other network counts as cloud: also tunnels through others (Teredo, 6to4, NAT64)."""
 
 
-def reach(url: str) -> Label:
+def address_label(url: str) -> Label:
     """Tell how far a text travels to reach an address, which is judged as it is written.
 
     No name is looked up: names without a dot and those that only a home network knows count as
@@ -55,7 +55,7 @@ def reach(url: str) -> Label:
             return Label.LOCAL
         # 134744072 is a way to write 8.8.8.8.
         plain = host.isascii() and host[:1].isalpha() and "." not in host
-        return Label.LAN if plain or host.endswith(_HOME) else Label.CLOUD
+        return Label.LAN if plain or host.endswith(_HOME_SUFFIXES) else Label.CLOUD
     if address.version == 6 and address.ipv4_mapped is not None:
         address = address.ipv4_mapped
     if address.is_loopback:

@@ -13,7 +13,7 @@ from enum import StrEnum
 from baton.core.messages import Purpose
 from baton.core.prices import Price
 
-USEFUL_TOKENS = 256
+MIN_USEFUL_TOKENS = 256
 """A cap below this makes no useful answer: such a call is refused (unless less was asked for)."""
 
 
@@ -26,12 +26,12 @@ class Scope(StrEnum):
     MONTH = "month"
 
     @property
-    def told(self) -> str:
+    def phrase(self) -> str:
         """Say whose money it is: "today"."""
-        return _TOLD[self]
+        return _SCOPE_PHRASES[self]
 
 
-_TOLD = {
+_SCOPE_PHRASES = {
     Scope.RUN: "this prompt",
     Scope.SESSION: "this conversation",
     Scope.DAY: "today",
@@ -56,12 +56,12 @@ class SpendingStyle(StrEnum):
     BEST = "best"
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """Say what it comes to, in a few words."""
-        return _THRIFT[self]
+        return _STYLE_DESCRIPTIONS[self]
 
 
-_THRIFT = {
+_STYLE_DESCRIPTIONS = {
     SpendingStyle.FRUGAL: "only where help gains much, and never all that is allowed",
     SpendingStyle.BALANCED: "where help is worth its price, with something kept back",
     SpendingStyle.BEST: "wherever help gains anything, as long as the money lasts",
@@ -79,7 +79,7 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Bill:
+class HoldRequest:
     """Everything the ledger must know to hold money for one call.
 
     `input_bound` is the most tokens the request can come to, `wanted` the most the answer may
@@ -118,12 +118,12 @@ class Bill:
         """The most tokens that are paid for: all that is wanted where that costs nothing."""
         if self.expected is None or self.price.is_free:
             return self.wanted
-        return min(self.wanted, max(USEFUL_TOKENS, self.expected) + self.thinking)
+        return min(self.wanted, max(MIN_USEFUL_TOKENS, self.expected) + self.thinking)
 
     @property
     def least(self) -> int:
         """The fewest tokens that make a useful answer: thoughts alone make none."""
-        return min(self.cap, USEFUL_TOKENS + self.thinking)
+        return min(self.cap, MIN_USEFUL_TOKENS + self.thinking)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class ScopeBalance:
     """How one scope stands. `ceiling` None sets no limit, and `left` is None then.
 
     `variable` is the environment's that sets the ceiling, so that nothing else can raise it, or "".
@@ -167,16 +167,16 @@ class Standing:
     `allowed` is whether any of session, day and month has a ceiling above zero.
     """
 
-    rooms: tuple[Room, ...]
+    rooms: tuple[ScopeBalance, ...]
     frozen: str = ""
 
     @property
-    def allowed(self) -> bool:
+    def is_cloud_on(self) -> bool:
         """Whether the cloud is on at all."""
         return any(r.ceiling for r in self.rooms if r.scope is not Scope.RUN)
 
     @property
-    def tightest(self) -> Room | None:
+    def tightest(self) -> ScopeBalance | None:
         """The scope with the least left."""
         limited = [room for room in self.rooms if room.left is not None]
         return min(limited, key=lambda room: room.left or 0, default=None)

@@ -19,7 +19,7 @@ class Gpu:
     integrated: bool = False
 
     @property
-    def shared(self) -> bool:
+    def has_shared_memory(self) -> bool:
         """Whether its memory is a part of the machine's own, and must not be counted twice."""
         return self.integrated or "apple" in self.name.lower()
 
@@ -45,11 +45,11 @@ class Hardware:
     idle_gpus: tuple[str, ...] = ()
 
     @property
-    def free(self) -> int:
+    def free_percent(self) -> int:
         """The part of the memory that nobody uses, in hundredths."""
         return round(100 * self.available / self.memory)
 
     @property
-    def on_battery(self) -> bool:
+    def is_on_battery(self) -> bool:
         """Whether it runs on its battery alone."""
         return self.battery is not None and not self.plugged

@@ -10,14 +10,14 @@ from baton.core.labels import Label
 from baton.core.messages import Attachment, Role, Turn, TurnStatus
 from baton.core.sanitiser import one_line
 
-_ENDINGS = {
+_STATUS_PHRASES = {
     TurnStatus.STREAMING: "still being written",
     TurnStatus.CUT: "cut at its length limit",
     TurnStatus.CANCELLED: "stopped",
     TurnStatus.FAILED: "failed",
     TurnStatus.LOST: "Baton was ended while this was being written",
 }
-_REACH = {Label.LOCAL: "stays on this machine", Label.LAN: "stays on this network"}
+_LABEL_PHRASES = {Label.LOCAL: "stays on this machine", Label.LAN: "stays on this network"}
 
 
 def to_markdown(conversation: Conversation, turns: Sequence[Turn]) -> str:
@@ -25,28 +25,28 @@ def to_markdown(conversation: Conversation, turns: Sequence[Turn]) -> str:
 
     Texts stand there as they were written, so what goes to a terminal needs the sanitiser.
     """
-    facts = [_when(conversation.created)]
-    if reach := _REACH.get(conversation.label):
+    facts = [_date_text(conversation.created)]
+    if reach := _LABEL_PHRASES.get(conversation.label):
         facts.append(reach)
     blocks = [f"# {one_line(conversation.title)}", f"*{', '.join(facts)}*"]
     for turn in turns:
-        blocks += _turn(turn)
+        blocks += _turn_blocks(turn)
     return "\n\n".join(blocks) + "\n"
 
 
-def _turn(turn: Turn) -> list[str]:
+def _turn_blocks(turn: Turn) -> list[str]:
     speaker = "You" if turn.role is Role.USER else one_line(turn.worker) or "Answer"
-    blocks = [f"## {speaker}", *map(_file, turn.files)]
+    blocks = [f"## {speaker}", *map(_file_line, turn.files)]
     if turn.text.strip():
         blocks.append(turn.text.strip("\n"))
-    if ending := _ENDINGS.get(turn.status):
+    if ending := _STATUS_PHRASES.get(turn.status):
         blocks.append(f"*({ending})*")
     return blocks
 
 
-def _file(file: Attachment) -> str:
+def _file_line(file: Attachment) -> str:
     return f"*Attached: {one_line(file.name)} ({file.size:,} bytes)*"
 
 
-def _when(seconds: float) -> str:
+def _date_text(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -123,7 +123,7 @@ class Retrying:
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class RequestSent:
     """The request leaves this machine now, if this is taken: so many bytes to that host.
 
     Yielded after the egress log has them and before the first of them is sent.
@@ -180,7 +180,18 @@ class Usage:
     lines: tuple[float, ...] = ()
 
 
-Chunk = Queued | Loading | Reading | Retrying | Sent | Declined | Thinking | Text | Writing | Usage
+Chunk = (
+    Queued
+    | Loading
+    | Reading
+    | Retrying
+    | RequestSent
+    | Declined
+    | Thinking
+    | Text
+    | Writing
+    | Usage
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +238,7 @@ class Card:
         return self.kind == "tool"
 
     @property
-    def is_outside(self) -> bool:
+    def uses_gateway(self) -> bool:
         """Whether it is reached through the gateway, and so is in the ledger and the egress log."""
         return self.kind in ("cloud", "server") or self.remote or self.privacy is not Label.LOCAL
 
@@ -242,7 +253,7 @@ class Attachment:
     label: Label = Label.CLOUD
 
 
-def named_apart(files: Sequence[Attachment]) -> tuple[Attachment, ...]:
+def with_unique_names(files: Sequence[Attachment]) -> tuple[Attachment, ...]:
     """Return files so that no two share a name: steps of a plan see files by their names."""
     named: dict[str, Attachment] = {}
     for file in files:
@@ -295,7 +306,7 @@ class Turn:
     files: tuple[Attachment, ...] = field(default=())
 
 
-def with_files(text: str, files: Sequence[Attachment]) -> str:
+def text_with_files(text: str, files: Sequence[Attachment]) -> str:
     """Return the text a worker reads for a prompt with files: each file named and fenced first."""
     if not files:
         return text
@@ -311,24 +322,24 @@ def fenced(text: str) -> str:
     return f"{fence}\n{text.rstrip()}\n{fence}"
 
 
-def about_tokens(text: str) -> int:
+def estimated_tokens(text: str) -> int:
     """Guess how many tokens a text has, without a tokenizer: for showing sizes before sending."""
     return (len(text.encode("utf-8", "replace")) + 3) // 4
 
 
-def input_bound(messages: Sequence[Message], shape: AnswerFormat | None = None) -> int:
+def max_input_tokens(messages: Sequence[Message], shape: AnswerFormat | None = None) -> int:
     """Return a number of tokens that these messages can't exceed at any provider.
 
     The margin is for what templates put around each message, and for what some providers put before
     the first: xAI counts some 680 tokens of its own with each prompt for Grok 4. A schema counts
     twice: litellm puts into words for Anthropic what that doesn't understand of it.
     """
-    said = sum(text_bound(message.text) for message in messages)
-    form = 2 * text_bound(shape.schema) if shape is not None else 0
+    said = sum(max_text_tokens(message.text) for message in messages)
+    form = 2 * max_text_tokens(shape.schema) if shape is not None else 0
     return said + form + 32 * len(messages) + 1024
 
 
-def text_bound(text: str) -> int:
+def max_text_tokens(text: str) -> int:
     """Return a number of tokens that a text can't exceed.
 
     No tokenizer makes more tokens than there are bytes of UTF-8. But some (Anthropic's) write the
@@ -340,12 +351,12 @@ def text_bound(text: str) -> int:
     return max(len(form.encode("utf-8", "replace")) for form in forms)
 
 
-def keep_latest(turns: Sequence[Turn], tokens: int) -> int:
+def count_turns_to_drop(turns: Sequence[Turn], tokens: int) -> int:
     """Return how many of the oldest turns to leave out so that about `tokens` tokens remain.
 
     Prompts and their answers leave together, and the newest prompt always stays.
     """
-    sizes = [about_tokens(with_files(turn.text, turn.files)) for turn in turns]
+    sizes = [estimated_tokens(text_with_files(turn.text, turn.files)) for turn in turns]
     starts = [i for i, turn in enumerate(turns) if turn.role is Role.USER]
     for start in starts[1:-1]:
         if sum(sizes[start:]) <= tokens:
@@ -353,7 +364,9 @@ def keep_latest(turns: Sequence[Turn], tokens: int) -> int:
     return starts[-1] if starts else 0
 
 
-def conversation(system: str, turns: Sequence[Turn], *, ended: bool = False) -> tuple[Message, ...]:
+def conversation_messages(
+    system: str, turns: Sequence[Turn], *, ended: bool = False
+) -> tuple[Message, ...]:
     """Return what a worker is shown of a conversation, oldest first.
 
     A prompt whose answer never got a word leaves together with it, so that roles alternate, as
@@ -363,13 +376,13 @@ def conversation(system: str, turns: Sequence[Turn], *, ended: bool = False) -> 
     for turn, after in zip_longest(turns, turns[1:]):
         unanswered = ended if after is None else after.role is Role.ASSISTANT and not after.text
         if turn.role is Role.USER and not unanswered:
-            shown.append(Message(Role.USER, with_files(turn.text, turn.files)))
+            shown.append(Message(Role.USER, text_with_files(turn.text, turn.files)))
         elif turn.role is Role.ASSISTANT and turn.text:
             shown.append(Message(Role.ASSISTANT, turn.text))
     return tuple(shown)
 
 
-def title_of(text: str, limit: int = 48) -> str:
+def conversation_title(text: str, limit: int = 48) -> str:
     """Name a conversation by the first words of its first prompt, cut at a word's end."""
     line = " ".join(text.split())
     if len(line) <= limit:

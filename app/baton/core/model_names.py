@@ -33,8 +33,12 @@ _FAMILIES = (
     "mistral", "phi", "command", "claude", "gpt-oss", "gpt", "grok", "reka", "smollm", "granite",
     "olmo", "glm", "yi", "o",
 )  # fmt: skip
-_APART = {"phi": r"(?<![a-z])phi", "yi": r"(?<![a-z])yi(?![a-z])", "o": r"(?<![a-z0-9])o(?=\d)"}
-_FAMILY = re.compile("|".join(_APART.get(name, name) for name in _FAMILIES))
+_FAMILY_PATTERNS = {
+    "phi": r"(?<![a-z])phi",
+    "yi": r"(?<![a-z])yi(?![a-z])",
+    "o": r"(?<![a-z0-9])o(?=\d)",
+}
+_FAMILY = re.compile("|".join(_FAMILY_PATTERNS.get(name, name) for name in _FAMILIES))
 _SIZE = re.compile(r"(?<![a-z0-9.])(?:(\d{1,3})x)?(\d{1,4}(?:\.\d{1,3})?)(b|m)(?![a-z])")
 _NOISE = re.compile(
     r"@.*$|\.gguf$|-\d{5}-of-\d{5}"
@@ -52,16 +56,16 @@ _BASE = re.compile(r"(?<![a-z])(?:base|pt)(?![a-z])")
 
 
 @lru_cache(maxsize=1024)
-def plain(model: str) -> str:
+def plain_name(model: str) -> str:
     """Return a model's name without its maker, in small letters, its words joined by hyphens."""
     name = model.strip().lower()[-200:].rsplit("/", 1)[-1]
     return re.sub(r"[\s_:]+", "-", name).strip("-")
 
 
 @lru_cache(maxsize=1024)
-def read(model: str) -> ModelName:
+def parse_model_name(model: str) -> ModelName:
     """Return what a model's name says: `Meta-Llama-3.1-8B-Instruct-Q4_K_M.gguf`, `qwen2.5:7b`."""
-    name = plain(model)
+    name = plain_name(model)
     for _ in range(4):  # one may hide another
         name = _NOISE.sub("", name)
     found = list(_FAMILY.finditer(name))
@@ -83,14 +87,14 @@ def read(model: str) -> ModelName:
     )
 
 
-def canonical(model: str) -> str:
+def canonical_name(model: str) -> str:
     """Return how a model is called here, whoever packed it: `llama-3.1-8b`; its name if unknown.
 
     That name says of it what the longer one did.
     """
-    seen = read(model)
+    seen = parse_model_name(model)
     if not seen.family:
-        return plain(model)
+        return plain_name(model)
     version = f"{seen.version:g}" if seen.version else ""
     words = seen.variant.split("-")
     head = seen.family + ("" if seen.family == "o" or not version else "-") + version
@@ -100,29 +104,31 @@ def canonical(model: str) -> str:
     return "-".join(filter(None, (head, *words, size, "" if seen.tuned else "base")))
 
 
-def match(model: str, known: Iterable[str]) -> str | None:
+def matching_model(model: str, known: Iterable[str]) -> str | None:
     """Return which of the known workers a model is, or None.
 
     Where several are (releases of different days), it is the one whose name is most like it.
     A name that says no more than a family (a person's `gpt`) is of none of its models.
     """
-    name, seen = plain(model), read(model)
+    name, seen = plain_name(model), parse_model_name(model)
     best: tuple[int, str] | None = None
     for worker in known:
-        other = plain(worker)
+        other = plain_name(worker)
         if other == name:
             return worker
-        if (seen.version or seen.billions or seen.variant) and _is(seen, read(worker)):
-            best = max(best or (-1, ""), (_shared(name, other), worker))
+        if (seen.version or seen.billions or seen.variant) and _is_same_model(
+            seen, parse_model_name(worker)
+        ):
+            best = max(best or (-1, ""), (_shared_prefix_length(name, other), worker))
     return best[1] if best else None
 
 
-def _shared(a: str, b: str) -> int:
+def _shared_prefix_length(a: str, b: str) -> int:
     """Return how many letters two names begin with alike."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(a, b, strict=False)))
 
 
-def _is(a: ModelName, b: ModelName) -> bool:
+def _is_same_model(a: ModelName, b: ModelName) -> bool:
     """Tell whether two names are of one model; what only one of them says doesn't matter."""
     if not a.family or (a.family, a.variant, a.tuned) != (b.family, b.variant, b.tuned):
         return False

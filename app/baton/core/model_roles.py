@@ -7,19 +7,19 @@ from typing import Any
 
 from baton.core.catalogue_types import ModelRole
 
-STARTER = "small"
+STARTER_ID = "small"
 """The starter model's worker, to whose place any model is better suited."""
 
-RULE = "rule"
+RULE_CONDUCTOR = "rule"
 """In place of a conductor's id: no model plans, only templates and the router's rule."""
 
-KINDS_OF: Mapping[ModelRole, tuple[str, ...]] = {
+ROLE_KINDS: Mapping[ModelRole, tuple[str, ...]] = {
     ModelRole.CODER: ("code",),
     ModelRole.REASONING: ("math", "reasoning"),
 }
 """The task kinds for which a role's model is preferred."""
 
-_DOES = {
+_ROLE_PHRASES = {
     ModelRole.CHAT: "answers",
     ModelRole.CONDUCTOR: "draws plans",
     ModelRole.CODER: "writes code",
@@ -27,16 +27,16 @@ _DOES = {
 }
 
 
-def holders(worker: str, conductor: str, prefer: Mapping[str, str]) -> dict[ModelRole, str]:
+def role_holders(worker: str, conductor: str, prefer: Mapping[str, str]) -> dict[ModelRole, str]:
     """Return who has which role by the settings; "" where Baton chooses."""
     found = {ModelRole.CHAT: worker, ModelRole.CONDUCTOR: conductor}
-    for role, kinds in KINDS_OF.items():
+    for role, kinds in ROLE_KINDS.items():
         names = {prefer.get(kind, "") for kind in kinds}
         found[role] = names.pop() if len(names) == 1 else ""
     return found
 
 
-def taken(
+def roles_on_arrival(
     wanted: Sequence[ModelRole], suited: Sequence[ModelRole], held: Mapping[ModelRole, str]
 ) -> tuple[ModelRole, ...]:
     """Return the roles that a model takes when it arrives.
@@ -47,7 +47,7 @@ def taken(
     """
     if wanted:
         return tuple(wanted)
-    return recommended_roles([role for role in suited if held.get(role, "") in ("", STARTER)])
+    return recommended_roles([role for role in suited if held.get(role, "") in ("", STARTER_ID)])
 
 
 def recommended_roles(roles: Sequence[ModelRole]) -> tuple[ModelRole, ...]:
@@ -55,23 +55,23 @@ def recommended_roles(roles: Sequence[ModelRole]) -> tuple[ModelRole, ...]:
     return tuple(role for role in roles if role is not ModelRole.CONDUCTOR)
 
 
-def changes(model: str, roles: Collection[ModelRole]) -> dict[str, Any]:
+def settings_for_roles(model: str, roles: Collection[ModelRole]) -> dict[str, Any]:
     """Return the settings that give a model these roles."""
     found: dict[str, Any] = {}
     if ModelRole.CHAT in roles:
         found["worker"] = model
     if ModelRole.CONDUCTOR in roles:
         found["conductor"] = model
-    kinds = [kind for role in roles for kind in KINDS_OF.get(role, ())]
+    kinds = [kind for role in roles for kind in ROLE_KINDS.get(role, ())]
     if kinds:
         found["prefer"] = dict.fromkeys(kinds, model)
     return found
 
 
-def vacated(model: str, held: Mapping[ModelRole, str]) -> dict[str, Any]:
+def settings_without_model(model: str, held: Mapping[ModelRole, str]) -> dict[str, Any]:
     """Return the settings without a model that is gone: the starter answers again."""
     mine = [role for role, name in held.items() if name == model]
-    found = changes(model, mine)
+    found = settings_for_roles(model, mine)
     for key in ("worker", "conductor"):
         if key in found:
             found[key] = None
@@ -80,14 +80,14 @@ def vacated(model: str, held: Mapping[ModelRole, str]) -> dict[str, Any]:
     return found
 
 
-def told(
+def arrival_text(
     model: str, name: str, roles: Collection[ModelRole], suited: Collection[ModelRole] = ()
 ) -> str:
     """Say that a model has arrived, and what it does from now on.
 
     One that is `suited` for conducting and doesn't is compared by a command.
     """
-    does = [words for role, words in _DOES.items() if role in roles]
+    does = [words for role, words in _ROLE_PHRASES.items() if role in roles]
     listed = " and ".join(filter(None, (", ".join(does[:-1]), *does[-1:])))
     said = f"is here and {listed} from now on." if does else f"is here; `-m {model}` asks it."
     if ModelRole.CONDUCTOR in roles or ModelRole.CONDUCTOR not in suited:

@@ -8,7 +8,7 @@ from baton.core.errors import ConfigError
 from baton.core.sanitiser import one_line
 
 NANO = 10**9
-_MOST = 1_000_000  # dollars; beyond this a ceiling is a typing mistake
+_MAX_DOLLARS = 1_000_000  # dollars; beyond this a ceiling is a typing mistake
 
 
 def parse_usd(text: str) -> int:
@@ -20,10 +20,10 @@ def parse_usd(text: str) -> int:
         amount = Decimal("NaN" if "_" in text else text.strip().removeprefix("$"))
     except InvalidOperation:
         amount = Decimal("NaN")
-    if not amount.is_finite() or not 0 <= amount <= _MOST:
+    if not amount.is_finite() or not 0 <= amount <= _MAX_DOLLARS:
         raise ConfigError(
             f"{one_line(repr(text), 60)} is not an amount of US dollars.",
-            f"Write it like 0.50, from 0 to {_MOST:,}.",
+            f"Write it like 0.50, from 0 to {_MAX_DOLLARS:,}.",
         )
     return int((amount * NANO).to_integral_value(ROUND_CEILING))
 

@@ -9,7 +9,7 @@ from typing import Protocol
 from baton.core.errors import BudgetExceeded
 from baton.core.events import Checked, Event
 from baton.core.labels import Label
-from baton.core.ledger_types import Bill, Hold, Policy, Scope, Standing
+from baton.core.ledger_types import Hold, HoldRequest, Policy, Scope, Standing
 from baton.core.messages import (
     AnswerFormat,
     Card,
@@ -22,8 +22,8 @@ from baton.core.messages import (
     TurnStatus,
 )
 from baton.core.plan.plan import Material, Need, Outcome, Plan
-from baton.core.prices import Used
-from baton.core.redaction_types import Redacted
+from baton.core.prices import BilledTokens
+from baton.core.redaction_types import RedactedTexts
 from baton.core.routing_types import Draft, Estimate, Judgement
 from baton.core.run.policy import ANYTHING, PromptLimits
 
@@ -116,11 +116,11 @@ class Ledger(Protocol):
     Every method returns only when its change is on disk. Raises StoreError when that fails.
     """
 
-    async def hold(self, bill: Bill) -> Hold:
+    async def hold(self, bill: HoldRequest) -> Hold:
         """Set the most a call can cost aside, before anything is sent. Raises BudgetExceeded."""
         ...
 
-    async def hold_in_turn(self, bill: Bill, ticket: int = 0) -> Hold | int:
+    async def hold_in_turn(self, bill: HoldRequest, ticket: int = 0) -> Hold | int:
         """Set money aside, or return the ticket with which the call waits for other runs' money.
 
         Ask again with it, now and then, until the money is held or `leave_queue` is called. Raises
@@ -132,21 +132,21 @@ class Ledger(Protocol):
         """Wait no more with a ticket."""
         ...
 
-    async def quote(self, bill: Bill) -> Hold:
+    async def quote(self, bill: HoldRequest) -> Hold:
         """Return what `hold` would set aside now, and set nothing aside. Raises BudgetExceeded.
 
         What other runs hold counts as there where the call may wait for it.
         """
         ...
 
-    async def settle(self, call: str, used: Used) -> int:
+    async def settle(self, call: str, used: BilledTokens) -> int:
         """Charge what the provider counted at a genuine end; return that cost.
 
         More than was held is charged too, and freezes the cloud.
         """
         ...
 
-    async def leave(self, call: str, most: Used | None = None) -> int:
+    async def leave(self, call: str, most: BilledTokens | None = None) -> int:
         """Charge what the call costs at most, or all that was held; unconfirmed. Return it.
 
         More than was held freezes the cloud.
@@ -432,24 +432,24 @@ class Conductor(Protocol):
 class NoLedger:
     """A ledger that lets nothing through: for whoever has no use for workers elsewhere."""
 
-    async def hold(self, bill: Bill) -> Hold:
+    async def hold(self, bill: HoldRequest) -> Hold:
         """Refuse."""
         raise BudgetExceeded("The cloud is off here, so nothing was sent.")
 
     quote = hold
 
-    async def hold_in_turn(self, bill: Bill, ticket: int = 0) -> Hold | int:
+    async def hold_in_turn(self, bill: HoldRequest, ticket: int = 0) -> Hold | int:
         """Refuse."""
         return await self.hold(bill)
 
     async def leave_queue(self, ticket: int) -> None:
         """No call waits."""
 
-    async def settle(self, call: str, used: Used) -> int:
+    async def settle(self, call: str, used: BilledTokens) -> int:
         """There is no such call. Raises LookupError."""
         raise LookupError(call)
 
-    async def leave(self, call: str, most: Used | None = None) -> int:
+    async def leave(self, call: str, most: BilledTokens | None = None) -> int:
         """There is no such call. Raises LookupError."""
         raise LookupError(call)
 
@@ -470,7 +470,7 @@ NO_LEDGER = NoLedger()
 class Redactor(Protocol):
     """Finds what should not leave this machine."""
 
-    def redact(self, texts: Sequence[str]) -> Redacted:
+    def redact(self, texts: Sequence[str]) -> RedactedTexts:
         """Return the texts with placeholders; the same thing always gets the same one."""
         ...
 

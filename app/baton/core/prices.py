@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-PER = 10**6
+TOKENS_PER_RATE = 10**6
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Tier:
 
 
 @dataclass(frozen=True, slots=True)
-class Used:
+class BilledTokens:
     """What a provider counted.
 
     `tokens_in` is the whole prompt; `cached` and `cache_written` are parts of it. `tokens_out`
@@ -74,18 +74,18 @@ class Price:
         """The highest rate at which an answer's token can be charged."""
         return max(rates.output for rates in self._all)
 
-    def most(self, tokens_in: int, tokens_out: int) -> int:
+    def max_cost(self, tokens_in: int, tokens_out: int) -> int:
         """Return what a call can cost at most: what is held for it."""
-        return _up(tokens_in * self.dearest_input + tokens_out * self.dearest_output)
+        return _amount_of(tokens_in * self.dearest_input + tokens_out * self.dearest_output)
 
-    def cap_within(self, amount: int, tokens_in: int) -> int | None:
+    def affordable_tokens(self, amount: int, tokens_in: int) -> int | None:
         """Return how many tokens of answer an amount allows; None means any number."""
         if self.dearest_output == 0:
-            return None if self.most(tokens_in, 0) <= amount else 0
-        left = amount * PER - tokens_in * self.dearest_input
+            return None if self.max_cost(tokens_in, 0) <= amount else 0
+        left = amount * TOKENS_PER_RATE - tokens_in * self.dearest_input
         return max(0, left // self.dearest_output)
 
-    def cost(self, used: Used) -> int:
+    def cost(self, used: BilledTokens) -> int:
         """Return what a finished call cost, or what the provider says if that is more.
 
         Counts that contradict each other are read so that they cost more, never less.
@@ -96,7 +96,7 @@ class Price:
         for tier in sorted(self.tiers, key=lambda tier: tier.above):
             if tokens_in > tier.above:
                 rates = tier.rates
-        own = _up(
+        own = _amount_of(
             (tokens_in - cached - written) * rates.input
             + cached * rates.cache_read
             + written * rates.cache_write
@@ -108,5 +108,5 @@ class Price:
 FREE = Price(Rates(0, 0, 0, 0), source="costs nothing")
 
 
-def _up(amount: int) -> int:
-    return -(-amount // PER)
+def _amount_of(amount: int) -> int:
+    return -(-amount // TOKENS_PER_RATE)

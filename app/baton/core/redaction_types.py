@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
-class Hidden:
+class HiddenText:
     """One thing that was hidden: `kind` in a person's words ("mail address")."""
 
     placeholder: str
@@ -17,19 +17,19 @@ class Hidden:
 
 
 @dataclass(frozen=True, slots=True)
-class Redacted:
+class RedactedTexts:
     """Texts as they may leave, in their order, and what stands behind their placeholders."""
 
     texts: tuple[str, ...]
-    hidden: tuple[Hidden, ...] = ()
+    hidden: tuple[HiddenText, ...] = ()
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """Say what is hidden: "1 mail address, 2 phone numbers", or nothing."""
         counts = Counter(thing.kind for thing in self.hidden)
-        return ", ".join(f"{n} {_many(kind) if n > 1 else kind}" for kind, n in counts.items())
+        return ", ".join(f"{n} {_plural(kind) if n > 1 else kind}" for kind, n in counts.items())
 
 
-def _many(kind: str) -> str:
+def _plural(kind: str) -> str:
     return f"{kind}es" if kind.endswith("s") else f"{kind}s"
 
 
@@ -41,7 +41,7 @@ class Restorer:
     put back is never looked at again, so an original may hold anything.
     """
 
-    hidden: tuple[Hidden, ...]
+    hidden: tuple[HiddenText, ...]
     _originals: dict[str, str] = field(init=False, repr=False)
     _pattern: re.Pattern[str] = field(init=False, repr=False)
     _beginnings: frozenset[str] = field(init=False, repr=False)
@@ -70,7 +70,7 @@ class Restorer:
             shown += text[done : found.start()] + self._originals[found.group()]
             done = found.end()
 
-    def rest(self) -> str:
+    def flush(self) -> str:
         """Return what was kept back, at the end."""
         kept, self._kept = self._kept, ""
         if not self.hidden:

@@ -83,7 +83,7 @@ class Judgement:
 
 
 @dataclass(frozen=True, slots=True)
-class Rated:
+class RatedAnswer:
     """What a person's own history says of one answer: how good it was, from 0 to 1.
 
     `weight` is how much that tells (a thumb 1, a copy less). `at` is when, in seconds since 1970.
@@ -97,7 +97,7 @@ class Rated:
 
 
 @dataclass(frozen=True, slots=True)
-class Learned:
+class RefitResult:
     """What refitting on a person's labels came to.
 
     `used` labels were fitted on, `held` held out; `before` and `after` are the error on those that

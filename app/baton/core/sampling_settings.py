@@ -21,11 +21,11 @@ class Sampling(NamedTuple):
     seed: int | None = None
 
 
-TINY = 1_000_000_000
-TINY_PENALTY = 1.1
+TINY_MODEL_PARAMETERS = 1_000_000_000
+TINY_MODEL_PENALTY = 1.1
 """A model with fewer parameters is kept from repeating itself, unless its file says otherwise."""
 
-_KEYS = {
+_HEADER_KEYS = {
     "temperature": "temp",
     "top_k": "top_k",
     "top_p": "top_p",
@@ -35,13 +35,13 @@ _KEYS = {
 """What our names are in a model file's header, after `general.sampling.`."""
 
 
-def recommended(value: Callable[[str], Any]) -> dict[str, float]:
+def recommended_sampling(value: Callable[[str], Any]) -> dict[str, float]:
     """Return what a model file recommends; `value` gives what its header has under a key, or None.
 
     What can't be a number of that kind is left out.
     """
     found = {}
-    for name, key in _KEYS.items():
+    for name, key in _HEADER_KEYS.items():
         with suppress(TypeError, ValueError):
             number = float(value(f"general.sampling.{key}"))
             if 0 <= number < 1000:
@@ -49,27 +49,36 @@ def recommended(value: Callable[[str], Any]) -> dict[str, float]:
     return found
 
 
-def ours(parameters: int) -> dict[str, float]:
+def default_sampling(parameters: int) -> dict[str, float]:
     """Return what suits a model with so many parameters of which nothing else is known."""
-    own = {name: float(number) for name, number in Sampling()._asdict().items() if name in _KEYS}
-    if parameters < TINY:  # which soon goes round in circles where it takes the likeliest word
-        own["repeat_penalty"] = TINY_PENALTY
+    own = {
+        name: float(number) for name, number in Sampling()._asdict().items() if name in _HEADER_KEYS
+    }
+    if (
+        parameters < TINY_MODEL_PARAMETERS
+    ):  # which soon goes round in circles where it takes the likeliest word
+        own["repeat_penalty"] = TINY_MODEL_PENALTY
     return own
 
 
-def chosen(*said: Mapping[str, Any]) -> dict[str, tuple[float, int]]:
+def effective_values(*said: Mapping[str, Any]) -> dict[str, tuple[float, int]]:
     """Return for each name what holds, and who said so: the first of those who say anything."""
     return {
         name: next(
             (float(one[name]), by) for by, one in enumerate(said) if one.get(name) is not None
         )
-        for name in _KEYS
+        for name in _HEADER_KEYS
     }
 
 
-def suited(asked: Mapping[str, Any], file: Mapping[str, float], parameters: int) -> Sampling:
+def resolve_sampling(
+    asked: Mapping[str, Any], file: Mapping[str, float], parameters: int
+) -> Sampling:
     """Return what was asked for, else what the model file recommends, else what is ours."""
-    numbers = {name: number for name, (number, _) in chosen(asked, file, ours(parameters)).items()}
+    numbers = {
+        name: number
+        for name, (number, _) in effective_values(asked, file, default_sampling(parameters)).items()
+    }
     return Sampling(
         numbers["temperature"],
         int(numbers["top_k"]),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-_SHOWN = "�"
+_REPLACEMENT = "�"
 _BREAKS = re.compile("\r\n?|\u2028|\u2029|\x85")
 _UNSAFE = re.compile(
     "["
@@ -40,7 +40,7 @@ def sanitise(text: str) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    return _UNSAFE.sub(_SHOWN, _BREAKS.sub("\n", text))
+    return _UNSAFE.sub(_REPLACEMENT, _BREAKS.sub("\n", text))
 
 
 class StreamSanitiser:

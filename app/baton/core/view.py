@@ -34,13 +34,13 @@ from baton.core.events import (
 from baton.core.messages import Finish
 from baton.core.plan.plan import Plan, Step
 
-_LACKS = {
+_INCOMPLETE_REASONS = {
     Finish.FILTER: "The provider's content filter ended the answer, so it is not whole.",
     Finish.TOOL: "The worker called a tool that it was not offered; the answer may not be whole.",
     Finish.EMPTY: "The answer is empty.",
 }
 
-_WITHDRAWN = (Decision.KEPT, Decision.EDIT)
+_WITHDRAWN_DECISIONS = (Decision.KEPT, Decision.EDIT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class StepView:
         return self.status in ("done", "failed", "skipped")
 
     @property
-    def cut(self) -> bool:
+    def is_cut(self) -> bool:
         """Whether its text was cut at the length cap."""
         return self.finish is Finish.LENGTH
 
@@ -117,7 +117,7 @@ class RunView:
         return "\n\n".join(filter(None, texts)) or self.before
 
     @property
-    def final(self) -> str:
+    def stable_answer(self) -> str:
         """As much of the answer as will stay: it only ever grows.
 
         Answer steps may be written side by side: up to the first that isn't over, in their order.
@@ -132,7 +132,7 @@ class RunView:
         return "\n\n".join(text for text in texts if text)
 
     @property
-    def current(self) -> StepView | None:
+    def current_step(self) -> StepView | None:
         """The step that is being worked on, if any; the last of several."""
         return next((s for s in reversed(self.steps) if s.status in set(Phase)), None)
 
@@ -142,50 +142,50 @@ class RunView:
         return sum(call.cost for call in self.calls)
 
     @property
-    def overcharged(self) -> tuple[Called, ...]:
+    def overcharged_calls(self) -> tuple[Called, ...]:
         """The calls that cost more than was held for them, which freezes the cloud."""
         return tuple(call for call in self.calls if call.cost > call.held)
 
     @property
-    def worked(self) -> float:
+    def worked_seconds(self) -> float:
         """The seconds it took, without those in which a person was waited for."""
         spent = sum(call.seconds for call in self.calls)
         return min(self.seconds, spent) if self.offers else self.seconds
 
     @property
-    def withdrawn(self) -> bool:
+    def is_withdrawn(self) -> bool:
         """Whether the person decided not to send the prompt."""
         decided = (offer.decision for offer in self.offers)
-        return self.status == "cancelled" and any(d in _WITHDRAWN for d in decided)
+        return self.status == "cancelled" and any(d in _WITHDRAWN_DECISIONS for d in decided)
 
     @property
-    def unplayed(self) -> bool:
+    def is_unplayed(self) -> bool:
         """Whether it was stopped before anything of its plan was done."""
         begun = any(step.status != "waiting" for step in self.steps)
         return self.status == "cancelled" and bool(self.steps) and not (begun or self.offers)
 
     @property
-    def cut(self) -> bool:
+    def is_cut(self) -> bool:
         """Whether an answer step stopped at its length cap."""
-        return any(self.steps[n - 1].cut for n in (self.plan.answer if self.plan else ()))
+        return any(self.steps[n - 1].is_cut for n in (self.plan.answer if self.plan else ()))
 
     @property
-    def lack(self) -> str:
+    def incomplete_reason(self) -> str:
         """Why a finished answer that wasn't cut at its cap is not whole, in a sentence, or ""."""
-        if self.status != "finished" or self.plan is None or self.cut:
+        if self.status != "finished" or self.plan is None or self.is_cut:
             return ""
         steps = [self.steps[n - 1] for n in self.plan.answer]
         ends = {step.finish for step in steps if step.status == "done"}
-        reason = next((words for end, words in _LACKS.items() if end in ends), "")
+        reason = next((words for end, words in _INCOMPLETE_REASONS.items() if end in ends), "")
         if reason and self.before and not any(step.text.strip() for step in steps):
             return "The draft stays, as the answer that was to replace it is empty."
-        is_partial = reason == _LACKS[Finish.EMPTY] and len(ends) > 1
+        is_partial = reason == _INCOMPLETE_REASONS[Finish.EMPTY] and len(ends) > 1
         return "A part of the answer is empty." if is_partial else reason
 
     def apply(self, event: Event) -> RunView:
         """Return the view after one more event."""
         if isinstance(event, StepText):  # there are thousands of these
-            return self._grown(event)
+            return self._with_text(event)
         view = replace(self, seconds=event.at)
         match event:
             case Started():
@@ -197,17 +197,17 @@ class RunView:
             case Planning(worker=worker):
                 return replace(view, planning=worker)
             case Planned():
-                return view._plan(event)
+                return view._with_plan(event)
             case Trimmed(turns=turns):
                 return replace(view, notice=f"{turns} earlier turns are not sent from here on.")
             case Called() | Offered() | Sent() | Checked():
                 return view._note(event)
             case Finished() | Failed() | Cancelled():
-                return view._end(event)
+                return view._ended(event)
             case _:
                 return view._apply_to_step(event)
 
-    def _end(self, event: Terminal) -> RunView:
+    def _ended(self, event: Terminal) -> RunView:
         failure = event if isinstance(event, Failed) else None
         view = replace(self, status=type(event).__name__.lower(), failure=failure)
         last = self.weighed[-1] if self.weighed and not self.offers else None
@@ -216,13 +216,13 @@ class RunView:
             return replace(view, notice=f"{last.worker} was not asked: {last.why}")
         return view
 
-    def _grown(self, event: StepText) -> RunView:
+    def _with_text(self, event: StepText) -> RunView:
         old = self.steps[event.step - 1]
         new = replace(old, status=Phase.WRITING.value, text=old.text + event.text)
         steps = (*self.steps[: event.step - 1], new, *self.steps[event.step :])
         return replace(self, seconds=event.at, steps=steps)
 
-    def _plan(self, event: Planned) -> RunView:
+    def _with_plan(self, event: Planned) -> RunView:
         known = len(self.steps)
         new = enumerate(event.plan.steps[known:], start=known + 1)
         return replace(
@@ -235,7 +235,7 @@ class RunView:
             revisions=(*self.revisions, event.why) if event.why else self.revisions,
         )
 
-    def _with(self, step: StepView) -> RunView:
+    def _with_step(self, step: StepView) -> RunView:
         steps = (*self.steps[: step.number - 1], step, *self.steps[step.number :])
         return replace(self, steps=steps)
 
@@ -243,7 +243,7 @@ class RunView:
         match event:
             case Checked(step=step):
                 old = self.steps[step - 1]
-                return self._with(replace(old, checks=(*old.checks, event)))
+                return self._with_step(replace(old, checks=(*old.checks, event)))
             case Called():
                 planning = "" if event.step == 0 else self.planning
                 return replace(self, calls=(*self.calls, event), planning=planning)
@@ -263,28 +263,28 @@ class RunView:
             case StepStarted(worker=worker):
                 loading = Phase.LOADING.value
                 began = event.at if old.began is None else old.began
-                return self._with(replace(old, status=loading, worker=worker, began=began))
+                return self._with_step(replace(old, status=loading, worker=worker, began=began))
             case Progress():
                 speed = event.tokens_per_second or old.tokens_per_second
                 new = replace(old, status=event.phase.value, fraction=event.fraction)
-                return self._with(replace(new, tokens_per_second=speed))
+                return self._with_step(replace(new, tokens_per_second=speed))
             case StepRetried():
                 new = replace(old, status=Phase.LOADING.value, fraction=None, text="")
-                return replace(self._with(new), notice=f"{event.reason} Trying again.")
+                return replace(self._with_step(new), notice=f"{event.reason} Trying again.")
             case StepFinished():
                 text, finish = event.text or old.text, event.finish
-                return self._with(
+                return self._with_step(
                     replace(old, status="done", finish=finish, text=text, ended=event.at)
                 )
             case StepSkipped():
                 new = replace(old, status="skipped", why=event.why, most=event.most)
-                return self._with(replace(new, ended=event.at))
+                return self._with_step(replace(new, ended=event.at))
             case StepFailed():
                 new = replace(old, status="failed", why=event.message, ended=event.at)
-                return replace(self._with(new), notice=event.message)
+                return replace(self._with_step(new), notice=event.message)
 
 
-def folded(events: Iterable[Event]) -> RunView:
+def fold_events(events: Iterable[Event]) -> RunView:
     """Return what stored events came to; nothing of those that name steps which aren't there."""
     view = RunView()
     try:
@@ -295,28 +295,28 @@ def folded(events: Iterable[Event]) -> RunView:
     return view
 
 
-def doing(view: RunView) -> str:
+def activity_text(view: RunView) -> str:
     """Say in a few words what is happening now: the left side of the footer."""
     if view.status == "finished":
-        return f"finished in {view.worked:.1f} s"
+        return f"finished in {view.worked_seconds:.1f} s"
     if view.status == "cancelled":
-        if view.unplayed:
+        if view.is_unplayed:
             return "not played"
-        return "not sent" if view.withdrawn else f"stopped after {view.worked:.1f} s"
+        return "not sent" if view.is_withdrawn else f"stopped after {view.worked_seconds:.1f} s"
     if view.status == "failed":
         return "failed"
     if view.planning:
         return "planning"
-    step = view.current
+    step = view.current_step
     if step is None:
         return "starting"
-    what = _phase(step, view)
+    what = _phase_text(step, view)
     if len(view.steps) < 2:
         return what
     return f"step {step.number} of {len(view.steps)}: {what}"
 
 
-def _phase(step: StepView, view: RunView) -> str:
+def _phase_text(step: StepView, view: RunView) -> str:
     worker = step.worker
     done = "" if step.fraction is None else f" {step.fraction * 100:.0f} %"
     match step.status:

@@ -1,23 +1,25 @@
-"""Whether the parts of Baton load and work here, each tried in a child process of its own."""
+"""Whether the parts of Baton load and work here, each used in a child process of its own."""
 
 from typing import TYPE_CHECKING
 
 from baton.core.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from baton.doctor.offline_watch import WatchResult, baton_command, watch_program
-    from baton.doctor.self_test_process import (
+    from baton.doctor.child_processes import (
         PARTS,
         PartFailed,
         PartResult,
+        WatchResult,
+        baton_command,
         processor_text,
         use_part_in_child,
+        watch_program,
     )
 else:
     __getattr__ = lazy_exports(
         __name__,
-        offline_watch="WatchResult baton_command watch_program",
-        self_test_process="PARTS PartFailed PartResult processor_text use_part_in_child",
+        child_processes="PARTS PartFailed PartResult WatchResult baton_command processor_text"
+        " use_part_in_child watch_program",
     )
 
 __all__ = [

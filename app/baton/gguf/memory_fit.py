@@ -228,7 +228,7 @@ def gpu_room(gpus: Sequence[Gpu]) -> int:
 
 def room_beside(gpus: Sequence[Gpu]) -> int:
     """Return the bytes that GPUs have for models beside the machine's own memory."""
-    return gpu_room([gpu for gpu in gpus if not gpu.shared])
+    return gpu_room([gpu for gpu in gpus if not gpu.has_shared_memory])
 
 
 def _room(machine: Hardware, share: float = LIMIT) -> int:
@@ -263,7 +263,7 @@ def _judged_with_gpu(loads: Sequence[Load], machine: Hardware, vram: int) -> Ver
         on_gpu, layers = on_gpu + min(fitting, all_layers), layers + all_layers
     needed = sum(load.total for load in loads)
     room = room_beside(machine.gpus) + _room(machine)
-    if any(gpu.shared for gpu in machine.gpus):
+    if any(gpu.has_shared_memory for gpu in machine.gpus):
         beside = needed
     if beside > _room(machine):
         return _wont(loads, machine, needed, room)

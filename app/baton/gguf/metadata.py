@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from baton.core.sampling_settings import recommended
+from baton.core.sampling_settings import recommended_sampling
 
 MOST = 2**31 - 1
 """No count in a header is larger."""
@@ -54,7 +54,7 @@ class Metadata:
 
     def recommended(self) -> dict[str, float]:
         """Return how the file recommends that the model's words are chosen."""
-        return recommended(self._values.get)
+        return recommended_sampling(self._values.get)
 
     def length(self, key: str) -> int:
         """Return how long an array is, 0 if there is none."""

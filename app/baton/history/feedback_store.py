@@ -8,22 +8,22 @@ from collections.abc import Collection, Iterator, Sequence
 import msgspec
 
 from baton.core.errors import ConfigError
-from baton.core.feedback import RATINGS, Answered, Signal
+from baton.core.feedback import RATINGS, AnswerSignals, Signal
 from baton.core.labels import Label
 from baton.core.messages import TurnStatus
-from baton.core.plan.short_answer import agree, announced, extract
-from baton.core.view import RunView, StepView, folded
+from baton.core.plan.short_answer import announced_answer, answers_agree, short_answer
+from baton.core.view import RunView, StepView, fold_events
 from baton.history import rows
 from baton.platform.sqlite import Connection, Row
 
-LONGEST = 20_000
+MAX_PROMPT_CHARS = 20_000
 """How many characters of a prompt are looked at: the rest of a long one says no more of it."""
 
-_JUDGED = (TurnStatus.DONE, TurnStatus.CUT)
+_FINISHED = (TurnStatus.DONE, TurnStatus.CUT)
 """Answers that were written to their end: asking again after another one is no complaint."""
 
 
-def add(connection: Connection, turn: str, signal: Signal) -> None:
+def add_signal(connection: Connection, turn: str, signal: Signal) -> None:
     """Record what was done with an answer just now. Raises ConfigError."""
     added = connection.execute(
         "INSERT OR REPLACE INTO signals "
@@ -34,25 +34,27 @@ def add(connection: Connection, turn: str, signal: Signal) -> None:
         raise ConfigError(f"There is no answer {turn!r}.")
 
 
-def rate(connection: Connection, turn: str, rating: Signal | None) -> None:
+def set_rating(connection: Connection, turn: str, rating: Signal | None) -> None:
     """Record whether an answer is good or bad, in place of what was said before (None: nothing)."""
     connection.execute("DELETE FROM signals WHERE turn = ? AND kind IN (?, ?)", [turn, *RATINGS])
     if rating is not None:
-        add(connection, turn, rating)
+        add_signal(connection, turn, rating)
 
 
-def of_turns(connection: Connection, turns: Sequence[str]) -> dict[str, dict[Signal, float]]:
+def signals_of_turns(
+    connection: Connection, turns: Sequence[str]
+) -> dict[str, dict[Signal, float]]:
     """Return what was done with these answers, and when; those without anything are not there."""
     found: dict[str, dict[Signal, float]] = {}
     query = """SELECT turn, kind, at FROM signals
         WHERE turn IN (SELECT value FROM json_each(?)) ORDER BY turn, kind"""
-    with rows.genuine():
+    with rows.reject_bad_values():
         for row in connection.execute(query, [msgspec.json.encode(list(turns)).decode()]):
             found.setdefault(row["turn"], {})[Signal(row["kind"])] = row["at"]
     return found
 
 
-def count_since(connection: Connection, at: float) -> int:
+def count_signals_since(connection: Connection, at: float) -> int:
     """Return with how many answers something was done after that time."""
     row = connection.execute(
         """SELECT count(DISTINCT signals.turn) FROM signals
@@ -64,7 +66,7 @@ def count_since(connection: Connection, at: float) -> int:
     return int(row[0])
 
 
-_KNOWN = """
+_ANSWERS_WITH_FEEDBACK = """
     WITH known (answer) AS (
         SELECT turn FROM signals
         UNION
@@ -83,39 +85,45 @@ _KNOWN = """
 """
 
 
-def answered(
+def answers_with_feedback(
     connection: Connection, limit: int, labels: Collection[Label] = tuple(Label)
-) -> list[Answered]:
+) -> list[AnswerSignals]:
     """Return the newest answers with these labels of which anything is known, newest first.
 
     That is what a person did with them, and for local drafts that a worker elsewhere replaced,
     whether both came to the same.
     """
-    listed = connection.execute(_KNOWN, [LONGEST, rows.encode(list(labels)), limit]).fetchall()
-    done = of_turns(connection, [row["id"] for row in listed])
-    return [known for row in listed for known in _known(connection, row, done.get(row["id"], {}))]
+    listed = connection.execute(
+        _ANSWERS_WITH_FEEDBACK, [MAX_PROMPT_CHARS, rows.encode_json(list(labels)), limit]
+    ).fetchall()
+    done = signals_of_turns(connection, [row["id"] for row in listed])
+    return [
+        known for row in listed for known in _feedback_of(connection, row, done.get(row["id"], {}))
+    ]
 
 
-def _known(connection: Connection, row: Row, signals: dict[Signal, float]) -> Iterator[Answered]:
+def _feedback_of(
+    connection: Connection, row: Row, signals: dict[Signal, float]
+) -> Iterator[AnswerSignals]:
     """Return what is known of an answer, and of the drafts before it."""
-    view = folded(rows.events(connection, row["run"]) if row["run"] else ())
-    author = _author(view)
-    if row["status"] not in _JUDGED:
+    view = fold_events(rows.events(connection, row["run"]) if row["run"] else ())
+    author = _author_step(view)
+    if row["status"] not in _FINISHED:
         signals = {kind: at for kind, at in signals.items() if kind in RATINGS}
     has_author = author is not None or view.plan is None
     if signals and has_author and row["worker"] and row["text"].strip():
         kind = author.step.need.kind if author is not None else ""
         alone = author is None or author.step.is_direct
-        yield Answered(row["id"], row["prompt"], row["worker"], signals, kind, alone)
-    if author is not None and author.step.is_direct and _left(view, author):
+        yield AnswerSignals(row["id"], row["prompt"], row["worker"], signals, kind, alone)
+    if author is not None and author.step.is_direct and _ran_remotely(view, author):
         for draft in view.steps:
-            if (found := _compared(view, draft, author, row["text"])) is not None:
+            if (found := _compare_with_draft(view, draft, author, row["text"])) is not None:
                 known = {found: row["created"]}
                 kind = draft.step.need.kind
-                yield Answered(row["id"], row["prompt"], draft.worker, known, kind)
+                yield AnswerSignals(row["id"], row["prompt"], draft.worker, known, kind)
 
 
-def _author(view: RunView) -> StepView | None:
+def _author_step(view: RunView) -> StepView | None:
     """Return the step that wrote the answer, if it was one alone."""
     numbers = view.plan.answer if view.plan is not None else ()
     wrote = [view.steps[n - 1] for n in numbers if view.steps[n - 1].status == "done"]
@@ -125,19 +133,21 @@ def _author(view: RunView) -> StepView | None:
     return drafts[-1] if drafts else None
 
 
-def _left(view: RunView, step: StepView) -> bool:
+def _ran_remotely(view: RunView, step: StepView) -> bool:
     """Tell whether a step was done elsewhere."""
     return any(sent.step == step.number for sent in view.sent)
 
 
-def _compared(view: RunView, draft: StepView, author: StepView, answer: str) -> Signal | None:
+def _compare_with_draft(
+    view: RunView, draft: StepView, author: StepView, answer: str
+) -> Signal | None:
     """Say whether a local draft and the answer in its place came to the same, if both did."""
-    is_draft = draft.step.is_direct and draft.status == "done" and not draft.cut
-    if not is_draft or draft.number == author.number or _left(view, draft):
+    is_draft = draft.step.is_direct and draft.status == "done" and not draft.is_cut
+    if not is_draft or draft.number == author.number or _ran_remotely(view, draft):
         return None
-    if not (extract(draft.text) and extract(answer)):
+    if not (short_answer(draft.text) and short_answer(answer)):
         return None
-    if agree(draft.text, answer):
+    if answers_agree(draft.text, answer):
         return Signal.AGREED
     # The last number of a text is no more than a guess at what it came to.
-    return Signal.DIFFERED if announced(draft.text) and announced(answer) else None
+    return Signal.DIFFERED if announced_answer(draft.text) and announced_answer(answer) else None

@@ -11,17 +11,17 @@ from baton.core.errors import ConfigError, StoreError
 from baton.core.events import TERMINAL, Cancelled, Event, Failed, Finished
 from baton.core.history_types import Conversation
 from baton.core.labels import Label, strictest
-from baton.core.messages import Prompt, Role, Turn, TurnStatus, title_of
+from baton.core.messages import Prompt, Role, Turn, TurnStatus, conversation_title
 from baton.core.ports import ConversationPosition, RecordedRun
 from baton.history import rows
-from baton.history.edits import mark
+from baton.history.edits import set_label
 from baton.platform.process_owner import this_process
-from baton.platform.sqlite import Connection, clean
+from baton.platform.sqlite import Connection, clean_text
 
-_FARTHEST = 1 << 32
+_MAX_KEY_DRIFT_MS = 1 << 32
 """How many milliseconds, some weeks, a key may be off the time when that is taken."""
 
-_STATUS = {Finished: "finished", Failed: "failed", Cancelled: "cancelled"}
+_RUN_STATUSES = {Finished: "finished", Failed: "failed", Cancelled: "cancelled"}
 
 
 def new_id() -> str:
@@ -29,7 +29,7 @@ def new_id() -> str:
     return os.urandom(6).hex()
 
 
-def begin(
+def begin_run(
     connection: Connection, prompt: Prompt, place: ConversationPosition, label: Label
 ) -> RecordedRun:
     """Record a prompt, its run and its empty answer; the conversation too, if it is new.
@@ -38,15 +38,16 @@ def begin(
     """
     now = time.time()
     files = tuple(
-        replace(file, name=clean(file.name), text=clean(file.text)) for file in prompt.files
+        replace(file, name=clean_text(file.name), text=clean_text(file.text))
+        for file in prompt.files
     )
-    prompt = Prompt(clean(prompt.text), files, prompt.system and clean(prompt.system))
-    conversation = _conversation(connection, prompt, place, label, now)
+    prompt = Prompt(clean_text(prompt.text), files, prompt.system and clean_text(prompt.system))
+    conversation = _get_or_create_conversation(connection, prompt, place, label, now)
     if strictest([label, conversation.label]) is not conversation.label:
-        mark(connection, conversation.id, label)
+        set_label(connection, conversation.id, label)
         conversation = replace(conversation, label=label)
     asked = place.again or _add_prompt(connection, conversation, prompt, place.after, label, now)
-    sent = rows.turns(connection, rows.PATH, asked, conversation.sent_from)
+    sent = rows.turns(connection, rows.PATH_CONDITION, asked, conversation.sent_from)
     derived = strictest(
         [label, conversation.label]
         + [turn.label for turn in sent]
@@ -79,7 +80,7 @@ def begin(
     )
 
 
-def _conversation(
+def _get_or_create_conversation(
     connection: Connection, prompt: Prompt, place: ConversationPosition, label: Label, now: float
 ) -> Conversation:
     """Return the place's conversation, made now if it is a new one."""
@@ -97,7 +98,7 @@ def _conversation(
         connection.execute(
             "INSERT INTO conversations (id, title, label, system, created, updated) "
             "VALUES (?, ?, ?, ?, ?, ?)",
-            [name, title_of(prompt.text), label, prompt.system, now, now],
+            [name, conversation_title(prompt.text), label, prompt.system, now, now],
         )
     elif prompt.system is not None:
         connection.execute(
@@ -165,33 +166,35 @@ def _free_key(connection: Connection, conversation: str, created: float) -> int:
     room = 1
     while connection.execute("SELECT 1 FROM turns WHERE key = ?", [key]).fetchone():
         # Any number of conversations may bear the same time: don't try every key after it.
-        room = min(room * 2, _FARTHEST)
+        room = min(room * 2, _MAX_KEY_DRIFT_MS)
         key = first + random.randrange(room)
     return key
 
 
-def append(connection: Connection, run: str, event: Event) -> None:
+def append_event(connection: Connection, run: str, event: Event) -> None:
     """Record one event of a run; a terminal one ends the run's row as well."""
     added = connection.execute(
         """INSERT INTO events
         SELECT id, (SELECT coalesce(max(seq), 0) + 1 FROM events WHERE run = runs.id), ?, ?
         FROM runs WHERE id = ?""",
-        [type(event).__name__, rows.encode(event), run],
+        [type(event).__name__, rows.encode_json(event), run],
     )
-    _must_exist(added.rowcount)
+    _require_changed(added.rowcount)
     if isinstance(event, TERMINAL):
-        status = _STATUS[type(event)]
+        status = _RUN_STATUSES[type(event)]
         connection.execute("UPDATE runs SET status = ? WHERE id = ?", [status, run])
 
 
-def write(connection: Connection, turn: str, text: str, status: TurnStatus, worker: str) -> None:
+def write_answer(
+    connection: Connection, turn: str, text: str, status: TurnStatus, worker: str
+) -> None:
     """Record an answer's text as far as it is; a worker once named stays."""
     changed = connection.execute(
         "UPDATE turns SET text = ?, status = ?, worker = coalesce(nullif(?, ''), worker) "
         "WHERE id = ?",
-        [clean(text), status, clean(worker), turn],
+        [clean_text(text), status, clean_text(worker), turn],
     )
-    _must_exist(changed.rowcount)
+    _require_changed(changed.rowcount)
     if status is not TurnStatus.STREAMING:
         connection.execute(
             "UPDATE conversations SET updated = ? "
@@ -200,15 +203,15 @@ def write(connection: Connection, turn: str, text: str, status: TurnStatus, work
         )
 
 
-def trim(connection: Connection, conversation: str, first: str) -> None:
+def trim_conversation(connection: Connection, conversation: str, first: str) -> None:
     """From now on send only the turns from `first` on."""
     changed = connection.execute(
         "UPDATE conversations SET sent_from = ? WHERE id = ?", [first, conversation]
     )
-    _must_exist(changed.rowcount)
+    _require_changed(changed.rowcount)
 
 
-def _must_exist(rows_changed: int) -> None:
+def _require_changed(rows_changed: int) -> None:
     if rows_changed == 0:
         raise StoreError(
             "This conversation was deleted while its answer was being written.",

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import os
 
-from baton.core.history_types import Hit
+from baton.core.history_types import SearchHit
 from baton.core.messages import Role
 from baton.core.sanitiser import sanitise
-from baton.history.rows import genuine
-from baton.platform.sqlite import Connection, Row, clean
+from baton.history.rows import reject_bad_values
+from baton.platform.sqlite import Connection, Row, clean_text
 
-_BEFORE, _AFTER = 60, 140
+_CHARS_BEFORE, _CHARS_AFTER = 60, 140
 """How many characters of the matching line are shown around the first match."""
 
-_WORDS = 32
+_MAX_WORDS = 32
 
 # FTS5 walks the matches from the newest rowid down and stops at the limit: no sorting of them all.
-_TURNS = """
+_TURNS_QUERY = """
     SELECT c.id AS conversation, c.title, turns.id AS turn, turns.role, turns.created,
         highlight(turns_search, 0, ?, ?) AS marked
     FROM turns_search
@@ -24,7 +24,7 @@ _TURNS = """
     JOIN conversations AS c ON c.id = turns.conversation AND c.hidden_at IS NULL
     WHERE turns_search MATCH ? ORDER BY turns_search.rowid DESC LIMIT ?
 """
-_TITLES = """
+_TITLES_QUERY = """
     SELECT c.id AS conversation, c.title, coalesce(c.head, '') AS turn, 'user' AS role,
         c.updated AS created, highlight(titles_search, 0, ?, ?) AS marked
     FROM titles_search
@@ -33,19 +33,19 @@ _TITLES = """
 """
 
 
-def search(connection: Connection, query: str, limit: int) -> list[Hit]:
+def search(connection: Connection, query: str, limit: int) -> list[SearchHit]:
     """Return the newest turns that hold all the words, and conversations whose title does."""
     expression = match_expression(query)
     if not expression:
         return []
     opening, closing = os.urandom(8).hex(), os.urandom(8).hex()  # in nobody's text
     values = [opening, closing, expression, limit]
-    with genuine():
-        hits = [_hit(row, opening, closing) for row in connection.execute(_TURNS, values)]
+    with reject_bad_values():
+        hits = [_hit(row, opening, closing) for row in connection.execute(_TURNS_QUERY, values)]
         found = {hit.conversation for hit in hits}
         titles = [
             _hit(row, opening, closing)
-            for row in connection.execute(_TITLES, values)
+            for row in connection.execute(_TITLES_QUERY, values)
             if row["conversation"] not in found
         ]
     return sorted(hits + titles, key=lambda hit: -hit.created)[:limit]
@@ -58,16 +58,16 @@ def match_expression(query: str) -> str:
     """
     words = [
         word
-        for word in clean(query[:1000]).replace("\0", " ").split()
+        for word in clean_text(query[:1000]).replace("\0", " ").split()
         if any(map(str.isalnum, word))
     ]
-    quoted = ['"' + word.replace('"', '""') + '"' for word in words[:_WORDS]]
+    quoted = ['"' + word.replace('"', '""') + '"' for word in words[:_MAX_WORDS]]
     return " ".join(quoted) + "*" if quoted else ""
 
 
-def _hit(row: Row, opening: str, closing: str) -> Hit:
+def _hit(row: Row, opening: str, closing: str) -> SearchHit:
     snippet, spans = _snippet(row["marked"], opening, closing)
-    return Hit(
+    return SearchHit(
         row["conversation"],
         row["title"],
         row["turn"],
@@ -82,20 +82,20 @@ def _snippet(marked: str, opening: str, closing: str) -> tuple[str, tuple[tuple[
     """Cut the first matching line out of a marked text: plain text, and where the matches are."""
     before, _, rest = marked.partition(opening)
     before = before[before.rfind("\n") + 1 :]
-    snippet = ("…" if len(before) > _BEFORE else "") + _plain(before[-_BEFORE:])
-    room = len(snippet) + _AFTER
+    snippet = ("…" if len(before) > _CHARS_BEFORE else "") + _single_line(before[-_CHARS_BEFORE:])
+    room = len(snippet) + _CHARS_AFTER
     spans: list[tuple[int, int]] = []
     for piece in rest.partition("\n")[0].split(opening):
         match, _, after = piece.partition(closing)  # a match may go on in the next line
         start = len(snippet)
-        snippet += _plain(match)
+        snippet += _single_line(match)
         spans.append((start, min(len(snippet), room)))
-        snippet += _plain(after[:room])
+        snippet += _single_line(after[:room])
         if len(snippet) >= room:
             return snippet[:room] + "…", tuple(spans)
     return snippet, tuple(spans)
 
 
-def _plain(text: str) -> str:
+def _single_line(text: str) -> str:
     """Return text on one line that needs no more sanitising, which would move the spans."""
     return sanitise(text).replace("\n", " ").replace("\t", " ")

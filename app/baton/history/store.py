@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from baton.core.events import Event
-from baton.core.feedback import Answered, Experience, Signal, experiences
-from baton.core.history_types import Conversation, Hit, PastRun, RunRecord, Weighing
+from baton.core.feedback import AnswerSignals, GradedAnswer, Signal, graded_answers
+from baton.core.history_types import Conversation, PastRun, RunRecord, SearchHit, Weighing
 from baton.core.labels import Label
 from baton.core.ledger_types import Policy
 from baton.core.messages import Prompt, Turn, TurnStatus
@@ -20,10 +20,16 @@ from baton.history import edits, queries, run_writer
 from baton.history import export as transfer
 from baton.history import feedback_store as signals
 from baton.history import past_runs as past
-from baton.history.export import Imported
+from baton.history.export import ImportResult
 from baton.history.search import search
-from baton.history.store_file import open_database
-from baton.platform.sqlite import Connection, Damaged, explained, stamp, transaction
+from baton.history.store_file import open_history
+from baton.platform.sqlite import (
+    Connection,
+    DatabaseDamaged,
+    explain_errors,
+    check_stamp,
+    transaction,
+)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -39,7 +45,7 @@ class Store:
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._thread = ThreadPoolExecutor(1, "baton-store")
-        self._opened = self._thread.submit(open_database, path)
+        self._opened = self._thread.submit(open_history, path)
 
     @classmethod
     def open(cls, path: Path | None) -> Store:
@@ -60,11 +66,11 @@ class Store:
     def _explain(self, work: Callable[[Connection], T]) -> T:
         connection = self._opened.result().connection
         try:
-            with explained(self._path):
+            with explain_errors(self._path):
                 return work(connection)
-        except Damaged:
+        except DatabaseDamaged:
             if self._path is not None:
-                stamp(self._path).unlink(missing_ok=True)  # the next start looks closely
+                check_stamp(self._path).unlink(missing_ok=True)  # the next start looks closely
             raise
 
     async def _read(
@@ -89,23 +95,23 @@ class Store:
 
     async def begin(self, prompt: Prompt, place: ConversationPosition, label: Label) -> RecordedRun:
         """Record a prompt, its run and its empty answer; the conversation too, if it is new."""
-        return await self._write(run_writer.begin, prompt, place, label)
+        return await self._write(run_writer.begin_run, prompt, place, label)
 
     async def append(self, run: str, event: Event) -> None:
         """Record one event of a run; a terminal one ends the run's row as well."""
-        await self._write(run_writer.append, run, event)
+        await self._write(run_writer.append_event, run, event)
 
     async def write(self, turn: str, text: str, status: TurnStatus, worker: str = "") -> None:
         """Record an answer's text as far as it is."""
-        await self._write(run_writer.write, turn, text, status, worker)
+        await self._write(run_writer.write_answer, turn, text, status, worker)
 
     async def trim(self, conversation: str, first: str) -> None:
         """From now on send only the turns from `first` on; the earlier ones stay in history."""
-        await self._write(run_writer.trim, conversation, first)
+        await self._write(run_writer.trim_conversation, conversation, first)
 
     async def allow(self, conversation: str, policy: Policy | None) -> None:
         """Record when a conversation may spend from now on (None: as the settings say)."""
-        await self._write(edits.allow, conversation, policy)
+        await self._write(edits.set_policy, conversation, policy)
 
     # What front ends show
 
@@ -113,7 +119,7 @@ class Store:
         """Return the conversations that aren't deleted, the latest first."""
         return await self._read(queries.conversations, limit)
 
-    async def search(self, query: str, limit: int = 50) -> list[Hit]:
+    async def search(self, query: str, limit: int = 50) -> list[SearchHit]:
         """Return the newest turns with all these words, the last of which may be unfinished."""
         return await self._read(search, query, limit)
 
@@ -138,16 +144,16 @@ class Store:
         """Return the run whose id begins so. Raises ConfigError if it isn't just one."""
         return await self._read(queries.run, id_or_prefix)
 
-    async def weighed(self) -> list[Weighing]:
+    async def recent_weighings(self) -> list[Weighing]:
         """Return when help was weighed in the last month, the newest times, oldest first."""
-        return await self._read(queries.weighed)
+        return await self._read(queries.recent_weighings)
 
-    async def use_of_workers(self) -> dict[str, tuple[float | None, float]]:
+    async def worker_usage(self) -> dict[str, tuple[float | None, float]]:
         """Return by worker how many tokens/s it wrote lately (None: unknown), and its last use.
 
         In seconds since the epoch. Those without a call in the newest runs are not there.
         """
-        return await self._read(queries.use_of_workers)
+        return await self._read(queries.worker_usage)
 
     async def last_run(self, conversation: str | None = None) -> RunRecord | None:
         """Return the newest run, of one conversation or of all."""
@@ -157,9 +163,9 @@ class Store:
         """Return the newest runs, newest first, without their events."""
         return await self._read(queries.runs, limit)
 
-    async def past(self, since: float, limit: int = 2_000) -> list[PastRun]:
+    async def past_runs(self, since: float, limit: int = 2_000) -> list[PastRun]:
         """Return the newest finished runs since then with their events, oldest first."""
-        return await self._read(past.past, since, limit)
+        return await self._read(past.past_runs, since, limit)
 
     async def hidden_runs(self, older_than_seconds: float = 0) -> list[str]:
         """Return the runs of the conversations that `purge_hidden` would remove."""
@@ -198,16 +204,16 @@ class Store:
     async def purge(self, conversation: str) -> None:
         """Remove a conversation so that nothing of it remains in the file."""
         await self._write(edits.purge, conversation)
-        await self._do(self._forget)
+        await self._do(self._wipe)
 
     async def purge_hidden(self, older_than_seconds: float = 0) -> int:
         """Purge what was deleted so long ago; return how many conversations that were."""
         purged = await self._write(edits.purge_hidden, older_than_seconds)
         if purged:
-            await self._do(self._forget)
+            await self._do(self._wipe)
         return purged
 
-    def _forget(self, connection: Connection) -> None:
+    def _wipe(self, connection: Connection) -> None:
         """Let go of the copies that the log and backups from before a migration hold."""
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         if self._path is not None:
@@ -220,27 +226,27 @@ class Store:
 
     # What tells how good answers were
 
-    async def note(self, turn: str, signal: Signal) -> None:
+    async def add_signal(self, turn: str, signal: Signal) -> None:
         """Record what a person did with an answer just now. Raises ConfigError."""
-        await self._write(signals.add, turn, signal)
+        await self._write(signals.add_signal, turn, signal)
 
     async def rate(self, turn: str, rating: Signal | None) -> None:
         """Record that an answer is good or bad, or take that back (None). Raises ConfigError."""
-        await self._write(signals.rate, turn, rating)
+        await self._write(signals.set_rating, turn, rating)
 
     async def signals(self, turns: Sequence[str]) -> dict[str, dict[Signal, float]]:
         """Return what was done with these answers, and when; without those that nothing was."""
-        return await self._read(signals.of_turns, turns)
+        return await self._read(signals.signals_of_turns, turns)
 
     async def signals_since(self, at: float) -> int:
         """Return with how many answers something was done after that time."""
-        return await self._read(signals.count_since, at)
+        return await self._read(signals.count_signals_since, at)
 
-    async def answered(self, limit: int = 5_000) -> list[Answered]:
+    async def answered(self, limit: int = 5_000) -> list[AnswerSignals]:
         """Return the newest answers of which it is known how good they were, newest first."""
-        return await self._read(signals.answered, limit)
+        return await self._read(signals.answers_with_feedback, limit)
 
-    async def outcomes(self, limit: int = 5_000) -> list[Experience]:
+    async def outcomes(self, limit: int = 5_000) -> list[GradedAnswer]:
         """Return how workers did at kinds of tasks, by this person's own answers, newest first.
 
         Each has `worker`, `kind` (of the twelve), `good` (0 to 1), `weight` (a thumb 1 on the day
@@ -248,18 +254,18 @@ class Store:
         longer here are among them. Several signals of one answer make one of these. Only answers
         that may leave this machine count: a conductor elsewhere is told what they come to.
         """
-        known = await self._read(signals.answered, limit, (Label.CLOUD,))
-        return experiences(known, time.time())
+        known = await self._read(signals.answers_with_feedback, limit, (Label.CLOUD,))
+        return graded_answers(known, time.time())
 
     # Export and import
 
     async def export(self, ids: Sequence[str] | None = None) -> dict[str, Any]:
         """Return these conversations (None: all) with everything in them, ready for JSON."""
-        return await self._read(transfer.export, ids)
+        return await self._read(transfer.export_conversations, ids)
 
-    async def import_(self, data: object) -> Imported:
+    async def import_(self, data: object) -> ImportResult:
         """Add the conversations of an export that aren't there yet; overwrites nothing."""
-        return await self._write(transfer.import_, data)
+        return await self._write(transfer.import_conversations, data)
 
     async def aclose(self) -> None:
         """Close the file. Nothing may be called afterwards."""

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import msgspec
 
 import baton
-from baton.core.catalogue_types import CatalogueEntry, ModelRole, Score, Source, Thinking
+from baton.core.catalogue_types import CatalogueEntry, ModelRole, Score, Source, ThinkingMode
 from baton.core.errors import ModelFileError
 from baton.core.plan.plan import KINDS
 
@@ -55,7 +55,7 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     attention: tuple[Layers, ...] = ()
     kv_bytes: Count | None = None
     roles: tuple[ModelRole, ...] = (ModelRole.CHAT,)
-    thinking: Thinking = Thinking.NONE
+    thinking: ThinkingMode = ThinkingMode.NONE
     skills: Mapping[str, Level] = {}
     scores: tuple[tuple[Line, Points, Line], ...] = ()
     note: Line | None = None

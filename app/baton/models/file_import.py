@@ -8,9 +8,9 @@ from contextlib import aclosing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from baton.core.catalogue_types import NOWHERE
+from baton.core.catalogue_types import UNKNOWN_SOURCE
 from baton.core.errors import ConfigError, ModelFileError
-from baton.core.model_roles import STARTER
+from baton.core.model_roles import STARTER_ID
 from baton.core.sanitiser import one_line
 from baton.download.progress import Progress
 from baton.gguf.header import Header
@@ -71,7 +71,9 @@ class Import:
         """Return the id under which a file was being copied when Baton was killed, or ""."""
         for held in self._stock.shelf.held():
             record, size = held.record, path.stat().st_size
-            left = held.state is State.COMING and record.source == NOWHERE and not record.sha256
+            left = (
+                held.state is State.COMING and record.source == UNKNOWN_SOURCE and not record.sha256
+            )
             if left and (record.file, record.size) == (path.name, size):
                 return held.id
         return ""
@@ -91,7 +93,7 @@ class Import:
                 return replace(record, id=other.id)
         known = self._stock.entries().get(record.id)
         foreign = known is not None and known.sha256 not in ("", record.sha256)
-        if foreign or record.id in self._stock.workers | {STARTER}:
+        if foreign or record.id in self._stock.workers | {STARTER_ID}:
             record = replace(record, id=self._stock.free_id(record.file), name=record.file)
         return record
 
@@ -114,7 +116,7 @@ class Import:
                     yield step
             return
         # Killed in the middle, it isn't gone on with from a hub: nobody has asked for that.
-        source = NOWHERE if before is None else before.record.source
+        source = UNKNOWN_SOURCE if before is None else before.record.source
         coming = self._stock.shelf.put(replace(record, link="", stamp=None, source=source))
         record = replace(coming.record, source=record.source)
         if before is not None and before.state is State.BROKEN and coming.path.exists():

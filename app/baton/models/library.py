@@ -19,7 +19,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from baton.core.byte_format import show_size
-from baton.core.catalogue_types import FREE_LICENCES, NOWHERE, CatalogueEntry, ModelOffer, ModelRole
+from baton.core.catalogue_types import (
+    FREE_LICENCES,
+    UNKNOWN_SOURCE,
+    CatalogueEntry,
+    ModelOffer,
+    ModelRole,
+)
 from baton.core.errors import BatonError, ConfigError, ModelFileError
 from baton.core.machine import Hardware
 from baton.download.progress import Progress
@@ -325,7 +331,7 @@ class Library(Stock):
         was = held.state
         # Also of one that was linked: what is fetched is never written into another's folder.
         record = replace(held.record, wrong="", stamp=None, paused=False, link="")
-        if record.source == NOWHERE:
+        if record.source == UNKNOWN_SOURCE:
             raise ModelFileError(
                 f"Where {record.name} came from isn't known, so it can't be fetched.",
                 "`baton models import` takes its file anew.",

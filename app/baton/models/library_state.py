@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from baton.core.catalogue_types import NOWHERE, CatalogueEntry, Source
+from baton.core.catalogue_types import UNKNOWN_SOURCE, CatalogueEntry, Source
 from baton.core.errors import ConfigError, ModelFileError
 from baton.core.machine import Hardware
-from baton.core.model_roles import STARTER
+from baton.core.model_roles import STARTER_ID
 from baton.gguf.memory_fit import Fit, Load, Verdict, judge, load_of
 from baton.models.model_types import Held, Record, Stamp
 
@@ -24,7 +24,7 @@ Check = Callable[[Path], Awaitable[None]]
 class NeedsAgreement(ConfigError):
     """A model's licence isn't a free one, and the person hasn't agreed to it."""
 
-    def __init__(self, name: str, licence: str, source: Source = NOWHERE) -> None:
+    def __init__(self, name: str, licence: str, source: Source = UNKNOWN_SOURCE) -> None:
         place = source.url or (f"hf.co/{source.repo}" if source.repo else "")
         super().__init__(
             f"{name} comes under the licence {licence or 'of nobody knows which kind'}.",
@@ -90,7 +90,7 @@ class Stock:
         return load_of(self.shelf.header(path), size, context or self.context)
 
     def taken(self) -> dict[str, Held | None]:
-        others = dict.fromkeys(self.workers | {STARTER})
+        others = dict.fromkeys(self.workers | {STARTER_ID})
         return {held.id: held for held in self.shelf.held()} | others
 
     def free_id(self, name: str) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from baton.core.catalogue_types import NOWHERE, ModelRole, Source
+from baton.core.catalogue_types import UNKNOWN_SOURCE, ModelRole, Source
 
 
 class State(StrEnum):
@@ -46,7 +46,7 @@ class Record:
     id: str
     name: str
     file: str
-    source: Source = NOWHERE
+    source: Source = UNKNOWN_SOURCE
     size: int = 0
     sha256: str = ""
     licence: str = ""
@@ -89,4 +89,4 @@ class Foreign:
     size: int
     program: str
     sha256: str = ""
-    source: Source = NOWHERE
+    source: Source = UNKNOWN_SOURCE

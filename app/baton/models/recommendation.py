@@ -181,7 +181,7 @@ class _Chooser:
         here: Collection[str],
         context: int,
     ) -> None:
-        self._entries = [entry for entry in entries if entry.free and entry.size]
+        self._entries = [entry for entry in entries if entry.is_free and entry.size]
         self._machine = machine
         self._starter = starter
         self._here = frozenset(here)
@@ -331,7 +331,7 @@ def _why(machine: Hardware, verdict: Verdict, more: bool, measured: float | None
         said.append("little is left for other programs")
     if measured and measured < _BUSY * assumed(machine):
         said.append("slow just now, perhaps since it is busy")
-    if machine.on_battery:
+    if machine.is_on_battery:
         said.append("on battery, so slower than plugged in")
     return "; ".join(said) + "."
 

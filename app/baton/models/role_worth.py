@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-from baton.core.catalogue_types import CatalogueEntry, ModelRole, Thinking
+from baton.core.catalogue_types import CatalogueEntry, ModelRole, ThinkingMode
 from baton.core.plan.skill_estimates import skill_by_size
 
 KINDS = {
@@ -67,7 +67,7 @@ def level(entry: CatalogueEntry, role: ModelRole) -> float:
     parameters = entry.parameters or entry.size * 5 // 3
     size = math.sqrt(parameters * (entry.active or parameters)) / 1e9 or 1.0
     levels = [entry.skills.get(kind) or skill_by_size(size, kind) for kind in KINDS[role]]
-    thinks = role is ModelRole.CHAT and entry.thinking is Thinking.ALWAYS
+    thinks = role is ModelRole.CHAT and entry.thinking is ThinkingMode.ALWAYS
     return sum(levels) / len(levels) - (_THINKS if thinks else 0.0)
 
 
@@ -79,5 +79,7 @@ def enough(entry: CatalogueEntry, role: ModelRole, pace: float, patience: float 
 def _useful(entry: CatalogueEntry, role: ModelRole, pace: float) -> float:
     """Return the tokens/s that are of use: thoughts come before the answer."""
     return (
-        pace / 2 if entry.thinking is Thinking.ALWAYS and role is not ModelRole.REASONING else pace
+        pace / 2
+        if entry.thinking is ThinkingMode.ALWAYS and role is not ModelRole.REASONING
+        else pace
     )

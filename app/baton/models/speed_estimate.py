@@ -81,7 +81,9 @@ def _bytes_read(entry: CatalogueEntry) -> float:
 
 def _card(machine: Hardware) -> float:
     """Return the bytes that a GPU reads per second, at least."""
-    reads = sum(gpu.total * (_SHARED_READS if gpu.shared else _READS) for gpu in machine.gpus)
+    reads = sum(
+        gpu.total * (_SHARED_READS if gpu.has_shared_memory else _READS) for gpu in machine.gpus
+    )
     return reads / len(machine.gpus)  # one after the other reads its share
 
 

@@ -10,28 +10,28 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 
 from baton.core.errors import BudgetExceeded, ConfigError, MoneyHeld, StoreError
-from baton.core.hold_decision import MOST, decide, overcharge, without_holds
-from baton.core.ledger_types import Bill, Hold, Room, Scope, Standing, Status
-from baton.core.prices import Used
-from baton.money.rows import price_of, price_text
+from baton.core.hold_decision import MAX_AMOUNT_NANOS, decide_hold, overcharge_error, without_holds
+from baton.core.ledger_types import Hold, HoldRequest, Scope, ScopeBalance, Standing, Status
+from baton.core.prices import BilledTokens
+from baton.money.rows import parse_price, price_text
 from baton.money.schema import SUMS
 from baton.platform.process_owner import Owner
-from baton.platform.sqlite import Connection, Row, clean
+from baton.platform.sqlite import Connection, Row, clean_text
 
 _DAY = timedelta(days=1)
 
-_ENOUGH_CALLS, _LATEST_CALLS = 50, 500
+_MIN_THINKING_CALLS, _MAX_THINKING_CALLS = 50, 500
 """So many settled calls of a worker say how long it thinks; the latest count."""
 
 _FIRST_YEAR, _LAST_YEAR = 1900, 9998
 """Before 1000 a year has fewer than four digits in a date, and after 9999 there is no date."""
 
-_LATE_SECONDS = 5
+_MAX_LATENESS_SECONDS = 5
 """So much later than it said a call may still wait, on a busy machine."""
 
 
 @dataclass(frozen=True, slots=True)
-class Here:
+class LedgerContext:
     """This moment in this process: ceilings with a key above `since` are newer than its own.
 
     `reread` are the settings' ceilings as they were once the ledger was open: a ceiling that was
@@ -42,27 +42,27 @@ class Here:
     now: float
     owner: Owner
     since: int
-    reread: Mapping[Scope, int]
+    reread_ceilings: Mapping[Scope, int]
     bounds: Mapping[Scope, tuple[int, str]]
 
 
-def hold(connection: Connection, bill: Bill, here: Here) -> Hold:
+def hold(connection: Connection, bill: HoldRequest, here: LedgerContext) -> Hold:
     """Set money aside for a call. Raises BudgetExceeded."""
-    granted = _decided(connection, bill, here, _rooms_of(connection, bill, here))
+    granted = _decide_hold(connection, bill, here, _rooms_of_bill(connection, bill, here))
     granted = replace(granted, call=os.urandom(6).hex())
-    day, month = _dates(here.now)
+    day, month = _day_and_month(here.now)
     values = {
         "id": granted.call,
         "at": here.now,
         "changed": here.now,
         "day": day,
         "month": month,
-        "run": clean(bill.run),
-        "root": clean(bill.root) or None,
-        "session": clean(bill.session),
-        "worker": clean(bill.worker),
-        "provider": clean(bill.provider),
-        "model": clean(bill.model),
+        "run": clean_text(bill.run),
+        "root": clean_text(bill.root) or None,
+        "session": clean_text(bill.session),
+        "worker": clean_text(bill.worker),
+        "provider": clean_text(bill.provider),
+        "model": clean_text(bill.model),
         "purpose": bill.purpose.value,
         "status": Status.HELD.value,
         "held": granted.amount,
@@ -76,42 +76,48 @@ def hold(connection: Connection, bill: Bill, here: Here) -> Hold:
     return granted
 
 
-def quote(connection: Connection, bill: Bill, here: Here) -> Hold:
+def quote_hold(connection: Connection, bill: HoldRequest, here: LedgerContext) -> Hold:
     """Return what would be held, once it may wait for it. Raises BudgetExceeded."""
     try:
-        return _decided(connection, bill, here, _rooms_of(connection, bill, here))
+        return _decide_hold(connection, bill, here, _rooms_of_bill(connection, bill, here))
     except MoneyHeld:
-        rooms = without_holds(_rooms_of(connection, bill, here))
-        return _decided(connection, bill, here, rooms)
+        rooms = without_holds(_rooms_of_bill(connection, bill, here))
+        return _decide_hold(connection, bill, here, rooms)
 
 
-def _decided(connection: Connection, bill: Bill, here: Here, rooms: Sequence[Room]) -> Hold:
+def _decide_hold(
+    connection: Connection, bill: HoldRequest, here: LedgerContext, rooms: Sequence[ScopeBalance]
+) -> Hold:
     reason, workers = _freezes(connection)
-    if bill.price.is_free and clean(bill.worker) not in workers:
+    if bill.price.is_free and clean_text(bill.worker) not in workers:
         reason = ""  # it can't spend, whatever went wrong elsewhere
-    return decide(_with_thoughts(connection, bill), rooms, reason)
+    return decide_hold(_with_measured_thinking(connection, bill), rooms, reason)
 
 
-def _rooms_of(connection: Connection, bill: Bill, here: Here) -> list[Room]:
-    return _rooms(connection, bill.ceilings, _names_of(bill), here)
+def _rooms_of_bill(
+    connection: Connection, bill: HoldRequest, here: LedgerContext
+) -> list[ScopeBalance]:
+    return _rooms(connection, bill.ceilings, _names_of_bill(bill), here)
 
 
-def _names_of(bill: Bill) -> dict[Scope, str]:
-    return {Scope.RUN: clean(bill.root or bill.run), Scope.SESSION: clean(bill.session)}
+def _names_of_bill(bill: HoldRequest) -> dict[Scope, str]:
+    return {Scope.RUN: clean_text(bill.root or bill.run), Scope.SESSION: clean_text(bill.session)}
 
 
-def hold_in_turn(connection: Connection, bill: Bill, here: Here, ticket: int) -> Hold | int:
+def hold_in_turn(
+    connection: Connection, bill: HoldRequest, here: LedgerContext, ticket: int
+) -> Hold | int:
     """Set money aside, or return the ticket (0: none yet) with which the call waits for it.
 
     In order of arrival; but a run that holds money never waits. Raises BudgetExceeded.
     """
-    ahead = _ahead(connection, bill, here, ticket)
+    ahead = _call_ahead(connection, bill, here, ticket)
     if ahead is None:
         try:
             held = hold(connection, bill, here)
         except MoneyHeld as busy:
             scope = Scope(busy.scope)
-            ahead = (scope.value, _all_names(bill, here)[scope])
+            ahead = (scope.value, _names_of_all_scopes(bill, here)[scope])
         else:
             leave_queue(connection, ticket)
             return held
@@ -124,12 +130,14 @@ def hold_in_turn(connection: Connection, bill: Bill, here: Here, ticket: int) ->
     return int(added.lastrowid or 0)
 
 
-def is_turn(connection: Connection, bill: Bill, here: Here, ticket: int) -> bool:
+def is_turn_reached(
+    connection: Connection, bill: HoldRequest, here: LedgerContext, ticket: int
+) -> bool:
     """Tell whether a call that waits need wait no more: it gets its money, or is refused."""
-    if _ahead(connection, bill, here, ticket) is not None:
+    if _call_ahead(connection, bill, here, ticket) is not None:
         return False
     try:
-        _decided(connection, bill, here, _rooms_of(connection, bill, here))
+        _decide_hold(connection, bill, here, _rooms_of_bill(connection, bill, here))
     except MoneyHeld:
         return False
     except BudgetExceeded:
@@ -142,26 +150,30 @@ def leave_queue(connection: Connection, ticket: int) -> None:
     connection.execute("DELETE FROM queue WHERE key = ?", [ticket])
 
 
-def _ahead(connection: Connection, bill: Bill, here: Here, ticket: int) -> tuple[str, str] | None:
+def _call_ahead(
+    connection: Connection, bill: HoldRequest, here: LedgerContext, ticket: int
+) -> tuple[str, str] | None:
     """Return the scope and its name of a call that came before and waits for the same money."""
-    rooms = _rooms_of(connection, bill, here)
+    rooms = _rooms_of_bill(connection, bill, here)
     if bill.price.is_free or any(room.held for room in rooms if room.scope is Scope.RUN):
         return None
     limited = {room.scope for room in rooms if room.ceiling is not None}
     rows = connection.execute(
         "SELECT scope, name FROM queue WHERE (key < ? OR ? = 0) AND until >= ? ORDER BY key",
-        [ticket, ticket, here.now - _LATE_SECONDS],
+        [ticket, ticket, here.now - _MAX_LATENESS_SECONDS],
     ).fetchall()
-    names = {(s.value, name) for s, name in _all_names(bill, here).items() if s in limited}
+    names = {
+        (s.value, name) for s, name in _names_of_all_scopes(bill, here).items() if s in limited
+    }
     return next((pair for row in rows if (pair := (row[0], row[1])) in names), None)
 
 
-def _all_names(bill: Bill, here: Here) -> dict[Scope, str]:
-    day, month = _dates(here.now)
-    return {**_names_of(bill), Scope.DAY: day, Scope.MONTH: month}
+def _names_of_all_scopes(bill: HoldRequest, here: LedgerContext) -> dict[Scope, str]:
+    day, month = _day_and_month(here.now)
+    return {**_names_of_bill(bill), Scope.DAY: day, Scope.MONTH: month}
 
 
-def _with_thoughts(connection: Connection, bill: Bill) -> Bill:
+def _with_measured_thinking(connection: Connection, bill: HoldRequest) -> HoldRequest:
     """Return the bill with the 99th percentile of what its worker's calls really came to.
 
     Thoughts count as text in `tokens_out`, so that is never too little for them.
@@ -171,29 +183,29 @@ def _with_thoughts(connection: Connection, bill: Bill) -> Bill:
     rows = connection.execute(
         "SELECT tokens_out FROM calls WHERE worker = ? AND model = ? AND status = 'settled' "
         "ORDER BY key DESC LIMIT ?",
-        [clean(bill.worker), clean(bill.model), _LATEST_CALLS],
+        [clean_text(bill.worker), clean_text(bill.model), _MAX_THINKING_CALLS],
     ).fetchall()
-    if len(rows) < _ENOUGH_CALLS:
+    if len(rows) < _MIN_THINKING_CALLS:
         return bill
     counts = sorted(row["tokens_out"] for row in rows)
     return replace(bill, thinking=max(1, counts[-(-99 * len(counts) // 100) - 1]))
 
 
-def standing(
+def read_standing(
     connection: Connection,
     ceilings: Mapping[Scope, int],
     session: str | None,
     run: str | None,
-    here: Here,
+    here: LedgerContext,
 ) -> Standing:
     """Return how the scopes stand."""
     asked = {Scope.RUN: run, Scope.SESSION: session}
-    names = {scope: clean(name) for scope, name in asked.items() if name is not None}
+    names = {scope: clean_text(name) for scope, name in asked.items() if name is not None}
     rooms = _rooms(connection, ceilings, names, here)
-    return Standing(tuple(rooms), frozen_by(connection))
+    return Standing(tuple(rooms), freeze_reason(connection))
 
 
-def _dates(now: float) -> tuple[str, str]:
+def _day_and_month(now: float) -> tuple[str, str]:
     today = _today(now)
     return str(today), f"{today:%Y-%m}"
 
@@ -212,11 +224,14 @@ def _today(now: float) -> date:
 
 
 def _rooms(
-    connection: Connection, ceilings: Mapping[Scope, int], names: Mapping[Scope, str], here: Here
-) -> list[Room]:
-    day, month = _dates(here.now)
+    connection: Connection,
+    ceilings: Mapping[Scope, int],
+    names: Mapping[Scope, str],
+    here: LedgerContext,
+) -> list[ScopeBalance]:
+    day, month = _day_and_month(here.now)
     names = {**names, Scope.DAY: day, Scope.MONTH: month}
-    lowest = {s: min(ceilings.get(s, amount), amount) for s, amount in here.reread.items()}
+    lowest = {s: min(ceilings.get(s, amount), amount) for s, amount in here.reread_ceilings.items()}
     rules = {**ceilings, **lowest, **_newer_ceilings(connection, here.since)}
     rooms = []
     for scope, name in names.items():
@@ -224,21 +239,23 @@ def _rooms(
             "SELECT settled, held, unconfirmed FROM totals WHERE scope = ? AND name = ?",
             [scope.value, name],
         ).fetchone()
-        amounts = zip(row or (0, 0, 0), _dated_otherwise(connection, scope, here.now), strict=True)
-        ceiling, variable = _bounded(rules.get(scope), here.bounds.get(scope))
+        amounts = zip(
+            row or (0, 0, 0), _sums_dated_otherwise(connection, scope, here.now), strict=True
+        )
+        ceiling, variable = _apply_bound(rules.get(scope), here.bounds.get(scope))
         settled, held, unconfirmed = map(sum, amounts)
-        rooms.append(Room(scope, ceiling, settled, held, unconfirmed, variable))
+        rooms.append(ScopeBalance(scope, ceiling, settled, held, unconfirmed, variable))
     return rooms
 
 
-def _bounded(ceiling: int | None, bound: tuple[int, str] | None) -> tuple[int | None, str]:
+def _apply_bound(ceiling: int | None, bound: tuple[int, str] | None) -> tuple[int | None, str]:
     """Return the lower of a ceiling and the environment's, and the variable if that one rules."""
     if bound is None or (ceiling is not None and ceiling < bound[0]):
         return ceiling, ""
     return bound
 
 
-def _dated_otherwise(connection: Connection, scope: Scope, now: float) -> Sequence[int]:
+def _sums_dated_otherwise(connection: Connection, scope: Scope, now: float) -> Sequence[int]:
     """Return the sums of calls of this day or month that have another date.
 
     Another time zone gave it to them, or a clock that was up to a day ahead: neither is another
@@ -275,7 +292,7 @@ def _newer_ceilings(connection: Connection, since: int) -> dict[Scope, int | Non
     return {Scope(row["scope"]): row["amount"] for row in rows}
 
 
-def frozen_by(connection: Connection) -> str:
+def freeze_reason(connection: Connection) -> str:
     """Return why the cloud is frozen, or ""."""
     return _freezes(connection)[0]
 
@@ -289,99 +306,105 @@ def _freezes(connection: Connection) -> tuple[str, set[str]]:
     return (rows[-1]["reason"] if rows else "", {row["worker"] for row in rows})
 
 
-def settle(connection: Connection, call: str, used: Used, now: float) -> int:
+def settle_call(connection: Connection, call: str, used: BilledTokens, now: float) -> int:
     """Charge what the provider counted; freeze the cloud if that is more than was held.
 
     A count is charged however late it comes: after the call was taken for lost, or released.
     """
-    row = _call(connection, call)
+    row = _get_call(connection, call)
     status = Status(row["status"])
     is_open = status in (Status.HELD, Status.UNCONFIRMED, Status.RELEASED)
     if not is_open and not _was_taken_over(row, Status.VOID):
-        raise _twice(row)
-    price = price_of(row["price"])
-    cost = min(price.cost(used), MOST)
+        raise _not_held_error(row)
+    price = parse_price(row["price"])
+    cost = min(price.cost(used), MAX_AMOUNT_NANOS)
     if cost > row["held"]:
         free = row["worker"] if price.is_free else ""
-        why = overcharge(row["worker"], cost, row["held"]).message
+        why = overcharge_error(row["worker"], cost, row["held"]).message
         freeze(connection, why, now, free)
     settled = Status.SETTLED
     if status is Status.UNCONFIRMED:  # it was taken for lost: nothing is lowered now
         cost, settled = max(cost, row["charged"]), status
-    tokens = (_count(used.tokens_in), _count(used.tokens_out))
-    _move(connection, call, settled, cost, now, tokens)
+    tokens = (_bounded_count(used.tokens_in), _bounded_count(used.tokens_out))
+    _update_call(connection, call, settled, cost, now, tokens)
     return cost
 
 
-def leave(connection: Connection, call: str, now: float, most: Used | None = None) -> int:
+def charge_unconfirmed(
+    connection: Connection, call: str, now: float, most: BilledTokens | None = None
+) -> int:
     """Charge what the call costs at most, or all that was held; unconfirmed.
 
     More than was held freezes the cloud: the answer passed its cap. Nothing is charged if the call
     was taken for lost unsent.
     """
-    row = _call(connection, call)
+    row = _get_call(connection, call)
     status, cost, tokens = Status(row["status"]), int(row["held"]), (0, 0)
     if _was_taken_over(row, Status.VOID):
         return 0
     if status is not Status.HELD and not _was_taken_over(row, Status.RELEASED, Status.UNCONFIRMED):
-        raise _twice(row)
+        raise _not_held_error(row)
     if most is not None:
-        tokens = (_count(most.tokens_in), _count(most.tokens_out))
-        cost = min(price_of(row["price"]).most(*tokens), MOST)
+        tokens = (_bounded_count(most.tokens_in), _bounded_count(most.tokens_out))
+        cost = min(parse_price(row["price"]).max_cost(*tokens), MAX_AMOUNT_NANOS)
     if cost > row["held"]:
-        freeze(connection, overcharge(row["worker"], cost, row["held"]).message, now)
+        freeze(connection, overcharge_error(row["worker"], cost, row["held"]).message, now)
     if status is Status.UNCONFIRMED:  # it was taken for lost: nothing is lowered now
         cost = max(cost, row["charged"])
-    _move(connection, call, Status.UNCONFIRMED, cost, now, tokens)
+    _update_call(connection, call, Status.UNCONFIRMED, cost, now, tokens)
     return cost
 
 
-def void(connection: Connection, call: str, now: float) -> None:
+def void_call(connection: Connection, call: str, now: float) -> None:
     """Give back what was held."""
-    row = _call(connection, call)
+    row = _get_call(connection, call)
     if _was_taken_over(row, Status.VOID, Status.RELEASED):
         return
     if row["status"] != Status.HELD and not _was_taken_over(row, Status.UNCONFIRMED):
-        raise _twice(row)
-    _move(connection, call, Status.VOID, 0, now)
+        raise _not_held_error(row)
+    _update_call(connection, call, Status.VOID, 0, now)
 
 
-def release(connection: Connection, call: str, now: float) -> int:
+def release_call(connection: Connection, call: str, now: float) -> int:
     """Take an unconfirmed charge back, at the person's word; return it. Raises ConfigError."""
-    typed = clean(call.strip().lower())
+    typed = clean_text(call.strip().lower())
     rows = connection.execute(
         "SELECT * FROM calls WHERE id >= ? AND id < ? LIMIT 2", [typed, typed + "\U0010ffff"]
     ).fetchall()
     if not typed or not rows:
-        raise ConfigError(f"There is no call {call!r} in the ledger.", _UNCONFIRMED)
+        raise ConfigError(f"There is no call {call!r} in the ledger.", _UNCONFIRMED_HINT)
     if len(rows) > 1:
         raise ConfigError(f"More than one call begins with {typed!r}.", "Type more of it.")
     [row] = rows
     if row["status"] != Status.UNCONFIRMED:
-        raise ConfigError(f"Call {row['id']} is {row['status']}, not unconfirmed.", _UNCONFIRMED)
-    _move(connection, row["id"], Status.RELEASED, 0, now)
+        raise ConfigError(
+            f"Call {row['id']} is {row['status']}, not unconfirmed.", _UNCONFIRMED_HINT
+        )
+    _update_call(connection, row["id"], Status.RELEASED, 0, now)
     charged: int = row["charged"]
     return charged
 
 
-def release_all(connection: Connection, now: float) -> int:
+def release_all_calls(connection: Connection, now: float) -> int:
     """Take all unconfirmed charges back, at the person's word; return their sum."""
     rows = connection.execute("SELECT id FROM calls WHERE status = 'unconfirmed'").fetchall()
-    return sum(release(connection, row["id"], now) for row in rows)
+    return sum(release_call(connection, row["id"], now) for row in rows)
 
 
-_UNCONFIRMED = "`baton budget release` lists the unconfirmed ones."
+_UNCONFIRMED_HINT = "`baton budget release` lists the unconfirmed ones."
 
 
-def sent(connection: Connection, call: str, destination: str, body: bytes, now: float) -> None:
+def record_sent(
+    connection: Connection, call: str, destination: str, body: bytes, now: float
+) -> None:
     """Record what is about to be sent: once, since a hold is for one request.
 
     Raises StoreError if its money is no longer held.
     """
-    row = _call(connection, call)
+    row = _get_call(connection, call)
     if row["status"] != Status.HELD:
         if row["owner"] is not None:
-            raise _twice(row)
+            raise _not_held_error(row)
         raise StoreError(
             "Another Baton took this call for lost and gave its money back; nothing was sent.",
             "Try again.",
@@ -393,7 +416,7 @@ def sent(connection: Connection, call: str, destination: str, body: bytes, now: 
         [
             call,
             now,
-            clean(destination),
+            clean_text(destination),
             len(body),
             hashlib.sha256(body).hexdigest(),
             body if row["keep"] else None,
@@ -411,28 +434,29 @@ def set_ceiling(connection: Connection, scope: Scope, amount: int | None, now: f
 def freeze(connection: Connection, reason: str, now: float, worker: str = "") -> None:
     """Refuse all that costs money, and the worker that was meant to be free, until a thaw."""
     connection.execute(
-        "INSERT INTO freezes (at, reason, worker) VALUES (?, ?, ?)", [now, clean(reason), worker]
+        "INSERT INTO freezes (at, reason, worker) VALUES (?, ?, ?)",
+        [now, clean_text(reason), worker],
     )
 
 
 def thaw(connection: Connection, now: float) -> bool:
     """Lift a freeze; return whether there was one."""
-    frozen = bool(frozen_by(connection))
+    frozen = bool(freeze_reason(connection))
     if frozen:
         freeze(connection, "", now)
     return frozen
 
 
-def forget(connection: Connection, runs: list[str]) -> None:
+def forget_bodies(connection: Connection, runs: list[str]) -> None:
     """Remove what these runs sent; its size and hash stay."""
     connection.executemany(
         "UPDATE egress SET body = NULL WHERE body IS NOT NULL "
         "AND call IN (SELECT id FROM calls WHERE run = ?)",
-        [[clean(run)] for run in runs],
+        [[clean_text(run)] for run in runs],
     )
 
 
-def owners(connection: Connection) -> list[Owner]:
+def call_owners(connection: Connection) -> list[Owner]:
     """Return the processes that have calls on their way, or waiting."""
     rows = connection.execute(
         """SELECT owner, started FROM calls WHERE status = 'held'
@@ -441,7 +465,7 @@ def owners(connection: Connection) -> list[Owner]:
     return [Owner(*row) for row in rows]
 
 
-def take_over(connection: Connection, owner: Owner, now: float) -> None:
+def take_over_calls(connection: Connection, owner: Owner, now: float) -> None:
     """End the calls of a process that is gone: unconfirmed if anything was sent, else void."""
     connection.execute(
         """UPDATE calls SET owner = NULL, changed = ?,
@@ -455,7 +479,7 @@ def take_over(connection: Connection, owner: Owner, now: float) -> None:
     )
 
 
-def _call(connection: Connection, call: str) -> Row:
+def _get_call(connection: Connection, call: str) -> Row:
     row: Row | None = connection.execute("SELECT * FROM calls WHERE id = ?", [call]).fetchone()
     if row is None:
         raise LookupError(f"the ledger has no call {call!r}")
@@ -467,11 +491,11 @@ def _was_taken_over(row: Row, *statuses: Status) -> bool:
     return row["owner"] is None and row["status"] in statuses
 
 
-def _twice(row: Row) -> LookupError:
+def _not_held_error(row: Row) -> LookupError:
     return LookupError(f"call {row['id']} isn't held any more, it is {row['status']}")
 
 
-def _move(
+def _update_call(
     connection: Connection,
     call: str,
     status: Status,
@@ -486,6 +510,6 @@ def _move(
     )
 
 
-def _count(tokens: int) -> int:
+def _bounded_count(tokens: int) -> int:
     """A count as it can be kept, whatever a provider says."""
-    return max(0, min(tokens, MOST))
+    return max(0, min(tokens, MAX_AMOUNT_NANOS))

@@ -11,20 +11,26 @@ from pathlib import Path
 from typing import TypeVar
 
 from baton.core.errors import ConfigError, StoreError
-from baton.core.hold_decision import MOST
-from baton.core.ledger_types import Bill, Charge, Egress, Hold, Scope, Standing, UsageRow
-from baton.core.prices import Used
+from baton.core.hold_decision import MAX_AMOUNT_NANOS
+from baton.core.ledger_types import Charge, Egress, Hold, HoldRequest, Scope, Standing, UsageRow
+from baton.core.prices import BilledTokens
 from baton.money import call_funds, queries
-from baton.money.call_funds import Here
-from baton.money.ledger_file import LEDGER, is_mounted, is_there, open_ledger
-from baton.money.loss_detection import Memory, Progress, progress_of
-from baton.money.queries import By
+from baton.money.call_funds import LedgerContext
+from baton.money.ledger_file import LEDGER, is_mounted, is_same_file, open_ledger
+from baton.money.loss_detection import LedgerRecords, LedgerProgress, read_progress
+from baton.money.queries import UsageGrouping
 from baton.platform.process_owner import Owner, is_alive, this_process
-from baton.platform.sqlite import Connection, Damaged, explained, stamp, transaction
+from baton.platform.sqlite import (
+    Connection,
+    DatabaseDamaged,
+    explain_errors,
+    check_stamp,
+    transaction,
+)
 
 T = TypeVar("T")
 
-_PAGE = 100
+_PAGE_ROWS = 100
 
 
 class Ledger:
@@ -48,7 +54,7 @@ class Ledger:
     ) -> None:
         self._path = path
         self._clock = clock
-        self._memory = None if path is None else Memory(path, records, history)
+        self._memory = None if path is None else LedgerRecords(path, records, history)
         self._thread = ThreadPoolExecutor(1, "baton-ledger")
         self._opened = self._thread.submit(open_ledger, self._memory)
         self._bounds = bounds
@@ -87,11 +93,11 @@ class Ledger:
     def _explain(self, work: Callable[[Connection], T]) -> T:
         connection = self._opened.result().connection
         try:
-            with explained(self._path, LEDGER):
+            with explain_errors(self._path, LEDGER):
                 return work(connection)
-        except Damaged:
+        except DatabaseDamaged:
             if self._path is not None:
-                stamp(self._path).unlink(missing_ok=True)  # the next start looks closely
+                check_stamp(self._path).unlink(missing_ok=True)  # the next start looks closely
             raise
 
     async def _read(self, work: Callable[[Connection], T]) -> T:
@@ -107,9 +113,9 @@ class Ledger:
     def _commit(self, work: Callable[[Connection], T], connection: Connection) -> T:
         """Change the ledger, then record beside it how far it has come."""
         with transaction(connection):
-            self._must_have_grown(connection)
+            self._require_growth(connection)
             done = work(connection)
-            progress = progress_of(connection)
+            progress = read_progress(connection)
         self._progress = progress  # not before the commit, which a full disk refuses
         if self._memory is not None:
             self._memory.record(self._progress)
@@ -117,17 +123,17 @@ class Ledger:
 
     # What a call needs (core.ports.Ledger)
 
-    async def hold(self, bill: Bill) -> Hold:
+    async def hold(self, bill: HoldRequest) -> Hold:
         """Set the most a call can cost aside, before anything is sent. Raises BudgetExceeded."""
 
         def work(connection: Connection) -> Hold:
-            self._must_be_there()
+            self._require_file()
             self._take_over(connection)
-            return self._commit(lambda c: call_funds.hold(c, bill, self._here()), connection)
+            return self._commit(lambda c: call_funds.hold(c, bill, self._context()), connection)
 
         return await self._do(work)
 
-    async def hold_in_turn(self, bill: Bill, ticket: int = 0) -> Hold | int:
+    async def hold_in_turn(self, bill: HoldRequest, ticket: int = 0) -> Hold | int:
         """Set money aside, or return the ticket with which the call waits for other runs' money.
 
         Ask again with it, now and then, until the money is held or `leave_queue` is called. Raises
@@ -135,14 +141,14 @@ class Ledger:
         """
 
         def work(connection: Connection) -> Hold | int:
-            self._must_be_there()
+            self._require_file()
             self._take_over(connection)
             if ticket:
                 with transaction(connection, "DEFERRED"):
-                    if not call_funds.is_turn(connection, bill, self._here(), ticket):
+                    if not call_funds.is_turn_reached(connection, bill, self._context(), ticket):
                         return ticket
             return self._commit(
-                lambda c: call_funds.hold_in_turn(c, bill, self._here(), ticket), connection
+                lambda c: call_funds.hold_in_turn(c, bill, self._context(), ticket), connection
             )
 
         return await self._do(work)
@@ -151,7 +157,7 @@ class Ledger:
         """Wait no more with a ticket."""
         await self._write(lambda c: call_funds.leave_queue(c, ticket))
 
-    async def quote(self, bill: Bill) -> Hold:
+    async def quote(self, bill: HoldRequest) -> Hold:
         """Return what `hold` would set aside now, and set nothing aside. Raises BudgetExceeded.
 
         What other runs hold counts as there where the call may wait for it.
@@ -160,35 +166,37 @@ class Ledger:
         def work(connection: Connection) -> Hold:
             self._take_over(connection)
             with transaction(connection, "DEFERRED"):
-                return call_funds.quote(connection, bill, self._here())
+                return call_funds.quote_hold(connection, bill, self._context())
 
         return await self._do(work)
 
-    async def settle(self, call: str, used: Used) -> int:
+    async def settle(self, call: str, used: BilledTokens) -> int:
         """Charge what the provider counted at a genuine end; return that cost.
 
         More than was held is charged too, and freezes the cloud. What was left or taken for lost
         before stays unconfirmed, and is charged no less.
         """
-        return await self._write(lambda c: call_funds.settle(c, call, used, self._clock()))
+        return await self._write(lambda c: call_funds.settle_call(c, call, used, self._clock()))
 
-    async def leave(self, call: str, most: Used | None = None) -> int:
+    async def leave(self, call: str, most: BilledTokens | None = None) -> int:
         """Charge what the call costs at most, or all that was held; unconfirmed. Return it.
 
         More than was held, which only an answer past its cap can cost, freezes the cloud.
         """
-        return await self._write(lambda c: call_funds.leave(c, call, self._clock(), most))
+        return await self._write(
+            lambda c: call_funds.charge_unconfirmed(c, call, self._clock(), most)
+        )
 
     async def void(self, call: str) -> None:
         """Give back what was held: nothing was sent, or it was refused at no cost."""
-        await self._write(lambda c: call_funds.void(c, call, self._clock()))
+        await self._write(lambda c: call_funds.void_call(c, call, self._clock()))
 
     async def sent(self, call: str, destination: str, body: bytes) -> None:
         """Record exactly what is about to be sent for a call, keys removed. Then send it, once."""
 
         def work(connection: Connection) -> None:
-            self._must_be_there()
-            call_funds.sent(connection, call, destination, body, self._clock())
+            self._require_file()
+            call_funds.record_sent(connection, call, destination, body, self._clock())
 
         await self._write(work)
 
@@ -203,7 +211,7 @@ class Ledger:
         def work(connection: Connection) -> Standing:
             self._take_over(connection)
             with transaction(connection, "DEFERRED"):
-                return call_funds.standing(connection, ceilings, session, run, self._here())
+                return call_funds.read_standing(connection, ceilings, session, run, self._context())
 
         return await self._do(work)
 
@@ -213,7 +221,7 @@ class Ledger:
         """Set a ceiling for all Batons that run now (None: none). Raises ConfigError."""
         if scope is Scope.RUN:
             raise ConfigError("A prompt's ceiling is its own.", "Use --budget with the prompt.")
-        if amount is not None and not 0 <= amount <= MOST:
+        if amount is not None and not 0 <= amount <= MAX_AMOUNT_NANOS:
             raise ConfigError(
                 "A ceiling is from 0 to 1000000 dollars.", "For example: `baton budget set day 2`."
             )
@@ -224,19 +232,19 @@ class Ledger:
 
         Raises ConfigError for anything else.
         """
-        return await self._write(lambda c: call_funds.release(c, call, self._clock()))
+        return await self._write(lambda c: call_funds.release_call(c, call, self._clock()))
 
     async def release_all(self) -> int:
         """Take all unconfirmed charges back; return their sum."""
-        return await self._write(lambda c: call_funds.release_all(c, self._clock()))
+        return await self._write(lambda c: call_funds.release_all_calls(c, self._clock()))
 
-    async def thaw(self) -> bool:
+    async def lift_freeze(self) -> bool:
         """Lift a freeze; return whether there was one."""
         return await self._write(lambda c: call_funds.thaw(c, self._clock()))
 
     async def forget(self, runs: Sequence[str]) -> None:
         """Remove what these runs sent so that nothing of it remains; charges and hashes stay."""
-        await self._write(lambda c: call_funds.forget(c, list(runs)))
+        await self._write(lambda c: call_funds.forget_bodies(c, list(runs)))
         await self._do(self._wipe)
 
     def _wipe(self, connection: Connection) -> None:
@@ -256,7 +264,7 @@ class Ledger:
         """Return the newest calls, newest first; of the runs whose id begins so, if given."""
         return await self._read(lambda c: queries.charges(c, run, limit))
 
-    async def usage(self, by: By, since: float | None = None) -> list[UsageRow]:
+    async def usage(self, by: UsageGrouping, since: float | None = None) -> list[UsageRow]:
         """Return what calls came to: days in their order, workers and purposes dearest first."""
         return await self._read(lambda c: queries.usage(c, by, since))
 
@@ -264,14 +272,14 @@ class Ledger:
         """Return what left last, newest first; of the runs whose id begins so, if given."""
         return await self._read(lambda c: queries.egress(c, run, limit))
 
-    async def egress_one(self, key: int) -> Egress:
+    async def find_egress(self, key: int) -> Egress:
         """Return one request that left. Raises ConfigError."""
-        return await self._read(lambda c: queries.egress_one(c, key))
+        return await self._read(lambda c: queries.find_egress(c, key))
 
     async def every_egress(self) -> AsyncIterator[Egress]:
         """Yield everything that ever left, oldest first."""
         last = 0
-        while page := await self._read(partial(queries.egress_after, key=last, limit=_PAGE)):
+        while page := await self._read(partial(queries.egress_after, key=last, limit=_PAGE_ROWS)):
             for one in page:
                 yield one
             last = page[-1].key
@@ -284,21 +292,21 @@ class Ledger:
     # On the background thread
 
     @cached_property
-    def _progress(self) -> Progress:
+    def _progress(self) -> LedgerProgress:
         return self._opened.result().progress
 
     @cached_property
     def _owner(self) -> Owner:
         return this_process()
 
-    def _here(self) -> Here:
+    def _context(self) -> LedgerContext:
         since, reread = self._opened.result().since, self._reread.result()
-        return Here(self._clock(), self._owner, since, reread, self._bounds)
+        return LedgerContext(self._clock(), self._owner, since, reread, self._bounds)
 
-    def _must_be_there(self) -> None:
+    def _require_file(self) -> None:
         """Spend nothing that the next Baton wouldn't know of. Raises StoreError."""
         files = self._opened.result().files
-        if not all(is_there(path, file) for path, file in files.items()):
+        if not all(is_same_file(path, file) for path, file in files.items()):
             raise StoreError(
                 "The ledger, or the log beside it, was moved away while it was in use, so nothing "
                 "was sent.",
@@ -317,9 +325,9 @@ class Ledger:
                 "Mount its whole folder.",
             )
 
-    def _must_have_grown(self, connection: Connection) -> None:
+    def _require_growth(self, connection: Connection) -> None:
         """Write nothing into a file that forgot what this process wrote. Raises StoreError."""
-        if progress_of(connection).rows < self._progress.rows:
+        if read_progress(connection).rows < self._progress.rows:
             raise StoreError(
                 "The ledger was replaced by an older one while it was in use, so nothing more was "
                 "sent or recorded.",
@@ -333,10 +341,10 @@ class Ledger:
 
     def _take_over(self, connection: Connection) -> None:
         """End the calls of processes that are gone. Until then they count as held."""
-        for owner in call_funds.owners(connection):
+        for owner in call_funds.call_owners(connection):
             if owner != self._owner and not is_alive(owner):
                 self._commit(
-                    partial(call_funds.take_over, owner=owner, now=self._clock()), connection
+                    partial(call_funds.take_over_calls, owner=owner, now=self._clock()), connection
                 )
 
     def _close(self) -> None:

@@ -9,7 +9,7 @@ import socket
 from collections.abc import Iterable, Mapping
 from urllib.parse import quote, urlsplit
 
-from baton.core.labels import Label, reach, strictest
+from baton.core.labels import Label, address_label, strictest
 
 _HOST = re.compile(r"[a-z0-9._-]+|[a-f0-9:.]+(%[a-z0-9._-]+)?")
 """A name, as networks know it, or an address."""
@@ -53,7 +53,7 @@ def on_loopback(url: str) -> list[str]:
     """Return the numeric addresses on this machine to try in turn; none if it is elsewhere."""
     parts = urlsplit(url)
     host = (parts.hostname or "").rstrip(".")
-    if reach(url) is not Label.LOCAL:
+    if address_label(url) is not Label.LOCAL:
         return []
     return at(url, ("127.0.0.1", "::1") if host == "localhost" else (host,))
 
@@ -69,7 +69,7 @@ def at(url: str, hosts: Iterable[str]) -> list[str]:
 def is_name_at_home(url: str) -> bool:
     """Tell whether an address counts as one of the home network by its name alone."""
     host = urlsplit(url).hostname or ""
-    return reach(url) is Label.LAN and not _is_numeric(host)
+    return address_label(url) is Label.LAN and not _is_numeric(host)
 
 
 async def at_home(url: str) -> list[str]:
@@ -83,7 +83,7 @@ async def at_home(url: str) -> list[str]:
     )
     targets = at(url, dict.fromkeys(str(place[0]) for *_, place in found))
     for target in targets:
-        if reach(target) is Label.CLOUD:
+        if address_label(target) is Label.CLOUD:
             raise LeadsAway(urlsplit(target).hostname)
     return targets
 
@@ -101,8 +101,8 @@ def proxy_for(
     goes through a proxy that only the environment names.
     """
     parts = urlsplit(url)
-    near = strictest((reach(url), privacy))
-    if reach(url) is Label.LOCAL:
+    near = strictest((address_label(url), privacy))
+    if address_label(url) is Label.LOCAL:
         return None
     if chosen or near is not Label.CLOUD:
         return chosen or None

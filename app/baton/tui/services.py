@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from baton.models.library import Library
     from baton.models.model_types import Held
     from baton.money import Ledger
-    from baton.routing.personalisation import Tutor
+    from baton.routing.personalisation import Personaliser
 
 
 def _do_nothing() -> None:
@@ -74,7 +74,7 @@ class AppServices:
     greeting: str = ""
     warm_cloud: Callable[[], None] = _do_nothing
     tell_later: Callable[[Callable[[str], object]], None] = _report_nothing
-    tutor: Callable[[], Tutor] | None = None
+    tutor: Callable[[], Personaliser] | None = None
     library: Library | None = None
     join: Callable[[Held], str] = _join_nothing
     leave: Callable[[str], Awaitable[None]] = _leave_nothing

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable
 
-from baton.core.messages import Card, Chunk, Finish, Request, Text, Usage, about_tokens
+from baton.core.messages import Card, Chunk, Finish, Request, Text, Usage, estimated_tokens
 
 Script = Callable[[Request], Iterable[Chunk | BaseException | float]]
 """Gives, for a request, chunks to yield, errors to raise and pauses (in seconds) to make."""
 
 
-def echo(request: Request) -> Iterable[Chunk]:
+def echo_script(request: Request) -> Iterable[Chunk]:
     """Say the last message back, word by word."""
     for word in request.messages[-1].text.split(" "):
         yield Text(word + " ")
@@ -20,7 +20,7 @@ def echo(request: Request) -> Iterable[Chunk]:
 class ScriptedWorker:
     """A deterministic worker. Every request it was given stays in `requests`."""
 
-    def __init__(self, script: Script = echo, card: Card | None = None) -> None:
+    def __init__(self, script: Script = echo_script, card: Card | None = None) -> None:
         self.card = card or Card("scripted", "scripted", "Scripted worker", context=4096)
         self.requests: list[Request] = []
         self._script = script
@@ -42,7 +42,7 @@ class ScriptedWorker:
             ended = isinstance(item, Usage)
             yield item
         if not ended:
-            read = sum(about_tokens(message.text) for message in request.messages)
+            read = sum(estimated_tokens(message.text) for message in request.messages)
             yield Usage(read, written, Finish.STOP, context=self.card.context)
 
     async def aclose(self) -> None:

@@ -7,10 +7,10 @@ from importlib import resources
 from pathlib import Path
 
 from baton.core.errors import ConfigError
-from baton.core.plan.templates import Workflow, parse
+from baton.core.plan.templates import Workflow, parse_workflow
 
 _SUFFIX = ".toml"
-_LARGEST = 256 * 1024
+_MAX_BYTES = 256 * 1024
 
 
 def read_templates(folder: Path | None = None) -> Mapping[str, Workflow]:
@@ -18,11 +18,13 @@ def read_templates(folder: Path | None = None) -> Mapping[str, Workflow]:
 
     Taking one that is wrong raises ConfigError, naming file and step; the others can be taken.
     """
-    found: dict[str, Workflow | ConfigError] = {n: parse(text, n) for n, text in _built_in()}
+    found: dict[str, Workflow | ConfigError] = {
+        n: parse_workflow(text, n) for n, text in _built_in_texts()
+    }
     if folder is not None and folder.is_dir():
         for path in sorted(folder.glob(f"*{_SUFFIX}")):
             try:
-                found[path.stem] = _read(path)
+                found[path.stem] = _read_template(path)
             except ConfigError as error:
                 found[path.stem] = error
     return _Templates(found)
@@ -50,20 +52,20 @@ class _Templates(Mapping[str, Workflow]):
         return len(self._found)
 
 
-def _built_in() -> Iterator[tuple[str, str]]:
+def _built_in_texts() -> Iterator[tuple[str, str]]:
     files = resources.files("baton.workers").joinpath("templates").iterdir()
     for file in sorted(files, key=lambda file: file.name):  # a folder's own order differs
         if file.name.endswith(_SUFFIX):
             yield file.name.removesuffix(_SUFFIX), file.read_text(encoding="utf-8")
 
 
-def _read(path: Path) -> Workflow:
+def _read_template(path: Path) -> Workflow:
     try:
-        if path.stat().st_size > _LARGEST:
+        if path.stat().st_size > _MAX_BYTES:
             raise ConfigError(f"{path} is too large for a template.", "Take it out of the folder.")
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{path} can't be read: {error.strerror}.", "Check it.") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8 text.", "Save it as UTF-8.") from error
-    return parse(text, str(path))
+    return parse_workflow(text, str(path))

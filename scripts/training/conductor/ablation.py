@@ -36,7 +36,7 @@ from torch.nn import functional
 from train import Encoded, Piece
 
 from baton.bench.conductor_score import bootstrap_interval
-from baton.core.plan.plan import KINDS, MOST_DRAWN
+from baton.core.plan.plan import KINDS, MAX_DRAWN_STEPS
 from baton.core.plan.plan_lines import TOOL_HEADS
 
 LANGUAGE = "en"
@@ -175,7 +175,7 @@ class Table(Lines):
         models = _models(request.drawn)
         tool = next(worker.id for worker in request.drawn.episode.workers if worker.is_tool)
         named, lines = [], []
-        for line in text.split("\n")[:MOST_DRAWN]:
+        for line in text.split("\n")[:MAX_DRAWN_STEPS]:
             head, body, inputs = _split(line)
             place = NAMES.find(head) if len(head) == 1 else -1
             if head in TOOL_HEADS:

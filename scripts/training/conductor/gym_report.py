@@ -27,10 +27,10 @@ from plan_check import is_same
 from turn_head import Head
 
 from baton.core.errors import PlanError
-from baton.core.messages import about_tokens
+from baton.core.messages import estimated_tokens
 from baton.core.plan.plan import KINDS
 from baton.core.plan.plan_lines import PlanPart, parse_lines
-from baton.core.plan.request_parts import Written
+from baton.core.plan.request_parts import WrittenPlan
 from baton.workers.tools.computation.lexicon import guess_language
 from baton.workers.tools.computation.marked_text import mark
 
@@ -69,7 +69,7 @@ def episode_of(row: Row, workers: tuple[gym.Worker, ...]) -> gym.Episode:
         digits = sum(character.isdigit() for character in part.get("expression", ""))
         difficulty = min(4, 1 + digits // 3) if computable else part["difficulty"]
         tasks.append(gym.Task(kind, difficulty, tuple(part["needs"]), computable=computable))
-    return gym.Episode(tuple(tasks), workers, about_tokens(row["prompt"]), id=row["id"])
+    return gym.Episode(tuple(tasks), workers, estimated_tokens(row["prompt"]), id=row["id"])
 
 
 def believed(row: Row, plan: Row, has_tool: bool, reader: KindReader) -> list[Believed]:
@@ -83,7 +83,7 @@ def believed(row: Row, plan: Row, has_tool: bool, reader: KindReader) -> list[Be
         parts = (score_episodes.WHOLE,)
     found = []
     likely = iter(plan["spreads"])
-    written = Written(plan["text"], plan["confidence"], plan["lines"])
+    written = WrittenPlan(plan["text"], plan["confidence"], plan["lines"])
     steps = score_episodes.as_steps(row["prompt"], parts, has_tool, written)
     for number, step in enumerate(steps):
         part = parts[number] if number < len(parts) else step
@@ -94,7 +94,7 @@ def believed(row: Row, plan: Row, has_tool: bool, reader: KindReader) -> list[Be
         task = gym.Task(
             need.kind, need.difficulty, step.inputs, computable=bool(step.tool), spread=spread
         )
-        text = row["prompt"] if step.is_whole else step.text
+        text = row["prompt"] if step.is_whole_request else step.text
         task = reader.task(task, text)
         found.append(Believed(task, tuple(_covered(step, part, row, len(steps) == 1)), text))
     return found
@@ -114,7 +114,7 @@ def _covered(step: PlanPart, part: PlanPart, row: Row, is_alone: bool) -> Iterat
             not step.tool
             and (
                 is_alone
-                or step.is_whole
+                or step.is_whole_request
                 or all(str(piece).casefold() in words for piece in true["must_contain"])
             )
         ):

@@ -18,11 +18,11 @@ from baton.core.feedback import Signal, rating
 from baton.core.history_types import PastRun
 from baton.core.messages import Purpose
 from baton.core.plan.plan import Plan, Step
-from baton.core.plan.plan_lines import TOOL_HEADS, WHOLE, PlanPart, written
-from baton.core.plan.request_parts import IN_DOUBT
-from baton.core.view import RunView, folded
-from baton.history.past_runs import past
-from baton.platform.sqlite import connect, explained, transaction
+from baton.core.plan.plan_lines import TOOL_HEADS, WHOLE_REQUEST, PlanPart, format_lines
+from baton.core.plan.request_parts import DOUBTFUL_NEED
+from baton.core.view import RunView, fold_events
+from baton.history.past_runs import past_runs
+from baton.platform.sqlite import connect, explain_errors, transaction
 from baton.workers.tools.computation.marked_text import mark
 
 MAX_RUNS = 20_000
@@ -44,11 +44,11 @@ def read(file: Path) -> list[Example]:
             f"There is no history at {file}.", "Leave --from-history out, or name the file."
         )
     with (
-        explained(file),
+        explain_errors(file),
         closing(connect(file, mode="ro")) as connection,
         transaction(connection, "DEFERRED"),
     ):
-        runs = past(connection, 0.0, MAX_RUNS)
+        runs = past_runs(connection, 0.0, MAX_RUNS)
     good = marked_good(runs)
     if not good:
         raise ConfigError(
@@ -72,14 +72,14 @@ def marked_good(runs: Iterable[PastRun]) -> list[PastRun]:
 
 def example_of(run: PastRun) -> Example | None:
     """Return what a run teaches: its marked prompt and its plan lines. None where it can't."""
-    view = folded(run.record.events)
+    view = fold_events(run.record.events)
     if view.plan is None or not run.asked.strip() or len(run.asked) > MAX_PROMPT_CHARS:
         return None
     marked = mark(run.asked)
     parts = _parts(view, view.plan, marked.language)
     if not parts:
         return None
-    lines = tuple(written(parts).split("\n"))
+    lines = tuple(format_lines(parts).split("\n"))
     example = Example(OWN, marked.language, marked.text, lines)
     return example if is_sound(example) else None
 
@@ -91,10 +91,10 @@ def _parts(view: RunView, plan: Plan, language: str) -> tuple[PlanPart, ...]:
     answer has to be all steps. An expression in doubt is no line to learn.
     """
     if all(step.is_direct for step in plan.steps):
-        return (PlanPart(WHOLE, need=plan.steps[0].need),)
+        return (PlanPart(WHOLE_REQUEST, need=plan.steps[0].need),)
     is_conducted = any(call.purpose is Purpose.PLAN for call in view.calls)
     is_split = plan.answer == tuple(range(1, len(plan.steps) + 1))
-    are_usual = not any(step.check or step.need == IN_DOUBT for step in plan.steps)
+    are_usual = not any(step.check or step.need == DOUBTFUL_NEED for step in plan.steps)
     if not (is_split and are_usual and (is_conducted or len(plan.steps) == 1)):
         return ()
     return tuple(_part(step, language) for step in plan.steps)

@@ -19,8 +19,8 @@ from plan_check import HEADS, comparable, is_same
 from request_generator import Example
 
 from baton.core.errors import PlanError
-from baton.core.messages import about_tokens
-from baton.core.plan.plan_lines import PlanPart, is_astray, parse_lines
+from baton.core.messages import estimated_tokens
+from baton.core.plan.plan_lines import PlanPart, is_repeating, parse_lines
 from baton.workers.tools.computation import CannotCompute
 
 WRONG = 0.5
@@ -62,7 +62,7 @@ def draw(example: Example, rosters: gym.Rosters) -> Drawn | None:
     if not any(worker.is_tool for worker in workers):
         workers = (*workers, gym.Worker("calculator", "tool", 0.0, 0.0, {"calculation": 5.0}))
     tasks = tuple(_task(part) for part in parts)
-    episode = gym.Episode(tasks, workers, about_tokens(example.prompt))
+    episode = gym.Episode(tasks, workers, estimated_tokens(example.prompt))
     return Drawn(example.prompt, parts, episode)
 
 
@@ -107,7 +107,7 @@ def reward(
         parts = written_out(parse_lines(text))
     except PlanError:
         return UNREADABLE
-    if is_astray(text) or len(parts) > MOST_PARTS:
+    if is_repeating(text) or len(parts) > MOST_PARTS:
         return UNREADABLE
     is_alone = len(parts) == 1
     covers = [
@@ -142,7 +142,7 @@ def _cost_of_wrong(part: PlanPart) -> float:
 
 def _covered(part: PlanPart, place: int, drawn: Drawn, is_alone: bool) -> list[int]:
     """Return the true parts that a part does: by its value, by its words, or all by being whole."""
-    if part.is_whole or (is_alone and not part.tool and len(drawn.parts) == 1):
+    if part.is_whole_request or (is_alone and not part.tool and len(drawn.parts) == 1):
         return list(range(1, len(drawn.parts) + 1))
     if part.tool:
         return _computed(part, place, drawn.parts)
@@ -181,7 +181,7 @@ def _same_task(part: PlanPart, true: PlanPart, drawn: Drawn) -> bool:
 
     A text that two parts are about is in both.
     """
-    wanted, said = _words(drawn.prompt if true.is_whole else true.text), _words(part.text)
+    wanted, said = _words(drawn.prompt if true.is_whole_request else true.text), _words(part.text)
     others = (_words(other.text) for other in drawn.parts if other is not true)
     own = wanted.difference(*others)
     return len(wanted & said) >= MIN_SHARED * len(wanted) and (not own or bool(own & said))

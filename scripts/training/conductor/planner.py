@@ -12,7 +12,7 @@ import numpy  # noqa: F401 - before pint, which keeps it out of the tools' proce
 
 from baton.core.plan import request_parts
 from baton.core.plan.plan import KINDS
-from baton.core.plan.plan_lines import is_astray, plan_grammar
+from baton.core.plan.plan_lines import is_repeating, plan_grammar
 from baton.core.sampling_settings import Sampling
 from baton.workers.local.child import llama
 from baton.workers.local.child.llama_loader import c
@@ -38,9 +38,9 @@ class Written:
     """The mean log-probability of each line's tokens."""
 
     @property
-    def plan(self) -> request_parts.Written:
+    def plan(self) -> request_parts.WrittenPlan:
         """The same as the product's engine takes it."""
-        return request_parts.Written(self.text, self.confidence, self.lines)
+        return request_parts.WrittenPlan(self.text, self.confidence, self.lines)
 
 
 class Planner:
@@ -81,7 +81,7 @@ class Planner:
                     if b"\n" in pieces[-1]:
                         sampler.sureness.end_line()
                     text = b"".join(pieces).decode("utf-8", "replace")
-                    if len(pieces) >= MAX_TOKENS or is_astray(text):
+                    if len(pieces) >= MAX_TOKENS or is_repeating(text):
                         break
             confidence = sampler.sureness.mean or 0.0
             lines = tuple(sampler.sureness.lines)

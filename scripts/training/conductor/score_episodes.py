@@ -24,10 +24,15 @@ import gym
 from plan_check import check_plan
 
 from baton.core.errors import PlanError
-from baton.core.messages import about_tokens
-from baton.core.plan.plan import DIRECT, Need
-from baton.core.plan.plan_lines import PlanPart, is_astray, parse_lines
-from baton.core.plan.request_parts import Written, doubtful_parts, is_followed, linked
+from baton.core.messages import estimated_tokens
+from baton.core.plan.plan import DIRECT_SUBTASK, Need
+from baton.core.plan.plan_lines import PlanPart, is_repeating, parse_lines
+from baton.core.plan.request_parts import (
+    WrittenPlan,
+    doubtful_parts,
+    is_worth_following,
+    with_implied_inputs,
+)
 from baton.core.run.rule_router import text_need
 
 if TYPE_CHECKING:
@@ -56,13 +61,13 @@ def answer(
     has_tool = any(worker.is_tool for worker in workers)
     parts, spreads, valid = read_parts(planner, row["prompt"], has_tool)
     likely = iter(spreads)
-    texts = [row["prompt"] if part.is_whole else part.text for part in parts]
+    texts = [row["prompt"] if part.is_whole_request else part.text for part in parts]
     tasks = tuple(
         reader.task(_task(part, bool(row.get("attachment_tokens")), likely), text)
         for part, text in zip(parts, texts, strict=True)
     )
     episode = gym.Episode(
-        tasks, workers, about_tokens(row["prompt"]), int(row.get("attachment_tokens") or 0)
+        tasks, workers, estimated_tokens(row["prompt"]), int(row.get("attachment_tokens") or 0)
     )
     steps = head.steps(episode, texts) if head else gym.best_plan(episode, gym.BELIEVED)[0]
     return {
@@ -82,7 +87,7 @@ def read_parts(
     written = planner.plan(prompt)
     valid = True
     try:
-        parts = (WHOLE,) if is_astray(written.text) else parse_lines(written.text)
+        parts = (WHOLE,) if is_repeating(written.text) else parse_lines(written.text)
     except PlanError:
         valid = False
         try:
@@ -107,11 +112,11 @@ def _as_sum(planner: Planner, words: str) -> PlanPart | None:
     except PlanError:
         return None
     (*others, part) = as_steps(words, parts, True, written.plan)
-    return part if part.tool and not others and not is_astray(written.text) else None
+    return part if part.tool and not others and not is_repeating(written.text) else None
 
 
 def as_steps(
-    prompt: str, parts: Sequence[PlanPart], has_tool: bool, written: Written
+    prompt: str, parts: Sequence[PlanPart], has_tool: bool, written: WrittenPlan
 ) -> list[PlanPart]:
     """Return a plan's parts as subtasks, then what it omits.
 
@@ -119,13 +124,13 @@ def as_steps(
     words. A whole request is one step, however many sentences it has, and so are tasks of which
     the model wasn't sure.
     """
-    if parts[0].is_whole:
+    if parts[0].is_whole_request:
         return list(parts)
-    follows = len(parts) == 1 or is_followed(prompt, parts, written)
+    follows = len(parts) == 1 or is_worth_following(prompt, parts, written)
     if not follows and not any(part.tool for part in parts):
         return [replace(max(parts, key=lambda part: part.need.difficulty), text="*", inputs=())]
     found = check_plan(prompt, parts)
-    has_tool = has_tool and is_followed(prompt, parts, written)
+    has_tool = has_tool and is_worth_following(prompt, parts, written)
     doubtful = doubtful_parts(prompt, parts, written)
     read = []
     for place, (part, check) in enumerate(zip(parts, found, strict=False)):
@@ -140,7 +145,7 @@ def as_steps(
             )
         )
     omitted = [PlanPart(one.text, need=text_need(one.text)) for one in found[len(parts) :]]
-    return list(linked([*read, *omitted], found))
+    return list(with_implied_inputs([*read, *omitted], found))
 
 
 def _difficulty(expression: str) -> int:
@@ -197,7 +202,7 @@ def _written(
     inputs = [str(number) for number in step.inputs]
     if len(episode.tasks) == len(done) and not step.checks:
         # One step for all of it: the request itself, unless it is an expression.
-        subtask = part.text if len(done) == 1 and part.tool else DIRECT
+        subtask = part.text if len(done) == 1 and part.tool else DIRECT_SUBTASK
         access = ["prompt"]
     else:
         subtask, access = part.text, inputs

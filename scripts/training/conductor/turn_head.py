@@ -34,27 +34,27 @@ from request_generator import TEXT, TOOL, Generator
 
 from baton.core.plan.plan import KINDS, Need
 from baton.core.plan.turn_roles import (
-    MOST_TURNS,
-    POSITION_FIGURES,
-    WORKER_FIGURES,
-    Position,
-    Seen,
+    MAX_TURNS,
+    POSITION_FEATURES,
+    WORKER_FEATURES,
+    TurnPosition,
     TurnRole,
-    after,
+    WorkerFacts,
     is_allowed,
-    position_figures,
-    worker_figures,
+    position_after,
+    position_features,
+    worker_features,
 )
-from baton.routing import shipped
-from baton.routing.child.encoder import WIDTH, Encoder, Vectors
-from baton.routing.child.turn_head import SHAPE, TurnHead
+from baton.routing import shipped_folder
+from baton.routing.child.text_features import WIDTH, Encoder, Vectors
+from baton.routing.child.turn_head import TURN_SHAPE, TurnHead
 
 Floats = NDArray[np.float64]
 
 NOTES = 0.3
 FALSE_ALARM = 0.3
 MOST_WORKERS = 9
-ROWS = WIDTH + POSITION_FIGURES
+ROWS = WIDTH + POSITION_FEATURES
 POPULATION = 32
 SIGMA = 0.1
 RANDOM_WIDTHS = (0.03, 0.1, 0.3)
@@ -92,8 +92,8 @@ def draw_pool(
     curve = gym.Curve(cost_weight=weight)
     size = (POOL, MOST_WORKERS)
     pool = Pool(
-        np.zeros((POOL, WIDTH)), np.zeros((POOL, POSITION_FIGURES)), np.zeros(size), np.zeros(size),
-        np.zeros((*size, WORKER_FIGURES)), np.zeros(size, bool), np.zeros(size, bool),
+        np.zeros((POOL, WIDTH)), np.zeros((POOL, POSITION_FEATURES)), np.zeros(size), np.zeros(size),
+        np.zeros((*size, WORKER_FEATURES)), np.zeros(size, bool), np.zeros(size, bool),
     )  # fmt: skip
     for row in range(POOL):
         place = rng.randrange(len(texts))
@@ -102,14 +102,14 @@ def draw_pool(
         episode = gym.Episode((task,), rosters.draw())
         pool.vectors[row] = vectors[place]
         need = Need(believed.kind, round(believed.difficulty))
-        pool.needs[row] = position_figures(Position(), need)
+        pool.needs[row] = position_features(TurnPosition(), need)
         for column, worker in enumerate(episode.workers):
             read = gym.tokens_read(episode, [task])
             pool.chance[row, column] = gym.success(worker, task, read, curve)
             used = 0 if worker.is_tool else read + gym.WRITTEN_TOKENS[task.kind]
             pool.cost[row, column] = gym.cost(worker, used, curve)
             looks = seen(worker, believed, read)
-            pool.figures[row, column] = worker_figures(looks, column, Position())
+            pool.figures[row, column] = worker_features(looks, column, TurnPosition())
             pool.there[row, column], pool.tools[row, column] = True, worker.is_tool
     return pool
 
@@ -121,13 +121,13 @@ def misread(task: gym.Task, rng: random.Random) -> gym.Task:
     return replace(task, kind=kind, difficulty=min(5, max(1, task.difficulty + off)))
 
 
-def seen(worker: gym.Worker, believed: gym.Task, read: float) -> Seen:
+def seen(worker: gym.Worker, believed: gym.Task, read: float) -> WorkerFacts:
     """Return what the head sees of a worker for a part as it is believed to be."""
     chance = gym.success(worker, believed, read)
     skill = 5.0 if worker.is_tool else worker.skills.get(believed.kind, gym.SKILLS_UNKNOWN)
     used = 0 if worker.is_tool else read + gym.WRITTEN_TOKENS[believed.kind]
     dollars = worker.price * used / 1_000_000
-    return Seen(chance, skill, dollars, worker.kind == "cloud", worker.is_tool)
+    return WorkerFacts(chance, skill, dollars, worker.kind == "cloud", worker.is_tool)
 
 
 def rewards(weights: Floats, pool: Pool, rng: np.random.Generator) -> Floats:
@@ -135,21 +135,23 @@ def rewards(weights: Floats, pool: Pool, rng: np.random.Generator) -> Floats:
     rows = np.arange(len(pool.vectors))
     table = weights.reshape(ROWS, -1)
     from_text = pool.vectors @ table[:WIDTH]
-    luck = rng.random((MOST_TURNS, len(rows)))
+    luck = rng.random((MAX_TURNS, len(rows)))
     thought, wrote = np.full(len(rows), -1), np.full(len(rows), -1)
     verified = np.full(len(rows), -1)
     rejected, right, over = (np.zeros(len(rows), bool) for _ in range(3))
     notes, spent = np.zeros(len(rows)), np.zeros(len(rows))
     failed = np.zeros((len(rows), MOST_WORKERS), bool)
-    for turn in range(MOST_TURNS):
+    for turn in range(MAX_TURNS):
         state = pool.needs.copy()
-        state[:, :MOST_TURNS] = 0
+        state[:, :MAX_TURNS] = 0
         state[:, turn] = 1
-        state[:, MOST_TURNS : MOST_TURNS + 3] = np.stack([thought >= 0, wrote >= 0, rejected], 1)
+        state[:, MAX_TURNS : MAX_TURNS + 3] = np.stack([thought >= 0, wrote >= 0, rejected], 1)
         figures = pool.figures.copy()
-        for offset, who in enumerate((thought, wrote, verified), start=WORKER_FIGURES - 3):
+        for offset, who in enumerate((thought, wrote, verified), start=WORKER_FEATURES - 3):
             figures[rows[who >= 0], who[who >= 0], offset] = 1
-        left = (from_text + state @ table[WIDTH:]).reshape(len(rows), len(TurnRole), WORKER_FIGURES)
+        left = (from_text + state @ table[WIDTH:]).reshape(
+            len(rows), len(TurnRole), WORKER_FEATURES
+        )
         scores = np.einsum("nrf,nwf->nrw", left, figures)
         scores[~_allowed(pool, turn, thought, wrote, rejected)] = -np.inf
         flat = scores.reshape(len(rows), -1)
@@ -197,7 +199,7 @@ def _allowed(
 ) -> NDArray[np.bool_]:
     """Return which moves there are, as `turn_roles.is_allowed` says for one episode."""
     columns = np.arange(MOST_WORKERS)
-    talkers = pool.there & ~pool.tools & (turn < MOST_TURNS - 1)
+    talkers = pool.there & ~pool.tools & (turn < MAX_TURNS - 1)
     works = pool.there & ((wrote < 0) | rejected)[:, None]
     thinks = talkers & ((thought < 0) & (wrote < 0))[:, None]
     checks = talkers & ((wrote >= 0) & ~rejected)[:, None] & (columns != wrote[:, None])
@@ -242,7 +244,7 @@ def hash_of(text: str) -> float:
 def pool_of(data: Path, seed: int, held_out: bool, weight: float) -> Pool:
     """Return a pool of episodes, with the texts read by the router's encoder."""
     texts = list(read_texts(data, seed, held_out))
-    vectors = Encoder(shipped()).vectors([text for text, _ in texts]).astype(np.float64)
+    vectors = Encoder(shipped_folder()).vectors([text for text, _ in texts]).astype(np.float64)
     return draw_pool(texts, vectors, seed, weight)
 
 
@@ -250,8 +252,8 @@ class Head:
     """Names the worker of each part of an episode, and who checks it, without any search."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        self._head = TurnHead.load(folder or shipped())
-        self._encoder = Encoder(folder or shipped())
+        self._head = TurnHead.load(folder or shipped_folder())
+        self._encoder = Encoder(folder or shipped_folder())
 
     def steps(self, episode: gym.Episode, texts: Sequence[str]) -> list[gym.Step]:
         """Return a step for each part, whose texts these are, then the checks."""
@@ -273,10 +275,10 @@ class Head:
         read = gym.tokens_read(episode, [task])
         workers = [seen(worker, task, read) for worker in episode.workers]
         need = Need(task.kind, round(task.difficulty))
-        position, names = Position(), []
+        position, names = TurnPosition(), []
         for role in (TurnRole.WORKER, TurnRole.VERIFIER):
-            figures = [worker_figures(worker, n, position) for n, worker in enumerate(workers)]
-            scores = self._head.scores(vector, position_figures(position, need), figures)
+            figures = [worker_features(worker, n, position) for n, worker in enumerate(workers)]
+            scores = self._head.scores(vector, position_features(position, need), figures)
             allowed = [
                 (score, place)
                 for place, score in enumerate(scores[role])
@@ -286,7 +288,7 @@ class Head:
                 break
             place = max(allowed)[1]
             names.append(episode.workers[place].id)
-            position = after(position, role, place)
+            position = position_after(position, role, place)
         return names
 
 
@@ -294,9 +296,9 @@ def train(pool: Pool, generations: int, seed: int, log: Path, at_random: bool = 
     """Return the weights that did best on average; each generation is a line of `log`."""
     from cmaes import SepCMA
 
-    size = math.prod(SHAPE)
+    size = math.prod(TURN_SHAPE)
     rng = np.random.default_rng(seed)
-    start = TurnHead.plain().weights.ravel()
+    start = TurnHead.by_rule().weights.ravel()
     optimiser = SepCMA(mean=start, sigma=SIGMA, population_size=POPULATION, seed=seed)
     best, best_reward = start, -math.inf
     began = time.monotonic()
@@ -391,8 +393,8 @@ def main() -> None:
     log = args.out / "turns.jsonl"
     weights = train(pool, args.generations, args.seed, log, args.random)
     kept_back = pool_of(args.data, 1000 + args.seed, True, args.cost_weight)
-    print("\n".join(compare(kept_back, {"start": TurnHead.plain().weights, "trained": weights})))
-    TurnHead(weights.reshape(SHAPE)).save(args.out)
+    print("\n".join(compare(kept_back, {"start": TurnHead.by_rule().weights, "trained": weights})))
+    TurnHead(weights.reshape(TURN_SHAPE)).save(args.out)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import os
+import re
 import resource
 import socket
 import subprocess
@@ -16,10 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from baton.cli.doctor import CheckState, build_files, self_test, self_test_checks
-from baton.cli.doctor.check_result import CheckResult
+from baton.cli.doctor import checks, function_checks, program_checks
+from baton.cli.doctor.check import Broken, CheckResult, CheckState, self_test_context
 from baton.cli.doctor.doctor_report import HIDDEN, Scrubber, write_report
-from baton.cli.doctor.temporary_home import self_test_home
 from baton.core.errors import StoreError
 from baton.platform.build_info import Built
 from baton.workers.local import starter
@@ -68,8 +68,8 @@ def test_a_report_tells_no_secret_no_name_and_no_home(form: list[str], tmp_path:
     }
     report = tmp_path / "report"
     code = (
-        "from baton.cli.doctor import self_test as selftest\n"
-        "selftest.self_test.__defaults__ = (('build', 'units', 'keyring', 'zones'),)\n"
+        "from baton.cli.doctor import checks\n"
+        "checks.self_test.__defaults__ = (('build', 'units', 'keyring', 'zones'),)\n"
         "from baton.cli import main\n"
         "main()"
     )
@@ -109,8 +109,8 @@ def test_the_words_that_a_person_has_hidden_are_hidden_here_too(home: Path) -> N
 def doctor(*args: str) -> subprocess.CompletedProcess[str]:
     """Run the doctor, whose only check is what it was built as."""
     code = (
-        "from baton.cli.doctor import self_test as selftest\n"
-        "selftest.self_test.__defaults__ = (('build',),)\n"
+        "from baton.cli.doctor import checks\n"
+        "checks.self_test.__defaults__ = (('build',),)\n"
         "from baton.cli import main\n"
         "main()"
     )
@@ -192,17 +192,18 @@ def test_a_report_that_finds_no_room_leaves_the_earlier_one(tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == [file]
 
 
-# The ground
+# Its folder
 
 
 def test_it_plays_where_there_is_room(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(home.parent / "missing"))
-    with self_test_home() as place:
+    with self_test_context() as place:
+        assert place.folder is not None
         assert place.folder.parent == place.own.cache
     assert not list(place.own.cache.iterdir())
     place.own.cache.rmdir()
     place.own.cache.touch()
-    with pytest.raises(StoreError, match="needs 16 MB of room"), self_test_home():
+    with pytest.raises(StoreError, match="needs 16 MB of room"), self_test_context():
         pass
 
 
@@ -210,8 +211,8 @@ def test_it_does_not_begin_where_there_is_no_room(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr("baton.cli.doctor.temporary_home.MIN_FREE_BYTES", 1 << 70)
-    with pytest.raises(StoreError, match="No space left"), self_test_home():
+    monkeypatch.setattr("baton.cli.doctor.check.MIN_FREE_BYTES", 1 << 70)
+    with pytest.raises(StoreError, match="No space left"), self_test_context():
         pass
     assert not list(tmp_path.rglob("*self-test*"))
 
@@ -239,8 +240,8 @@ def packed(folder: Path) -> Path:
 
 
 def test_a_folder_as_it_was_packed_is_right(tmp_path: Path) -> None:
-    found = build_files.compare_with_manifest(packed(tmp_path / "baton"))
-    assert (found.state, found.text) == (CheckState.OK, "all 3 files are as they were built, 22 B")
+    found = program_checks.compare_with_manifest(packed(tmp_path / "baton"))
+    assert found == "all 3 files are as they were built, 22 B"
 
 
 @pytest.mark.parametrize(
@@ -260,8 +261,8 @@ def test_a_folder_as_it_was_packed_is_right(tmp_path: Path) -> None:
 def test_whatever_was_changed_in_it_is_told(tmp_path: Path, change: Change, told: str) -> None:
     folder = packed(tmp_path / "baton")
     change(folder)
-    found = build_files.compare_with_manifest(folder)
-    assert (found.state, told in found.text) == (CheckState.BROKEN, True), found.text
+    with pytest.raises(Broken, match=re.escape(told)):
+        program_checks.compare_with_manifest(folder)
 
 
 def _relinked(link: Path) -> None:
@@ -272,12 +273,12 @@ def _relinked(link: Path) -> None:
 def as_built(monkeypatch: pytest.MonkeyPatch, flavour: str, version: str = "0.1.0") -> None:
     """Have the doctor take this for a packaged binary."""
     facts = Built(version, flavour, "linux-x86_64", commit="c0ffee")
-    for module in (build_files, self_test_checks):
+    for module in (program_checks, function_checks):
         monkeypatch.setattr(module, "built", lambda: facts)
 
 
 async def found(name: str) -> CheckResult:
-    (only,) = [finding async for finding in self_test.self_test([name])]
+    (only,) = [finding async for finding in checks.self_test([name])]
     return only
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from baton.cli.doctor.gpu_checks import gpu_text, idle_gpu_text
+from baton.cli.doctor.program_checks import gpu_text, idle_gpu_text
 
 CARD = {"description": "A\x1b GPU", "free": 2 * 10**9, "total": 4 * 10**9, "shared": False}
 

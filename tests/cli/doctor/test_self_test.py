@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 import baton
-from baton.cli.doctor import CheckResult, CheckState, data_file_checks, self_test
+from baton.cli.doctor import checks, program_checks
+from baton.cli.doctor.check import CheckResult, CheckState
 from baton.core.messages import Message, Role
 from baton.core.plan.plan import Material, Plan
 from baton.core.prices import BilledTokens, Price
@@ -42,7 +43,7 @@ LEFT_OUT = {
 
 
 async def found(*only: str) -> dict[str, CheckResult]:
-    return {finding.name: finding async for finding in self_test.self_test(only)}
+    return {finding.name: finding async for finding in checks.self_test(only)}
 
 
 def states(findings: Iterable[CheckResult]) -> dict[str, CheckState]:
@@ -61,12 +62,12 @@ def test_all_of_it_passes_here_and_nothing_is_left(
     report = tmp_path / "report.json"
     done = baton_doctor("--self-test", "--json", "--report", str(report), environ=environ)
     told = json.loads(done.stdout)
-    checks = {check["name"]: (check["state"], check["text"]) for check in told["checks"]}
-    assert not [check for check in checks.items() if check[1][0] == "broken"]
+    found = {check["name"]: (check["state"], check["text"]) for check in told["checks"]}
+    assert not [check for check in found.items() if check[1][0] == "broken"]
     assert (done.returncode, told["status"], done.stderr) == (0, "finished", "")
-    assert list(checks) == list(self_test.CHECKS)
-    assert "a second" in checks["answer"][1]
-    assert "$0.006" in checks["money"][1]
+    assert tuple(found) == checks.SELF_TEST_NAMES
+    assert "a second" in found["answer"][1]
+    assert "$0.006" in found["money"][1]
     assert not home.exists()
     assert not list(temporary.iterdir())
     written = json.loads(report.read_text())
@@ -90,7 +91,7 @@ def test_every_package_with_compiled_code_is_tried() -> None:
 def test_as_many_templates_are_wanted_as_there_are() -> None:
     assert (
         len(list((APP / "baton" / "workers" / "templates").glob("*.toml")))
-        == data_file_checks.MIN_TEMPLATES
+        == program_checks.MIN_TEMPLATES
     )
 
 
@@ -206,7 +207,7 @@ async def test_a_part_that_never_ends_is_told(
 ) -> None:
     (tmp_path / "tokenizers.py").write_text("import time; time.sleep(600)")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(self_test, "CHECK_SECONDS", 0.5)
+    monkeypatch.setattr(checks, "CHECK_SECONDS", 0.5)
     assert "didn't end within" in (await found("tokenizers"))["tokenizers"].text
 
 
@@ -257,9 +258,9 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 TELL = """
 import asyncio, json, sys
-from baton.cli.doctor import self_test as selftest
+from baton.cli.doctor import checks
 async def tell():
-    print(json.dumps({f.name: [f.state, f.text] async for f in selftest.self_test(sys.argv[1:])}))
+    print(json.dumps({f.name: [f.state, f.text] async for f in checks.self_test(sys.argv[1:])}))
 asyncio.run(tell())
 """
 
@@ -300,9 +301,9 @@ import asyncio
 from pathlib import Path
 from baton.routing import learned_router as learned
 learned.shipped = lambda: Path({str(folder)!r})
-from baton.cli.doctor import self_test as selftest
+from baton.cli.doctor import checks
 async def tell():
-    print([f.state.value async for f in selftest.self_test(["router"])])
+    print([f.state.value async for f in checks.self_test(["router"])])
 asyncio.run(tell())
 """
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True)

@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.core.plan.answer_grades import Question, choice_in, code_in, grade, number_in, wilson
+from baton.core.plan.answer_grades import (
+    Question,
+    chosen_letter,
+    final_number,
+    grade_answer,
+    python_in,
+    wilson_interval,
+)
 
 
 def question(kind: str, answer: str) -> Question:
@@ -36,7 +43,7 @@ def question(kind: str, answer: str) -> Question:
     ],
 )
 def test_the_number_is_the_announced_one_or_the_last(text: str, number: Fraction | None) -> None:
-    assert number_in(text) == number
+    assert final_number(text) == number
 
 
 @pytest.mark.parametrize(
@@ -55,7 +62,7 @@ def test_the_number_is_the_announced_one_or_the_last(text: str, number: Fraction
     ],
 )
 def test_the_choice_is_the_announced_letter_or_the_last_alone(text: str, chosen: str) -> None:
-    assert choice_in(text) == chosen
+    assert chosen_letter(text) == chosen
 
 
 @pytest.mark.parametrize(
@@ -70,9 +77,9 @@ def test_the_choice_is_the_announced_letter_or_the_last_alone(text: str, chosen:
     ],
 )
 def test_every_kind_knows_right_from_wrong(kind: str, answer: str, right: str, wrong: str) -> None:
-    assert grade(question(kind, answer), right)
-    assert not grade(question(kind, answer), wrong)
-    assert not grade(question(kind, answer), "")
+    assert grade_answer(question(kind, answer), right)
+    assert not grade_answer(question(kind, answer), wrong)
+    assert not grade_answer(question(kind, answer), "")
 
 
 @pytest.mark.parametrize(
@@ -80,7 +87,7 @@ def test_every_kind_knows_right_from_wrong(kind: str, answer: str, right: str, w
 )
 def test_of_several_parts_the_right_ones_count(text: str, share: float) -> None:
     asked = Question("q", "17 * 23, in French?", "", "parts", parts=(r"\b391\b", "(?i)bonjour"))
-    assert grade(asked, text) == share
+    assert grade_answer(asked, text) == share
 
 
 def test_a_question_shows_its_choices_with_letters() -> None:
@@ -90,20 +97,20 @@ def test_a_question_shows_its_choices_with_letters() -> None:
 
 def test_code_is_taken_from_its_fences() -> None:
     text = "Here:\n```python\ndef f():\n    return 1\n```\nand\n```\nx = f()\n```\nDone."
-    assert code_in(text) == "def f():\n    return 1\n\nx = f()"
-    assert code_in("def f(): ...") == "def f(): ..."
+    assert python_in(text) == "def f():\n    return 1\n\nx = f()"
+    assert python_in("def f(): ...") == "def f(): ..."
 
 
 def test_the_interval_is_wilsons() -> None:
-    low, high = wilson(8, 10)
+    low, high = wilson_interval(8, 10)
     assert (round(low, 4), round(high, 4)) == (0.4902, 0.9433)  # as in the literature
-    assert wilson(0, 0) == (0.0, 1.0)
+    assert wilson_interval(0, 0) == (0.0, 1.0)
 
 
 @given(st.integers(1, 10_000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
 def test_the_interval_holds_the_share_and_stays_a_share(counted: tuple[int, int]) -> None:
     right, count = counted
-    low, high = wilson(right, count)
+    low, high = wilson_interval(right, count)
     share = right / count
     assert 0 <= low <= share + 1e-12
     assert share - 1e-12 <= high <= 1
@@ -113,5 +120,5 @@ def test_the_interval_holds_the_share_and_stays_a_share(counted: tuple[int, int]
 def test_a_model_that_repeats_a_digit_without_end_is_wrong_and_breaks_nothing() -> None:
     asked = Question("q", "How many?", "7", "number")
     for text in ("1" * 5000, "1," * 5000, "7/" + "1" * 5000, "\\frac{1}{" + "1" * 5000 + "}"):
-        assert not grade(asked, text)
-    assert grade(asked, "1" * 5000 + "\nThe answer is 7.")
+        assert not grade_answer(asked, text)
+    assert grade_answer(asked, "1" * 5000 + "\nThe answer is 7.")

@@ -13,9 +13,15 @@ from hypothesis import strategies as st
 from baton.core.errors import PlanError
 from baton.core.labels import Label
 from baton.core.messages import Attachment, Card, Role, Turn, TurnStatus
-from baton.core.plan.assignment import assign, chance, skill, substitute
-from baton.core.plan.assignment_search import SAME, WAIT, Option, Seat, choose
-from baton.core.plan.plan import DIRECT, Material, Need, Plan, Step
+from baton.core.plan.assignment import assign_workers, skill, substitute_worker, success_chance
+from baton.core.plan.assignment_search import (
+    SELF_CHECK_COST,
+    WAITING_COST,
+    Option,
+    Seat,
+    choose_workers,
+)
+from baton.core.plan.plan import DIRECT_SUBTASK, Material, Need, Plan, Step
 from baton.core.prices import FREE, Price, Rates
 
 SMALL = Card("small", "local", "Small", context=8192, parameters=135_000_000)
@@ -98,13 +104,13 @@ def value_of(
     total = sum(option.value for option in chosen)
     for seat, option in zip(seats, chosen, strict=True):
         others = {chosen[n].worker if isinstance(n, int) else n for n in seat.unlike}
-        total -= SAME if option.worker in others else 0
+        total -= SELF_CHECK_COST if option.worker in others else 0
     placed = [*zip((seat.level for seat in seats), chosen, strict=True), *taken]
     for level in {level for level, _ in placed}:
         here = Counter(o.resource for at, o in placed if at == level and o.resource)
         slots = {o.resource: o.slots for _, o in placed}
         rounds = max((math.ceil(n / slots[name]) for name, n in here.items()), default=1)
-        total -= WAIT * (rounds - 1)
+        total -= WAITING_COST * (rounds - 1)
     return total
 
 
@@ -119,7 +125,7 @@ def test_no_seating_is_better_than_the_one_that_is_found(
         for chosen in itertools.product(*(seat.options for seat in seats))
         if money is None or sum(o.most for o in chosen) <= money
     ]
-    found = choose(seats, money, taken)
+    found = choose_workers(seats, money, taken)
     if not every:
         assert found is None
         return
@@ -133,7 +139,7 @@ def test_no_seating_is_better_than_the_one_that_is_found(
 
 def test_many_steps_that_are_alike_end_at_a_seating_that_keeps_to_the_money() -> None:
     options = tuple(Option(f"w{n}", 0.9 - n / 100, 12 - n, f"w{n}", 1 + n % 4) for n in range(12))
-    found = choose([Seat(1, options)] * 32, 200)
+    found = choose_workers([Seat(1, options)] * 32, 200)
     assert found is not None
     prices = {option.worker: option.most for option in options}
     assert sum(prices[name] for name in found) <= 200
@@ -160,7 +166,7 @@ def test_larger_and_dearer_models_are_taken_to_be_better(weaker: Card, stronger:
     for kind in ("math", "code", "translation"):
         assert 1 <= skill(weaker, kind) < skill(stronger, kind) <= 5
         need = Need(kind, 3)
-        assert 0 < chance(weaker, need) < chance(stronger, need) < 1
+        assert 0 < success_chance(weaker, need) < success_chance(stronger, need) < 1
 
 
 def test_a_declared_skill_overrules_the_guess() -> None:
@@ -170,7 +176,7 @@ def test_a_declared_skill_overrules_the_guess() -> None:
 
 
 def test_harder_tasks_are_less_likely_to_go_well() -> None:
-    chances = [chance(GOOD, Need("math", difficulty)) for difficulty in range(1, 6)]
+    chances = [success_chance(GOOD, Need("math", difficulty)) for difficulty in range(1, 6)]
     assert chances == sorted(chances, reverse=True)
 
 
@@ -179,43 +185,43 @@ def test_harder_tasks_are_less_likely_to_go_well() -> None:
 
 def test_an_easy_task_stays_here_and_a_hard_one_goes_where_it_pays() -> None:
     easy, hard = step("chat", 1), step("math", 4)
-    found = assign(plan(easy, hard), [GOOD, cloud()], left=None)
+    found = assign_workers(plan(easy, hard), [GOOD, cloud()], left=None)
     assert workers(found) == ["good", "gpt"]
 
 
 def test_a_named_worker_stays_and_an_unknown_one_is_replaced() -> None:
     roster = [SMALL, GOOD, cloud()]
     drawn = plan(step(worker="small", difficulty=5), step("chat", 1, worker="gpt-99"))
-    assert workers(assign(drawn, roster, left=None)) == ["small", "good"]
+    assert workers(assign_workers(drawn, roster, left=None)) == ["small", "good"]
 
 
 def test_steps_that_were_played_stay_as_they_are() -> None:
     drawn = plan(step(worker="gone"), step(worker="gone"))
-    assert workers(assign(drawn, [GOOD], left=None, after=1)) == ["gone", "good"]
+    assert workers(assign_workers(drawn, [GOOD], left=None, after=1)) == ["gone", "good"]
 
 
 def test_what_the_steps_may_cost_together_stays_within_what_is_left() -> None:
     drawn = plan(*[step("math", 5)] * 4)
-    rich = workers(assign(drawn, [SMALL, cloud()], left=None))
+    rich = workers(assign_workers(drawn, [SMALL, cloud()], left=None))
     assert rich == ["gpt"] * 4
     # A step may cost some 3,000 tokens at $2 a million.
-    some = workers(assign(drawn, [SMALL, cloud()], left=15_000_000))
+    some = workers(assign_workers(drawn, [SMALL, cloud()], left=15_000_000))
     assert 0 < some.count("gpt") < 4
-    assert workers(assign(drawn, [SMALL, cloud()], left=0)) == ["small"] * 4
+    assert workers(assign_workers(drawn, [SMALL, cloud()], left=0)) == ["small"] * 4
 
 
 def test_named_workers_are_paid_first() -> None:
     drawn = plan(step("math", 5, worker="gpt"), step("math", 5))
-    assert workers(assign(drawn, [SMALL, cloud()], left=8_000_000)) == ["gpt", "small"]
+    assert workers(assign_workers(drawn, [SMALL, cloud()], left=8_000_000)) == ["gpt", "small"]
 
 
 def test_without_anybody_who_can_or_any_money_it_is_an_error() -> None:
     with pytest.raises(PlanError, match="money"):
-        assign(plan(step()), [cloud()], left=0)
+        assign_workers(plan(step()), [cloud()], left=0)
     with pytest.raises(PlanError, match="read"):
-        assign(plan(step()), [], left=None)
+        assign_workers(plan(step()), [], left=None)
     with pytest.raises(PlanError, match="read"):
-        assign(plan(step()), [tool("calculator"), cloud(price=None)], left=None)
+        assign_workers(plan(step()), [tool("calculator"), cloud(price=None)], left=None)
 
 
 def test_what_does_not_fit_goes_to_whoever_can_hold_it() -> None:
@@ -230,10 +236,10 @@ def test_what_does_not_fit_goes_to_whoever_can_hold_it() -> None:
     roster = [GOOD, LAN]
     whole = step("summary", 1, access=("prompt", "file:long.txt"))
     piece = step("summary", 1, access=("prompt", "file:long.txt#1/8"))
-    found = assign(plan(whole, piece), roster, left=None, material=material)
+    found = assign_workers(plan(whole, piece), roster, left=None, material=material)
     assert workers(found) == ["lab", "good"]
-    assert substitute(whole, roster, (), None, material) == "lab"
-    assert substitute(whole, roster, {"lab"}, None, material) == ""
+    assert substitute_worker(whole, roster, (), None, material) == "lab"
+    assert substitute_worker(whole, roster, {"lab"}, None, material) == ""
 
 
 def test_a_tool_is_given_its_own_sums_and_nothing_else() -> None:
@@ -244,34 +250,34 @@ def test_a_tool_is_given_its_own_sums_and_nothing_else() -> None:
         step("calculation", 1, subtask="What time is it?"),
         step("calculation", 1, subtask="What day of the week was 2024-02-29?"),
         step("calculation", 1, subtask="Add up what the invoices in result 1 come to."),
-        step("calculation", 1, subtask=DIRECT),
+        step("calculation", 1, subtask=DIRECT_SUBTASK),
         step("math", 1, subtask="2 + 3"),
         step("code", 1, subtask="print(1)"),
     )
     expected = ["calculator", "units", "clock", *["good"] * 5]
-    assert workers(assign(drawn, roster, left=None)) == expected
+    assert workers(assign_workers(drawn, roster, left=None)) == expected
 
 
 def test_a_check_is_given_to_somebody_else_where_there_is_somebody() -> None:
     drawn = plan(step(), step(access=("prompt", "1"), check=True))
-    two = workers(assign(drawn, [SMALL, GOOD], left=None))
+    two = workers(assign_workers(drawn, [SMALL, GOOD], left=None))
     assert len(set(two)) == 2
-    assert workers(assign(drawn, [GOOD], left=None)) == ["good", "good"]
+    assert workers(assign_workers(drawn, [GOOD], left=None)) == ["good", "good"]
     named = plan(step(worker="good"), step(access=("1",), check=True))
-    assert workers(assign(named, [GOOD, SMALL], left=0)) == ["good", "small"]
-    after = assign(named, [GOOD, SMALL], left=0, after=1)
+    assert workers(assign_workers(named, [GOOD, SMALL], left=0)) == ["good", "small"]
+    after = assign_workers(named, [GOOD, SMALL], left=0, after=1)
     assert workers(after) == ["good", "small"]
 
 
 def test_steps_side_by_side_are_spread_where_that_costs_little() -> None:
     twin = Card("twin", "server", "Twin", context=8192, parameters=8_000_000_000)
     side = plan(step(difficulty=1), step(difficulty=1))
-    assert set(workers(assign(side, [GOOD, twin], left=None))) == {"good", "twin"}
+    assert set(workers(assign_workers(side, [GOOD, twin], left=None))) == {"good", "twin"}
     # Two local models share one processor, so nothing is won by taking both.
     other = Card("other", "local", "Other", context=8192, parameters=8_000_000_000)
-    assert workers(assign(side, [GOOD, other], left=None)) == ["good", "good"]
+    assert workers(assign_workers(side, [GOOD, other], left=None)) == ["good", "good"]
     in_turn = plan(step(difficulty=1), step(difficulty=1, access=("1",)))
-    assert workers(assign(in_turn, [GOOD, twin], left=None)) == ["good", "good"]
+    assert workers(assign_workers(in_turn, [GOOD, twin], left=None)) == ["good", "good"]
 
 
 def test_between_equals_the_nearer_is_taken_then_the_cheaper_then_the_first() -> None:
@@ -280,21 +286,21 @@ def test_between_equals_the_nearer_is_taken_then_the_cheaper_then_the_first() ->
     lan = Card("lan", "server", "x", privacy=Label.LAN, skills=skills, price=FREE)
     far = cloud("far", 0, skills=skills)
     one = plan(step(difficulty=1))
-    assert workers(assign(one, [far, lan, near], left=None)) == ["near"]
-    assert workers(assign(one, [far, lan], left=None)) == ["lan"]
+    assert workers(assign_workers(one, [far, lan, near], left=None)) == ["near"]
+    assert workers(assign_workers(one, [far, lan], left=None)) == ["lan"]
     cheap, dear = cloud("cheap", 1, skills=skills), cloud("dear", 2, skills=skills)
-    assert workers(assign(one, [dear, cheap], left=None)) == ["cheap"]
+    assert workers(assign_workers(one, [dear, cheap], left=None)) == ["cheap"]
     again = Card("again", "local", "x", skills=skills)
-    assert workers(assign(one, [near, again], left=None)) == ["near"]
+    assert workers(assign_workers(one, [near, again], left=None)) == ["near"]
 
 
 def test_the_next_best_takes_over_for_whoever_failed() -> None:
     roster = [SMALL, GOOD, cloud()]
     hard = step("math", 4, worker="gpt")
-    assert substitute(hard, roster, {"gpt"}, None) == "good"
-    assert substitute(hard, roster, {"gpt", "good"}, None) == "small"
-    assert substitute(hard, roster, {"good"}, 0) == "small"
-    assert substitute(hard, roster, {"gpt", "good", "small"}, None) == ""
+    assert substitute_worker(hard, roster, {"gpt"}, None) == "good"
+    assert substitute_worker(hard, roster, {"gpt", "good"}, None) == "small"
+    assert substitute_worker(hard, roster, {"good"}, 0) == "small"
+    assert substitute_worker(hard, roster, {"gpt", "good", "small"}, None) == ""
 
 
 def test_the_scarcer_money_is_the_more_a_step_must_gain_by_what_costs() -> None:
@@ -304,7 +310,7 @@ def test_the_scarcer_money_is_the_more_a_step_must_gain_by_what_costs() -> None:
     chosen = []
     for gain in (0.0, 0.3, 0.55):
         row = [
-            assign(
+            assign_workers(
                 Plan((Step("", "Solve it.", ("prompt",), Need("math", difficulty)),), (1,)),
                 (small, gpt),
                 left=10**9,

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from baton.core.errors import WorkerError
 from baton.core.events import Verdict
-from baton.core.plan.arithmetic_claims import claimed
-from baton.core.plan.checks import Compute, Finding, check
+from baton.core.plan.arithmetic_claims import claimed_sums
+from baton.core.plan.checks import Compute, Finding, check_text
 from baton.workers.tools import Toolbox, sandbox
 from baton.workers.tools.computation.claims import judge_claims
 
@@ -38,7 +38,7 @@ def compute() -> Iterator[Compute]:
 async def verdicts(
     text: str, compute: Compute | None, prompt: str = ""
 ) -> list[tuple[str, Verdict]]:
-    return [(found.what, found.verdict) for found in await check(text, prompt, compute)]
+    return [(found.what, found.verdict) for found in await check_text(text, prompt, compute)]
 
 
 async def alone(tool: str, text: str) -> str:
@@ -94,7 +94,7 @@ async def test_code_is_run_or_parsed(
 
 @needs_sandbox
 async def test_a_failed_test_says_why(compute: Compute) -> None:
-    (found,) = await check(python(BAD), "", compute)
+    (found,) = await check_text(python(BAD), "", compute)
     assert found == Finding("Python and its tests", WRONG, "AssertionError (line 4)")
 
 
@@ -379,7 +379,7 @@ async def test_json_is_parsed_even_without_tools(text: str, verdict: Verdict) ->
 async def test_what_cant_be_checked_is_said_once() -> None:
     assert await verdicts("The sea is blue.", alone) == [("text", UNCHECKED)]
     assert await verdicts("", None) == [("text", UNCHECKED)]
-    (found,) = await check("```js\nlet x\n```\n```rust\nfn f() {}\n```", "", alone)
+    (found,) = await check_text("```js\nlet x\n```\n```rust\nfn f() {}\n```", "", alone)
     assert found == Finding("code", UNCHECKED, "There is no parser here for js, rust.")
 
 
@@ -424,7 +424,7 @@ async def test_a_wrong_sum_is_found(text: str) -> None:
 
 
 async def test_a_wrong_sum_says_what_it_is() -> None:
-    (found,) = await check("Well, 17 + 25 = 43.", "", alone)
+    (found,) = await check_text("Well, 17 + 25 = 43.", "", alone)
     assert found.note == "17 + 25 = 43, but 17 + 25 = 42"
 
 
@@ -527,7 +527,7 @@ async def test_a_wrong_sum_says_what_it_is() -> None:
 )
 async def test_a_true_statement_is_never_called_wrong(text: str) -> None:
     for shown in (text, f"So {text}", f"We know: {text}.", f"- {text}", f"**{text}**"):
-        for found in await check(shown, "", alone):
+        for found in await check_text(shown, "", alone):
             assert found.verdict is not WRONG, (shown, found)
 
 
@@ -598,19 +598,19 @@ def test_no_true_sum_of_many_is_called_wrong(text: str) -> None:
 
 
 def assert_not_called_wrong(text: str) -> None:
-    for found in asyncio.run(check(text, "", alone)):
+    for found in asyncio.run(check_text(text, "", alone)):
         assert found.verdict is not WRONG, (text, found)
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**6), st.integers(1, 1000))
 def test_every_plain_wrong_sum_is_found(a: int, b: int, off: int) -> None:
-    (found,) = asyncio.run(check(f"The answer: {a} + {b} = {a + b + off}.", "", alone))
+    (found,) = asyncio.run(check_text(f"The answer: {a} + {b} = {a + b + off}.", "", alone))
     assert found.verdict is WRONG
 
 
 @given(st.text(max_size=200))
 def test_no_text_breaks_a_check(text: str) -> None:
-    assert asyncio.run(check(text, text, alone))
+    assert asyncio.run(check_text(text, text, alone))
 
 
 @pytest.mark.parametrize(
@@ -630,11 +630,11 @@ def test_no_text_breaks_a_check(text: str) -> None:
 )
 async def test_a_huge_text_is_checked_in_bounded_work(text: str) -> None:
     async with asyncio.timeout(20):
-        assert len(await check(text, text, alone)) < 50
+        assert len(await check_text(text, text, alone)) < 50
 
 
 def test_only_so_many_sums_are_taken() -> None:
-    assert len(claimed("1 + 1 = 2\n" * 1000)) == 40
+    assert len(claimed_sums("1 + 1 = 2\n" * 1000)) == 40
 
 
 async def test_what_the_prompt_claims_is_a_puzzle_not_a_mistake() -> None:

@@ -31,16 +31,25 @@ from baton.core.messages import (
     Turn,
     TurnStatus,
 )
-from baton.core.model_roles import RULE
-from baton.core.plan.assignment import assign
-from baton.core.plan.conductor import LanguageConductor, choose, may_conduct
-from baton.core.plan.plan import DIRECT, KINDS, MOST_STEPS, Material, Need, Outcome, Plan, Step
-from baton.core.plan.plan_schema import PlanSchema, needed, written
+from baton.core.model_roles import RULE_CONDUCTOR
+from baton.core.plan.assignment import assign_workers
+from baton.core.plan.conductor import LanguageConductor, can_conduct, choose_conductor
+from baton.core.plan.plan import (
+    DIRECT_SUBTASK,
+    KINDS,
+    MAX_STEPS,
+    Material,
+    Need,
+    Outcome,
+    Plan,
+    Step,
+)
+from baton.core.plan.plan_schema import PlanSchema, format_plan, without_unused_steps
 from baton.core.ports import Route, RoutingContext, SpendingRoom
 from baton.core.prices import Price, Rates
 from baton.core.routing_types import Judgement
 from baton.core.run.policy import PromptLimits
-from baton.core.strategies.conductor_plan import DEPTH
+from baton.core.strategies.conductor_plan import MAX_CORRECTIONS
 from baton.workers.cloud.redaction import Redaction
 from support.gbnf import Grammar
 from support.local_worker_calls import small
@@ -152,7 +161,7 @@ canvases = st.builds(
     st.integers(0, 4),
     st.booleans(),
     st.integers(0, 7),
-    st.sampled_from([0, 0, 1, 3, MOST_STEPS - 2]),
+    st.sampled_from([0, 0, 1, 3, MAX_STEPS - 2]),
     st.integers(0, 2**32),
 )
 
@@ -162,13 +171,13 @@ canvases = st.builds(
 def test_whatever_the_grammar_allows_is_a_plan_that_names_only_what_is_there(
     canvas: PlanSchema, seed: int
 ) -> None:
-    text = Grammar(canvas.shape().grammar).write(random.Random(seed))
-    if (read := canvas.read(text)) is None:
+    text = Grammar(canvas.answer_format().grammar).write(random.Random(seed))
+    if (read := canvas.parse(text)) is None:
         assert canvas.done
         assert json.loads(text) == {"accept": True, "steps": [], "answer": []}
         return
     before = (Step("", "Before."),) * canvas.done
-    plan = needed(*read, before)
+    plan = without_unused_steps(*read, before)
     assert len(plan.steps) <= canvas.done + 5
     check_names_only_what_is_there(plan, canvas)
 
@@ -190,10 +199,12 @@ def plans(draw: st.DrawFn, canvas: PlanSchema) -> tuple[tuple[Step, ...], tuple[
     """Plans as a conductor may draw them, each step of which comes to something."""
     steps: list[Step] = []
     for number in range(1, draw(st.integers(1, 5)) + 1):
-        sights = [name for name in canvas.sights.values() if draw(st.booleans())]
+        sights = [name for name in canvas.access_names.values() if draw(st.booleans())]
         earlier = [str(n) for n in range(1, number) if draw(st.booleans())]
         worker = draw(st.sampled_from(canvas.workers)) if canvas.workers else ""
-        task = draw(st.sampled_from([DIRECT, 'Übersetze "dies"\nins Französische.', "5 * (3+2)"]))
+        task = draw(
+            st.sampled_from([DIRECT_SUBTASK, 'Übersetze "dies"\nins Französische.', "5 * (3+2)"])
+        )
         need = Need(draw(st.sampled_from(KINDS)), draw(st.integers(1, 5)))
         check = bool(earlier) and draw(st.booleans())
         steps.append(Step(worker, task, (*sights, *earlier), need, check=check))
@@ -210,10 +221,10 @@ def test_a_plan_that_is_written_is_allowed_and_read_as_it_was(data: st.DataObjec
         tuple(f"w{n}" for n in range(workers)),
     )
     steps, answer = data.draw(plans(canvas))
-    text = written(steps, answer, canvas)
-    assert Grammar(canvas.shape().grammar).allows(text)
-    assert canvas.read(text) == (steps, answer)
-    assert canvas.read(f"Here it is:\n```json\n{text}\n```\nGood luck!") == (steps, answer)
+    text = format_plan(steps, answer, canvas)
+    assert Grammar(canvas.answer_format().grammar).allows(text)
+    assert canvas.parse(text) == (steps, answer)
+    assert canvas.parse(f"Here it is:\n```json\n{text}\n```\nGood luck!") == (steps, answer)
 
 
 BAD = {
@@ -247,15 +258,15 @@ BAD = {
 def test_what_no_plan_may_say_is_neither_written_nor_read(name: str) -> None:
     canvas = PlanSchema(("a.txt", "b.txt"))
     with pytest.raises(PlanError):
-        canvas.read(BAD[name])
+        canvas.parse(BAD[name])
     compact = BAD[name].replace(", ", ",").replace(": ", ":")
-    assert not Grammar(canvas.shape().grammar).allows(compact)
+    assert not Grammar(canvas.answer_format().grammar).allows(compact)
 
 
 @pytest.mark.parametrize("worker", [0, 3, "1", None, True, "claude-frontier"])
 def test_a_worker_that_is_not_there_is_refused(worker: object) -> None:
     with pytest.raises(PlanError, match="worker"):
-        PlanSchema(workers=("a", "b")).read(drawn(a_step(worker=worker)))
+        PlanSchema(workers=("a", "b")).parse(drawn(a_step(worker=worker)))
 
 
 json_values = st.recursive(
@@ -287,16 +298,18 @@ def test_whatever_else_comes_is_refused_or_names_only_what_is_there(
 ) -> None:
     text = json.dumps({"steps": steps, "answer": answer})
     try:
-        read = canvas.read(text)
+        read = canvas.parse(text)
     except PlanError:
         return
     assert read is not None
-    check_names_only_what_is_there(needed(*read, (Step("", "x"),) * canvas.done), canvas)
+    check_names_only_what_is_there(
+        without_unused_steps(*read, (Step("", "x"),) * canvas.done), canvas
+    )
 
 
 @pytest.mark.parametrize("done", [0, 2])
 def test_the_schema_holds_nothing_that_strict_providers_refuse(done: int) -> None:
-    schema = json.loads(PlanSchema(("a",), True, ("x", "y"), done, (1,)).shape().schema)
+    schema = json.loads(PlanSchema(("a",), True, ("x", "y"), done, (1,)).answer_format().schema)
     known = {"type", "properties", "required", "additionalProperties", "items", "enum"}
 
     def walk(node: dict[str, Any]) -> None:
@@ -315,18 +328,18 @@ def test_the_schema_holds_nothing_that_strict_providers_refuse(done: int) -> Non
 
 def test_a_task_that_repeats_itself_is_said_once() -> None:
     text = drawn(a_step(task="Sum it up. " * 40))
-    read = PlanSchema().read(text)
+    read = PlanSchema().parse(text)
     assert read is not None
     assert read[0][0].subtask == "Sum it up."
     number = drawn(a_step(task="1000000000000000000000000000000 * 2"))
-    read = PlanSchema().read(number)
+    read = PlanSchema().parse(number)
     assert read is not None
     assert read[0][0].subtask == "1000000000000000000000000000000 * 2"
 
 
 def test_steps_of_which_nothing_comes_are_left_out_but_checks_stay() -> None:
     steps = (Step("", "1"), Step("", "2"), Step("", "3", ("2",)), Step("", "4", ("3",), check=True))
-    plan = needed(steps, (3,))
+    plan = without_unused_steps(steps, (3,))
     assert [(step.subtask, step.access) for step in plan.steps] == [
         ("2", ("prompt", "history")),
         ("3", ("1",)),
@@ -353,20 +366,27 @@ def test_steps_of_which_nothing_comes_are_left_out_but_checks_stay() -> None:
     ],
 )
 def test_a_model_below_a_billion_must_not_conduct_and_a_tool_never(card: Card, may: bool) -> None:
-    assert may_conduct(card) is may
+    assert can_conduct(card) is may
 
 
 def test_who_conducts_is_the_persons_choice_then_local_then_elsewhere_if_there_is_money() -> None:
     everyone = (SMALL, THREE, EIGHT, DEAR, CALCULATOR)
     no_limit, nothing = SpendingRoom(None, 0.0), SpendingRoom(0, 1.0)
-    assert choose(situation(*everyone, conductor="claude-frontier"), no_limit) == "claude-frontier"
-    assert choose(situation(*everyone, conductor="claude-frontier"), nothing) == "qwen-eight"
-    assert choose(situation(*everyone, conductor="starter-x"), no_limit) == "qwen-eight"
-    assert choose(situation(*everyone, conductor="nobody"), no_limit) == "qwen-eight"
-    assert choose(situation(*everyone, conductor=RULE), no_limit) == "", "no model is to plan"
-    assert choose(situation(SMALL, DEAR, CALCULATOR), no_limit) == "claude-frontier"
-    assert choose(situation(SMALL, DEAR, CALCULATOR), SpendingRoom(1000, 0.9)) == ""
-    assert choose(situation(SMALL), no_limit) == ""
+    assert (
+        choose_conductor(situation(*everyone, conductor="claude-frontier"), no_limit)
+        == "claude-frontier"
+    )
+    assert (
+        choose_conductor(situation(*everyone, conductor="claude-frontier"), nothing) == "qwen-eight"
+    )
+    assert choose_conductor(situation(*everyone, conductor="starter-x"), no_limit) == "qwen-eight"
+    assert choose_conductor(situation(*everyone, conductor="nobody"), no_limit) == "qwen-eight"
+    assert choose_conductor(situation(*everyone, conductor=RULE_CONDUCTOR), no_limit) == "", (
+        "no model is to plan"
+    )
+    assert choose_conductor(situation(SMALL, DEAR, CALCULATOR), no_limit) == "claude-frontier"
+    assert choose_conductor(situation(SMALL, DEAR, CALCULATOR), SpendingRoom(1000, 0.9)) == ""
+    assert choose_conductor(situation(SMALL), no_limit) == ""
 
 
 # What it is told
@@ -385,9 +405,9 @@ async def test_a_strong_conductor_names_workers_that_it_knows_by_number_only() -
         Grammar(shape.grammar).allows(drawn(a_step(worker=3)).replace(", ", ",").replace(": ", ":"))
         is False
     )  # fields in another order than the examples show
-    steps = Step("qwen-eight", DIRECT, ("prompt",), Need())
+    steps = Step("qwen-eight", DIRECT_SUBTASK, ("prompt",), Need())
     canvas = PlanSchema(workers=("qwen-eight", "claude-frontier", "calculator"))
-    assert Grammar(shape.grammar).allows(written((steps,), (1,), canvas))
+    assert Grammar(shape.grammar).allows(format_plan((steps,), (1,), canvas))
 
 
 async def test_a_large_local_one_names_workers_too() -> None:
@@ -412,7 +432,9 @@ async def test_a_small_conductor_leaves_the_workers_to_code() -> None:
     assert [step.worker for step in plan.steps] == [""]
     assert '"worker"' not in desk.asked[0][1][0].text
     assert "worker" not in desk.asked[0][2].schema
-    assert {step.worker for step in assign(plan, (THREE, DEAR), left=0).steps} == {"llama-three"}
+    assert {step.worker for step in assign_workers(plan, (THREE, DEAR), left=0).steps} == {
+        "llama-three"
+    }
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -489,7 +511,7 @@ async def test_a_name_that_may_not_do_its_step_is_left_to_code() -> None:
     roster = (EIGHT, DEAR, CALCULATOR)
     text = drawn(
         a_step(worker=1, kind="summary", sees=["file 1"], task="Sum it up."),  # can't hold it
-        a_step(worker=3, kind="chat", task=DIRECT),  # a tool for something else
+        a_step(worker=3, kind="chat", task=DIRECT_SUBTASK),  # a tool for something else
         a_step(worker=2, uses=[1]),
         a_step(worker=2, uses=[3], check=True),  # its own work
         a_step(worker=3, kind="calculation", task="2 + 3"),
@@ -575,8 +597,8 @@ async def test_a_conductor_that_never_accepts_is_asked_so_often_and_no_more() ->
     async with house(Actor(EIGHT, act)) as here:
         view = await here.play(None, "Do this, then do that.", PromptLimits(strategy="conductor"))
         assert view.status == "finished"
-        assert len(view.steps) == 2 + DEPTH
-        assert len(asked) == 1 + DEPTH
+        assert len(view.steps) == 2 + MAX_CORRECTIONS
+        assert len(asked) == 1 + MAX_CORRECTIONS
 
 
 async def test_what_a_conductor_elsewhere_sees_is_redacted() -> None:
@@ -600,7 +622,7 @@ async def test_what_a_conductor_elsewhere_sees_is_redacted() -> None:
 
 async def test_there_is_no_review_of_a_plan_that_can_not_grow() -> None:
     desk = FakeDesk(situation(THREE))
-    full = outcome(*["text"] * MOST_STEPS)
+    full = outcome(*["text"] * MAX_STEPS)
     assert await LanguageConductor("llama-three").review(desk, full) is None
 
 
@@ -629,12 +651,12 @@ async def _draw_with_the_starter_model(seeds: Iterable[int]) -> None:
         for canvas, seed in itertools.product(canvases, seeds):
             text = ""
             asked = (Message(Role.USER, "Write a plan of many steps for a trip, as JSON."),)
-            request = Request(asked, Purpose.PLAN, 1024, 1.3, seed, shape=canvas.shape())
+            request = Request(asked, Purpose.PLAN, 1024, 1.3, seed, shape=canvas.answer_format())
             async with aclosing(worker.stream(request)) as chunks:
                 async for chunk in chunks:
                     text += chunk.text if isinstance(chunk, Text) else ""
-            if (read := canvas.read(text)) is not None:
+            if (read := canvas.parse(text)) is not None:
                 before = (Step("", "Before."),) * canvas.done
-                check_names_only_what_is_there(needed(*read, before), canvas)
+                check_names_only_what_is_there(without_unused_steps(*read, before), canvas)
     finally:
         await worker.aclose()

@@ -7,10 +7,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from baton.core.plan.kind_lengths import (
-    COPIED,
+    COPIED_SHARE,
     TOKENS_P99,
-    asked_tokens,
     copied_tokens,
+    requested_tokens,
     usual_tokens_p99,
 )
 from baton.core.plan.plan import KINDS
@@ -21,7 +21,7 @@ READ = st.integers(-(10**6), 10**9)
 
 def test_every_kind_has_a_length() -> None:
     assert set(TOKENS_P99) == set(KINDS)
-    assert set(COPIED) <= set(KINDS)
+    assert set(COPIED_SHARE) <= set(KINDS)
     assert min(TOKENS_P99.values()) >= 256
 
 
@@ -54,11 +54,11 @@ def test_what_reworks_a_text_may_be_as_long_as_that(kind: str) -> None:
     ],
 )
 def test_a_number_of_words_is_understood(prompt: str, words: int) -> None:
-    assert asked_tokens(prompt) == 2 * words
+    assert requested_tokens(prompt) == 2 * words
 
 
 @given(st.text(max_size=300))
 @example("1" + ",000" * 9000 + " words")
 @example("9" * 9000 + " words")
 def test_any_prompt_asks_for_a_bounded_number(prompt: str) -> None:
-    assert 0 <= asked_tokens(prompt) <= 2 * 10**9
+    assert 0 <= requested_tokens(prompt) <= 2 * 10**9

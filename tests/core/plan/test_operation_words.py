@@ -64,9 +64,14 @@ def test_numbers_alone_name_nothing(request_text: str, operation: str) -> None:
     assert not names_operations(request_text, "calculator", f"4 {operation} 5")
 
 
-@pytest.mark.parametrize("operation", sorted(operation_words._NAMES))
+@pytest.mark.parametrize("operation", sorted(operation_words._OPERATION_WORDS))
 def test_every_name_is_a_word_of_its_own(operation: str) -> None:
     """A word inside another one names nothing: "mad" isn't "add", "sofar" isn't "far"."""
-    names = operation_words._SAID[operation]
-    for word in re.findall(r"(?<![\\\w])[a-z]{4,}(?![\w*?(\[])", operation_words._NAMES[operation]):
-        assert not names.search(f"xx{word}") or "\\w*" + word in operation_words._NAMES[operation]
+    names = operation_words._OPERATION_PATTERNS[operation]
+    for word in re.findall(
+        r"(?<![\\\w])[a-z]{4,}(?![\w*?(\[])", operation_words._OPERATION_WORDS[operation]
+    ):
+        assert (
+            not names.search(f"xx{word}")
+            or "\\w*" + word in operation_words._OPERATION_WORDS[operation]
+        )

@@ -13,16 +13,16 @@ from baton.core.errors import PlanError
 from baton.core.labels import Label
 from baton.core.messages import Attachment, Message, Role, Turn, TurnStatus
 from baton.core.plan.plan import (
-    DIRECT,
+    DIRECT_SUBTASK,
     KINDS,
-    MOST_STEPS,
+    MAX_STEPS,
     Material,
     Need,
     Plan,
     Step,
-    direct,
-    pieces,
-    single,
+    direct_step,
+    single_step_plan,
+    text_pieces,
 )
 
 FILES = ("notes.txt", "a#1/2", "report")
@@ -70,7 +70,7 @@ def plans(draw: st.DrawFn, most: int = 8) -> Plan:
         steps.append(
             Step(
                 draw(st.sampled_from(["", "a", "b"])),
-                draw(st.sampled_from([DIRECT, "Do this."])),
+                draw(st.sampled_from([DIRECT_SUBTASK, "Do this."])),
                 access,
                 Need(kind, draw(st.integers(1, 5))),
                 draw(st.booleans()),
@@ -130,12 +130,12 @@ def test_no_text_can_close_its_fence(hostile: str) -> None:
 @given(plans(), st.sets(st.integers(1, 8)))
 def test_what_is_ready_has_all_it_needs_and_every_plan_ends(plan: Plan, failed: set[int]) -> None:
     over: set[int] = set()
-    while ready := plan.ready(over):
+    while ready := plan.startable_steps(over):
         for number in ready:
             assert set(plan.steps[number - 1].inputs) <= over
         over |= set(ready)
     assert over == set(range(1, len(plan.steps) + 1))
-    assert plan.ready(failed, range(1, 9)) == ()
+    assert plan.startable_steps(failed, range(1, 9)) == ()
 
 
 def test_a_step_can_not_look_ahead_or_at_itself() -> None:
@@ -155,7 +155,7 @@ def test_a_step_can_not_look_ahead_or_at_itself() -> None:
         ((Step("a", " "),), (1,)),
         ((Step("a", "x", need=Need("poetry", 1)),), (1,)),
         ((Step("a", "x", need=Need("code", 6)),), (1,)),
-        (tuple(Step("a", "x") for _ in range(MOST_STEPS + 1)), (1,)),
+        (tuple(Step("a", "x") for _ in range(MAX_STEPS + 1)), (1,)),
     ],
 )
 def test_a_plan_that_makes_no_sense_is_refused(
@@ -166,7 +166,7 @@ def test_a_plan_that_makes_no_sense_is_refused(
 
 
 def test_the_ordinary_plan_shows_the_conversation_as_it_is() -> None:
-    messages = single("a", FILES).messages(1, MATERIAL, {}, "be kind")
+    messages = single_step_plan("a", FILES).messages(1, MATERIAL, {}, "be kind")
     assert [m.role.value for m in messages] == ["system", "user", "assistant", "user"]
     assert messages[-1].text.endswith(f"now {SECRETS['prompt']}")
 
@@ -183,13 +183,13 @@ def test_a_prompt_that_was_never_answered_is_no_part_of_what_went_before(
 
 
 def test_an_answer_that_failed_is_shown_as_nothing() -> None:
-    plan = Plan((direct("a"), Step("b", "Check.", ("1",))), (2,))
+    plan = Plan((direct_step("a"), Step("b", "Check.", ("1",))), (2,))
     assert "(nothing)" in plan.messages(2, MATERIAL, {})[-1].text
 
 
 @given(st.text(max_size=400), st.integers(1, 12))
 def test_pieces_make_up_the_whole(text: str, count: int) -> None:
-    parts = pieces(text, count)
+    parts = text_pieces(text, count)
     assert "".join(parts) == text
     assert len(parts) <= count
 
@@ -203,7 +203,7 @@ def test_a_piece_is_all_that_is_seen_of_a_file(count: int, data: st.DataObject) 
     plan = Plan((Step("a", "Read.", (f"file:long#{number}/{count}",)),), (1,))
     outputs: Mapping[int, str] = {}
     text = seen(plan.messages(1, material, outputs))
-    parts = pieces(long.text, count)
+    parts = text_pieces(long.text, count)
     assert parts[number - 1].strip() in text
     for other, part in enumerate(parts, start=1):
         if other != number:

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from baton.core.errors import PlanError
-from baton.core.plan.plan import KINDS, MOST_DRAWN, Need
-from baton.core.plan.plan_lines import PlanPart, parse_lines, written
+from baton.core.plan.plan import KINDS, MAX_DRAWN_STEPS, Need
+from baton.core.plan.plan_lines import PlanPart, format_lines, parse_lines
 
 
 def test_lines_are_parts() -> None:
@@ -20,7 +20,7 @@ def test_lines_are_parts() -> None:
         PlanPart("Translate 'hi' to German", "", Need("translation", 1)),
         PlanPart("a haiku on it", "", Need("writing", 2), (2,)),
     )
-    assert parse_lines("chat1: *")[0].is_whole
+    assert parse_lines("chat1: *")[0].is_whole_request
 
 
 def test_a_reference_is_an_input_whether_it_is_named_or_not() -> None:
@@ -41,7 +41,7 @@ def test_a_reference_is_an_input_whether_it_is_named_or_not() -> None:
         "chat1: a\nchat1: b <- 2",
         "chat1: *\ncalc: 1+1",
         "chat1: " + "a" * 500,
-        "\n".join(["chat1: a"] * (MOST_DRAWN + 1)),
+        "\n".join(["chat1: a"] * (MAX_DRAWN_STEPS + 1)),
     ],
 )
 def test_what_is_no_plan_is_refused(text: str) -> None:
@@ -56,7 +56,7 @@ TEXTS = TEXTS.filter(lambda text: text != "*")
 @st.composite
 def plans(draw: st.DrawFn) -> tuple[PlanPart, ...]:
     parts = []
-    for number in range(draw(st.integers(1, MOST_DRAWN))):
+    for number in range(draw(st.integers(1, MAX_DRAWN_STEPS))):
         inputs = draw(st.sets(st.integers(1, number))) if number else set()
         if draw(st.booleans()):
             tool = draw(st.sampled_from(("calculator", "units", "clock")))
@@ -69,10 +69,10 @@ def plans(draw: st.DrawFn) -> tuple[PlanPart, ...]:
 
 @given(plans())
 def test_what_is_written_can_be_read(parts: tuple[PlanPart, ...]) -> None:
-    assert parse_lines(written(parts)) == parts
+    assert parse_lines(format_lines(parts)) == parts
 
 
 @given(st.text(max_size=200))
 def test_any_text_is_a_plan_or_refused(text: str) -> None:
     with suppress(PlanError):
-        assert len(parse_lines(text)) <= MOST_DRAWN
+        assert len(parse_lines(text)) <= MAX_DRAWN_STEPS

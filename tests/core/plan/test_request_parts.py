@@ -14,19 +14,19 @@ from hypothesis import strategies as st
 from baton.core.errors import BatonError, StoreError, WorkerError
 from baton.core.messages import Card, Purpose, Request
 from baton.core.plan.plan import KINDS, Need, Outcome, Plan, Step
-from baton.core.plan.plan_lines import PlanPart, is_astray, parse_lines, written
+from baton.core.plan.plan_lines import PlanPart, format_lines, is_repeating, parse_lines
 from baton.core.plan.request_parts import (
-    IN_DOUBT,
+    DOUBTFUL_NEED,
     CheckedPart,
     TrainedConductor,
-    Written,
-    is_followed,
-    linked,
-    plan_of,
-    split,
+    WrittenPlan,
+    is_worth_following,
+    plan_from_parts,
+    split_request,
+    with_implied_inputs,
 )
 from baton.core.ports import SpendingRoom
-from baton.core.strategies._parts import InParts
+from baton.core.strategies._parts import SplitRequest
 from baton.core.strategies.hybrid import Hybrid
 from baton.workers.scripted_worker import ScriptedWorker
 from support.strategy_context import CLOUD, GEMMA, LLAMA, TALE, TINY, TOOL, Desk, play, situation
@@ -71,13 +71,13 @@ async def parts_of(
 ) -> Plan | None:
     """Return the plan that comes of what the conductor writes, and writes of a part `alone`."""
 
-    async def write(request: Request) -> Written:
+    async def write(request: Request) -> WrittenPlan:
         assert (request.purpose, request.temperature) == (Purpose.PLAN, 0.0)
         is_whole = request.messages[0].text == prompt.upper()
-        return Written(text, confidence, lines) if is_whole else Written(alone, -0.01)
+        return WrittenPlan(text, confidence, lines) if is_whole else WrittenPlan(alone, -0.01)
 
     conductor = TrainedConductor(ScriptedWorker(card=TINY), tools or FakeTools())
-    return await split(conductor, situation(*roster, prompt=prompt), write)
+    return await split_request(conductor, situation(*roster, prompt=prompt), write)
 
 
 async def test_each_part_is_a_step_of_its_own_and_the_answer_is_all_of_them() -> None:
@@ -126,7 +126,7 @@ async def test_a_part_in_doubt_is_a_models_in_the_persons_words() -> None:
     plan = await parts_of(LINES, tools=FakeTools("7 isn't in the request."))
     assert plan is not None
     in_doubt = [step for step in plan.steps if step.subtask.startswith("say ")]
-    assert [(step.worker, step.need) for step in in_doubt] == [("", IN_DOUBT)]
+    assert [(step.worker, step.need) for step in in_doubt] == [("", DOUBTFUL_NEED)]
     assert await parts_of("calc: 17 * 7", tools=FakeTools("7 isn't in the request.")) is None
 
 
@@ -146,15 +146,18 @@ async def test_what_is_in_doubt_is_shown_to_the_conductor_by_itself() -> None:
     for text in (LINES, "writing1: say it", "calc: 17 * 24\nwriting1: say 17", "calc"):
         left = await parts_of(LINES, tools=Doubting(), alone=text)
         assert left is not None
-        assert [(s.worker, s.need == IN_DOUBT) for s in left.steps[1:]] == [("", True), ("", False)]
+        assert [(s.worker, s.need == DOUBTFUL_NEED) for s in left.steps[1:]] == [
+            ("", True),
+            ("", False),
+        ]
 
 
 def test_what_speaks_of_a_result_sees_the_part_before() -> None:
     parts = parse_lines("calc: 1\nwriting1: double the result\nwriting1: say it <- 1\nchat1: hello")
     checked = [CheckedPart(part.text, "", part.text, refers=True) for part in parts]
-    assert [part.inputs for part in linked(parts, checked)] == [(), (1,), (1,), (3,)]
+    assert [part.inputs for part in with_implied_inputs(parts, checked)] == [(), (1,), (1,), (3,)]
     checked = [CheckedPart(part.text, "", part.text) for part in parts]
-    assert linked(parts, checked) == parts
+    assert with_implied_inputs(parts, checked) == parts
 
 
 async def test_what_the_plan_leaves_out_is_a_part_too() -> None:
@@ -187,7 +190,7 @@ async def test_a_plan_in_doubt_leaves_the_request_whole() -> None:
     ],
 )
 def test_a_plan_that_repeats_itself_is_stopped(text: str, is_lost: bool) -> None:
-    assert is_astray(text) == is_lost
+    assert is_repeating(text) == is_lost
 
 
 async def test_a_plan_that_repeats_itself_is_not_followed() -> None:
@@ -196,7 +199,9 @@ async def test_a_plan_that_repeats_itself_is_not_followed() -> None:
 
 def is_played(lines: str, *confidence: float, request: str = TWO) -> bool:
     """Tell whether a plan is followed of whose lines, all as long, the model was so sure."""
-    return is_followed(request, parse_lines(lines), Written(lines, fmean(confidence), confidence))
+    return is_worth_following(
+        request, parse_lines(lines), WrittenPlan(lines, fmean(confidence), confidence)
+    )
 
 
 def test_a_sure_sum_carries_a_plan_that_texts_alone_would_not() -> None:
@@ -225,7 +230,7 @@ async def test_a_sum_that_the_model_is_unsure_of_is_in_doubt_and_the_others_stay
     plan = await parts_of(lines, lines=(0.0, -0.2, 0.0, 0.0, 0.0))
     assert plan is not None
     assert [step.worker for step in plan.steps] == ["calculator", "", "", "calculator", ""]
-    assert [step.need == IN_DOUBT for step in plan.steps] == [False, True, True, False, False]
+    assert [step.need == DOUBTFUL_NEED for step in plan.steps] == [False, True, True, False, False]
 
 
 async def test_a_sum_that_the_model_is_unsure_of_is_shown_to_it_by_itself() -> None:
@@ -258,14 +263,14 @@ def test_any_parts_make_a_plan_that_can_be_played(
         inputs = tuple(sorted(data.draw(earlier)))
         need = Need("calculation", 1) if tool else Need(kind, data.draw(st.integers(1, 5)))
         parts.append(PlanPart(f"text {number}", tool, need, inputs))
-    assert parse_lines(written(parts)) == tuple(parts)
+    assert parse_lines(format_lines(parts)) == tuple(parts)
     subtasks = [part.text for part in parts]
-    plan = plan_of(parts, situation(TINY, files=["a.txt"]).material)
+    plan = plan_from_parts(parts, situation(TINY, files=["a.txt"]).material)
     assert [step.subtask for step in plan.steps] == subtasks
     assert [step.inputs for step in plan.steps] == [part.inputs for part in parts]
     assert plan.answer == tuple(range(1, len(parts) + 1))
     done: list[int] = []
-    while ready := plan.ready(done):
+    while ready := plan.startable_steps(done):
         done += ready
     assert sorted(done) == list(plan.answer)
 
@@ -295,7 +300,7 @@ async def test_a_sum_that_can_not_be_computed_is_answered_by_a_model() -> None:
 
 
 async def test_a_sum_that_a_model_works_out_is_said_to_be_unsure() -> None:
-    doubted = Step("", "17 times 23", (), IN_DOUBT)
+    doubted = Step("", "17 times 23", (), DOUBTFUL_NEED)
     one = Plan((*PLAN.steps[:1], doubted), (1, 2))
     proposal = await Hybrid().first(desk(one, TINY, TOOL))
     said = "Step 2 couldn't be computed for certain: a model's result may be wrong."
@@ -343,7 +348,7 @@ async def test_a_conductor_that_fails_leaves_the_request_whole() -> None:
 
 async def test_a_resumed_plan_is_not_split_again() -> None:
     outcome = Outcome(PLAN, {1: "guten Morgen", 2: "391"})
-    assert await InParts(PLAN).next(desk(None, TINY, TOOL), outcome) is None
+    assert await SplitRequest(PLAN).next(desk(None, TINY, TOOL), outcome) is None
 
 
 THREE = Plan(

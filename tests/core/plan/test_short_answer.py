@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.core.plan.short_answer import agree, announced, extract, majority
+from baton.core.plan.short_answer import (
+    announced_answer,
+    answers_agree,
+    majority_index,
+    short_answer,
+)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +51,7 @@ from baton.core.plan.short_answer import agree, announced, extract, majority
     ],
 )
 def test_the_short_answer_is_found(text: str, answer: str) -> None:
-    assert extract(text) == answer
+    assert short_answer(text) == answer
 
 
 @pytest.mark.parametrize(
@@ -63,17 +68,17 @@ def test_the_short_answer_is_found(text: str, answer: str) -> None:
     ],
 )
 def test_free_text_has_none(text: str) -> None:
-    assert extract(text) == ""
+    assert short_answer(text) == ""
 
 
 def test_numbers_agree_by_their_value() -> None:
-    assert agree("The answer is 0.5", r"\boxed{\frac12}")
-    assert agree("The answer is 1,000", "so it makes 1000.00")
-    assert not agree("The answer is 10", "The answer is 100")
-    assert not agree("The answer is B", "The answer is C")
-    assert not agree("", "")
-    assert agree("Once upon a time", "once  upon a TIME")
-    assert not agree("The answer is 1/0", "The answer is 0/0")
+    assert answers_agree("The answer is 0.5", r"\boxed{\frac12}")
+    assert answers_agree("The answer is 1,000", "so it makes 1000.00")
+    assert not answers_agree("The answer is 10", "The answer is 100")
+    assert not answers_agree("The answer is B", "The answer is C")
+    assert not answers_agree("", "")
+    assert answers_agree("Once upon a time", "once  upon a TIME")
+    assert not answers_agree("The answer is 1/0", "The answer is 0/0")
 
 
 NUMBERS = st.fractions(max_denominator=1000).map(lambda x: x.limit_denominator(1000))
@@ -84,23 +89,25 @@ def test_an_announced_number_is_found_behind_any_text(
     number: Fraction, before: str, form: str
 ) -> None:
     text = f"{before}\n\n{form.format(number)}"
-    found = extract(text)
+    found = short_answer(text)
     if form != "{}":
         assert Fraction(found) == number
-        assert announced(text) == found
-    assert agree(text, f"I think the answer is {number}") == (Fraction(found or "7/9999") == number)
+        assert announced_answer(text) == found
+    assert answers_agree(text, f"I think the answer is {number}") == (
+        Fraction(found or "7/9999") == number
+    )
 
 
 @given(st.integers(-(10**9), 10**9))
 def test_a_number_is_the_same_however_it_is_written(number: int) -> None:
     written = [f"{number}", f"{number:,}", f"{number}.00", f"${number:,}", rf"\boxed{{{number}}}"]
-    assert {extract(f"The answer is {form}") for form in written} == {str(number)}
+    assert {short_answer(f"The answer is {form}") for form in written} == {str(number)}
 
 
 @given(st.text(max_size=200), st.text(max_size=200))
 def test_agreement_is_symmetric_and_everything_agrees_with_itself(a: str, b: str) -> None:
-    assert agree(a, b) == agree(b, a)
-    assert agree(a, a) == bool(a.strip())
+    assert answers_agree(a, b) == answers_agree(b, a)
+    assert answers_agree(a, a) == bool(a.strip())
 
 
 @given(st.lists(st.sampled_from(["1", "2", "3", "tale", "other tale", ""]), max_size=7))
@@ -109,7 +116,7 @@ def test_a_majority_is_the_first_of_the_largest_group(texts: list[str]) -> None:
     largest = max(counts.values(), default=0)
     winners = [text for text, count in counts.items() if count == largest]
     expected = texts.index(winners[0]) if largest >= 2 and len(winners) == 1 else None
-    assert majority(texts) == expected
+    assert majority_index(texts) == expected
 
 
 @pytest.mark.parametrize(
@@ -141,8 +148,8 @@ def test_a_majority_is_the_first_of_the_largest_group(texts: list[str]) -> None:
 def test_a_hostile_text_comes_to_an_end(piece: str) -> None:
     # What grows with the square of the length would take minutes for this.
     text = piece * 40_000
-    assert len(extract(text)) <= 240
-    assert agree(f"{text}\n#### 7", "The answer is 7.0")
+    assert len(short_answer(text)) <= 240
+    assert answers_agree(f"{text}\n#### 7", "The answer is 7.0")
 
 
 @pytest.mark.parametrize(
@@ -168,8 +175,8 @@ def test_a_hostile_text_comes_to_an_end(piece: str) -> None:
     ],
 )
 def test_a_number_that_is_a_part_of_something_is_not_the_answer(one: str, other: str) -> None:
-    assert not agree(one, other)
-    assert agree(one, one)
+    assert not answers_agree(one, other)
+    assert answers_agree(one, one)
 
 
 @pytest.mark.parametrize(
@@ -177,4 +184,4 @@ def test_a_number_that_is_a_part_of_something_is_not_the_answer(one: str, other:
     ["That comes to 18.", "It adds up to 18", "So 12 + 6 = 18.", "He has 18!", "In May, 18."],
 )
 def test_a_last_number_that_stands_by_itself_still_is(text: str) -> None:
-    assert agree(text, "The answer is 18")
+    assert answers_agree(text, "The answer is 18")

@@ -11,26 +11,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from baton.core.errors import StoreError
-from baton.core.feedback import Experience
+from baton.core.feedback import GradedAnswer
 from baton.core.labels import Label
 from baton.core.messages import Card, Prompt
-from baton.core.plan.assignment import chance
+from baton.core.plan.assignment import success_chance
 from baton.core.plan.plan import KINDS, Material, Need
-from baton.core.plan.skill_estimates import chance_at, level_at, ordinary, skill
+from baton.core.plan.skill_estimates import chance_at, level_at, ordinary_difficulty, skill
 from baton.core.plan.skill_table import (
+    CONFIGURED,
     GUESS,
     MEASURED,
-    TYPED,
     SkillTable,
-    levels,
     masteries,
-    scores_of,
+    measured_scores,
+    skill_levels,
 )
 from baton.core.ports import Route
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.rule_router import RuleRouter
 from baton.history import Store
-from baton.routing.measured_skills import read_scores
+from baton.routing.router_files import read_scores
 from baton.workers.scripted_worker import ScriptedWorker
 
 SCORES = {
@@ -47,16 +47,16 @@ weights = st.floats(0.01, 1)
 
 
 @st.composite
-def histories(draw: st.DrawFn, worker: str = "here") -> list[Experience]:
-    one = st.builds(Experience, st.just(worker), kinds, st.floats(0, 1), weights, st.just(0.0))
+def histories(draw: st.DrawFn, worker: str = "here") -> list[GradedAnswer]:
+    one = st.builds(GradedAnswer, st.just(worker), kinds, st.floats(0, 1), weights, st.just(0.0))
     return draw(st.lists(one, max_size=30))
 
 
 cards = st.sampled_from((LLAMA, replace(STRANGER, id="here"), replace(LLAMA, skills={"code": 2.5})))
 
 
-def told(kind: str, good: float, count: int = 1, worker: str = "here") -> list[Experience]:
-    return [Experience(worker, kind, good, 1.0, 0.0)] * count
+def told(kind: str, good: float, count: int = 1, worker: str = "here") -> list[GradedAnswer]:
+    return [GradedAnswer(worker, kind, good, 1.0, 0.0)] * count
 
 
 @given(st.floats(1, 5), st.floats(1, 5))
@@ -66,40 +66,40 @@ def test_chance_and_level_are_each_other_read_backwards(level: float, difficulty
 
 @given(cards, histories(), kinds, weights)
 def test_a_good_answer_never_lowers_and_a_bad_one_never_raises_anything(
-    card: Card, own: list[Experience], kind: str, weight: float
+    card: Card, own: list[GradedAnswer], kind: str, weight: float
 ) -> None:
     before = masteries(card, SCORES, own)
-    praised = masteries(card, SCORES, [*own, Experience("here", kind, 1.0, weight, 0.0)])
-    blamed = masteries(card, SCORES, [*own, Experience("here", kind, 0.0, weight, 0.0)])
+    praised = masteries(card, SCORES, [*own, GradedAnswer("here", kind, 1.0, weight, 0.0)])
+    blamed = masteries(card, SCORES, [*own, GradedAnswer("here", kind, 0.0, weight, 0.0)])
     for name in KINDS:
         assert blamed[name].level <= before[name].level + 1e-9
         assert praised[name].level >= before[name].level - 1e-9
 
 
 @given(cards, histories())
-def test_everything_stays_within_bounds(card: Card, own: list[Experience]) -> None:
+def test_everything_stays_within_bounds(card: Card, own: list[GradedAnswer]) -> None:
     first = masteries(card, SCORES, [])
     for kind, found in masteries(card, SCORES, own).items():
         assert 1 <= found.level <= 5
         assert 0 < found.chance < 1
         assert abs(found.level - first[kind].level) <= 1.5 + 1e-9
-        assert found.chance == pytest.approx(chance_at(found.level, ordinary(kind)))
+        assert found.chance == pytest.approx(chance_at(found.level, ordinary_difficulty(kind)))
 
 
 @pytest.mark.parametrize("good", [0.0, 1.0])
 def test_ten_thousand_of_the_same_end_in_neither_never_nor_always(good: float) -> None:
     own = [one for kind in KINDS for one in told(kind, good, 10_000)]
-    card = replace(LLAMA, skills=levels(LLAMA, SCORES, own))
+    card = replace(LLAMA, skills=skill_levels(LLAMA, SCORES, own))
     for kind in KINDS:
-        assert chance(card, Need(kind, 1)) >= 0.8, "what is easy is still tried"
-        assert chance(card, Need(kind, 5)) < 0.81, "what is hard is still looked at twice"
+        assert success_chance(card, Need(kind, 1)) >= 0.8, "what is easy is still tried"
+        assert success_chance(card, Need(kind, 5)) < 0.81, "what is hard is still looked at twice"
     assert masteries(LLAMA, SCORES, own)["math"].answers == 10_000
 
 
 @given(cards, st.integers(1, 12), kinds)
 def test_the_order_of_answers_does_not_matter(card: Card, count: int, kind: str) -> None:
     own = [*told(kind, 1.0, count), *told("chat", 0.0, 3), *told("math", 0.0)]
-    assert levels(card, SCORES, own) == levels(card, SCORES, own[::-1])
+    assert skill_levels(card, SCORES, own) == skill_levels(card, SCORES, own[::-1])
 
 
 def test_a_kind_learns_most_itself_some_from_its_like_and_little_from_others() -> None:
@@ -121,8 +121,8 @@ def test_measured_models_are_found_by_any_name_and_guesses_are_told_apart() -> N
     found = masteries(LLAMA, SCORES, [])
     assert (found["math"].basis, found["code"].basis) == (MEASURED, GUESS)
     assert all(one.basis == GUESS for one in masteries(STRANGER, SCORES, []).values())
-    assert scores_of(replace(LLAMA, model="", name="Llama 3.1 8B Instruct"), SCORES)
-    assert scores_of(replace(LLAMA, model="openai/zorp", name="zorp"), SCORES) == {}
+    assert measured_scores(replace(LLAMA, model="", name="Llama 3.1 8B Instruct"), SCORES)
+    assert measured_scores(replace(LLAMA, model="openai/zorp", name="zorp"), SCORES) == {}
 
 
 def test_who_was_measured_better_is_better_and_more_so_than_others_of_its_size() -> None:
@@ -139,11 +139,11 @@ def test_what_the_person_typed_wins_over_everything() -> None:
     card = replace(LLAMA, skills={"math": 1.5, "code": 4.5})
     found = masteries(card, SCORES, [*told("math", 1.0, 50), *told("code", 0.0, 50)])
     assert (found["math"].level, found["code"].level) == (1.5, 4.5)
-    assert found["math"].basis == TYPED
+    assert found["math"].basis == CONFIGURED
 
 
 def test_of_a_worker_of_which_nothing_is_known_its_size_decides_as_before() -> None:
-    assert levels(STRANGER, SCORES, told("code", 0.0)) == {}, "that was another worker"
+    assert skill_levels(STRANGER, SCORES, told("code", 0.0)) == {}, "that was another worker"
     found = masteries(STRANGER, SCORES, [])
     assert all(found[kind].level == skill(STRANGER, kind) for kind in KINDS)
 
@@ -155,7 +155,7 @@ def test_tools_have_no_table() -> None:
 async def test_a_roster_is_told_and_its_history_is_read_once_in_a_while() -> None:
     reads = []
 
-    async def outcomes() -> Sequence[Experience]:
+    async def outcomes() -> Sequence[GradedAnswer]:
         reads.append(1)
         return told("code", 0.0, 20)
 
@@ -163,12 +163,12 @@ async def test_a_roster_is_told_and_its_history_is_read_once_in_a_while() -> Non
     tool = Card("python", "tool", "Python", skills={"code": 5.0})
     cloud = Card("gpt", "cloud", "GPT", privacy=Label.CLOUD)
     for _ in range(3):
-        here, same, other = await table.informed((LLAMA, tool, cloud))
+        here, same, other = await table.cards_with_skills((LLAMA, tool, cloud))
     assert same is tool or (same == tool and same.skills == tool.skills)
     assert skill(here, "code") < skill(LLAMA, "code") - 0.5
     assert other.skills == {}
     assert len(reads) == 1
-    assert (await table.of(LLAMA))["code"].answers == 20
+    assert (await table.masteries_of(LLAMA))["code"].answers == 20
 
 
 async def test_whoever_plans_a_run_sees_what_workers_are_good_at(tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ async def test_whoever_plans_a_run_sees_what_workers_are_good_at(tmp_path: Path)
             seen.extend(roster)
             return await super().route(material, roster)
 
-    async def outcomes() -> Sequence[Experience]:
+    async def outcomes() -> Sequence[GradedAnswer]:
         return told("code", 0.0, 20)
 
     store = Store.open(tmp_path / "baton.db")
@@ -190,14 +190,14 @@ async def test_whoever_plans_a_run_sees_what_workers_are_good_at(tmp_path: Path)
         assert [event async for event in run]
     await store.aclose()
     assert [card.id for card in seen] == ["here"]
-    assert seen[0].skills == levels(LLAMA, SCORES, told("code", 0.0, 20))
+    assert seen[0].skills == skill_levels(LLAMA, SCORES, told("code", 0.0, 20))
 
 
 async def test_a_history_that_cannot_be_read_costs_only_what_it_would_have_told() -> None:
-    async def outcomes() -> Sequence[Experience]:
+    async def outcomes() -> Sequence[GradedAnswer]:
         raise StoreError("The disk is gone.")
 
-    [card] = await SkillTable(lambda: SCORES, outcomes).informed((LLAMA,))
+    [card] = await SkillTable(lambda: SCORES, outcomes).cards_with_skills((LLAMA,))
     assert skill(card, "math") == pytest.approx(
         masteries(LLAMA, SCORES, [])["math"].level, abs=0.01
     )

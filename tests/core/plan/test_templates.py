@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from baton.core.errors import ConfigError, PlanError
 from baton.core.labels import Label
-from baton.core.messages import Attachment, Card, Role, Turn, TurnStatus, about_tokens
-from baton.core.plan.plan import KINDS, MOST_STEPS, Material, Need, Plan, Step
-from baton.core.plan.templates import parse, read, write
+from baton.core.messages import Attachment, Card, Role, Turn, TurnStatus, estimated_tokens
+from baton.core.plan.plan import KINDS, MAX_STEPS, Material, Need, Plan, Step
+from baton.core.plan.templates import format_plan, parse_plan, parse_workflow
 from baton.workers.template_files import read_templates
 
 SMALL = Card("small", "local", "Small", context=2048)
@@ -61,8 +61,8 @@ def plans(draw: st.DrawFn) -> Plan:
 
 @given(plans())
 def test_a_plan_that_is_written_is_read_as_it_was(plan: Plan) -> None:
-    assert read(write(plan)) == plan
-    assert parse(write(plan, "A 'plan'\x7f.")).about == "A 'plan'\x7f."
+    assert parse_plan(format_plan(plan)) == plan
+    assert parse_workflow(format_plan(plan, "A 'plan'\x7f.")).about == "A 'plan'\x7f."
 
 
 @pytest.mark.parametrize(
@@ -70,11 +70,13 @@ def test_a_plan_that_is_written_is_read_as_it_was(plan: Plan) -> None:
 )
 def test_difficult_texts_come_back(task: str) -> None:
     plan = Plan((Step("w", task),), (1,))
-    assert read(write(plan)) == plan
+    assert parse_plan(format_plan(plan)) == plan
 
 
 def test_a_text_of_several_lines_is_written_as_it_looks() -> None:
-    assert "First this.\nThen that." in write(Plan((Step("w", "First this.\nThen that."),), (1,)))
+    assert "First this.\nThen that." in format_plan(
+        Plan((Step("w", "First this.\nThen that."),), (1,))
+    )
 
 
 # Mistakes
@@ -114,7 +116,7 @@ def test_a_text_of_several_lines_is_written_as_it_looks() -> None:
 )
 def test_a_mistake_is_named_with_its_place(text: str, told: str) -> None:
     with pytest.raises(ConfigError) as error:
-        parse(text, "flow")
+        parse_workflow(text, "flow")
     assert told in str(error.value)
 
 
@@ -122,7 +124,7 @@ def test_a_mistake_is_named_with_its_place(text: str, told: str) -> None:
 def test_any_text_is_read_or_refused(text: str) -> None:
     for whole in (text, f"[[steps]]\ntask = 'x'\n{text}", f"[[steps]]\n{text}\ntask = 'x'"):
         with contextlib.suppress(ConfigError):
-            assert read(whole).steps
+            assert parse_plan(whole).steps
 
 
 @given(
@@ -136,26 +138,26 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 def test_any_values_are_read_or_refused(entries: dict[str, str]) -> None:
     lines = "\n".join(f"{key} = {value}" for key, value in entries.items())
     with contextlib.suppress(ConfigError):
-        assert parse(f"[[steps]]\n{lines}").drawn
+        assert parse_workflow(f"[[steps]]\n{lines}").drawn
 
 
 def test_a_plan_that_is_edited_names_its_files_itself() -> None:
     with pytest.raises(ConfigError, match="names each file by itself"):
-        read("[[steps]]\ntask = 'x'\nsees = ['files']")
+        parse_plan("[[steps]]\ntask = 'x'\nsees = ['files']")
 
 
 # Made for a prompt
 
 
 def test_a_step_without_a_kind_has_the_need_of_the_prompt() -> None:
-    flow = parse("[[steps]]\ntask = 'x'\n[[steps]]\ntask = 'y'\nkind = 'code'\n")
+    flow = parse_workflow("[[steps]]\ntask = 'x'\n[[steps]]\ntask = 'y'\nkind = 'code'\n")
     plan = flow.plan(material(), [SMALL], Need("math", 4))
     assert [step.need for step in plan.steps] == [Need("math", 4), Need("code", 3)]
     assert plan.answer == (2,)
 
 
 def test_files_are_all_files() -> None:
-    flow = parse("[[steps]]\ntask = 'x'\nsees = ['files', 'prompt']")
+    flow = parse_workflow("[[steps]]\ntask = 'x'\nsees = ['files', 'prompt']")
     plan = flow.plan(material(("a", "1"), ("b", "2")), [SMALL])
     assert plan.steps[0].access == ("file:a", "file:b", "prompt")
 
@@ -172,7 +174,7 @@ def test_a_long_document_is_read_here_in_pieces_and_answered_from_extracts_only(
     assert {step.worker for step in readers} == {"small"}
     texts = [what.file(step.access[1])[1] for step in readers]
     assert "".join(texts) == LONG
-    assert all(about_tokens(text) < SMALL.context * 0.6 for text in texts)
+    assert all(estimated_tokens(text) < SMALL.context * 0.6 for text in texts)
     assert writer.access == ("prompt", "history", *(str(n) for n in range(1, len(plan.steps))))
     assert plan.answer == (len(plan.steps),)
 
@@ -185,12 +187,12 @@ def test_no_piece_is_more_than_its_reader_holds(lines: int, length: int, context
     try:
         plan = read_templates()["read-long-document"].plan(what, [card])
     except PlanError:
-        assert about_tokens(text) > context  # not for want of trying
+        assert estimated_tokens(text) > context  # not for want of trying
         return
-    assert len(plan.steps) <= MOST_STEPS
+    assert len(plan.steps) <= MAX_STEPS
     texts = [what.file(step.access[1])[1] for step in plan.steps[:-1]]
     assert "".join(texts) == text + "short"
-    assert max(map(about_tokens, texts)) < context * 0.6
+    assert max(map(estimated_tokens, texts)) < context * 0.6
 
 
 def test_a_larger_context_reads_what_is_too_long_for_the_first() -> None:
@@ -217,7 +219,7 @@ def test_what_baton_brings_along_can_be_played() -> None:
     for template in templates.values():
         plan = template.plan(material(("a.txt", "text")), [SMALL])
         assert template.about.endswith(".")
-        assert read(write(plan)) == plan
+        assert parse_plan(format_plan(plan)) == plan
 
 
 def test_the_persons_folder_adds_and_replaces(tmp_path: Path) -> None:

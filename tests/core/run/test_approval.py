@@ -13,7 +13,7 @@ from baton.core import events as ev
 from baton.core.errors import StoreError, WorkerUnavailable
 from baton.core.events import Decision
 from baton.core.labels import Label
-from baton.core.ledger_types import Bill, Hold, Policy, Scope
+from baton.core.ledger_types import Hold, HoldRequest, Policy, Scope
 from baton.core.messages import (
     Card,
     Chunk,
@@ -21,15 +21,15 @@ from baton.core.messages import (
     Finish,
     Prompt,
     Request,
-    Sent,
+    RequestSent,
     Text,
     Usage,
-    input_bound,
+    max_input_tokens,
 )
 from baton.core.money import NANO
 from baton.core.ports import NEW, ConversationPosition, NoLedger, Question, Redactor
 from baton.core.prices import Price, Rates
-from baton.core.redaction_types import Hidden, Redacted
+from baton.core.redaction_types import HiddenText, RedactedTexts
 from baton.core.run.metered_worker import CallUsage, MeteredWorker, RunBudget
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import ANYTHING, PromptLimits, RunTerms
@@ -62,7 +62,7 @@ def answers(text: str, tokens_in: int = 100, tokens_out: int = 50) -> Script:
     """A cloud worker's script."""
 
     def script(request: Request) -> Iterable[Chunk]:
-        yield Sent("api.openai.com", 1834)
+        yield RequestSent("api.openai.com", 1834)
         yield Text(text)
         yield Usage(tokens_in, tokens_out, Finish.STOP)
 
@@ -160,7 +160,7 @@ async def test_help_is_offered_where_a_local_answer_will_not_do(text: str, finis
     async with house(says(text, finish)) as here:
         view = await here.play()
         assert view.answer == "From far away."
-        assert not view.cut
+        assert not view.is_cut
         assert [offer.decision for offer in view.offers] == [Decision.SENT]
         assert len(here.person.asked) == 1
         assert (await here.store.thread(_conversation(view)))[-1].text == "From far away."
@@ -195,9 +195,9 @@ async def test_the_person_sees_exactly_what_leaves_and_what_it_can_cost() -> Non
         assert offer.scope == "day"
         assert 0 < offer.most <= NANO
         assert request.max_tokens == request.expected_tokens
-        bound = input_bound(request.messages)
+        bound = max_input_tokens(request.messages)
         assert CLOUD.price is not None
-        assert offer.most == CLOUD.price.most(bound, request.max_tokens or 0)
+        assert offer.most == CLOUD.price.max_cost(bound, request.max_tokens or 0)
 
 
 async def test_what_was_charged_is_what_the_provider_counted() -> None:
@@ -314,7 +314,7 @@ async def test_a_stop_while_money_is_refused_is_a_stop() -> None:
     class Slow(Ledger):
         holding, go = asyncio.Event(), asyncio.Event()
 
-        async def hold(self, bill: Bill) -> Hold:
+        async def hold(self, bill: HoldRequest) -> Hold:
             self.holding.set()
             await self.go.wait()
             return await super().hold(bill)
@@ -347,7 +347,7 @@ async def test_a_worker_named_by_the_person_is_asked_about_before_the_spend() ->
 
 async def test_a_broken_ledger_leaves_the_local_answer() -> None:
     class Broken(NoLedger):
-        async def quote(self, bill: Bill) -> Hold:
+        async def quote(self, bill: HoldRequest) -> Hold:
             raise StoreError("The disk is full.")
 
     async with house() as here:
@@ -382,7 +382,7 @@ async def test_a_call_that_cannot_be_settled_is_reported_at_all_that_stays_held(
 
 async def test_a_failing_helper_leaves_the_local_answer() -> None:
     def fails(request: Request) -> Iterable[Chunk | BaseException]:
-        yield Sent("api.openai.com", 9)
+        yield RequestSent("api.openai.com", 9)
         yield Declined()
         yield WorkerUnavailable("gpt is busy.", "Wait.")
 
@@ -397,7 +397,7 @@ async def test_a_failing_helper_leaves_the_local_answer() -> None:
 
 async def test_a_cut_stream_stays_charged_and_keeps_its_text_and_the_draft() -> None:
     def cut(request: Request) -> Iterable[Chunk | BaseException]:
-        yield Sent("api.openai.com", 9)
+        yield RequestSent("api.openai.com", 9)
         yield Text("Half of")
         yield WorkerUnavailable("The connection was cut.", "")
 
@@ -417,7 +417,7 @@ async def test_a_cut_stream_stays_charged_and_keeps_its_text_and_the_draft() -> 
 async def test_more_than_was_held_is_charged_and_freezes_the_cloud() -> None:
     async with house(cloud=answers("Dear!", 10, 1_000_000), policy=Policy.BUDGET) as here:
         view = await here.play()
-        assert [call.cost > call.held for call in view.overcharged] == [True]
+        assert [call.cost > call.held for call in view.overcharged_calls] == [True]
         again = await here.play()
         assert again.offers[0].decision is Decision.CEILING
         assert len(here.cloud.requests) == 1
@@ -457,16 +457,16 @@ async def test_a_free_worker_on_this_machine_needs_no_ceiling_and_no_leave() -> 
 
 async def test_what_is_hidden_comes_back_into_the_answer() -> None:
     class Hiding:
-        def redact(self, texts: Sequence[str]) -> Redacted:
-            hidden = Hidden("[mail address 1]", "ann@example.org", "mail address")
-            return Redacted(
+        def redact(self, texts: Sequence[str]) -> RedactedTexts:
+            hidden = HiddenText("[mail address 1]", "ann@example.org", "mail address")
+            return RedactedTexts(
                 tuple(text.replace(hidden.original, hidden.placeholder) for text in texts),
                 (hidden,),
             )
 
     def cloud(request: Request) -> Iterable[Chunk]:
         assert "ann@example.org" not in "".join(message.text for message in request.messages)
-        yield Sent("api.openai.com", 9)
+        yield RequestSent("api.openai.com", 9)
         yield Text("Write to [mail addr")
         yield Text("ess 1].")
         yield Usage(10, 5, Finish.STOP)

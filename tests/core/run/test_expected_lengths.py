@@ -14,8 +14,8 @@ from baton.core.labels import Label
 from baton.core.ledger_types import Policy
 from baton.core.messages import Attachment, Card, Prompt, Role, Turn, TurnStatus
 from baton.core.plan.kind_lengths import TOKENS_P99
-from baton.core.plan.plan import DIRECT, KINDS, Material, Need, Plan, Step, direct
-from baton.core.plan.token_estimates import tokens_p99
+from baton.core.plan.plan import DIRECT_SUBTASK, KINDS, Material, Need, Plan, Step, direct_step
+from baton.core.plan.token_estimates import step_tokens_p99
 from baton.core.ports import ConversationPosition, Route
 from baton.core.routing_types import Estimate
 from baton.core.run.policy import PromptLimits
@@ -45,16 +45,16 @@ KIND = st.sampled_from(KINDS)
 
 @given(KIND, st.integers(1, 10**6))
 def test_what_the_router_expects_of_a_prompt_counts(kind: str, tokens: int) -> None:
-    step = direct("far", need=Need(kind))
-    assert tokens_p99(step, asked("Hm?"), route(tokens), True) == max(
-        tokens, tokens_p99(step, asked("Hm?"), route(1), True)
+    step = direct_step("far", need=Need(kind))
+    assert step_tokens_p99(step, asked("Hm?"), route(tokens), True) == max(
+        tokens, step_tokens_p99(step, asked("Hm?"), route(1), True)
     )
 
 
 @given(KIND)
 def test_without_an_estimate_it_is_the_kinds(kind: str) -> None:
     assert (
-        tokens_p99(direct("far", need=Need(kind)), asked("Hm?"), route(), True)
+        step_tokens_p99(direct_step("far", need=Need(kind)), asked("Hm?"), route(), True)
         == (TOKENS_P99[kind])
     )
 
@@ -63,40 +63,40 @@ def test_without_an_estimate_it_is_the_kinds(kind: str) -> None:
 def test_more_to_rework_or_a_longer_answer_before_never_means_less(
     kind: str, tokens: int, text: str, before: str
 ) -> None:
-    for step in (direct("far", need=Need(kind)), Step("far", "Do it.", need=Need(kind))):
-        plain = tokens_p99(step, asked("Hm?"), route(tokens), True)
-        assert tokens_p99(step, asked(text + "Hm?"), route(tokens), True) >= plain
-        assert tokens_p99(step, asked("A?", before, "Hm?"), route(tokens), True) >= plain
+    for step in (direct_step("far", need=Need(kind)), Step("far", "Do it.", need=Need(kind))):
+        plain = step_tokens_p99(step, asked("Hm?"), route(tokens), True)
+        assert step_tokens_p99(step, asked(text + "Hm?"), route(tokens), True) >= plain
+        assert step_tokens_p99(step, asked("A?", before, "Hm?"), route(tokens), True) >= plain
 
 
 def test_a_long_answer_is_expected_after_a_long_one() -> None:
-    step = direct("far", need=Need("chat"))
+    step = direct_step("far", need=Need("chat"))
     talk = asked("Write a story.", "word " * 4000, "Now with a dragon.")
-    assert tokens_p99(step, talk, route(300), True) >= 2 * 4000
-    apart = Step("far", DIRECT, ("prompt",), Need("chat"))
-    assert tokens_p99(apart, talk, route(300), True) == 300, "which this one doesn't see"
+    assert step_tokens_p99(step, talk, route(300), True) >= 2 * 4000
+    apart = Step("far", DIRECT_SUBTASK, ("prompt",), Need("chat"))
+    assert step_tokens_p99(apart, talk, route(300), True) == 300, "which this one doesn't see"
 
 
 def test_a_number_of_words_that_is_asked_for_counts_for_the_answer_alone() -> None:
     talk = asked("Write 9,000 words about Ulm.")
-    assert tokens_p99(direct("far"), talk, route(300), True) == 18_000
+    assert step_tokens_p99(direct_step("far"), talk, route(300), True) == 18_000
     part = Step("far", "Find the dates.", ("prompt",), Need("summary"))
-    assert tokens_p99(part, talk, route(300), False) == TOKENS_P99["summary"]
+    assert step_tokens_p99(part, talk, route(300), False) == TOKENS_P99["summary"]
 
 
 def test_a_translation_of_a_file_may_be_as_long_as_the_file() -> None:
     text = "Das war lang, so lang. " * 4000
-    step = direct("far", ("a.txt",), Need("translation"))
-    assert tokens_p99(step, asked("Translate it.", file=text), route(300), True) > 17_000
-    unseen = direct("far", (), Need("translation"))
-    assert tokens_p99(unseen, asked("Translate it.", file=text), route(300), True) == 300
+    step = direct_step("far", ("a.txt",), Need("translation"))
+    assert step_tokens_p99(step, asked("Translate it.", file=text), route(300), True) > 17_000
+    unseen = direct_step("far", (), Need("translation"))
+    assert step_tokens_p99(unseen, asked("Translate it.", file=text), route(300), True) == 300
 
 
 def test_a_step_that_is_no_answer_is_judged_by_its_own_kind() -> None:
     step = Step("far", "List the dates.", ("prompt",), Need("summary"))
-    assert tokens_p99(step, asked("Hm?"), route(9000), False) == TOKENS_P99["summary"]
-    assert tokens_p99(step, asked("Hm?"), route(9000), True) == 9000, "the prompt's own answer"
-    assert tokens_p99(step, asked("Hm?"), route(20), True) == TOKENS_P99["summary"]
+    assert step_tokens_p99(step, asked("Hm?"), route(9000), False) == TOKENS_P99["summary"]
+    assert step_tokens_p99(step, asked("Hm?"), route(9000), True) == 9000, "the prompt's own answer"
+    assert step_tokens_p99(step, asked("Hm?"), route(20), True) == TOKENS_P99["summary"]
 
 
 class Expects(RuleRouter):

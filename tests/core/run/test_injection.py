@@ -36,9 +36,9 @@ from baton.core.messages import (
     Text,
     TurnStatus,
     Usage,
-    input_bound,
+    max_input_tokens,
 )
-from baton.core.plan.plan import DIRECT, FILE, MOST_STEPS, Plan, Step
+from baton.core.plan.plan import DIRECT_SUBTASK, FILE, MAX_STEPS, Plan, Step
 from baton.core.ports import NEW, ConversationPosition
 from baton.core.prices import FREE
 from baton.core.run.orchestra import Orchestra
@@ -82,7 +82,7 @@ def obeys(payload: Payload) -> Act:
 
 def dear(request: Request) -> Usage:
     """Count as much as a provider may."""
-    return Usage(input_bound(request.messages), request.max_tokens or 99, Finish.STOP)
+    return Usage(max_input_tokens(request.messages), request.max_tokens or 99, Finish.STOP)
 
 
 def drawn(payload: Payload, request: Request) -> str:
@@ -113,7 +113,7 @@ def steps(worker: str, files: tuple[str, ...]) -> Plan:
             Step("big", "Write them out.", ("1", "prompt")),
             Step(worker, "Is that right?", ("1", "2"), check=True),
             Step("small", "Put it into the conversation.", ("2", "3", "history")),
-            Step("small", DIRECT, ("prompt",), optional=True),
+            Step("small", DIRECT_SUBTASK, ("prompt",), optional=True),
         ),
         (4, 5),
     )
@@ -226,7 +226,7 @@ def check_reads(here: House, view: RunView, names: tuple[str, ...]) -> None:
     """No request shows what its step's access list doesn't name."""
     words = {"prompt": PROMPT, "history": HISTORY}
     words |= dict(zip((FILE + name for name in names), (NOTES, SECRET), strict=True))
-    assert 1 <= len(view.steps) <= MOST_STEPS
+    assert 1 <= len(view.steps) <= MAX_STEPS
     for actor in here.actors.values():
         for request in actor.requests:
             text = sees(request)

@@ -10,10 +10,10 @@ import pytest
 
 from baton.core.errors import WorkerError
 from baton.core.labels import Label
-from baton.core.ledger_types import Bill, Hold, Scope, Status
+from baton.core.ledger_types import Hold, HoldRequest, Scope, Status
 from baton.core.messages import Card, Message, Request, Role, Text
 from baton.core.money import NANO
-from baton.core.prices import Used
+from baton.core.prices import BilledTokens
 from baton.core.run.metered_worker import CallUsage, MeteredWorker, RunBudget
 from baton.core.run.policy import PromptLimits, RunTerms
 from baton.money import Ledger
@@ -31,15 +31,15 @@ class SlowLedger(Ledger):
         super().__init__(None)
         self.writing, self.go = asyncio.Event(), asyncio.Event()
 
-    async def hold_in_turn(self, bill: Bill, ticket: int = 0) -> Hold | int:
+    async def hold_in_turn(self, bill: HoldRequest, ticket: int = 0) -> Hold | int:
         await self._wait("hold")
         return await super().hold_in_turn(bill, ticket)
 
-    async def settle(self, call: str, used: Used) -> int:
+    async def settle(self, call: str, used: BilledTokens) -> int:
         await self._wait("settle")
         return await super().settle(call, used)
 
-    async def leave(self, call: str, most: Used | None = None) -> int:
+    async def leave(self, call: str, most: BilledTokens | None = None) -> int:
         await self._wait("leave")
         return await super().leave(call, most)
 

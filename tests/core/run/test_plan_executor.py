@@ -147,12 +147,14 @@ async def test_an_answer_of_several_steps_keeps_their_order_whoever_is_first() -
             view = RunView()
             async for event in run:
                 view = view.apply(event)
-                assert view.final.startswith(seen[-1])  # what was printed is never taken back
-                seen.append(view.final)
+                assert view.stable_answer.startswith(
+                    seen[-1]
+                )  # what was printed is never taken back
+                seen.append(view.stable_answer)
                 if isinstance(event, ev.StepFinished) and event.step == 2:
-                    assert view.final == "on"
+                    assert view.stable_answer == "on"
                     second_done.set()
-        assert view.answer == view.final == "one\n\ntwo"
+        assert view.answer == view.stable_answer == "one\n\ntwo"
         assert await here.answer() == ("one\n\ntwo", TurnStatus.DONE)
 
 
@@ -336,7 +338,7 @@ async def test_stopping_ends_every_step_and_leaves_no_money_on_its_way() -> None
 
     async with house(Actor(local(), act), Actor(cloud(), act), policy=Policy.BUDGET) as here:
         plan = side_by_side(4, "far")
-        plan = plan.grown((step("small", "Five."), step("far", "Six.", "1")), (1, 2, 3, 4, 6))
+        plan = plan.with_steps((step("small", "Five."), step("far", "Six.", "1")), (1, 2, 3, 4, 6))
         before = asyncio.all_tasks()
         async with here.begin(plan) as run:
             begun = 0

@@ -12,16 +12,16 @@ import pytest
 from baton.core import events as ev
 from baton.core.errors import ContextTooLong
 from baton.core.labels import Label
-from baton.core.ledger_types import Bill, Hold, Policy, Scope
+from baton.core.ledger_types import Hold, HoldRequest, Policy, Scope
 from baton.core.messages import Chunk, Purpose, Request, Text
 from baton.core.money import NANO
-from baton.core.plan.plan import Plan, direct, single
+from baton.core.plan.plan import Plan, direct_step, single_step_plan
 from baton.core.ports import ConversationPosition, Question
 from baton.core.prices import FREE
 from baton.core.run import step_executor as parts
 from baton.core.run.policy import ANYTHING, PromptLimits
-from baton.core.strategies._delegate import Instead
-from baton.core.view import RunView, doing
+from baton.core.strategies._delegate import Delegation
+from baton.core.view import RunView, activity_text
 from support.scripted_plans import (
     DOWN,
     PATIENCE,
@@ -82,7 +82,7 @@ async def test_an_optional_one_is_left_out_with_what_it_would_have_cost(
 async def test_where_a_paid_worker_is_not_to_be_asked_no_other_is_offered() -> None:
     paid = Actor(cloud()), Actor(cloud("further"))
     async with house(Actor(local(), fails(DOWN)), *paid) as here:
-        view = await here.play(single("small"))
+        view = await here.play(single_step_plan("small"))
         assert (view.status, len(here.person.asked)) == ("failed", 1)
         assert [offer.decision for offer in view.offers] == [ev.Decision.KEPT]
         assert [actor.requests for actor in paid] == [[], []]
@@ -91,17 +91,17 @@ async def test_where_a_paid_worker_is_not_to_be_asked_no_other_is_offered() -> N
 async def test_a_plan_of_one_step_elsewhere_is_done_here_where_the_person_keeps_it() -> None:
     """Only who asked for that very worker takes the prompt back with it."""
     async with house(Actor(local()), Actor(cloud())) as here:
-        view = await here.play(single("far"))
+        view = await here.play(single_step_plan("far"))
         assert (view.status, view.steps[0].worker) == ("finished", "small")
         assert view.offers[0].why == "Step 1 of the plan is for it: chat."
         here.orchestra.default = "far"
-        view = await here.play(single("far"))
+        view = await here.play(single_step_plan("far"))
         assert (view.status, view.offers[0].why) == ("cancelled", "You asked for it.")
         assert here.actors["far"].requests == []
 
 
 async def test_who_is_asked_before_anybody_is_offered_for_what_sends_the_prompt_there() -> None:
-    strategy = Instead("far", "Questions like this go wrong here.")
+    strategy = Delegation("far", "Questions like this go wrong here.")
     async with house(Actor(local()), Actor(cloud()), strategy=strategy) as here:
         view = await here.play(None)
         assert view.offers[0].why == "Questions like this go wrong here."
@@ -109,7 +109,7 @@ async def test_who_is_asked_before_anybody_is_offered_for_what_sends_the_prompt_
         assert (view.status, view.revisions) == ("finished", ("Small answers.",))
     async with house(Actor(local()), Actor(cloud()), strategy=strategy, choice="edit") as here:
         view = await here.play(None)
-        assert (view.withdrawn, here.actors["small"].requests) == (True, [])
+        assert (view.is_withdrawn, here.actors["small"].requests) == (True, [])
 
 
 async def test_not_sending_is_called_what_it_is() -> None:
@@ -131,7 +131,7 @@ async def test_not_sending_is_called_what_it_is() -> None:
 
 async def test_an_offer_to_stand_in_for_a_worker_that_is_down_says_so() -> None:
     async with house(Actor(local(), fails(DOWN)), Actor(cloud()), choice="once") as here:
-        view = await here.play(single("small"))
+        view = await here.play(single_step_plan("small"))
         assert (view.status, view.offers[0].why) == ("finished", "It would stand in for small.")
 
 
@@ -167,7 +167,7 @@ async def test_steps_side_by_side_are_offered_one_after_the_other() -> None:
 async def test_who_wants_to_edit_takes_the_prompt_back() -> None:
     async with house(Actor(local(slots=4)), Actor(cloud()), choice="edit") as here:
         view = await here.play(side_by_side(4, "far"))
-        assert (view.status, view.withdrawn) == ("cancelled", True)
+        assert (view.status, view.is_withdrawn) == ("cancelled", True)
         assert (len(here.person.asked), here.actors["far"].requests) == (1, [])
 
 
@@ -257,12 +257,12 @@ async def test_two_steps_that_are_too_long_do_not_ask_two_questions_at_once() ->
         yield Text("fits")
 
     async with house(Actor(local(slots=3), says("ok")), choice="trim") as here:
-        first = await here.play(single("small"), "long ago " * 200)
+        first = await here.play(single_step_plan("small"), "long ago " * 200)
         assert first.started is not None
         place = ConversationPosition(first.started.conversation)
-        await here.play(single("small"), "not so long", place=place)
+        await here.play(single_step_plan("small"), "not so long", place=place)
         here.actors["small"].act = act
-        votes = Plan((direct("small"), direct("small"), direct("small")), (1,))
+        votes = Plan((direct_step("small"), direct_step("small"), direct_step("small")), (1,))
         view = await here.play(votes, "now", place=place)
         assert view.status == "finished"
         assert len(here.person.asked) == 1
@@ -287,13 +287,13 @@ async def test_a_question_about_the_conversation_waits_for_one_about_money() -> 
 
     thinking = Impatient()
     async with house(Actor(local(), says("ok")), Actor(cloud())) as here:
-        first = await here.play(single("small"), "long ago " * 200)
+        first = await here.play(single_step_plan("small"), "long ago " * 200)
         assert first.started is not None
         place = ConversationPosition(first.started.conversation)
-        await here.play(single("small"), "not so long", place=place)
+        await here.play(single_step_plan("small"), "not so long", place=place)
         here.actors["small"].act = act
         here.person = Slow(["keep"])
-        view = await here.play(Plan((direct("small"), step("far", "Two.")), (2,)), place=place)
+        view = await here.play(Plan((direct_step("small"), step("far", "Two.")), (2,)), place=place)
         assert {question.offer is None for question in here.person.asked} == {True, False}
         assert statuses(view) == ["failed", "done"]
 
@@ -302,7 +302,7 @@ async def held_by_another(here: House) -> Hold:
     """Hold nearly all there is for another run."""
     ceilings = here.orchestra.terms.ceilings
     return await here.ledger.hold(
-        Bill("b", "b", "far", "openai", "far", Purpose.ANSWER, PRICE, 1000, 2400, ceilings)
+        HoldRequest("b", "b", "far", "openai", "far", Purpose.ANSWER, PRICE, 1000, 2400, ceilings)
     )
 
 
@@ -317,7 +317,7 @@ async def test_a_prompt_waits_visibly_for_money_that_another_one_holds() -> None
             async for event in run:
                 view = view.apply(event)
                 if isinstance(event, ev.Progress) and event.phase is ev.Phase.QUEUED:
-                    seen.append(doing(view))
+                    seen.append(activity_text(view))
                     assert here.actors["far"].requests == []
                     await here.ledger.void(other.call)
         assert seen == ["waiting for money that other prompts hold"]

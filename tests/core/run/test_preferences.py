@@ -10,7 +10,7 @@ from baton.core.errors import PlanError
 from baton.core.events import Routed, Sent
 from baton.core.labels import Label
 from baton.core.messages import Card, Prompt
-from baton.core.plan.assignment import assign, fitting
+from baton.core.plan.assignment import assign_workers, without_unfit_workers
 from baton.core.plan.plan import Need, Plan, Step
 from baton.core.prices import Price, Rates
 from baton.core.run.policy import PromptLimits
@@ -65,14 +65,14 @@ def test_a_preference_breaks_no_rule(
 ) -> None:
     plan = Plan(tuple(Step("", "Do it.", ("prompt",), need) for need in needs), (len(needs),))
     try:
-        assign(plan, roster, left=left, gain=gain)
+        assign_workers(plan, roster, left=left, gain=gain)
     except PlanError:
         with pytest.raises(PlanError):
-            assign(plan, roster, left=left, gain=gain, prefer=prefer)
+            assign_workers(plan, roster, left=left, gain=gain, prefer=prefer)
         return
-    found = assign(plan, roster, left=left, gain=gain, prefer=prefer)
+    found = assign_workers(plan, roster, left=left, gain=gain, prefer=prefer)
     # Whoever may not do a step, or costs more than is left, would be taken off it.
-    assert fitting(found, roster, left=left) == found
+    assert without_unfit_workers(found, roster, left=left) == found
     able = {c.id for c in roster if c.price and c.price.is_free and c.context != 100}
     for step in found.steps:
         wanted = prefer.get(step.need.kind)
@@ -83,7 +83,7 @@ def test_a_preferred_worker_that_costs_something_is_weighed_where_money_has_to_l
     plan = Plan((Step("", "Do it.", ("prompt",), Need("chat", 1)),), (1,))
     prefer = {"chat": "far"}
     taken = [
-        assign(plan, [SMALL, FAR], left=left, gain=gain, prefer=prefer).steps[0].worker
+        assign_workers(plan, [SMALL, FAR], left=left, gain=gain, prefer=prefer).steps[0].worker
         for left, gain in ((None, 0.0), (10**9, 0.0), (10**9, 0.3), (0, 0.0))
     ]
     assert taken == ["far", "far", "small", "small"]

@@ -22,7 +22,17 @@ from baton.core.errors import ContextTooLong, WorkerUnavailable
 from baton.core.feedback import Signal
 from baton.core.labels import Label
 from baton.core.ledger_types import Policy, Scope
-from baton.core.messages import Attachment, Card, Chunk, Finish, Prompt, Request, Sent, Text, Usage
+from baton.core.messages import (
+    Attachment,
+    Card,
+    Chunk,
+    Finish,
+    Prompt,
+    Request,
+    RequestSent,
+    Text,
+    Usage,
+)
 from baton.core.money import NANO
 from baton.core.plan.skill_table import SkillTable
 from baton.core.ports import NEW, ConversationPosition, Proposal, Question, StrategyContext, Worker
@@ -68,7 +78,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.workers = {
-            card.id: ScriptedWorker(self.elsewhere if card.is_outside else self.local, card)
+            card.id: ScriptedWorker(self.elsewhere if card.uses_gateway else self.local, card)
             for card in (SMALL, BIG, HERE, *ELSEWHERE)
         }
         self.open(Store.open(self.folder / "0.db"))
@@ -110,7 +120,7 @@ class World:
     def elsewhere(self, request: Request) -> Iterable[Chunk | BaseException]:
         if self.dice.random() < 0.1:
             yield ContextTooLong(9000, 4096)
-        yield Sent("api.example.org", 100)
+        yield RequestSent("api.example.org", 100)
         yield Text(self.dice.choice(["", "Fine.", request.messages[-1].text]))
         if self.dice.random() < 0.2:
             yield WorkerUnavailable("It was cut.")

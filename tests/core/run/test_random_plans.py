@@ -26,7 +26,7 @@ from baton.core.errors import (
     WorkerUnavailable,
 )
 from baton.core.labels import Label
-from baton.core.ledger_types import Bill, Hold, Policy, Scope, Standing
+from baton.core.ledger_types import Hold, HoldRequest, Policy, Scope, Standing
 from baton.core.messages import (
     Attachment,
     Card,
@@ -42,10 +42,10 @@ from baton.core.messages import (
     Text,
     TurnStatus,
     Usage,
-    input_bound,
+    max_input_tokens,
 )
 from baton.core.money import NANO
-from baton.core.plan.plan import DIRECT, FILE, KINDS, MOST_STEPS, Need, Outcome, Plan, Step
+from baton.core.plan.plan import DIRECT_SUBTASK, FILE, KINDS, MAX_STEPS, Need, Outcome, Plan, Step
 from baton.core.ports import NEW, ConversationPosition, Proposal, Question, StrategyContext
 from baton.core.prices import FREE
 from baton.core.run import step_executor as part
@@ -101,11 +101,11 @@ class Shaky(Ledger):
         if self.random.random() < self.often:
             raise StoreError("The disk of the ledger is full.")
 
-    async def quote(self, bill: Bill) -> Hold:
+    async def quote(self, bill: HoldRequest) -> Hold:
         self._may_fail()
         return await super().quote(bill)
 
-    async def hold(self, bill: Bill) -> Hold:
+    async def hold(self, bill: HoldRequest) -> Hold:
         self._may_fail()
         return await super().hold(bill)
 
@@ -190,7 +190,7 @@ class Scene:
         access = dict.fromkeys(r.choice(things) for _ in range(r.randint(0, 5)))
         return Step(
             r.choice([*self.actors, *self.actors, "", "nobody"]),
-            DIRECT if r.random() < 0.25 else f"Do step {number}.",
+            DIRECT_SUBTASK if r.random() < 0.25 else f"Do step {number}.",
             tuple(access),
             Need(r.choice(KINDS), r.randint(1, 5)),
             r.random() < 0.25,
@@ -216,7 +216,7 @@ class Scene:
             yield Loading(1.0)
             if fate < 0.04:
                 raise ContextTooLong(5000, card.context or 4096)
-            if fate < 0.08 and card.is_outside:
+            if fate < 0.08 and card.uses_gateway:
                 yield Declined()
                 raise WorkerUnavailable("It is busy.")
             if fate < 0.16:
@@ -244,7 +244,7 @@ class Scene:
 
     def usage(self, request: Request) -> Usage:
         """Count as a provider does that keeps to the cap."""
-        read = self.random.randint(1, input_bound(request.messages, request.shape))
+        read = self.random.randint(1, max_input_tokens(request.messages, request.shape))
         wrote = self.random.randint(1, request.max_tokens or 50)
         ends = [Finish.STOP, Finish.STOP, Finish.STOP, Finish.LENGTH]
         return Usage(read, wrote, self.random.choice(ends))
@@ -289,13 +289,13 @@ class Growing:
     async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
         await self._look(desk)
         played, fate = len(outcome.plan.steps), self.random.random()
-        if fate < 0.4 or played > MOST_STEPS - 4:
+        if fate < 0.4 or played > MAX_STEPS - 4:
             return None
         if fate < 0.45:
             return Proposal(self.scene.make_plan(), why="Another one.")
         more = tuple(self.scene.make_step(played + n) for n in range(1, self.random.randint(1, 4)))
         answer = self.scene.make_answer(played + len(more))
-        return Proposal(outcome.plan.grown(more, answer), why="More.", final=fate < 0.7)
+        return Proposal(outcome.plan.with_steps(more, answer), why="More.", final=fate < 0.7)
 
     async def _look(self, desk: StrategyContext) -> None:
         await desk.funds()
@@ -473,7 +473,7 @@ def check_workers(scene: Scene, events: list[ev.Event]) -> None:
         card = actor.card
         assert may_use(card, scene.label, scene.terms)
         assert all(request.label is scene.label for request in actor.requests)
-        if card.is_outside:
+        if card.uses_gateway:
             sent = [e for e in events if isinstance(e, ev.Offered) and e.worker == name]
             leave = [e for e in sent if e.decision is ev.Decision.SENT]
             assert len(actor.requests) <= len(leave)

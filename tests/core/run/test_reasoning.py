@@ -37,7 +37,7 @@ async def test_an_answer_cut_within_them_is_told_as_cut() -> None:
     async with house(worker) as here:
         view = await here.play(None, limits=ONE)
         assert await here.answer() == ("", TurnStatus.CUT)
-        assert view.steps[0].cut
+        assert view.steps[0].is_cut
         assert view.calls[-1].finish is Finish.LENGTH
 
 

@@ -25,10 +25,10 @@ from baton.core.messages import (
     Request,
     Text,
     Usage,
-    input_bound,
+    max_input_tokens,
 )
 from baton.core.money import NANO
-from baton.core.plan.checks import check
+from baton.core.plan.checks import check_text
 from baton.core.plan.plan_schema import PlanSchema
 from baton.core.ports import NEW, CallOffer, Question
 from baton.core.prices import FREE
@@ -38,7 +38,7 @@ from baton.core.run.policy import PromptLimits
 from baton.core.strategies import STRATEGIES
 from baton.core.view import RunView
 from baton.workers.template_files import read_templates
-from baton.workers.tools import tools
+from baton.workers.tools import build_tools
 from baton.workers.tools.computation.claims import judge_claims
 from support.scripted_plans import (
     Act,
@@ -85,7 +85,7 @@ async def resumed(here: House) -> tuple[RunView, list[str]]:
     async with here.orchestra.resume(record, ask=here.person) as run:
         async for event in run:
             view = view.apply(event)
-            finals += [view.final] if view.final != finals[-1] else []
+            finals += [view.stable_answer] if view.stable_answer != finals[-1] else []
     return view, finals
 
 
@@ -99,7 +99,7 @@ async def test_a_resumed_run_never_takes_back_what_it_said_would_stay() -> None:
         await here.watch(run, until=lambda event: isinstance(event, ev.StepFinished))
         view, finals = await resumed(here)
     assert (view.status, view.answer) == ("finished", "The answer is 7")
-    assert all(view.final.startswith(text) for text in finals), finals
+    assert all(view.stable_answer.startswith(text) for text in finals), finals
 
 
 async def test_a_draft_of_a_resumed_run_is_kept_though_another_answer_came() -> None:
@@ -174,7 +174,7 @@ async def test_nobody_is_paid_for_a_draft_in_place_of_a_local_worker_that_fell_o
 
 async def test_what_the_calculator_cannot_do_is_answered_here_not_elsewhere() -> None:
     mine, far = Actor(local("a"), says("That has no value.")), Actor(cloud(), says("42"))
-    calculator = tools()["calculator"]
+    calculator = build_tools()["calculator"]
     async with house(mine, calculator, far, choice="once") as here:  # type: ignore[arg-type]
         view = await here.play(None, "What is 1/0?")
         assert [step.worker for step in view.steps] == ["calculator", "a"]
@@ -201,7 +201,7 @@ async def test_what_may_be_right_is_not_called_wrong(text: str) -> None:
             raise WorkerError("There is no such tool.")
         return judge_claims(asked)
 
-    found = await check(text, "", compute)
+    found = await check_text(text, "", compute)
     assert all(finding.verdict is not Verdict.WRONG for finding in found), found
 
 
@@ -266,13 +266,13 @@ class Whimsical(Person):
 
     def check(self, actors: Iterable[Actor]) -> None:
         """Find for each request that left an offer of its own, of just that, for that money."""
-        for actor in (actor for actor in actors if actor.card.is_outside):
+        for actor in (actor for actor in actors if actor.card.uses_gateway):
             assert actor.card.price is not None
             for request in actor.requests:
                 assert request.max_tokens is not None
                 sent = actor.card.id, written(request.messages)
-                bound = input_bound(request.messages, request.shape)
-                most = actor.card.price.most(bound, request.max_tokens)
+                bound = max_input_tokens(request.messages, request.shape)
+                most = actor.card.price.max_cost(bound, request.max_tokens)
                 fit = [o for o in self.allowed if (o.card.id, o.text) == sent and o.most >= most]
                 offer = min(fit, key=lambda offer: offer.most)  # the same may be offered twice
                 self.allowed.remove(offer)
@@ -284,8 +284,8 @@ def _check_told(events: list[ev.Event]) -> RunView:
     view, final = RunView(), ""
     for event in events:
         view = view.apply(event)
-        assert not view.final or view.final.startswith(final)
-        final = view.final or final
+        assert not view.stable_answer or view.stable_answer.startswith(final)
+        final = view.stable_answer or final
     assert view.status != "finished" or view.answer.startswith(final)
     assert sum(isinstance(event, ev.Finished | ev.Failed | ev.Cancelled) for event in events) == 1
     return view
@@ -349,7 +349,7 @@ async def test_the_way_out_of_a_failed_plan_may_still_be_helped_so_it_is_not_fin
 
 def test_half_a_character_in_a_plan_becomes_a_whole_one() -> None:
     drawn = DRAWN.replace("Do it.", "Do \\ud800 it.")
-    read = PlanSchema(workers=("a", "b")).read(drawn)
+    read = PlanSchema(workers=("a", "b")).parse(drawn)
     assert read is not None
     assert read[0][0].subtask == "Do ? it."
 

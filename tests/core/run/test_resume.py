@@ -19,7 +19,7 @@ from baton.core.labels import Label
 from baton.core.ledger_types import Policy, Scope
 from baton.core.messages import Chunk, Prompt, Request
 from baton.core.money import NANO
-from baton.core.plan.plan import DIRECT, Outcome, Plan, Step, single
+from baton.core.plan.plan import DIRECT_SUBTASK, Outcome, Plan, Step, single_step_plan
 from baton.core.ports import ConversationPosition, Proposal, StrategyContext
 from baton.core.run.policy import ANYTHING, PromptLimits
 from support.ledger_processes import bill
@@ -80,10 +80,10 @@ async def test_nobody_there_means_that_nothing_is_played() -> None:
 
 async def test_a_given_plan_is_played_with_the_conversation_behind_it() -> None:
     async with house(Actor(local())) as here:
-        first = await here.play(single("small"), "Before")
+        first = await here.play(single_step_plan("small"), "Before")
         assert first.started is not None
         view = await here.play(
-            Plan((Step("small", DIRECT, ("prompt", "history")),), (1,)),
+            Plan((Step("small", DIRECT_SUBTASK, ("prompt", "history")),), (1,)),
             "After",
             place=ConversationPosition(first.started.conversation),
         )
@@ -258,7 +258,7 @@ async def test_a_resumed_run_may_still_be_grown_by_its_strategy() -> None:
 
         async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
             if len(outcome.plan.steps) == 1:
-                return Proposal(outcome.plan.grown((step("small", "Two.", "1"),), (2,)))
+                return Proposal(outcome.plan.with_steps((step("small", "Two.", "1"),), (2,)))
             return None
 
     async with house(Actor(local(), stops_at("Two.")), strategy=Growing()) as here:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from baton.core.labels import Label
 from baton.core.messages import Attachment, Card, Role, Turn, TurnStatus
-from baton.core.plan.assignment import chance, level
+from baton.core.plan.assignment import success_chance, success_difficulty
 from baton.core.plan.plan import KINDS, Material, Need
-from baton.core.plan.tool_routing import computes
+from baton.core.plan.tool_routing import can_compute
 from baton.core.ports import Route
 from baton.core.prices import Price, Rates
 from baton.core.routing_types import Estimate
@@ -288,8 +288,8 @@ def test_random_sums_are_understood_by_both() -> None:
         text = str(rng.randint(1, 99))
         for _ in range(rng.randint(1, 4)):
             text += f" {rng.choice('+-*')} {rng.randint(1, 99)}"
-        assert computes("calculator", text)
-        assert computes("calculator", f"What is {text}?")
+        assert can_compute("calculator", text)
+        assert can_compute("calculator", f"What is {text}?")
         said = compute("calculator", text).replace(",", "").replace("\u2212", "-")
         assert said.endswith(f"= {eval(text)}")
 
@@ -396,6 +396,6 @@ def test_any_estimate_gives_a_whole_route(
 def test_skill_and_chance_are_read_into_each_other() -> None:
     for kind in ("math", "chat"):
         for difficulty in range(1, 5):
-            likely = chance(GOOD, Need(kind, difficulty))
+            likely = success_chance(GOOD, Need(kind, difficulty))
             if 0.02 < likely < 0.98:
-                assert level(GOOD, kind, likely) == pytest.approx(difficulty)
+                assert success_difficulty(GOOD, kind, likely) == pytest.approx(difficulty)

@@ -118,7 +118,7 @@ async def test_a_second_prompt_sees_the_first_and_its_answer(store: Store) -> No
 async def test_an_answer_at_its_cap_is_marked_as_cut(store: Store) -> None:
     conductor = orchestra(store, says("half", Usage(1, 1, Finish.LENGTH)))
     view = view_of(await play(conductor.play(Prompt("x"))))
-    assert view.cut
+    assert view.is_cut
     assert await answer(store, view) == ("half", TurnStatus.CUT)
 
 

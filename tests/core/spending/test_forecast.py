@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from baton.core.history_types import Weighing
-from baton.core.ledger_types import Room, Scope, SpendingStyle, Standing
+from baton.core.ledger_types import Scope, ScopeBalance, SpendingStyle, Standing
 from baton.core.money import NANO
-from baton.core.spending.forecast import Forecast, forecast
+from baton.core.spending.forecast import Forecast, make_forecast
 
 NOON = time.mktime((2026, 11, 10, 12, 0, 0, 0, 0, -1))
 TODAY = date(2026, 11, 10)
@@ -21,8 +21,8 @@ CALL = NANO // 250
 
 
 def money(day: int | None, month: int | None, used: int = 0, so_far: int = 0) -> Standing:
-    rooms = (Room(Scope.DAY, day, used), Room(Scope.MONTH, month, so_far))
-    return Standing((Room(Scope.SESSION, None), *rooms))
+    rooms = (ScopeBalance(Scope.DAY, day, used), ScopeBalance(Scope.MONTH, month, so_far))
+    return Standing((ScopeBalance(Scope.SESSION, None), *rooms))
 
 
 def weighed(days: int, each: int = 10) -> list[Weighing]:
@@ -42,7 +42,7 @@ def charged(*amounts: int) -> dict[date, int]:
 def told(
     standing: Standing, past: Sequence[Weighing] = (), daily: dict[date, int] | None = None
 ) -> Forecast:
-    return forecast(past, daily or {}, standing, NOON)
+    return make_forecast(past, daily or {}, standing, NOON)
 
 
 def test_too_little_is_said_to_be_too_little() -> None:
@@ -123,7 +123,7 @@ def test_gains_that_are_all_alike_are_bought_in_part() -> None:
 def test_whatever_is_known_the_rest_is_within_the_ceilings(
     past: list[Weighing], daily: dict[date, int], ceiling: int | None, used: int
 ) -> None:
-    found = forecast(past, daily, money(None, ceiling, used, used), NOON)
+    found = make_forecast(past, daily, money(None, ceiling, used, used), NOON)
     for course in found.courses:
         assert course.expected is None or course.expected >= used
     for prospect in found.prospects:

@@ -15,18 +15,18 @@ from hypothesis import strategies as st
 
 from baton.core.errors import StoreError
 from baton.core.history_types import Weighing
-from baton.core.ledger_types import Room, Scope, SpendingStyle, Standing
+from baton.core.ledger_types import Scope, ScopeBalance, SpendingStyle, Standing
 from baton.core.money import NANO
 from baton.core.ports import PaceDecision
 from baton.core.spending.pace_controller import (
-    RULES,
-    Controller,
-    Flow,
-    Memory,
+    STYLE_RULES,
+    BarController,
     Pacing,
-    share_controller,
+    ReadWeighings,
+    SpendingRate,
+    share_decider,
 )
-from baton.core.spending.usage_rate import Rhythm
+from baton.core.spending.usage_rate import UsageRate
 
 EXAMPLES = 40
 DAWN = time.mktime((2026, 11, 10, 0, 5, 0, 0, 0, -1))
@@ -39,7 +39,7 @@ costs = st.integers(1, 20 * CENT)
 
 
 def sent(share: float, scores: Sequence[float]) -> list[bool]:
-    decide = share_controller(share)
+    decide = share_decider(share)
     return [decide(score) for score in scores]
 
 
@@ -88,26 +88,26 @@ def test_another_domain_is_learned_within_tens(before: float, after: float) -> N
 def test_a_fuller_bucket_never_raises_the_bar(
     seen: list[tuple[float, int]], rate: float, fill: float
 ) -> None:
-    controller = Controller()
+    controller = BarController()
     for worth, cost in seen:
         controller.add(-math.inf if math.isnan(worth) else worth, cost)
-    bar = controller.bar(Flow(rate, fill))
-    assert controller.bar(Flow(rate, fill + 1)) <= bar
-    assert controller.bar(Flow(2 * rate, fill)) <= bar
+    bar = controller.bar(SpendingRate(rate, fill))
+    assert controller.bar(SpendingRate(rate, fill + 1)) <= bar
+    assert controller.bar(SpendingRate(2 * rate, fill)) <= bar
 
 
 # A person's money
 
 
 def standing(day: int | None, used: int = 0, month: int | None = None, more: int = 0) -> Standing:
-    rooms = (Room(Scope.SESSION, None), Room(Scope.DAY, day, used))
-    return Standing((*rooms, Room(Scope.MONTH, month, used + more)))
+    rooms = (ScopeBalance(Scope.SESSION, None), ScopeBalance(Scope.DAY, day, used))
+    return Standing((*rooms, ScopeBalance(Scope.MONTH, month, used + more)))
 
 
 PLENTY = standing(NANO)
 
 
-def remembering(past: Sequence[Weighing]) -> Memory:
+def remembering(past: Sequence[Weighing]) -> ReadWeighings:
     async def memory() -> Sequence[Weighing]:
         return past
 
@@ -205,7 +205,10 @@ def test_no_stream_gets_more_than_the_ceilings(
     [
         (Standing(()), "nothing may be spent"),
         (standing(None), "nothing may be spent"),
-        (Standing((Room(Scope.DAY, NANO),), frozen="It charged more."), "nothing may be spent"),
+        (
+            Standing((ScopeBalance(Scope.DAY, NANO),), frozen="It charged more."),
+            "nothing may be spent",
+        ),
         (standing(NANO, NANO), "more than is left today"),
         (standing(NANO, 0, NANO, NANO), "more than is left this month"),
         (standing(0, 0, NANO), "more than is left today"),
@@ -221,7 +224,7 @@ def test_plenty_is_spent_on_what_is_worth_its_price_and_scarce_money_on_the_best
     past = days(10)
     least = {thrift: weigh(0.5, thrift=thrift, past=past).bar for thrift in SpendingStyle}
     assert least[SpendingStyle.FRUGAL] > least[SpendingStyle.BALANCED] > least[SpendingStyle.BEST]
-    assert least[SpendingStyle.BALANCED] == RULES[SpendingStyle.BALANCED].floor(CALL)
+    assert least[SpendingStyle.BALANCED] == STYLE_RULES[SpendingStyle.BALANCED].floor(CALL)
     scarce = [
         weigh(0.5, money=standing(5 * CALL), thrift=thrift, past=past) for thrift in SpendingStyle
     ]
@@ -236,17 +239,21 @@ def test_the_tightest_scope_decides() -> None:
     tight = weigh(0.4, money=standing(20 * CALL, 0, 12 * CALL), past=past)
     assert tight.bar > loose.bar
     assert "this month you spend" in tight.why
-    rooms = (Room(Scope.SESSION, 2 * CALL), Room(Scope.DAY, NANO), Room(Scope.MONTH, NANO))
+    rooms = (
+        ScopeBalance(Scope.SESSION, 2 * CALL),
+        ScopeBalance(Scope.DAY, NANO),
+        ScopeBalance(Scope.MONTH, NANO),
+    )
     talk = weigh(0.1, money=Standing(rooms), past=past)
     assert "in this conversation you spend" in talk.why
 
 
 def test_what_a_prompt_may_cost_by_itself_is_spent_on_it() -> None:
-    typed = Room(Scope.RUN, NANO)
+    typed = ScopeBalance(Scope.RUN, NANO)
     rooms = (*standing(2 * CALL, CALL).rooms, typed)
     assert weigh(0.1, money=Standing(rooms), past=days(10)).ok
     assert weigh(0.1, money=Standing((typed,))).ok
-    assert not weigh(0.1, money=Standing((Room(Scope.RUN, NANO, NANO),))).ok
+    assert not weigh(0.1, money=Standing((ScopeBalance(Scope.RUN, NANO, NANO),))).ok
 
 
 def test_whoever_is_ahead_of_the_plan_must_gain_more_until_the_day_catches_up() -> None:
@@ -342,7 +349,7 @@ def test_a_prompt_that_is_stopped_while_the_past_is_read_leaves_it_to_the_next()
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_a_months_money_lasts_and_is_used(seed: int, kind: str, thrift: SpendingStyle) -> None:
     prompts = month(seed, kind)
-    floor = RULES[thrift].floor
+    floor = STYLE_RULES[thrift].floor
     worthwhile = [(gain / cost, gain, cost) for _, gain, cost in prompts if gain > floor(cost)]
     ceiling = sum(cost for _, _, cost in worthwhile) // 3
     used, gained, dry, now = 0, 0.0, 1.0, 0.0
@@ -360,13 +367,13 @@ def test_a_months_money_lasts_and_is_used(seed: int, kind: str, thrift: Spending
 
     asyncio.run(play())
     assert used <= ceiling
-    assert used >= 0.88 * RULES[thrift].use * ceiling, "hoarded"
+    assert used >= 0.88 * STYLE_RULES[thrift].use * ceiling, "hoarded"
     assert dry >= 0.95, "dry too early"
     possible, left = 0.0, ceiling
     for _, gain, cost in sorted(worthwhile, reverse=True):
         if cost <= left:
             possible, left = possible + gain, left - cost
-    assert gained >= 0.7 * RULES[thrift].use * possible
+    assert gained >= 0.7 * STYLE_RULES[thrift].use * possible
 
 
 def test_whoever_knows_how_many_will_come_uses_the_money_evenly() -> None:
@@ -376,7 +383,7 @@ def test_whoever_knows_how_many_will_come_uses_the_money_evenly() -> None:
     async def play() -> list[bool]:
         nonlocal done, used
         pacing = Pacing(
-            SpendingStyle.BEST, rhythm=Rhythm(lambda: (done + 1) / 400), clock=lambda: DAWN
+            SpendingStyle.BEST, rhythm=UsageRate(lambda: (done + 1) / 400), clock=lambda: DAWN
         )
         bought = []
         rng = random.Random(5)
@@ -399,10 +406,10 @@ def test_whoever_knows_how_many_will_come_uses_the_money_evenly() -> None:
 def test_the_rhythm_of_any_times_is_a_share_between_nothing_and_all(
     times: list[float], now: float, scope: Scope
 ) -> None:
-    rhythm = Rhythm()
+    rhythm = UsageRate()
     for at in times:
         rhythm.add(DAWN + at, "here")
     outlook = rhythm.outlook(scope, DAWN + now, "here")
     assert outlook.done >= 1
     assert outlook.ahead >= 1
-    assert 0 < outlook.share < 1
+    assert 0 < outlook.done_share < 1

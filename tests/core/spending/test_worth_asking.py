@@ -11,9 +11,9 @@ import pytest
 
 from baton.core import events as ev
 from baton.core.errors import StoreError
-from baton.core.ledger_types import Policy, Room, Scope, Standing
+from baton.core.ledger_types import Policy, Scope, ScopeBalance, Standing
 from baton.core.money import NANO
-from baton.core.plan.plan import Outcome, Plan, single
+from baton.core.plan.plan import Outcome, Plan, single_step_plan
 from baton.core.ports import Proposal, SpendingRoom, StrategyContext
 from baton.core.prices import FREE
 from baton.core.run.policy import PromptLimits
@@ -36,7 +36,7 @@ class Weighs:
     async def first(self, desk: StrategyContext) -> Proposal:
         self.said.append(await desk.weigh("far", self.gain, plain=self.plain))
         self.money.append(await desk.funds())
-        return Proposal(single(desk.situation.worker))
+        return Proposal(single_step_plan(desk.situation.worker))
 
     async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
         return None
@@ -161,14 +161,14 @@ async def test_a_pace_is_known_again_after_a_restart(tmp_path: Path) -> None:
             before = await weighed(here)
     store = Store.open(tmp_path / "baton.db")
     try:
-        past = await store.weighed()
+        past = await store.recent_weighings()
         assert [one.gain for one in past] == [0.2] + [0.6] * 30
         assert [one.ok for one in past][-1] == before.ok
         assert len({one.conversation for one in past}) == 31
         morning = datetime.now().replace(hour=9, minute=0) + timedelta(days=1)
         clock = morning.timestamp  # just before midnight there is nothing still to come
-        fresh, again = Pacing(clock=clock), Pacing(memory=store.weighed, clock=clock)
-        money = Standing((Room(Scope.DAY, NANO // 200),))
+        fresh, again = Pacing(clock=clock), Pacing(memory=store.recent_weighings, clock=clock)
+        money = Standing((ScopeBalance(Scope.DAY, NANO // 200),))
         known = await again.weigh(0.4, first.cost, money)
         unknown = await fresh.weigh(0.4, first.cost, money)
         assert known.bar != unknown.bar

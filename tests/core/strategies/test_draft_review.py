@@ -13,10 +13,10 @@ from baton.core.errors import BatonError
 from baton.core.events import Verdict
 from baton.core.labels import Label
 from baton.core.messages import Card
-from baton.core.plan.checks import check, is_checkable
+from baton.core.plan.checks import check_text, is_checkable
 from baton.core.plan.plan import Need
 from baton.core.ports import SpendingRoom
-from baton.core.strategies import strategy
+from baton.core.strategies import make_strategy
 from support.strategy_context import (
     BIG,
     CLOUD,
@@ -57,7 +57,7 @@ async def hybrid(
 def test_a_plan_is_considered_whoever_is_there(cards: list[Card]) -> None:
     route = replace(expects({"tiny": 0.5}, need=Need("reasoning", 4)), where="plan")
     desk = Desk(situation(*cards, prompt=TALE, route=route))
-    assert asyncio.run(strategy("hybrid").first(desk)).plan.steps
+    assert asyncio.run(make_strategy("hybrid").first(desk)).plan.steps
 
 
 async def test_what_will_surely_go_well_is_drafted_once() -> None:
@@ -308,7 +308,7 @@ async def test_what_is_not_checkable_would_not_be_found_right_or_wrong(text: str
     async def compute(tool: str, asked: str) -> str:
         return "No: 7\nYes" if tool == "calculator" else "Failed: AssertionError"
 
-    found = await check(text, "What?", compute)
+    found = await check_text(text, "What?", compute)
     told = any(finding.verdict is not Verdict.UNCHECKED for finding in found)
     assert is_checkable(text) or not told
     plain = ("", "A tale of two cats.", "It is 7, or 8.")

@@ -13,7 +13,7 @@ from baton.core.messages import Card
 from baton.core.plan.plan import Need
 from baton.core.ports import Route
 from baton.core.routing_types import Draft, Estimate
-from baton.core.strategies._draft_scoring import alike, judged
+from baton.core.strategies._draft_scoring import judge_by_rule, word_likeness
 
 A = Card("a", "local", "A", parameters=7_000_000_000)
 B = Card("b", "local", "B", parameters=8_000_000_000)
@@ -31,7 +31,7 @@ def draft(worker: str, answer: str = "", text: str = "", cut: bool = False) -> D
 
 
 def quality(*drafts: Draft) -> tuple[float, ...]:
-    return judged(MATH, ROSTER, drafts).quality
+    return judge_by_rule(MATH, ROSTER, drafts).quality
 
 
 def test_two_that_agree_are_worth_more_than_one_and_two_that_differ_less() -> None:
@@ -44,7 +44,7 @@ def test_two_that_agree_are_worth_more_than_one_and_two_that_differ_less() -> No
 
 
 def test_the_majority_is_shown_and_a_lone_stronger_one_is_not() -> None:
-    found = judged(MATH, ROSTER, [draft("b", "5"), draft("a", "7"), draft("c", "7")])
+    found = judge_by_rule(MATH, ROSTER, [draft("b", "5"), draft("a", "7"), draft("c", "7")])
     assert found.best in (1, 2)
     assert found.agreement == pytest.approx(1 / 3)
 
@@ -56,8 +56,8 @@ def test_a_worker_that_agrees_with_itself_says_less_than_another_one() -> None:
 
 
 def test_what_agrees_needs_help_less() -> None:
-    agreed = judged(MATH, ROSTER, [draft("a", "1"), draft("b", "1")])
-    differ = judged(MATH, ROSTER, [draft("a", "1"), draft("b", "2")])
+    agreed = judge_by_rule(MATH, ROSTER, [draft("a", "1"), draft("b", "1")])
+    differ = judge_by_rule(MATH, ROSTER, [draft("a", "1"), draft("b", "2")])
     assert agreed.gain["far"] < differ.gain["far"]
     assert agreed.gain.keys() == {"a", "b", "c", "far"}
 
@@ -65,7 +65,7 @@ def test_what_agrees_needs_help_less() -> None:
 def test_an_estimate_takes_the_place_of_the_skill() -> None:
     expected = Estimate({}, {"a": 0.11, "far": 0.77}, {})
     route = Route("local", "", Need("math", 3), estimate=expected)
-    found = judged(route, ROSTER, [draft("a", text="free text")])
+    found = judge_by_rule(route, ROSTER, [draft("a", text="free text")])
     assert found.quality == pytest.approx((0.11,))
     assert found.gain["far"] == pytest.approx(0.66)
 
@@ -83,7 +83,7 @@ def test_an_estimate_takes_the_place_of_the_skill() -> None:
 def test_what_is_cut_refused_wrong_or_empty_is_worth_less(worse: Draft) -> None:
     plain = draft("a", "18")
     assert quality(worse)[0] < quality(plain)[0]
-    assert judged(MATH, ROSTER, [worse, plain]).best == 1
+    assert judge_by_rule(MATH, ROSTER, [worse, plain]).best == 1
 
 
 def test_a_check_that_was_passed_is_worth_more() -> None:
@@ -92,7 +92,7 @@ def test_a_check_that_was_passed_is_worth_more() -> None:
 
 
 def test_nothing_to_judge_is_no_judgement() -> None:
-    found = judged(MATH, ROSTER, [])
+    found = judge_by_rule(MATH, ROSTER, [])
     assert (found.quality, found.best, found.agreement) == ((), 0, None)
     assert found.gain["far"] > 0
 
@@ -113,7 +113,7 @@ ENDS = st.builds(
 @given(st.lists(ENDS, max_size=6), st.integers(1, 5))
 @settings(max_examples=150)
 def test_any_drafts_get_chances(drafts: list[Draft], difficulty: int) -> None:
-    found = judged(Route("local", "", Need("chat", difficulty)), ROSTER, drafts)
+    found = judge_by_rule(Route("local", "", Need("chat", difficulty)), ROSTER, drafts)
     assert len(found.quality) == len(drafts)
     assert all(0 <= one <= 1 for one in found.quality)
     assert all(-1 <= one <= 1 for one in found.gain.values())
@@ -125,7 +125,7 @@ def test_any_drafts_get_chances(drafts: list[Draft], difficulty: int) -> None:
 
 
 def test_texts_that_share_words_are_alike() -> None:
-    table = alike(["Paris is the capital", "the capital is Paris", "Add two eggs", ""])
+    table = word_likeness(["Paris is the capital", "the capital is Paris", "Add two eggs", ""])
     assert table[0][1] == 1.0
     assert table[0][2] == 0.0
     assert [table[n][n] for n in range(4)] == [1.0] * 4
@@ -133,21 +133,21 @@ def test_texts_that_share_words_are_alike() -> None:
 
 
 def test_words_that_are_not_set_apart_count_too() -> None:
-    table = alike(["法国的首都是巴黎", "巴黎是法国的首都", "加两个鸡蛋"])
+    table = word_likeness(["法国的首都是巴黎", "巴黎是法国的首都", "加两个鸡蛋"])
     assert table[0][1] == 1.0
     assert table[0][2] < 0.2
 
 
 def test_nothing_said_twice_is_the_same() -> None:
-    assert alike(["", ""]) == [[1.0, 1.0], [1.0, 1.0]]
-    assert alike(["?!", "..."])[0][1] == 0.0
-    assert alike([]) == []
+    assert word_likeness(["", ""]) == [[1.0, 1.0], [1.0, 1.0]]
+    assert word_likeness(["?!", "..."])[0][1] == 0.0
+    assert word_likeness([]) == []
 
 
 HUGE = ["x" * 10**6, "x " * 500_000, "\ud800" * 10**6, "法" * 10**6, "\0\n" * 500_000]
 
 
 def test_no_text_keeps_it_busy() -> None:
-    table = alike(HUGE)
+    table = word_likeness(HUGE)
     for a, b in product(range(len(HUGE)), repeat=2):
         assert 0 <= table[a][b] == table[b][a] <= 1

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from baton.core.errors import BatonError, BudgetExceeded, ConfigError
 from baton.core.labels import Label
 from baton.core.messages import Card
-from baton.core.model_roles import RULE
-from baton.core.plan.plan import MOST_STEPS, Need, Step
+from baton.core.model_roles import RULE_CONDUCTOR
+from baton.core.plan.plan import MAX_STEPS, Need, Step
 from baton.core.ports import Proposal, Route, RoutingContext, SpendingRoom
 from baton.core.run.policy import PromptLimits
-from baton.core.strategies import STRATEGIES, by_mode, strategy
-from baton.core.strategies._template import Templated
+from baton.core.strategies import STRATEGIES, make_strategy, strategy_of_mode
+from baton.core.strategies._template import TemplateStrategy
 from baton.core.strategies._verification import AUDIT
 from baton.workers.template_files import read_templates
 from support.strategy_context import (
@@ -58,7 +58,7 @@ async def test_single_asks_one_worker_whoever_else_is_there() -> None:
 async def test_hybrid_with_one_small_worker_is_single(mode: str, where: str, need: Need) -> None:
     route = Route(where, "Because.", need, template="draft-verify-revise")
     desk = Desk(situation(TINY, mode=mode, route=route, prompt=SUM))
-    run = await play(by_mode(mode), desk, says("I can't."))
+    run = await play(strategy_of_mode(mode), desk, says("I can't."))
     alone = await play("single", desk, says("I can't."))
     assert run.outcome == alone.outcome
     assert run.proposals == alone.proposals
@@ -328,7 +328,7 @@ async def test_hybrid_plans_where_the_router_wants_it_and_mini_never() -> None:
         desk = Desk(
             situation(LLAMA, GEMMA, route=PLAN, mode=mode), answers=[drawn("Do a.", "Do b.")]
         )
-        run = await play(by_mode(mode), desk, lambda number, step: "text")
+        run = await play(strategy_of_mode(mode), desk, lambda number, step: "text")
         assert [step.subtask for step in run.outcome.plan.steps] == tasks
 
 
@@ -363,23 +363,25 @@ async def test_without_a_conductor_the_template_is_played() -> None:
 
 @pytest.mark.parametrize("name", ["conductor", "hybrid", "ultra"])
 async def test_by_the_rule_only_templates_plan(name: str) -> None:
-    desk = Desk(situation(LLAMA, GEMMA, route=PLAN, conductor=RULE))
+    desk = Desk(situation(LLAMA, GEMMA, route=PLAN, conductor=RULE_CONDUCTOR))
     run = await play(name, desk, lambda number, step: "text")
     assert len(run.proposals[0].plan.steps) == 5, "the template's"
     assert desk.asked == []
-    plain = Desk(situation(LLAMA, GEMMA, conductor=RULE))
+    plain = Desk(situation(LLAMA, GEMMA, conductor=RULE_CONDUCTOR))
     run = await play("conductor", plain, lambda number, step: "text")
     assert (run.workers, plain.asked) == (["llama"], [])
     assert "No model plans, by your setting `conductor`." in run.proposals[0].why
 
 
 async def test_the_rule_asks_for_no_weaker_worker_than_usual_before_a_template_is_played() -> None:
-    run = await play("hybrid", Desk(situation(TINY, route=PLAN, conductor=RULE)), says("text"))
+    run = await play(
+        "hybrid", Desk(situation(TINY, route=PLAN, conductor=RULE_CONDUCTOR)), says("text")
+    )
     assert run.workers == ["tiny"]
 
 
 async def test_a_broken_template_of_the_person_s_leaves_one_worker_to_answer() -> None:
-    def broken() -> Mapping[str, Templated]:
+    def broken() -> Mapping[str, TemplateStrategy]:
         raise ConfigError("It is broken.")
 
     for name in ("conductor", "hybrid", "ultra"):
@@ -412,9 +414,9 @@ async def test_a_document_is_read_by_the_template_even_where_somebody_could_cond
 
 async def test_a_template_by_name() -> None:
     template = read_templates()["draft-verify-revise"]
-    run = await play(Templated(template), Desk(situation(LLAMA, BIG)), says("a", "b", "c"))
+    run = await play(TemplateStrategy(template), Desk(situation(LLAMA, BIG)), says("a", "b", "c"))
     assert (run.text, run.proposals[0].why) == ("c", template.about)
-    run = await play(Templated(template), Desk(situation(LLAMA, BIG)), says("a", DOWN, DOWN))
+    run = await play(TemplateStrategy(template), Desk(situation(LLAMA, BIG)), says("a", DOWN, DOWN))
     assert (run.text, run.answer) == ("a", (1,))
 
 
@@ -508,7 +510,7 @@ def scenes(draw: st.DrawFn) -> tuple[str, Desk, dict[int, str | BatonError], lis
         draw(st.dictionaries(st.integers(1, 8), st.just("wrong"), max_size=3)),
     )
     said = st.one_of(st.sampled_from(TEXTS), st.just(DOWN))
-    outcomes = draw(st.dictionaries(st.integers(1, MOST_STEPS), said))
+    outcomes = draw(st.dictionaries(st.integers(1, MAX_STEPS), said))
     name = draw(st.sampled_from([*STRATEGIES, "read-long-document"]))
     cut = draw(st.lists(st.integers(1, 5), max_size=2))
     return name, desk, outcomes, cut, draw(st.sampled_from(["", "Half"]))
@@ -519,7 +521,9 @@ Scene = tuple[str, Desk, dict[int, "str | BatonError"], list[int], str]
 
 async def comes_to_an_end(scene: Scene) -> None:
     name, desk, outcomes, cut, tear = scene
-    way = Templated(read_templates()[name]) if name not in STRATEGIES else strategy(name)
+    way = (
+        TemplateStrategy(read_templates()[name]) if name not in STRATEGIES else make_strategy(name)
+    )
     run = await play(
         way, desk, lambda number, step: outcomes.get(number, "text"), cut=cut, tear=tear
     )
@@ -559,7 +563,7 @@ async def test_every_strategy_goes_on_with_what_another_run_left(scene: Scene, k
         """A strategy that never saw the beginning."""
 
         def __init__(self) -> None:
-            self.next = strategy(name).next
+            self.next = make_strategy(name).next
 
         async def first(self, _: object) -> Proposal:
             return Proposal(replace(left), why="The plan was there already.", final=False)

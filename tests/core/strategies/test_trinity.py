@@ -9,20 +9,20 @@ from hypothesis import strategies as st
 
 from baton.core.plan.plan import KINDS, Need
 from baton.core.plan.turn_roles import (
-    MOST_TURNS,
-    POSITION_FIGURES,
-    WORKER_FIGURES,
-    Position,
-    Seen,
+    MAX_TURNS,
+    POSITION_FEATURES,
+    WORKER_FEATURES,
+    TurnPosition,
     TurnRole,
-    after,
+    WorkerFacts,
     best_move,
     is_allowed,
-    position_figures,
-    worker_figures,
+    position_after,
+    position_features,
+    worker_features,
 )
 from baton.core.ports import SpendingRoom
-from baton.core.strategies._verification import AUDIT, MEND
+from baton.core.strategies._verification import AUDIT, REPAIR
 from baton.core.strategies.trinity import THINK, WORK
 from support.strategy_context import (
     BIG,
@@ -62,7 +62,7 @@ async def test_all_three_roles_are_played_until_the_verifier_accepts() -> None:
     said = says("Mind the dates.", "In 1812.", "The year is wrong.", "In 1815.")
     run = await play("trinity", desk, said)
     steps = run.outcome.plan.steps
-    assert tasks(steps) == [THINK, WORK, AUDIT, MEND]
+    assert tasks(steps) == [THINK, WORK, AUDIT, REPAIR]
     assert run.workers == ["gemma", "llama", "gemma", "llama"]
     assert [step.inputs for step in steps] == [(), (1,), (2,), (2, 3)]
     assert run.answer == (4,)
@@ -102,7 +102,7 @@ async def test_whatever_the_head_says_it_ends_after_five_turns(random: object, c
     said: Say = lambda number, step: "ACCEPT" if draw(0, 1) < 0.3 else f"Text {number}."  # noqa: E731
     run = await play("trinity", desk, said)
     steps = run.outcome.plan.steps
-    assert 1 <= len(steps) <= MOST_TURNS
+    assert 1 <= len(steps) <= MAX_TURNS
     assert run.text.startswith(("Text", "ACCEPT"))
     assert tasks(steps).count(THINK) <= 1
     for number, step in enumerate(steps, start=1):
@@ -122,18 +122,18 @@ async def test_whatever_the_head_says_it_ends_after_five_turns(random: object, c
 def test_the_rules_of_the_turns(
     kind: str, difficulty: int, tools: list[bool], moves: list[tuple[TurnRole, int, bool]]
 ) -> None:
-    workers = [Seen(0.5, 2.0, 0.0, is_tool=is_tool) for is_tool in tools]
-    position = Position()
+    workers = [WorkerFacts(0.5, 2.0, 0.0, is_tool=is_tool) for is_tool in tools]
+    position = TurnPosition()
     for role, place, is_accepted in moves:
-        assert len(position_figures(position, Need(kind, difficulty))) == POSITION_FIGURES
-        figures = [worker_figures(worker, n, position) for n, worker in enumerate(workers)]
-        assert {len(row) for row in figures} == {WORKER_FIGURES}
+        assert len(position_features(position, Need(kind, difficulty))) == POSITION_FEATURES
+        figures = [worker_features(worker, n, position) for n, worker in enumerate(workers)]
+        assert {len(row) for row in figures} == {WORKER_FEATURES}
         flat = [[0.0] * len(workers) for _ in TurnRole]
         move = best_move(flat, position, workers)
-        is_over = position.turn >= MOST_TURNS
+        is_over = position.turn >= MAX_TURNS
         is_standing = position.wrote is not None and not position.is_rejected
         assert (move is None) == (is_over or is_standing)
         place %= len(workers)
         if not is_allowed(role, place, position, workers):
             continue
-        position = after(position, role, place, is_accepted)
+        position = position_after(position, role, place, is_accepted)

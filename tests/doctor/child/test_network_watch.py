@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from baton.cli.doctor.check_result import CheckState
-from baton.cli.doctor.offline_check import prove_offline
+from baton.cli.doctor import prove_offline
+from baton.cli.doctor.check import CheckState
 from baton.doctor import WatchResult, watch_program
 from baton.doctor.child import network_watch
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from baton.core.catalogue_types import NOWHERE, Source
+from baton.core.catalogue_types import UNKNOWN_SOURCE, Source
 from baton.core.errors import ConfigError, ModelFileError
 from baton.models.model_types import Record, Stamp
 from baton.models.store import FolderShelf
@@ -140,10 +140,10 @@ def test_what_a_stick_says_of_this_machine_is_not_believed(
     described = stick / "baton-models.json"
     for said, believed in (
         ({"link": "/etc/passwd", "stamp": {"size": 4, "mtime_ns": 1}}, QWEN.source),
-        ({"source": {"url": "file:///etc/passwd"}}, NOWHERE),
-        ({"source": {"repo": "a/../..", "file": "x"}}, NOWHERE),
-        ({"source": {"repo": "a/b", "file": "../x", "revision": "b" * 40}}, NOWHERE),
-        ({"source": {"repo": "a/b", "file": "x", "revision": "main?x"}}, NOWHERE),
+        ({"source": {"url": "file:///etc/passwd"}}, UNKNOWN_SOURCE),
+        ({"source": {"repo": "a/../..", "file": "x"}}, UNKNOWN_SOURCE),
+        ({"source": {"repo": "a/b", "file": "../x", "revision": "b" * 40}}, UNKNOWN_SOURCE),
+        ({"source": {"repo": "a/b", "file": "x", "revision": "main?x"}}, UNKNOWN_SOURCE),
         ({"source": {"url": "https://host/x.gguf"}}, Source(url="https://host/x.gguf")),
     ):
         bundle = json.loads(described.read_text())

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from baton.core.catalogue_types import NOWHERE, Source
+from baton.core.catalogue_types import UNKNOWN_SOURCE, Source
 from baton.models.model_types import Foreign
 from baton.models.store import FolderShelf, external_stores
 from baton.models.store.external_models import find
@@ -116,7 +116,9 @@ def test_ollama_tells_name_and_hash(shelf: FolderShelf, person: Path) -> None:
     pulled(root, "hf.co/unsloth/Qwen3-GGUF/Q4_K_M")
     found = list(shelf.foreign())
     assert names(found) == ["hf.co/unsloth/Qwen3-GGUF:Q4_K_M", "qwen3:8b", "someone/tuned:latest"]
-    assert found[1] == Foreign("qwen3:8b", blob, blob.stat().st_size, "Ollama", sha256, NOWHERE)
+    assert found[1] == Foreign(
+        "qwen3:8b", blob, blob.stat().st_size, "Ollama", sha256, UNKNOWN_SOURCE
+    )
 
 
 def test_ollama_as_a_service_and_elsewhere(
@@ -314,7 +316,7 @@ def test_strange_folders_in_the_cache(shelf: FolderShelf, person: Path, folder: 
     root = person / ".cache/huggingface/hub" / folder / "snapshots"
     lay(root / "main" / "model-a.gguf")
     for model in shelf.foreign():
-        assert model.source == NOWHERE
+        assert model.source == UNKNOWN_SOURCE
         assert model.sha256 == ""
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baton.routing.child import RouterFileError
-from baton.routing.child.encoder import HEAD_CHARS, TAIL_CHARS, WIDTH, Encoder, plain
+from baton.routing.child.text_features import HEAD_CHARS, TAIL_CHARS, WIDTH, Encoder, readable_excerpt
 
 SHIPPED = Path(__file__).resolve().parents[3] / "models" / "router"
 
@@ -60,7 +60,7 @@ def test_extreme_texts(encoder: Encoder, text: str) -> None:
 
 def test_only_the_ends_of_a_long_text_are_read() -> None:
     text = "a" * HEAD_CHARS + "b" * 1_000_000 + "c" * TAIL_CHARS
-    assert plain(text) == "a" * HEAD_CHARS + "\n" + "c" * TAIL_CHARS
+    assert readable_excerpt(text) == "a" * HEAD_CHARS + "\n" + "c" * TAIL_CHARS
 
 
 def test_a_text_has_the_same_vector_in_any_company(encoder: Encoder) -> None:

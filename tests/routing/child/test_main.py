@@ -18,19 +18,19 @@ from baton.core.labels import Label
 from baton.core.messages import Card, Role, Turn, TurnStatus
 from baton.core.plan.plan import KINDS, Material, Need
 from baton.core.plan.turn_roles import (
-    Position,
-    Seen,
+    TurnPosition,
     TurnRole,
-    position_figures,
+    WorkerFacts,
+    position_features,
     scores_by_rule,
-    worker_figures,
+    worker_features,
 )
 from baton.core.ports import Route
 from baton.core.routing_types import Draft
 from baton.ipc.process import Child, Died, environment
-from baton.routing import LearnedRouter, Limits, candidates, lacking, shipped
+from baton.routing import LearnedRouter, ScorerLimits, candidates, missing_part, shipped_folder
 
-PATIENT = Limits(warm=30, cold=60)
+PATIENT = ScorerLimits(warm=30, cold=60)
 """For what is not about time: the machine may be busy."""
 
 SMALL = Card("small", "local", "SmolLM2 135M", parameters=134_515_008)
@@ -78,13 +78,13 @@ def copied(tmp_path: Path) -> Path:
     """Return a folder with the shipped files in it, to be spoilt."""
     folder = tmp_path / "router"
     folder.mkdir()
-    for file in shipped().iterdir():
+    for file in shipped_folder().iterdir():
         (folder / file.name).symlink_to(file)
     return folder
 
 
 def test_all_that_the_router_needs_is_there() -> None:
-    assert lacking(shipped()) == ("", "")
+    assert missing_part(shipped_folder()) == ("", "")
 
 
 async def test_any_prompt_is_answered_by_the_same_child(router: LearnedRouter) -> None:
@@ -126,9 +126,12 @@ async def test_texts_of_one_meaning_are_more_alike(router: LearnedRouter) -> Non
 
 
 async def test_turns_are_scored_for_every_role_and_worker(router: LearnedRouter) -> None:
-    for workers in ([Seen(0.9, 4.0, 0.0)], [Seen(0.1, 1.0, 0.0), Seen(0.9, 4.0, 0.0)]):
-        figures = [worker_figures(worker, n, Position()) for n, worker in enumerate(workers)]
-        position = position_figures(Position(), Need("knowledge", 3))
+    for workers in (
+        [WorkerFacts(0.9, 4.0, 0.0)],
+        [WorkerFacts(0.1, 1.0, 0.0), WorkerFacts(0.9, 4.0, 0.0)],
+    ):
+        figures = [worker_features(worker, n, TurnPosition()) for n, worker in enumerate(workers)]
+        position = position_features(TurnPosition(), Need("knowledge", 3))
         scores = await router.score_turns("Who built the Parthenon?", position, figures)
         assert [len(row) for row in scores] == [len(workers)] * len(TurnRole)
         assert scores != scores_by_rule(figures)
@@ -179,7 +182,7 @@ async def test_a_broken_file_leaves_it_to_the_rule_and_says_so(tmp_path: Path, s
     (folder / name).write_bytes(whole[: len(whole) // 2] if data is None else data)
     said: list[str] = []
     router = LearnedRouter(folder, limits=PATIENT)
-    router.tell = said.append
+    router.on_warning = said.append
     try:
         for _ in range(2):
             found = await route(router, "What is the capital of France?")
@@ -201,7 +204,7 @@ async def test_a_file_of_the_persons_own_that_is_broken_leaves_the_shipped_route
     own.write_bytes(b"PK\x03\x04 nothing")
     router = LearnedRouter(learned=own, limits=PATIENT)
     said: list[str] = []
-    router.tell = said.append
+    router.on_warning = said.append
     try:
         assert (await route(router, "Name a colour.")).estimate is not None
         assert router.loaded is not None
@@ -286,7 +289,7 @@ async def test_nonsense_from_the_front_is_refused_without_an_end() -> None:
     try:
         child.send("estimate", id=1)
         assert (await child.receive())["type"] == "failed"
-        child.send("load", folder=str(shipped()), learned=None, threads=1)
+        child.send("load", folder=str(shipped_folder()), learned=None, threads=1)
         assert (await child.receive())["type"] == "loaded"
         child.send("sorcery", id=2)
         assert (await child.receive())["type"] == "failed"
@@ -304,7 +307,7 @@ async def test_nothing_is_kept_for_anyone_elsewhere(tmp_path: Path) -> None:
     """ONNX Runtime would write a number that stands for the person, and events to report."""
     child = Child("scorer", environment({**os.environ, "HOME": str(tmp_path)}))
     try:
-        child.send("load", folder=str(shipped()), learned=None, threads=1)
+        child.send("load", folder=str(shipped_folder()), learned=None, threads=1)
         assert (await child.receive())["type"] == "loaded"
     finally:
         child.kill()

@@ -12,17 +12,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from baton.core.routing_types import Candidate, Learned, Rated
+from baton.core.routing_types import Candidate, RatedAnswer, RefitResult
 from baton.routing.child import RouterFileError
 from baton.routing.child.answer_votes import Floats
 from baton.routing.child.personal_offsets import (
     APART_MOST,
     LEVEL_MORE,
     LEVEL_MOST,
-    Personal,
-    StageA,
-    Texts,
-    learn,
+    PersonalOffsets,
+    SeenTexts,
+    UnpersonalisedRouter,
+    learn_offsets,
 )
 
 SMALL = Candidate("small", "llama-3.1-8b", 8.0)
@@ -44,7 +44,7 @@ VARIED = [prompt(subject, number) for subject in SUBJECTS for number in range(10
 class Hashed:
     """Texts by their first word and their length; what is expected falls with the length."""
 
-    def texts(self, texts: Sequence[str]) -> Texts:
+    def texts(self, texts: Sequence[str]) -> SeenTexts:
         vectors = np.zeros((len(texts), 24))
         kinds = np.full((len(texts), 12), 0.02)
         for row, text in enumerate(texts):
@@ -54,39 +54,39 @@ class Hashed:
             vectors[row] /= np.linalg.norm(vectors[row]) + 1e-9
             kinds[row, digest[0] % 12] = 0.78
         figures = np.array([[min(4.0, len(text) / 60.0 - 1.5)] for text in texts]).reshape(-1, 1)
-        return Texts(vectors, figures, kinds)
+        return SeenTexts(vectors, figures, kinds)
 
-    def expected(self, texts: Texts, candidate: Candidate) -> Floats:
+    def expected_quality(self, texts: SeenTexts, candidate: Candidate) -> Floats:
         easy = {"small": 0.62, "other": 0.66, "big": 0.9}[candidate.id]
         slope = {"small": 0.2, "other": 0.18, "big": 0.05}[candidate.id]
         return np.clip(easy - slope * texts.figures[:, 0], 0.02, 0.98)
 
 
-STAGE: StageA = Hashed()
+STAGE: UnpersonalisedRouter = Hashed()
 
 
-def sent(personal: Personal) -> float:
+def sent(personal: PersonalOffsets) -> float:
     """Return the share of varied prompts that the engine's rule finds worth sending."""
-    texts = STAGE.texts(VARIED)
-    now = {c.id: personal.adjusted(STAGE.expected(texts, c), texts, c) for c in ALL}
+    texts = STAGE.read_texts(VARIED)
+    now = {c.id: personal.adjusted_quality(STAGE.expected_quality(texts, c), texts, c) for c in ALL}
     return float(((now["small"] < 0.5) & (now["big"] - now["small"] > 0.2)).mean())
 
 
-def taught(rated: Sequence[Rated], folder: Path) -> tuple[Learned, Personal]:
+def taught(rated: Sequence[RatedAnswer], folder: Path) -> tuple[RefitResult, PersonalOffsets]:
     target = folder / "learned.npz"
-    told = learn(STAGE, rated, target)
+    told = learn_offsets(STAGE, rated, target)
     assert target.exists() is told.kept
-    return told, Personal.load(target) if told.kept else Personal()
+    return told, PersonalOffsets.load(target) if told.kept else PersonalOffsets()
 
 
-def rated(count: int, good: object, worker: Candidate = SMALL, seed: int = 0) -> list[Rated]:
+def rated(count: int, good: object, worker: Candidate = SMALL, seed: int = 0) -> list[RatedAnswer]:
     """Return labels of that many prompts; `good` is a value, or says one by subject and number."""
     dice = random.Random(seed)
     found = []
     for number in range(count):
         subject = SUBJECTS[dice.randrange(len(SUBJECTS))]
         value = good(subject, number, dice) if callable(good) else good
-        found.append(Rated(prompt(subject, number), worker, float(value), at=1.7e9 + number))  # type: ignore[arg-type]
+        found.append(RatedAnswer(prompt(subject, number), worker, float(value), at=1.7e9 + number))  # type: ignore[arg-type]
     return found
 
 
@@ -102,13 +102,13 @@ def test_it_learns_where_a_worker_is_bad(tmp_path: Path) -> None:
     assert told.kept
     assert told.after < told.before - 0.02
     assert told.used == told.held == 300
-    poems = STAGE.texts([text for text in VARIED if text.startswith("poems")])
-    rest = STAGE.texts([text for text in VARIED if not text.startswith("poems")])
+    poems = STAGE.read_texts([text for text in VARIED if text.startswith("poems")])
+    rest = STAGE.read_texts([text for text in VARIED if not text.startswith("poems")])
     for texts, up in ((poems, False), (rest, True)):
-        before = STAGE.expected(texts, SMALL)
-        after = personal.adjusted(before, texts, SMALL)
+        before = STAGE.expected_quality(texts, SMALL)
+        after = personal.adjusted_quality(before, texts, SMALL)
         assert bool(after.mean() > before.mean()) is up
-        assert np.array_equal(personal.adjusted(before, texts, BIG), before)
+        assert np.array_equal(personal.adjusted_quality(before, texts, BIG), before)
 
 
 def test_several_workers_are_learned_at_once(tmp_path: Path) -> None:
@@ -122,9 +122,9 @@ def test_several_workers_are_learned_at_once(tmp_path: Path) -> None:
 def test_it_is_the_worker_by_whatever_name(tmp_path: Path) -> None:
     _, personal = taught(rated(300, poems_are_bad), tmp_path)
     packed = Candidate("mine", "Meta-Llama-3.1-8B-Instruct-Q4_K_M.gguf")
-    texts = STAGE.texts(VARIED)
-    before = STAGE.expected(texts, SMALL)
-    assert not np.array_equal(personal.adjusted(before, texts, packed), before)
+    texts = STAGE.read_texts(VARIED)
+    before = STAGE.expected_quality(texts, SMALL)
+    assert not np.array_equal(personal.adjusted_quality(before, texts, packed), before)
 
 
 def test_chance_teaches_nothing(tmp_path: Path) -> None:
@@ -132,12 +132,12 @@ def test_chance_teaches_nothing(tmp_path: Path) -> None:
     for seed in range(10):
         dice = np.random.default_rng(seed)
         texts = [prompt(SUBJECTS[number % 6], number) for number in range(120)]
-        chances = STAGE.expected(STAGE.texts(texts), SMALL)
+        chances = STAGE.expected_quality(STAGE.read_texts(texts), SMALL)
         labels = [
-            Rated(text, SMALL, float(dice.random() < chance))
+            RatedAnswer(text, SMALL, float(dice.random() < chance))
             for text, chance in zip(texts, chances, strict=True)
         ]
-        kept += learn(STAGE, labels, tmp_path / f"{seed}.npz").kept
+        kept += learn_offsets(STAGE, labels, tmp_path / f"{seed}.npz").kept
     assert kept <= 3
 
 
@@ -150,10 +150,10 @@ def test_too_few_change_nothing(tmp_path: Path) -> None:
 
 def test_the_same_labels_teach_the_same(tmp_path: Path) -> None:
     labels = rated(100, poems_are_bad)
-    first = learn(STAGE, labels, tmp_path / "a.npz")
-    again = learn(STAGE, labels[::-1], tmp_path / "b.npz")
+    first = learn_offsets(STAGE, labels, tmp_path / "a.npz")
+    again = learn_offsets(STAGE, labels[::-1], tmp_path / "b.npz")
     assert first == again
-    one, other = Personal.load(tmp_path / "a.npz"), Personal.load(tmp_path / "b.npz")
+    one, other = PersonalOffsets.load(tmp_path / "a.npz"), PersonalOffsets.load(tmp_path / "b.npz")
     assert np.array_equal(one.worth, other.worth)
 
 
@@ -164,32 +164,34 @@ def _chaos(_: str, number: int, dice: random.Random) -> float:
     return (0.0, 1.0, math.nan, math.inf, -5.0, 7.0)[number % 6]
 
 
-HISTORIES: dict[str, list[Rated]] = {
+HISTORIES: dict[str, list[RatedAnswer]] = {
     "all thumbs down": rated(500, 0.0),
     "all thumbs up": rated(500, 1.0),
     "all down for local, all up for cloud": rated(400, 0.0) + rated(400, 1.0, BIG),
     "all up for local, all down for cloud": rated(400, 1.0) + rated(400, 0.0, BIG),
     "contradictory": rated(300, 0.0) + rated(300, 1.0),
     "at random": rated(500, lambda s, n, d: d.random() < 0.5),
-    "one prompt 10,000 times": [Rated("sums 1", SMALL, 0.0)] * 10_000,
+    "one prompt 10,000 times": [RatedAnswer("sums 1", SMALL, 0.0)] * 10_000,
     "one prompt 10,000 times among others": rated(50, 1.0)
-    + [Rated(prompt("sums", 3), SMALL, 0.0)] * 10_000,
-    "empty texts": [Rated("", SMALL, 0.0), Rated(" \n", BIG, 1.0)] * 200,
-    "huge texts": [Rated(f"law {n} " + "x" * 200_000, SMALL, 0.0) for n in range(20)],
+    + [RatedAnswer(prompt("sums", 3), SMALL, 0.0)] * 10_000,
+    "empty texts": [RatedAnswer("", SMALL, 0.0), RatedAnswer(" \n", BIG, 1.0)] * 200,
+    "huge texts": [RatedAnswer(f"law {n} " + "x" * 200_000, SMALL, 0.0) for n in range(20)],
     "one worker only, the cloud one": rated(500, 0.0, BIG),
     "from the future, from the past": [
-        Rated(prompt("code", n), SMALL, 0.0, at=(4e12, -1e12, math.nan, math.inf)[n % 4])
+        RatedAnswer(prompt("code", n), SMALL, 0.0, at=(4e12, -1e12, math.nan, math.inf)[n % 4])
         for n in range(400)
     ],
     "weights of any kind": [
-        Rated(prompt("code", n), SMALL, 0.0, weight=(math.nan, math.inf, -1.0, 1e300, 0.0)[n % 5])
+        RatedAnswer(
+            prompt("code", n), SMALL, 0.0, weight=(math.nan, math.inf, -1.0, 1e300, 0.0)[n % 5]
+        )
         for n in range(400)
     ],
     "any values": rated(600, _chaos),
     "almost all down": rated(600, lambda s, n, d: d.random() < 0.05),
     "almost all up": rated(600, lambda s, n, d: d.random() < 0.95),
     "the hard ones up, the easy ones down": rated(600, lambda s, n, d: float(n % 20 > 9)),
-    "broken letters": [Rated(f"poems \ud800\x00 {n}", SMALL, 0.0) for n in range(60)],
+    "broken letters": [RatedAnswer(f"poems \ud800\x00 {n}", SMALL, 0.0) for n in range(60)],
 }
 
 
@@ -197,14 +199,14 @@ HISTORIES: dict[str, list[Rated]] = {
 def test_no_history_sends_everything_to_the_cloud_or_nothing_ever(
     name: str, tmp_path: Path
 ) -> None:
-    assert 0.1 < sent(Personal()) < 0.9
+    assert 0.1 < sent(PersonalOffsets()) < 0.9
     told, personal = taught(HISTORIES[name], tmp_path)
     assert 0.0 < sent(personal) < 1.0
     assert math.isfinite(told.before + told.after)
-    texts = STAGE.texts(VARIED)
+    texts = STAGE.read_texts(VARIED)
     for worker in ALL:
-        before = STAGE.expected(texts, worker)
-        after = personal.adjusted(before, texts, worker)
+        before = STAGE.expected_quality(texts, worker)
+        after = personal.adjusted_quality(before, texts, worker)
         most = LEVEL_MOST + LEVEL_MORE + APART_MOST
         assert np.abs(after - before).max() <= most + 1e-9
         if len({one.good for one in HISTORIES[name]}) == 1:
@@ -213,14 +215,16 @@ def test_no_history_sends_everything_to_the_cloud_or_nothing_ever(
 
 
 def test_one_prompt_however_often_counts_a_few_times(tmp_path: Path) -> None:
-    few, _ = taught([Rated("sums 1", SMALL, 0.0)] * 10_000, tmp_path)
+    few, _ = taught([RatedAnswer("sums 1", SMALL, 0.0)] * 10_000, tmp_path)
     assert not few.kept
     usual = rated(100, poems_are_bad)
-    often = usual + [Rated(prompt("sums", 3), SMALL, 0.0)] * 10_000
-    texts = STAGE.texts(VARIED)
-    before = STAGE.expected(texts, SMALL)
+    often = usual + [RatedAnswer(prompt("sums", 3), SMALL, 0.0)] * 10_000
+    texts = STAGE.read_texts(VARIED)
+    before = STAGE.expected_quality(texts, SMALL)
     one, other = (taught(labels, tmp_path)[1] for labels in (usual, often))
-    difference = one.adjusted(before, texts, SMALL) - other.adjusted(before, texts, SMALL)
+    difference = one.adjusted_quality(before, texts, SMALL) - other.adjusted_quality(
+        before, texts, SMALL
+    )
     assert np.abs(difference).max() < 0.1
 
 
@@ -230,35 +234,35 @@ def test_one_prompt_however_often_counts_a_few_times(tmp_path: Path) -> None:
 def test_its_file_is_written_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
     target = tmp_path / "learned.npz"
     target.write_bytes(b"what was there")
-    assert not learn(STAGE, rated(5, 0.0), target).kept
+    assert not learn_offsets(STAGE, rated(5, 0.0), target).kept
     assert target.read_bytes() == b"what was there"
-    assert learn(STAGE, rated(300, poems_are_bad), target).kept
+    assert learn_offsets(STAGE, rated(300, poems_are_bad), target).kept
     assert [path.name for path in tmp_path.iterdir()] == ["learned.npz"]
-    assert Personal.load(target).workers == ("llama-3.1-8b",)
+    assert PersonalOffsets.load(target).workers == ("llama-3.1-8b",)
     assert not stat.S_IMODE(target.stat().st_mode) & 0o077
     with pytest.raises(OSError, match="nowhere"):
-        learn(STAGE, rated(300, poems_are_bad), tmp_path / "nowhere" / "learned.npz")
+        learn_offsets(STAGE, rated(300, poems_are_bad), tmp_path / "nowhere" / "learned.npz")
 
 
 @pytest.mark.parametrize("harm", ["empty", "half", "text", "other", "nan"])
 def test_a_broken_file_is_told_apart(harm: str, tmp_path: Path) -> None:
     target = tmp_path / "learned.npz"
-    assert learn(STAGE, rated(300, poems_are_bad), target).kept
+    assert learn_offsets(STAGE, rated(300, poems_are_bad), target).kept
     whole = target.read_bytes()
     if harm == "nan":
-        fitted = Personal.load(target)
-        Personal(fitted.workers, fitted.level * np.nan, fitted.worth).save(target)
+        fitted = PersonalOffsets.load(target)
+        PersonalOffsets(fitted.workers, fitted.level * np.nan, fitted.worth).save(target)
     elif harm == "other":
         np.savez(target, level=np.zeros(1))
     else:
         target.write_bytes({"empty": b"", "half": whole[: len(whole) // 2]}.get(harm, b"hello"))
     with pytest.raises(RouterFileError):
-        Personal.load(target)
+        PersonalOffsets.load(target)
 
 
 def test_what_was_learned_on_another_encoder_moves_nothing(tmp_path: Path) -> None:
     _, personal = taught(rated(300, poems_are_bad), tmp_path)
-    texts = STAGE.texts(VARIED)
-    other = Texts(texts.vectors[:, :10], texts.figures, texts.kinds)
-    before = STAGE.expected(texts, SMALL)
-    assert np.array_equal(personal.adjusted(before, other, SMALL), before)
+    texts = STAGE.read_texts(VARIED)
+    other = SeenTexts(texts.vectors[:, :10], texts.figures, texts.kinds)
+    before = STAGE.expected_quality(texts, SMALL)
+    assert np.array_equal(personal.adjusted_quality(before, other, SMALL), before)

@@ -54,24 +54,24 @@ KNOWN = (
     ],
 )  # fmt: skip
 def test_a_name_is_read_whoever_packed_it(name: str, called: str, known: str | None) -> None:
-    assert model_names.canonical(name) == called
-    assert model_names.match(name, KNOWN) == known
+    assert model_names.canonical_name(name) == called
+    assert model_names.matching_model(name, KNOWN) == known
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.one_of(st.text(max_size=60), st.sampled_from(KNOWN)))
 def test_a_short_name_says_what_the_long_one_did(name: str) -> None:
-    called = model_names.canonical(name)
-    assert model_names.canonical(called) == called
-    found = unseen_models.sight(Candidate(name))
-    assert found.shape == (unseen_models.SIGHTS,)
+    called = model_names.canonical_name(name)
+    assert model_names.canonical_name(called) == called
+    found = unseen_models.model_traits(Candidate(name))
+    assert found.shape == (unseen_models.TRAIT_COUNT,)
     assert np.isfinite(found).all()
 
 
 def test_a_hostile_name_takes_no_time() -> None:
     for name in ("llama-" * 50_000, "1." * 100_000, "8b-q4_k_" * 50_000, "x" * 10**6):
-        model_names.canonical(name)
-        unseen_models.size_of(Candidate(name))
+        model_names.canonical_name(name)
+        unseen_models.likely_billions(Candidate(name))
 
 
 def measured() -> dict[str, dict[str, tuple[float, int]]]:
@@ -103,9 +103,9 @@ def test_one_that_nobody_measured_is_placed_by_its_size_and_price() -> None:
     found = unseen_models.fit(measured())
 
     def ability(name: str = "it", billions: float = 0.0, dollars: float = 0.0) -> float:
-        return found.of(Candidate(name, name, billions, dollars, outside=dollars > 0))
+        return found.ability(Candidate(name, name, billions, dollars, outside=dollars > 0))
 
-    assert found.known(Candidate("mine", "qwen3-32b")) is None
+    assert found.measured_name(Candidate("mine", "qwen3-32b")) is None
     assert ability("qwen2.5-0.5b") < ability("qwen2.5-7b") < ability("qwen2.5-72b")
     assert ability("smollm2-135m") < ability("qwen2.5-0.5b")
     assert ability(billions=1.0) < ability(billions=8.0) < ability(billions=70.0)
@@ -120,29 +120,31 @@ def test_a_card_says_something_of_one_that_nobody_measured() -> None:
     found = unseen_models.fit(measured())
 
     def ability(**skills: float) -> float:
-        return found.of(Candidate("mine", "mine-8b", skills=skills))
+        return found.ability(Candidate("mine", "mine-8b", skills=skills))
 
     assert ability(code=1.5, math=1.0) < ability() < ability(code=4.5, math=5.0)
     assert abs(ability(code=float("nan"), math=float("inf"))) <= 6
     known = Candidate("g", "gemma-2-9b", skills={"code": 5.0})
-    assert found.of(known) == found.workers["gemma-2-9b"]
+    assert found.ability(known) == found.workers["gemma-2-9b"]
 
 
 def test_what_was_measured_of_it_counts_by_whatever_name() -> None:
     found = unseen_models.fit(measured())
     packed = Candidate("small", "Gemma-2-9b-it-Q4_K_M.gguf")
-    assert found.of(packed) == found.workers["gemma-2-9b"]
-    assert found.nearest(packed, ["gemma-2-2b", "gemma-2-9b"]) == {"gemma-2-9b": 1.0}
-    weights = found.nearest(Candidate("new", "gemma-3-12b"), sorted(found.workers))
+    assert found.ability(packed) == found.workers["gemma-2-9b"]
+    assert found.nearest_workers(packed, ["gemma-2-2b", "gemma-2-9b"]) == {"gemma-2-9b": 1.0}
+    weights = found.nearest_workers(Candidate("new", "gemma-3-12b"), sorted(found.workers))
     assert sum(weights.values()) == pytest.approx(1.0)
     assert weights["gemma-2-2b"] < weights["llama-2-13b"]
 
 
 def test_it_is_kept_as_plain_numbers() -> None:
     found = unseen_models.fit(measured())
-    again = unseen_models.Abilities.from_numbers(json.loads(json.dumps(found.numbers())))
+    again = unseen_models.Abilities.from_numbers(json.loads(json.dumps(found.to_numbers())))
     for name in ("gemma-2-9b", "qwen3-32b", "gpt-5", "?"):
-        assert again.of(Candidate(name)) == pytest.approx(found.of(Candidate(name)), abs=0.01)
+        assert again.ability(Candidate(name)) == pytest.approx(
+            found.ability(Candidate(name)), abs=0.01
+        )
     assert again.error == pytest.approx(found.error, abs=1e-3)
     with pytest.raises((KeyError, TypeError, ValueError)):
         unseen_models.Abilities.from_numbers(
@@ -153,4 +155,4 @@ def test_it_is_kept_as_plain_numbers() -> None:
 def test_little_data_still_gives_sane_abilities() -> None:
     found = unseen_models.fit({"only": {"llama-2-7b": (1.0, 3), "gpt-4": (0.0, 3)}})
     assert np.isfinite(found.worth).all()
-    assert abs(found.of(Candidate("yi-34b"))) < 6
+    assert abs(found.ability(Candidate("yi-34b"))) < 6

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from baton.core.errors import ContextTooLong, WorkerError
-from baton.core.messages import AnswerFormat, Declined, input_bound
+from baton.core.messages import AnswerFormat, Declined, max_input_tokens
 from baton.workers.cloud import CloudWorker, Gateway
 from support.cloud_worker_calls import (
     MODELS,
@@ -99,7 +99,7 @@ async def test_the_answer_is_read_and_the_schema_was_held_for(stage: Stage, name
     stage.cloud.quiet()
     [bill] = stage.cloud.bills
     assert heard.usage is not None
-    assert heard.usage.tokens_in == bill.tokens_in <= input_bound(asked.messages, SHAPE)
+    assert heard.usage.tokens_in == bill.tokens_in <= max_input_tokens(asked.messages, SHAPE)
 
 
 @pytest.mark.parametrize("name", ASKED)

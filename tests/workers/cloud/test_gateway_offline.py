@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from baton.core.errors import WorkerError, WorkerUnavailable
-from baton.core.messages import Sent
+from baton.core.messages import RequestSent
 from baton.workers.cloud import CloudWorker
 from support.cloud_worker_calls import (
     MODELS,
@@ -51,7 +51,7 @@ async def test_offline_a_server_must_be_on_this_machine(tmp_path: Path, host: st
     await way.aclose()
     assert isinstance(heard.error, WorkerError)
     assert "Baton is offline" in str(heard.error)
-    assert not heard.has(Sent)
+    assert not heard.has(RequestSent)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
@@ -69,7 +69,7 @@ async def test_going_offline_ends_what_runs(tmp_path: Path) -> None:
     with Cloud(reply=Reply(tokens=10_000, rate=20)) as cloud:
         worker = server_worker(way, cloud.base("server"))
         stream = worker.stream(request())
-        assert isinstance(await anext(stream), Sent)
+        assert isinstance(await anext(stream), RequestSent)
         await anext(stream)
         way.offline = True
         with pytest.raises(WorkerUnavailable):

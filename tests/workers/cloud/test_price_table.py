@@ -14,7 +14,7 @@ import pytest
 
 from baton.compose import card_of, compose
 from baton.core.errors import BudgetExceeded, ConfigError
-from baton.core.hold_decision import unknown_price
+from baton.core.hold_decision import unknown_price_error
 from baton.core.labels import Label
 from baton.core.ledger_types import Policy
 from baton.core.messages import Prompt
@@ -260,7 +260,7 @@ def test_a_price_for_one_token_is_noticed() -> None:
 
 
 def test_what_to_do_about_an_unknown_price_is_said_to_the_letter() -> None:
-    error = unknown_price("gpt", "openai/gpt-99")
+    error = unknown_price_error("gpt", "openai/gpt-99")
     assert isinstance(error, BudgetExceeded)
     assert "openai/gpt-99 is not known, so nothing was sent" in error.message
     assert 'id = "gpt"' in error.hint

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.core.redaction_types import Redacted, Restorer
+from baton.core.redaction_types import RedactedTexts, Restorer
 from baton.workers.cloud.redaction import Redaction
 
 AWS = "AKIA" + "IOSFODNN7EXAMPLE"
@@ -23,15 +23,15 @@ PEM = "\n".join(
 )
 
 
-def redact(*texts: str, words: tuple[str, ...] = ()) -> Redacted:
+def redact(*texts: str, words: tuple[str, ...] = ()) -> RedactedTexts:
     return Redaction(words).redact(texts)
 
 
-def restored(redacted: Redacted) -> tuple[str, ...]:
+def restored(redacted: RedactedTexts) -> tuple[str, ...]:
     texts = []
     for text in redacted.texts:
         restorer = Restorer(redacted.hidden)
-        texts.append(restorer.feed(text) + restorer.rest())
+        texts.append(restorer.feed(text) + restorer.flush())
     return tuple(texts)
 
 
@@ -149,7 +149,7 @@ def test_personal_data_is_hidden(text: str, kind: str) -> None:
     ],
 )
 def test_what_only_looks_like_it_stays(text: str) -> None:
-    assert redact(text) == Redacted((text,))
+    assert redact(text) == RedactedTexts((text,))
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_the_persons_own_words_are_hidden_whole_in_any_case(
 def test_the_same_thing_has_the_same_placeholder_in_all_texts_and_turns() -> None:
     first = redact("I am ann@example.org", "and bob@example.org, not ann@example.org")
     assert first.texts == ("I am [mail address 1]", "and [mail address 2], not [mail address 1]")
-    assert first.told() == "2 mail addresses"
+    assert first.summary() == "2 mail addresses"
     later = redact(
         "I am ann@example.org", "and bob@example.org, not ann@example.org", "c@d.example"
     )

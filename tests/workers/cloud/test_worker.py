@@ -19,8 +19,8 @@ from baton.core.errors import (
     WorkerUnavailable,
 )
 from baton.core.labels import Label
-from baton.core.messages import Card, Declined, Finish, Sent, Text
-from baton.core.prices import Used
+from baton.core.messages import Card, Declined, Finish, RequestSent, Text
+from baton.core.prices import BilledTokens
 from baton.workers.cloud import CloudWorker, Gateway, Patience
 from support.canary import shows
 from support.cloud_faults import FREE
@@ -103,10 +103,12 @@ async def test_a_providers_key_never_goes_to_another_address(tmp_path: Path) -> 
 def charge(heard: Heard) -> int | None:
     """Return what the ledger would charge; None for all that was held."""
     if heard.usage is None:
-        return 0 if heard.has(Declined) or not heard.has(Sent) else None
+        return 0 if heard.has(Declined) or not heard.has(RequestSent) else None
     usage = heard.usage
     return PRICE.cost(
-        Used(usage.tokens_in, usage.tokens_out, usage.cached, usage.cache_written, usage.reported)
+        BilledTokens(
+            usage.tokens_in, usage.tokens_out, usage.cached, usage.cache_written, usage.reported
+        )
     )
 
 
@@ -124,7 +126,7 @@ async def test_every_provider_answers_and_counts_as_billed(stage: Stage, name: s
     assert usage.finish is Finish.STOP
     assert charge(heard) == bill.nanos
     assert [(c, body) for c, _, body in stage.log.rows] == [("call-1", received.body)]
-    assert heard.sent == [Sent(stage.log.rows[0][1], len(received.body))]
+    assert heard.sent == [RequestSent(stage.log.rows[0][1], len(received.body))]
     caps = ("max_tokens", "max_completion_tokens", "max_output_tokens")
     options = received.json.get("generationConfig", received.json)
     assert [options[cap] for cap in caps if cap in options] == [300]
@@ -237,7 +239,7 @@ async def test_what_cannot_be_recorded_is_not_sent(stage: Stage) -> None:
 
 async def test_what_is_not_taken_is_not_sent(stage: Stage) -> None:
     async with aclosing(stage.workers["openai"].stream(request())) as chunks:
-        assert isinstance(await anext(chunks), Sent)
+        assert isinstance(await anext(chunks), RequestSent)
     assert (await hear(stage.workers["server"])).text == ANSWER
     assert [r.provider for r in stage.cloud.calls] == ["server"]
 

@@ -23,7 +23,7 @@ from baton.core.errors import WorkerError
 from baton.core.labels import Label
 from baton.core.messages import Message, Request, Role, Text, Usage, fenced
 from baton.core.prices import FREE
-from baton.workers.tools import ToolWorker, sandbox, tools
+from baton.workers.tools import ToolWorker, sandbox, build_tools
 from baton.workers.tools.child.main import compute
 from baton.workers.tools.computation import CannotCompute
 from support.processes import wait_until_over
@@ -32,7 +32,7 @@ from support.processes import wait_until_over
 @pytest.fixture(scope="module")
 def workers() -> Iterator[Mapping[str, ToolWorker]]:
     """The tools of this machine, whose child is started once."""
-    workers = tools()
+    workers = build_tools()
     yield workers
     asyncio.run(workers["clock"].aclose())
 
@@ -53,12 +53,12 @@ def pid(worker: ToolWorker) -> int:
 
 
 def test_cards_are_free_local_tools() -> None:
-    for name, worker in tools().items():
+    for name, worker in build_tools().items():
         card = worker.card
-        assert (card.id, card.kind, card.is_tool, card.is_outside) == (name, "tool", True, False)
+        assert (card.id, card.kind, card.is_tool, card.uses_gateway) == (name, "tool", True, False)
         assert (card.privacy, card.price, card.slots) == (Label.LOCAL, FREE, 4)
-    assert tools()["calculator"].card.skills == {"calculation": 5}
-    assert tools(False) == {}
+    assert build_tools()["calculator"].card.skills == {"calculation": 5}
+    assert build_tools(False) == {}
 
 
 def test_there_is_a_sandbox_wherever_the_kernel_has_one() -> None:
@@ -66,11 +66,11 @@ def test_there_is_a_sandbox_wherever_the_kernel_has_one() -> None:
     actions = Path("/proc/sys/kernel/seccomp/actions_avail")
     is_known = platform.machine() in ("x86_64", "aarch64") and actions.exists()
     assert bool(sandbox()) is (is_known and "errno" in actions.read_text().split())
-    assert ("python" in tools()) is bool(sandbox())
+    assert ("python" in build_tools()) is bool(sandbox())
 
 
 def test_nothing_is_started_before_the_first_call() -> None:
-    assert all(worker.toolbox.pid is None for worker in tools().values())
+    assert all(worker.toolbox.pid is None for worker in build_tools().values())
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ async def test_all_tools_share_one_child_that_is_replaced_when_it_was_killed(
 
 
 async def test_what_is_asked_while_they_are_closed_starts_no_other_child() -> None:
-    worker = tools()["calculator"]
+    worker = build_tools()["calculator"]
     await ask(worker, "1 + 1")
     os.kill(pid(worker), signal.SIGSTOP)
     asked = asyncio.create_task(ask(worker, "2 + 2"))
@@ -243,7 +243,7 @@ async def test_what_is_asked_while_they_are_closed_starts_no_other_child() -> No
 
 async def test_its_environment_holds_no_key() -> None:
     secret = {"OPENAI_API_KEY": "sk-secret-secret"}
-    worker = tools(environ={**os.environ, **secret})["clock"]
+    worker = build_tools(environ={**os.environ, **secret})["clock"]
     try:
         await ask(worker, "now")
         child = psutil.Process(pid(worker))

@@ -7,7 +7,7 @@ from typing import Any
 
 from baton.bench.strategy_bench import Row, ends, mixed
 from baton.cli.bench.cost_plot import Plot, Point
-from baton.cli.ledger_access import format_columns
+from baton.cli.stores import format_columns
 from baton.core.money import format_usd
 from baton.core.sanitiser import one_line
 

@@ -142,11 +142,11 @@ def bench(
     from baton.cli.bench.base_bench import Options
     from baton.cli.bench.live_bench import Live
     from baton.cli.bench.replay_bench import Replay
-    from baton.core.strategies import strategy
+    from baton.core.strategies import make_strategy
 
     options = Options(**typed)
     for name in options.strategies:
-        strategy(name)  # says which ones there are
+        make_strategy(name)  # says which ones there are
     interrupts.restore_default_handler()
     read = read_dataset(dataset)
     made: Bench = (Replay if read.recorded else Live)(options, read)

@@ -13,12 +13,12 @@ import msgspec
 from baton.bench.conductor_bench import ConductorBench, ConductorRow, drawing
 from baton.bench.conductor_episodes import read_episodes
 from baton.cli.bench.base_bench import listed
-from baton.cli.ledger_access import format_columns
 from baton.cli.options import add_named_worker
 from baton.cli.output import emit, emit_json, notify
+from baton.cli.stores import format_columns
 from baton.core.catalogue_types import ModelRole
 from baton.core.errors import BatonError, ConfigError
-from baton.core.plan.conductor import may_conduct
+from baton.core.plan.conductor import can_conduct
 from baton.core.run.rule_router import RuleRouter
 from baton.core.sanitiser import one_line
 from baton.platform.settings import LocalWorker, Paths, Settings, find_paths, load
@@ -102,7 +102,7 @@ async def _composed(
         roster = {card.id: card for card in baton.orchestra.roster}
         for name in named:
             _must_conduct(baton.orchestra.worker(name).card)
-        able = [card.id for card in roster.values() if not card.uses_gateway and may_conduct(card)]
+        able = [card.id for card in roster.values() if not card.uses_gateway and can_conduct(card)]
         trained = [""] if baton.orchestra.trained is not None else []
         yield baton, [*trained, *(named or able)]
     finally:

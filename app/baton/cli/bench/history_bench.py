@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from baton.bench.backtest import Case, Row, happened, replay
-from baton.cli.ledger_access import format_columns
 from baton.cli.output import emit, emit_json, notify
 from baton.cli.step_text import record_view
+from baton.cli.stores import format_columns
 from baton.cli.usage import parse_since
 from baton.core.errors import ConfigError
 from baton.core.feedback import dated_grade
@@ -67,7 +67,7 @@ async def look_back(options: Options) -> int:
     since = parse_since(options.since)
     async with _opened() as baton:
         paces = _paces(options.policy, baton.settings.budget.pace)
-        past = await baton.store.past(since)
+        past = await baton.store.past_runs(since)
         if not past and not options.as_json:
             notify(_NOTHING.format(since=_since(since)))
             return 0
@@ -124,10 +124,10 @@ def _ceilings(typed: str | None, set_: Mapping[Scope, int]) -> Mapping[Scope, in
 
 async def _looked(baton: Baton, past: Sequence[PastRun]) -> Looked:
     """Return what each prompt comes to, as known then, else as estimated now."""
-    from baton.routing import LearnedRouter, Limits, learned_file
+    from baton.routing import LearnedRouter, ScorerLimits, learned_file
 
     # Nobody waits for one prompt, so the router may take its time.
-    patient = Limits(_PATIENCE, _PATIENCE, _PATIENCE)
+    patient = ScorerLimits(_PATIENCE, _PATIENCE, _PATIENCE)
     router = LearnedRouter(learned=learned_file(baton.paths.data), limits=patient)
     try:
         return await _counted(await _estimator(baton, router), past)
@@ -155,7 +155,7 @@ async def _estimator(baton: Baton, router: Router) -> _Estimator:
     from baton.core.run.policy import stronger
 
     orchestra = baton.orchestra
-    roster = await orchestra.skills.informed(orchestra.roster)
+    roster = await orchestra.skills.cards_with_skills(orchestra.roster)
     by_id = {card.id: card for card in roster}
     mine = by_id[orchestra.worker().card.id]
     terms = replace(orchestra.terms, offline=False, mode="auto")
@@ -206,17 +206,17 @@ class _Estimator:
         return card.privacy if card is not None else Label.CLOUD
 
     async def _estimated(self, run: PastRun, view: RunView, case: Case) -> Case:
-        from baton.core.strategies._draft_scoring import expected
+        from baton.core.strategies._draft_scoring import expected_quality
 
         roster = (self.here, *(card for card in self.roster.values() if card is not self.here))
         route = await self.router.route(_material(run), roster)
         if route.tool:
             return case
-        quality = expected(self.here, route)
+        quality = expected_quality(self.here, route)
         if self.helper is None:
             return replace(case, quality=quality, open=False)
         gains = route.estimate.gain if route.estimate is not None else {}
-        gain = gains.get(self.helper.id, expected(self.helper, route) - quality)
+        gain = gains.get(self.helper.id, expected_quality(self.helper, route) - quality)
         cost = _likely_cost(self.helper, view.calls, route)
         open_ = run.label.allows(self.helper.privacy)
         return replace(case, quality=quality, gain=gain, cost=cost, open=open_)

@@ -34,9 +34,9 @@ class Replay(Bench):
         self.models: Recordings = {name: paid.get(name) for name in self.workers}
         rates = [(name, price.rates) for name, price in sorted(paid.items())]
         prices = [f"{name}@{rate.input},{rate.output}" for name, rate in rates]
-        from baton.routing import shipped
+        from baton.routing import shipped_folder
 
-        self._router = options.router or shipped()
+        self._router = options.router or shipped_folder()
         self._terms = [*prices, f"router {_digest(self._router)}"]
         self._parts = _parts(options)
 

@@ -19,7 +19,7 @@ from baton.core.prices import TOKENS_PER_RATE, BilledTokens, Price, Rates
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import PromptLimits, RunTerms
 from baton.core.spending.pace_controller import Pacing
-from baton.core.spending.usage_rate import Rhythm
+from baton.core.spending.usage_rate import UsageRate
 from baton.history import Store
 from baton.money import Ledger
 
@@ -85,7 +85,7 @@ async def replayed(table: Table, progress: Progress, spent: int = 0) -> AsyncIte
     terms = RunTerms(ceilings, Policy.BUDGET)
     orchestra = Orchestra(workers, store, next(iter(workers)), ledger=ledger, terms=terms)
     thrift = SpendingStyle.BALANCED if table.ceiling is None else SpendingStyle.BEST
-    orchestra.pacer = Pacing(thrift, rhythm=Rhythm(progress))
+    orchestra.pacer = Pacing(thrift, rhythm=UsageRate(progress))
     orchestra.router = _router(table.router)
     try:
         if spent:
@@ -102,7 +102,7 @@ def _router(folder: Path | None) -> LearnedRouter | None:
     if folder is None:
         return None
     from baton.routing import LearnedRouter
-    from baton.routing import Limits as Patience
+    from baton.routing import ScorerLimits as Patience
 
     router = LearnedRouter(folder, limits=Patience(_WARM, _COLD, _COLD))
 
@@ -111,7 +111,7 @@ def _router(folder: Path | None) -> LearnedRouter | None:
 
     if router.warning:
         refuse(router.warning)
-    router.tell = refuse
+    router.on_warning = refuse
     return router
 
 

@@ -1,18 +1,21 @@
-"""`baton doctor`: does everything here work? One line for each thing, and no secrets in any."""
+"""`baton doctor`: whether everything here works. One line for each thing, and no secrets in any."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import json
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from baton.cli.doctor.check_result import CheckResult, CheckState
-from baton.cli.doctor.system_checks import check_system
+from baton.cli.doctor.check import CheckResult, CheckState
 from baton.cli.output import emit, emit_json, notify
+from baton.core.sanitiser import one_line
 
-__all__ = ["CheckResult", "CheckState", "check_system", "doctor"]
+if TYPE_CHECKING:
+    from baton.doctor import WatchResult
 
 _EXAMPLES = """\b
 Examples:
@@ -53,48 +56,97 @@ def doctor(self_tested: bool, offline: bool, as_json: bool, file: Path | None) -
     yours but for a test key, put into your keyring and removed, sends nothing anywhere and costs
     nothing.
     """
-    findings: list[CheckResult] = []
+    from baton.cli.doctor import doctor_report
+
+    results: list[CheckResult] = []
     if file is not None:
-        from baton.cli.doctor.doctor_report import check_report_path
+        doctor_report.check_report_path(file)
 
-        check_report_path(file)
-
-    def tell(finding: CheckResult) -> None:
-        findings.append(finding)
+    def report(result: CheckResult) -> None:
+        results.append(result)
         if not as_json:
-            emit(finding.as_line())
+            emit(result.as_line())
 
     if offline:
-        from baton.cli.doctor.offline_check import prove_offline
-
-        _report_all(prove_offline(), tell)
-    elif self_tested:
-        from baton.cli.doctor.self_test import run_self_test
-
-        run_self_test(tell)
+        for result in prove_offline():
+            report(result)
     else:
-        from baton.platform.settings import find_paths
+        from baton.cli.doctor import checks
 
-        _report_all(check_system(find_paths()), tell)
-    broken = any(finding.state is CheckState.BROKEN for finding in findings)
+        checks.report_checks(checks.self_test() if self_tested else checks.check_setup(), report)
+    is_broken = any(result.state is CheckState.BROKEN for result in results)
     if as_json:
-        status = "failed" if broken else "finished"
-        emit_json({"schema": 1, "status": status, "checks": [asdict(f) for f in findings]})
+        status = "failed" if is_broken else "finished"
+        emit_json({"schema": 1, "status": status, "checks": [asdict(one) for one in results]})
     if file is not None:
-        from baton.cli.doctor.doctor_report import write_report
-
-        write_report(file, findings, as_json)
+        doctor_report.write_report(file, results, as_json)
     if not as_json:
-        notify(_verdict(findings) + (f" The report is in {file}." if file else ""))
-    return 1 if broken else 0
+        notify(_verdict(results) + (f" The report is in {file}." if file else ""))
+    return 1 if is_broken else 0
 
 
-def _verdict(findings: Iterable[CheckResult]) -> str:
-    """Say in a sentence how it all is."""
-    broken = [finding.name for finding in findings if finding.state is CheckState.BROKEN]
+def _verdict(results: Iterable[CheckResult]) -> str:
+    broken = [result.name for result in results if result.state is CheckState.BROKEN]
     return f"Broken: {', '.join(broken)}." if broken else "Nothing is broken."
 
 
-def _report_all(findings: Iterable[CheckResult], tell: Callable[[CheckResult], object]) -> None:
-    for finding in findings:
-        tell(finding)
+# Offline
+
+_ASK_ARGUMENTS = ("ask", "--offline", "--no-history", "--json", "--max-tokens", "16", "Say hello.")
+
+
+def prove_offline(command: Sequence[str] | None = None) -> list[CheckResult]:
+    """Ask a prompt offline where the kernel reports every socket; `command` replaces it."""
+    from baton.doctor import baton_command, watch_program
+    from baton.platform.settings import keyless_environ
+
+    try:
+        watched = watch_program(
+            [*baton_command(), *_ASK_ARGUMENTS] if command is None else command,
+            environ=keyless_environ(),
+        )
+    except OSError as error:
+        return [
+            CheckResult(
+                "offline", CheckState.BROKEN, f"No process could be started: {error.strerror}."
+            )
+        ]
+    if not watched.means:
+        return [
+            CheckResult(
+                "offline",
+                CheckState.BROKEN,
+                "It can't be proved on this machine: neither seccomp with notifications (Linux 5.0)"
+                f" nor a network namespace can be had. {watched.err}".strip(),
+            )
+        ]
+    return [_socket_result(watched), _answer_result(watched)]
+
+
+def _socket_result(watched: WatchResult) -> CheckResult:
+    means = " and ".join(watched.means)
+    if watched.attempts:
+        tried = ", ".join(f"{count} of {name}" for name, count in sorted(watched.attempts.items()))
+        text = f"Baton tried to open sockets while offline: {tried}. All were refused ({means})."
+        return CheckResult("network", CheckState.BROKEN, text)
+    if "seccomp" in watched.means:
+        text = f"no process of Baton's opened a socket, so none connected anywhere ({means})"
+        return CheckResult("network", CheckState.OK, text)
+    text = f"nothing could leave ({means}); whether anything tried can't be seen here"
+    return CheckResult("network", CheckState.WARN, text)
+
+
+def _answer_result(watched: WatchResult) -> CheckResult:
+    """Check that the prompt was answered: a Baton that fails at once opens no socket, either."""
+    if watched.status is None:
+        return CheckResult("answer", CheckState.BROKEN, "The prompt took too long and was stopped.")
+    try:
+        answer = str(json.loads(watched.out)["answer"])
+    except (ValueError, KeyError, TypeError):
+        answer = ""
+    if watched.status or not answer:
+        said = one_line(watched.err, 300) or f"Baton ended with {watched.status}."
+        return CheckResult(
+            "answer", CheckState.BROKEN, f"The prompt was not answered offline: {said}"
+        )
+    return CheckResult("answer", CheckState.OK, f"a prompt was answered: {one_line(answer, 60)!r}")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import secrets
 from contextlib import aclosing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
-from baton.cli.doctor.check_result import CheckResult, CheckState
-from baton.cli.doctor.loopback_provider import ANSWER, TOKENS_IN, TOKENS_OUT, LoopbackProvider
-from baton.cli.doctor.temporary_home import SelfTestHome, repair_hint
+from baton.cli.doctor.check import Broken, CheckContext, CheckWarning
 from baton.core.labels import Label
 from baton.core.ledger_types import Scope, Status
 from baton.core.messages import Card, Message, Request, Role, Text
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from baton.core.run.metered_worker import CallUsage
     from baton.money import Ledger
 
+ANSWER = "Ad libitum."
+TOKENS_IN, TOKENS_OUT = 1000, 200
+"""What the provider says that it counted."""
+
 _VARIABLE = "BATON_SELF_TEST_API_KEY"
 _RUN = "self-test"
 PRICE = Price(Rates(3 * NANO, 15 * NANO, 3 * NANO, 3 * NANO), source="the self-test")
@@ -26,30 +30,28 @@ COST = (3 * TOKENS_IN + 15 * TOKENS_OUT) * NANO // 1_000_000
 """What the answer costs, computed apart from the ledger."""
 
 
-async def check_cloud(place: SelfTestHome) -> str | CheckResult:
+async def check_cloud(context: CheckContext) -> str:
     """Ask, and see that the answer, the bytes that left and the charge are as they must be."""
     from baton.money import Ledger
 
     async with LoopbackProvider() as provider:
         if not await provider.is_reachable():
             text = "This machine can't talk with itself (127.0.0.1), so the gateway wasn't tried."
-            return CheckResult(
-                "cloud", CheckState.WARN, f"{text} Without that, no cloud worker answers."
-            )
-        ledger = Ledger.open(place.folder / "cloud.db")
+            return CheckWarning(f"{text} Without that, no cloud worker answers.")
+        ledger = Ledger.open(context.scratch_file("cloud.db"))
         try:
             key = f"self-test-{secrets.token_hex(16)}"
-            answer = await _ask_worker(place, ledger, provider, key)
+            answer = await _ask_worker(context, ledger, provider, key)
             why = await _find_fault(ledger, provider, key, answer)
         finally:
             await ledger.aclose()
     if why:
-        return CheckResult("cloud", CheckState.BROKEN, f"{why} {repair_hint()}")
+        raise Broken(why)
     return f"a request went through the gateway to this machine, charged exactly {show_usd(COST)}"
 
 
 async def _ask_worker(
-    place: SelfTestHome, ledger: Ledger, provider: LoopbackProvider, key: str
+    context: CheckContext, ledger: Ledger, provider: LoopbackProvider, key: str
 ) -> str:
     from baton.core.run.metered_worker import MeteredWorker, RunBudget
     from baton.core.run.policy import ANYTHING, RunTerms
@@ -58,7 +60,7 @@ async def _ask_worker(
     # No keyring is asked: one that is locked would open a window.
     quiet = {"PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring", _VARIABLE: key}
     gateway = Gateway(
-        ledger.sent, keys_file=place.paths.keys_file, environ={**place.environ, **quiet}
+        ledger.sent, keys_file=context.paths.keys_file, environ={**context.environ, **quiet}
     )
     address = f"http://127.0.0.1:{provider.port}/v1"
     worker = CloudWorker(CARD, gateway, base_url=address, api_key_env=_VARIABLE)
@@ -102,3 +104,87 @@ CARD = Card(
     model="openai/gpt-4o-mini",
     remote=True,
 )
+
+
+_MAX_BODY_BYTES = 1 << 20
+
+
+class LoopbackProvider:
+    """Listens while entered; `bodies` and `keys` are what it was sent."""
+
+    def __init__(self) -> None:
+        self.bodies: list[bytes] = []
+        self.keys: list[str] = []
+        self._server: asyncio.Server | None = None
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        assert self._server is not None
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server is not None
+        self._server.close()
+
+    async def is_reachable(self) -> bool:
+        """Tell whether this machine can talk with itself at all."""
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        except OSError:
+            return False
+        writer.close()
+        return True
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+            fields = dict(_header_field(line) for line in head.split("\r\n")[1:] if ":" in line)
+            size = min(int(fields.get("content-length", "0")), _MAX_BODY_BYTES)
+            self.bodies.append(await reader.readexactly(size))
+            self.keys.append(fields.get("authorization", ""))
+            writer.write(
+                b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
+            )
+            writer.write(b"".join(_answer_events()))
+            await writer.drain()
+        except (OSError, ValueError, asyncio.IncompleteReadError):
+            pass  # it hung up, as `reachable` does
+        finally:
+            writer.close()
+
+
+def _header_field(line: str) -> tuple[str, str]:
+    name, _, value = line.partition(":")
+    return name.strip().lower(), value.strip()
+
+
+def _answer_events() -> list[bytes]:
+    usage = {
+        "prompt_tokens": TOKENS_IN,
+        "completion_tokens": TOKENS_OUT,
+        "total_tokens": TOKENS_IN + TOKENS_OUT,
+    }
+    return [
+        *(_answer_event([{"index": 0, "delta": {"content": word}}]) for word in ANSWER.split("|")),
+        _answer_event([{"index": 0, "delta": {}, "finish_reason": "stop"}]),
+        _answer_event([], usage=usage),
+        b"data: [DONE]\n\n",
+    ]
+
+
+def _answer_event(choices: list[dict[str, Any]], **more: Any) -> bytes:
+    event = {
+        "id": "chatcmpl-0",
+        "object": "chat.completion.chunk",
+        "created": 1_760_000_000,
+        "model": "self-test",
+        "choices": choices,
+        **more,
+    }
+    return f"data: {json.dumps(event)}\n\n".encode()

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from baton import __version__
-from baton.cli.doctor.check_result import CheckResult, CheckState
+from baton.cli.doctor.check import CheckResult, CheckState
 from baton.core.errors import BatonError, StoreError
 from baton.platform.build_info import built
 from baton.platform.durable_files import replace_file

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from baton.cli.aliases import AliasedGroup
 from baton.cli.models.maintenance import export, prune, remove, verify
 from baton.cli.models.model_import import import_
 from baton.cli.models.model_list import fitting, list_, ps, show
 from baton.cli.models.pull import pull
 from baton.cli.models.recommend import recommend, role
+from baton.cli.options import AliasedGroup
 
 __all__ = ["fitting", "models"]
 

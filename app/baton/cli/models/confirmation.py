@@ -7,7 +7,7 @@ import sys
 import click
 
 from baton.cli.output import notify
-from baton.cli.terminal_questions import read_line
+from baton.cli.prompt_run import read_line
 from baton.core.errors import ConfigError
 from baton.core.sanitiser import sanitise
 

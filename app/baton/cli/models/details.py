@@ -7,26 +7,28 @@ from typing import Any, NamedTuple
 
 from baton.cli.models import model_text
 from baton.cli.models.inventory import IN_CATALOGUE, Known, opened
-from baton.cli.worker_settings import (
+from baton.cli.workers import (
     WorkerConfiguration,
+    card_object,
     configuration_lines,
     configuration_object,
+    configured_address,
+    price_text,
     worker_configuration,
 )
-from baton.cli.workers import card_object, configured_address, price_text
 from baton.core.byte_format import show_size
 from baton.core.catalogue_types import FREE_LICENCES, UNKNOWN_SOURCE, ThinkingMode
 from baton.core.messages import Card
 from baton.core.plan.skill_table import (
+    CONFIGURED,
     GUESS,
     MEASURED,
     PUBLISHED,
-    TYPED,
     Mastery,
-    answers,
-    guessed_from,
-    own_answers,
-    ranked,
+    count_own_answers,
+    guess_basis,
+    masteries_best_first,
+    own_answers_text,
 )
 from baton.gguf.memory_fit import Fit, Verdict, judge
 
@@ -165,12 +167,12 @@ def _good_at(
     card: Card, table: Mapping[str, Mastery], measured: Mapping[str, tuple[float, int]]
 ) -> dict[str, str]:
     """Return the lines that say what a model is good at, and how that is known."""
-    best = ranked(table)
-    total = answers(table)
-    own = f" ({own_answers(total)})" if total else ""
+    best = masteries_best_first(table)
+    total = count_own_answers(table)
+    own = f" ({own_answers_text(total)})" if total else ""
     guessed = sum(one.basis == GUESS for one in best)
     rest = "everything" if guessed == len(best) else "everything else"
-    source = f"{guessed_from(card)}{' and what was measured' if measured else ''}"
+    source = f"{guess_basis(card)}{' and what was measured' if measured else ''}"
     return {
         "Good at": ", ".join(f"{one.kind} {one.tenths}/10" for one in best) + own,
         "Your answers": _told((one.kind, f"{one.answers}") for one in best if one.answers),
@@ -180,7 +182,7 @@ def _good_at(
             if one.basis == MEASURED
         ),
         "Published": ", ".join(one.kind for one in best if one.basis == PUBLISHED),
-        "Set by you": ", ".join(one.kind for one in best if one.basis == TYPED),
+        "Set by you": ", ".join(one.kind for one in best if one.basis == CONFIGURED),
         "Guessed": f"{rest}, from {source}" if guessed else "",
     }
 
@@ -196,8 +198,8 @@ def as_object(known: Known) -> dict[str, Any]:
     """Return what is known of a model as `--json` prints it; sizes in bytes, times since 1970."""
     record = known.held.record if known.held is not None else None
     return card_object(known.card) | {
-        "answers": answers(known.table),
-        "skills": [_skill(one, known.measured) for one in ranked(known.table)],
+        "answers": count_own_answers(known.table),
+        "skills": [_skill(one, known.measured) for one in masteries_best_first(known.table)],
         "default": known.default,
         "roles": [role.value for role in known.roles],
         "state": known.held.state.value if known.held is not None else known.state,

@@ -17,7 +17,7 @@ from baton.core.errors import BatonError, ConfigError
 from baton.core.messages import Card
 from baton.core.model_roles import STARTER_ID as WORKER
 from baton.core.model_roles import role_holders
-from baton.core.plan.skill_table import Mastery, scores_of
+from baton.core.plan.skill_table import Mastery, measured_scores
 from baton.gguf.memory_fit import Fit, Verdict, load_of_entry
 from baton.models.model_types import Held
 from baton.platform.settings import LocalWorker, Settings, find_paths, load
@@ -127,13 +127,13 @@ class _Survey:
             self._verdicts = self._library.verdicts(await self._library.machine())
             for entry in self._entries.values():
                 cards.setdefault(entry.id, card_of(entry))
-        uses = await self._baton.store.use_of_workers()
+        uses = await self._baton.store.worker_usage()
         skills = self._baton.orchestra.skills
         found = []
         for card in cards.values():
             speed, used = uses.get(card.id, (None, None))
-            table = await skills.of(card)
-            measured = scores_of(card, skills.scores)
+            table = await skills.masteries_of(card)
+            measured = measured_scores(card, skills.scores)
             known = replace(self._known(card), speed=speed, used=used)
             found.append(replace(known, table=table, measured=measured))
         return found

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from baton.cli import interrupts
-from baton.cli.ledger_access import format_columns
 from baton.cli.models.download_progress import Board
 from baton.cli.models.inventory import opened
 from baton.cli.models.pull_result import Outcome, as_object, exit_code, settled
 from baton.cli.options import quiet_option
 from baton.cli.output import emit, emit_json, notify
+from baton.cli.stores import format_columns
 from baton.core.byte_format import show_size
 from baton.core.catalogue_types import UNKNOWN_SOURCE
 from baton.core.errors import BatonError, ConfigError

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from baton.cli.ledger_access import format_columns
 from baton.cli.models import model_text
 from baton.cli.models.details import as_object, facts
 from baton.cli.models.inventory import IN_CATALOGUE, Known, named, opened, survey
 from baton.cli.models.model_completion import complete_known
 from baton.cli.output import emit, emit_json, notify
+from baton.cli.stores import format_columns
 from baton.core.byte_format import show_size
 from baton.core.sanitiser import one_line
 from baton.models.model_types import State

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from baton.cli import interrupts
-from baton.cli.ledger_access import format_columns
 from baton.cli.models import model_text
 from baton.cli.models.details import verdict_object
 from baton.cli.models.inventory import IN_CATALOGUE, named, opened, survey
@@ -17,6 +16,7 @@ from baton.cli.models.last_recommendation import advise
 from baton.cli.models.model_completion import complete_known
 from baton.cli.models.model_list import fitting
 from baton.cli.output import emit, emit_json, notify
+from baton.cli.stores import format_columns
 from baton.cli.workers import list_workers
 from baton.compose import NOTHING_HERE
 from baton.core.byte_format import show_memory, show_size

@@ -13,7 +13,7 @@ from baton.cli import interrupts
 from baton.cli.models.confirmation import agrees, somebody
 from baton.cli.models.model_text import count
 from baton.cli.output import emit_json, notify
-from baton.cli.terminal_questions import read_line
+from baton.cli.prompt_run import read_line
 from baton.core.byte_format import show_size
 from baton.core.errors import BatonError, ConfigError
 from baton.core.sanitiser import one_line

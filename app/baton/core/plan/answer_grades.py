@@ -46,27 +46,27 @@ class Question:
         """What is asked, with the choices if there are any."""
         if not self.choices:
             return self.text
-        listed = (f"{letter(n)}. {choice}" for n, choice in enumerate(self.choices))
+        listed = (f"{choice_letter(n)}. {choice}" for n, choice in enumerate(self.choices))
         return "\n".join([self.text, *listed])
 
 
-HELD_OUT = 0.3
+HELD_OUT_SHARE = 0.3
 """The share of the questions that a router is tried on, once it was trained on the others."""
 
 
 def is_held_out(question: Question, salt: str) -> bool:
     """Tell whether a router that was trained with that salt never saw the question."""
     digest = hashlib.sha256(f"{salt}:{question.key}".encode()).digest()
-    return int.from_bytes(digest[:8], "big") / 2**64 < HELD_OUT
+    return int.from_bytes(digest[:8], "big") / 2**64 < HELD_OUT_SHARE
 
 
-def letter(place: int) -> str:
+def choice_letter(place: int) -> str:
     """Return the letter of a choice, counted from 0."""
     return chr(ord("A") + place)
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedAnswer:
     """What a model once answered: the short answer found in it ("": none), and how good it was.
 
     `score` is 1 for right and 0 for wrong, `length` the characters of the whole answer.
@@ -93,15 +93,15 @@ class Dataset:
     name: str
     digest: str
     questions: tuple[Question, ...]
-    recorded: Mapping[str, Mapping[str, Recorded]] = field(default_factory=dict)
+    recorded: Mapping[str, Mapping[str, RecordedAnswer]] = field(default_factory=dict)
 
 
-def tokens_in(text: str) -> int:
+def recorded_tokens(text: str) -> int:
     """Return how many tokens a text has, about: recordings know only characters."""
     return -(-len(text) // 4)
 
 
-def grade(question: Question, text: str) -> float:
+def grade_answer(question: Question, text: str) -> float:
     """Return how much of the right answer a text holds, from 0 to 1; only parts give shares.
 
     Code is graded by executing its tests instead.
@@ -110,14 +110,14 @@ def grade(question: Question, text: str) -> float:
         case "number":
             return float(_same_number(text, question.answer))
         case "choice":
-            return float(choice_in(text) == question.answer.strip().strip("().").upper())
+            return float(chosen_letter(text) == question.answer.strip().strip("().").upper())
         case "regex":
             return float(re.search(question.answer, text) is not None)
         case "parts":
             found = [re.search(part, text) is not None for part in question.parts]
             return sum(found) / len(found)
         case _:
-            return float(_plain(_after_cue(text) or text) == _plain(question.answer))
+            return float(_plain_text(_announced_line(text) or text) == _plain_text(question.answer))
 
 
 # What is said to be the answer
@@ -130,7 +130,7 @@ _CUE = re.compile(
 )
 
 
-def _after_cue(text: str) -> str:
+def _announced_line(text: str) -> str:
     """Return the line after the last words that announce an answer, or ""."""
     plain = text.replace("*", "")
     cues = list(_CUE.finditer(plain))
@@ -147,27 +147,27 @@ _NUMBER = re.compile(
 )
 
 
-_LONGEST_EXPONENT = 5  # "e-999": more would make a Fraction that fills the memory
-_LONGEST_NUMBER = 400  # a model that repeats a digit without end has not answered
+_MAX_EXPONENT_CHARS = 5  # "e-999": more would make a Fraction that fills the memory
+_MAX_NUMBER_CHARS = 400  # a model that repeats a digit without end has not answered
 
 
-def number_in(text: str) -> Fraction | None:
+def final_number(text: str) -> Fraction | None:
     """Return the number that a text comes to: the one announced as the answer, else the last."""
-    announced = next(_numbers(_after_cue(text)), None)
+    announced = next(_numbers_in(_announced_line(text)), None)
     if announced is not None:
         return announced
-    numbers = list(_numbers(text))
+    numbers = list(_numbers_in(text))
     return numbers[-1] if numbers else None
 
 
-def _numbers(text: str) -> Iterator[Fraction]:
+def _numbers_in(text: str) -> Iterator[Fraction]:
     for found in _NUMBER.finditer(text):
-        if len(found[0]) > _LONGEST_NUMBER:
+        if len(found[0]) > _MAX_NUMBER_CHARS:
             continue
         upper, lower, sign, digits, exponent, under = found.groups()
         if upper is not None:
             value, divisor = Fraction(upper), lower
-        elif len(exponent or "") > _LONGEST_EXPONENT:
+        elif len(exponent or "") > _MAX_EXPONENT_CHARS:
             continue
         else:
             plain = Fraction(digits.replace(",", "") + (exponent or ""))
@@ -177,7 +177,7 @@ def _numbers(text: str) -> Iterator[Fraction]:
 
 
 def _same_number(text: str, answer: str) -> bool:
-    said, right = number_in(text), number_in(answer)
+    said, right = final_number(text), final_number(answer)
     if said is None or right is None:
         return False
     return abs(said - right) <= Fraction(1, 10**6) * max(Fraction(1), abs(right))
@@ -187,19 +187,19 @@ _LETTER = re.compile(r"^\W*(?:option\s+|choice\s+|text\{)?\(?([A-Za-z])(?![\w'\u
 _ALONE = re.compile(r"(?:^|[\s(\[*])([B-HJ-Z]|[AI](?=[).\]:*]|\s*$))(?![\w'\u2019])", re.MULTILINE)
 
 
-def choice_in(text: str) -> str:
+def chosen_letter(text: str) -> str:
     """Return the letter that a text chooses, or "": the one announced, else the last alone."""
-    if found := _LETTER.match(_after_cue(text)):
+    if found := _LETTER.match(_announced_line(text)):
         return found[1].upper()
     letters = _ALONE.findall(text)
     return letters[-1] if letters else ""
 
 
-def _plain(text: str) -> str:
+def _plain_text(text: str) -> str:
     return " ".join(text.casefold().split()).strip(" .*\"'`}$")
 
 
-def code_in(text: str) -> str:
+def python_in(text: str) -> str:
     """Return the Python that a text holds: its fenced blocks, or all of it where it has none."""
     found = [block for block in blocks(text) if block.language in _PYTHON]
     return "\n\n".join(block.text for block in found) if found else text
@@ -211,16 +211,16 @@ _PYTHON = ("", "python", "py", "python3")
 # How sure that is
 
 
-Z95 = 1.959963984540054
+Z_95 = 1.959963984540054
 """A normal variable is within so many deviations in 95 % of all cases."""
 
 
-def wilson(right: float, count: int) -> tuple[float, float]:
+def wilson_interval(right: float, count: int) -> tuple[float, float]:
     """Return the 95 % interval of a share (Wilson's), (0, 1) where nothing was counted."""
     if count == 0:
         return 0.0, 1.0
-    share, square = right / count, Z95**2
+    share, square = right / count, Z_95**2
     middle = (share + square / (2 * count)) / (1 + square / count)
     root = math.sqrt(share * (1 - share) / count + square / (4 * count**2))
-    half = Z95 * root / (1 + square / count)
+    half = Z_95 * root / (1 + square / count)
     return max(0.0, middle - half), min(1.0, middle + half)

@@ -12,14 +12,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-MOST_SUMS = 40
-MOST_LINE = 2000
+MAX_SUMS = 40
+MAX_LINE_CHARS = 2000
 """A longer line isn't prose."""
 
-_LONGEST_SIDE = 80
+_MAX_SIDE_CHARS = 80
 
 
-def _words(text: str) -> frozenset[str]:
+def _word_set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
@@ -78,11 +78,11 @@ _AMBIGUOUS = re.compile(
     r"|\d/\d+\s-\s\d+/\d",  # dates
     re.IGNORECASE,
 )
-_WORDS_BEFORE = _words(
+_WORDS_BEFORE = _word_set(
     "of times plus minus by over mod sqrt root log ln sin cos tan exp squared cubed half double"
     " twice triple to per than with thousand million billion dozen hundred a an"
 )
-_SCALES = _words(
+_SCALES = _word_set(
     "hundred thousand million billion trillion dozen k m b bn mio mrd percent per point"
     " points remainder r rest am pm st th o noon mod base in hours hour hrs hr h minutes"
     " minute mins min seconds second secs sec s days day weeks week months month years year km"
@@ -94,7 +94,7 @@ _SCALES = _words(
 
 
 @dataclass(frozen=True, slots=True)
-class Sum:
+class ClaimedSum:
     """One claim: how it stands there, its readings (`left`, `right`), and whether to doubt it."""
 
     written: str
@@ -102,18 +102,18 @@ class Sum:
     doubtful: bool
 
 
-def claimed(text: str) -> list[Sum]:
+def claimed_sums(text: str) -> list[ClaimedSum]:
     """Return the sums that a text claims, at most MOST_SUMS."""
-    found: list[Sum] = []
+    found: list[ClaimedSum] = []
     for line in text.splitlines():
-        if len(found) >= MOST_SUMS:
+        if len(found) >= MAX_SUMS:
             break
-        if len(line) <= MOST_LINE and ("=" in line or "\u2248" in line):
-            found += _in_line(line)
-    return found[:MOST_SUMS]
+        if len(line) <= MAX_LINE_CHARS and ("=" in line or "\u2248" in line):
+            found += _sums_in_line(line)
+    return found[:MAX_SUMS]
 
 
-def _in_line(line: str) -> Iterator[Sum]:
+def _sums_in_line(line: str) -> Iterator[ClaimedSum]:
     doubtful = bool(_DOUBT.search(line) or _AMBIGUOUS.search(line))
     for pattern, replacement in _LATEX:
         line = pattern.sub(replacement, line.translate(_SIGNS))
@@ -124,14 +124,14 @@ def _in_line(line: str) -> Iterator[Sum]:
     signs = re.findall("[=\u2248]", plain)
     sides = re.split("[=\u2248]", plain)
     for n, ((before, after), sign) in enumerate(zip(pairwise(sides), signs, strict=True)):
-        left, right = _left(before), _right(after)
+        left, right = _left_side(before), _right_side(after)
         if left is None or right is None:
             continue
         doubt = doubtful or sign != "=" or left.doubtful or right.doubtful
         readings = [(a, b) for a in left.readings for b in right.readings]
         if marked and n == 0 and "-" in marked[0]:
             readings += [(f"-{a}", b) for a, b in readings]  # a sign, or a mark of a list
-        yield Sum(f"{left.readings[0]} = {right.readings[0]}", tuple(readings), doubt)
+        yield ClaimedSum(f"{left.readings[0]} = {right.readings[0]}", tuple(readings), doubt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ class _Side:
     doubtful: bool
 
 
-def _left(text: str) -> _Side | None:
+def _left_side(text: str) -> _Side | None:
     """Read the expression that ends before an equals sign."""
     words = text.rstrip(_MATH)
     math = text[len(words) :]
@@ -151,7 +151,12 @@ def _left(text: str) -> _Side | None:
     if not earlier and words.rstrip()[-1:] in _OPERATORS_TOO:
         return None
     math = last.strip()
-    if not math or math[0] in "+*/^%)" or not _OPERATION.search(math) or len(math) > _LONGEST_SIDE:
+    if (
+        not math
+        or math[0] in "+*/^%)"
+        or not _OPERATION.search(math)
+        or len(math) > _MAX_SIDE_CHARS
+    ):
         return None
     if math.count("(") != math.count(")"):
         return None
@@ -165,7 +170,7 @@ def _left(text: str) -> _Side | None:
     return _Side((math,), doubtful)
 
 
-def _right(text: str) -> _Side | None:
+def _right_side(text: str) -> _Side | None:
     """Read the number, or the expression, that begins after an equals sign."""
     rest = text.lstrip(_MATH)
     all_math = text[: len(text) - len(rest)]
@@ -174,7 +179,7 @@ def _right(text: str) -> _Side | None:
     while math.endswith(")") and math.count("(") < math.count(")"):
         math = math[:-1].rstrip()
     number = re.match(r"-?\s*[$\u20ac\u00a3]?\s*\d[\d.,]*%?", math)
-    if number is None or len(math) > _LONGEST_SIDE:
+    if number is None or len(math) > _MAX_SIDE_CHARS:
         return None
     first = number[0].rstrip(".,")
     readings = dict.fromkeys((math, first, first.rstrip("%")))

@@ -13,48 +13,55 @@ from dataclasses import replace
 from baton.core.errors import PlanError
 from baton.core.labels import Label
 from baton.core.messages import Card
-from baton.core.plan.assignment_search import Option, Seat, choose
+from baton.core.plan.assignment_search import Option, Seat, choose_workers
 from baton.core.plan.plan import Material, Need, Plan, Step
-from baton.core.plan.skill_estimates import chance_at, level_at, skill, tool_for
-from baton.core.plan.token_estimates import Size, step_size
-from baton.core.plan.tool_routing import computes
+from baton.core.plan.skill_estimates import chance_at, is_tool_for, level_at, skill
+from baton.core.plan.token_estimates import StepTokens, step_tokens
+from baton.core.plan.tool_routing import can_compute
 from baton.core.ports import NO_PREFERENCES
-from baton.core.prices import Used
+from baton.core.prices import BilledTokens
 
-__all__ = ["assign", "chance", "fitting", "level", "skill", "substitute"]
+__all__ = [
+    "assign_workers",
+    "skill",
+    "substitute_worker",
+    "success_chance",
+    "success_difficulty",
+    "without_unfit_workers",
+]
 
-_DOLLAR = 6.0
+_CHANCE_PER_DOLLAR = 6.0
 """What a dollar costs in chance of success: for a cent, a step must be 6 % likelier to go well."""
 
-_CALL = {Label.LOCAL: 0.01, Label.LAN: 0.015, Label.CLOUD: 0.03}
+_CALL_COST = {Label.LOCAL: 0.01, Label.LAN: 0.015, Label.CLOUD: 0.03}
 """What asking a model costs: more where texts have to leave, so not just for a shorter wait.
 Asking a tool costs nothing."""
 
-_RANK = {Label.LOCAL: 0, Label.LAN: 1, Label.CLOUD: 2}
-_TIE = 1e-6
+_LABEL_RANK = {Label.LOCAL: 0, Label.LAN: 1, Label.CLOUD: 2}
+_TIE_BREAK = 1e-6
 """Between equals the nearer one is taken, then the one that stands first in the roster."""
 
-_PREFERRED = 2.0
+_PREFERENCE_VALUE = 2.0
 """What it is worth that a worker is the person's choice: more than any difference in chance."""
 
-_FLOOR = 256
+_MIN_ANSWER_TOKENS = 256
 """Fewer tokens of answer than this are of no use."""
 
-_PROCESSOR = " processor"
+_LOCAL_PROCESSOR = " processor"
 """What all models that run here share, whatever their slots say. No worker has such an id."""
 
 
-def chance(card: Card, need: Need) -> float:
+def success_chance(card: Card, need: Need) -> float:
     """Return how likely a worker does well what is needed, from 0 to 1."""
     return chance_at(skill(card, need.kind), need.difficulty)
 
 
-def level(card: Card, kind: str, likely: float) -> float:
+def success_difficulty(card: Card, kind: str, likely: float) -> float:
     """Return how difficult what a worker does well so likely must be: `chance` read backwards."""
     return skill(card, kind) - level_at(min(0.98, max(0.02, likely)), 0)
 
 
-def assign(
+def assign_workers(
     plan: Plan,
     roster: Sequence[Card],
     *,
@@ -73,21 +80,22 @@ def assign(
     can do a step, or not for that money.
     """
     cards = {card.id: card for card in roster}
-    levels = _levels(plan, after)
+    levels = _step_levels(plan, after)
     open_steps = [n for n in levels if plan.steps[n - 1].worker not in cards]
     if not open_steps:
         return plan
     taken = [
-        (level, _option(cards[step.worker], 0, step, step_size(step, material)))
+        (level, _make_option(cards[step.worker], 0, step, step_tokens(step, material)))
         for n, level in levels.items()
         if (step := plan.steps[n - 1]).worker in cards
     ]
     money = None if left is None else max(0, left - sum(option.most for _, option in taken))
     open_steps.sort(key=levels.__getitem__)
     seats = [
-        _seat(plan, n, levels[n], roster, open_steps, material, gain, prefer) for n in open_steps
+        _make_seat(plan, n, levels[n], roster, open_steps, material, gain, prefer)
+        for n in open_steps
     ]
-    if (chosen := choose(seats, money, taken)) is None:
+    if (chosen := choose_workers(seats, money, taken)) is None:
         raise PlanError(
             "This plan can't be played for the money that is left, so nothing of it was.",
             "Raise the budget, or add a worker that costs nothing.",
@@ -100,7 +108,7 @@ def assign(
     return replace(plan, steps=tuple(steps))
 
 
-def substitute(
+def substitute_worker(
     step: Step,
     roster: Sequence[Card],
     without: Collection[str],
@@ -112,11 +120,11 @@ def substitute(
     `without` are those that shall not be asked (again).
     """
     others = [card for card in roster if card.id not in without]
-    options = _options(step, others, step_size(step, material))
+    options = _ranked_options(step, others, step_tokens(step, material))
     return next((o.worker for o in options if left is None or o.most <= left), "")
 
 
-def fitting(
+def without_unfit_workers(
     plan: Plan,
     roster: Sequence[Card],
     *,
@@ -134,11 +142,11 @@ def fitting(
     most = 0
     for position in range(after, len(steps)):
         step = steps[position]
-        card, size = cards.get(step.worker), step_size(step, material)
-        if card is None or not _may_do(card, step, size) or _own_work(step, steps):
+        card, size = cards.get(step.worker), step_tokens(step, material)
+        if card is None or not _can_do(card, step, size) or _checks_own_work(step, steps):
             steps[position] = replace(step, worker="")
         else:
-            most += _option(card, 0, step, size).most
+            most += _make_option(card, 0, step, size).most
     if left is not None and most > left:
         for position in range(after, len(steps)):
             card = cards.get(steps[position].worker)
@@ -147,17 +155,17 @@ def fitting(
     return replace(plan, steps=tuple(steps))
 
 
-def _may_do(card: Card, step: Step, size: Size) -> bool:
+def _can_do(card: Card, step: Step, size: StepTokens) -> bool:
     if card.is_tool:  # chosen for what it is, so its task was written for it
-        return tool_for(card, step.need.kind) and not step.is_direct
-    return _able(card, step, size)
+        return is_tool_for(card, step.need.kind) and not step.is_direct
+    return _is_assignable(card, step, size)
 
 
-def _own_work(step: Step, steps: Sequence[Step]) -> bool:
+def _checks_own_work(step: Step, steps: Sequence[Step]) -> bool:
     return step.check and any(steps[n - 1].worker == step.worker for n in step.inputs)
 
 
-def _seat(
+def _make_seat(
     plan: Plan,
     number: int,
     level: int,
@@ -169,7 +177,7 @@ def _seat(
 ) -> Seat:
     step = plan.steps[number - 1]
     wanted = prefer.get(step.need.kind, "")
-    options = _options(step, roster, step_size(step, material), gain, wanted)
+    options = _ranked_options(step, roster, step_tokens(step, material), gain, wanted)
     if not options:
         raise PlanError(
             f"No worker can hold what step {number} has to read, so the plan was not played.",
@@ -182,20 +190,20 @@ def _seat(
     return Seat(level, options, unlike)
 
 
-def _options(
-    step: Step, roster: Sequence[Card], size: Size, gain: float = 0.0, wanted: str = ""
+def _ranked_options(
+    step: Step, roster: Sequence[Card], size: StepTokens, gain: float = 0.0, wanted: str = ""
 ) -> tuple[Option, ...]:
     """Return who can do a step, best first; who costs something must be better by `gain`."""
     able = [
-        _option(card, position, step, size, gain, wanted)
+        _make_option(card, position, step, size, gain, wanted)
         for position, card in enumerate(roster)
-        if _able(card, step, size)
+        if _is_assignable(card, step, size)
     ]
     return tuple(sorted(able, key=lambda option: -option.value))
 
 
-def _option(
-    card: Card, position: int, step: Step, size: Size, gain: float = 0.0, wanted: str = ""
+def _make_option(
+    card: Card, position: int, step: Step, size: StepTokens, gain: float = 0.0, wanted: str = ""
 ) -> Option:
     """Return what a worker is worth for a step. One without a price must not be used at all.
 
@@ -205,29 +213,35 @@ def _option(
     written = min(size.written, card.max_output)
     most, cost = 0, 0
     if card.price is not None and not card.price.is_free:
-        most = card.price.most(size.bound, written)
-        cost = card.price.cost(Used(size.read, written))
-    value = chance(card, step.need) - _DOLLAR * cost / 10**9 - (gain if most else 0.0)
-    value -= _TIE * (_RANK[card.privacy] + position / 1000)
+        most = card.price.max_cost(size.bound, written)
+        cost = card.price.cost(BilledTokens(size.read, written))
+    value = (
+        success_chance(card, step.need)
+        - _CHANCE_PER_DOLLAR * cost / 10**9
+        - (gain if most else 0.0)
+    )
+    value -= _TIE_BREAK * (_LABEL_RANK[card.privacy] + position / 1000)
     if card.id == wanted and not (most and gain):
-        value += _PREFERRED
+        value += _PREFERENCE_VALUE
     if card.is_tool:
         return Option(card.id, value, most)
-    resource, slots = (_PROCESSOR, 1) if card.kind == "local" else (card.id, max(1, card.slots))
-    return Option(card.id, value - _CALL[card.privacy], most, resource, slots)
+    resource, slots = (
+        (_LOCAL_PROCESSOR, 1) if card.kind == "local" else (card.id, max(1, card.slots))
+    )
+    return Option(card.id, value - _CALL_COST[card.privacy], most, resource, slots)
 
 
-def _able(card: Card, step: Step, size: Size) -> bool:
+def _is_assignable(card: Card, step: Step, size: StepTokens) -> bool:
     """Tell whether a worker may be given a step at all."""
     if card.is_tool:
-        right = tool_for(card, step.need.kind) and computes(card.id, step.subtask)
+        right = is_tool_for(card, step.need.kind) and can_compute(card.id, step.subtask)
         return right and not step.is_direct
     if card.price is None:
         return False
-    return not card.context or card.context >= size.read + _FLOOR
+    return not card.context or card.context >= size.read + _MIN_ANSWER_TOKENS
 
 
-def _levels(plan: Plan, after: int) -> dict[int, int]:
+def _step_levels(plan: Plan, after: int) -> dict[int, int]:
     """Return how deep in the plan each unplayed step is: those equally deep go side by side."""
     levels: dict[int, int] = {}
     for number, step in enumerate(plan.steps[after:], start=after + 1):

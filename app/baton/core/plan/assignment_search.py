@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-WAIT = 0.015
+WAITING_COST = 0.015
 """What it costs that steps that could be played side by side wait for the same worker."""
 
-SAME = 100.0
+SELF_CHECK_COST = 100.0
 """What it costs that a check is done by who wrote what it sees: only where there is nobody else."""
 
 _VISITS = 2000
@@ -45,7 +45,7 @@ class Seat:
     unlike: tuple[int | str, ...] = ()
 
 
-def choose(
+def choose_workers(
     seats: Sequence[Seat], money: int | None, taken: Iterable[tuple[int, Option]] = ()
 ) -> tuple[str, ...] | None:
     """Return the worker of each seat, the best for that money; None where there is no way.
@@ -136,7 +136,7 @@ class _Search:
             if option.most > money:
                 continue
             wait = max(0, self._needed(seat.level, option) - rounds)
-            worst.append((self._likeness(seat, option) + WAIT * wait - option.value, pick))
+            worst.append((self._likeness(seat, option) + WAITING_COST * wait - option.value, pick))
         return [pick for _, pick in sorted(worst)]
 
     def _likeness(self, seat: Seat, option: Option) -> float:
@@ -144,7 +144,7 @@ class _Search:
             if isinstance(other, int):
                 other = self._seats[other].options[self._picks[other]].worker
             if option.worker == other:
-                return SAME
+                return SELF_CHECK_COST
         return 0.0
 
     # Waiting
@@ -173,7 +173,7 @@ class _Search:
         """Return what waiting costs at least, as far as the seats are filled."""
         rounds = self._rounds
         extra = sum(max(rounds.get(level, 0), n, 1) - 1 for level, n in self._least.items())
-        return WAIT * extra
+        return WAITING_COST * extra
 
     # Bounds
 

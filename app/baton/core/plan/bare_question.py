@@ -38,7 +38,7 @@ def without_lead(text: str) -> tuple[str, str]:
 
     The language is "" where nothing stood before it.
     """
-    plain = _bare(text)
+    plain = _bare_text(text)
     if (lead := re.match(_LEAD, plain, re.IGNORECASE)) is None:
         return plain, ""
     return plain[lead.end() :].strip("` "), lead.lastgroup or ""
@@ -46,12 +46,12 @@ def without_lead(text: str) -> tuple[str, str]:
 
 def clock_expression(text: str) -> str:
     """Return `now()` or `today()` for a bare question for the time or the date, else ""."""
-    plain = _bare(text).rstrip(" !")
+    plain = _bare_text(text).rstrip(" !")
     for expression, questions in (("now()", _NOW), ("today()", _TODAY)):
         if re.fullmatch(questions, plain, re.IGNORECASE):
             return expression
     return ""
 
 
-def _bare(text: str) -> str:
+def _bare_text(text: str) -> str:
     return " ".join(text.split()).replace("\u2019", "'").lstrip("\u00bf").strip("` ").rstrip(_TAIL)

@@ -12,23 +12,34 @@ import textwrap
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from baton.core.code_blocks import LINE_BREAK, Block, blocks, prose
+from baton.core.code_blocks import LINE_BREAK, CodeBlock, blocks, prose
 from baton.core.errors import BatonError
 from baton.core.events import Verdict
 from baton.core.messages import fenced
-from baton.core.plan.arithmetic_claims import Sum, claimed
+from baton.core.plan.arithmetic_claims import ClaimedSum, claimed_sums
 
-MOST_CHARACTERS = 100_000
+MAX_TEXT_CHARS = 100_000
 """A longer text is checked as far as that."""
 
-MOST_RUNS = 6
+MAX_RUNS = 6
 """How often code is run for one text."""
 
 Compute = Callable[[str, str], Awaitable[str]]
 """Gives a tool (by its id) a text and returns its answer. Raises WorkerError, or LookupError."""
 
-_PYTHON = ("python", "py", "python3", "pycon")
-_NO_CODE = ("text", "txt", "plaintext", "output", "console", "csv", "md", "markdown", "diff", "log")
+_PYTHON_LANGUAGES = ("python", "py", "python3", "pycon")
+_TEXT_LANGUAGES = (
+    "text",
+    "txt",
+    "plaintext",
+    "output",
+    "console",
+    "csv",
+    "md",
+    "markdown",
+    "diff",
+    "log",
+)
 _TESTS = re.compile(
     r"^(?:[^\s#].*; *)?assert\b|^\s*(?:async )?def test|\b(?:unittest\.|IsolatedAsyncio)TestCase\b"
     r"|\bTestCase\)|^\s*>>> ",
@@ -40,7 +51,7 @@ _PARSERS = {
     "yaml": "import yaml\nlist(yaml.parse({text!r}))",
     "yml": "import yaml\nlist(yaml.parse({text!r}))",
 }
-_SCHEMA = """
+_SCHEMA_PROGRAM = """
 import json, jsonschema
 schema, value = json.loads({schema!r}), json.loads({value!r})
 problem = None
@@ -69,18 +80,24 @@ class Finding:
     note: str = ""
 
 
-async def check(text: str, prompt: str, compute: Compute | None) -> tuple[Finding, ...]:
+async def check_text(text: str, prompt: str, compute: Compute | None) -> tuple[Finding, ...]:
     """Check what can be checked in a text; `prompt` may hold the schema that was asked for."""
-    text = text[:MOST_CHARACTERS]
-    checker = _Checker(prompt[:MOST_CHARACTERS], compute)
+    text = text[:MAX_TEXT_CHARS]
+    checker = _Checker(prompt[:MAX_TEXT_CHARS], compute)
     found = blocks(text)
     if not found and text.lstrip()[:1] in ("{", "[") and _is_json(text):
-        found = [Block("json", text)]
-    python = [block.text for block in found if block.language in _PYTHON]
-    findings = await checker.python(python)
-    findings += await checker.documents(found)
-    findings += await checker.sums(claimed(prose(text)))
-    others = {b.language for b in found} - {*_PYTHON, *_PARSERS, *_NO_CODE, "json", ""}
+        found = [CodeBlock("json", text)]
+    python = [block.text for block in found if block.language in _PYTHON_LANGUAGES]
+    findings = await checker.check_python(python)
+    findings += await checker.check_documents(found)
+    findings += await checker.check_sums(claimed_sums(prose(text)))
+    others = {b.language for b in found} - {
+        *_PYTHON_LANGUAGES,
+        *_PARSERS,
+        *_TEXT_LANGUAGES,
+        "json",
+        "",
+    }
     if others:
         names = ", ".join(sorted(others)[:5])
         findings.append(Finding("code", Verdict.UNCHECKED, f"There is no parser here for {names}."))
@@ -92,8 +109,8 @@ async def check(text: str, prompt: str, compute: Compute | None) -> tuple[Findin
 
 def is_checkable(text: str) -> bool:
     """Tell whether there is anything in a text that `check` might find right or wrong."""
-    text = text[:MOST_CHARACTERS]
-    return bool(blocks(text) or text.lstrip()[:1] in ("{", "[") or claimed(prose(text)))
+    text = text[:MAX_TEXT_CHARS]
+    return bool(blocks(text) or text.lstrip()[:1] in ("{", "[") or claimed_sums(prose(text)))
 
 
 class _Checker:
@@ -104,25 +121,25 @@ class _Checker:
         self._compute = compute
         self._runs = 0
 
-    async def python(self, codes: Sequence[str]) -> list[Finding]:
+    async def check_python(self, codes: Sequence[str]) -> list[Finding]:
         """Run the code that has tests, parse all other."""
         tested = [n for n, code in enumerate(codes) if _has_tests(code)]
-        findings = [await self._tested(codes, n) for n in tested]
+        findings = [await self._run_tests(codes, n) for n in tested]
         used = max(tested, default=-1)
         plain = [code for code in codes[used + 1 :] if not _has_tests(code)]
-        return findings + ([await self._parsed(plain)] if plain else [])
+        return findings + ([await self._parse_python(plain)] if plain else [])
 
-    async def _tested(self, codes: Sequence[str], number: int) -> Finding:
+    async def _run_tests(self, codes: Sequence[str], number: int) -> Finding:
         """Run a block's tests: after the blocks before it, else alone, else after the prompt's."""
-        code = _runnable(codes[number])
-        before = [_runnable(other) for other in codes[:number]]
-        asked = [b.text for b in blocks(self._prompt) if b.language in _PYTHON]
+        code = _as_program(codes[number])
+        before = [_as_program(other) for other in codes[:number]]
+        asked = [b.text for b in blocks(self._prompt) if b.language in _PYTHON_LANGUAGES]
         attempts = dict.fromkeys(
             "\n\n".join(parts) for parts in ([*before, code], [code], [*asked, *before, code])
         )
         first: Finding | None = None
         for program in attempts:
-            found = await self._run("Python and its tests", program, tested=True)
+            found = await self._run_program("Python and its tests", program, tested=True)
             if found.verdict is Verdict.RIGHT:
                 return found
             first = first or found
@@ -132,53 +149,55 @@ class _Checker:
             return Finding(first.what, Verdict.UNCHECKED, note)
         return first
 
-    async def _parsed(self, codes: Sequence[str]) -> Finding:
+    async def _parse_python(self, codes: Sequence[str]) -> Finding:
         """Have code without tests parsed: where the jail is, because a parser can be overrun."""
-        sources = [textwrap.dedent(_without_prompts(code)) for code in codes]
+        sources = [textwrap.dedent(_without_shell_lines(code)) for code in codes]
         program = f"import ast\nfor code in {sources!r}:\n    ast.parse(code)"
-        found = await self._run("Python", program)
+        found = await self._run_program("Python", program)
         if found.verdict is Verdict.RIGHT:
             return Finding(found.what, found.verdict, "It can be parsed; it has no tests.")
         return found
 
-    async def documents(self, found: Sequence[Block]) -> list[Finding]:
+    async def check_documents(self, found: Sequence[CodeBlock]) -> list[Finding]:
         """Parse JSON and the like; hold JSON against the prompt's schema."""
-        findings = [await self._json(b.text) for b in found if b.language == "json"][:MOST_RUNS]
+        findings = [await self._check_json(b.text) for b in found if b.language == "json"][
+            :MAX_RUNS
+        ]
         for block in found:
             if (program := _PARSERS.get(block.language)) and "{{" not in block.text:
                 findings.append(
-                    await self._run(block.language.upper(), program.format(text=block.text))
+                    await self._run_program(block.language.upper(), program.format(text=block.text))
                 )
         return findings
 
-    async def _json(self, text: str) -> Finding:
+    async def _check_json(self, text: str) -> Finding:
         try:
-            value = json.loads(text, parse_constant=_refuse)
+            value = json.loads(text, parse_constant=_refuse_constant)
         except json.JSONDecodeError as error:
             return Finding("JSON", Verdict.WRONG, f"{error.msg} in line {error.lineno}.")
         except (ValueError, RecursionError):
             return Finding(
                 "JSON", Verdict.UNCHECKED, "It is nested too deeply, or has huge numbers."
             )
-        schema = next(_schemas(self._prompt), None)
+        schema = next(_schemas_in(self._prompt), None)
         if schema is None or value == schema:
             return Finding("JSON", Verdict.RIGHT, "It can be parsed; there is no schema for it.")
-        program = _SCHEMA.format(schema=json.dumps(schema), value=json.dumps(value))
-        found = await self._run("JSON and its schema", program, tested=True)
+        program = _SCHEMA_PROGRAM.format(schema=json.dumps(schema), value=json.dumps(value))
+        found = await self._run_program("JSON and its schema", program, tested=True)
         if found.note.startswith("AssertionError: unusable "):
             return Finding("JSON", Verdict.RIGHT, "It can be parsed; its schema can't be used.")
         return found
 
-    async def sums(self, sums: Sequence[Sum]) -> list[Finding]:
+    async def check_sums(self, sums: Sequence[ClaimedSum]) -> list[Finding]:
         """Recompute all sums at once."""
-        quoted = {one.written for one in claimed(self._prompt)}
+        quoted = {one.written for one in claimed_sums(self._prompt)}
         sums = [one for one in sums if one.written not in quoted]
         if not sums:
             return []
         asked = [f"{left} \u2248 {right}" for one in sums for left, right in one.readings]
         asked.append("1 = 1")  # a list of claims is judged line by line
         try:
-            answers = iter((await self._ask("calculator", "\n".join(asked))).splitlines())
+            answers = iter((await self._ask_tool("calculator", "\n".join(asked))).splitlines())
         except (BatonError, LookupError) as error:
             return [Finding("sums", Verdict.UNCHECKED, str(error))]
         right, wrong = 0, []
@@ -192,17 +211,17 @@ class _Checker:
             return [Finding("sums", Verdict.WRONG, "; ".join(wrong[:3]))]
         return [Finding("sums", Verdict.RIGHT, f"{right} recomputed.")] if right else []
 
-    async def _run(self, what: str, program: str, *, tested: bool = False) -> Finding:
+    async def _run_program(self, what: str, program: str, *, tested: bool = False) -> Finding:
         """Run a program; that it can't be run says nothing of it.
 
         Where it is `tested`, only tests that ran and passed say that it is right.
         """
         self._runs += 1
-        if self._runs > MOST_RUNS:
+        if self._runs > MAX_RUNS:
             return Finding(what, Verdict.UNCHECKED, "There is too much of it.")
         block = fenced(program).replace("\n", "python\n", 1)
         try:
-            said = await self._ask("python", block)
+            said = await self._ask_tool("python", block)
         except (BatonError, LookupError) as error:
             message = error.message if isinstance(error, BatonError) else ""
             return Finding(what, Verdict.UNCHECKED, message or "There is no sandbox here.")
@@ -213,7 +232,7 @@ class _Checker:
             return Finding(what, Verdict.UNCHECKED, note or "No test ran.")
         return Finding(what, Verdict.RIGHT)
 
-    async def _ask(self, tool: str, text: str) -> str:
+    async def _ask_tool(self, tool: str, text: str) -> str:
         if self._compute is None:
             raise LookupError("There are no tools.")
         return await self._compute(tool, text)
@@ -234,13 +253,13 @@ def _has_tests(code: str) -> bool:
     return False
 
 
-def _runnable(code: str) -> str:
+def _as_program(code: str) -> str:
     """Make a program of what may be a session: its own output is its test."""
     session = code.lstrip().startswith(">>>")
     return f"__doc__ = {textwrap.dedent(code) + chr(10)!r}" if session else textwrap.dedent(code)
 
 
-def _without_prompts(code: str) -> str:
+def _without_shell_lines(code: str) -> str:
     """Leave out what is no Python in a notebook: `%pip install`, `!ls`."""
     return re.sub(r"^[%!].*$", "", code, flags=re.MULTILINE)
 
@@ -253,11 +272,11 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _refuse(constant: str) -> None:
+def _refuse_constant(constant: str) -> None:
     raise json.JSONDecodeError(f"{constant} is no JSON", "", 0)
 
 
-def _schemas(prompt: str) -> Iterator[dict[str, object]]:
+def _schemas_in(prompt: str) -> Iterator[dict[str, object]]:
     """Find JSON schemas in a prompt, in blocks or in its lines."""
     decoder = json.JSONDecoder()
     start, tries = prompt.find("{"), 0
@@ -266,12 +285,12 @@ def _schemas(prompt: str) -> Iterator[dict[str, object]]:
             value, end = decoder.raw_decode(prompt, start)
         except (ValueError, RecursionError):
             value, end = None, start + 1
-        if isinstance(value, dict) and ("$schema" in value or _describes(value)):
+        if isinstance(value, dict) and ("$schema" in value or _is_schema(value)):
             yield value
         tries += 1
         start = prompt.find("{", end)
 
 
-def _describes(value: dict[str, object]) -> bool:
+def _is_schema(value: dict[str, object]) -> bool:
     kinds = ("object", "array", "string", "number", "integer", "boolean", "null")
     return value.get("type") in kinds and bool(value.keys() & set(_SCHEMA_WORDS.split()))

@@ -15,7 +15,7 @@ TOKENS_P99: Mapping[str, int] = {
 That of `math` is measured on the router's visible rows (models/router/README.md). No outcomes with
 lengths are known of the other kinds beyond multiple choice: theirs are chosen to cut rarely."""
 
-COPIED = {"rewriting": 1.5, "translation": 2.0, "extraction": 1.0}
+COPIED_SHARE = {"rewriting": 1.5, "translation": 2.0, "extraction": 1.0}
 """Tokens of an answer for each token of the text that it reworks."""
 
 
@@ -26,18 +26,18 @@ def usual_tokens_p99(kind: str, read: int = 0) -> int:
 
 def copied_tokens(kind: str, read: int) -> int:
     """Return how many tokens an answer has that only reworks a text of so many; 0 of some kinds."""
-    return round(COPIED.get(kind, 0.0) * max(0, read))
+    return round(COPIED_SHARE.get(kind, 0.0) * max(0, read))
 
 
-_WORDS = re.compile(
+_WORD_COUNT = re.compile(
     r"(\d{1,3}(?:[., ]\d{3}){1,2}|\d{1,7})[ -]{0,2}(?:words?|wörter|mots|palabras|parole)\b",
     re.IGNORECASE,
 )
-_PER_WORD = 2
+_TOKENS_PER_WORD = 2
 """Tokens of a word, at most: English has 1.3 of them, German about 2."""
 
 
-def asked_tokens(prompt: str) -> int:
+def requested_tokens(prompt: str) -> int:
     """Return how many tokens a prompt asks for that names a number of words; else 0."""
-    found = (int(re.sub(r"\D", "", match[1])) for match in _WORDS.finditer(prompt))
-    return _PER_WORD * max(found, default=0)
+    found = (int(re.sub(r"\D", "", match[1])) for match in _WORD_COUNT.finditer(prompt))
+    return _TOKENS_PER_WORD * max(found, default=0)

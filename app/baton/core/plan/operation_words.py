@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-_NAMES = {
+_OPERATION_WORDS = {
     "+%": r"add\w*|plus|increas\w*|surcharge|"
     r"dazu|drauf\w*|zuzüglich|erhöh\w*|ajout\w*|augment\w*|majoré\w*|"
     r"añad\w*|suma\w*|aument\w*|aggiung\w*|acrescent\w*",
@@ -45,9 +45,9 @@ _NAMES = {
 }
 """What an operation is called; `+%` adds a percentage, `-%` takes one off, `%*` is a part of it."""
 
-_SAID = {
+_OPERATION_PATTERNS = {
     operation: re.compile(rf"(?<![^\W\d_])(?:{words})(?![^\W\d_])", re.IGNORECASE)
-    for operation, words in _NAMES.items()
+    for operation, words in _OPERATION_WORDS.items()
 }
 _CONVERSION = re.compile(r"[\d.]+ (\S+)(?: \* \([\d.]+ (\S+)\))? -> (\S+)")
 _OPERATION = re.compile(r"[-+]\s*[\d.]+%|[\d.]+%\s*\*|\*\s*[\d.]+%|[-+*/^]|[a-z]+(?=\()")
@@ -66,12 +66,13 @@ def names_operations(request: str, tool: str, expression: str) -> bool:
         return False
     operations = {_operation(found) for found in _OPERATION.findall(expression)}
     return bool(operations) and all(
-        name in _SAID and (_SAID[name].search(request) or _is_written(name, request))
+        name in _OPERATION_PATTERNS
+        and (_OPERATION_PATTERNS[name].search(request) or _has_sign(name, request))
         for name in operations
     )
 
 
-def _is_written(operation: str, request: str) -> bool:
+def _has_sign(operation: str, request: str) -> bool:
     """Tell whether a request has an operation's sign between two numbers."""
     signs = _SIGNS.get(operation)
     return signs is not None and re.search(rf"\d\s*(?:{signs})\s*\d", request) is not None

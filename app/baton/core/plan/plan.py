@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 from baton.core.errors import PlanError
-from baton.core.messages import Message, Role, Turn, conversation, fenced
+from baton.core.messages import Message, Role, Turn, conversation_messages, fenced
 from baton.core.sanitiser import one_line
 
 Kind = Literal[
@@ -31,13 +31,13 @@ Kind = Literal[
 KINDS: tuple[str, ...] = get_args(Kind)
 """The task kinds, the same everywhere."""
 
-MOST_DRAWN = 5
+MAX_DRAWN_STEPS = 5
 """How many steps a conductor may draw at once."""
 
-MOST_STEPS = 32
+MAX_STEPS = 32
 """How many steps a run may have in all: a long document is read in many pieces."""
 
-DIRECT = "Answer the prompt."
+DIRECT_SUBTASK = "Answer the prompt."
 """The subtask of a step that is shown the conversation itself, not an instruction about it."""
 
 PROMPT, HISTORY, FILE = "prompt", "history", "file:"
@@ -77,7 +77,7 @@ class Step:
     @property
     def is_direct(self) -> bool:
         """Whether the worker is shown the conversation itself."""
-        return self.subtask == DIRECT and not self.inputs
+        return self.subtask == DIRECT_SUBTASK and not self.inputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class Material:
         number, _, count = piece.partition("/")
         if whole not in texts or not (number.isdecimal() and count.isdecimal()):
             return name, ""
-        parts = pieces(texts[whole], int(count))
+        parts = text_pieces(texts[whole], int(count))
         return name, parts[int(number) - 1] if 0 < int(number) <= len(parts) else ""
 
 
@@ -121,16 +121,18 @@ class Plan:
     answer: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        if not 0 < len(self.steps) <= MOST_STEPS:
-            raise PlanError(f"A plan has 1 to {MOST_STEPS} steps, not {len(self.steps)}.")
+        if not 0 < len(self.steps) <= MAX_STEPS:
+            raise PlanError(f"A plan has 1 to {MAX_STEPS} steps, not {len(self.steps)}.")
         for number, step in enumerate(self.steps, start=1):
-            _validate(number, step)
+            _validate_step(number, step)
         if not self.answer or not all(1 <= n <= len(self.steps) for n in self.answer):
             raise PlanError("A plan's answer names at least one of its steps.")
         if len(set(self.answer)) < len(self.answer):
             raise PlanError("A plan's answer names a step twice.")
 
-    def ready(self, done: Collection[int], begun: Collection[int] = ()) -> tuple[int, ...]:
+    def startable_steps(
+        self, done: Collection[int], begun: Collection[int] = ()
+    ) -> tuple[int, ...]:
         """Return the steps that may start once those in `done` are over, without those begun."""
         return tuple(
             number
@@ -148,32 +150,36 @@ class Plan:
         """
         step = self.steps[number - 1]
         earlier = material.turns[:-1] if HISTORY in step.access else ()
-        if step.is_direct and _shows((*earlier, material.turns[-1]), step.access):
-            turns = [_with_only(turn, step.access) for turn in (*earlier, material.turns[-1])]
-            return conversation(system, turns)
+        if step.is_direct and _hold_all((*earlier, material.turns[-1]), step.access):
+            turns = [
+                _with_named_files(turn, step.access) for turn in (*earlier, material.turns[-1])
+            ]
+            return conversation_messages(system, turns)
         turns = [replace(turn, files=()) for turn in earlier]
-        last = Message(Role.USER, "\n\n".join(self._parts(step, material, outputs)))
-        return (*conversation(system, turns, ended=True), last)
+        last = Message(Role.USER, "\n\n".join(self._message_parts(step, material, outputs)))
+        return (*conversation_messages(system, turns, ended=True), last)
 
-    def _parts(self, step: Step, material: Material, outputs: Mapping[int, str]) -> list[str]:
+    def _message_parts(
+        self, step: Step, material: Material, outputs: Mapping[int, str]
+    ) -> list[str]:
         parts = []
         for name in step.access:
             if name.startswith(FILE):
                 title, text = material.file(name)
                 parts.append(f"File {one_line(title)}:\n{fenced(text)}")
         if PROMPT in step.access:
-            heading = "What was asked" if step.subtask != DIRECT else "What is asked"
+            heading = "What was asked" if step.subtask != DIRECT_SUBTASK else "What is asked"
             parts.append(f"{heading}:\n{fenced(material.prompt)}")
         for n in step.inputs:
             parts.append(f"Result {n}:\n{fenced(outputs.get(n, '') or '(nothing)')}")
         return [*parts, step.subtask]
 
-    def grown(self, steps: Sequence[Step], answer: tuple[int, ...]) -> Plan:
+    def with_steps(self, steps: Sequence[Step], answer: tuple[int, ...]) -> Plan:
         """Return this plan with more steps after its own, and another answer."""
         return Plan((*self.steps, *steps), answer)
 
 
-def _validate(number: int, step: Step) -> None:
+def _validate_step(number: int, step: Step) -> None:
     if step.need.kind not in KINDS:
         raise PlanError(f"Step {number} is of no known kind: {step.need.kind!r}.")
     if not 1 <= step.need.difficulty <= 5:
@@ -186,18 +192,18 @@ def _validate(number: int, step: Step) -> None:
             raise PlanError(f"Step {number} can't see {name!r}: there is no such earlier thing.")
 
 
-def _shows(turns: Sequence[Turn], access: Sequence[str]) -> bool:
+def _hold_all(turns: Sequence[Turn], access: Sequence[str]) -> bool:
     """Tell whether these turns hold all that an access list names: the prompt, whole files."""
     there = {PROMPT, HISTORY, *(FILE + file.name for turn in turns for file in turn.files)}
     return PROMPT in access and there.issuperset(access)
 
 
-def _with_only(turn: Turn, access: Sequence[str]) -> Turn:
+def _with_named_files(turn: Turn, access: Sequence[str]) -> Turn:
     """Leave the files out that the access list doesn't name."""
     return replace(turn, files=tuple(file for file in turn.files if FILE + file.name in access))
 
 
-def pieces(text: str, count: int) -> tuple[str, ...]:
+def text_pieces(text: str, count: int) -> tuple[str, ...]:
     """Cut a text into that many pieces of about the same length, at line ends where there are any.
 
     Joined they are the text again; a short text has fewer.
@@ -217,15 +223,15 @@ def pieces(text: str, count: int) -> tuple[str, ...]:
     return tuple(parts)
 
 
-def single(worker: str, files: Sequence[str] = (), need: Need | None = None) -> Plan:
+def single_step_plan(worker: str, files: Sequence[str] = (), need: Need | None = None) -> Plan:
     """Return the ordinary plan: one worker answers the prompt, seeing all of it."""
-    return Plan((direct(worker, files, need),), (1,))
+    return Plan((direct_step(worker, files, need),), (1,))
 
 
-def direct(worker: str, files: Sequence[str] = (), need: Need | None = None) -> Step:
+def direct_step(worker: str, files: Sequence[str] = (), need: Need | None = None) -> Step:
     """Return a step in which a worker answers the prompt, seeing all of the conversation."""
     access = (PROMPT, HISTORY, *(FILE + name for name in files))
-    return Step(worker, DIRECT, access, need or Need())
+    return Step(worker, DIRECT_SUBTASK, access, need or Need())
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,12 +16,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from baton.core.errors import PlanError
-from baton.core.plan.plan import KINDS, MOST_DRAWN, Need
+from baton.core.plan.plan import KINDS, MAX_DRAWN_STEPS, Need
 
 TOOL_HEADS = {"calc": "calculator", "units": "units", "clock": "clock"}
 """The heads of computed parts, and the tools that compute them."""
 
-WHOLE = "*"
+WHOLE_REQUEST = "*"
 MAX_TEXT_CHARS = 400
 
 _LINE = re.compile(rf"(calc|units|clock|(?:{'|'.join(KINDS)})[1-5]): (.+?)(?: <- (\d(?:, \d)*))?")
@@ -42,15 +42,15 @@ class PlanPart:
     inputs: tuple[int, ...] = ()
 
     @property
-    def is_whole(self) -> bool:
+    def is_whole_request(self) -> bool:
         """Whether it is the request as it stands."""
-        return self.text == WHOLE and not self.tool
+        return self.text == WHOLE_REQUEST and not self.tool
 
 
 _REPEATED = re.compile(r"(?<!\S)(\S+(?: \S+){0,3})(?:,? \1){3}\S*$")
 
 
-def is_astray(text: str) -> bool:
+def is_repeating(text: str) -> bool:
     """Tell whether a plan that is being written has begun to repeat itself: no more comes of it.
 
     A sum may have the same number several times.
@@ -67,10 +67,10 @@ MAX_EXPRESSION_CHARS = 120
 def parse_lines(text: str) -> tuple[PlanPart, ...]:
     """Return the parts that a plan's lines name. Raises PlanError."""
     lines = text.strip("\n").split("\n")
-    if len(lines) > MOST_DRAWN:
-        raise PlanError(f"A plan has 1 to {MOST_DRAWN} parts, not {len(lines)}.")
+    if len(lines) > MAX_DRAWN_STEPS:
+        raise PlanError(f"A plan has 1 to {MAX_DRAWN_STEPS} parts, not {len(lines)}.")
     parts = tuple(_parse_line(number, line) for number, line in enumerate(lines, start=1))
-    if len(parts) > 1 and any(part.is_whole for part in parts):
+    if len(parts) > 1 and any(part.is_whole_request for part in parts):
         raise PlanError("Only a plan of one part can be about the whole request.")
     return parts
 
@@ -93,7 +93,7 @@ def _parse_line(number: int, line: str) -> PlanPart:
     return PlanPart(text, "", Need(head[:-1], int(head[-1])), inputs)
 
 
-def plan_grammar(parts: int = MOST_DRAWN) -> str:
+def plan_grammar(parts: int = MAX_DRAWN_STEPS) -> str:
     """Return the GBNF grammar of plans of up to so many parts, without forward references."""
     kinds = " | ".join(f'"{kind}"' for kind in KINDS)
     lines = [
@@ -102,7 +102,7 @@ def plan_grammar(parts: int = MOST_DRAWN) -> str:
             f'tail{n} ::= ("\\n" line{n}' + (f" tail{n + 1}" if n < parts else "") + ")?"
             for n in range(2, parts + 1)
         ),
-        *(f'line{n} ::= head{n} ": " text{_inputs(n)}' for n in range(1, parts + 1)),
+        *(f'line{n} ::= head{n} ": " text{_inputs_rule(n)}' for n in range(1, parts + 1)),
         *(f"head{n} ::= tool | kind [1-5]" for n in range(1, parts + 1)),
         'tool ::= "calc" | "units" | "clock"',
         f"kind ::= {kinds}",
@@ -111,14 +111,14 @@ def plan_grammar(parts: int = MOST_DRAWN) -> str:
     return "\n".join(lines)
 
 
-def _inputs(number: int) -> str:
+def _inputs_rule(number: int) -> str:
     if number == 1:
         return ""
     earlier = f"[1-{number - 1}]"
     return f' (" <- " {earlier} (", " {earlier})?)?'
 
 
-def written(parts: Sequence[PlanPart]) -> str:
+def format_lines(parts: Sequence[PlanPart]) -> str:
     """Return parts as lines."""
     heads = {tool: head for head, tool in TOOL_HEADS.items()}
     return "\n".join(

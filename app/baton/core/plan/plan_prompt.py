@@ -12,19 +12,29 @@ from typing import NamedTuple
 
 from baton.core.errors import PlanError
 from baton.core.labels import Label
-from baton.core.messages import Card, Message, Role, about_tokens, fenced
-from baton.core.plan.assignment import assign, skill
-from baton.core.plan.plan import DIRECT, FILE, KINDS, PROMPT, Material, Need, Outcome, Plan, Step
-from baton.core.plan.plan_schema import PlanSchema, written
+from baton.core.messages import Card, Message, Role, estimated_tokens, fenced
+from baton.core.plan.assignment import assign_workers, skill
+from baton.core.plan.plan import (
+    DIRECT_SUBTASK,
+    FILE,
+    KINDS,
+    PROMPT,
+    Material,
+    Need,
+    Outcome,
+    Plan,
+    Step,
+)
+from baton.core.plan.plan_schema import PlanSchema, format_plan
 from baton.core.sanitiser import one_line
 
-_EXAMPLES_SHOWN = 4
-_RESERVE = 3000
+_MAX_EXAMPLES = 4
+_RESERVED_TOKENS = 3000
 """Tokens that the rules, the examples and the plan itself take."""
 
-_MOST_SHOWN = 24_000
-_TURN_SHOWN = 600
-_TURNS_SHOWN = 4
+_MAX_SHOWN_CHARS = 24_000
+_MAX_TURN_CHARS = 600
+_MAX_TURNS = 4
 
 _RULES = """\
 You plan work that others do; you don't do it yourself. Break what is asked into as few steps as \
@@ -64,18 +74,22 @@ class _Example(NamedTuple):
     files: tuple[str, ...] = ()
 
 
-def _step(kind: str, difficulty: int, task: str, *access: str, check: bool = False) -> Step:
+def _example_step(kind: str, difficulty: int, task: str, *access: str, check: bool = False) -> Step:
     return Step("", task, access, Need(kind, difficulty), check=check)
 
 
 _EXAMPLES = (
-    _Example("Who wrote The Trial?", Plan((_step("knowledge", 1, DIRECT, PROMPT),), (1,))),
+    _Example(
+        "Who wrote The Trial?", Plan((_example_step("knowledge", 1, DIRECT_SUBTASK, PROMPT),), (1,))
+    ),
     _Example(
         "Write a short toast for Ana's farewell, and give it to me in Spanish.",
         Plan(
             (
-                _step("writing", 2, "Write the toast that is asked for, in English.", PROMPT),
-                _step("translation", 2, "Translate result 1 into Spanish.", "1"),
+                _example_step(
+                    "writing", 2, "Write the toast that is asked for, in English.", PROMPT
+                ),
+                _example_step("translation", 2, "Translate result 1 into Spanish.", "1"),
             ),
             (2,),
         ),
@@ -84,9 +98,15 @@ _EXAMPLES = (
         "Which of the two offers is cheaper over three years, and by how much?",
         Plan(
             (
-                _step("extraction", 2, "List every price and how often it is due.", FILE + "a"),
-                _step("extraction", 2, "List every price and how often it is due.", FILE + "b"),
-                _step("math", 2, "Add up three years of each offer and compare.", PROMPT, "1", "2"),
+                _example_step(
+                    "extraction", 2, "List every price and how often it is due.", FILE + "a"
+                ),
+                _example_step(
+                    "extraction", 2, "List every price and how often it is due.", FILE + "b"
+                ),
+                _example_step(
+                    "math", 2, "Add up three years of each offer and compare.", PROMPT, "1", "2"
+                ),
             ),
             (3,),
         ),
@@ -94,14 +114,16 @@ _EXAMPLES = (
     ),
     _Example(
         "Make this friendlier: Send me the file today.",
-        Plan((_step("rewriting", 1, DIRECT, PROMPT),), (1,)),
+        Plan((_example_step("rewriting", 1, DIRECT_SUBTASK, PROMPT),), (1,)),
     ),
     _Example(
         "How many whole numbers below 1000 can be divided by 7 but not by 11?",
         Plan(
             (
-                _step("math", 3, "Solve the problem step by step.", PROMPT),
-                _step("reasoning", 3, "Look for a mistake in result 1.", PROMPT, "1", check=True),
+                _example_step("math", 3, "Solve the problem step by step.", PROMPT),
+                _example_step(
+                    "reasoning", 3, "Look for a mistake in result 1.", PROMPT, "1", check=True
+                ),
             ),
             (1,),
         ),
@@ -110,8 +132,8 @@ _EXAMPLES = (
         "12500 at 3.5 % for five years: does that make more than 2000?",
         Plan(
             (
-                _step("calculation", 1, "12500 * 1.035^5 - 12500"),
-                _step("chat", 1, "Answer what was asked, using result 1.", PROMPT, "1"),
+                _example_step("calculation", 1, "12500 * 1.035^5 - 12500"),
+                _example_step("chat", 1, "Answer what was asked, using result 1.", PROMPT, "1"),
             ),
             (2,),
         ),
@@ -124,25 +146,25 @@ def plan_messages(
     material: Material, canvas: PlanSchema, pool: Sequence[Card], conductor: Card, kind: str
 ) -> list[Message]:
     """Return what a conductor is told to draw a plan; `kind` is what the task is likely to be."""
-    messages = [Message(Role.SYSTEM, _rules(canvas, pool))]
-    for example in [e for e in _EXAMPLES if kind not in _kinds(e)][:_EXAMPLES_SHOWN]:
-        shown = _shown_example(example, canvas, pool)
+    messages = [Message(Role.SYSTEM, _rules_text(canvas, pool))]
+    for example in [e for e in _EXAMPLES if kind not in _example_kinds(e)][:_MAX_EXAMPLES]:
+        shown = _example_messages(example, canvas, pool)
         if shown is not None:
             messages += shown
-    room = _room(conductor)
-    return [*messages, Message(Role.USER, _asked(material, canvas, room))]
+    room = _max_shown_chars(conductor)
+    return [*messages, Message(Role.USER, _request_text(material, canvas, room))]
 
 
 def review_messages(
     material: Material, outcome: Outcome, canvas: PlanSchema, pool: Sequence[Card], conductor: Card
 ) -> list[Message]:
     """Return what a conductor is told to accept how a plan went, or to mend it."""
-    rules = _rules(canvas, pool) + _REVIEW_RULE
-    room = _room(conductor)
-    parts = [_asked(material, canvas, room // 2)]
+    rules = _rules_text(canvas, pool) + _REVIEW_RULE
+    room = _max_shown_chars(conductor)
+    parts = [_request_text(material, canvas, room // 2)]
     share = room // 2 // len(outcome.plan.steps)
     for number, step in enumerate(outcome.plan.steps, start=1):
-        parts.append(_went(number, step, outcome, max(200, share)))
+        parts.append(_step_report(number, step, outcome, max(200, share)))
     last = canvas.done + 1
     known = ", ".join(map(str, canvas.usable)) or "none"
     answer = ", ".join(map(str, outcome.plan.answer))
@@ -153,7 +175,7 @@ def review_messages(
     return [Message(Role.SYSTEM, rules), Message(Role.USER, "\n\n".join(parts))]
 
 
-def repair(messages: Sequence[Message], text: str, problem: str) -> list[Message]:
+def repair_messages(messages: Sequence[Message], text: str, problem: str) -> list[Message]:
     """Return what a conductor is told after a plan that can't be used."""
     again = f"That can't be used. {problem} Write the whole JSON object once more."
     said = Message(Role.ASSISTANT, shortened(text, 2000) or "(nothing)")
@@ -168,32 +190,32 @@ def shortened(text: str, limit: int) -> str:
     return f"{text[:head]}\n[...]\n{text[-(limit - head) :]}"
 
 
-def _room(conductor: Card) -> int:
+def _max_shown_chars(conductor: Card) -> int:
     """Return how many characters of what was typed and written a conductor is shown."""
-    return max(1500, min(_MOST_SHOWN, ((conductor.context or 8192) - _RESERVE) * 2))
+    return max(1500, min(_MAX_SHOWN_CHARS, ((conductor.context or 8192) - _RESERVED_TOKENS) * 2))
 
 
-def _rules(canvas: PlanSchema, pool: Sequence[Card]) -> str:
+def _rules_text(canvas: PlanSchema, pool: Sequence[Card]) -> str:
     form = '{"steps":[{...}],"answer":[...]}'
     has_tools = any(card.id == "calculator" for card in pool)
     return _RULES.format(
-        room=canvas.room,
+        room=canvas.max_steps,
         form=form.replace("{", '{"accept":...,', 1) if canvas.done else form,
         kinds=", ".join(KINDS),
-        sights=", ".join(f'"{name}"' for name in canvas.sights),
+        sights=", ".join(f'"{name}"' for name in canvas.access_names),
         worker=_WORKER_RULE if canvas.workers else "",
-        direct=DIRECT,
+        direct=DIRECT_SUBTASK,
         tools=_TOOL_RULE if has_tools else "",
-        workers=_cards(pool, numbered=bool(canvas.workers)),
+        workers=_card_lines(pool, numbered=bool(canvas.workers)),
     )
 
 
-def _cards(pool: Sequence[Card], *, numbered: bool) -> str:
+def _card_lines(pool: Sequence[Card], *, numbered: bool) -> str:
     """Describe the workers without their names."""
     if not numbered:
-        models = [_card(card) for card in pool if not card.is_tool]
+        models = [_card_text(card) for card in pool if not card.is_tool]
         return "Workers (who does what is decided later):\n" + "\n".join(f"- {m}" for m in models)
-    lines = [f"{number}: {_card(card)}" for number, card in enumerate(pool, start=1)]
+    lines = [f"{number}: {_card_text(card)}" for number, card in enumerate(pool, start=1)]
     return "Workers:\n" + "\n".join(lines)
 
 
@@ -211,55 +233,55 @@ _TOOL_CARDS = {
 }
 
 
-def _card(card: Card) -> str:
+def _card_text(card: Card) -> str:
     if card.is_tool:
         return _TOOL_CARDS.get(card.id, "a tool")
     skills = ", ".join(f"{kind} {skill(card, kind):.1f}" for kind in KINDS)
     reads = f"reads {card.context:,} tokens, " if card.context else ""
-    return f"a model {_PLACES[card.privacy]}, {_price(card)}, {reads}skills of 5: {skills}"
+    return f"a model {_PLACES[card.privacy]}, {_price_word(card)}, {reads}skills of 5: {skills}"
 
 
-def _price(card: Card) -> str:
+def _price_word(card: Card) -> str:
     if card.price is None or card.price.is_free:
         return "free"
     dollars = card.price.dearest_output / 10**9
     return "cheap" if dollars <= 1 else "dear" if dollars > 8 else "middling in price"
 
 
-def _kinds(example: _Example) -> set[str]:
+def _example_kinds(example: _Example) -> set[str]:
     return {step.need.kind for step in example.plan.steps}
 
 
-def _shown_example(
+def _example_messages(
     example: _Example, canvas: PlanSchema, pool: Sequence[Card]
 ) -> tuple[Message, Message] | None:
     """Return an example with the workers that code would choose; None if it can't be done."""
     plan = example.plan
     if canvas.workers:
         try:
-            plan = assign(plan, pool, left=None)
+            plan = assign_workers(plan, pool, left=None)
         except PlanError:
             return None
     drawn = PlanSchema(example.files, workers=canvas.workers)
     files = [f"file {n}: {name}.txt" for n, name in enumerate(example.files, start=1)]
-    asked = _frame(example.prompt, files, ())
-    text = written(plan.steps, plan.answer, drawn)
+    asked = _framed_request(example.prompt, files, ())
+    text = format_plan(plan.steps, plan.answer, drawn)
     return Message(Role.USER, asked), Message(Role.ASSISTANT, text)
 
 
-def _asked(material: Material, canvas: PlanSchema, room: int) -> str:
+def _request_text(material: Material, canvas: PlanSchema, room: int) -> str:
     """Return what is asked, with the names of the files and the latest turns, shortened."""
-    sizes = [about_tokens(material.file(name)[1]) for name in canvas.files]
+    sizes = [estimated_tokens(material.file(name)[1]) for name in canvas.files]
     files = [
         f"file {number}: {one_line(name, 80)}, about {size:,} tokens"
         for number, (name, size) in enumerate(zip(canvas.files, sizes, strict=True), start=1)
     ]
-    earlier = material.turns[:-1][-_TURNS_SHOWN:]
-    turns = [f"{turn.role}: {shortened(turn.text, _TURN_SHOWN)}" for turn in earlier]
-    return _frame(shortened(material.prompt, room), files, turns)
+    earlier = material.turns[:-1][-_MAX_TURNS:]
+    turns = [f"{turn.role}: {shortened(turn.text, _MAX_TURN_CHARS)}" for turn in earlier]
+    return _framed_request(shortened(material.prompt, room), files, turns)
 
 
-def _frame(prompt: str, files: Sequence[str], turns: Sequence[str]) -> str:
+def _framed_request(prompt: str, files: Sequence[str], turns: Sequence[str]) -> str:
     parts = []
     if turns:
         parts.append("Said before (history):\n" + fenced("\n".join(turns)))
@@ -268,7 +290,7 @@ def _frame(prompt: str, files: Sequence[str], turns: Sequence[str]) -> str:
     return "\n\n".join([*parts, "Prompt:\n" + fenced(prompt)])
 
 
-def _went(number: int, step: Step, outcome: Outcome, room: int) -> str:
+def _step_report(number: int, step: Step, outcome: Outcome, room: int) -> str:
     """Return how a step went: its need, its task, its text."""
     head = f"Step {number} ({step.need.kind}{', a check' if step.check else ''}):"
     task = fenced(shortened(step.subtask, 400))

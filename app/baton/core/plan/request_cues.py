@@ -18,7 +18,7 @@ _QUOTED = re.compile(r"```.*?(?:```|\Z)|\"[^\"]*\"|“[^”]*”|„[^“”]*[�
 _CHOICES = re.compile(r"^\s{0,9}\(?[A-D][).:]\s", re.MULTILINE)
 """A question with answers to choose from is one thing."""
 
-_JOINED = (
+_JOINING_WORDS = (
     "and|then|also|plus|after|afterwards|finally|next|both|"
     "und|dann|außerdem|sowie|danach|anschließend|auch|noch|dazu|"
     "et|puis|ensuite|aussi|enfin|"
@@ -40,7 +40,7 @@ _NUMBER_WORDS = (
     "dois|duas|três|quatro|sete|oito|dez|doze|vinte|trinta|quarenta|cinquenta|cem|dúzia|metade|"
     "mei[oa]"
 )
-_TENS = (
+_COMPOUND_NUMBERS = (
     r"\w*(?:einhalb|und(?:zwan|drei|vier|fünf|sech|sieb|acht|neun)\w+ig|hundert)\w*|"
     r"(?:venti|trenta?|quaranta?|cinquanta?|sessanta?|settanta?|ottanta?|novanta?|cento)\w+"
 )
@@ -63,17 +63,17 @@ _AMOUNT_WORDS = (
     "square|cubed?|root|wurzel|racine|raíz|radice|raiz|prime|primzahl|binary|roman"
 )
 _CUE = re.compile(
-    rf"\d|(?-i:\b[MDCLXVI]{{2,}}\b)|(?<!\w)(?:{_JOINED}|{_NUMBER_WORDS}|{_TENS}|{_TIME_WORDS}|{_AMOUNT_WORDS})(?!\w)"
+    rf"\d|(?-i:\b[MDCLXVI]{{2,}}\b)|(?<!\w)(?:{_JOINING_WORDS}|{_NUMBER_WORDS}|{_COMPOUND_NUMBERS}|{_TIME_WORDS}|{_AMOUNT_WORDS})(?!\w)"
     r"|[?.!;:]\s+\S|\n\s*\S|\S,\s",
     re.IGNORECASE,
 )
 
 
-_OPENING = re.compile(rf"^\W*(?:{_JOINED})(?!\w)", re.IGNORECASE)
+_OPENING = re.compile(rf"^\W*(?:{_JOINING_WORDS})(?!\w)", re.IGNORECASE)
 """A joint that a request begins with joins it to what was said before."""
 
 
-_REASONED = re.compile(
+_REASONING_WORDS = re.compile(
     r"(?<!\w)(?:prove(?! me)|proof|show that|riddles?|puzzle|trick question|"
     r"beweise?n?|zeige?,? dass|rätsel|scherzfrage|"
     r"démontrer?|démontrez|prouver?|prouvez|montrer? que|montrez que|devinette|énigme|"
@@ -95,7 +95,7 @@ def wants_reasoning(request: str) -> bool:
     A computed number is no answer to it.
     """
     own = _QUOTED.sub(" ", request)
-    return any(pattern.search(own) for pattern in (_REASONED, _FORMULA))
+    return any(pattern.search(own) for pattern in (_REASONING_WORDS, _FORMULA))
 
 
 def may_have_parts(request: str) -> bool:

@@ -17,8 +17,8 @@ from baton.core.errors import PlanError
 from baton.core.labels import Label
 from baton.core.messages import Message, Purpose, Request, Role
 from baton.core.plan.operation_words import names_operations
-from baton.core.plan.plan import FILE, HISTORY, MOST_DRAWN, PROMPT, Material, Need, Plan, Step
-from baton.core.plan.plan_lines import PlanPart, is_astray, parse_lines
+from baton.core.plan.plan import FILE, HISTORY, MAX_DRAWN_STEPS, PROMPT, Material, Need, Plan, Step
+from baton.core.plan.plan_lines import PlanPart, is_repeating, parse_lines
 from baton.core.plan.request_cues import may_have_parts, wants_reasoning
 from baton.core.ports import RoutingContext, Worker
 from baton.core.run.rule_router import text_need
@@ -47,7 +47,7 @@ MAX_COMPUTED_CHARS = 200
 whole. What people have computed has fewer than 100."""
 
 
-IN_DOUBT = Need("calculation", 2)
+DOUBTFUL_NEED = Need("calculation", 2)
 """What a part asks of a model whose expression isn't computed."""
 
 
@@ -97,7 +97,7 @@ class TrainedConductor:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenPlan:
     """What a worker wrote, and the mean log-probability of its tokens, of all and of each line's,
     where that is known.
     """
@@ -107,11 +107,11 @@ class Written:
     lines: Sequence[float] = ()
 
 
-Write = Callable[[Request], Awaitable[Written]]
+Write = Callable[[Request], Awaitable[WrittenPlan]]
 """Has the conductor's worker write, metered and recorded. Raises what a worker raises."""
 
 
-async def split(
+async def split_request(
     conductor: TrainedConductor, situation: RoutingContext, write: Write
 ) -> Plan | None:
     """Return the plan of a request that has parts or can be computed, None for any other.
@@ -121,7 +121,7 @@ async def split(
     tools = frozenset(card.id for card in situation.roster if card.is_tool)
     reader = RequestReader(conductor.tools, tools, write, situation.limits.label)
     parts = await reader.parts(situation.material.prompt)
-    return plan_of(parts, situation.material) if parts else None
+    return plan_from_parts(parts, situation.material) if parts else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,23 +139,23 @@ class RequestReader:
         A part that is left to a model though it may be a sum is shown to the conductor once more,
         by itself. Raises BatonError.
         """
-        found, count = await self._read(request)
+        found, count = await self._read_once(request)
         parts = list(found)
         for place, part in enumerate(parts if len(parts) > 1 else ()):
-            is_open = place >= count or part.need == IN_DOUBT
+            is_open = place >= count or part.need == DOUBTFUL_NEED
             if is_open and not (part.tool or part.inputs) and _NUMBER.search(part.text):
-                alone, _ = await self._read(part.text)
+                alone, _ = await self._read_once(part.text)
                 if len(alone) == 1 and alone[0].tool:
                     parts[place] = alone[0]
         return parts
 
-    async def _read(self, request: str) -> tuple[Sequence[PlanPart], int]:
+    async def _read_once(self, request: str) -> tuple[Sequence[PlanPart], int]:
         """Return a request's parts, and how many of them the conductor wrote."""
         if not may_have_parts(request):
             return (), 0
-        written = await self.write(await self._prompt(request))
-        parts = self._parsed(written.text)
-        if not parts or not is_followed(request, parts, written):
+        written = await self.write(await self._conductor_request(request))
+        parts = self._parse_parts(written.text)
+        if not parts or not is_worth_following(request, parts, written):
             return (), 0
         checked = await self.tools.check(request, parts)
         doubtful = doubtful_parts(request, parts, written)
@@ -165,16 +165,16 @@ class RequestReader:
             else check
             for place, check in enumerate(checked)
         ]
-        return sound_parts(parts, checked), len(parts)
+        return checked_subtasks(parts, checked), len(parts)
 
-    async def _prompt(self, request: str) -> Request:
+    async def _conductor_request(self, request: str) -> Request:
         messages = (Message(Role.USER, await self.tools.mark(request)),)
         return Request(messages, Purpose.PLAN, MAX_PLAN_TOKENS, temperature=0.0, label=self.label)
 
-    def _parsed(self, text: str) -> Sequence[PlanPart]:
+    def _parse_parts(self, text: str) -> Sequence[PlanPart]:
         """Return the parts in what the conductor wrote, () where they can't be read or played."""
         try:
-            parts = () if is_astray(text) else parse_lines(text)
+            parts = () if is_repeating(text) else parse_lines(text)
         except PlanError:
             return ()
         return parts if all(not part.tool or part.tool in self.roster for part in parts) else ()
@@ -184,7 +184,9 @@ _NUMBER = re.compile(r"\d")
 """What a sum is told by; number words are rare where a plan left something out."""
 
 
-def sound_parts(parts: Sequence[PlanPart], checked: Sequence[CheckedPart]) -> tuple[PlanPart, ...]:
+def checked_subtasks(
+    parts: Sequence[PlanPart], checked: Sequence[CheckedPart]
+) -> tuple[PlanPart, ...]:
     """Return a request's parts as subtasks, () where they are in doubt.
 
     A model works out an expression in doubt from the person's words, and what the plan omits.
@@ -196,19 +198,21 @@ def sound_parts(parts: Sequence[PlanPart], checked: Sequence[CheckedPart]) -> tu
         for check, tool in zip_longest(checked, tools)
         if check.problem and (not tool or len(checked) == 1)
     ]
-    if in_doubt or len(checked) > MOST_DRAWN:
+    if in_doubt or len(checked) > MAX_DRAWN_STEPS:
         return ()
     sound = tuple(
-        replace(part, text=check.words, tool="", need=IN_DOUBT)
+        replace(part, text=check.words, tool="", need=DOUBTFUL_NEED)
         if check.problem
         else replace(part, text=check.text)
         for part, check in zip(parts, checked, strict=False)
     )
     omitted = [PlanPart(one.text, need=text_need(one.text)) for one in checked[len(parts) :]]
-    return linked((*sound, *omitted), checked)
+    return with_implied_inputs((*sound, *omitted), checked)
 
 
-def linked(parts: Sequence[PlanPart], checked: Sequence[CheckedPart]) -> tuple[PlanPart, ...]:
+def with_implied_inputs(
+    parts: Sequence[PlanPart], checked: Sequence[CheckedPart]
+) -> tuple[PlanPart, ...]:
     """Return parts of which each that speaks of a result, and names none, sees the one before."""
     return tuple(
         replace(part, inputs=(number,))
@@ -218,7 +222,7 @@ def linked(parts: Sequence[PlanPart], checked: Sequence[CheckedPart]) -> tuple[P
     )
 
 
-def is_followed(request: str, parts: Sequence[PlanPart], written: Written) -> bool:
+def is_worth_following(request: str, parts: Sequence[PlanPart], written: WrittenPlan) -> bool:
     """Tell whether there is anything to a plan, and the model was sure enough of it."""
     tasks = {(part.tool, part.text.casefold()) for part in parts}
     if len(tasks) < len(parts):
@@ -246,7 +250,9 @@ def is_sure(request: str, sums: Sequence[PlanPart], confidence: float | None) ->
     return confidence is None or confidence >= least
 
 
-def doubtful_parts(request: str, parts: Sequence[PlanPart], written: Written) -> Collection[int]:
+def doubtful_parts(
+    request: str, parts: Sequence[PlanPart], written: WrittenPlan
+) -> Collection[int]:
     """Return the places of the sums, among several parts, of which the model wasn't sure enough.
 
     What uses such a result isn't sure either. Where all parts are sums and one is in doubt, it may
@@ -271,13 +277,13 @@ def is_one_sum(parts: Sequence[PlanPart]) -> bool:
     return all(part.tool for part in parts) and used >= set(range(1, len(parts)))
 
 
-def plan_of(parts: Sequence[PlanPart], material: Material) -> Plan:
+def plan_from_parts(parts: Sequence[PlanPart], material: Material) -> Plan:
     """Return the plan whose answer is all parts, in their order."""
-    steps = tuple(_step(part, material) for part in parts)
+    steps = tuple(_plan_step(part, material) for part in parts)
     return Plan(steps, tuple(range(1, len(steps) + 1)))
 
 
-def _step(part: PlanPart, material: Material) -> Step:
+def _plan_step(part: PlanPart, material: Material) -> Step:
     inputs = tuple(map(str, part.inputs))
     if part.tool:  # it answers in the language of the prompt
         return Step(part.tool, part.text, (PROMPT, *inputs), part.need)

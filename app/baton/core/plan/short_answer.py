@@ -10,13 +10,13 @@ import re
 from collections.abc import Sequence
 from fractions import Fraction
 
-_REACH = 240
+_MAX_ANSWER_CHARS = 240
 """How far behind the words that announce it an answer is looked for, in characters."""
 
-_CUES = 24
+_MAX_CUES = 24
 """How many announcements are looked at, from the last one backwards."""
 
-_WORDS = 6
+_MAX_ANSWER_WORDS = 6
 """An announced answer of more words is a sentence, which two workers would word differently."""
 
 _BOXED = re.compile(r"\\f?box(?:ed)?\s{0,9}\{")
@@ -27,44 +27,44 @@ _CUE = re.compile(
 )
 
 
-def extract(text: str) -> str:
+def short_answer(text: str) -> str:
     """Return the short answer in a text, normalised, or "" where there is none to check.
 
     The last one announced ("the answer is 18", "#### 18", a box) counts; else a text that is no
     more than a choice, yes or no, or the last number of the last line.
     """
-    return announced(text) or _bare(text)
+    return announced_answer(text) or _unannounced_answer(text)
 
 
-def announced(text: str) -> str:
+def announced_answer(text: str) -> str:
     """Return the last short answer that a text announces as such, or ""."""
     plain = _without_marks(text)
-    cues = list(_CUE.finditer(plain))[-_CUES:]
+    cues = list(_CUE.finditer(plain))[-_MAX_CUES:]
     for cue in reversed(cues):
         boxed = cue[0].endswith("{")
-        piece = plain[cue.end() : cue.end() + _REACH]
-        found = _boxed(piece) if boxed else _after(piece)
-        if value := normal(found, exact=boxed):
+        piece = plain[cue.end() : cue.end() + _MAX_ANSWER_CHARS]
+        found = _boxed(piece) if boxed else _sentence_after(piece)
+        if value := normalised_answer(found, exact=boxed):
             return value
     return ""
 
 
-def agree(a: str, b: str) -> bool:
+def answers_agree(a: str, b: str) -> bool:
     """Tell whether two texts come to the same short answer; numbers count by their value.
 
     Texts without one agree only where they are the same word for word.
     """
-    return _same(_key(a), _key(b))
+    return _keys_agree(_comparison_key(a), _comparison_key(b))
 
 
-def majority(texts: Sequence[str]) -> int | None:
+def majority_index(texts: Sequence[str]) -> int | None:
     """Return the index of the first text of the largest group that agrees, or None.
 
     It takes two to agree, and no other group may be as large.
     """
     groups: list[tuple[str, list[int]]] = []
-    for index, key in enumerate(map(_key, texts)):
-        group = next((members for first, members in groups if _same(first, key)), None)
+    for index, key in enumerate(map(_comparison_key, texts)):
+        group = next((members for first, members in groups if _keys_agree(first, key)), None)
         if group is None:
             groups.append((key, [index]))
         else:
@@ -75,22 +75,22 @@ def majority(texts: Sequence[str]) -> int | None:
     return next(members[0] for _, members in groups if len(members) == sizes[0])
 
 
-def _key(text: str) -> str:
+def _comparison_key(text: str) -> str:
     """Return what a text is compared by; a space before it where that is the text itself."""
     plain = " ".join(text.casefold().split())
-    return extract(text) or (f" {plain}" if plain else "")
+    return short_answer(text) or (f" {plain}" if plain else "")
 
 
-def _same(a: str, b: str) -> bool:
+def _keys_agree(a: str, b: str) -> bool:
     if a == b:
         return bool(a)
-    x, y = _value(a), _value(b)
+    x, y = _key_value(a), _key_value(b)
     if x is None or y is None:
         return False
     return abs(x - y) <= Fraction(1, 10**6) * max(abs(x), abs(y))
 
 
-def _value(key: str) -> Fraction | None:
+def _key_value(key: str) -> Fraction | None:
     """Return the number that a normalised answer is, if it is one."""
     return Fraction(key) if re.fullmatch(r"-?\d{1,80}(?:/[1-9]\d{0,80}|\.\d{1,80})?", key) else None
 
@@ -118,7 +118,7 @@ def _boxed(piece: str) -> str:
 _SENTENCE = re.compile(r"(?<!\bvs)[.!?;](?=\s|$)")
 
 
-def _after(piece: str) -> str:
+def _sentence_after(piece: str) -> str:
     """Return the first sentence of the line that follows an announcement."""
     lines = piece.lstrip(" \t\r\n:=").splitlines()
     line = lines[0] if lines else ""
@@ -127,26 +127,30 @@ def _after(piece: str) -> str:
     return _SENTENCE.split(line, maxsplit=1)[0]
 
 
-_JUDGED = re.compile(r"\W{0,9}(yes|no|true|false)(?=\s{0,9}(?:[.,!:;)\u2013\u2014-]|$))", re.I)
+_JUDGEMENT = re.compile(r"\W{0,9}(yes|no|true|false)(?=\s{0,9}(?:[.,!:;)\u2013\u2014-]|$))", re.I)
 _LETTER_ONLY = re.compile(r"\W{0,9}([A-J])(?:[).:]{0,2}|[).:]{1,2}\s.{0,200})$", re.DOTALL)
 _LISTED = re.compile(r"^\s{0,20}(?:[-+]\s|\(?\d{1,3}[.)]\s)")
 
 
-def _bare(text: str) -> str:
+def _unannounced_answer(text: str) -> str:
     """Return the short answer of a text that announces none."""
     plain = _without_marks(text).strip()
-    if found := _JUDGED.match(plain):
+    if found := _JUDGEMENT.match(plain):
         return found[1].lower()
-    if len(plain) <= _REACH and (letter := _LETTER_ONLY.match(plain)):
+    if len(plain) <= _MAX_ANSWER_CHARS and (letter := _LETTER_ONLY.match(plain)):
         return letter[1]
-    last = plain[-2 * _REACH :].rsplit("\n", 1)[-1]
-    if len(last) == 2 * _REACH:
+    last = plain[-2 * _MAX_ANSWER_CHARS :].rsplit("\n", 1)[-1]
+    if len(last) == 2 * _MAX_ANSWER_CHARS:
         last = last.split(" ", 1)[-1]
     last = _plain_latex(_LISTED.sub("", last))
     *_, found = (None, *_NUMBER.finditer(last))
-    if found is None or _PART.search(last[: found.start()]) or _WHOLE.match(last, found.end()):
+    if (
+        found is None
+        or _PREFIX.search(last[: found.start()])
+        or _SCALE_AFTER.match(last, found.end())
+    ):
         return ""
-    return _written(found)
+    return _number_text(found)
 
 
 # What it comes to
@@ -180,7 +184,7 @@ _SCALED = (
     r"[\u00b9\u00b2\u00b3\u00bc-\u00be\u2070-\u2079\u221a\u03c0]"
     r"|\s?(?:hundred|thousand|million|billion|trillion|dozen|mio|mrd|bn)\b"
 )
-_MORE = re.compile(
+_CONTINUATION = re.compile(
     r"%?\s?(?:[-+*/^(=\\\u00d7\u00b7\u2013:]\s?[\w\\(]|,\s?[-\d(]|\\|x\s?\d)"
     rf"|{_SCALED}|\s(?:(?:or|and|to)\s)?\d"
     r"|\s(?:(?:year|month|week|day|hour|minute|second|pound|ounce|dollar|euro|degree)s?|f(?:ee|oo)t|ft"
@@ -188,20 +192,20 @@ _MORE = re.compile(
     re.IGNORECASE,
 )
 """What makes the number before it a part of something: 3 hours and 20 minutes, 2 1/2, 5 million."""
-_PART = re.compile(
+_PREFIX = re.compile(
     r"(?:\d\s?[-:\u2013/+*\u00d7]\s?|\d\s(?:(?:to|or|and)\s)?"
     r"|\b(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,7}\.?\s(?:\d{1,2}\w{0,2},\s)?)$",
     re.IGNORECASE,
 )
 """What makes the number after it one: 10:30, 3 to 4, March 5, March 5, 2020."""
-_WHOLE = re.compile(_SCALED, re.IGNORECASE)
+_SCALE_AFTER = re.compile(_SCALED, re.IGNORECASE)
 _CHOICE = re.compile(
     r"(?:option|choice|letter)?\s?(?:\(([A-Ja-j])\)|([A-J])(?:[).:,]|$)|([B-HJ])(?=\s))"
 )
 _OPENING = re.compile(r"^(?:therefore|thus|so|that|the|about|approximately|exactly|option)\s", re.I)
 
 
-def normal(found: str, *, exact: bool = False) -> str:
+def normalised_answer(found: str, *, exact: bool = False) -> str:
     """Return an answer as it is compared: `1,000 dollars` is `1000`; "" for a whole sentence.
 
     An `exact` one is what it says, not a sentence that has the answer in it.
@@ -209,7 +213,7 @@ def normal(found: str, *, exact: bool = False) -> str:
     text = _plain_latex(found).strip(" :,;!\"'").rstrip(" .")
     if letter := _CHOICE.match(text):
         return str(next(filter(None, letter.groups()))).upper()
-    if judged := _JUDGED.match(text):
+    if judged := _JUDGEMENT.match(text):
         return judged[1].lower()
     return _number(text, exact) or _phrase(text)
 
@@ -221,14 +225,14 @@ def _number(text: str, exact: bool) -> str:
     if first is None:
         return ""
     leading = not last[: first.start()].strip()
-    if _MORE.match(last, first.end()) or (exact and not leading):
+    if _CONTINUATION.match(last, first.end()) or (exact and not leading):
         return ""
     if not leading and len(text.split()) <= 2:
         return ""  # "sqrt 2", "B-52": a name with a number in it
-    return _written(first)
+    return _number_text(first)
 
 
-def _written(found: re.Match[str]) -> str:
+def _number_text(found: re.Match[str]) -> str:
     sign, digits, under = found.groups()
     value = Fraction(digits.replace(",", ""))
     if under is not None:
@@ -248,7 +252,7 @@ def _written(found: re.Match[str]) -> str:
 def _phrase(text: str) -> str:
     """Return a few words or a term as they are compared, or "" for more than that."""
     words = _OPENING.sub("", text).casefold().split()
-    if not 0 < len(words) <= _WORDS:
+    if not 0 < len(words) <= _MAX_ANSWER_WORDS:
         return ""
     if " - " in text or any(
         sign in text for sign in "\\^=+*/(["

@@ -7,9 +7,9 @@ from itertools import pairwise
 
 from baton.core.labels import Label
 from baton.core.messages import Card
-from baton.core.model_names import read
+from baton.core.model_names import parse_model_name
 
-_BY_SIZE = (
+_SKILL_BY_BILLIONS = (
     (0.135, 1.0),
     (0.5, 1.4),
     (1.0, 1.7),
@@ -28,7 +28,7 @@ level 5: 2B .05, 8B .08 to .21, 32B .60, 70B .43). Models of one size differ by 
 do, so `skills` in the settings replaces it.
 """
 
-_LEAN = {
+_KIND_OFFSETS = {
     # Small models fall behind most where many steps must all be right, least where the text is
     # already there.
     "math": -0.3,
@@ -44,23 +44,23 @@ _LEAN = {
 }
 """What a kind of task adds to that, for models below the frontier."""
 
-_BY_PRICE = ((0.7, 3.6), (3.0, 4.1), (math.inf, 4.6))
+_SKILL_BY_DOLLARS = ((0.7, 3.6), (3.0, 4.1), (math.inf, 4.6))
 """Dollars per million tokens of answer up to which a cloud model of unknown size is that good."""
 
-_UNKNOWN = {Label.LOCAL: 2.3, Label.LAN: 3.0, Label.CLOUD: 4.1}
+_SKILL_BY_LABEL = {Label.LOCAL: 2.3, Label.LAN: 3.0, Label.CLOUD: 4.1}
 """Models of which nothing is known, by where they are."""
 
-_FRONTIER = 4.0
+_FRONTIER_SKILL = 4.0
 
-_STEEP, _EASE = 1.7, 1.4
+_STEEPNESS, _EVEN_LOG_ODDS = 1.7, 1.4
 """How fast the chance falls with difficulty, and its odds where skill and difficulty are equal."""
 
-_ORDINARY = {"math": 3, "code": 3, "reasoning": 3, "planning": 3, "chat": 1}
+_ORDINARY_DIFFICULTY = {"math": 3, "code": 3, "reasoning": 3, "planning": 3, "chat": 1}
 
-_BYTES = 0.65
+_BYTES_PER_PARAMETER = 0.65
 """Bytes of file per parameter, as most GGUF files are quantised."""
 
-_TOOLS = {
+_TOOL_KINDS = {
     "calculator": frozenset({"calculation"}),
     "units": frozenset({"calculation"}),
     "clock": frozenset({"calculation"}),
@@ -71,70 +71,70 @@ _TOOLS = {
 def skill(card: Card, kind: str) -> float:
     """Return the difficulty, 1 to 5, up to which a worker does tasks of a kind well."""
     if card.is_tool:
-        return 5.0 if tool_for(card, kind) else 1.0
+        return 5.0 if is_tool_for(card, kind) else 1.0
     for known in (card.skills, card.published):
         if kind in known:
             return min(5.0, max(1.0, known[kind]))
-    return _leaning(_general(card), kind)
+    return _with_kind_offset(_general_skill(card), kind)
 
 
 def skill_by_size(size: float, kind: str) -> float:
     """Return the same for a model of which only its billions of parameters are known."""
-    return _leaning(_between(size), kind)
+    return _with_kind_offset(_interpolated_skill(size), kind)
 
 
-def _leaning(base: float, kind: str) -> float:
-    lean = _LEAN.get(kind, 0.0) if base < _FRONTIER else 0.0
+def _with_kind_offset(base: float, kind: str) -> float:
+    lean = _KIND_OFFSETS.get(kind, 0.0) if base < _FRONTIER_SKILL else 0.0
     return min(5.0, max(1.0, base + lean))
 
 
 def chance_at(level: float, difficulty: float) -> float:
     """Return how likely somebody of that level does a task of that difficulty well, 0 to 1."""
-    return 1 / (1 + math.exp(-(_STEEP * (level - difficulty) + _EASE)))
+    return 1 / (1 + math.exp(-(_STEEPNESS * (level - difficulty) + _EVEN_LOG_ODDS)))
 
 
 def level_at(likely: float, difficulty: float) -> float:
     """Return the level of somebody who does a task of that difficulty well so likely."""
     likely = min(1 - 1e-6, max(1e-6, likely))
-    return difficulty + (math.log(likely / (1 - likely)) - _EASE) / _STEEP
+    return difficulty + (math.log(likely / (1 - likely)) - _EVEN_LOG_ODDS) / _STEEPNESS
 
 
-def ordinary(kind: str) -> int:
+def ordinary_difficulty(kind: str) -> int:
     """Return how difficult an ordinary task of a kind is, from 1 to 5."""
-    return _ORDINARY.get(kind, 2)
+    return _ORDINARY_DIFFICULTY.get(kind, 2)
 
 
-def tool_for(card: Card, kind: str) -> bool:
+def is_tool_for(card: Card, kind: str) -> bool:
     """Tell whether a tool is for tasks of a kind."""
-    return kind in _TOOLS.get(card.id, frozenset())
+    return kind in _TOOL_KINDS.get(card.id, frozenset())
 
 
-def billions(card: Card) -> float:
+def parameter_billions(card: Card) -> float:
     """Return about how many billions of parameters a model has; 0 where nothing tells."""
     if card.parameters:
         return card.parameters / 1e9
     for name in (card.model, card.id, card.name):
-        if size := read(name).billions:
+        if size := parse_model_name(name).billions:
             return size
-    return card.size / _BYTES / 1e9 if card.kind == "local" else 0.0
+    return card.size / _BYTES_PER_PARAMETER / 1e9 if card.kind == "local" else 0.0
 
 
-def _general(card: Card) -> float:
-    size = billions(card)
+def _general_skill(card: Card) -> float:
+    size = parameter_billions(card)
     if size:
-        return _between(size)
+        return _interpolated_skill(size)
     if card.price is not None and not card.price.is_free:
         dollars = card.price.dearest_output / 10**9
-        return next(value for most, value in _BY_PRICE if dollars <= most)
-    return _UNKNOWN[card.privacy]
+        return next(value for most, value in _SKILL_BY_DOLLARS if dollars <= most)
+    return _SKILL_BY_LABEL[card.privacy]
 
 
-def _between(size: float) -> float:
+def _interpolated_skill(size: float) -> float:
     """Read the table, on a logarithmic scale between its rows."""
-    first, last = _BY_SIZE[0], _BY_SIZE[-1]
+    first, last = _SKILL_BY_BILLIONS[0], _SKILL_BY_BILLIONS[-1]
     if size <= first[0]:
         return first[1]
-    for (low, below), (high, above) in pairwise(_BY_SIZE):
+    for (low, below), (high, above) in pairwise(_SKILL_BY_BILLIONS):
         if size <= high:
             part = math.log(size / low) / math.log(high / low)
             return below + part * (above - below)

@@ -15,15 +15,15 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from baton.core.errors import BatonError
-from baton.core.feedback import Experience
+from baton.core.feedback import GradedAnswer
 from baton.core.messages import Card
-from baton.core.model_names import match, read
+from baton.core.model_names import matching_model, parse_model_name
 from baton.core.plan.plan import KINDS
 from baton.core.plan.skill_estimates import (
-    billions,
     chance_at,
     level_at,
-    ordinary,
+    ordinary_difficulty,
+    parameter_billions,
     skill,
     skill_by_size,
 )
@@ -31,42 +31,42 @@ from baton.core.plan.skill_estimates import (
 Scores = Mapping[str, Mapping[str, tuple[float, int]]]
 """By model and task kind: how good its answers were on average, from 0 to 1, and how many."""
 
-TYPED, MEASURED, PUBLISHED, GUESS = "typed", "measured", "published", "guess"
+CONFIGURED, MEASURED, PUBLISHED, GUESS = "typed", "measured", "published", "guess"
 
-_WORTH = {MEASURED: 12.0, PUBLISHED: 8.0, GUESS: 6.0}
+_PRIOR_ANSWERS = {MEASURED: 12.0, PUBLISHED: 8.0, GUESS: 6.0}
 """How many of the person's answers a prior is worth."""
 
-_MOST = 40.0
+_MAX_EVIDENCE = 40.0
 """All the person's answers to one kind count for no more than so many."""
 
-_LIKE, _UNLIKE = 0.25, 0.08
+_SIMILAR_SHARE, _OTHER_SHARE = 0.25, 0.08
 """How much of what one kind learned goes over to one like it, and to any other."""
 
-_ALIKE = (
+_SIMILAR_KINDS = (
     {"math", "calculation", "code", "reasoning", "planning"},
     {"rewriting", "summary", "extraction", "translation"},
     {"writing", "rewriting", "chat"},
 )
 
-_TOLD = 2.0
+_MAX_SHIFT = 2.0
 """The most that one kind tells others, in log-odds before that."""
 
-_CARRIED = 0.8
+_MAX_CARRIED_SHIFT = 0.8
 """The most that all other kinds together move the log-odds of one."""
 
-_FAR = 1.5
+_MAX_LEVEL_SHIFT = 1.5
 """The most that a person's answers move a level: what is easy enough is still tried."""
 
-_GENERAL = 0.5
+_GENERAL_SHARE = 0.5
 """How much of what a model is above its size in measured kinds is expected in the others."""
 
-_FEW = 3
+_MIN_MEASURED_MODELS = 3
 """So many measured models of known size tell how difficult the measured tasks were."""
 
-RECENT = 200
+MAX_RECENT_ANSWERS = 200
 """So many of the newest answers are looked at: more would take time, and tell of longer ago."""
 
-_FRESH = 300.0
+_FRESH_SECONDS = 300.0
 """After so many seconds the person's answers are looked at again."""
 
 
@@ -91,35 +91,39 @@ class Mastery:
         return int(10 * self.chance)
 
 
-def masteries(card: Card, scores: Scores, own: Sequence[Experience]) -> dict[str, Mastery]:
+def masteries(card: Card, scores: Scores, own: Sequence[GradedAnswer]) -> dict[str, Mastery]:
     """Return what a worker is good at, by kind; what the person typed stays as it is."""
     prior = _priors(card, scores)
     mine = [one for one in own if one.worker == card.id]
     evidence = {kind: _evidence(kind, mine) for kind in prior}
     shift = {
-        kind: _shifted(found, evidence[kind])
+        kind: _own_shift(found, evidence[kind])
         for kind, found in prior.items()
-        if found.basis != TYPED and evidence[kind].answers
+        if found.basis != CONFIGURED and evidence[kind].answers
     }
     return {
         kind: found
-        if found.basis == TYPED
-        else _moved(found, evidence[kind], _carried(kind, shift))
+        if found.basis == CONFIGURED
+        else _with_evidence(found, evidence[kind], _carried_shift(kind, shift))
         for kind, found in prior.items()
     }
 
 
-def levels(card: Card, scores: Scores, own: Sequence[Experience]) -> dict[str, float]:
+def skill_levels(card: Card, scores: Scores, own: Sequence[GradedAnswer]) -> dict[str, float]:
     """Return a card's skills, as far as more is known than its size."""
     found = masteries(card, scores, own)
-    told = card.published or scores_of(card, scores) or any(one.worker == card.id for one in own)
-    return {kind: round(one.level, 3) for kind, one in found.items() if told or one.basis == TYPED}
+    told = (
+        card.published or measured_scores(card, scores) or any(one.worker == card.id for one in own)
+    )
+    return {
+        kind: round(one.level, 3) for kind, one in found.items() if told or one.basis == CONFIGURED
+    }
 
 
-def scores_of(card: Card, scores: Scores) -> Mapping[str, tuple[float, int]]:
+def measured_scores(card: Card, scores: Scores) -> Mapping[str, tuple[float, int]]:
     """Return what was measured of a worker's model, found by its name; empty if nothing was."""
     for name in (card.model, card.name, card.id):
-        if name and (found := match(name, scores)) is not None:
+        if name and (found := matching_model(name, scores)) is not None:
             return scores[found]
     return {}
 
@@ -127,51 +131,50 @@ def scores_of(card: Card, scores: Scores) -> Mapping[str, tuple[float, int]]:
 # In words
 
 
-def ranked(table: Mapping[str, Mastery]) -> list[Mastery]:
+def masteries_best_first(table: Mapping[str, Mastery]) -> list[Mastery]:
     """Return what a worker does best first."""
     return sorted(table.values(), key=lambda one: (-one.tenths, -one.chance, one.kind))
 
 
-def answers(table: Mapping[str, Mastery]) -> int:
+def count_own_answers(table: Mapping[str, Mastery]) -> int:
     """Return on how many of the person's own answers a table rests."""
     return sum(one.answers for one in table.values())
 
 
-def in_short(card: Card, table: Mapping[str, Mastery]) -> str:
+def skill_summary(card: Card, table: Mapping[str, Mastery]) -> str:
     """Say what a worker does best and worst, and how that is known; "" of a tool."""
-    best = ranked(table)
+    best = masteries_best_first(table)
     if not best:
         return ""
     firsts = ", ".join(f"{one.kind} {one.tenths}/10" for one in best[:3])
-    return (
-        f"best at {firsts}; least at {best[-1].kind} {best[-1].tenths}/10 ({known_by(card, table)})"
-    )
+    last = f"{best[-1].kind} {best[-1].tenths}/10"
+    return f"best at {firsts}; least at {last} ({basis_text(card, table)})"
 
 
-def known_by(card: Card, table: Mapping[str, Mastery]) -> str:
+def basis_text(card: Card, table: Mapping[str, Mastery]) -> str:
     """Say on what a table mainly rests: a few answers move a beginning, and don't replace it."""
-    count = answers(table)
-    own = [own_answers(count)] if count else []
-    return ", ".join([_begun_by(card, table), *own] if count < _WORTH[GUESS] else own)
+    count = count_own_answers(table)
+    own = [own_answers_text(count)] if count else []
+    return ", ".join([_prior_text(card, table), *own] if count < _PRIOR_ANSWERS[GUESS] else own)
 
 
-def _begun_by(card: Card, table: Mapping[str, Mastery]) -> str:
+def _prior_text(card: Card, table: Mapping[str, Mastery]) -> str:
     bases = {one.basis for one in table.values()}
     if MEASURED in bases:
         return "partly measured"
     if PUBLISHED in bases:
         return "partly published"
-    return "partly set by you" if TYPED in bases else f"a guess from {guessed_from(card)}"
+    return "partly set by you" if CONFIGURED in bases else f"a guess from {guess_basis(card)}"
 
 
-def own_answers(count: int) -> str:
+def own_answers_text(count: int) -> str:
     """Say of how many answers it is that a person did something with them."""
     return "one answer of your own" if count == 1 else f"your own {count} answers"
 
 
-def guessed_from(card: Card) -> str:
+def guess_basis(card: Card) -> str:
     """Say what is known of a model that nobody measured."""
-    if billions(card):
+    if parameter_billions(card):
         return "its size"
     return "its price" if card.price is not None and not card.price.is_free else "where it runs"
 
@@ -183,17 +186,17 @@ def _priors(card: Card, scores: Scores) -> dict[str, Mastery]:
     if card.is_tool:
         return {}
     measured = {
-        kind: level_at(_smooth(mean, count), measured_at(kind, scores))
-        for kind, (mean, count) in scores_of(card, scores).items()
+        kind: level_at(_smoothed_mean(mean, count), measured_difficulty(kind, scores))
+        for kind, (mean, count) in measured_scores(card, scores).items()
         if kind in KINDS and count > 0
     }
     bare = replace(card, skills={}, published={})
     better = [level - skill(bare, kind) for kind, level in measured.items()]
-    general = _GENERAL * sum(better) / len(better) if better else 0.0
+    general = _GENERAL_SHARE * sum(better) / len(better) if better else 0.0
     found = {}
     for kind in KINDS:
         if kind in card.skills:
-            level, basis = skill(card, kind), TYPED
+            level, basis = skill(card, kind), CONFIGURED
         elif kind in measured:
             level, basis = measured[kind], MEASURED
         elif kind in card.published:
@@ -201,11 +204,11 @@ def _priors(card: Card, scores: Scores) -> dict[str, Mastery]:
         else:
             level, basis = skill(bare, kind) + general, GUESS
         level = min(5.0, max(1.0, level))
-        found[kind] = Mastery(kind, level, chance_at(level, ordinary(kind)), basis)
+        found[kind] = Mastery(kind, level, chance_at(level, ordinary_difficulty(kind)), basis)
     return found
 
 
-def measured_at(kind: str, scores: Scores) -> float:
+def measured_difficulty(kind: str, scores: Scores) -> float:
     """Return how difficult the tasks of a kind were that models were measured on.
 
     So difficult that models did on average as their size lets expect; 1 to 5.
@@ -213,14 +216,14 @@ def measured_at(kind: str, scores: Scores) -> float:
     found = []
     for model, kinds in scores.items():
         mean, count = kinds.get(kind, (0.0, 0))
-        if count > 0 and (size := read(model).billions) > 0:
-            found.append(skill_by_size(size, kind) - level_at(_smooth(mean, count), 0))
-    if len(found) < _FEW:
-        return ordinary(kind)
+        if count > 0 and (size := parse_model_name(model).billions) > 0:
+            found.append(skill_by_size(size, kind) - level_at(_smoothed_mean(mean, count), 0))
+    if len(found) < _MIN_MEASURED_MODELS:
+        return ordinary_difficulty(kind)
     return min(5.0, max(1.0, sum(found) / len(found)))
 
 
-def _smooth(mean: float, count: int) -> float:
+def _smoothed_mean(mean: float, count: int) -> float:
     return (min(1.0, max(0.0, mean)) * count + 1) / (count + 2)
 
 
@@ -236,53 +239,55 @@ class _Evidence:
     answers: int = 0
 
 
-def _evidence(kind: str, own: Sequence[Experience]) -> _Evidence:
+def _evidence(kind: str, own: Sequence[GradedAnswer]) -> _Evidence:
     mine = [one for one in own if one.kind == kind and one.weight > 0]
     weight = math.fsum(one.weight for one in mine)
     good = math.fsum(one.weight * min(1.0, max(0.0, one.good)) for one in mine)
-    part = min(1.0, _MOST / weight) if weight else 1.0
+    part = min(1.0, _MAX_EVIDENCE / weight) if weight else 1.0
     return _Evidence(weight * part, good * part, len(mine))
 
 
 def _posterior(evidence: _Evidence, start: float, basis: str) -> float:
-    worth = _WORTH[basis]
+    worth = _PRIOR_ANSWERS[basis]
     return (worth * start + evidence.good) / (worth + evidence.weight)
 
 
-def _shifted(prior: Mastery, evidence: _Evidence) -> float:
+def _own_shift(prior: Mastery, evidence: _Evidence) -> float:
     """Return how far answers to a kind move its own log-odds, as far as others learn from it."""
-    moved = _odds(_posterior(evidence, prior.chance, prior.basis)) - _odds(prior.chance)
-    return min(_TOLD, max(-_TOLD, moved))
+    moved = _log_odds(_posterior(evidence, prior.chance, prior.basis)) - _log_odds(prior.chance)
+    return min(_MAX_SHIFT, max(-_MAX_SHIFT, moved))
 
 
-def _carried(kind: str, shift: Mapping[str, float]) -> float:
+def _carried_shift(kind: str, shift: Mapping[str, float]) -> float:
     """Return how far the other kinds move the log-odds of one."""
     moved = math.fsum(
-        (_LIKE if _alike(kind, other) else _UNLIKE) * by
+        (_SIMILAR_SHARE if _are_similar(kind, other) else _OTHER_SHARE) * by
         for other, by in shift.items()
         if other != kind
     )
-    return min(_CARRIED, max(-_CARRIED, moved))
+    return min(_MAX_CARRIED_SHIFT, max(-_MAX_CARRIED_SHIFT, moved))
 
 
-def _alike(one: str, other: str) -> bool:
-    return any(one in group and other in group for group in _ALIKE)
+def _are_similar(one: str, other: str) -> bool:
+    return any(one in group and other in group for group in _SIMILAR_KINDS)
 
 
-def _moved(prior: Mastery, evidence: _Evidence, carried: float) -> Mastery:
-    start = 1 / (1 + math.exp(-(_odds(prior.chance) + carried)))
+def _with_evidence(prior: Mastery, evidence: _Evidence, carried: float) -> Mastery:
+    start = 1 / (1 + math.exp(-(_log_odds(prior.chance) + carried)))
     likely = _posterior(evidence, start, prior.basis)
     if not evidence.answers and not carried:
         return prior
-    difficulty = ordinary(prior.kind)
+    difficulty = ordinary_difficulty(prior.kind)
     level = level_at(likely, difficulty)
-    level = min(5.0, prior.level + _FAR, max(1.0, prior.level - _FAR, level))
+    level = min(
+        5.0, prior.level + _MAX_LEVEL_SHIFT, max(1.0, prior.level - _MAX_LEVEL_SHIFT, level)
+    )
     return replace(
         prior, level=level, chance=chance_at(level, difficulty), answers=evidence.answers
     )
 
 
-def _odds(chance: float) -> float:
+def _log_odds(chance: float) -> float:
     return math.log(chance / (1 - chance))
 
 
@@ -299,12 +304,12 @@ class SkillTable:
     def __init__(
         self,
         scores: Callable[[], Scores] = dict,
-        outcomes: Callable[[], Awaitable[Sequence[Experience]]] | None = None,
+        outcomes: Callable[[], Awaitable[Sequence[GradedAnswer]]] | None = None,
     ) -> None:
         self._read = scores
         self._outcomes = outcomes
         self._scores: Scores | None = None
-        self._own: Sequence[Experience] = ()
+        self._own: Sequence[GradedAnswer] = ()
         self._until = -math.inf
         self._told: dict[Card, Card] = {}
 
@@ -315,20 +320,20 @@ class SkillTable:
             self._scores = self._read()
         return self._scores
 
-    async def informed(self, roster: Sequence[Card]) -> tuple[Card, ...]:
+    async def cards_with_skills(self, roster: Sequence[Card]) -> tuple[Card, ...]:
         """Return the cards with their skills, as far as more is known than their size."""
         await self._refresh()
         for card in roster:
             if card not in self._told:
-                self._told[card] = self._tell(card)
+                self._told[card] = self._card_with_skills(card)
         return tuple(self._told[card] for card in roster)
 
-    def _tell(self, card: Card) -> Card:
+    def _card_with_skills(self, card: Card) -> Card:
         if card.is_tool:
             return card
-        return replace(card, skills=levels(card, self.scores, self._own))
+        return replace(card, skills=skill_levels(card, self.scores, self._own))
 
-    async def of(self, card: Card) -> dict[str, Mastery]:
+    async def masteries_of(self, card: Card) -> dict[str, Mastery]:
         """Return what a worker is good at, by kind."""
         await self._refresh()
         return masteries(card, self.scores, self._own)
@@ -341,4 +346,4 @@ class SkillTable:
         except BatonError:
             self._own = ()
         self._told.clear()
-        self._until = time.monotonic() + _FRESH
+        self._until = time.monotonic() + _FRESH_SECONDS

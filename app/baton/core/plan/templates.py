@@ -23,19 +23,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from baton.core.errors import ConfigError, PlanError
-from baton.core.messages import Card, about_tokens
+from baton.core.messages import Card, estimated_tokens
 from baton.core.plan.plan import (
     FILE,
     HISTORY,
     KINDS,
-    MOST_STEPS,
+    MAX_STEPS,
     PROMPT,
     Material,
     Need,
     Plan,
     Step,
 )
-from baton.core.plan.plan import pieces as cut
+from baton.core.plan.plan import text_pieces as cut
 
 FILES, PIECE = "files", "piece"
 """What a template's step may see besides: all files, and the piece it is repeated for."""
@@ -47,7 +47,7 @@ _HELP += "optional, check, each."
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class TemplateStep:
     """A step as it stands in a template: without a `need` it has the prompt's.
 
     With `each` there is one step for each piece of the files, read by a worker here.
@@ -64,7 +64,7 @@ class Workflow:
 
     name: str
     about: str
-    drawn: tuple[Drawn, ...]
+    drawn: tuple[TemplateStep, ...]
     answer: tuple[int, ...]
 
     def plan(self, material: Material, roster: Sequence[Card], need: Need | None = None) -> Plan:
@@ -72,17 +72,17 @@ class Workflow:
 
         Raises PlanError where there are no files to read in pieces, or too much in them.
         """
-        room = MOST_STEPS - sum(not drawn.each for drawn in self.drawn)
+        room = MAX_STEPS - sum(not drawn.each for drawn in self.drawn)
         copies = sum(drawn.each for drawn in self.drawn)
         reader = ""
         names: list[str] = []
         if copies:
-            reader, names = _reading(material, roster, room // copies)
+            reader, names = _reader_and_pieces(material, roster, room // copies)
         steps: list[Step] = []
         places: dict[int, tuple[int, ...]] = {}
         for number, drawn in enumerate(self.drawn, start=1):
             made = [
-                _made(drawn, piece, places, material, need)
+                _plan_step(drawn, piece, places, material, need)
                 for piece in (names if drawn.each else [""])
             ]
             if drawn.each:
@@ -92,8 +92,8 @@ class Workflow:
         return Plan(tuple(steps), tuple(n for number in self.answer for n in places[number]))
 
 
-def _made(
-    drawn: Drawn,
+def _plan_step(
+    drawn: TemplateStep,
     piece: str,
     places: Mapping[int, tuple[int, ...]],
     material: Material,
@@ -116,14 +116,16 @@ def _made(
 
 # Long documents
 
-_FRAME = 256
+_FRAME_TOKENS = 256
 """Tokens of instruction and template around a piece."""
 
-_SAFETY = 0.6
+_FILLED_SHARE = 0.6
 """What share of the room is filled: tokens are only guessed."""
 
 
-def _reading(material: Material, roster: Sequence[Card], most: int) -> tuple[str, list[str]]:
+def _reader_and_pieces(
+    material: Material, roster: Sequence[Card], most: int
+) -> tuple[str, list[str]]:
     """Return who reads the files, and the names of their pieces, at most so many.
 
     It is the first worker, if it is here and its context lets it; else another one here; else code
@@ -131,9 +133,9 @@ def _reading(material: Material, roster: Sequence[Card], most: int) -> tuple[str
     """
     if not material.files:
         raise PlanError("This workflow reads a document in pieces, and there is no file.")
-    here = [card for card in roster if not card.is_tool and not card.is_outside]
+    here = [card for card in roster if not card.is_tool and not card.uses_gateway]
     for card in here or [card for card in roster if not card.is_tool][:1]:
-        names = _pieces(material, _room(card, material))
+        names = _piece_names(material, _readable_tokens(card, material))
         if 0 < len(names) <= most:
             return (card.id if here else ""), names
     raise PlanError(
@@ -142,32 +144,34 @@ def _reading(material: Material, roster: Sequence[Card], most: int) -> tuple[str
     )
 
 
-def _room(card: Card, material: Material) -> int:
+def _readable_tokens(card: Card, material: Material) -> int:
     """Return how many tokens of a document a worker can read at once; 0: it never ends."""
     if not card.context:
         return 0
     answer = min(1024, card.context // 4)
-    left = card.context - answer - _FRAME - about_tokens(material.prompt)
-    return max(64, int(left * _SAFETY))
+    left = card.context - answer - _FRAME_TOKENS - estimated_tokens(material.prompt)
+    return max(64, int(left * _FILLED_SHARE))
 
 
-def _pieces(material: Material, room: int) -> list[str]:
+def _piece_names(material: Material, room: int) -> list[str]:
     """Return the names of the pieces of all files, none of more than so many tokens."""
     names: list[str] = []
     for file in material.files:
         _, text = material.file(FILE + file)
-        tokens = about_tokens(text)
+        tokens = estimated_tokens(text)
         count = -(-tokens // room) if room else 1
-        while count > 1 and count <= MOST_STEPS and max(map(about_tokens, cut(text, count))) > room:
+        while (
+            count > 1 and count <= MAX_STEPS and max(map(estimated_tokens, cut(text, count))) > room
+        ):
             count += 1
-        names.extend(_named(file, text, count))
+        names.extend(_names_in_file(file, text, count))
     return names
 
 
-def _named(file: str, text: str, count: int) -> list[str]:
+def _names_in_file(file: str, text: str, count: int) -> list[str]:
     if count <= 1:
         return [FILE + file]
-    if count > MOST_STEPS:
+    if count > MAX_STEPS:
         return [FILE + file] * count  # more than any plan can have: whoever counts them, refuses
     there = len(cut(text, count))
     return [f"{FILE}{file}#{n}/{count}" for n in range(1, there + 1)]
@@ -176,9 +180,9 @@ def _named(file: str, text: str, count: int) -> list[str]:
 # Reading
 
 
-def read(text: str) -> Plan:
+def parse_plan(text: str) -> Plan:
     """Return the plan in a text that `write` wrote or a person changed. Raises ConfigError."""
-    workflow = parse(text)
+    workflow = parse_workflow(text)
     shorthand = any(drawn.each or FILES in drawn.step.access for drawn in workflow.drawn)
     if shorthand:
         raise ConfigError(
@@ -191,60 +195,62 @@ def read(text: str) -> Plan:
         raise ConfigError(error.message, error.hint) from error
 
 
-def parse(text: str, name: str = "plan") -> Workflow:
+def parse_workflow(text: str, name: str = "plan") -> Workflow:
     """Return the workflow in a TOML text. Raises ConfigError, naming the line or the step."""
     try:
         data = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # also numbers and nesting without end
         raise ConfigError(f"{name} is no TOML: {error}.", _HELP) from error
     _refuse_unknown(data, ("name", "about", "answer", "steps"), name)
-    called = _typed(data, "name", str, name, name)
+    called = _typed_value(data, "name", str, name, name)
     entries = data.get("steps")
     if not isinstance(entries, list) or not entries or not all(map(_is_table, entries)):
         raise ConfigError(f"{name} has no steps.", _HELP)
-    if len(entries) > MOST_STEPS:
-        raise ConfigError(f"{name} has {len(entries)} steps.", f"{MOST_STEPS} are the most.")
-    drawn = tuple(_step(entry, n, f"Step {n} of {name}") for n, entry in enumerate(entries, 1))
-    answer = _answer(data, len(drawn), name)
-    _play_once(drawn, answer, name)
-    return Workflow(called, _typed(data, "about", str, "", name), drawn, answer)
+    if len(entries) > MAX_STEPS:
+        raise ConfigError(f"{name} has {len(entries)} steps.", f"{MAX_STEPS} are the most.")
+    drawn = tuple(
+        _parse_step(entry, n, f"Step {n} of {name}") for n, entry in enumerate(entries, 1)
+    )
+    answer = _parse_answer(data, len(drawn), name)
+    _refuse_unused_steps(drawn, answer, name)
+    return Workflow(called, _typed_value(data, "about", str, "", name), drawn, answer)
 
 
 def _is_table(entry: object) -> bool:
     return isinstance(entry, dict)
 
 
-_KEYS = ("task", "kind", "difficulty", "sees", "worker", "optional", "check", "each")
+_STEP_KEYS = ("task", "kind", "difficulty", "sees", "worker", "optional", "check", "each")
 
 
-def _step(entry: dict[str, Any], number: int, where: str) -> Drawn:
-    _refuse_unknown(entry, _KEYS, where)
-    task = _typed(entry, "task", str, "", where)
+def _parse_step(entry: dict[str, Any], number: int, where: str) -> TemplateStep:
+    _refuse_unknown(entry, _STEP_KEYS, where)
+    task = _typed_value(entry, "task", str, "", where)
     if not task.strip():
         raise ConfigError(f"{where} has no task.", 'Say what to do: task = "...".')
-    kind = _typed(entry, "kind", str, "", where)
+    kind = _typed_value(entry, "kind", str, "", where)
     if kind and kind not in KINDS:
-        raise ConfigError(f"{where} has no known kind: {kind!r}.{_nearest(kind, KINDS)}", "")
-    difficulty = _typed(entry, "difficulty", int, 0, where)
+        raise ConfigError(f"{where} has no known kind: {kind!r}.{_suggestion(kind, KINDS)}", "")
+    difficulty = _typed_value(entry, "difficulty", int, 0, where)
     if "difficulty" in entry and not 1 <= difficulty <= 5:
         raise ConfigError(f"{where} has a difficulty of {difficulty}.", "It goes from 1 to 5.")
-    each = _typed(entry, "each", str, "", where)
+    each = _typed_value(entry, "each", str, "", where)
     if each not in ("", PIECE):
         raise ConfigError(f"{where} has each = {each!r}.", f'Only "{PIECE}" is known.')
     default = [PROMPT, PIECE] if each else [PROMPT, HISTORY]
-    sees = _typed(entry, "sees", list, default, where)
+    sees = _typed_value(entry, "sees", list, default, where)
     step = Step(
-        _typed(entry, "worker", str, "", where),
+        _typed_value(entry, "worker", str, "", where),
         task,
-        tuple(_sight(name, number, bool(each), where) for name in sees),
+        tuple(_parse_sight(name, number, bool(each), where) for name in sees),
         Need(kind or "chat", difficulty or (3 if kind else 1)),
-        _typed(entry, "optional", bool, False, where),
-        _typed(entry, "check", bool, False, where),
+        _typed_value(entry, "optional", bool, False, where),
+        _typed_value(entry, "check", bool, False, where),
     )
-    return Drawn(step, bool(kind or difficulty), bool(each))
+    return TemplateStep(step, bool(kind or difficulty), bool(each))
 
 
-def _sight(name: object, number: int, each: bool, where: str) -> str:
+def _parse_sight(name: object, number: int, each: bool, where: str) -> str:
     """Return what an entry of `sees` is in an access list."""
     if isinstance(name, int) and not isinstance(name, bool):
         if 1 <= name < number:
@@ -256,11 +262,11 @@ def _sight(name: object, number: int, each: bool, where: str) -> str:
     if name == PIECE:
         raise ConfigError(f"{where} sees a piece of nothing.", f'It needs each = "{PIECE}".')
     hint = "It sees prompt, history, files, file:NAME or the numbers of earlier steps."
-    raise ConfigError(f"{where} can't see {name!r}.{_nearest(str(name), known)}", hint)
+    raise ConfigError(f"{where} can't see {name!r}.{_suggestion(str(name), known)}", hint)
 
 
-def _answer(data: Mapping[str, Any], count: int, name: str) -> tuple[int, ...]:
-    answer = _typed(data, "answer", list, [count], name)
+def _parse_answer(data: Mapping[str, Any], count: int, name: str) -> tuple[int, ...]:
+    answer = _typed_value(data, "answer", list, [count], name)
     numbers = [n for n in answer if isinstance(n, int) and not isinstance(n, bool)]
     right = len(numbers) == len(answer) == len(set(numbers)) > 0
     if not right or not all(1 <= n <= count for n in numbers):
@@ -270,7 +276,7 @@ def _answer(data: Mapping[str, Any], count: int, name: str) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-def _play_once(drawn: Sequence[Drawn], answer: tuple[int, ...], name: str) -> None:
+def _refuse_unused_steps(drawn: Sequence[TemplateStep], answer: tuple[int, ...], name: str) -> None:
     """Refuse what no plan could be made of, whatever the prompt."""
     try:
         Plan(tuple(replace(d.step, access=()) for d in drawn), answer)
@@ -278,7 +284,7 @@ def _play_once(drawn: Sequence[Drawn], answer: tuple[int, ...], name: str) -> No
         raise ConfigError(f"{name} can't be played. {error.message}", error.hint) from error
 
 
-def _typed(entry: Mapping[str, Any], key: str, kind: type, default: Any, where: str) -> Any:
+def _typed_value(entry: Mapping[str, Any], key: str, kind: type, default: Any, where: str) -> Any:
     value = entry.get(key, default)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         words = {
@@ -294,10 +300,10 @@ def _typed(entry: Mapping[str, Any], key: str, kind: type, default: Any, where: 
 def _refuse_unknown(entry: Mapping[str, Any], known: Sequence[str], where: str) -> None:
     for key in entry:
         if key not in known:
-            raise ConfigError(f"{where} has an unknown `{key}`.{_nearest(key, known)}", _HELP)
+            raise ConfigError(f"{where} has an unknown `{key}`.{_suggestion(key, known)}", _HELP)
 
 
-def _nearest(name: str, known: Sequence[str]) -> str:
+def _suggestion(name: str, known: Sequence[str]) -> str:
     near = difflib.get_close_matches(name, known, 1, 0.5)
     return f" Is {near[0]!r} meant?" if near else ""
 
@@ -305,13 +311,13 @@ def _nearest(name: str, known: Sequence[str]) -> str:
 # Writing
 
 
-def write(plan: Plan, about: str = "") -> str:
+def format_plan(plan: Plan, about: str = "") -> str:
     """Return the TOML text of a plan; `read` makes the same plan of it."""
     lines = [f"about = {_quoted(about)}"] if about else []
     lines.append(f"answer = [{', '.join(map(str, plan.answer))}]")
     for number, step in enumerate(plan.steps, start=1):
         sees = [name if name.isdecimal() else _quoted(name) for name in step.access]
-        lines += ["", f"[[steps]]  # {number}", f"task = {_text(step.subtask)}"]
+        lines += ["", f"[[steps]]  # {number}", f"task = {_format_text(step.subtask)}"]
         lines.append(f"kind = {_quoted(step.need.kind)}")
         lines.append(f"difficulty = {step.need.difficulty}")
         lines.append(f"sees = [{', '.join(sees)}]")
@@ -320,12 +326,12 @@ def write(plan: Plan, about: str = "") -> str:
     return "\n".join(lines) + "\n"
 
 
-_PLAIN = re.compile(r"[^\x00-\x08\x0b-\x1f\x7f]*")
+_PLAIN_TEXT = re.compile(r"[^\x00-\x08\x0b-\x1f\x7f]*")
 
 
-def _text(text: str) -> str:
+def _format_text(text: str) -> str:
     """Write a text that has several lines as it looks."""
-    if "\n" not in text or not _PLAIN.fullmatch(text) or text.endswith('"'):
+    if "\n" not in text or not _PLAIN_TEXT.fullmatch(text) or text.endswith('"'):
         return _quoted(text)
     escaped = text.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
     return f'"""\n{escaped}"""'

@@ -16,13 +16,13 @@ MAX_CHARS = 200
 
 _SUM = re.compile(r"(?!.*\.\.)[\d\s.,()*/%!^+\u00d7\u00f7\u00b7\u2212\u221a²³-]+")
 _PERCENT = re.compile(r"%\s*(?:of|von|de|di)\s")
-_DROPPED = re.compile(r"(?<=\d),(?=\d{3}(?!\d))|%(?=\s*(?:[-+*/^)]|$))")
+_SEPARATORS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))|%(?=\s*(?:[-+*/^)]|$))")
 _SIGNS = str.maketrans({"\u00d7": "*", "\u00b7": "*", "\u00f7": "/", "\u2212": "-", "^": "**"})
 _SIGNS |= str.maketrans({"²": "**2", "³": "**3", "!": "**1", "\u221a": "0-"})
 """Signs as Python has them, or others that stand in the same places."""
 _NODES = (ast.Expression, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.Constant)
 
-_LIKE_A_SUM = re.compile(r"[\d)%]\s*[+*\u00d7\u00f7\u00b7^=]|\d\s+[-/\u2212]\s+\d|[)\u221a²³]")
+_SUM_SIGN = re.compile(r"[\d)%]\s*[+*\u00d7\u00f7\u00b7^=]|\d\s+[-/\u2212]\s+\d|[)\u221a²³]")
 """What a bare line needs to be no date, no telephone number and no 24/7."""
 _NAME = re.compile(
     r"9[-/]11|24/7|7[-/]11|50[-/]50|80/20|20/20|4/20|9-1-1|0-60|"
@@ -50,7 +50,7 @@ _CONVERSION = (
 """A text until it is needed: compiling it takes 3 ms of the start."""
 
 
-def computes(tool: str, text: str) -> bool:
+def can_compute(tool: str, text: str) -> bool:
     """Tell whether a tool can answer a text alone."""
     if len(text) > MAX_CHARS or "\n" in text.strip():
         return False
@@ -72,12 +72,12 @@ def _is_sum(text: str) -> bool:
         _DAY.search(plain)
         or (_NAME.fullmatch(plain) and "=" not in text)
         or (language not in ("", "en") and _THOUSANDS.search(plain))
-        or (not language and not _LIKE_A_SUM.search(text))
+        or (not language and not _SUM_SIGN.search(text))
     )
     if is_ambiguous or not _SUM.fullmatch(plain):
         return False
     try:
-        tree = ast.parse(_DROPPED.sub("", plain).translate(_SIGNS), mode="eval")
+        tree = ast.parse(_SEPARATORS.sub("", plain).translate(_SIGNS), mode="eval")
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return False
     nodes = list(ast.walk(tree))

@@ -14,7 +14,7 @@ from enum import IntEnum
 
 from baton.core.plan.plan import KINDS, Need
 
-MOST_TURNS = 5
+MAX_TURNS = 5
 
 
 class TurnRole(IntEnum):
@@ -26,7 +26,7 @@ class TurnRole(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class TurnPosition:
     """What happened so far: `turn` counts from 0, the other numbers are workers' places.
 
     `thought`, `wrote` and `verified` say who did that last (None: nobody); `is_rejected` whether
@@ -41,7 +41,7 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class WorkerFacts:
     """What the head sees of a worker.
 
     `chance` is how likely it does well what is needed, `skill` its level for that kind (0 to 5),
@@ -51,24 +51,24 @@ class Seen:
     chance: float
     skill: float
     dollars: float
-    is_outside: bool = False
+    uses_gateway: bool = False
     is_tool: bool = False
 
 
-POSITION_FIGURES = 9 + len(KINDS)
-WORKER_FIGURES = 10
+POSITION_FEATURES = 9 + len(KINDS)
+WORKER_FEATURES = 10
 
 
-def position_figures(position: Position, need: Need) -> list[float]:
+def position_features(position: TurnPosition, need: Need) -> list[float]:
     """Return what the head sees besides the prompt's meaning, POSITION_FIGURES numbers."""
-    turn = [float(position.turn == number) for number in range(MOST_TURNS)]
+    turn = [float(position.turn == number) for number in range(MAX_TURNS)]
     kind = [float(need.kind == name) for name in KINDS]
     has_notes, has_draft = position.thought is not None, position.wrote is not None
     last = [float(has_notes), float(has_draft), float(position.is_rejected)]
     return [*turn, *last, need.difficulty / 5, *kind]
 
 
-def worker_figures(worker: Seen, place: int, position: Position) -> list[float]:
+def worker_features(worker: WorkerFacts, place: int, position: TurnPosition) -> list[float]:
     """Return what the head sees of a worker, WORKER_FIGURES numbers."""
     return [
         1.0,
@@ -76,7 +76,7 @@ def worker_figures(worker: Seen, place: int, position: Position) -> list[float]:
         worker.skill / 5,
         min(1.0, 50 * worker.dollars),
         float(worker.dollars == 0),
-        float(worker.is_outside),
+        float(worker.uses_gateway),
         float(worker.is_tool),
         float(place == position.thought),
         float(place == position.wrote),
@@ -97,7 +97,9 @@ def scores_by_rule(workers: Sequence[Sequence[float]]) -> list[list[float]]:
     return [silent, works, silent]
 
 
-def is_allowed(role: TurnRole, place: int, position: Position, workers: Sequence[Seen]) -> bool:
+def is_allowed(
+    role: TurnRole, place: int, position: TurnPosition, workers: Sequence[WorkerFacts]
+) -> bool:
     """Tell whether a worker may take a role now.
 
     Somebody thinks before anything is written, and once; nobody verifies what it wrote itself, or
@@ -113,7 +115,7 @@ def is_allowed(role: TurnRole, place: int, position: Position, workers: Sequence
 
 
 def best_move(
-    scores: Sequence[Sequence[float]], position: Position, workers: Sequence[Seen]
+    scores: Sequence[Sequence[float]], position: TurnPosition, workers: Sequence[WorkerFacts]
 ) -> tuple[TurnRole, int] | None:
     """Return the role and the worker with the highest score, None where what is written stands.
 
@@ -125,22 +127,24 @@ def best_move(
         for role in TurnRole
         for place in range(len(workers))
         if is_allowed(role, place, position, workers)
-        and (role is TurnRole.WORKER or position.turn < MOST_TURNS - 1)
+        and (role is TurnRole.WORKER or position.turn < MAX_TURNS - 1)
     ]
-    if position.turn >= MOST_TURNS or not moves:
+    if position.turn >= MAX_TURNS or not moves:
         return None
     score, role, place = max(moves, key=lambda move: move[0])
     is_written = position.wrote is not None and not position.is_rejected
     return None if is_written and score <= 0 else (role, place)
 
 
-def after(position: Position, role: TurnRole, place: int, is_accepted: bool = True) -> Position:
+def position_after(
+    position: TurnPosition, role: TurnRole, place: int, is_accepted: bool = True
+) -> TurnPosition:
     """Return the position after a turn; `is_accepted` is the verdict of one that verified."""
     turn = position.turn + 1
     match role:
         case TurnRole.THINKER:
-            return Position(turn, place, position.wrote, position.verified)
+            return TurnPosition(turn, place, position.wrote, position.verified)
         case TurnRole.WORKER:
-            return Position(turn, position.thought, place)
+            return TurnPosition(turn, position.thought, place)
         case TurnRole.VERIFIER:
-            return Position(turn, position.thought, position.wrote, place, not is_accepted)
+            return TurnPosition(turn, position.thought, position.wrote, place, not is_accepted)

@@ -10,7 +10,7 @@ from baton.core.ledger_types import Policy, Standing
 from baton.core.messages import Card, Message, Request, Role
 from baton.core.ports import Ask, CallOffer, Choice, Question, RecordedRun, Store
 from baton.core.prices import FREE
-from baton.core.redaction_types import Redacted
+from baton.core.redaction_types import RedactedTexts
 from baton.core.run.metered_worker import RunBudget
 from baton.core.run.policy import must_ask
 
@@ -56,7 +56,7 @@ class ApprovalGate:
         for the caller.
         """
         shown, hidden = await self._purse.redacted(card, request)
-        told = Redacted((), hidden).told()
+        told = RedactedTexts((), hidden).summary()
         size = sum(len(message.text.encode("utf-8", "replace")) for message in shown.messages)
         most, cap, refused = await self._quote(card, shown, share)
         if refused is not None:
@@ -82,7 +82,7 @@ class ApprovalGate:
         try:
             quoted = await self._purse.ledger.quote(bill)
         except BudgetExceeded as refused:
-            return bill.price.most(bill.input_bound, bill.cap), 0, refused
+            return bill.price.max_cost(bill.input_bound, bill.cap), 0, refused
         return quoted.amount, quoted.cap, None
 
     @staticmethod

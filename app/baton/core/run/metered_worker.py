@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from baton.core.errors import BatonError, BudgetExceeded, MoneyHeld
-from baton.core.ledger_types import Bill, Hold, Scope
+from baton.core.ledger_types import Hold, HoldRequest, Scope
 from baton.core.messages import (
     Card,
     Chunk,
@@ -22,15 +22,15 @@ from baton.core.messages import (
     Loading,
     Queued,
     Request,
-    Sent,
+    RequestSent,
     Text,
     Thinking,
     Usage,
-    input_bound,
+    max_input_tokens,
 )
 from baton.core.ports import Ledger, Redactor, Worker
-from baton.core.prices import FREE, Used
-from baton.core.redaction_types import Hidden, Restorer
+from baton.core.prices import FREE, BilledTokens
+from baton.core.redaction_types import HiddenText, Restorer
 from baton.core.run.policy import PromptLimits, RunTerms, check
 
 T = TypeVar("T")
@@ -88,12 +88,12 @@ class RunBudget:
         own = {} if self.limits.budget is None else {Scope.RUN: self.limits.budget}
         return {**self.terms.ceilings, **own}
 
-    def bill(self, card: Card, request: Request, share: int = 1) -> Bill:
+    def bill(self, card: Card, request: Request, share: int = 1) -> HoldRequest:
         """Return what the ledger must know of a call; the request as it will be sent.
 
         `share` is among how many calls that are about to be made the headroom is divided.
         """
-        return Bill(
+        return HoldRequest(
             run=self.run,
             session=self.session,
             worker=card.id,
@@ -101,7 +101,7 @@ class RunBudget:
             model=card.model or card.id,
             purpose=request.purpose,
             price=card.price or FREE,  # an unknown one was refused before
-            input_bound=input_bound(request.messages, request.shape),
+            input_bound=max_input_tokens(request.messages, request.shape),
             wanted=min(request.max_tokens or card.max_output, card.max_output),
             ceilings=self.ceilings,
             typed=self.limits.budget is not None,
@@ -114,9 +114,11 @@ class RunBudget:
             patience=self.terms.patience,
         )
 
-    async def redacted(self, card: Card, request: Request) -> tuple[Request, tuple[Hidden, ...]]:
+    async def redacted(
+        self, card: Card, request: Request
+    ) -> tuple[Request, tuple[HiddenText, ...]]:
         """Return the request as that worker may see it, and what was hidden in it."""
-        if self.redactor is None or not card.is_outside or not card.remote:
+        if self.redactor is None or not card.uses_gateway or not card.remote:
             return request, ()
         texts = [message.text for message in request.messages]
         redacted = await asyncio.to_thread(self.redactor.redact, texts)
@@ -154,7 +156,7 @@ class MeteredWorker:
         tally = CallUsage(self.card.id, request)
         request, hidden = await self._purse.redacted(self.card, request)
         hold: Hold | None = None
-        if self.card.is_outside:
+        if self.card.uses_gateway:
             turn = HoldTurn(self._purse.ledger, self._purse.bill(self.card, request, self._share()))
             try:
                 hold = await turn.take()
@@ -180,7 +182,7 @@ class MeteredWorker:
         await self._worker.aclose()
 
     async def _restored(
-        self, request: Request, hidden: tuple[Hidden, ...]
+        self, request: Request, hidden: tuple[HiddenText, ...]
     ) -> AsyncGenerator[Chunk]:
         """Put what was hidden back into the answer."""
         restorer = Restorer(hidden)
@@ -189,11 +191,11 @@ class MeteredWorker:
                 async for chunk in chunks:
                     if isinstance(chunk, Text):
                         chunk = replace(chunk, text=restorer.feed(chunk.text))
-                    elif isinstance(chunk, Usage) and (rest := restorer.rest()):
+                    elif isinstance(chunk, Usage) and (rest := restorer.flush()):
                         yield Text(rest, 0)
                     yield chunk
         except BatonError:
-            if rest := restorer.rest():
+            if rest := restorer.flush():
                 yield Text(rest, 0)
             raise
 
@@ -215,7 +217,7 @@ class MeteredWorker:
     async def _settle(self, tally: CallUsage, hold: Hold) -> int:
         ledger, usage = self._purse.ledger, tally.usage
         if usage is not None:
-            used = Used(
+            used = BilledTokens(
                 usage.tokens_in,
                 usage.tokens_out,
                 usage.cached,
@@ -234,7 +236,7 @@ class MeteredWorker:
 class HoldTurn:
     """One call on its way to its money; whoever takes it must `leave` in the end."""
 
-    def __init__(self, ledger: Ledger, bill: Bill) -> None:
+    def __init__(self, ledger: Ledger, bill: HoldRequest) -> None:
         self._ledger = ledger
         self._bill = bill
         self._ticket = 0
@@ -303,7 +305,7 @@ def _count(tally: CallUsage, chunk: Chunk, elapsed: float) -> None:
         case Usage():
             tally.usage = chunk
             tally.tokens_out = chunk.tokens_out
-        case Sent():
+        case RequestSent():
             tally.sent = True
         case Declined():
             tally.declined = True

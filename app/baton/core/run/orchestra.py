@@ -11,7 +11,7 @@ from baton.core.events import Routed
 from baton.core.history_types import RunRecord
 from baton.core.labels import Label
 from baton.core.ledger_types import Standing
-from baton.core.messages import Card, Prompt, named_apart
+from baton.core.messages import Card, Prompt, with_unique_names
 from baton.core.plan.plan import Outcome, Plan
 from baton.core.plan.request_parts import TrainedConductor
 from baton.core.plan.skill_table import SkillTable
@@ -37,8 +37,8 @@ from baton.core.run.run import Run
 from baton.core.run.run_context import RunRequest, Services
 from baton.core.run.worker_slots import Slots
 from baton.core.spending.pace_controller import Pacing
-from baton.core.strategies import STRATEGIES, by_mode, strategy
-from baton.core.view import folded
+from baton.core.strategies import STRATEGIES, make_strategy, strategy_of_mode
+from baton.core.view import fold_events
 
 
 class Orchestra:
@@ -130,7 +130,7 @@ class Orchestra:
         if worker is not None:
             await worker.aclose()
         if self.default not in self._workers:
-            here = (card.id for card in self.roster if not (card.is_tool or card.is_outside))
+            here = (card.id for card in self.roster if not (card.is_tool or card.uses_gateway))
             self.default = next(here, self.default)
 
     def stronger(self, name: str | None = None, label: Label = Label.CLOUD) -> Card | None:
@@ -164,8 +164,8 @@ class Orchestra:
         elsewhere is offered. A `plan` is played as it is, but by workers that may be used. Raises
         ConfigError for an unknown worker or strategy.
         """
-        prompt = replace(prompt, files=named_apart(prompt.files))
-        name = limits.strategy or ("single" if limits.alone else by_mode(self.terms.mode))
+        prompt = replace(prompt, files=with_unique_names(prompt.files))
+        name = limits.strategy or ("single" if limits.alone else strategy_of_mode(self.terms.mode))
         purse = self._purse(limits, self.terms)
         if plan is not None:
             return self._run(prompt, place, purse, ask, worker, "plan", Outcome(plan))
@@ -223,7 +223,7 @@ class Orchestra:
             place,
             limits,
             card.id,
-            helper.id if helper is not None and helper.is_outside else "",
+            helper.id if helper is not None and helper.uses_gateway else "",
             name,
             None if name == "plan" else self._strategy(name),
             kept,
@@ -246,10 +246,10 @@ class Orchestra:
     def _strategy(self, name: str) -> Strategy:
         """Return a strategy, or one that plays the template of that name. Raises ConfigError."""
         if name not in STRATEGIES and name in (templates := self.templates()):
-            from baton.core.strategies._template import Templated
+            from baton.core.strategies._template import TemplateStrategy
 
-            return Templated(templates[name])
-        return strategy(name)
+            return TemplateStrategy(templates[name])
+        return make_strategy(name)
 
     async def aclose(self) -> None:
         """Let every worker and the router go, each even if another fails to."""
@@ -270,7 +270,7 @@ def left_over(record: RunRecord) -> Outcome:
 
     Raises ConfigError where there is no plan, or nothing of it left to do.
     """
-    view = folded(record.events)
+    view = fold_events(record.events)
     if view.plan is None or record.status == "running":
         what = "is still going on" if record.status == "running" else "never had a plan"
         raise ConfigError(f"The run {record.id} {what}.", "Ask again instead.")
@@ -278,7 +278,7 @@ def left_over(record: RunRecord) -> Outcome:
     if record.status == "finished":
         raise ConfigError(f"The run {record.id} is finished.", "`baton trace` shows it.")
     texts = {step.number: step.text for step in done if step.text}
-    return Outcome(view.plan, texts, {step.number for step in done if step.cut})
+    return Outcome(view.plan, texts, {step.number for step in done if step.is_cut})
 
 
 def _rule() -> Router:

@@ -21,13 +21,13 @@ from baton.core.messages import (
     Message,
     Purpose,
     Request,
+    RequestSent,
     Role,
-    Sent,
     Text,
     Usage,
 )
-from baton.core.plan.plan import Material, Outcome, Plan, single
-from baton.core.plan.request_parts import Written
+from baton.core.plan.plan import Material, Outcome, Plan, single_step_plan
+from baton.core.plan.request_parts import WrittenPlan
 from baton.core.ports import (
     Choice,
     Proposal,
@@ -169,7 +169,7 @@ class PlanExecutor:
         except PlanError as error:
             self._parts.clear()  # they were of that plan
             worker, files = self.situation.worker, self.material.files
-            ordinary = single(worker, files, self.situation.route.need)
+            ordinary = single_step_plan(worker, files, self.situation.route.need)
             await self._adopt(Proposal(ordinary, why=error.message))
         if self.stage.task.limits.preview:
             await self._show_plan()
@@ -204,13 +204,13 @@ class PlanExecutor:
         numbered = list(enumerate(plan.steps, start=1))
         if all(step.worker in allowed for n, step in numbered if n not in self._parts):
             return plan
-        from baton.core.plan.assignment import assign
+        from baton.core.plan.assignment import assign_workers
 
         # Whoever did a step in an earlier run may be gone: it takes nobody's time any more.
         free = next((c for c in roster if c.price and c.price.is_free), roster[0])
         over = [replace(s, worker=free.id) if n in self._parts else s for n, s in numbered]
         funds = await self.funds()
-        staffed = assign(
+        staffed = assign_workers(
             replace(plan, steps=tuple(over)),
             roster,
             left=funds.left,
@@ -285,11 +285,11 @@ class PlanExecutor:
         over = {n for n, part in self._parts.items() if part.is_over}
         fresh = [
             StepExecution(self, number, self.plan.steps[number - 1])
-            for number in self.plan.ready(over, self._parts)
+            for number in self.plan.startable_steps(over, self._parts)
         ]
         self._parts |= {part.number: part for part in fresh}
         cards = {card.id: card for card in self.situation.roster}
-        self.waiting_to_hold |= {p.number for p in fresh if cards[p.step.worker].is_outside}
+        self.waiting_to_hold |= {p.number for p in fresh if cards[p.step.worker].uses_gateway}
         return fresh
 
     async def _leave_out(self) -> None:
@@ -332,7 +332,7 @@ class PlanExecutor:
 
         Nothing where the ledger can't be read, or nobody is there to be asked for leave.
         """
-        return await worth_asking.funds(self.stage)
+        return await worth_asking.spending_room(self.stage)
 
     async def ask(
         self,
@@ -350,7 +350,7 @@ class PlanExecutor:
             max_tokens += card.thinking
         request = Request(tuple(messages), purpose, max_tokens, 0.0, seed, label, shape=shape)
         await stage.emit(ev.Planning(0, worker))
-        if card.is_outside:
+        if card.uses_gateway:
             offered, request = await self.offer(card, request, "It would plan the work.")
             if offered.decision is not ev.Decision.SENT:
                 raise BudgetExceeded(offered.message or f"{card.name} was not asked for a plan.")
@@ -361,18 +361,18 @@ class PlanExecutor:
         conductor = self.stage.house.trained
         if conductor is None:
             return None
-        from baton.core.plan.plan_lines import is_astray
-        from baton.core.plan.request_parts import split
+        from baton.core.plan.plan_lines import is_repeating
+        from baton.core.plan.request_parts import split_request
 
-        async def write(request: Request) -> Written:
+        async def write(request: Request) -> WrittenPlan:
             await self.stage.emit(ev.Planning(0, conductor.worker.card.id))
-            return await self._written(conductor.worker, request, is_astray)
+            return await self._written(conductor.worker, request, is_repeating)
 
-        return await split(conductor, self.situation, write)
+        return await split_request(conductor, self.situation, write)
 
     async def _written(
         self, worker: Worker, request: Request, is_enough: Callable[[str], bool] | None = None
-    ) -> Written:
+    ) -> WrittenPlan:
         """Return what a worker writes apart from any step, metered and recorded.
 
         It is stopped once what it wrote `is_enough`.
@@ -389,18 +389,18 @@ class PlanExecutor:
                         pieces.append(text)
                         if is_enough is not None and is_enough("".join(pieces)):
                             break
-                    case Sent(destination=destination, size=size):
+                    case RequestSent(destination=destination, size=size):
                         await stage.emit(ev.Sent(0, 0, worker.card.id, destination, size))
                     case Usage():
                         confidence, lines = chunk.confidence, chunk.lines
-        return Written("".join(pieces), confidence, lines)
+        return WrittenPlan("".join(pieces), confidence, lines)
 
     async def check(self, outcome: Outcome, step: int) -> tuple[ev.Checked, ...]:
         """Check a step's text by executing, parsing and recomputing what can be, and record it."""
-        from baton.core.plan.checks import check
+        from baton.core.plan.checks import check_text
 
         tools = any(card.is_tool for card in self.situation.roster)
-        found = await check(
+        found = await check_text(
             outcome.text(step), self.material.prompt, self._compute if tools else None
         )
         checked = tuple(ev.Checked(0, step, f.what, f.verdict, f.note) for f in found)
@@ -414,14 +414,14 @@ class PlanExecutor:
     async def judge(self, outcome: Outcome, steps: Sequence[int]) -> Judgement:
         """Return what is expected of the answers that some steps wrote; see core.ports.Desk."""
         from baton.core.run.router_validation import drafts, sound_judgement
-        from baton.core.strategies._draft_scoring import judged
+        from baton.core.strategies._draft_scoring import judge_by_rule
 
         assert self.plan is not None
         authors = {n: self._author_of(n) for n in steps}
         shown = drafts(self.situation, outcome, authors, self._wrong)
         roster, route = self.situation.roster, self.situation.route
         said = await self.stage.house.router.judge(self.material, route, roster, shown)
-        return sound_judgement(said, len(shown), roster) or judged(route, roster, shown)
+        return sound_judgement(said, len(shown), roster) or judge_by_rule(route, roster, shown)
 
     def _author_of(self, step: int) -> str:
         """Return who wrote a step's text, which needn't be who was to."""
@@ -446,7 +446,7 @@ class PlanExecutor:
     async def weigh(self, worker: str, gain: float, *, plain: bool = False) -> bool:
         """Tell whether asking a worker is worth its price; see core.ports.Desk."""
         card, route = self.situation.card(worker), self.situation.route
-        weighed = await worth_asking.weigh(
+        weighed = await worth_asking.weigh_help(
             self.stage, card, self.material, route, gain, plain=plain
         )
         await self.stage.emit(weighed)
@@ -500,7 +500,7 @@ class PlanExecutor:
         if not steps or steps[number - 1].optional != alone or self.stage.task.limits.alone:
             return ""
         wanted = card.id == self.stage.task.worker  # then no other one is
-        others = any(not (c.is_outside or c.is_tool) for c in self.situation.roster)
+        others = any(not (c.uses_gateway or c.is_tool) for c in self.situation.roster)
         if wanted or not others:
             return ""
         return "Answer here" if alone else "Do it here"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from baton.core.errors import BatonError, WorkerError
-from baton.core.hold_decision import unknown_price
+from baton.core.hold_decision import unknown_price_error
 from baton.core.labels import Label
 from baton.core.ledger_types import Policy, Scope
 from baton.core.messages import Card, Finish
@@ -79,7 +79,7 @@ def check(card: Card, label: Label, terms: RunTerms) -> None:
             "Choose a local worker, or another mode.",
         )
     if card.price is None:
-        raise unknown_price(card.id, card.model or card.id)
+        raise unknown_price_error(card.id, card.model or card.id)
 
 
 def may_use(card: Card, label: Label, terms: RunTerms) -> bool:
@@ -98,10 +98,10 @@ def stronger(mine: Card, roster: Iterable[Card], label: Label, terms: RunTerms) 
     """
     others = [card for card in roster if card.id != mine.id and may_use(card, label, terms)]
     for card in others:
-        if card.is_outside and not mine.is_outside:
+        if card.uses_gateway and not mine.uses_gateway:
             return card
-    here = [card for card in others if not card.is_outside and strength(card) > strength(mine)]
-    return max(here, key=strength, default=None) if not mine.is_outside else None
+    here = [card for card in others if not card.uses_gateway and strength(card) > strength(mine)]
+    return max(here, key=strength, default=None) if not mine.uses_gateway else None
 
 
 def strength(card: Card) -> tuple[int, int]:

@@ -12,12 +12,12 @@ from dataclasses import replace
 
 from baton.core.messages import Card
 from baton.core.plan.plan import Outcome
-from baton.core.plan.short_answer import announced, extract
+from baton.core.plan.short_answer import announced_answer, short_answer
 from baton.core.plan.turn_roles import TurnRole, scores_by_rule
 from baton.core.ports import RoutingContext
 from baton.core.routing_types import Draft, Estimate, Judgement
 from baton.core.run.policy import refuses
-from baton.core.strategies._draft_scoring import seen
+from baton.core.strategies._draft_scoring import head_and_tail
 
 
 def drafts(
@@ -31,13 +31,13 @@ def drafts(
     `authors` says who wrote which step's text, `wrong` how many checks by computing that failed,
     where any could be made.
     """
-    from baton.core.strategies._answer_length import wants_short
+    from baton.core.strategies._answer_length import wants_short_answer
 
-    find = extract if wants_short(situation) else announced
+    find = short_answer if wants_short_answer(situation) else announced_answer
     return [
         Draft(
             author,
-            seen(text),
+            head_and_tail(text),
             find(text),
             len(text),
             step in outcome.cut and situation.limits.max_tokens is None,

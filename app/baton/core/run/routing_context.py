@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from baton.core.messages import Card, about_tokens, with_files
-from baton.core.model_roles import RULE
+from baton.core.messages import Card, estimated_tokens, text_with_files
+from baton.core.model_roles import RULE_CONDUCTOR
 from baton.core.plan.plan import Material
 from baton.core.ports import Route, RoutingContext
 from baton.core.run.policy import check, may_use, stronger
@@ -23,14 +23,14 @@ async def build_routing_context(stage: RunContext, material: Material) -> Routin
     check(mine, label, terms)
     cards = [worker.card for name, worker in house.workers.items() if name != mine.id]
     usable = (mine, *(card for card in cards if may_use(card, label, terms)))
-    roster = await house.skills.informed(usable)
+    roster = await house.skills.cards_with_skills(usable)
     route, helper, choice = await _routed(stage, material, roster), task.helper, ""
     wanted = house.prefer.get(route.need.kind, "") if task.open else ""
     if (preferred := _preferred(wanted, roster, material)) is not None:
         roster = (preferred, *(card for card in roster if card.id != preferred.id))
         route = await _routed(stage, material, roster)  # anew: it compares with who answers
         found = stronger(preferred, roster, label, terms)
-        helper = found.id if found is not None and found.is_outside else ""
+        helper = found.id if found is not None and found.uses_gateway else ""
         choice = f"{preferred.name} is your choice for {route.need.kind}."
     allowed = {card.id for card in roster}
     return RoutingContext(
@@ -41,7 +41,7 @@ async def build_routing_context(stage: RunContext, material: Material) -> Routin
         route,
         replace(task.limits, label=label),  # an older conversation may be stricter
         terms.mode,
-        house.conductor if house.conductor in (*allowed, RULE) else "",
+        house.conductor if house.conductor in (*allowed, RULE_CONDUCTOR) else "",
         house.templates,
         house.prefer,
         choice,
@@ -64,9 +64,9 @@ def _preferred(wanted: str, roster: tuple[Card, ...], material: Material) -> Car
     Only one on this machine: what goes elsewhere is offered first, whatever is preferred.
     """
     card = next((card for card in roster[1:] if card.id == wanted), None)
-    if card is None or card.is_tool or card.is_outside:
+    if card is None or card.is_tool or card.uses_gateway:
         return None
-    size = sum(about_tokens(with_files(turn.text, turn.files)) for turn in material.turns)
+    size = sum(estimated_tokens(text_with_files(turn.text, turn.files)) for turn in material.turns)
     return card if not card.context or size < card.context else None
 
 

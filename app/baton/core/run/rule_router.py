@@ -6,15 +6,20 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from baton.core.messages import Card, about_tokens
-from baton.core.plan.assignment import level
+from baton.core.messages import Card, estimated_tokens
+from baton.core.plan.assignment import success_difficulty
 from baton.core.plan.plan import KINDS, Material, Need
-from baton.core.plan.skill_estimates import ordinary
-from baton.core.plan.tool_routing import computes
+from baton.core.plan.skill_estimates import ordinary_difficulty
+from baton.core.plan.tool_routing import can_compute
 from baton.core.plan.turn_roles import scores_by_rule
 from baton.core.ports import Route
 from baton.core.routing_types import Draft, Estimate, Judgement
-from baton.core.strategies._draft_scoring import alike, expected, judged, seen
+from baton.core.strategies._draft_scoring import (
+    expected_quality,
+    head_and_tail,
+    judge_by_rule,
+    word_likeness,
+)
 
 _WORDS = {
     "translation": r"translat|übersetz|tradui[rstz]|traduc[ei]|tradu[zç]|tradurre|翻译|翻譯|翻訳",
@@ -117,11 +122,11 @@ class RuleRouter:
         self, material: Material, route: Route, roster: Sequence[Card], drafts: Sequence[Draft]
     ) -> Judgement:
         """Return what is expected of the drafts by their agreement, their end and their checks."""
-        return judged(route, roster, drafts)
+        return judge_by_rule(route, roster, drafts)
 
     async def likeness(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """Return how many words each two texts share."""
-        return alike(texts)
+        return word_likeness(texts)
 
     async def score_turns(
         self, text: str, position: Sequence[float], workers: Sequence[Sequence[float]]
@@ -138,7 +143,7 @@ def tool_alone(material: Material, roster: Sequence[Card]) -> Route | None:
     if material.turns[-1].files:
         return None
     there = [card.id for card in roster if card.is_tool]
-    tool = next((tool for tool in there if computes(tool, material.prompt)), "")
+    tool = next((tool for tool in there if can_compute(tool, material.prompt)), "")
     if not tool:
         return None
     return Route(
@@ -162,7 +167,7 @@ def routed(material: Material, roster: Sequence[Card], estimate: Estimate | None
     Where a prompt is like nothing that the estimate knows, only its task kind is taken from that;
     of a greeting not even that, for which nobody needs help whatever was measured of workers.
     """
-    text = seen(material.prompt)
+    text = head_and_tail(material.prompt)
     known = estimate if estimate is not None and estimate.novelty <= _NOVEL else None
     if known is None and _is_greeting(text):
         estimate = None
@@ -176,7 +181,7 @@ def routed(material: Material, roster: Sequence[Card], estimate: Estimate | None
     need = Need(kind, difficulty)
     template = _template(material, roster, need, parts)
     route = Route("local", "", need, template=template, estimate=known)
-    likely = expected(roster[0], route) if roster else 0.0
+    likely = expected_quality(roster[0], route) if roster else 0.0
     where, why = _where(route, parts, likely, roster)
     scores = {"difficulty": float(difficulty), "parts": float(parts)}
     if known is None:
@@ -212,10 +217,12 @@ def _as_expected(estimate: Estimate, roster: Sequence[Card], kind: str, ruled: i
     No more than a step: skills and chances are rough, and far apart they would say anything.
     """
     cards = [card for card in roster if card.id in estimate.quality and not card.is_tool]
-    cards = [card for card in cards if not card.is_outside] or cards
+    cards = [card for card in cards if not card.uses_gateway] or cards
     if not cards:
         return ruled
-    found = sum(level(card, kind, estimate.quality[card.id]) for card in cards) / len(cards)
+    found = sum(success_difficulty(card, kind, estimate.quality[card.id]) for card in cards) / len(
+        cards
+    )
     step = max(-1.0, min(1.0, found - ruled))
     return max(1, min(5, round(ruled + (1 - estimate.novelty) * step)))
 
@@ -252,7 +259,7 @@ def _parts(text: str) -> int:
 
 def _difficulty(text: str, length: int, kind: str, parts: int) -> int:
     hard = len({match.lower() for match in _HARD.findall(text)})
-    value = ordinary(kind) + min(2, hard) + (parts > 2) + (length > 1200)
+    value = ordinary_difficulty(kind) + min(2, hard) + (parts > 2) + (length > 1200)
     short = len(text) < _SHORT and not hard
     return max(1, min(5, value - (short and kind not in ("math", "code"))))
 
@@ -273,8 +280,8 @@ def _too_long(material: Material, roster: Sequence[Card]) -> bool:
     files = {file.name: file for turn in material.turns for file in turn.files}
     if not files or not roster or not roster[0].context:
         return False
-    room = roster[0].context - min(1024, roster[0].context // 4) - about_tokens(material.prompt)
-    return sum(about_tokens(file.text) for file in files.values()) > max(0, room)
+    room = roster[0].context - min(1024, roster[0].context // 4) - estimated_tokens(material.prompt)
+    return sum(estimated_tokens(file.text) for file in files.values()) > max(0, room)
 
 
 def _where(route: Route, parts: int, likely: float, roster: Sequence[Card]) -> tuple[str, str]:
@@ -289,10 +296,10 @@ def _where(route: Route, parts: int, likely: float, roster: Sequence[Card]) -> t
         return "plan", f"{grade}, so the first answer is checked before you get it."
     if parts > 1 and need.difficulty > 2:
         return "plan", f"You ask for {parts} things, and the later ones build on the first."
-    others = [card for card in roster[1:] if card.is_outside]
+    others = [card for card in roster[1:] if card.uses_gateway]
     if likely < _GOOD and any(_gain(card, route, likely) > _MORE for card in others):
         return "cloud", f"{grade}, and your local worker {_poor(route, likely)}."
-    if roster and not roster[0].is_outside:
+    if roster and not roster[0].uses_gateway:
         return "local", f"{grade}, which can stay on this machine."
     return "local", f"{grade}, so one worker is enough."
 
@@ -301,7 +308,7 @@ def _gain(card: Card, route: Route, likely: float) -> float:
     """Return how much likelier a worker answers well than the first one."""
     if route.estimate is not None and card.id in route.estimate.gain:
         return route.estimate.gain[card.id]
-    return expected(card, route) - likely
+    return expected_quality(card, route) - likely
 
 
 def _poor(route: Route, likely: float) -> str:

@@ -25,19 +25,19 @@ from baton.core.messages import (
     Queued,
     Reading,
     Request,
+    RequestSent,
     Retrying,
-    Sent,
     Text,
     Thinking,
     Turn,
     Usage,
     Writing,
-    about_tokens,
-    keep_latest,
-    with_files,
+    count_turns_to_drop,
+    estimated_tokens,
+    text_with_files,
 )
 from baton.core.plan.plan import Material, Step
-from baton.core.plan.token_estimates import tokens_p99
+from baton.core.plan.token_estimates import step_tokens_p99
 from baton.core.ports import Choice, Question
 from baton.core.run.approval import PromptWithdrawn
 from baton.core.run.metered_worker import MeteredWorker
@@ -143,19 +143,19 @@ class StepExecution:
         if self._stage.task.limits.alone or shown or isinstance(error, StoreError):
             return None
         card = playing.situation.card(self.worker)
-        asked_for = self.worker == self._stage.task.worker and card.is_outside
+        asked_for = self.worker == self._stage.task.worker and card.uses_gateway
         if asked_for and isinstance(error, BudgetExceeded):
             return None  # who wants that worker is told what is in the way
-        again = tried.count(self.worker) == 1 and card.is_outside
+        again = tried.count(self.worker) == 1 and card.uses_gateway
         if isinstance(error, WorkerUnavailable) and again:
             return AGAIN_SECONDS
         if self.step.optional and self.step.is_direct:
             return None  # whose answer it is matters: what comes instead is the strategy's to say
-        from baton.core.plan.assignment import substitute
+        from baton.core.plan.assignment import substitute_worker
 
         roster = [c for c in playing.situation.roster if _may_replace(c, card, error)]
         left = (await playing.funds()).left
-        self.worker = substitute(self.step, roster, tried, left, playing.material)
+        self.worker = substitute_worker(self.step, roster, tried, left, playing.material)
         return 0.0 if self.worker else None
 
     async def _attempt(self) -> None:
@@ -169,7 +169,7 @@ class StepExecution:
         while True:
             shown = self._playing.material
             request = self.request()
-            if worker.card.is_outside:
+            if worker.card.uses_gateway:
                 request = await self._allowed(worker.card, request)
             try:
                 async with stage.house.slots.of(worker.card):
@@ -211,7 +211,7 @@ class StepExecution:
             temperature,
             seed,
             begun.label,
-            expected_tokens=tokens_p99(
+            expected_tokens=step_tokens_p99(
                 self.step, playing.material, playing.situation.route, answers
             ),
         )
@@ -290,7 +290,7 @@ class StepExecution:
     async def _trim(self, error: ContextTooLong) -> bool:
         playing, begun = self._playing, self._stage.begun
         turns = playing.material.turns
-        first = keep_latest(turns, _room(error, turns))
+        first = count_turns_to_drop(turns, _room(error, turns))
         if first == 0:
             error.hint = "Shorten the prompt, or attach less."
             return False
@@ -322,7 +322,7 @@ class StepExecution:
             case Usage(finish=finish, confidence=confidence):
                 self.ending = finish
                 self.confidence = confidence
-            case Sent(destination=destination, size=size):
+            case RequestSent(destination=destination, size=size):
                 await emit(ev.Sent(0, number, self.worker, destination, size))
             case Retrying(reason=reason, delay=delay):
                 await emit(ev.StepRetried(0, number, reason, delay))
@@ -335,7 +335,7 @@ class StepExecution:
 def _may_replace(card: Card, failed: Card, error: BatonError) -> bool:
     """Tell whether a worker can do better where another had that error."""
     if isinstance(error, BudgetExceeded):
-        return not card.is_outside
+        return not card.uses_gateway
     if isinstance(error, ContextTooLong):
         return card.context == 0 or card.context > failed.context
     return True
@@ -343,7 +343,7 @@ def _may_replace(card: Card, failed: Card, error: BatonError) -> bool:
 
 def _room(error: ContextTooLong, turns: tuple[Turn, ...]) -> int:
     """Turn the worker's exact count into our estimate's scale, and leave half of it free."""
-    estimate = sum(about_tokens(with_files(turn.text, turn.files)) for turn in turns)
+    estimate = sum(estimated_tokens(text_with_files(turn.text, turn.files)) for turn in turns)
     return estimate * error.limit // (2 * max(error.needed, 1))
 
 

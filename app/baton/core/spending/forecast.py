@@ -8,40 +8,40 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 
 from baton.core.history_types import Weighing
-from baton.core.ledger_types import Room, Scope, SpendingStyle, Standing
-from baton.core.spending.pace_controller import RULES, Controller, Flow, sound
-from baton.core.spending.usage_rate import Rhythm, rest_of_day, rest_of_month
+from baton.core.ledger_types import Scope, ScopeBalance, SpendingStyle, Standing
+from baton.core.spending.pace_controller import STYLE_RULES, BarController, SpendingRate, valid_gain
+from baton.core.spending.usage_rate import UsageRate, days_left_in_month, days_left_today
 
-ENOUGH_PROMPTS = 20
-ENOUGH_DAYS = 3
+MIN_PROMPTS = 20
+MIN_DAYS = 3
 """With fewer, whatever is said of the future is a guess."""
 
-_DAYS = 14
+_RECENT_DAYS = 14
 """The last days that say what a day costs."""
 
 
-_RECENT = 240
+_RECENT_PROMPTS = 240
 """The last prompts that say what gains are usual."""
 
 
-_BLUR = 1e-6
+_RELATIVE_MARGIN = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class ScopeForecast:
     """Where a scope is heading: `expected` by its end (None: too little is known).
 
     `reached` is when its ceiling would be, in seconds since the epoch, if spending went on as in
     the last days; None if it isn't.
     """
 
-    room: Room
+    room: ScopeBalance
     expected: int | None = None
     reached: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Rest:
+class RemainingPrompts:
     """Of so many `prompts` still to come in a scope, how many are helped, and for how much."""
 
     prompts: int
@@ -50,12 +50,12 @@ class Rest:
 
 
 @dataclass(frozen=True, slots=True)
-class Prospect:
+class StyleForecast:
     """What a setting comes to: it pays for gains above `bar`, as things stand."""
 
     thrift: SpendingStyle
     bar: float
-    rests: Mapping[Scope, Rest]
+    rests: Mapping[Scope, RemainingPrompts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +64,11 @@ class Forecast:
 
     weighed: int
     days: int
-    courses: tuple[Course, ...]
-    prospects: tuple[Prospect, ...]
+    courses: tuple[ScopeForecast, ...]
+    prospects: tuple[StyleForecast, ...]
 
 
-def forecast(
+def make_forecast(
     past: Sequence[Weighing], daily: Mapping[date, int], standing: Standing, now: float
 ) -> Forecast:
     """Return what is to be expected.
@@ -78,41 +78,45 @@ def forecast(
     """
     rooms = [room for room in standing.rooms if room.scope in (Scope.DAY, Scope.MONTH)]
     days = len({datetime.fromtimestamp(one.at).date() for one in past})
-    enough = len(past) >= ENOUGH_PROMPTS and days >= ENOUGH_DAYS
+    enough = len(past) >= MIN_PROMPTS and days >= MIN_DAYS
     prospects = (
-        tuple(_prospect(thrift, past, rooms, now) for thrift in SpendingStyle) if enough else ()
+        tuple(_style_forecast(thrift, past, rooms, now) for thrift in SpendingStyle)
+        if enough
+        else ()
     )
-    usual = _usual(daily, now)
-    return Forecast(len(past), days, tuple(_course(room, usual, now) for room in rooms), prospects)
+    usual = _daily_mean(daily, now)
+    return Forecast(
+        len(past), days, tuple(_scope_forecast(room, usual, now) for room in rooms), prospects
+    )
 
 
-def _usual(daily: Mapping[date, int], now: float) -> float | None:
+def _daily_mean(daily: Mapping[date, int], now: float) -> float | None:
     """Return what a day costs in the mean, days on which nothing was charged among them."""
     today = datetime.fromtimestamp(now).date()
     ago = {(today - day).days: amount for day, amount in daily.items()}
-    earlier = {days: amount for days, amount in ago.items() if 0 < days <= _DAYS}
-    if not earlier or max(earlier) < ENOUGH_DAYS:
+    earlier = {days: amount for days, amount in ago.items() if 0 < days <= _RECENT_DAYS}
+    if not earlier or max(earlier) < MIN_DAYS:
         return None
     return sum(earlier.values()) / max(earlier)
 
 
-def _course(room: Room, usual: float | None, now: float) -> Course:
+def _scope_forecast(room: ScopeBalance, usual: float | None, now: float) -> ScopeForecast:
     if usual is None:
-        return Course(room)
-    left = rest_of_day(now) if room.scope is Scope.DAY else rest_of_month(now)
+        return ScopeForecast(room)
+    left = days_left_today(now) if room.scope is Scope.DAY else days_left_in_month(now)
     expected = room.used + round(usual * left)
     if room.ceiling is None or expected < room.ceiling:
-        return Course(room, expected)
+        return ScopeForecast(room, expected)
     if room.used >= room.ceiling:
-        return Course(room, room.used, now)
+        return ScopeForecast(room, room.used, now)
     until = timedelta(days=(room.ceiling - room.used) / usual)
-    return Course(room, room.ceiling, now + until.total_seconds())
+    return ScopeForecast(room, room.ceiling, now + until.total_seconds())
 
 
-def _prospect(
-    thrift: SpendingStyle, past: Sequence[Weighing], rooms: Sequence[Room], now: float
-) -> Prospect:
-    rhythm, use = Rhythm(), RULES[thrift].use
+def _style_forecast(
+    thrift: SpendingStyle, past: Sequence[Weighing], rooms: Sequence[ScopeBalance], now: float
+) -> StyleForecast:
+    rhythm, use = UsageRate(), STYLE_RULES[thrift].use
     for one in past:
         rhythm.add(one.at, one.conversation)
     ahead = {room.scope: rhythm.outlook(room.scope, now).ahead for room in rooms}
@@ -125,37 +129,42 @@ def _prospect(
     whole = {Scope.DAY: rates.get(Scope.DAY, math.inf), Scope.MONTH: math.inf}
     for room in rooms:
         if room.scope is Scope.DAY and room.ceiling is not None:
-            whole[Scope.MONTH] = use * room.ceiling / max(1.0, rhythm.usual(now))
-    recent = _Recent(past[-_RECENT:], thrift)
+            whole[Scope.MONTH] = use * room.ceiling / max(1.0, rhythm.daily_prompts(now))
+    recent = _RecentWeighings(past[-_RECENT_PROMPTS:], thrift)
     bar = recent.bar(min(rates.values(), default=math.inf))
     rests = {}
     for scope, prompts in ahead.items():
-        share, cost = recent.bought(min(whole[scope], rates.get(Scope.MONTH, math.inf)))
-        rests[scope] = Rest(round(prompts), round(prompts * share), round(prompts * cost))
-    return Prospect(thrift, bar, rests)
+        rate = min(whole[scope], rates.get(Scope.MONTH, math.inf))
+        share, cost = recent.helped_share_and_cost(rate)
+        rests[scope] = RemainingPrompts(
+            round(prompts), round(prompts * share), round(prompts * cost)
+        )
+    return StyleForecast(thrift, bar, rests)
 
 
-class _Recent:
+class _RecentWeighings:
     """What was weighed lately, as a setting would have bought of it."""
 
     def __init__(self, past: Sequence[Weighing], thrift: SpendingStyle) -> None:
-        self._past = [replace(one, gain=sound(one.gain), cost=max(1, one.cost)) for one in past]
-        self._rule = RULES[thrift]
-        self._controller = Controller()
+        self._past = [
+            replace(one, gain=valid_gain(one.gain), cost=max(1, one.cost)) for one in past
+        ]
+        self._rule = STYLE_RULES[thrift]
+        self._controller = BarController()
         for one in self._past:
             self._controller.add(one.gain / one.cost, one.cost)
 
     def bar(self, rate: float) -> float:
         """Return the gain above which a typical call is paid, at so much for each prompt."""
-        typical = self._controller.typical
-        worth = self._controller.bar(Flow(rate, 1.0))
+        typical = self._controller.mean_cost
+        worth = self._controller.bar(SpendingRate(rate, 1.0))
         return min(1.0, max(self._rule.floor(round(typical)), worth * typical))
 
-    def bought(self, rate: float) -> tuple[float, float]:
+    def helped_share_and_cost(self, rate: float) -> tuple[float, float]:
         """Return which share of prompts is helped, and what each of all prompts costs for that."""
         # With those that are exactly on the bar, of which a part is bought.
-        worth = self._controller.bar(Flow(rate, 1.0))
-        worth -= _BLUR * abs(worth) if math.isfinite(worth) else 0.0
+        worth = self._controller.bar(SpendingRate(rate, 1.0))
+        worth -= _RELATIVE_MARGIN * abs(worth) if math.isfinite(worth) else 0.0
         helped = [
             one
             for one in self._past

@@ -18,33 +18,33 @@ from operator import itemgetter
 
 from baton.core.errors import BatonError
 from baton.core.history_types import Weighing
-from baton.core.ledger_types import Room, Scope, SpendingStyle, Standing
+from baton.core.ledger_types import Scope, ScopeBalance, SpendingStyle, Standing
 from baton.core.money import NANO, show_usd
 from baton.core.ports import PaceDecision
-from baton.core.spending.usage_rate import Rhythm
+from baton.core.spending.usage_rate import UsageRate
 
-_HALF = 60.0
+_HALF_LIFE_PROMPTS = 60.0
 """So many prompts later, one counts half in what is usual: a new domain is learned in tens."""
 
-_REMEMBERED = 240
-_DRY = 1.0
+_MAX_REMEMBERED = 240
+_MAX_BAR = 1.0
 """The bar that no gain is above."""
 
-_SLACK = 5.0
+_SLACK_CALLS = 5.0
 """Calls by which spending may be ahead of its plan."""
 
-_WIDE = 0.15
+_SLACK_SHARE = 0.15
 """The share of a plan by which spending may be ahead of it."""
 
-_BLUR = 1e-9
+_RELATIVE_MARGIN = 1e-9
 """What is nearer to the bar than that is on it."""
 
-_HALF_OF_THEM = 0.5
+_MIN_AFFORDABLE_SHARE = 0.5
 """Those that are exactly on the bar are bought while there is money for so many of them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
+class SpendingRate:
     """What may be spent for each prompt, and how full the bucket is.
 
     `fill` is 1 where as much was spent as planned, 0 where nothing may be spent for now.
@@ -54,7 +54,7 @@ class Flow:
     fill: float
 
 
-class Controller:
+class BarController:
     """Learns what help is usually worth, and says what it must be worth to be bought.
 
     `worth` is whatever is to be had for a unit of cost; costs are in any unit. A pure function of
@@ -62,10 +62,10 @@ class Controller:
     """
 
     def __init__(self) -> None:
-        self._seen: deque[tuple[float, float]] = deque(maxlen=_REMEMBERED)
+        self._seen: deque[tuple[float, float]] = deque(maxlen=_MAX_REMEMBERED)
 
     @property
-    def typical(self) -> float:
+    def mean_cost(self) -> float:
         """What a call costs in the mean."""
         return sum(cost for _, cost in self._seen) / len(self._seen) if self._seen else 0.0
 
@@ -73,7 +73,7 @@ class Controller:
         """Learn of one more prompt, whether it was helped or not."""
         self._seen.append((worth, cost))
 
-    def bar(self, flow: Flow, prior: Sequence[tuple[float, float]] = ()) -> float:
+    def bar(self, flow: SpendingRate, prior: Sequence[tuple[float, float]] = ()) -> float:
         """Return the worth that must be surpassed now.
 
         `prior` is (worth, cost) of what is expected before anything was seen; it yields as prompts
@@ -83,16 +83,18 @@ class Controller:
             return math.inf
         # A full bucket empties quickly, so that little is left over; an empty one fills slowly.
         spend = flow.rate * (math.sqrt(flow.fill) if flow.fill <= 1 else flow.fill**2)
-        worth, part = self._last(spend, prior)
-        blur = _BLUR * abs(worth) if math.isfinite(worth) else 0.0
-        return worth - blur if part >= _HALF_OF_THEM else worth + blur
+        worth, part = self._marginal_worth(spend, prior)
+        blur = _RELATIVE_MARGIN * abs(worth) if math.isfinite(worth) else 0.0
+        return worth - blur if part >= _MIN_AFFORDABLE_SHARE else worth + blur
 
-    def _last(self, spend: float, prior: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    def _marginal_worth(
+        self, spend: float, prior: Sequence[tuple[float, float]]
+    ) -> tuple[float, float]:
         """Return the worth of the last that is bought, the best first, for so much a prompt.
 
         And which part of those that are exactly as worthy there is money for.
         """
-        fading = 0.5 ** (1 / _HALF)
+        fading = 0.5 ** (1 / _HALF_LIFE_PROMPTS)
         count = len(self._seen)
         weighted = [
             (worth, cost * fading ** (count - place), fading ** (count - place))
@@ -109,12 +111,12 @@ class Controller:
         return -math.inf, 1.0
 
 
-def share_controller(share: float) -> Callable[[float], bool]:
+def share_decider(share: float) -> Callable[[float], bool]:
     """Return what decides on one score after the other, so that never more than a share is sent.
 
     Nothing needs to be known of the scores but that a higher one is better to send.
     """
-    controller = Controller()
+    controller = BarController()
     seen = sent = 0
 
     def decide(score: float) -> bool:
@@ -122,7 +124,7 @@ def share_controller(share: float) -> Callable[[float], bool]:
         seen += 1
         score = -math.inf if math.isnan(score) else score
         room = share * seen - sent - 1
-        ok = score > controller.bar(Flow(share, room / _SLACK))
+        ok = score > controller.bar(SpendingRate(share, room / _SLACK_CALLS))
         controller.add(score, 1.0)
         sent += ok
         return ok
@@ -131,7 +133,7 @@ def share_controller(share: float) -> Callable[[float], bool]:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class StyleRule:
     """What a setting asks for: the part of what is allowed that is planned to be used, the least
     gain that is paid for, and what a dollar must gain.
     """
@@ -145,16 +147,16 @@ class Rule:
         return max(self.least, self.dollar * cost / NANO)
 
 
-RULES = {
-    SpendingStyle.FRUGAL: Rule(0.6, 0.15, 6.0),
-    SpendingStyle.BALANCED: Rule(0.9, 0.05, 3.0),
-    SpendingStyle.BEST: Rule(1.0, 0.0, 1.0),
+STYLE_RULES = {
+    SpendingStyle.FRUGAL: StyleRule(0.6, 0.15, 6.0),
+    SpendingStyle.BALANCED: StyleRule(0.9, 0.05, 3.0),
+    SpendingStyle.BEST: StyleRule(1.0, 0.0, 1.0),
 }
 
-_EXPECTED = tuple(step / 20 for step in range(1, 13))
+_PRIOR_GAINS = tuple(step / 20 for step in range(1, 13))
 """Gains as they may come, before any was weighed: evenly from .05 to .60."""
 
-Memory = Callable[[], Awaitable[Sequence[Weighing]]]
+ReadWeighings = Callable[[], Awaitable[Sequence[Weighing]]]
 """Reads what was weighed in the last weeks, oldest first."""
 
 
@@ -168,16 +170,16 @@ class Pacing:
     def __init__(
         self,
         thrift: SpendingStyle = SpendingStyle.BALANCED,
-        memory: Memory | None = None,
+        memory: ReadWeighings | None = None,
         *,
-        rhythm: Rhythm | None = None,
+        rhythm: UsageRate | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.thrift = thrift
         self._memory = memory
-        self._rhythm = rhythm or Rhythm()
+        self._rhythm = rhythm or UsageRate()
         self._clock = clock
-        self._controller = Controller()
+        self._controller = BarController()
         self._bought: deque[Weighing] = deque(maxlen=5000)
         self._loading = asyncio.Lock()
 
@@ -185,22 +187,22 @@ class Pacing:
         self, gain: float, cost: int, standing: Standing, session: str = ""
     ) -> PaceDecision:
         """Decide on a call that is expected to gain that much and to cost so many nano-dollars."""
-        await self._remember()
-        gain, cost = sound(gain), max(0, cost)
-        bar, why = self._bar(cost, standing, session)
+        await self._load_past()
+        gain, cost = valid_gain(gain), max(0, cost)
+        bar, why = self._bar_and_reason(cost, standing, session)
         likely = f"Likely {100 * gain:.0f} % better" if gain >= 0.005 else "Hardly likely better"
         pace = PaceDecision(gain > bar, bar, f"{likely} for {show_usd(cost)}{why}.")
-        self._note(Weighing(self._clock(), session, gain, cost, pace.ok))
+        self._note_weighing(Weighing(self._clock(), session, gain, cost, pace.ok))
         return pace
 
     async def extra(self, standing: Standing, session: str = "") -> float:
         """Return how much more a call must gain now than if there were money for all."""
-        await self._remember()
-        cost = int(self._controller.typical)
-        bar, _ = self._bar(cost, standing, session)
-        return max(0.0, bar - RULES[self.thrift].floor(cost))
+        await self._load_past()
+        cost = int(self._controller.mean_cost)
+        bar, _ = self._bar_and_reason(cost, standing, session)
+        return max(0.0, bar - STYLE_RULES[self.thrift].floor(cost))
 
-    async def _remember(self) -> None:
+    async def _load_past(self) -> None:
         async with self._loading:
             if self._memory is None:
                 return
@@ -210,46 +212,48 @@ class Pacing:
                 past = ()
             self._memory = None  # only now: a prompt may be stopped while it reads
             for one in past:
-                self._note(replace(one, gain=sound(one.gain), cost=max(0, one.cost)))
+                self._note_weighing(replace(one, gain=valid_gain(one.gain), cost=max(0, one.cost)))
 
-    def _note(self, one: Weighing) -> None:
+    def _note_weighing(self, one: Weighing) -> None:
         self._rhythm.add(one.at, one.conversation)
         if one.cost:
             self._controller.add(one.gain / one.cost, one.cost)
         if one.ok:
             self._bought.append(one)
 
-    def _bar(self, cost: int, standing: Standing, session: str) -> tuple[float, str]:
+    def _bar_and_reason(self, cost: int, standing: Standing, session: str) -> tuple[float, str]:
         """Return the gain that must be surpassed, and in words what makes it so high."""
-        if closed := _closed(cost, standing):
-            return _DRY, closed
-        rule = RULES[self.thrift]
-        bar = min(_DRY, rule.floor(cost))
+        if closed := _refusal_reason(cost, standing):
+            return _MAX_BAR, closed
+        rule = STYLE_RULES[self.thrift]
+        bar = min(_MAX_BAR, rule.floor(cost))
         why = f"; at that price, {self.thrift} asks for more than {100 * bar:.0f} %"
         if any(room.scope is Scope.RUN and room.ceiling for room in standing.rooms):
             return bar, why  # the person said what this prompt may cost
-        prior = [(gain / cost, cost) for gain in _EXPECTED] if cost else []
+        prior = [(gain / cost, cost) for gain in _PRIOR_GAINS] if cost else []
         for room in standing.rooms if cost else ():
-            flow = self._flow(room, rule, cost, session) if room.ceiling else None
+            flow = self._scope_rate(room, rule, cost, session) if room.ceiling else None
             if flow and (needed := self._controller.bar(flow, prior) * cost) > bar:
-                bar = min(_DRY, needed)
-                why = f"; {_WHERE[room.scope]} you spend on gains above {100 * bar:.0f} %"
+                bar = min(_MAX_BAR, needed)
+                why = f"; {_SCOPE_PHRASES[room.scope]} you spend on gains above {100 * bar:.0f} %"
                 if flow.fill < 0:
-                    why = f", but {_WHERE[room.scope]} more was spent than planned by now"
+                    why = f", but {_SCOPE_PHRASES[room.scope]} more was spent than planned by now"
         return bar, why
 
-    def _flow(self, room: Room, rule: Rule, cost: int, session: str) -> Flow:
+    def _scope_rate(
+        self, room: ScopeBalance, rule: StyleRule, cost: int, session: str
+    ) -> SpendingRate:
         """Return what may be spent for each prompt of a scope, by what is still to come in it."""
         now = self._clock()
         outlook = self._rhythm.outlook(room.scope, now, session)
-        bought = min(room.used, self._spent(room.scope, now, session))
+        bought = min(room.used, self._spent_on_help(room.scope, now, session))
         # What went another way (a plan's steps, a worker that was chosen) is no longer to be had.
         planned = rule.use * ((room.ceiling or 0) - (room.used - bought))
-        slack = max(_WIDE * planned, _SLACK * (self._controller.typical or cost))
+        slack = max(_SLACK_SHARE * planned, _SLACK_CALLS * (self._controller.mean_cost or cost))
         rate = max(0.0, planned - bought) / (1 + outlook.ahead)
-        return Flow(rate, 1 + (planned * outlook.share - bought) / slack)
+        return SpendingRate(rate, 1 + (planned * outlook.done_share - bought) / slack)
 
-    def _spent(self, scope: Scope, now: float, session: str) -> int:
+    def _spent_on_help(self, scope: Scope, now: float, session: str) -> int:
         """Return what was bought in a scope, as it was expected to cost."""
         if scope is Scope.SESSION:
             return sum(one.cost for one in self._bought if one.conversation == session)
@@ -259,28 +263,28 @@ class Pacing:
         return sum(one.cost for one in self._bought if begin <= one.at <= now)
 
 
-def sound(gain: float) -> float:
+def valid_gain(gain: float) -> float:
     """Return a gain as it may be: from -1 to 1, and 0 for what is no number."""
     return 0.0 if math.isnan(gain) else min(1.0, max(-1.0, gain))
 
 
-def is_open(standing: Standing) -> bool:
+def is_spending_allowed(standing: Standing) -> bool:
     """Tell whether anything may be spent: by a ceiling, or by what this prompt itself may cost."""
     typed = any(room.scope is Scope.RUN and room.ceiling for room in standing.rooms)
-    return not standing.frozen and (standing.allowed or typed)
+    return not standing.frozen and (standing.is_cloud_on or typed)
 
 
-def _closed(cost: int, standing: Standing) -> str:
+def _refusal_reason(cost: int, standing: Standing) -> str:
     """Say why a call that costs so much can't be made at all, or return ""."""
-    if not is_open(standing):
+    if not is_spending_allowed(standing):
         return ", but nothing may be spent"
     for room in standing.rooms:
         if room.left is not None and (cost > room.left or not room.ceiling):
-            return f", but that is more than is left {_WHERE[room.scope]}"
+            return f", but that is more than is left {_SCOPE_PHRASES[room.scope]}"
     return ""
 
 
-_WHERE = {
+_SCOPE_PHRASES = {
     Scope.RUN: "for this prompt",
     Scope.SESSION: "in this conversation",
     Scope.DAY: "today",

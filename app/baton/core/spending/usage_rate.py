@@ -11,21 +11,21 @@ from datetime import date
 
 from baton.core.ledger_types import Scope
 
-KEPT = 1000
+MAX_PROMPTS = 1000
 """The newest ones that count."""
 
-DAYS = 30
+MAX_AGE_DAYS = 30
 """Older ones don't count."""
 
 _HOUR, _DAY = 3600, 86400
 
-_USUAL = 12
+_PRIOR_PROMPTS_PER_DAY = 12
 """Prompts in a day, until the person's own days tell."""
 
-_TALK = 8
+_PRIOR_PROMPTS_PER_CONVERSATION = 8
 """Prompts that a conversation still has, until the person's own ones tell."""
 
-_HALF = 7.0
+_HALF_LIFE_DAYS = 7.0
 """A day that is so many days ago tells half as much."""
 
 
@@ -37,20 +37,20 @@ class Outlook:
     ahead: float
 
     @property
-    def share(self) -> float:
+    def done_share(self) -> float:
         """How much of all is done, from 0 to 1."""
         return self.done / (self.done + self.ahead)
 
 
 @dataclass(frozen=True, slots=True)
-class _Time:
+class _PromptTime:
     at: float
     day: int
     second: int
     session: str
 
 
-class Rhythm:
+class UsageRate:
     """When prompts came that could be helped.
 
     `progress` is for whoever knows how many there will be (a benchmark): it says how much of all is
@@ -59,27 +59,27 @@ class Rhythm:
 
     def __init__(self, progress: Callable[[], float] | None = None) -> None:
         self._progress = progress
-        self._times: deque[_Time] = deque(maxlen=KEPT)
+        self._times: deque[_PromptTime] = deque(maxlen=MAX_PROMPTS)
 
     def add(self, at: float, session: str) -> None:
         """Note that one came."""
-        self._times.append(_time(at, session))
+        self._times.append(_prompt_time(at, session))
 
     def outlook(self, scope: Scope, now: float, session: str = "") -> Outlook:
         """Return how far a scope is with one that comes now."""
-        today = _time(now, session)
-        done = 1 + self._so_far(scope, today)
+        today = _prompt_time(now, session)
+        done = 1 + self._count_so_far(scope, today)
         if self._progress is not None:
             share = min(1.0, max(1e-6, self._progress()))
             return Outlook(done, done * (1 - share) / share)
         if scope is Scope.SESSION:
-            return Outlook(done, self._rest_of_talk())
+            return Outlook(done, self._rest_of_conversation())
         ahead = self._rest_of_day(today)
         if scope is Scope.MONTH:
-            ahead += _days_left(today.day) * self.usual(now)
+            ahead += _full_days_left(today.day) * self.daily_prompts(now)
         return Outlook(done, max(1.0, ahead))
 
-    def _so_far(self, scope: Scope, now: _Time) -> int:
+    def _count_so_far(self, scope: Scope, now: _PromptTime) -> int:
         if scope is Scope.SESSION:
             return sum(one.session == now.session for one in self._times)
         first = now.day
@@ -87,31 +87,35 @@ class Rhythm:
             first = date.fromordinal(now.day).replace(day=1).toordinal()
         return sum(first <= one.day <= now.day for one in self._times)
 
-    def _rest_of_talk(self) -> float:
+    def _rest_of_conversation(self) -> float:
         """Return how many more a conversation has: as many at its end as at its beginning."""
         sessions = Counter(one.session for one in self._times)
-        usual = (sum(sessions.values()) + 3 * _TALK) / (len(sessions) + 3)
+        usual = (sum(sessions.values()) + 3 * _PRIOR_PROMPTS_PER_CONVERSATION) / (len(sessions) + 3)
         return min(30.0, max(3.0, usual))
 
-    def _rest_of_day(self, now: _Time) -> float:
+    def _rest_of_day(self, now: _PromptTime) -> float:
         """Return how many more there are today: as on other days, and as in the last hour."""
-        left = rest_of_day(now.at)
+        left = days_left_today(now.at)
         usual_so_far, usual_rest = self._other_days(now)
         today = sum(one.day == now.day for one in self._times)
         pace = min(4.0, max(0.5, (today + 5) / (usual_so_far + 5)))
         last_hour = sum(0 <= now.at - one.at < _HOUR for one in self._times)
         return max(usual_rest * pace, last_hour * min(1.0, left * _DAY / _HOUR))
 
-    def _other_days(self, now: _Time) -> tuple[float, float]:
+    def _other_days(self, now: _PromptTime) -> tuple[float, float]:
         """Return what earlier days with any prompts had up to this time of the day, and after it.
 
         A day as nobody knows better is among them.
         """
-        left = rest_of_day(now.at)
+        left = days_left_today(now.at)
         weights = dict.fromkeys((one.day for one in self._earlier(now.day)), 0.0)
         for day in weights:
-            weights[day] = math.exp2((day - now.day) / _HALF)
-        so_far, rest, total = _USUAL * (1 - left), _USUAL * left, 1.0 + sum(weights.values())
+            weights[day] = math.exp2((day - now.day) / _HALF_LIFE_DAYS)
+        so_far, rest, total = (
+            _PRIOR_PROMPTS_PER_DAY * (1 - left),
+            _PRIOR_PROMPTS_PER_DAY * left,
+            1.0 + sum(weights.values()),
+        )
         for one in self._earlier(now.day):
             if one.second <= now.second:
                 so_far += weights[one.day]
@@ -119,42 +123,44 @@ class Rhythm:
                 rest += weights[one.day]
         return so_far / total, rest / total
 
-    def usual(self, now: float) -> float:
+    def daily_prompts(self, now: float) -> float:
         """Return how many a day has, days without any among them.
 
         Today counts where it has more than that already: others like it may come.
         """
-        today = _time(now, "").day
+        today = _prompt_time(now, "").day
         earlier = [one.day for one in self._earlier(today)]
         known = today - min(earlier, default=today)
-        weights = [math.exp2(-ago / (2 * _HALF)) for ago in range(1, known + 1)]
+        weights = [math.exp2(-ago / (2 * _HALF_LIFE_DAYS)) for ago in range(1, known + 1)]
         total = 2 + sum(weights)
-        usual = (2 * _USUAL + sum(weights[today - day - 1] for day in earlier)) / total
+        usual = (
+            2 * _PRIOR_PROMPTS_PER_DAY + sum(weights[today - day - 1] for day in earlier)
+        ) / total
         so_far = sum(one.day == today for one in self._times)
         return max(usual, (usual * total + so_far) / (total + 1))
 
-    def _earlier(self, today: int) -> Iterable[_Time]:
-        return (one for one in self._times if 0 < today - one.day <= DAYS)
+    def _earlier(self, today: int) -> Iterable[_PromptTime]:
+        return (one for one in self._times if 0 < today - one.day <= MAX_AGE_DAYS)
 
 
-def rest_of_day(now: float) -> float:
+def days_left_today(now: float) -> float:
     """Return how much of the day is left, in days."""
-    return (_DAY - _time(now, "").second) / _DAY
+    return (_DAY - _prompt_time(now, "").second) / _DAY
 
 
-def rest_of_month(now: float) -> float:
+def days_left_in_month(now: float) -> float:
     """Return how much of the month is left, in days."""
-    return rest_of_day(now) + _days_left(_time(now, "").day)
+    return days_left_today(now) + _full_days_left(_prompt_time(now, "").day)
 
 
-def _time(at: float, session: str) -> _Time:
+def _prompt_time(at: float, session: str) -> _PromptTime:
     local = time.localtime(at)
     day = date(local.tm_year, local.tm_mon, local.tm_mday).toordinal()
     second = local.tm_hour * _HOUR + local.tm_min * 60 + min(59, local.tm_sec)
-    return _Time(at, day, second, session)
+    return _PromptTime(at, day, second, session)
 
 
-def _days_left(today: int) -> int:
+def _full_days_left(today: int) -> int:
     """Return how many days of the month there are after this one."""
     first = date.fromordinal(today).replace(day=1)
     following = (first.toordinal() + 31) - date.fromordinal(first.toordinal() + 31).day + 1

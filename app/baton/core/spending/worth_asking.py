@@ -11,26 +11,26 @@ from baton.core.plan.token_estimates import likely_cost
 from baton.core.ports import Route, SpendingRoom
 from baton.core.run.policy import must_ask
 from baton.core.run.run_context import RunContext
-from baton.core.spending.pace_controller import is_open, sound
+from baton.core.spending.pace_controller import is_spending_allowed, valid_gain
 
-_NOTHING = Standing(())
-_FREE = "It costs nothing."
-_ASKED = " You are asked first."
-_FORBIDDEN = {Policy.NEVER: "the policy is never."}
-_NOBODY = "nobody is here to be asked."
+_NO_BALANCES = Standing(())
+_FREE_REASON = "It costs nothing."
+_ASKED_NOTE = " You are asked first."
+_POLICY_REASONS = {Policy.NEVER: "the policy is never."}
+_UNATTENDED_REASON = "nobody is here to be asked."
 
 
-async def funds(stage: RunContext) -> SpendingRoom:
+async def spending_room(stage: RunContext) -> SpendingRoom:
     """Return what a run may still spend."""
-    standing = await _standing(stage)
+    standing = await _current_standing(stage)
     rooms = [room for room in standing.rooms if room.left is not None]
-    if not is_open(standing) or any(room.ceiling == 0 for room in rooms):
+    if not is_spending_allowed(standing) or any(room.ceiling == 0 for room in rooms):
         return SpendingRoom(0, 1.0)
     extra = await stage.house.pacer.extra(standing, stage.purse.session)
     return SpendingRoom(min((room.left or 0 for room in rooms), default=None), extra)
 
 
-async def weigh(
+async def weigh_help(
     stage: RunContext,
     card: Card,
     material: Material,
@@ -44,11 +44,11 @@ async def weigh(
     Where it is `plain` that what there is won't do, pace only decides where nobody is asked and
     there is enough: else the offer tells the person what could be had, or what stands in the way.
     """
-    gain = sound(gain)
+    gain = valid_gain(gain)
     if card.price is not None and card.price.is_free:
-        return Weighed(0, card.id, gain, 0.0, 0, gain > 0, _FREE)
+        return Weighed(0, card.id, gain, 0.0, 0, gain > 0, _FREE_REASON)
     cost = likely_cost(card, material, route)
-    standing, pacer = await _standing(stage), stage.house.pacer
+    standing, pacer = await _current_standing(stage), stage.house.pacer
     pace = await pacer.weigh(gain, cost, standing, stage.purse.session)
     leave = must_ask(stage.offers.policy, stage.purse.limits)
     ok = pace.ok
@@ -57,22 +57,22 @@ async def weigh(
         ok = leave is not False or least < cost
     why = pace.why
     if leave is None:
-        why = f"{why.rstrip('.')}: {_FORBIDDEN.get(stage.offers.policy, _NOBODY)}"
+        why = f"{why.rstrip('.')}: {_POLICY_REASONS.get(stage.offers.policy, _UNATTENDED_REASON)}"
     elif leave and ok:
-        why += _ASKED
+        why += _ASKED_NOTE
     return Weighed(0, card.id, gain, pace.bar, cost, ok, why)
 
 
-async def _standing(stage: RunContext) -> Standing:
+async def _current_standing(stage: RunContext) -> Standing:
     """Return how money stands, with what this prompt may cost by itself: resumed runs share that.
 
     Nothing is there where the ledger can't be read, or nobody is there to be asked for leave.
     """
     purse = stage.purse
     if must_ask(stage.offers.policy, purse.limits) is None:
-        return _NOTHING
+        return _NO_BALANCES
     run = None if purse.limits.budget is None else purse.root or purse.run
     try:
         return await purse.ledger.standing(purse.ceilings, purse.session, run)
     except StoreError:
-        return _NOTHING
+        return _NO_BALANCES

@@ -13,53 +13,64 @@ from baton.core.errors import ConfigError
 from baton.core.ports import Strategy
 
 
-class Entry(NamedTuple):
+class StrategyEntry(NamedTuple):
     """Where a strategy lives (`module:attribute`, called without arguments), and its help."""
 
     target: str
     help: str
 
 
-_HERE = "baton.core.strategies"
+_PACKAGE = "baton.core.strategies"
 
 STRATEGIES = {
-    "single": Entry(f"{_HERE}.single:Single", "One worker answers."),
-    "hybrid": Entry(
-        f"{_HERE}.hybrid:Hybrid",
+    "single": StrategyEntry(f"{_PACKAGE}.single:Single", "One worker answers."),
+    "hybrid": StrategyEntry(
+        f"{_PACKAGE}.hybrid:Hybrid",
         "Baton's own: a draft or a plan, looked at again; help if it pays.",
     ),
-    "route": Entry(f"{_HERE}.route:RouteAlone", "The router alone picks who answers."),
-    "knn": Entry(f"{_HERE}.knn:Nearest", "Whoever did best with similar questions answers."),
-    "conductor": Entry(
-        f"{_HERE}.conductor_plan:Conducted",
+    "route": StrategyEntry(f"{_PACKAGE}.route:RouteAlone", "The router alone picks who answers."),
+    "knn": StrategyEntry(
+        f"{_PACKAGE}.knn:NearestNeighbours", "Whoever did best with similar questions answers."
+    ),
+    "conductor": StrategyEntry(
+        f"{_PACKAGE}.conductor_plan:ConductorStrategy",
         "A conductor draws a plan, and mends it once it has seen.",
     ),
-    "cascade": Entry(
-        f"{_HERE}.cascade:Cascade", "Two workers here; a stronger one where they disagree."
+    "cascade": StrategyEntry(
+        f"{_PACKAGE}.cascade:Cascade", "Two workers here; a stronger one where they disagree."
     ),
-    "reflect": Entry(f"{_HERE}.reflect:Reflect", "One worker revises its own answer."),
-    "vote": Entry(f"{_HERE}.vote:Vote", "One worker answers several times; the majority wins."),
-    "majority": Entry(f"{_HERE}.majority:Majority", "Several workers answer; the majority wins."),
-    "smoothie": Entry(
-        f"{_HERE}.smoothie:Smoothie", "Several workers answer; what is most like the others wins."
+    "reflect": StrategyEntry(f"{_PACKAGE}.reflect:Reflect", "One worker revises its own answer."),
+    "vote": StrategyEntry(
+        f"{_PACKAGE}.vote:Vote", "One worker answers several times; the majority wins."
     ),
-    "moa": Entry(f"{_HERE}.moa:MixtureOfAgents", "Several workers propose, one writes the answer."),
-    "trinity": Entry(
-        f"{_HERE}.trinity:Trinity", "Thinker, worker and verifier take turns, as a head says."
+    "majority": StrategyEntry(
+        f"{_PACKAGE}.majority:Majority", "Several workers answer; the majority wins."
     ),
-    "ultra": Entry(f"{_HERE}.ultra:Ultra", "Plan, verify with another worker, repair once."),
+    "smoothie": StrategyEntry(
+        f"{_PACKAGE}.smoothie:Smoothie",
+        "Several workers answer; what is most like the others wins.",
+    ),
+    "moa": StrategyEntry(
+        f"{_PACKAGE}.moa:MixtureOfAgents", "Several workers propose, one writes the answer."
+    ),
+    "trinity": StrategyEntry(
+        f"{_PACKAGE}.trinity:Trinity", "Thinker, worker and verifier take turns, as a head says."
+    ),
+    "ultra": StrategyEntry(
+        f"{_PACKAGE}.ultra:Ultra", "Plan, verify with another worker, repair once."
+    ),
 }
 """By name. `--mode` picks one as well: see `by_mode`."""
 
-_MODES = {"auto": "hybrid", "local": "hybrid", "mini": "hybrid", "ultra": "ultra"}
+_MODE_STRATEGIES = {"auto": "hybrid", "local": "hybrid", "mini": "hybrid", "ultra": "ultra"}
 
 
-def by_mode(mode: str) -> str:
+def strategy_of_mode(mode: str) -> str:
     """Return the name of the strategy behind a mode; `mini` is a hybrid that never plans."""
-    return _MODES[mode]
+    return _MODE_STRATEGIES[mode]
 
 
-def strategy(name: str) -> Strategy:
+def make_strategy(name: str) -> Strategy:
     """Return a strategy, imported now. Raises ConfigError."""
     if (entry := STRATEGIES.get(name)) is None:
         raise ConfigError(f"There is no strategy {name!r}.", f"Known: {', '.join(STRATEGIES)}.")

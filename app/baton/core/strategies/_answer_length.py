@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 
 from baton.core.ports import RoutingContext
-from baton.core.strategies._draft_scoring import seen
+from baton.core.strategies._draft_scoring import head_and_tail
 
-_COUNTED = re.compile(
+_AMOUNT_QUESTION = re.compile(
     r"\bhow (?:many|much|long|far|old|tall|fast|big|often)\b|\b(?:calculate|compute)\b|"
     r"\bwhat is the (?:smallest|largest|greatest|least|total|value|sum|number|probability)\b",
     re.IGNORECASE,
 )
-_ASKED = re.compile(
+_QUESTION = re.compile(
     r"\bwhat\b|\bhow\b|\b(?:find|calculate|compute|determine|evaluate|express)\b", re.IGNORECASE
 )
 _AMOUNT = re.compile(
@@ -25,23 +25,27 @@ _CODE = re.compile(
     r"```|\b(?:python|javascript|typescript|sql|regex|functions?|scripts?|code|implement)\b",
     re.IGNORECASE,
 )
-_WRITE = re.compile(
+_WRITING_REQUEST = re.compile(
     r"\s{0,9}(?:please\s)?(?:write|draft|compose|translate|summari[sz]e|rewrite)\b", re.IGNORECASE
 )
-_TEXT = ("writing", "rewriting", "summary", "translation", "extraction")
-_END = 300
+_TEXT_KINDS = ("writing", "rewriting", "summary", "translation", "extraction")
+_END_CHARS = 300
 """What is wanted stands at the beginning or at the end."""
 
 
-def wants_short(situation: RoutingContext) -> bool:
+def wants_short_answer(situation: RoutingContext) -> bool:
     """Tell whether a prompt wants a number, a choice, or something else that is short."""
-    prompt, kind = seen(situation.material.prompt), situation.route.need.kind
+    prompt, kind = head_and_tail(situation.material.prompt), situation.route.need.kind
     if len(_CHOICES.findall(prompt)) > 1:
         return True
-    ends = f"{prompt[:_END]}\n{prompt[-_END:]}"
-    if _PROOF.search(ends) or _WRITE.match(prompt) or (kind == "code" and _CODE.search(prompt)):
+    ends = f"{prompt[:_END_CHARS]}\n{prompt[-_END_CHARS:]}"
+    if (
+        _PROOF.search(ends)
+        or _WRITING_REQUEST.match(prompt)
+        or (kind == "code" and _CODE.search(prompt))
+    ):
         return False
-    if kind in ("math", "calculation") or _COUNTED.search(ends):
+    if kind in ("math", "calculation") or _AMOUNT_QUESTION.search(ends):
         return True
-    asked = _AMOUNT.search(prompt) is not None and _ASKED.search(ends) is not None
-    return asked and (kind not in _TEXT or prompt.rstrip().endswith("?"))
+    asked = _AMOUNT.search(prompt) is not None and _QUESTION.search(ends) is not None
+    return asked and (kind not in _TEXT_KINDS or prompt.rstrip().endswith("?"))

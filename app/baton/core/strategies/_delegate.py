@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from baton.core.plan.plan import DIRECT, PROMPT, Outcome, Plan, Step
+from baton.core.plan.plan import DIRECT_SUBTASK, PROMPT, Outcome, Plan, Step
 from baton.core.ports import Proposal, RoutingContext, StrategyContext
-from baton.core.strategies._steps import answered_by, is_lost
+from baton.core.strategies._steps import answer_step, is_lost
 
 
-class Instead:
+class Delegation:
     """A tool or another worker answers first; if it has no answer, the default worker does.
 
     `worker` "" is the tool that the router names.
@@ -24,9 +24,9 @@ class Instead:
         situation = desk.situation
         why = self._why or situation.route.why
         if not self._worker:
-            step = replace(_computed(situation), optional=True)
+            step = replace(_tool_step(situation), optional=True)
             return Proposal(Plan((step,), (1,)), "local", why)
-        step = answered_by(situation, self._worker, optional=True)
+        step = answer_step(situation, self._worker, optional=True)
         where = "cloud" if situation.card(self._worker).remote else "local"
         return Proposal(Plan((step,), (1,)), where, why)
 
@@ -35,10 +35,10 @@ class Instead:
         if len(outcome.plan.steps) > 1 or not is_lost(outcome, 1):
             return None
         situation = desk.situation
-        step = answered_by(situation, situation.worker)
+        step = answer_step(situation, situation.worker)
         name = situation.card(situation.worker).name
-        return Proposal(outcome.plan.grown((step,), (2,)), why=f"{name} answers.")
+        return Proposal(outcome.plan.with_steps((step,), (2,)), why=f"{name} answers.")
 
 
-def _computed(situation: RoutingContext) -> Step:
-    return Step(situation.route.tool, DIRECT, (PROMPT,), situation.route.need)
+def _tool_step(situation: RoutingContext) -> Step:
+    return Step(situation.route.tool, DIRECT_SUBTASK, (PROMPT,), situation.route.need)

@@ -6,37 +6,43 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
 
-from baton.core.plan.plan import MOST_STEPS, Outcome, Plan
-from baton.core.plan.short_answer import extract, majority
+from baton.core.plan.plan import MAX_STEPS, Outcome, Plan
+from baton.core.plan.short_answer import majority_index, short_answer
 from baton.core.ports import Proposal, RoutingContext, StrategyContext
 from baton.core.routing_types import Judgement
-from baton.core.strategies._estimates import may_be_helped, may_pay, tenths, third, told
-from baton.core.strategies._steps import (
-    alone,
-    answered_by,
-    bound,
-    drafted,
-    is_lost,
-    settled,
-    wanting,
-    written,
+from baton.core.strategies._estimates import (
+    can_pay_helper,
+    chance_text,
+    has_helper,
+    tenths,
+    third_drafter,
 )
-from baton.core.strategies.cascade import best, doubt
+from baton.core.strategies._steps import (
+    answer_step,
+    drafts_proposal,
+    help_reason,
+    is_lost,
+    keep_step,
+    local_only_reason,
+    single_answer,
+    written_steps,
+)
+from baton.core.strategies.cascade import disagreement, kept_answer
 
-_STAYS = "Nothing came from the stronger worker, so the local answer stays."
+_NO_HELP_REASON = "Nothing came from the stronger worker, so the local answer stays."
 
-_AGREED = "More of the local answers say this."
+_MAJORITY_REASON = "More of the local answers say this."
 
-MOST_DRAFTS = 3
+MAX_DRAFTS = 3
 
-_OPEN = 0.05
+_MIN_THIRD_DRAFT_GAIN = 0.05
 """With less to gain by help, two drafts are enough."""
 
-_NOTICED = 0.15
+_MIN_LOCAL_HELP_GAIN = 0.15
 """The same for a stronger worker here: it costs no money, but time."""
 
 
-class SecondLook:
+class DraftReview:
     """The default worker drafts, by itself or beside another; then it is decided what stays.
 
     Where two drafts leave it open, a third worker here is asked before anybody is for money. Help
@@ -52,81 +58,89 @@ class SecondLook:
         """Propose the drafts, or the answer where there is nobody who could help."""
         situation = desk.situation
         if len(self._workers) > 1:
-            return drafted(situation, self._workers, _announced(situation, self._workers))
-        if not may_be_helped(situation):
-            return alone(situation, bound(situation) or told(situation))
+            return drafts_proposal(
+                situation, self._workers, _drafting_reason(situation, self._workers)
+            )
+        if not has_helper(situation):
+            return single_answer(situation, local_only_reason(situation) or chance_text(situation))
         mine = situation.card(situation.worker).name
         first = f"{mine} answers first, and its answer is looked at before it stays."
-        return replace(alone(situation, told(situation) or first), final=False)
+        return replace(single_answer(situation, chance_text(situation) or first), final=False)
 
     async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Propose what stays of the drafts, or help, then what there was without it."""
-        drafts = _drafts(desk.situation, outcome.plan)
+        drafts = _draft_numbers(desk.situation, outcome.plan)
         last = len(outcome.plan.steps)
         if last > len(drafts):
             lost = outcome.plan.answer == (last,) and is_lost(outcome, last)
-            whole = written(outcome, drafts) or drafts
+            whole = written_steps(outcome, drafts) or drafts
             return (
-                settled(outcome, _shown(desk.situation, outcome, whole), _STAYS) if lost else None
+                keep_step(outcome, _draft_by_rule(desk.situation, outcome, whole), _NO_HELP_REASON)
+                if lost
+                else None
             )
-        if last == 1 and (1 in outcome.failed or not may_be_helped(desk.situation)):
+        if last == 1 and (1 in outcome.failed or not has_helper(desk.situation)):
             return None
-        return await self._looked_at(desk, outcome, drafts)
+        return await self._review(desk, outcome, drafts)
 
-    async def _looked_at(
+    async def _review(
         self, desk: StrategyContext, outcome: Outcome, drafts: Sequence[int]
     ) -> Proposal | None:
         situation = desk.situation
-        plain = _plain(situation, outcome, drafts)
-        if not plain and not await self._is_open(desk):
-            return _stay(outcome, _shown(situation, outcome, drafts), "")
-        await _check(desk, outcome, written(outcome, drafts))
+        plain = _plain_fault(situation, outcome, drafts)
+        if not plain and not await self._may_ask_for_help(desk):
+            return _keep_draft(outcome, _draft_by_rule(situation, outcome, drafts), "")
+        await _check_drafts(desk, outcome, written_steps(outcome, drafts))
         judged = await desk.judge(outcome, drafts)
-        stays = _kept(situation, outcome, drafts, judged)
+        stays = _kept_draft(situation, outcome, drafts, judged)
         quality = dict(zip(drafts, judged.quality, strict=True))
         gain = judged.gain.get(situation.helper, 0.0)
         gain += judged.quality[judged.best] - quality[stays]
         hopeless = bool(plain) and len(drafts) == 1
         if hopeless:  # it is as good as no answer, whoever wrote it
             gain += quality[stays]
-        why = plain or _doubted(drafts, judged)
-        if len(drafts) == 2 and (another := await _tried_first(desk, outcome, gain)):
-            step = answered_by(situation, another, optional=True)
-            return Proposal(outcome.plan.grown((step,), (stays,)), "local", why, final=False)
-        if may_be_helped(situation) and await _is_worth(desk, gain, hopeless):
-            step = answered_by(situation, situation.helper, optional=True)
-            return Proposal(outcome.plan.grown((step,), (len(drafts) + 1,)), "cloud", why)
-        return _stay(outcome, stays, plain)
+        why = plain or _doubt_reason(drafts, judged)
+        if len(drafts) == 2 and (another := await _third_drafter(desk, outcome, gain)):
+            step = answer_step(situation, another, optional=True)
+            return Proposal(outcome.plan.with_steps((step,), (stays,)), "local", why, final=False)
+        if has_helper(situation) and await _is_help_worth_it(desk, gain, hopeless):
+            step = answer_step(situation, situation.helper, optional=True)
+            return Proposal(outcome.plan.with_steps((step,), (len(drafts) + 1,)), "cloud", why)
+        return _keep_draft(outcome, stays, plain)
 
-    async def _is_open(self, desk: StrategyContext) -> bool:
+    async def _may_ask_for_help(self, desk: StrategyContext) -> bool:
         """Tell whether drafts that look well may still call for help."""
         known = desk.situation.route.estimate is not None
-        return known and not self._weighed and await may_pay(desk)
+        return known and not self._weighed and await can_pay_helper(desk)
 
 
-async def _is_worth(desk: StrategyContext, gain: float, hopeless: bool) -> bool:
+async def _is_help_worth_it(desk: StrategyContext, gain: float, hopeless: bool) -> bool:
     """Tell whether the helper's gain is worth its price, and a person's waiting."""
     situation = desk.situation
-    if not situation.card(situation.helper).is_outside:
-        return hopeless or gain > _NOTICED
+    if not situation.card(situation.helper).uses_gateway:
+        return hopeless or gain > _MIN_LOCAL_HELP_GAIN
     return await desk.weigh(situation.helper, gain, plain=hopeless)
 
 
-async def _tried_first(desk: StrategyContext, outcome: Outcome, gain: float) -> str:
+async def _third_drafter(desk: StrategyContext, outcome: Outcome, gain: float) -> str:
     """Return who here should be asked before anybody is for money, or ""."""
-    if gain <= _OPEN or not may_be_helped(desk.situation) or not await may_pay(desk):
+    if (
+        gain <= _MIN_THIRD_DRAFT_GAIN
+        or not has_helper(desk.situation)
+        or not await can_pay_helper(desk)
+    ):
         return ""
-    return third(desk.situation, {step.worker for step in outcome.plan.steps})
+    return third_drafter(desk.situation, {step.worker for step in outcome.plan.steps})
 
 
-def _drafts(situation: RoutingContext, plan: Plan) -> Sequence[int]:
+def _draft_numbers(situation: RoutingContext, plan: Plan) -> Sequence[int]:
     """Return the numbers of the drafts: two or three that may fail, else the first step."""
     mine = takewhile(lambda step: step.optional and step.worker != situation.helper, plan.steps)
     count = len(list(mine))
-    return range(1, min(MOST_DRAFTS, count) + 1) if count > 1 else (1,)
+    return range(1, min(MAX_DRAFTS, count) + 1) if count > 1 else (1,)
 
 
-def _announced(situation: RoutingContext, workers: Sequence[str]) -> str:
+def _drafting_reason(situation: RoutingContext, workers: Sequence[str]) -> str:
     """Say who drafts."""
     first, second = (situation.card(worker) for worker in workers)
     who = "Two workers here answer" if first.id != second.id else f"{first.name} answers twice"
@@ -135,19 +149,19 @@ def _announced(situation: RoutingContext, workers: Sequence[str]) -> str:
     return f"{who}, and a stronger one is asked if that pays."
 
 
-def _plain(situation: RoutingContext, outcome: Outcome, drafts: Sequence[int]) -> str:
+def _plain_fault(situation: RoutingContext, outcome: Outcome, drafts: Sequence[int]) -> str:
     """Say in a sentence why drafts plainly call for help, or return ""."""
     if len(drafts) == 1:
-        return wanting(situation, outcome, 1)
+        return help_reason(situation, outcome, 1)
     if len(drafts) == 2:
-        return doubt(situation, outcome)
-    agreed = majority([outcome.text(n) for n in drafts])
+        return disagreement(situation, outcome)
+    agreed = majority_index([outcome.text(n) for n in drafts])
     if agreed is None:
         return "No two of the three local answers agree."
     return "" if agreed == 0 else "Two other workers here say something else than the first."
 
 
-def _doubted(drafts: Sequence[int], judged: Judgement) -> str:
+def _doubt_reason(drafts: Sequence[int], judged: Judgement) -> str:
     """Say in a sentence why drafts that look well may still be wrong."""
     quality = judged.quality[judged.best]
     wrong = f"wrong about {tenths(1 - quality)} times."
@@ -156,15 +170,15 @@ def _doubted(drafts: Sequence[int], judged: Judgement) -> str:
     return f"Local answers like this one are {wrong}"
 
 
-def _shown(situation: RoutingContext, outcome: Outcome, drafts: Sequence[int]) -> int:
+def _draft_by_rule(situation: RoutingContext, outcome: Outcome, drafts: Sequence[int]) -> int:
     """Return the draft that stays by rule."""
     if len(drafts) == 1:
         return drafts[0]
-    agreed = majority([outcome.text(n) for n in drafts])
-    return best(situation, outcome) if agreed is None else drafts[agreed]
+    agreed = majority_index([outcome.text(n) for n in drafts])
+    return kept_answer(situation, outcome) if agreed is None else drafts[agreed]
 
 
-def _kept(
+def _kept_draft(
     situation: RoutingContext, outcome: Outcome, drafts: Sequence[int], judged: Judgement
 ) -> int:
     """Return the draft that stays: the first that can be used, else what was judged best.
@@ -174,23 +188,23 @@ def _kept(
     nothing that is known before tells these apart.
     """
     if situation.route.estimate is None:
-        return _shown(situation, outcome, drafts)
-    whole = written(outcome, drafts) or list(drafts)
+        return _draft_by_rule(situation, outcome, drafts)
+    whole = written_steps(outcome, drafts) or list(drafts)
     first = whole[0]
-    if not wanting(situation, outcome, first) and extract(outcome.text(first)):
+    if not help_reason(situation, outcome, first) and short_answer(outcome.text(first)):
         return first
     quality = dict(zip(drafts, judged.quality, strict=True))
     return max(whole, key=quality.__getitem__)
 
 
-def _stay(outcome: Outcome, step: int, why: str) -> Proposal | None:
+def _keep_draft(outcome: Outcome, step: int, why: str) -> Proposal | None:
     """Propose that a draft is the answer, unless it is already."""
     if outcome.plan.answer == (step,):
         return None
-    return settled(outcome, step, why or _AGREED)
+    return keep_step(outcome, step, why or _MAJORITY_REASON)
 
 
-async def _check(desk: StrategyContext, outcome: Outcome, drafts: Sequence[int]) -> None:
+async def _check_drafts(desk: StrategyContext, outcome: Outcome, drafts: Sequence[int]) -> None:
     """Check by computing what can be."""
     from baton.core.plan.checks import is_checkable
 
@@ -202,25 +216,25 @@ async def _check(desk: StrategyContext, outcome: Outcome, drafts: Sequence[int])
 # What a plan comes to
 
 
-def helped(situation: RoutingContext, outcome: Outcome) -> Proposal | None:
+def helper_proposal(situation: RoutingContext, outcome: Outcome) -> Proposal | None:
     """Propose that the helper answers instead, or what was there before where it has no answer."""
     plan = outcome.plan
     last = len(plan.steps)
     if last > 1 and plan.steps[-1].is_direct and plan.steps[-1].worker == situation.helper:
         lost = plan.answer == (last,) and is_lost(outcome, last)
-        return settled(outcome, last - 1, "The local answer stays.") if lost else None
-    mine = _author(situation, plan)
-    if not mine or not may_be_helped(situation) or last >= MOST_STEPS:
+        return keep_step(outcome, last - 1, "The local answer stays.") if lost else None
+    mine = _local_answer_step(situation, plan)
+    if not mine or not has_helper(situation) or last >= MAX_STEPS:
         return None
-    if mine in outcome.failed or not (why := wanting(situation, outcome, mine)):
+    if mine in outcome.failed or not (why := help_reason(situation, outcome, mine)):
         return None
     # Optional: where the person keeps the draft, nobody else is to write another one.
-    step = answered_by(situation, situation.helper, optional=True)
-    return Proposal(plan.grown((step,), (last + 1,)), "cloud", why)
+    step = answer_step(situation, situation.helper, optional=True)
+    return Proposal(plan.with_steps((step,), (last + 1,)), "cloud", why)
 
 
-def _author(situation: RoutingContext, plan: Plan) -> int:
+def _local_answer_step(situation: RoutingContext, plan: Plan) -> int:
     """Return the last step, if it is the answer and was written here; else 0."""
     last = len(plan.steps)
-    outside = {card.id for card in situation.roster if card.is_outside}
+    outside = {card.id for card in situation.roster if card.uses_gateway}
     return last if plan.answer == (last,) and plan.steps[-1].worker not in outside else 0

@@ -11,53 +11,60 @@ from collections.abc import Sequence
 from itertools import combinations
 
 from baton.core.messages import Card
-from baton.core.plan.assignment import chance
-from baton.core.plan.short_answer import agree
+from baton.core.plan.assignment import success_chance
+from baton.core.plan.short_answer import answers_agree
 from baton.core.ports import Route
 from baton.core.routing_types import Draft, Judgement
 
-HEAD, TAIL = 4000, 1000
+HEAD_CHARS, TAIL_CHARS = 4000, 1000
 """Characters looked at: what matters stands at the beginning or at the end."""
 
-_SAME_ERROR = 0.2
-_OWN_ERROR = 0.5
+_SAME_ERROR_CHANCE = 0.2
+_OWN_ERROR_CHANCE = 0.5
 """How often two wrong short answers are the same one: of two workers, of one asked twice."""
 
-_WRONG, _RIGHT, _CUT, _REFUSED = 0.25, 1.5, 0.4, 0.1
+_WRONG_ODDS, _RIGHT_ODDS, _CUT_ODDS, _REFUSED_ODDS = 0.25, 1.5, 0.4, 0.1
 """What a failed check, a passed one, a cut and a refusal do to the odds of a good answer."""
 
-_UNKNOWN = 0.5
+_UNKNOWN_CHANCE = 0.5
 """The chance of a worker that is gone from the roster."""
 
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W\u3040-\u30ff\u3400-\u9fff]+")
 """A word; one character where words aren't set apart."""
 
 
-def seen(text: str) -> str:
+def head_and_tail(text: str) -> str:
     """Return the part of a text that is looked at."""
-    return text if len(text) <= HEAD + TAIL else f"{text[:HEAD]}\n{text[-TAIL:]}"
+    return (
+        text
+        if len(text) <= HEAD_CHARS + TAIL_CHARS
+        else f"{text[:HEAD_CHARS]}\n{text[-TAIL_CHARS:]}"
+    )
 
 
-def expected(card: Card, route: Route) -> float:
+def expected_quality(card: Card, route: Route) -> float:
     """Return the chance that a worker answers well: as it was predicted, else by its skill."""
     if route.estimate is not None and card.id in route.estimate.quality:
         return route.estimate.quality[card.id]
-    return chance(card, route.need)
+    return success_chance(card, route.need)
 
 
-def judged(route: Route, roster: Sequence[Card], drafts: Sequence[Draft]) -> Judgement:
+def judge_by_rule(route: Route, roster: Sequence[Card], drafts: Sequence[Draft]) -> Judgement:
     """Return what is expected of drafts by a rule; the first one is shown where none is better."""
     cards = {card.id: card for card in roster}
-    priors = [expected(cards[d.worker], route) if d.worker in cards else _UNKNOWN for d in drafts]
-    agreed = _agreed(drafts, priors)
-    quality = tuple(_looked_at(d, p) for d, p in zip(drafts, agreed, strict=True))
+    priors = [
+        expected_quality(cards[d.worker], route) if d.worker in cards else _UNKNOWN_CHANCE
+        for d in drafts
+    ]
+    agreed = _with_agreement(drafts, priors)
+    quality = tuple(_with_evidence(d, p) for d, p in zip(drafts, agreed, strict=True))
     best = max(range(len(quality)), key=quality.__getitem__, default=0)
     shown = quality[best] if quality else 0.0
-    gain = {card.id: expected(card, route) - shown for card in roster if not card.is_tool}
-    return Judgement(quality, best, gain, _agreement(drafts))
+    gain = {card.id: expected_quality(card, route) - shown for card in roster if not card.is_tool}
+    return Judgement(quality, best, gain, _mean_agreement(drafts))
 
 
-def _agreed(drafts: Sequence[Draft], priors: Sequence[float]) -> list[float]:
+def _with_agreement(drafts: Sequence[Draft], priors: Sequence[float]) -> list[float]:
     """Return the chance that each short answer is right, given who else came to the same one.
 
     One group of those that agree is right, or none is; wrong answers agree by accident now and
@@ -69,10 +76,14 @@ def _agreed(drafts: Sequence[Draft], priors: Sequence[float]) -> list[float]:
         return quality
     groups: list[list[int]] = []
     for n in usable:
-        home = next((g for g in groups if agree(drafts[g[0]].answer, drafts[n].answer)), None)
+        home = next(
+            (g for g in groups if answers_agree(drafts[g[0]].answer, drafts[n].answer)), None
+        )
         groups.append([n]) if home is None else home.append(n)
     odds = {n: min(0.98, max(0.02, priors[n])) for n in usable}
-    accidents = [math.prod(_accident(drafts, group, n) for n in group[1:]) for group in groups]
+    accidents = [
+        math.prod(_accident_chance(drafts, group, n) for n in group[1:]) for group in groups
+    ]
     none = math.prod(1 - odds[n] for n in usable) * math.prod(accidents)
     likely = []
     for i, group in enumerate(groups):
@@ -86,38 +97,38 @@ def _agreed(drafts: Sequence[Draft], priors: Sequence[float]) -> list[float]:
     return quality
 
 
-def _accident(drafts: Sequence[Draft], group: Sequence[int], number: int) -> float:
+def _accident_chance(drafts: Sequence[Draft], group: Sequence[int], number: int) -> float:
     earlier = {drafts[n].worker for n in group if n < number}
-    return _OWN_ERROR if drafts[number].worker in earlier else _SAME_ERROR
+    return _OWN_ERROR_CHANCE if drafts[number].worker in earlier else _SAME_ERROR_CHANCE
 
 
-def _looked_at(draft: Draft, quality: float) -> float:
+def _with_evidence(draft: Draft, quality: float) -> float:
     """Return the chance once it is known how the draft ended and what its checks found."""
     if not draft.text and not draft.length:
         return 0.0
     quality = min(0.99, max(0.01, quality))
     odds = quality / (1 - quality)
     if draft.wrong is not None:
-        odds *= _WRONG if draft.wrong else _RIGHT
-    odds *= (_CUT if draft.cut else 1.0) * (_REFUSED if draft.refused else 1.0)
+        odds *= _WRONG_ODDS if draft.wrong else _RIGHT_ODDS
+    odds *= (_CUT_ODDS if draft.cut else 1.0) * (_REFUSED_ODDS if draft.refused else 1.0)
     return odds / (1 + odds)
 
 
-def _agreement(drafts: Sequence[Draft]) -> float | None:
+def _mean_agreement(drafts: Sequence[Draft]) -> float | None:
     """Return how far drafts say the same: by their short answers, else by their words."""
     pairs = list(combinations(range(len(drafts)), 2))
     if not pairs:
         return None
     if any(draft.answer for draft in drafts):
-        same = [agree(drafts[a].answer, drafts[b].answer) for a, b in pairs]
+        same = [answers_agree(drafts[a].answer, drafts[b].answer) for a, b in pairs]
         return sum(same) / len(pairs)
-    likeness = alike([draft.text for draft in drafts])
+    likeness = word_likeness([draft.text for draft in drafts])
     return sum(likeness[a][b] for a, b in pairs) / len(pairs)
 
 
-def alike(texts: Sequence[str]) -> list[list[float]]:
+def word_likeness(texts: Sequence[str]) -> list[list[float]]:
     """Return how many words each two texts share, from 0 to 1."""
-    shown = [seen(text).casefold() for text in texts]
+    shown = [head_and_tail(text).casefold() for text in texts]
     words = [frozenset(_WORD.findall(text)) for text in shown]
     table = [[1.0] * len(texts) for _ in texts]
     for a, b in combinations(range(len(texts)), 2):

@@ -6,57 +6,57 @@ from collections.abc import Collection
 
 from baton.core.messages import Card
 from baton.core.ports import RoutingContext, StrategyContext
-from baton.core.strategies._answer_length import wants_short
-from baton.core.strategies._steps import ALIKE, here, power
+from baton.core.strategies._answer_length import wants_short_answer
+from baton.core.strategies._steps import MAX_PEER_SKILL_GAP, local_workers, prompt_skill
 
-SURE = 0.4
+MAX_SURE_NOVELTY = 0.4
 """Up to this novelty a prompt is enough like what is known for its estimate to be acted on."""
 
-BIG = 0.5
+MIN_SKIP_DRAFT_GAIN = 0.5
 """From this gain on a draft here would only cost time, if the estimate is sure."""
 
-GOOD = 0.9
+MIN_ONE_DRAFT_CHANCE = 0.9
 """From this chance on one draft is enough, if the estimate is sure."""
 
-_TELLING = 0.2
+_MIN_TOLD_GAIN = 0.2
 """From this gain on it is worth telling that a worker is seldom right."""
 
-_HOPELESS = 0.1
+_MIN_MATE_CHANCE = 0.1
 """With less chance than this a worker is no help in checking another."""
 
-_PEERS = 0.2
+_MAX_PEER_GAP = 0.2
 """A third worker whose chance is lower by more settles nothing: where it disagrees, it is wrong."""
 
-_SELDOM = 0.2
+_MIN_TWICE_CHANCE = 0.2
 """With less chance than this one worker's two samples are two mistakes."""
 
-_BRIEF = 600
+_MAX_TWICE_TOKENS = 600
 """A longer answer, in tokens, isn't written twice by one worker: a person waits for it."""
 
 
 def is_sure(situation: RoutingContext) -> bool:
     """Tell whether the prompt is enough like what is known."""
     estimate = situation.route.estimate
-    return estimate is not None and estimate.novelty <= SURE
+    return estimate is not None and estimate.novelty <= MAX_SURE_NOVELTY
 
 
-def likely(situation: RoutingContext, card: Card) -> float:
+def answer_chance(situation: RoutingContext, card: Card) -> float:
     """Return how likely a worker answers well."""
-    from baton.core.strategies._draft_scoring import expected
+    from baton.core.strategies._draft_scoring import expected_quality
 
-    return expected(card, situation.route)
+    return expected_quality(card, situation.route)
 
 
-def gain(situation: RoutingContext, worker: str) -> float:
+def expected_gain(situation: RoutingContext, worker: str) -> float:
     """Return how much likelier a good answer is from a worker than from the default one."""
     estimate = situation.route.estimate
     if estimate is not None and worker in estimate.gain:
         return estimate.gain[worker]
     mine = situation.card(situation.worker)
-    return likely(situation, situation.card(worker)) - likely(situation, mine)
+    return answer_chance(situation, situation.card(worker)) - answer_chance(situation, mine)
 
 
-def told(situation: RoutingContext) -> str:
+def chance_text(situation: RoutingContext) -> str:
     """Say in a sentence how the default worker does with prompts like this; "" if unknown.
 
     Where the helper wouldn't do much better, a low chance says more of how strictly such questions
@@ -64,9 +64,9 @@ def told(situation: RoutingContext) -> str:
     """
     if not is_sure(situation):
         return ""
-    chance = likely(situation, situation.card(situation.worker))
+    chance = answer_chance(situation, situation.card(situation.worker))
     if chance < 0.5:
-        if not situation.helper or gain(situation, situation.helper) < _TELLING:
+        if not situation.helper or expected_gain(situation, situation.helper) < _MIN_TOLD_GAIN:
             return ""
         return f"Questions like this go wrong here about {tenths(1 - chance)} times."
     often = "usually" if chance >= 0.7 else "often"
@@ -78,12 +78,12 @@ def tenths(chance: float) -> str:
     return f"{min(9, max(1, round(10 * chance)))} in 10"
 
 
-def may_be_helped(situation: RoutingContext) -> bool:
+def has_helper(situation: RoutingContext) -> bool:
     """Tell whether there is somebody to ask where the default worker won't do."""
-    return bool(situation.helper) and not situation.card(situation.worker).is_outside
+    return bool(situation.helper) and not situation.card(situation.worker).uses_gateway
 
 
-async def may_pay(desk: StrategyContext) -> bool:
+async def can_pay_helper(desk: StrategyContext) -> bool:
     """Tell whether the helper may be asked at all, now."""
     price = desk.situation.card(desk.situation.helper).price
     if price is not None and price.is_free:
@@ -91,47 +91,54 @@ async def may_pay(desk: StrategyContext) -> bool:
     return (await desk.funds()).left != 0
 
 
-def pair(situation: RoutingContext) -> tuple[str, ...]:
+def drafting_pair(situation: RoutingContext) -> tuple[str, ...]:
     """Return the two that should draft side by side, or none where one draft is enough.
 
     Two workers here, for a prompt with a short answer by which they can be compared. One worker
     answers twice only where it is known to be right now and then.
     """
     mine, estimate = situation.card(situation.worker), situation.route.estimate
-    chance = likely(situation, mine)
-    if not wants_short(situation) or (is_sure(situation) and chance >= GOOD):
+    chance = answer_chance(situation, mine)
+    if not wants_short_answer(situation) or (is_sure(situation) and chance >= MIN_ONE_DRAFT_CHANCE):
         return ()
-    if mate := _mate(situation):
+    if mate := _second_drafter(situation):
         return (mine.id, mate)
-    brief = estimate is not None and 0 < estimate.tokens <= _BRIEF
-    return (mine.id, mine.id) if brief and _SELDOM <= chance < GOOD else ()
+    brief = estimate is not None and 0 < estimate.tokens <= _MAX_TWICE_TOKENS
+    return (
+        (mine.id, mine.id) if brief and _MIN_TWICE_CHANCE <= chance < MIN_ONE_DRAFT_CHANCE else ()
+    )
 
 
-def _mate(situation: RoutingContext) -> str:
+def _second_drafter(situation: RoutingContext) -> str:
     """Return the other worker here whose answer tells most of the default one's, or "".
 
     Without an estimate only a peer is taken: where a weaker one disagrees, it is just wrong. With
     one that is known, and counts.
     """
-    mine, *others = here(situation)
+    mine, *others = local_workers(situation)
     if situation.route.estimate is not None:
-        return _best_other(situation, (mine.id,), _HOPELESS)
+        return _best_other_worker(situation, (mine.id,), _MIN_MATE_CHANCE)
     best = next((card for card in others if card.id != situation.helper), None)
-    near = best is not None and abs(power(situation, best) - power(situation, mine)) <= ALIKE
+    near = (
+        best is not None
+        and abs(prompt_skill(situation, best) - prompt_skill(situation, mine)) <= MAX_PEER_SKILL_GAP
+    )
     return best.id if best is not None and near else ""
 
 
-def third(situation: RoutingContext, drafted: Collection[str]) -> str:
+def third_drafter(situation: RoutingContext, drafted: Collection[str]) -> str:
     """Return the best worker here that is the default one's peer and has not drafted, or ""."""
     if situation.route.estimate is None:
         return ""
-    chance = likely(situation, situation.card(situation.worker))
-    return _best_other(situation, drafted, max(_HOPELESS, chance - _PEERS))
+    chance = answer_chance(situation, situation.card(situation.worker))
+    return _best_other_worker(situation, drafted, max(_MIN_MATE_CHANCE, chance - _MAX_PEER_GAP))
 
 
-def _best_other(situation: RoutingContext, drafted: Collection[str], least: float) -> str:
+def _best_other_worker(situation: RoutingContext, drafted: Collection[str], least: float) -> str:
     used = {*drafted, situation.helper}
     able = [
-        card for card in here(situation) if card.id not in used and likely(situation, card) >= least
+        card
+        for card in local_workers(situation)
+        if card.id not in used and answer_chance(situation, card) >= least
     ]
-    return max(able, key=lambda card: likely(situation, card)).id if able else ""
+    return max(able, key=lambda card: answer_chance(situation, card)).id if able else ""

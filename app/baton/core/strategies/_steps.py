@@ -7,54 +7,54 @@ from dataclasses import replace
 
 from baton.core.labels import Label
 from baton.core.messages import Card, Finish
-from baton.core.plan.plan import FILE, HISTORY, PROMPT, Outcome, Plan, Step, direct
+from baton.core.plan.plan import FILE, HISTORY, PROMPT, Outcome, Plan, Step, direct_step
 from baton.core.ports import Proposal, RoutingContext
 from baton.core.run.policy import help_wanted, strength
 
-ALIKE = 0.75
+MAX_PEER_SKILL_GAP = 0.75
 """Workers whose skills differ by less are peers: they check each other. Of two that differ by more
 the weaker one is just wrong where they disagree."""
 
 
-def answered_by(situation: RoutingContext, worker: str, *, optional: bool = False) -> Step:
+def answer_step(situation: RoutingContext, worker: str, *, optional: bool = False) -> Step:
     """Return a step in which a worker answers the prompt, seeing all of the conversation."""
-    step = direct(worker, situation.material.files, situation.route.need)
+    step = direct_step(worker, situation.material.files, situation.route.need)
     return replace(step, optional=True) if optional else step
 
 
-def alone(situation: RoutingContext, why: str = "") -> Proposal:
+def single_answer(situation: RoutingContext, why: str = "") -> Proposal:
     """Propose that the default worker answers, and nobody else."""
     card = situation.card(situation.worker)
-    told = bound(situation) or f"{card.name} runs on this machine."
-    if card.is_outside:
+    told = local_only_reason(situation) or f"{card.name} runs on this machine."
+    if card.uses_gateway:
         told = f"{card.name} was asked for."
-    plan = Plan((answered_by(situation, card.id),), (1,))
+    plan = Plan((answer_step(situation, card.id),), (1,))
     said = f"{situation.choice} {why}".strip() or told
     return Proposal(plan, "cloud" if card.remote else "local", said)
 
 
-def bound(situation: RoutingContext) -> str:
+def local_only_reason(situation: RoutingContext) -> str:
     """Say in a sentence what keeps the prompt on this machine, or return ""."""
     if situation.limits.label is Label.LOCAL:
         return "This conversation is private, so nobody elsewhere is asked."
     return "The mode is local, so nobody elsewhere is asked." if situation.mode == "local" else ""
 
 
-def drafted(situation: RoutingContext, workers: Iterable[str], why: str) -> Proposal:
+def drafts_proposal(situation: RoutingContext, workers: Iterable[str], why: str) -> Proposal:
     """Propose that each of these answers by itself; who of them is right is for later."""
-    steps = tuple(answered_by(situation, worker, optional=True) for worker in workers)
+    steps = tuple(answer_step(situation, worker, optional=True) for worker in workers)
     remote = any(situation.card(step.worker).remote for step in steps)
     said = f"{situation.choice} {why}".strip()
     return Proposal(Plan(steps, (1,)), "cloud" if remote else "local", said, final=False)
 
 
-def everything(situation: RoutingContext, steps: Iterable[int]) -> tuple[str, ...]:
+def full_access(situation: RoutingContext, steps: Iterable[int]) -> tuple[str, ...]:
     """Return the access list of a step that sees the conversation and some results."""
     files = (FILE + name for name in situation.material.files)
     return (PROMPT, HISTORY, *files, *map(str, steps))
 
 
-def talkers(situation: RoutingContext) -> list[Card]:
+def conversational_workers(situation: RoutingContext) -> list[Card]:
     """Return all that can be talked to, the default worker first; only that one if it's alone."""
     mine = situation.card(situation.worker)
     if situation.limits.alone:
@@ -63,20 +63,24 @@ def talkers(situation: RoutingContext) -> list[Card]:
     return [mine, *others]
 
 
-def here(situation: RoutingContext) -> list[Card]:
+def local_workers(situation: RoutingContext) -> list[Card]:
     """Return those on this machine, the default worker first, then the strongest."""
-    found = [card for card in talkers(situation) if not card.is_outside and not card.is_tool]
+    found = [
+        card
+        for card in conversational_workers(situation)
+        if not card.uses_gateway and not card.is_tool
+    ]
     others = [card for card in found if card.id != situation.worker]
-    others.sort(key=lambda card: (power(situation, card), strength(card)), reverse=True)
+    others.sort(key=lambda card: (prompt_skill(situation, card), strength(card)), reverse=True)
     return [card for card in found if card.id == situation.worker] + others
 
 
-def strongest(situation: RoutingContext, among: Iterable[Card]) -> Card:
+def strongest_worker(situation: RoutingContext, among: Iterable[Card]) -> Card:
     """Return the one that does best what the prompt asks for; the first of equals."""
-    return max(among, key=lambda card: (power(situation, card), strength(card)))
+    return max(among, key=lambda card: (prompt_skill(situation, card), strength(card)))
 
 
-def best_of(situation: RoutingContext, outcome: Outcome, among: Iterable[int]) -> int:
+def best_step(situation: RoutingContext, outcome: Outcome, among: Iterable[int]) -> int:
     """Return the one of some steps whose worker is the strongest; the first of about equals.
 
     A size says little among peers, and the first is the worker that the person chose.
@@ -84,30 +88,30 @@ def best_of(situation: RoutingContext, outcome: Outcome, among: Iterable[int]) -
     cards = {card.id: card for card in situation.roster}
     numbers = list(among)
     powers = {
-        n: power(situation, cards[worker])
+        n: prompt_skill(situation, cards[worker])
         for n in numbers
         if (worker := outcome.plan.steps[n - 1].worker) in cards
     }
     if not powers:  # they were played in an earlier run, and are gone since
         return numbers[0]
-    least = max(powers.values()) - ALIKE
+    least = max(powers.values()) - MAX_PEER_SKILL_GAP
     return next(n for n in numbers if powers.get(n, 0.0) >= least)
 
 
-def power(situation: RoutingContext, card: Card) -> float:
+def prompt_skill(situation: RoutingContext, card: Card) -> float:
     """Return how difficult a prompt of this kind may be for a worker."""
     from baton.core.plan.skill_estimates import skill
 
     return skill(card, situation.route.need.kind)
 
 
-def wanting(situation: RoutingContext, outcome: Outcome, step: int) -> str:
+def help_reason(situation: RoutingContext, outcome: Outcome, step: int) -> str:
     """Say in a sentence why a step's text calls for a second look, or return ""."""
     finish = Finish.LENGTH if step in outcome.cut else Finish.STOP
     return help_wanted(outcome.text(step), finish, situation.limits)
 
 
-def written(outcome: Outcome, among: Iterable[int]) -> list[int]:
+def written_steps(outcome: Outcome, among: Iterable[int]) -> list[int]:
     """Return the steps that have a whole text."""
     return [n for n in among if outcome.text(n).strip()]
 
@@ -117,6 +121,6 @@ def is_lost(outcome: Outcome, step: int) -> bool:
     return not outcome.texts.get(step, "").strip()
 
 
-def settled(outcome: Outcome, step: int, why: str) -> Proposal:
+def keep_step(outcome: Outcome, step: int, why: str) -> Proposal:
     """Propose that a step's text is the answer."""
     return Proposal(replace(outcome.plan, answer=(step,)), why=why)

@@ -9,17 +9,17 @@ from baton.core.errors import PlanError
 from baton.core.plan.plan import Outcome, Plan
 from baton.core.ports import Proposal, RoutingContext, StrategyContext, Template
 from baton.core.strategies._steps import (
-    alone,
-    answered_by,
-    here,
+    answer_step,
+    conversational_workers,
     is_lost,
-    settled,
-    talkers,
-    written,
+    keep_step,
+    local_workers,
+    single_answer,
+    written_steps,
 )
 
 
-class Templated:
+class TemplateStrategy:
     """Plays a template; where it doesn't suit the prompt, the default worker answers."""
 
     def __init__(self, template: Template) -> None:
@@ -28,26 +28,26 @@ class Templated:
     async def first(self, desk: StrategyContext) -> Proposal:
         """Propose the template's plan."""
         try:
-            plan = await drawn(desk, self._template)
+            plan = await template_plan(desk, self._template)
         except PlanError as problem:
-            return alone(desk.situation, f"{problem.message} So one worker answers.")
+            return single_answer(desk.situation, f"{problem.message} So one worker answers.")
         return Proposal(plan, "plan", self._template.about)
 
     async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Propose another answer only where the plan came to none."""
-        return rescued(desk.situation, outcome)
+        return fallback_answer(desk.situation, outcome)
 
 
-async def drawn(desk: StrategyContext, template: Template) -> Plan:
+async def template_plan(desk: StrategyContext, template: Template) -> Plan:
     """Return a template's plan for the prompt, with a worker for each step. Raises PlanError."""
-    from baton.core.plan.assignment import assign
+    from baton.core.plan.assignment import assign_workers
 
     situation = desk.situation
-    roster = talkers(situation)
+    roster = conversational_workers(situation)
     plan = template.plan(situation.material, roster, situation.route.need)
     funds = await desk.funds()
     try:
-        return assign(
+        return assign_workers(
             plan,
             roster,
             left=funds.left,
@@ -56,25 +56,25 @@ async def drawn(desk: StrategyContext, template: Template) -> Plan:
             prefer=situation.prefer,
         )
     except PlanError:
-        return _staffed_here(situation, plan)
+        return _with_local_workers(situation, plan)
 
 
-def _staffed_here(situation: RoutingContext, plan: Plan) -> Plan:
+def _with_local_workers(situation: RoutingContext, plan: Plan) -> Plan:
     """Give what nobody seems to have the room or the money for to who holds most here.
 
     How long results get is only guessed: extracts of a document are mostly short. Raises PlanError.
     """
-    cards = here(situation)
+    cards = local_workers(situation)
     if not cards:
         raise PlanError("No worker can play this workflow for the money that is left.")
-    known = {card.id for card in talkers(situation)}
+    known = {card.id for card in conversational_workers(situation)}
     # A context of 0 is unknown, which is taken to be large.
     largest = max(cards, key=lambda card: card.context or math.inf)
     steps = (s if s.worker in known else replace(s, worker=largest.id) for s in plan.steps)
     return replace(plan, steps=tuple(steps))
 
 
-def rescued(situation: RoutingContext, outcome: Outcome) -> Proposal | None:
+def fallback_answer(situation: RoutingContext, outcome: Outcome) -> Proposal | None:
     """Propose a whole answer from the steps before, or a new one, where a plan came to nothing.
 
     What has a word already, stays: it may be all that was paid for.
@@ -82,15 +82,15 @@ def rescued(situation: RoutingContext, outcome: Outcome) -> Proposal | None:
     plan = outcome.plan
     if not all(is_lost(outcome, n) for n in plan.answer):
         return None
-    whole = written(outcome, (n for n, step in enumerate(plan.steps, 1) if step.is_direct))
+    whole = written_steps(outcome, (n for n, step in enumerate(plan.steps, 1) if step.is_direct))
     if whole:
-        return settled(outcome, whole[-1], "The plan came to nothing, so the draft stays.")
+        return keep_step(outcome, whole[-1], "The plan came to nothing, so the draft stays.")
     last = plan.steps[-1]
     if last.is_direct and not last.optional and last.worker == situation.worker:
         return None
-    step = answered_by(situation, situation.worker)
+    step = answer_step(situation, situation.worker)
     try:
-        grown = plan.grown((step,), (len(plan.steps) + 1,))
+        grown = plan.with_steps((step,), (len(plan.steps) + 1,))
     except PlanError:  # there is no room for another step
         return None
     name = situation.card(situation.worker).name

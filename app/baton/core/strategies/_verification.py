@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from baton.core.events import Checked, Verdict
 from baton.core.messages import Card, fenced
-from baton.core.plan.plan import MOST_STEPS, PROMPT, Outcome, Step
+from baton.core.plan.plan import MAX_STEPS, PROMPT, Outcome, Step
 from baton.core.ports import Proposal, RoutingContext, StrategyContext
-from baton.core.strategies._steps import everything, strongest, talkers
+from baton.core.strategies._steps import conversational_workers, full_access, strongest_worker
 
 AUDIT = (
     "The result is somebody's answer to what was asked. Judge it by yourself: work out what must "
@@ -23,25 +23,25 @@ AUDIT = (
     "answer."
 )
 
-_REPAIR = "Write the final answer to what was asked, in full."
+_REPAIR_START = "Write the final answer to what was asked, in full."
 
-MEND = (
-    f"{_REPAIR} The first results are the answer so far, the last one lists problems that somebody "
-    "found in it. Mend those that are real, ignore those that aren't, keep all else, and mention "
-    "neither."
+REPAIR = (
+    f"{_REPAIR_START} The first results are the answer so far, the last one lists problems that "
+    "somebody found in it. Mend those that are real, ignore those that aren't, keep all else, and "
+    "mention neither."
 )
 
-_BY_CHECK = (
-    f"{_REPAIR} The results are the answer so far. It was checked by computing, and this is wrong "
-    "in it. Mend it, keep all else, and don't mention the check."
+_CHECK_REPAIR = (
+    f"{_REPAIR_START} The results are the answer so far. It was checked by computing, and this is "
+    "wrong in it. Mend it, keep all else, and don't mention the check."
 )
 
 _ACCEPTED = re.compile(r"\W{0,9}ACCEPT(?:ED)?\b", re.IGNORECASE)
-_WEAKEST = 2.0
+_MIN_AUDITOR_SKILL = 2.0
 """A worker of less skill finds faults where there are none."""
 
 
-class Verified:
+class Verification:
     """Grows a plan that is over: with an audit, and with one repair where something is wrong."""
 
     def __init__(self) -> None:
@@ -51,17 +51,19 @@ class Verified:
         """Propose the audit, the repair, or the answer from before a repair that made it worse."""
         steps = outcome.plan.steps
         if _is_repair(steps[-1]):
-            return await self._repaired(desk, outcome)
+            return await self._review_repair(desk, outcome)
         if steps[-1].subtask == AUDIT:
-            return _heard(desk.situation, outcome)
-        if len(steps) >= MOST_STEPS or not all(outcome.text(n) for n in outcome.plan.answer):
+            return _repair_after_audit(desk.situation, outcome)
+        if len(steps) >= MAX_STEPS or not all(outcome.text(n) for n in outcome.plan.answer):
             return None
-        wrong = await self._checked(desk, outcome, outcome.plan.answer)
+        wrong = await self._wrong_checks(desk, outcome, outcome.plan.answer)
         if wrong:
-            return _mend(desk.situation, outcome, outcome.plan.answer, _told(wrong))
-        return _audited(desk.situation, outcome)
+            return _repair_proposal(
+                desk.situation, outcome, outcome.plan.answer, _findings_text(wrong)
+            )
+        return _audit_proposal(desk.situation, outcome)
 
-    async def _checked(
+    async def _wrong_checks(
         self, desk: StrategyContext, outcome: Outcome, steps: tuple[int, ...]
     ) -> list[Checked]:
         """Return what is wrong in some steps' texts, as far as it can be executed."""
@@ -70,7 +72,7 @@ class Verified:
         self._wrong[steps] = len(wrong)
         return wrong
 
-    async def _repaired(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
+    async def _review_repair(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Go back to what was repaired, if the repair is empty, unfinished or worse."""
         last = len(outcome.plan.steps)
         steps = outcome.plan.steps
@@ -81,48 +83,48 @@ class Verified:
             why = "The repair failed, so the answer stays as it was."
             return Proposal(replace(outcome.plan, answer=before), "plan", why)
         if before not in self._wrong:
-            await self._checked(desk, outcome, before)
-        if len(await self._checked(desk, outcome, (last,))) > self._wrong[before]:
+            await self._wrong_checks(desk, outcome, before)
+        if len(await self._wrong_checks(desk, outcome, (last,))) > self._wrong[before]:
             why = "The repair made it worse, so the answer stays as it was."
             return Proposal(replace(outcome.plan, answer=before), "plan", why)
         return None
 
 
 def _is_repair(step: Step) -> bool:
-    return step.subtask.startswith(_REPAIR)
+    return step.subtask.startswith(_REPAIR_START)
 
 
-def _audited(situation: RoutingContext, outcome: Outcome) -> Proposal | None:
+def _audit_proposal(situation: RoutingContext, outcome: Outcome) -> Proposal | None:
     """Propose an audit by a worker that wrote nothing of the answer, if there is a fit one."""
     answer = outcome.plan.answer
-    auditor = _auditor(situation, {outcome.plan.steps[n - 1].worker for n in answer})
+    auditor = _choose_auditor(situation, {outcome.plan.steps[n - 1].worker for n in answer})
     if auditor is None:
         return None
     need = replace(situation.route.need, kind="reasoning")
     access = (PROMPT, *map(str, answer))
     step = Step(auditor.id, AUDIT, access, need, optional=True, check=True)
-    plan = outcome.plan.grown((step,), answer)
+    plan = outcome.plan.with_steps((step,), answer)
     return Proposal(plan, "plan", f"{auditor.name} checks the answer.", final=False)
 
 
-def _auditor(situation: RoutingContext, authors: Iterable[str]) -> Card | None:
+def _choose_auditor(situation: RoutingContext, authors: Iterable[str]) -> Card | None:
     from baton.core.plan.skill_estimates import skill
 
     wrote = set(authors)
-    others = [card for card in talkers(situation) if card.id not in wrote]
+    others = [card for card in conversational_workers(situation) if card.id not in wrote]
     if not others:
         return None
-    best = strongest(situation, others)
-    return best if skill(best, "reasoning") >= _WEAKEST else None
+    best = strongest_worker(situation, others)
+    return best if skill(best, "reasoning") >= _MIN_AUDITOR_SKILL else None
 
 
-def _heard(situation: RoutingContext, outcome: Outcome) -> Proposal | None:
+def _repair_after_audit(situation: RoutingContext, outcome: Outcome) -> Proposal | None:
     """Propose the repair that an audit calls for."""
     audit = len(outcome.plan.steps)
     said = outcome.text(audit).strip()
-    if not said or is_accepted(said) or audit >= MOST_STEPS or audit in outcome.plan.answer:
+    if not said or is_accepted(said) or audit >= MAX_STEPS or audit in outcome.plan.answer:
         return None
-    return _mend(situation, outcome, (*outcome.plan.answer, audit), "")
+    return _repair_proposal(situation, outcome, (*outcome.plan.answer, audit), "")
 
 
 def is_accepted(said: str) -> bool:
@@ -130,26 +132,26 @@ def is_accepted(said: str) -> bool:
     return _ACCEPTED.match(said.strip()) is not None
 
 
-def _mend(
+def _repair_proposal(
     situation: RoutingContext, outcome: Outcome, sees: tuple[int, ...], findings: str
 ) -> Proposal:
     """Propose a repair by who wrote the end of the answer."""
     author = outcome.plan.steps[outcome.plan.answer[-1] - 1].worker
-    known = {card.id for card in talkers(situation)}
-    task = f"{_BY_CHECK}\n\n{fenced(findings)}" if findings else MEND
+    known = {card.id for card in conversational_workers(situation)}
+    task = f"{_CHECK_REPAIR}\n\n{fenced(findings)}" if findings else REPAIR
     step = Step(
         author if author in known else situation.worker,
         task,
-        everything(situation, sees),
+        full_access(situation, sees),
         situation.route.need,
         optional=True,
     )
-    plan = outcome.plan.grown((step,), (len(outcome.plan.steps) + 1,))
+    plan = outcome.plan.with_steps((step,), (len(outcome.plan.steps) + 1,))
     why = "A check found a mistake in it." if findings else "The auditor found problems in it."
     return Proposal(plan, "plan", why, final=False)
 
 
-def _told(wrong: Iterable[Checked]) -> str:
+def _findings_text(wrong: Iterable[Checked]) -> str:
     """Write down what checks found, as data for the one who mends it."""
     return "\n".join(f"{finding.what}: {finding.note}"[:600] for finding in wrong)[:4000]
 

@@ -7,22 +7,22 @@ questions sent elsewhere, against 97 % with all of them.
 from __future__ import annotations
 
 from baton.core.plan.plan import Outcome
-from baton.core.plan.short_answer import agree, announced, extract
+from baton.core.plan.short_answer import announced_answer, answers_agree, short_answer
 from baton.core.ports import Proposal, RoutingContext, StrategyContext
-from baton.core.strategies._answer_length import wants_short
+from baton.core.strategies._answer_length import wants_short_answer
 from baton.core.strategies._steps import (
-    alone,
-    answered_by,
-    best_of,
-    drafted,
-    here,
+    answer_step,
+    best_step,
+    drafts_proposal,
+    help_reason,
     is_lost,
-    settled,
-    wanting,
-    written,
+    keep_step,
+    local_workers,
+    single_answer,
+    written_steps,
 )
 
-_BACK = "Nothing came from the stronger worker, so the local answer stays."
+_NO_HELP_REASON = "Nothing came from the stronger worker, so the local answer stays."
 
 
 class Cascade:
@@ -35,13 +35,15 @@ class Cascade:
     async def first(self, desk: StrategyContext) -> Proposal:
         """Propose the two answers."""
         situation = desk.situation
-        if situation.card(situation.worker).is_outside:
-            return alone(situation)
-        cards = here(situation)
+        if situation.card(situation.worker).uses_gateway:
+            return single_answer(situation)
+        cards = local_workers(situation)
         pair = [cards[0].id, cards[1].id if len(cards) > 1 else cards[0].id]
         told = "Two workers here answer" if len(cards) > 1 else f"{cards[0].name} answers twice"
         more = "a stronger one is asked if they disagree." if situation.helper else "to compare."
-        return drafted(situation, pair, f"{told}, {'and ' if situation.helper else ''}{more}")
+        return drafts_proposal(
+            situation, pair, f"{told}, {'and ' if situation.helper else ''}{more}"
+        )
 
     async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Propose what the two come to, then help, then what there was without it."""
@@ -49,43 +51,47 @@ class Cascade:
         if steps == 1:
             return None
         if steps == 2:
-            return await self._compared(desk, outcome)
+            return await self._compare(desk, outcome)
         lost = outcome.plan.answer == (3,) and is_lost(outcome, 3)
-        return settled(outcome, best(desk.situation, outcome), _BACK) if lost else None
+        return (
+            keep_step(outcome, kept_answer(desk.situation, outcome), _NO_HELP_REASON)
+            if lost
+            else None
+        )
 
-    async def _compared(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
+    async def _compare(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
         situation = desk.situation
-        stays = best(situation, outcome)
-        why = doubt(situation, outcome)
+        stays = kept_answer(situation, outcome)
+        why = disagreement(situation, outcome)
         if why and situation.helper and await self.is_worth_it(desk, outcome):
-            step = answered_by(situation, situation.helper, optional=True)
-            return Proposal(outcome.plan.grown((step,), (3,)), "cloud", why)
+            step = answer_step(situation, situation.helper, optional=True)
+            return Proposal(outcome.plan.with_steps((step,), (3,)), "cloud", why)
         if outcome.plan.answer == (stays,):
             return None
-        return settled(outcome, stays, why or "Only one of the two has an answer.")
+        return keep_step(outcome, stays, why or "Only one of the two has an answer.")
 
     async def is_worth_it(self, desk: StrategyContext, outcome: Outcome) -> bool:
         """Tell whether help is worth asking for: always, where a person chose this strategy."""
         return True
 
 
-def doubt(situation: RoutingContext, outcome: Outcome) -> str:
+def disagreement(situation: RoutingContext, outcome: Outcome) -> str:
     """Say in a sentence why two answers call for a third, or return ""."""
-    numbers = written(outcome, (1, 2))
+    numbers = written_steps(outcome, (1, 2))
     if len(numbers) < 2:
-        return wanting(situation, outcome, numbers[0] if numbers else 1)
+        return help_reason(situation, outcome, numbers[0] if numbers else 1)
     texts = [outcome.text(n) for n in (1, 2)]
     # Of free text only what is announced as an answer counts: it may end with any number.
-    if not wants_short(situation) and not all(map(announced, texts)):
-        return wanting(situation, outcome, 1)
-    if not any(map(extract, texts)):
+    if not wants_short_answer(situation) and not all(map(announced_answer, texts)):
+        return help_reason(situation, outcome, 1)
+    if not any(map(short_answer, texts)):
         return "Neither of the two local answers comes to a result."
-    return "" if agree(*texts) else "The two local answers disagree."
+    return "" if answers_agree(*texts) else "The two local answers disagree."
 
 
-def best(situation: RoutingContext, outcome: Outcome) -> int:
+def kept_answer(situation: RoutingContext, outcome: Outcome) -> int:
     """Return the answer that stays: the first where both agree, else the stronger worker's."""
-    numbers = written(outcome, (1, 2))
-    if len(numbers) < 2 or not doubt(situation, outcome):
+    numbers = written_steps(outcome, (1, 2))
+    if len(numbers) < 2 or not disagreement(situation, outcome):
         return numbers[0] if numbers else 1
-    return best_of(situation, outcome, numbers)
+    return best_step(situation, outcome, numbers)

@@ -5,25 +5,25 @@ from __future__ import annotations
 from dataclasses import replace
 
 from baton.core.errors import BatonError, StoreError
-from baton.core.model_roles import RULE
+from baton.core.model_roles import RULE_CONDUCTOR
 from baton.core.plan.plan import Outcome
 from baton.core.ports import Conductor, Proposal, RoutingContext, StrategyContext
-from baton.core.strategies._parts import in_parts
-from baton.core.strategies._steps import alone, is_lost
-from baton.core.strategies._template import drawn, rescued
+from baton.core.strategies._parts import split_strategy
+from baton.core.strategies._steps import is_lost, single_answer
+from baton.core.strategies._template import fallback_answer, template_plan
 
 LONG_DOCUMENT, ONE_QUESTION = "read-long-document", "draft-verify-revise"
-DEPTH = 2
+MAX_CORRECTIONS = 2
 """How many corrective plans a conductor may add."""
 
 
-class Conducted:
+class ConductorStrategy:
     """Plays a conductor's plan; else the template that suits; else the default worker answers.
 
     A document too long for one worker is always read by the template: no conductor could see it.
     """
 
-    def __init__(self, depth: int = DEPTH) -> None:
+    def __init__(self, depth: int = MAX_CORRECTIONS) -> None:
         self._left = depth
         self._conductor: Conductor | None = None
         self._name = ""
@@ -31,17 +31,17 @@ class Conducted:
 
     async def first(self, desk: StrategyContext) -> Proposal:
         """Propose the first plan."""
-        from baton.core.plan.conductor import LanguageConductor, choose
+        from baton.core.plan.conductor import LanguageConductor, choose_conductor
 
         situation = desk.situation
         if situation.limits.alone:
-            return alone(situation)
+            return single_answer(situation)
         if situation.route.template == LONG_DOCUMENT:
-            return await self._by_hand(desk)
-        if not situation.conductor and (parts := await in_parts(desk)) is not None:
+            return await self._template_proposal(desk)
+        if not situation.conductor and (parts := await split_strategy(desk)) is not None:
             return await parts.first(desk)
-        if not (worker := choose(situation, await desk.funds())):
-            return await self._by_hand(desk)
+        if not (worker := choose_conductor(situation, await desk.funds())):
+            return await self._template_proposal(desk)
         self._name = situation.card(worker).name
         conductor = LanguageConductor(worker)
         try:
@@ -49,7 +49,7 @@ class Conducted:
         except StoreError:
             raise
         except BatonError:
-            return await self._by_hand(desk, f"{self._name} could draw no plan.")
+            return await self._template_proposal(desk, f"{self._name} could draw no plan.")
         self._conductor = conductor
         count = len(plan.steps)
         if count == 1:
@@ -62,9 +62,13 @@ class Conducted:
             kept, self._kept = self._kept, ()
             why = "What should mend it failed, so the answer before stays."
             return Proposal(replace(outcome.plan, answer=kept), "plan", why)
-        return await self._mended(desk, outcome) or rescued(desk.situation, outcome)
+        return await self._corrective_proposal(desk, outcome) or fallback_answer(
+            desk.situation, outcome
+        )
 
-    async def _mended(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
+    async def _corrective_proposal(
+        self, desk: StrategyContext, outcome: Outcome
+    ) -> Proposal | None:
         if self._conductor is None or self._left <= 0 or len(outcome.plan.steps) == 1:
             return None
         self._left -= 1
@@ -81,29 +85,29 @@ class Conducted:
             self._kept = outcome.plan.answer
         return Proposal(plan, "plan", f"{self._name} mends what came out.", final=False)
 
-    async def _by_hand(self, desk: StrategyContext, why: str = "") -> Proposal:
+    async def _template_proposal(self, desk: StrategyContext, why: str = "") -> Proposal:
         """Propose the template that suits the prompt, or that the default worker answers."""
         situation = desk.situation
         name = situation.route.template
         if name:
             try:
                 template = situation.templates()[name]
-                plan = await drawn(desk, template)
+                plan = await template_plan(desk, template)
             except (KeyError, BatonError) as problem:
                 if isinstance(problem, StoreError):
                     raise
             else:
                 told = why or situation.route.why
                 return Proposal(plan, "plan", f"{told} {template.about}")
-        from baton.core.plan.conductor import may_conduct
+        from baton.core.plan.conductor import can_conduct
 
-        if not why and situation.conductor == RULE:
+        if not why and situation.conductor == RULE_CONDUCTOR:
             why = "No model plans, by your setting `conductor`."
         told = why or "Nobody here can draw a plan."
         funds = await desk.funds()
-        if not why and funds.left == 0 and any(map(may_conduct, situation.roster)):
+        if not why and funds.left == 0 and any(map(can_conduct, situation.roster)):
             told = "Nobody here can draw a plan, and no money may be spent on one without --budget."
-        return alone(situation, f"{told} So one worker answers.")
+        return single_answer(situation, f"{told} So one worker answers.")
 
 
 def has_template(situation: RoutingContext) -> bool:

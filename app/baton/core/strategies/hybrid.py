@@ -5,33 +5,33 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from baton.core.model_roles import RULE
+from baton.core.model_roles import RULE_CONDUCTOR
 from baton.core.plan.plan import Outcome
 from baton.core.ports import Proposal, RoutingContext, SpendingRoom, Strategy, StrategyContext
-from baton.core.strategies._answer_length import wants_short
-from baton.core.strategies._delegate import Instead
-from baton.core.strategies._draft_review import SecondLook, helped
+from baton.core.strategies._answer_length import wants_short_answer
+from baton.core.strategies._delegate import Delegation
+from baton.core.strategies._draft_review import DraftReview, helper_proposal
 from baton.core.strategies._estimates import (
-    BIG,
-    gain,
+    MIN_SKIP_DRAFT_GAIN,
+    answer_chance,
+    can_pay_helper,
+    drafting_pair,
+    expected_gain,
+    has_helper,
     is_sure,
-    likely,
-    may_be_helped,
-    may_pay,
-    pair,
     tenths,
 )
-from baton.core.strategies._parts import in_parts
-from baton.core.strategies._steps import here, power
+from baton.core.strategies._parts import split_strategy
+from baton.core.strategies._steps import local_workers, prompt_skill
 from baton.core.strategies.conductor_plan import (
     LONG_DOCUMENT,
     ONE_QUESTION,
-    Conducted,
+    ConductorStrategy,
     has_template,
 )
 
-_BY_ITSELF = 3.0
-_AMONG_OTHERS = 2.3
+_MIN_SINGLE_SKILL = 3.0
+_MIN_TEAM_SKILL = 2.3
 """The skill from which on a worker gains by a plan."""
 
 
@@ -51,86 +51,94 @@ class Hybrid:
 
     async def first(self, desk: StrategyContext) -> Proposal:
         """Propose what the chosen way does."""
-        self._way = await _choose(desk)
-        return self._open(desk, await self._way.first(desk))
+        self._way = await _choose_strategy(desk)
+        return self._left_open(desk, await self._way.first(desk))
 
     async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Go on in that way."""
         if self._way is None:
-            self._way = _recognise(outcome)
+            self._way = _strategy_of_plan(outcome)
         proposal = await self._way.next(desk, outcome)
         if proposal is not None:
-            return self._open(desk, proposal)
-        return helped(desk.situation, outcome) if isinstance(self._way, Conducted) else None
+            return self._left_open(desk, proposal)
+        return (
+            helper_proposal(desk.situation, outcome)
+            if isinstance(self._way, ConductorStrategy)
+            else None
+        )
 
-    def _open(self, desk: StrategyContext, proposal: Proposal) -> Proposal:
+    def _left_open(self, desk: StrategyContext, proposal: Proposal) -> Proposal:
         """Leave it open whether what a plan comes to stays: the helper may still be asked."""
-        may_be_helped = isinstance(self._way, Conducted) and bool(desk.situation.helper)
+        may_be_helped = isinstance(self._way, ConductorStrategy) and bool(desk.situation.helper)
         return replace(proposal, final=False) if may_be_helped else proposal
 
 
-async def _choose(desk: StrategyContext) -> Strategy:
+async def _choose_strategy(desk: StrategyContext) -> Strategy:
     situation = desk.situation
     if situation.route.tool in {card.id for card in situation.roster if card.is_tool}:
-        return Instead()
-    if (parts := await in_parts(desk)) is not None:
+        return Delegation()
+    if (parts := await split_strategy(desk)) is not None:
         return parts
-    if not may_be_helped(situation):
-        return Conducted() if await _calls_for_a_plan(desk) else SecondLook()
-    if await may_pay(desk):
-        return await _with_help(desk)
-    return Conducted() if await _calls_for_a_plan(desk) else SecondLook()
+    if not has_helper(situation):
+        return ConductorStrategy() if await _should_plan(desk) else DraftReview()
+    if await can_pay_helper(desk):
+        return await _choose_with_help(desk)
+    return ConductorStrategy() if await _should_plan(desk) else DraftReview()
 
 
-async def _with_help(desk: StrategyContext) -> Strategy:
+async def _choose_with_help(desk: StrategyContext) -> Strategy:
     """Choose where the helper may be asked."""
     situation = desk.situation
     weighed = False
-    if _is_clear(situation) and wants_short(situation):
-        if await desk.weigh(situation.helper, gain(situation, situation.helper)):
-            return Instead(situation.helper, _why_elsewhere(situation))
+    if _is_helper_clearly_better(situation) and wants_short_answer(situation):
+        if await desk.weigh(situation.helper, expected_gain(situation, situation.helper)):
+            return Delegation(situation.helper, _no_draft_reason(situation))
         weighed = True
-    elif two := pair(situation):
-        return SecondLook(two)
-    if await _calls_for_a_plan(desk):
-        return Conducted()
-    if not weighed and _is_away(situation):
+    elif two := drafting_pair(situation):
+        return DraftReview(two)
+    if await _should_plan(desk):
+        return ConductorStrategy()
+    if not weighed and _should_ask_helper_first(situation):
         weighed = True
-        if await desk.weigh(situation.helper, gain(situation, situation.helper)):
-            return Instead(situation.helper, _why_elsewhere(situation))
-    return SecondLook(weighed=weighed)
+        if await desk.weigh(situation.helper, expected_gain(situation, situation.helper)):
+            return Delegation(situation.helper, _no_draft_reason(situation))
+    return DraftReview(weighed=weighed)
 
 
-def _is_clear(situation: RoutingContext) -> bool:
+def _is_helper_clearly_better(situation: RoutingContext) -> bool:
     """Tell whether a draft here would only cost time; whom the person prefers here is asked."""
-    return not situation.choice and is_sure(situation) and gain(situation, situation.helper) >= BIG
+    return (
+        not situation.choice
+        and is_sure(situation)
+        and expected_gain(situation, situation.helper) >= MIN_SKIP_DRAFT_GAIN
+    )
 
 
-def _is_away(situation: RoutingContext) -> bool:
+def _should_ask_helper_first(situation: RoutingContext) -> bool:
     """Tell whether the helper should be asked first, if that is worth its price."""
     if situation.choice:
         return False
     if situation.route.estimate is None:
         return situation.route.where != "local"
-    return _is_clear(situation)
+    return _is_helper_clearly_better(situation)
 
 
-def _why_elsewhere(situation: RoutingContext) -> str:
+def _no_draft_reason(situation: RoutingContext) -> str:
     """Say in a sentence why no draft is written here."""
     if situation.route.estimate is None:
         return situation.route.why
-    wrong = 1 - likely(situation, situation.card(situation.worker))
+    wrong = 1 - answer_chance(situation, situation.card(situation.worker))
     return f"Questions like this go wrong here about {tenths(wrong)} times."
 
 
-def _recognise(outcome: Outcome) -> Strategy:
+def _strategy_of_plan(outcome: Outcome) -> Strategy:
     """Return the way that drew a plan in an earlier run."""
     if not all(step.is_direct for step in outcome.plan.steps):
-        return Conducted()
-    return SecondLook()
+        return ConductorStrategy()
+    return DraftReview()
 
 
-async def _calls_for_a_plan(desk: StrategyContext) -> bool:
+async def _should_plan(desk: StrategyContext) -> bool:
     """Tell whether the router wants a plan, and who is there can draw and play one."""
     situation = desk.situation
     route = situation.route
@@ -138,22 +146,22 @@ async def _calls_for_a_plan(desk: StrategyContext) -> bool:
         return False
     if route.template == LONG_DOCUMENT:  # without it nobody could read all of it
         return has_template(situation)
-    from baton.core.plan.conductor import choose
+    from baton.core.plan.conductor import choose_conductor
 
     funds = await desk.funds()
-    is_named = situation.conductor not in ("", RULE)
-    if not (is_named or _is_strong(situation, funds)):
+    is_named = situation.conductor not in ("", RULE_CONDUCTOR)
+    if not (is_named or _would_plan_help(situation, funds)):
         return False
-    return has_template(situation) or choose(situation, funds) != ""
+    return has_template(situation) or choose_conductor(situation, funds) != ""
 
 
-def _is_strong(situation: RoutingContext, funds: SpendingRoom) -> bool:
+def _would_plan_help(situation: RoutingContext, funds: SpendingRoom) -> bool:
     """Tell whether a plan would help: small models get worse by looking at each other's work.
 
     Where only the helper is strong, it answers a single question sooner by itself.
     """
-    cards = here(situation)
-    best = max((power(situation, card) for card in cards), default=-math.inf)
-    if best >= _BY_ITSELF or (len(cards) > 1 and best >= _AMONG_OTHERS):
+    cards = local_workers(situation)
+    best = max((prompt_skill(situation, card) for card in cards), default=-math.inf)
+    if best >= _MIN_SINGLE_SKILL or (len(cards) > 1 and best >= _MIN_TEAM_SKILL):
         return True
     return situation.helper != "" and funds.left != 0 and situation.route.template != ONE_QUESTION

@@ -9,11 +9,11 @@ from __future__ import annotations
 from baton.core.messages import Card
 from baton.core.plan.plan import Outcome
 from baton.core.ports import Proposal, RoutingContext, StrategyContext
-from baton.core.strategies._delegate import Instead
-from baton.core.strategies._steps import alone, talkers
+from baton.core.strategies._delegate import Delegation
+from baton.core.strategies._steps import conversational_workers, single_answer
 
 
-class Nearest:
+class NearestNeighbours:
     """Whoever was right most often nearby answers; one that costs money only if that is worth it.
 
     Where nothing similar is known, the default worker answers.
@@ -22,42 +22,42 @@ class Nearest:
     async def first(self, desk: StrategyContext) -> Proposal:
         """Propose who answers."""
         situation = desk.situation
-        known = _known(situation)
-        if situation.card(situation.worker).is_outside:
-            return alone(situation)
+        known = _workers_with_neighbours(situation)
+        if situation.card(situation.worker).uses_gateway:
+            return single_answer(situation)
         if not known:
             name = situation.card(situation.worker).name
-            return alone(situation, f"Nothing like this is known yet, so {name} answers.")
-        chosen = _best(situation, known)
+            return single_answer(situation, f"Nothing like this is known yet, so {name} answers.")
+        chosen = _best_nearby(situation, known)
         free = [card for card in known if card.price is not None and card.price.is_free]
         if chosen not in free:
-            here = _best(situation, free) if free else situation.card(situation.worker)
-            more = _nearby(situation, chosen) - _nearby(situation, here)
+            here = _best_nearby(situation, free) if free else situation.card(situation.worker)
+            more = _nearby_quality(situation, chosen) - _nearby_quality(situation, here)
             chosen = chosen if await desk.weigh(chosen.id, more) else here
         why = f"{chosen.name} did best with the most similar questions."
         if chosen.id == situation.worker:
-            return alone(situation, why)
-        return await Instead(chosen.id, why).first(desk)
+            return single_answer(situation, why)
+        return await Delegation(chosen.id, why).first(desk)
 
     async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Propose that the default worker answers where the chosen one has nothing."""
         if outcome.plan.steps[0].worker == desk.situation.worker:
             return None
-        return await Instead().next(desk, outcome)
+        return await Delegation().next(desk, outcome)
 
 
-def _known(situation: RoutingContext) -> list[Card]:
+def _workers_with_neighbours(situation: RoutingContext) -> list[Card]:
     """Return those of whom it is known how they did on similar questions."""
     estimate = situation.route.estimate
     nearby = estimate.nearby if estimate is not None else {}
-    return [card for card in talkers(situation) if card.id in nearby]
+    return [card for card in conversational_workers(situation) if card.id in nearby]
 
 
-def _nearby(situation: RoutingContext, card: Card) -> float:
+def _nearby_quality(situation: RoutingContext, card: Card) -> float:
     estimate = situation.route.estimate
     return estimate.nearby.get(card.id, 0.0) if estimate is not None else 0.0
 
 
-def _best(situation: RoutingContext, cards: list[Card]) -> Card:
+def _best_nearby(situation: RoutingContext, cards: list[Card]) -> Card:
     """Return the one that was right most often; the first of equals."""
-    return max(cards, key=lambda card: _nearby(situation, card))
+    return max(cards, key=lambda card: _nearby_quality(situation, card))

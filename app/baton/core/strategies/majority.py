@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from baton.core.plan.plan import Outcome
 from baton.core.ports import Proposal, StrategyContext
-from baton.core.strategies._steps import alone, best_of, drafted, here
-from baton.core.strategies._vote_choice import Polled
+from baton.core.strategies._steps import best_step, drafts_proposal, local_workers, single_answer
+from baton.core.strategies._vote_choice import VoteStrategy
 
-MOST = 5
+MAX_VOTERS = 5
 """More workers take longer, and weak ones outvote the strong."""
 
 
-class Majority(Polled):
+class Majority(VoteStrategy):
     """All language workers here, up to five; without a plurality the strongest one counts.
 
     With fewer than two the default worker answers alone.
@@ -19,15 +19,15 @@ class Majority(Polled):
 
     async def first(self, desk: StrategyContext) -> Proposal:
         """Propose an answer by each."""
-        cards = here(desk.situation)[:MOST]
+        cards = local_workers(desk.situation)[:MAX_VOTERS]
         if len(cards) < 2:
-            return alone(desk.situation, "There is no other worker here to vote with.")
+            return single_answer(desk.situation, "There is no other worker here to vote with.")
         why = f"{len(cards)} workers here answer, and what most of them say counts."
-        return drafted(desk.situation, [card.id for card in cards], why)
+        return drafts_proposal(desk.situation, [card.id for card in cards], why)
 
     async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Propose the winner."""
         if len(outcome.plan.steps) == 1:
             return None
         numbers = range(1, len(outcome.plan.steps) + 1)
-        return self.decided(outcome, best=best_of(desk.situation, outcome, numbers))
+        return self.vote_proposal(outcome, best=best_step(desk.situation, outcome, numbers))

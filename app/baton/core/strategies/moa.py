@@ -5,18 +5,18 @@ from __future__ import annotations
 from baton.core.plan.plan import Outcome, Plan, Step
 from baton.core.ports import Proposal, StrategyContext
 from baton.core.strategies._steps import (
-    answered_by,
-    best_of,
-    everything,
-    here,
+    answer_step,
+    best_step,
+    conversational_workers,
+    full_access,
     is_lost,
-    settled,
-    strongest,
-    talkers,
-    written,
+    keep_step,
+    local_workers,
+    strongest_worker,
+    written_steps,
 )
 
-PROPOSERS = 3
+MAX_PROPOSERS = 3
 
 MERGE = (
     "Here are several proposed answers. Some of them may be wrong. Weigh them against each other, "
@@ -35,12 +35,14 @@ class MixtureOfAgents:
     async def first(self, desk: StrategyContext) -> Proposal:
         """Propose the proposals and what is made of them."""
         situation = desk.situation
-        writer = strongest(situation, talkers(situation))
-        proposers = [card.id for card in here(situation)[:PROPOSERS]] or [situation.worker]
+        writer = strongest_worker(situation, conversational_workers(situation))
+        proposers = [card.id for card in local_workers(situation)[:MAX_PROPOSERS]] or [
+            situation.worker
+        ]
         if len(proposers) == 1:
-            proposers *= PROPOSERS
-        steps = [answered_by(situation, worker, optional=True) for worker in proposers]
-        access = everything(situation, range(1, len(steps) + 1))
+            proposers *= MAX_PROPOSERS
+        steps = [answer_step(situation, worker, optional=True) for worker in proposers]
+        access = full_access(situation, range(1, len(steps) + 1))
         steps.append(Step(writer.id, MERGE, access, situation.route.need))
         where = "cloud" if any(situation.card(step.worker).remote for step in steps) else "plan"
         why = f"{len(proposers)} answers are proposed, and {writer.name} makes one of them."
@@ -51,8 +53,8 @@ class MixtureOfAgents:
         last = len(outcome.plan.steps)
         if outcome.plan.answer != (last,) or not is_lost(outcome, last):
             return None
-        numbers = written(outcome, range(1, last))
+        numbers = written_steps(outcome, range(1, last))
         if not numbers:
             return None
-        best = best_of(desk.situation, outcome, numbers)
-        return settled(outcome, best, "The proposals could not be put together.")
+        best = best_step(desk.situation, outcome, numbers)
+        return keep_step(outcome, best, "The proposals could not be put together.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from baton.core.plan.plan import Outcome, Plan, Step
 from baton.core.ports import Proposal, StrategyContext
-from baton.core.strategies._steps import answered_by, everything, is_lost, settled, written
+from baton.core.strategies._steps import answer_step, full_access, is_lost, keep_step, written_steps
 
 REVISE = (
     "Here is your draft of an answer. Look for mistakes in it, and for what was asked and is "
@@ -21,9 +21,9 @@ class Reflect:
     async def first(self, desk: StrategyContext) -> Proposal:
         """Propose the draft and its revisions."""
         situation = desk.situation
-        steps = [answered_by(situation, situation.worker)]
+        steps = [answer_step(situation, situation.worker)]
         for number in range(1, self._rounds + 1):
-            access = everything(situation, (number,))
+            access = full_access(situation, (number,))
             need = situation.route.need
             steps.append(Step(situation.worker, REVISE, access, need, optional=True))
         card = situation.card(situation.worker)
@@ -34,7 +34,7 @@ class Reflect:
     async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Propose the last version that was written, where the last one wasn't."""
         last = len(outcome.plan.steps)
-        versions = written(outcome, range(1, last + 1))
+        versions = written_steps(outcome, range(1, last + 1))
         if not versions or not is_lost(outcome, outcome.plan.answer[0]):
             return None
-        return settled(outcome, versions[-1], "The revision failed, so the version before stays.")
+        return keep_step(outcome, versions[-1], "The revision failed, so the version before stays.")

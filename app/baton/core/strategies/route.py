@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from baton.core.plan.plan import Outcome
 from baton.core.ports import Proposal, StrategyContext
-from baton.core.strategies._delegate import Instead
-from baton.core.strategies._estimates import gain, may_be_helped, told
-from baton.core.strategies._steps import alone
+from baton.core.strategies._delegate import Delegation
+from baton.core.strategies._estimates import chance_text, expected_gain, has_helper
+from baton.core.strategies._steps import single_answer
 
-NOTABLE = 0.05
+MIN_NOTABLE_GAIN = 0.05
 """With less to gain by the helper, the default worker is about as good."""
 
 
@@ -18,19 +18,21 @@ class RouteAlone:
     async def first(self, desk: StrategyContext) -> Proposal:
         """Propose who answers."""
         situation = desk.situation
-        if not may_be_helped(situation):
-            return alone(situation)
-        more = gain(situation, situation.helper)
+        if not has_helper(situation):
+            return single_answer(situation)
+        more = expected_gain(situation, situation.helper)
         name = situation.card(situation.helper).name
         if await desk.weigh(situation.helper, more):
             points = round(100 * more)
             why = f"{name} is likelier to get this right, by about {points} %, which is worth it."
-            return await Instead(situation.helper, why).first(desk)
+            return await Delegation(situation.helper, why).first(desk)
         mine = situation.card(situation.worker).name
         will_do = f"{mine} will do, as far as can be told."
         better = f"{name} is likelier to get this right, but isn't asked."
-        return alone(situation, told(situation) or (better if more > NOTABLE else will_do))
+        return single_answer(
+            situation, chance_text(situation) or (better if more > MIN_NOTABLE_GAIN else will_do)
+        )
 
     async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Propose that the default worker answers where the helper has nothing."""
-        return await Instead().next(desk, outcome)
+        return await Delegation().next(desk, outcome)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from baton.core.plan.plan import Outcome
 from baton.core.ports import Proposal, StrategyContext
-from baton.core.strategies._steps import alone
+from baton.core.strategies._steps import single_answer
 
 
 class Single:
@@ -12,7 +12,7 @@ class Single:
 
     async def first(self, desk: StrategyContext) -> Proposal:
         """Propose the ordinary plan."""
-        return alone(desk.situation)
+        return single_answer(desk.situation)
 
     async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Leave it at that."""

@@ -7,8 +7,16 @@ from __future__ import annotations
 
 from baton.core.plan.plan import Outcome
 from baton.core.ports import Proposal, StrategyContext
-from baton.core.strategies._steps import alone, best_of, drafted, here, settled, wanting, written
-from baton.core.strategies.majority import MOST
+from baton.core.strategies._steps import (
+    best_step,
+    drafts_proposal,
+    help_reason,
+    keep_step,
+    local_workers,
+    single_answer,
+    written_steps,
+)
+from baton.core.strategies.majority import MAX_VOTERS
 
 
 class Smoothie:
@@ -19,26 +27,28 @@ class Smoothie:
 
     async def first(self, desk: StrategyContext) -> Proposal:
         """Propose an answer by each."""
-        cards = here(desk.situation)[:MOST]
+        cards = local_workers(desk.situation)[:MAX_VOTERS]
         if len(cards) < 2:
-            return alone(desk.situation, "There is no other worker here to compare with.")
+            return single_answer(desk.situation, "There is no other worker here to compare with.")
         why = f"{len(cards)} workers here answer, and what is most like all the others counts."
-        return drafted(desk.situation, [card.id for card in cards], why)
+        return drafts_proposal(desk.situation, [card.id for card in cards], why)
 
     async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Propose the answer in the middle of all, once."""
         steps = outcome.plan.steps
-        whole = written(outcome, range(1, len(steps) + 1))
+        whole = written_steps(outcome, range(1, len(steps) + 1))
         if len(steps) == 1 or not whole:
             return None
-        chosen, why = await _chosen(desk, outcome, whole)
-        return None if outcome.plan.answer == (chosen,) else settled(outcome, chosen, why)
+        chosen, why = await _most_alike_step(desk, outcome, whole)
+        return None if outcome.plan.answer == (chosen,) else keep_step(outcome, chosen, why)
 
 
-async def _chosen(desk: StrategyContext, outcome: Outcome, whole: list[int]) -> tuple[int, str]:
+async def _most_alike_step(
+    desk: StrategyContext, outcome: Outcome, whole: list[int]
+) -> tuple[int, str]:
     """Return the answer that counts, and why."""
     situation = desk.situation
-    usable = [n for n in whole if not wanting(situation, outcome, n)] or whole
+    usable = [n for n in whole if not help_reason(situation, outcome, n)] or whole
     if len(usable) == 1:
         return usable[0], "Only one answer will do."
     likeness = await desk.likeness([outcome.text(n) for n in usable])
@@ -48,4 +58,4 @@ async def _chosen(desk: StrategyContext, outcome: Outcome, whole: list[int]) -> 
     ]
     top = max(means)
     middle = [n for n, mean in zip(usable, means, strict=True) if mean >= top - 1e-6]
-    return best_of(situation, outcome, middle), "It is most like all the other answers."
+    return best_step(situation, outcome, middle), "It is most like all the other answers."

@@ -15,18 +15,18 @@ from baton.core.plan.plan import PROMPT, Outcome, Plan, Step
 from baton.core.plan.skill_estimates import skill
 from baton.core.plan.token_estimates import likely_cost
 from baton.core.plan.turn_roles import (
-    Position,
-    Seen,
+    TurnPosition,
     TurnRole,
-    after,
+    WorkerFacts,
     best_move,
-    position_figures,
-    worker_figures,
+    position_after,
+    position_features,
+    worker_features,
 )
 from baton.core.ports import Proposal, RoutingContext, StrategyContext
-from baton.core.strategies._estimates import likely
-from baton.core.strategies._steps import answered_by, everything, settled, talkers
-from baton.core.strategies._verification import AUDIT, MEND, is_accepted
+from baton.core.strategies._estimates import answer_chance
+from baton.core.strategies._steps import answer_step, conversational_workers, full_access, keep_step
+from baton.core.strategies._verification import AUDIT, REPAIR, is_accepted
 
 THINK = (
     "Think about what is asked before somebody else answers it: what matters, which steps lead to "
@@ -50,7 +50,7 @@ class Trinity:
 
     async def first(self, desk: StrategyContext) -> Proposal:
         """Propose who writes the first answer, and who thinks about it before, if anybody."""
-        proposal = await _turn(desk, None, await _workers(desk), Position())
+        proposal = await _next_turns(desk, None, await _allowed_workers(desk), TurnPosition())
         assert proposal is not None
         self._is_over = proposal.final
         return proposal
@@ -59,52 +59,52 @@ class Trinity:
         """Propose a verifier, a better answer after a rejection, or that the answer stands."""
         steps = outcome.plan.steps
         wrote = outcome.plan.answer[-1]
-        if _role(steps[-1]) is TurnRole.VERIFIER and not _is_rejected(outcome, len(steps)):
+        if _step_role(steps[-1]) is TurnRole.VERIFIER and not _is_rejected(outcome, len(steps)):
             return None
         if not outcome.text(wrote).strip():
-            before = [n for n in range(1, wrote) if _role(steps[n - 1]) is TurnRole.WORKER]
+            before = [n for n in range(1, wrote) if _step_role(steps[n - 1]) is TurnRole.WORKER]
             kept = next((n for n in reversed(before) if outcome.text(n).strip()), 0)
             self._is_over = True
-            return settled(outcome, kept, "The answer before stays.") if kept else None
+            return keep_step(outcome, kept, "The answer before stays.") if kept else None
         if self._is_over:
             return None
-        cards = await _workers(desk)
-        proposal = await _turn(desk, outcome.plan, cards, _position(cards, outcome))
+        cards = await _allowed_workers(desk)
+        proposal = await _next_turns(desk, outcome.plan, cards, _plan_position(cards, outcome))
         self._is_over = proposal is not None and proposal.final
         return proposal
 
 
-async def _turn(
-    desk: StrategyContext, plan: Plan | None, cards: Sequence[Card], position: Position
+async def _next_turns(
+    desk: StrategyContext, plan: Plan | None, cards: Sequence[Card], position: TurnPosition
 ) -> Proposal | None:
     """Propose turns up to one on which the next depends; None where what is written stands.
 
     `plan` is None before the first.
     """
     situation = desk.situation
-    move = await _best(desk, cards, position)
+    move = await _head_move(desk, cards, position)
     why = []
     while move is not None:
         role, place = move
-        why.append(_why(role, cards[place]))
-        plan = _grown(plan, _step(situation, plan, cards[place], role))
-        position = after(position, role, place)
+        why.append(_role_text(role, cards[place]))
+        plan = _with_step(plan, _turn_step(situation, plan, cards[place], role))
+        position = position_after(position, role, place)
         if role is TurnRole.VERIFIER:
-            return _proposed(situation, plan, why, final=False)
-        move = await _best(desk, cards, position)
+            return _turn_proposal(situation, plan, why, final=False)
+        move = await _head_move(desk, cards, position)
         if role is TurnRole.WORKER:
-            return _proposed(situation, plan, why, final=move is None)
+            return _turn_proposal(situation, plan, why, final=move is None)
     return None
 
 
-def _grown(plan: Plan | None, step: Step) -> Plan:
+def _with_step(plan: Plan | None, step: Step) -> Plan:
     """Return a plan with one more step, which is the answer unless it verifies."""
     if plan is None:
         return Plan((step,), (1,))
-    return plan.grown((step,), plan.answer if step.check else (len(plan.steps) + 1,))
+    return plan.with_steps((step,), plan.answer if step.check else (len(plan.steps) + 1,))
 
 
-def _proposed(
+def _turn_proposal(
     situation: RoutingContext, plan: Plan, why: Sequence[str], *, final: bool
 ) -> Proposal:
     cards = {card.id: card for card in situation.roster}
@@ -112,7 +112,7 @@ def _proposed(
     return Proposal(plan, "cloud" if is_remote else "local", " ".join(why), final=final)
 
 
-def _why(role: TurnRole, card: Card) -> str:
+def _role_text(role: TurnRole, card: Card) -> str:
     what = {
         TurnRole.THINKER: "thinks first",
         TurnRole.WORKER: "answers",
@@ -121,34 +121,36 @@ def _why(role: TurnRole, card: Card) -> str:
     return f"{card.name} {what[role]}."
 
 
-def _step(situation: RoutingContext, plan: Plan | None, card: Card, role: TurnRole) -> Step:
+def _turn_step(situation: RoutingContext, plan: Plan | None, card: Card, role: TurnRole) -> Step:
     """Return the step of a turn that comes after a plan."""
     need = situation.route.need
     if role is TurnRole.THINKER:
-        return Step(card.id, THINK, everything(situation, ()), need, optional=True)
+        return Step(card.id, THINK, full_access(situation, ()), need, optional=True)
     if plan is None:
-        return answered_by(situation, card.id)
+        return answer_step(situation, card.id)
     number = len(plan.steps)
     if role is TurnRole.VERIFIER:
         access = (PROMPT, *map(str, plan.answer))
         judging = replace(need, kind="reasoning")
         return Step(card.id, AUDIT, access, judging, optional=True, check=True)
-    if _role(plan.steps[-1]) is TurnRole.THINKER:
-        return Step(card.id, WORK, everything(situation, (number,)), need)
-    return Step(card.id, MEND, everything(situation, (*plan.answer, number)), need, optional=True)
+    if _step_role(plan.steps[-1]) is TurnRole.THINKER:
+        return Step(card.id, WORK, full_access(situation, (number,)), need)
+    return Step(
+        card.id, REPAIR, full_access(situation, (*plan.answer, number)), need, optional=True
+    )
 
 
-def _role(step: Step) -> TurnRole:
+def _step_role(step: Step) -> TurnRole:
     return {THINK: TurnRole.THINKER, AUDIT: TurnRole.VERIFIER}.get(step.subtask, TurnRole.WORKER)
 
 
-def _position(cards: Sequence[Card], outcome: Outcome) -> Position:
+def _plan_position(cards: Sequence[Card], outcome: Outcome) -> TurnPosition:
     """Return how far the turns of a plan went, with -1 for workers that are gone since."""
     places = {card.id: place for place, card in enumerate(cards)}
-    position = Position()
+    position = TurnPosition()
     for number, step in enumerate(outcome.plan.steps, start=1):
         is_fine = not _is_rejected(outcome, number)
-        position = after(position, _role(step), places.get(step.worker, -1), is_fine)
+        position = position_after(position, _step_role(step), places.get(step.worker, -1), is_fine)
     return position
 
 
@@ -158,25 +160,25 @@ def _is_rejected(outcome: Outcome, verifier: int) -> bool:
     return bool(said) and not is_accepted(said)
 
 
-async def _workers(desk: StrategyContext) -> list[Card]:
+async def _allowed_workers(desk: StrategyContext) -> list[Card]:
     """Return who may speak: those that cost something only where something may be spent."""
     left = (await desk.funds()).left
-    mine, *others = talkers(desk.situation)
-    return [mine, *(card for card in others if left != 0 or not card.is_outside)]
+    mine, *others = conversational_workers(desk.situation)
+    return [mine, *(card for card in others if left != 0 or not card.uses_gateway)]
 
 
-async def _best(
-    desk: StrategyContext, cards: Sequence[Card], position: Position
+async def _head_move(
+    desk: StrategyContext, cards: Sequence[Card], position: TurnPosition
 ) -> tuple[TurnRole, int] | None:
     """Return what the head would have done next."""
-    workers = [_seen(desk.situation, card) for card in cards]
-    figures = [worker_figures(worker, n, position) for n, worker in enumerate(workers)]
+    workers = [_worker_facts(desk.situation, card) for card in cards]
+    figures = [worker_features(worker, n, position) for n, worker in enumerate(workers)]
     need = desk.situation.route.need
-    scores = await desk.score_turns(position_figures(position, need), figures)
+    scores = await desk.score_turns(position_features(position, need), figures)
     return best_move(scores, position, workers)
 
 
-def _seen(situation: RoutingContext, card: Card) -> Seen:
+def _worker_facts(situation: RoutingContext, card: Card) -> WorkerFacts:
     dollars = likely_cost(card, situation.material, situation.route) / NANO
     level = skill(card, situation.route.need.kind)
-    return Seen(likely(situation, card), level, dollars, card.is_outside)
+    return WorkerFacts(answer_chance(situation, card), level, dollars, card.uses_gateway)

@@ -6,16 +6,16 @@ from dataclasses import replace
 
 from baton.core.plan.plan import Outcome
 from baton.core.ports import Proposal, StrategyContext
-from baton.core.strategies._verification import Verified, is_verifying
-from baton.core.strategies.conductor_plan import Conducted
+from baton.core.strategies._verification import Verification, is_verifying
+from baton.core.strategies.conductor_plan import ConductorStrategy
 
 
 class Ultra:
     """A conducted answer that is verified. One worker by itself isn't audited, only checked."""
 
     def __init__(self) -> None:
-        self._plan = Conducted()
-        self._check = Verified()
+        self._plan = ConductorStrategy()
+        self._check = Verification()
 
     async def first(self, desk: StrategyContext) -> Proposal:
         """Propose the conducted plan, which may still be mended."""

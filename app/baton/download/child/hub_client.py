@@ -32,7 +32,7 @@ import httpx
 
 from baton import __version__
 from baton.core.catalogue_types import Source
-from baton.core.labels import Label, reach
+from baton.core.labels import Label, address_label
 from baton.ipc.parent_channel import Failure
 from baton.platform.proxies import has_place, is_usable, proxy_for
 
@@ -159,7 +159,7 @@ class Web:
 
     def _check(self, url: str) -> None:
         """Refuse an address that nothing is fetched from. Raises Astray."""
-        parts, there = urlsplit(url), reach(url)
+        parts, there = urlsplit(url), address_label(url)
         if parts.scheme == "https" or (parts.scheme == "http" and there is Label.LOCAL):
             return
         # The person may have chosen a hub without encryption, in their own network or elsewhere.
@@ -176,8 +176,8 @@ class Web:
         with suppress(httpx.InvalidURL):
             to = here.join(response.headers["location"])
             self._check(str(to))
-            there = reach(str(to))
-            nearer = _FARNESS[there] < _FARNESS[reach(str(here))]
+            there = address_label(str(to))
+            nearer = _FARNESS[there] < _FARNESS[address_label(str(here))]
             # A mirror may have a name of the wide world and a store in the same network.
             mirror = self.endpoint != HUB and self.is_own(str(here)) and there is Label.LAN
             if (nearer and not mirror) or (here.scheme, to.scheme) == ("https", "http"):

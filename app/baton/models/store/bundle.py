@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, count
 from pathlib import Path
 
-from baton.core.catalogue_types import NOWHERE, Source
+from baton.core.catalogue_types import UNKNOWN_SOURCE, Source
 from baton.core.errors import ConfigError, ModelFileError
 from baton.core.sanitiser import one_line
 from baton.models.model_types import Record
@@ -139,10 +139,10 @@ def _honest(source: Source) -> Source:
     """Return where a file came from, if that can be true."""
     if source.url:
         plain = source.url.startswith(("https://", "http://")) and source.url.isprintable()
-        return source if plain and not source.repo and len(source.url) < 2000 else NOWHERE
+        return source if plain and not source.repo and len(source.url) < 2000 else UNKNOWN_SOURCE
     known = _REPO.fullmatch(source.repo) and _REVISION.fullmatch(source.revision)
     inside = source.file.isprintable() and ".." not in source.file.split("/")
-    return source if known and inside and len(source.file) < 1000 else NOWHERE
+    return source if known and inside and len(source.file) < 1000 else UNKNOWN_SOURCE
 
 
 def _check(record: Record) -> None:

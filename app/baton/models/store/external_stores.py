@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from baton.core.catalogue_types import NOWHERE, Source
+from baton.core.catalogue_types import UNKNOWN_SOURCE, Source
 from baton.models.store.manifest import Unreadable, parse, read_small
 from baton.models.store.safe_names import is_sha256
 
@@ -42,7 +42,7 @@ class Candidate:
     name: str
     path: Path
     sha256: str = ""
-    source: Source = NOWHERE
+    source: Source = UNKNOWN_SOURCE
     size: int = 0
 
 
@@ -177,7 +177,7 @@ def _hugging_face(root: Path, walk: Walk) -> Iterator[Candidate]:
                     path.stem,
                     path,
                     blob.name if known else "",
-                    Source(repo, file, snapshot.name) if pinned else NOWHERE,
+                    Source(repo, file, snapshot.name) if pinned else UNKNOWN_SOURCE,
                 )
 
 

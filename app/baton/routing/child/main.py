@@ -28,23 +28,23 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from baton.core.routing_types import Candidate, Draft, Estimate, Rated
+from baton.core.routing_types import Candidate, Draft, Estimate, RatedAnswer
 from baton.ipc import frames
 from baton.ipc.parent_channel import Failure, Front, keep_quiet_and_private, take_pipes
 
 if TYPE_CHECKING:
     from baton.routing.child.router_model import RouterModel
 
-_ACCELERATED = ("CUDAExecutionProvider", "CoreMLExecutionProvider", "DmlExecutionProvider")
-_CPU = "CPUExecutionProvider"
+_ACCELERATORS = ("CUDAExecutionProvider", "CoreMLExecutionProvider", "DmlExecutionProvider")
+_CPU_PROVIDER = "CPUExecutionProvider"
 
-_SAMPLE = "Which of these numbers is prime, and why are the others not? 51, 57, 59, 63. " * 3
+_SAMPLE_TEXT = "Which of these numbers is prime, and why are the others not? 51, 57, 59, 63. " * 3
 """About 64 tokens: what is measured with."""
 
-_SAMPLES = 5
+_SAMPLE_COUNT = 5
 
 
-class Inbox:
+class RequestQueue:
     """What the front asks for, in its order; what it has taken back meanwhile is known."""
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class Inbox:
         """Return the next frame that asks for something."""
         return self._work.get()
 
-    def took_back(self, number: int) -> bool:
+    def take_cancellation(self, number: int) -> bool:
         """Tell whether nobody waits for that answer any more."""
         if number not in self._cancelled:
             return False
@@ -73,20 +73,20 @@ class Inbox:
 class Scorer:
     """Holds one trained router, and answers one question after the other."""
 
-    def __init__(self, front: Front, inbox: Inbox) -> None:
+    def __init__(self, front: Front, inbox: RequestQueue) -> None:
         self._front = front
-        self._inbox = inbox
+        self._requests = inbox
         self._model: RouterModel | None = None
-        self._rated: list[Rated] = []
+        self._rated: list[RatedAnswer] = []
 
     def serve(self) -> None:
         """Answer until the front is gone."""
         while True:
-            self._answer(self._inbox.get())
+            self._answer(self._requests.get())
 
     def _answer(self, frame: frames.Frame) -> None:
         number = frame.get("id", 0)
-        if self._inbox.took_back(number):
+        if self._requests.take_cancellation(number):
             self._front.send("stopped", id=number)
             return
         try:
@@ -94,9 +94,9 @@ class Scorer:
                 case "load":
                     self._load(frame)
                 case "rated":
-                    self._rated += [_rated(one) for one in frame["rated"]]
+                    self._rated += [_decode_rated(one) for one in frame["rated"]]
                 case kind:
-                    value = _WORK[kind](self, frame)
+                    value = _HANDLERS[kind](self, frame)
                     self._front.send("done", id=number, value=value)
         except Failure as failure:
             self._front.send("failed", id=number, **failure.fields)
@@ -106,19 +106,21 @@ class Scorer:
             self._front.send("failed", id=number, error="WorkerError", message=message, hint="")
 
     def _load(self, frame: frames.Frame) -> None:
-        available = _runs_on()
+        available = _available_accelerators()
         folder, threads = Path(frame["folder"]), frame["threads"]
         learned = Path(frame["learned"]) if frame["learned"] else None
         if learned is not None and not learned.exists():
             learned = None
-        model, note = _load_with(folder, learned, threads)
+        model, note = _load_model(folder, learned, threads)
 
         def load(provider: str) -> RouterModel:
             from baton.routing.child.router_model import RouterModel
 
-            return RouterModel.load(folder, None if note else learned, threads, [provider, _CPU])
+            return RouterModel.load(
+                folder, None if note else learned, threads, [provider, _CPU_PROVIDER]
+            )
 
-        self._model, provider = _fastest(model, available, load)
+        self._model, provider = _pick_fastest(model, available, load)
         self._front.send(
             "loaded",
             provider=provider.removesuffix("ExecutionProvider"),
@@ -127,32 +129,34 @@ class Scorer:
         )
 
     @property
-    def _loaded(self) -> RouterModel:
+    def _loaded_model(self) -> RouterModel:
         if self._model is None:
             raise Failure("WorkerUnavailable", "The router isn't loaded.")
         return self._model
 
     def _estimate(self, frame: frames.Frame) -> dict[str, Any]:
-        return asdict(self._loaded.estimate(frame["text"], _candidates(frame)))
+        return asdict(self._loaded_model.estimate(frame["text"], _decode_candidates(frame)))
 
     def _judge(self, frame: frames.Frame) -> dict[str, Any]:
         drafts = [Draft(**draft) for draft in frame["drafts"]]
         estimate = Estimate(**frame["estimate"]) if frame["estimate"] else None
-        judgement = self._loaded.judge(frame["text"], _candidates(frame), drafts, estimate)
+        judgement = self._loaded_model.judge(
+            frame["text"], _decode_candidates(frame), drafts, estimate
+        )
         return asdict(judgement)
 
     def _likeness(self, frame: frames.Frame) -> Sequence[Sequence[float]]:
-        return self._loaded.likeness(frame["texts"])
+        return self._loaded_model.likeness(frame["texts"])
 
     def _turns(self, frame: frames.Frame) -> Sequence[Sequence[float]]:
-        return self._loaded.score_turns(frame["text"], frame["position"], frame["workers"])
+        return self._loaded_model.score_turns(frame["text"], frame["position"], frame["workers"])
 
     def _learn(self, frame: frames.Frame) -> dict[str, Any]:
         rated, self._rated = self._rated, []
-        return asdict(self._loaded.learn(rated, Path(frame["target"])))
+        return asdict(self._loaded_model.learn(rated, Path(frame["target"])))
 
 
-_WORK: dict[str, Callable[[Scorer, frames.Frame], object]] = {
+_HANDLERS: dict[str, Callable[[Scorer, frames.Frame], object]] = {
     "estimate": Scorer._estimate,
     "judge": Scorer._judge,
     "likeness": Scorer._likeness,
@@ -161,15 +165,15 @@ _WORK: dict[str, Callable[[Scorer, frames.Frame], object]] = {
 }
 
 
-def _candidates(frame: frames.Frame) -> list[Candidate]:
+def _decode_candidates(frame: frames.Frame) -> list[Candidate]:
     return [Candidate(**candidate) for candidate in frame["candidates"]]
 
 
-def _rated(fields: frames.Frame) -> Rated:
-    return Rated(**{**fields, "worker": Candidate(**fields["worker"])})
+def _decode_rated(fields: frames.Frame) -> RatedAnswer:
+    return RatedAnswer(**{**fields, "worker": Candidate(**fields["worker"])})
 
 
-def _runs_on() -> list[str]:
+def _available_accelerators() -> list[str]:
     """Import what the router runs on; return what here could be faster than the processor."""
     try:
         import onnxruntime
@@ -183,32 +187,32 @@ def _runs_on() -> list[str]:
         ) from error
     onnxruntime.disable_telemetry_events()
     there = onnxruntime.get_available_providers()
-    return [name for name in _ACCELERATED if name in there]
+    return [name for name in _ACCELERATORS if name in there]
 
 
-def _load_with(folder: Path, learned: Path | None, threads: int) -> tuple[RouterModel, str]:
+def _load_model(folder: Path, learned: Path | None, threads: int) -> tuple[RouterModel, str]:
     """Load the shipped router with what was learned; without it, and a sentence, if that fails."""
     from baton.routing.child.router_model import RouterFileError, RouterModel
 
     note = ""
     if learned is not None:
         try:
-            return RouterModel.load(folder, learned, threads, [_CPU]), ""
+            return RouterModel.load(folder, learned, threads, [_CPU_PROVIDER]), ""
         except Exception:  # whatever is wrong with it, the shipped one is there
             traceback.print_exc(limit=-1)
             note = f"What was learned from your answers can't be used: {learned} is broken, or of "
             note += "another version of Baton. `baton learn` makes it anew."
     try:
-        return RouterModel.load(folder, None, threads, [_CPU]), note
+        return RouterModel.load(folder, None, threads, [_CPU_PROVIDER]), note
     except RouterFileError as error:
         raise Failure(
             "ModelFileError",
-            f"The router's own files can't be used: {_broken(error, folder)}.",
+            f"The router's own files can't be used: {_explain_load_error(error, folder)}.",
             "Get it again: `git checkout models/router` in a checkout, else install anew.",
         ) from error
 
 
-def _broken(error: Exception, folder: Path) -> str:
+def _explain_load_error(error: Exception, folder: Path) -> str:
     """Say what is wrong with the router's files; not in numpy's words, which advise to trust it."""
     cause = error.__cause__
     if cause is None:
@@ -218,7 +222,7 @@ def _broken(error: Exception, folder: Path) -> str:
     return f"one in {folder} is broken"
 
 
-def _fastest(
+def _pick_fastest(
     model: RouterModel, there: Sequence[str], load: Callable[[str], RouterModel]
 ) -> tuple[RouterModel, str]:
     """Return the model on what runs it fastest here, and what that is.
@@ -226,33 +230,33 @@ def _fastest(
     A small encoder is often no faster on a GPU, so it is tried.
     """
     if not there:
-        return model, _CPU
-    best = (_measured(model), model, _CPU)
+        return model, _CPU_PROVIDER
+    best = (_median_seconds(model), model, _CPU_PROVIDER)
     for provider in there:
         try:
             other = load(provider)
-            best = min(best, (_measured(other), other, provider), key=lambda one: one[0])
+            best = min(best, (_median_seconds(other), other, provider), key=lambda one: one[0])
         except Exception:  # its driver isn't there, or it can't run this
             traceback.print_exc(limit=-1)
     return best[1:]
 
 
-def _measured(model: RouterModel) -> float:
+def _median_seconds(model: RouterModel) -> float:
     """Return how many seconds a question takes once it is warm: the median of a few."""
     candidates = [Candidate("here", "qwen2.5-7b", 7.0), Candidate("there", "gpt-4o", outside=True)]
     times = []
-    for _ in range(_SAMPLES):
+    for _ in range(_SAMPLE_COUNT):
         began = time.perf_counter()
-        model.estimate(_SAMPLE, candidates)
+        model.estimate(_SAMPLE_TEXT, candidates)
         times.append(time.perf_counter() - began)
-    return sorted(times)[_SAMPLES // 2]
+    return sorted(times)[_SAMPLE_COUNT // 2]
 
 
 def main() -> None:
     """Run until the front is gone."""
     keep_quiet_and_private()
     status = 1
-    inbox = Inbox()
+    inbox = RequestQueue()
     try:
         Scorer(Front(*take_pipes(), inbox.put), inbox).serve()
         status = 0

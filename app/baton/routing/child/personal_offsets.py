@@ -19,55 +19,55 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from baton.core.model_names import canonical
-from baton.core.routing_types import Candidate, Learned, Rated
+from baton.core.model_names import canonical_name
+from baton.core.routing_types import Candidate, RatedAnswer, RefitResult
 from baton.platform.durable_files import replacing
 from baton.routing.child import RouterFileError
-from baton.routing.child.answer_votes import Floats
+from baton.routing.child.second_stage import Floats
 
 FORMAT = 1
 
-LEAST = 12
+MIN_TEXTS = 12
 """So many different texts of one worker are worth a fit."""
 
 LEVEL_MOST, LEVEL_MORE, APART_MOST = 0.08, 0.12, 0.25
 """By how much a chance is moved at most: for all prompts alike (and by how much more where there
 were good answers and bad ones), and for one unlike others."""
 
-_OF_A_TEXT = 2.0
+_MAX_TEXT_WEIGHT = 2.0
 """The weight of a text at most, however often it was rated."""
 
 _HELD_LEVEL, _HELD_KIND, _HELD_EXPECTED, _HELD_FIGURE, _HELD_VECTOR = 8.0, 10.0, 10.0, 500.0, 10.0
 """How strongly each part is held to nothing: as by so many answers."""
 
-_TOLD_APART = 0.15
+_FULL_VARIANCE = 0.15
 """With less variance, labels say little of which prompts are answered better than others."""
 
-_PARTS = 5
-_BETTER = 1e-4
+_FOLDS = 5
+_MIN_IMPROVEMENT = 1e-4
 """By how much the error on answers held out must fall."""
 
 
 @dataclass(frozen=True)
-class Texts:
+class SeenTexts:
     """Texts as stage A sees them: their vectors, their figures (usually near 0), their kinds."""
 
     vectors: Floats
     figures: Floats
     kinds: Floats
 
-    def take(self, places: Sequence[int]) -> Texts:
+    def rows(self, places: Sequence[int]) -> SeenTexts:
         """Return those at these places."""
         at = np.array(places, np.int64)
-        return Texts(self.vectors[at], self.figures[at], self.kinds[at])
+        return SeenTexts(self.vectors[at], self.figures[at], self.kinds[at])
 
-    def inputs(self, expected: Floats) -> Floats:
+    def design(self, expected: Floats) -> Floats:
         """Return what the regression sees, a row for each."""
         return np.column_stack([
             np.ones(len(expected)), self.kinds, expected - 0.5, self.figures, self.vectors
         ])  # fmt: skip
 
-    def held(self) -> Floats:
+    def penalties(self) -> Floats:
         """Return how strongly each column is held."""
         return np.concatenate(
             [
@@ -80,36 +80,36 @@ class Texts:
         )
 
 
-class StageA(Protocol):
+class UnpersonalisedRouter(Protocol):
     """Stage A without what was learned."""
 
-    def texts(self, texts: Sequence[str]) -> Texts:
+    def read_texts(self, texts: Sequence[str]) -> SeenTexts:
         """Return what it sees of texts."""
         ...
 
-    def expected(self, texts: Texts, candidate: Candidate) -> Floats:
+    def expected_quality(self, texts: SeenTexts, candidate: Candidate) -> Floats:
         """Return the chance of a good answer by a worker to each text."""
         ...
 
 
 @dataclass(frozen=True)
-class Personal:
+class PersonalOffsets:
     """What was learned: by worker how much lower or higher, and what each input is worth."""
 
     workers: tuple[str, ...] = ()
     level: Floats = field(default_factory=lambda: np.zeros(0))
     worth: Floats = field(default_factory=lambda: np.zeros((0, 0)))
 
-    def adjusted(self, expected: Floats, texts: Texts, candidate: Candidate) -> Floats:
+    def adjusted_quality(self, expected: Floats, texts: SeenTexts, candidate: Candidate) -> Floats:
         """Return the chances of a good answer by a worker, as they are after what was learned."""
-        name = _name(candidate)
+        name = _canonical_name(candidate)
         if name not in self.workers:
             return expected
         place = self.workers.index(name)
-        inputs = texts.inputs(expected)
+        inputs = texts.design(expected)
         if inputs.shape[1] != self.worth.shape[1]:
             return expected  # learned on another encoder
-        return _moved(expected, inputs, self.level[place], self.worth[place])
+        return _apply_offsets(expected, inputs, self.level[place], self.worth[place])
 
     def save(self, target: Path) -> None:
         """Write a file, all of it or nothing. Raises OSError."""
@@ -121,7 +121,7 @@ class Personal:
             np.savez(file, **arrays)
 
     @classmethod
-    def load(cls, file: Path) -> Personal:
+    def load(cls, file: Path) -> PersonalOffsets:
         """Read what `save` wrote. Raises RouterFileError."""
         try:
             with np.load(io.BytesIO(file.read_bytes()), allow_pickle=False) as arrays:
@@ -139,38 +139,40 @@ class Personal:
         return cls(names, level, worth)
 
 
-def learn(stage: StageA, rated: Sequence[Rated], target: Path) -> Learned:
+def learn_offsets(
+    stage: UnpersonalisedRouter, rated: Sequence[RatedAnswer], target: Path
+) -> RefitResult:
     """Refit on a person's labels; write `target` if the answers held out are then told better."""
-    labels = _labels(rated)
+    labels = _merge_labels(rated)
     texts = sorted({label.text for label in labels})
     by_worker = {
         name: found
         for name in sorted({label.name for label in labels})
-        if len(found := [label for label in labels if label.name == name]) >= LEAST
+        if len(found := [label for label in labels if label.name == name]) >= MIN_TEXTS
     }
     if not by_worker:
-        few = f"A fit takes {LEAST} different prompts for one model, and there are fewer."
-        return Learned(len(labels), 0, 0.0, 0.0, False, (few,))
-    seen = stage.texts(texts)
+        few = f"A fit takes {MIN_TEXTS} different prompts for one model, and there are fewer."
+        return RefitResult(len(labels), 0, 0.0, 0.0, False, (few,))
+    seen = stage.read_texts(texts)
     place = {text: number for number, text in enumerate(texts)}
     fits = [
-        _fit(stage, seen.take([place[label.text] for label in found]), found)
+        _fit_worker(stage, seen.rows([place[label.text] for label in found]), found)
         for found in by_worker.values()
     ]
-    kept = [fit for fit in fits if fit.better] or fits
+    kept = [fit for fit in fits if fit.is_better] or fits
     weight = np.concatenate([fit.weight for fit in kept])
     before = float(np.average(np.concatenate([fit.before for fit in kept]), weights=weight))
     after = float(np.average(np.concatenate([fit.after for fit in kept]), weights=weight))
     used = len(weight)
-    if not any(fit.better for fit in fits):
+    if not any(fit.is_better for fit in fits):
         note = "What was learned would not have told better which answers are good."
-        return Learned(used, used, before, after, False, (note,))
-    Personal(
+        return RefitResult(used, used, before, after, False, (note,))
+    PersonalOffsets(
         tuple(fit.name for fit in kept),
         np.array([fit.level for fit in kept]),
         np.vstack([fit.worth for fit in kept]),
     ).save(target)
-    return Learned(used, used, before, after, True, tuple(fit.note for fit in kept))
+    return RefitResult(used, used, before, after, True, tuple(fit.note for fit in kept))
 
 
 # Labels
@@ -185,32 +187,32 @@ class _Label:
     weight: float
 
 
-def _labels(rated: Sequence[Rated]) -> list[_Label]:
+def _merge_labels(rated: Sequence[RatedAnswer]) -> list[_Label]:
     """Return one label for each text and worker: the mean, and no heavier than a few are."""
-    found: dict[tuple[str, str], list[Rated]] = {}
+    found: dict[tuple[str, str], list[RatedAnswer]] = {}
     for one in rated:
         sound = math.isfinite(one.good) and math.isfinite(one.weight) and one.weight > 0
         if sound and one.text.strip():
-            found.setdefault((one.text, _name(one.worker)), []).append(one)
+            found.setdefault((one.text, _canonical_name(one.worker)), []).append(one)
     labels = []
     for (text, name), ones in sorted(found.items(), key=lambda item: item[0]):
-        weights = [min(one.weight, _OF_A_TEXT) for one in ones]
+        weights = [min(one.weight, _MAX_TEXT_WEIGHT) for one in ones]
         goods = [min(1.0, max(0.0, one.good)) for one in ones]
         total = math.fsum(weights)
         mean = math.fsum(g * w for g, w in zip(goods, weights, strict=True)) / total
-        labels.append(_Label(text, name, ones[0].worker, mean, min(total, _OF_A_TEXT)))
+        labels.append(_Label(text, name, ones[0].worker, mean, min(total, _MAX_TEXT_WEIGHT)))
     return labels
 
 
-def _name(worker: Candidate) -> str:
-    return canonical(worker.model or worker.id)
+def _canonical_name(worker: Candidate) -> str:
+    return canonical_name(worker.model or worker.id)
 
 
 # Fitting
 
 
 @dataclass(frozen=True)
-class _Fit:
+class _WorkerFit:
     """What was fitted for a worker, and the squared errors on its answers when held out."""
 
     name: str
@@ -222,43 +224,47 @@ class _Fit:
     note: str
 
     @property
-    def better(self) -> bool:
+    def is_better(self) -> bool:
         """Whether the answers held out were told better."""
-        return float(np.average(self.before - self.after, weights=self.weight)) > _BETTER
+        return float(np.average(self.before - self.after, weights=self.weight)) > _MIN_IMPROVEMENT
 
 
-def _fit(stage: StageA, texts: Texts, labels: Sequence[_Label]) -> _Fit:
-    expected = stage.expected(texts, labels[0].worker)
-    inputs, held = texts.inputs(expected), texts.held()
+def _fit_worker(
+    stage: UnpersonalisedRouter, texts: SeenTexts, labels: Sequence[_Label]
+) -> _WorkerFit:
+    expected = stage.expected_quality(texts, labels[0].worker)
+    inputs, held = texts.design(expected), texts.penalties()
     good = np.array([label.good for label in labels])
     weight = np.array([label.weight for label in labels])
-    parts = np.array([_part(label.text) for label in labels])
+    parts = np.array([_fold_of(label.text) for label in labels])
     after = expected.copy()
-    for part in range(_PARTS):
+    for part in range(_FOLDS):
         out = parts == part
         if out.any() and not out.all():
-            known = _ridge(inputs[~out], (good - expected)[~out], good[~out], weight[~out], held)
-            after[out] = _moved(expected[out], inputs[out], *known)
-    level, worth = _ridge(inputs, good - expected, good, weight, held)
-    now = _moved(expected, inputs, level, worth)
-    return _Fit(
+            known = _fit_ridge(
+                inputs[~out], (good - expected)[~out], good[~out], weight[~out], held
+            )
+            after[out] = _apply_offsets(expected[out], inputs[out], *known)
+    level, worth = _fit_ridge(inputs, good - expected, good, weight, held)
+    now = _apply_offsets(expected, inputs, level, worth)
+    return _WorkerFit(
         labels[0].name,
         level,
         worth,
         (good - expected) ** 2,
         (good - after) ** 2,
         weight,
-        _told(labels[0].worker, len(labels), *(
+        _change_note(labels[0].worker, len(labels), *(
             float(np.average(column, weights=weight)) for column in (expected, now)
         )),
     )  # fmt: skip
 
 
-def _part(text: str) -> int:
-    return hashlib.sha256(text.encode("utf-8", "replace")).digest()[0] % _PARTS
+def _fold_of(text: str) -> int:
+    return hashlib.sha256(text.encode("utf-8", "replace")).digest()[0] % _FOLDS
 
 
-def _ridge(
+def _fit_ridge(
     inputs: Floats, missed: Floats, good: Floats, weight: Floats, held: Floats
 ) -> tuple[float, Floats]:
     """Return by how much all answers were misjudged, and what each input tells beyond that."""
@@ -267,18 +273,18 @@ def _ridge(
     level = float(np.average(inputs @ worth, weights=weight))
     # Where all answers were good, or none, nothing was said of which are better.
     mean = np.average(good, weights=weight)
-    apart = min(1.0, float(np.average((good - mean) ** 2, weights=weight)) / _TOLD_APART)
+    apart = min(1.0, float(np.average((good - mean) ** 2, weights=weight)) / _FULL_VARIANCE)
     worth[0] -= level
     most = LEVEL_MOST + LEVEL_MORE * apart
     return float(np.clip(level, -most, most)), np.asarray(worth * apart, np.float64)
 
 
-def _moved(expected: Floats, inputs: Floats, level: float, worth: Floats) -> Floats:
+def _apply_offsets(expected: Floats, inputs: Floats, level: float, worth: Floats) -> Floats:
     apart = np.clip(inputs @ worth, -APART_MOST, APART_MOST)
     return np.asarray(np.clip(expected + level + apart, 0.0, 1.0), np.float64)
 
 
-def _told(worker: Candidate, count: int, expected: float, now: float) -> str:
+def _change_note(worker: Candidate, count: int, expected: float, now: float) -> str:
     """Say in words what changed."""
     before, after = (f"{10 * share:.1f}".removesuffix(".0") for share in (expected, now))
     change = "as many as" if before == after else ("fewer than" if now < expected else "more than")

@@ -10,32 +10,32 @@ import numpy as np
 
 from baton.core.plan.kind_lengths import TOKENS_P99
 from baton.core.plan.plan import KINDS
-from baton.core.routing_types import Candidate, Draft, Estimate, Judgement, Learned, Rated
+from baton.core.routing_types import Candidate, Draft, Estimate, Judgement, RatedAnswer, RefitResult
 from baton.routing.child import RouterFileError, personal_offsets
-from baton.routing.child.encoder import WIDTH, Encoder, Vectors
-from baton.routing.child.features import NAMES, features
-from baton.routing.child.first_stage import Floats, Heads, Reading
-from baton.routing.child.length_head import LengthHead
-from baton.routing.child.personal_offsets import Personal, Texts
-from baton.routing.child.second_stage import Agreement
-from baton.routing.child.task_kind import KindHead
-from baton.routing.child.turn_head import TurnHead
+from baton.routing.child.text_features import WIDTH, Encoder, Vectors
+from baton.routing.child.text_features import FEATURE_NAMES, text_features
+from baton.routing.child.first_stage import FirstStage, Floats, TextReading
+from baton.routing.child.linear_heads import LengthHead
+from baton.routing.child.personal_offsets import PersonalOffsets, SeenTexts
+from baton.routing.child.second_stage import SecondStage
+from baton.routing.child.linear_heads import KindHead
+from baton.routing.child.linear_heads import TurnHead
 
 __all__ = ["RouterFileError", "RouterModel"]
 
 
-_USUAL = {
+_TYPICAL_TOKENS = {
     "math": 350, "calculation": 60, "code": 400, "knowledge": 150, "reasoning": 250,
     "writing": 500, "rewriting": 200, "summary": 180, "extraction": 120, "translation": 120,
     "planning": 500, "chat": 60,
 }  # fmt: skip
 """How many tokens an answer has where nothing like the question was seen; nobody measured it."""
 
-_OPTIONS = NAMES.index("options")
-_CHOICE = np.log1p(1.5)
+_OPTIONS_COLUMN = FEATURE_NAMES.index("options")
+_MIN_CHOICE_OPTIONS = np.log1p(1.5)
 """With more options than that (as a figure) a prompt is a multiple-choice question."""
 
-_MEASURED = [KINDS.index("math"), KINDS.index("calculation")]
+_MEASURED_KINDS = [KINDS.index("math"), KINDS.index("calculation")]
 """Kinds of which answers to free questions were measured. Others were to multiple choice only."""
 
 
@@ -45,17 +45,17 @@ class RouterModel:
     def __init__(
         self,
         encoder: Encoder,
-        heads: Heads,
+        heads: FirstStage,
         kinds: KindHead,
         lengths: LengthHead,
-        agreement: Agreement | None = None,
-        personal: Personal | None = None,
+        agreement: SecondStage | None = None,
+        personal: PersonalOffsets | None = None,
         turns: TurnHead | None = None,
     ) -> None:
-        self._encoder, self.heads, self._kinds, self._lengths = encoder, heads, kinds, lengths
-        self._turns = turns or TurnHead.plain()
-        self._agreement = agreement or Agreement.plain()
-        self._personal = personal or Personal()
+        self._encoder, self.first_stage, self._kinds, self._lengths = encoder, heads, kinds, lengths
+        self._turns = turns or TurnHead.by_rule()
+        self._second_stage = agreement or SecondStage.unfitted()
+        self._offsets = personal or PersonalOffsets()
 
     @classmethod
     def load(
@@ -66,8 +66,12 @@ class RouterModel:
         providers: Sequence[str] | None = None,
     ) -> RouterModel:
         """Read a folder that `train_router` wrote. Raises RouterFileError."""
-        personal = Personal.load(learned) if learned else None
-        heads, kinds, agreement = Heads.load(folder), KindHead.load(folder), Agreement.load(folder)
+        personal = PersonalOffsets.load(learned) if learned else None
+        heads, kinds, agreement = (
+            FirstStage.load(folder),
+            KindHead.load(folder),
+            SecondStage.load(folder),
+        )
         lengths = LengthHead.load(folder)
         turns = TurnHead.load(folder)
         encoder = Encoder(folder, threads, providers)
@@ -89,12 +93,12 @@ class RouterModel:
 
     def estimates(self, texts: Sequence[str], candidates: Sequence[Candidate]) -> list[Estimate]:
         """Return what is expected of each candidate for each text, as if it came alone."""
-        seen = self.texts(texts)
+        seen = self.read_texts(texts)
         reading = self._read(seen)
         first = candidates[0] if candidates else Candidate("")
-        quality = {c.id: self._quality(seen, reading, c).tolist() for c in candidates}
-        gain = {c.id: self._gain(seen, reading, first, c).tolist() for c in candidates}
-        nearby = {c.id: self.heads.nearby(reading, c).tolist() for c in candidates}
+        quality = {c.id: self._personal_quality(seen, reading, c).tolist() for c in candidates}
+        gain = {c.id: self._expected_gain(seen, reading, first, c).tolist() for c in candidates}
+        nearby = {c.id: self.first_stage.nearby_quality(reading, c).tolist() for c in candidates}
         tokens = self._tokens(seen, reading).tolist()
         longest = self._tokens_p99(seen, reading).tolist()
         return [
@@ -112,8 +116,8 @@ class RouterModel:
 
     def rank(self, texts: Sequence[str], local: Candidate, cloud: Candidate) -> Floats:
         """Return how much each text should rather go to the cloud worker: its expected gain."""
-        seen = self.texts(texts)
-        return self._gain(seen, self._read(seen), local, cloud)
+        seen = self.read_texts(texts)
+        return self._expected_gain(seen, self._read(seen), local, cloud)
 
     def judge(
         self,
@@ -124,8 +128,8 @@ class RouterModel:
     ) -> Judgement:
         """Return what is expected now that there are drafts."""
         expected = estimate or self.estimate(text, candidates)
-        return self._agreement.judge(
-            candidates, drafts, expected, self.likeness, self.heads.abilities.of
+        return self._second_stage.judge(
+            candidates, drafts, expected, self.likeness, self.first_stage.abilities.ability
         )
 
     def score_turns(
@@ -134,58 +138,67 @@ class RouterModel:
         """Return a row for each role of core.plan.turn_roles: a score for each worker in it."""
         return self._turns.scores(self.vectors([text])[0], position, workers)
 
-    def learn(self, rated: Sequence[Rated], target: Path) -> Learned:
+    def learn(self, rated: Sequence[RatedAnswer], target: Path) -> RefitResult:
         """Refit on a person's labels and write `target`, if that is better than before."""
-        return personal_offsets.learn(self, rated, target)
+        return personal_offsets.learn_offsets(self, rated, target)
 
-    def texts(self, texts: Sequence[str]) -> Texts:
+    def read_texts(self, texts: Sequence[str]) -> SeenTexts:
         """Return what stage A sees of texts."""
         vectors = self.vectors(texts).astype(np.float64)
-        figures = np.array([features(text) for text in texts]).reshape(len(texts), -1)
-        usual = self.heads.basis.design(vectors, figures)[:, 1 + WIDTH :]
-        return Texts(vectors, usual, self._kinds.chances(texts, vectors, figures))
+        figures = np.array([text_features(text) for text in texts]).reshape(len(texts), -1)
+        usual = self.first_stage.basis.design(vectors, figures)[:, 1 + WIDTH :]
+        return SeenTexts(vectors, usual, self._kinds.chances(texts, vectors, figures))
 
-    def expected(self, texts: Texts, candidate: Candidate) -> Floats:
+    def expected_quality(self, texts: SeenTexts, candidate: Candidate) -> Floats:
         """Return the chance of a good answer by a worker to each text, before what was learned."""
-        return self.heads.quality(self._read(texts), candidate)
+        return self.first_stage.quality(self._read(texts), candidate)
 
-    def _quality(self, seen: Texts, reading: Reading, candidate: Candidate) -> Floats:
-        expected = self.heads.quality(reading, candidate)
-        return self._personal.adjusted(expected, seen, candidate)
+    def _personal_quality(
+        self, seen: SeenTexts, reading: TextReading, candidate: Candidate
+    ) -> Floats:
+        expected = self.first_stage.quality(reading, candidate)
+        return self._offsets.adjusted_quality(expected, seen, candidate)
 
-    def _gain(self, seen: Texts, reading: Reading, local: Candidate, other: Candidate) -> Floats:
-        gain = self.heads.gain(reading, local, other)
-        if self._personal.workers:
+    def _expected_gain(
+        self, seen: SeenTexts, reading: TextReading, local: Candidate, other: Candidate
+    ) -> Floats:
+        gain = self.first_stage.gain(reading, local, other)
+        if self._offsets.workers:
             for candidate, sign in ((other, 1.0), (local, -1.0)):
-                expected = self.heads.quality(reading, candidate)
-                learned = self._personal.adjusted(expected, seen, candidate)
+                expected = self.first_stage.quality(reading, candidate)
+                learned = self._offsets.adjusted_quality(expected, seen, candidate)
                 gain = gain + sign * (learned - expected)
         return np.clip(gain, -1.0, 1.0)
 
-    def _tokens(self, seen: Texts, reading: Reading) -> Floats:
+    def _tokens(self, seen: SeenTexts, reading: TextReading) -> Floats:
         """Return how long answers likely get: as fitted, or as is usual for the kind."""
-        fitted = np.log(np.maximum(1.0, self.heads.length(self._design(seen))))
-        usual = seen.kinds @ np.log([_USUAL[kind] for kind in KINDS])
+        fitted = np.log(np.maximum(1.0, self.first_stage.expected_tokens(self._design(seen))))
+        usual = seen.kinds @ np.log([_TYPICAL_TOKENS[kind] for kind in KINDS])
         novelty = reading.shares[:, -1]
         return np.asarray(np.exp((1.0 - novelty) * fitted + novelty * usual))
 
-    def _tokens_p99(self, seen: Texts, reading: Reading) -> Floats:
+    def _tokens_p99(self, seen: SeenTexts, reading: TextReading) -> Floats:
         """Return what 99 of 100 answers don't exceed: as fitted, or as is usual for the kind.
 
         The fit counts as far as a text is like those whose answers were measured.
         """
         fitted = np.log(self._lengths.p99(self._design(seen)))
         usual = np.log(seen.kinds @ np.array([TOKENS_P99[kind] for kind in KINDS]))
-        basis = self.heads.basis
-        options = seen.figures[:, _OPTIONS] * basis.scale[_OPTIONS] + basis.centre[_OPTIONS]
-        alike = np.where(options > _CHOICE, 1.0, seen.kinds[:, _MEASURED].sum(axis=1))
+        basis = self.first_stage.basis
+        options = (
+            seen.figures[:, _OPTIONS_COLUMN] * basis.scale[_OPTIONS_COLUMN]
+            + basis.centre[_OPTIONS_COLUMN]
+        )
+        alike = np.where(
+            options > _MIN_CHOICE_OPTIONS, 1.0, seen.kinds[:, _MEASURED_KINDS].sum(axis=1)
+        )
         known = (1.0 - reading.shares[:, -1]) * alike
         return np.asarray(np.exp(known * fitted + (1.0 - known) * usual))
 
-    def _read(self, texts: Texts) -> Reading:
-        return self.heads.read(self._design(texts))
+    def _read(self, texts: SeenTexts) -> TextReading:
+        return self.first_stage.read(self._design(texts))
 
     @staticmethod
-    def _design(texts: Texts) -> Floats:
+    def _design(texts: SeenTexts) -> Floats:
         ones = np.ones((len(texts.vectors), 1))
         return np.hstack([ones, texts.vectors * np.sqrt(WIDTH), texts.figures])

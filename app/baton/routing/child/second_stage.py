@@ -11,44 +11,192 @@ stage A expected, by weights that are no more than sane.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import lru_cache
+import numpy as np
+from numpy.typing import NDArray
+from baton.core.plan.short_answer import normalised_answer
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
-from numpy.typing import NDArray
-
 from baton.core.routing_types import Candidate, Draft, Estimate, Judgement
 from baton.routing.child import RouterFileError
-from baton.routing.child.answer_votes import (
-    DRAFTS_MOST,
-    Counts,
-    Floats,
-    chances_alike,
-    grouped,
-    kind_of,
-    posterior,
-)
 
-FILE = "agreement.json"
 
-FIGURES = (
+Floats = NDArray[np.float64]
+Counts = NDArray[np.int64]
+
+MAX_DRAFTS = 8
+"""More drafts say nothing more."""
+
+
+# Whether two answers are the same
+
+_NUMBER = re.compile(r"-?\d{1,80}(?:/[1-9]\d{0,80}|\.\d{1,80})?")
+_LETTER = re.compile(r"\(?([A-Za-z])\)?")
+_VERDICTS = frozenset({"yes", "no", "true", "false"})
+_MAX_ANSWER_CHARS = 2000
+
+
+def group_answers(answers: Sequence[str]) -> list[int]:
+    """Return a number from 1 for each answer, the same for those that agree; 0 where there is none.
+
+    Numbers agree by value, whatever else but for spaces, the kind of quotes, and a capital before
+    small letters.
+    """
+    keys = [comparison_key(answer) for answer in answers]
+    found: list[int] = []
+    for place, one in enumerate(keys):
+        alike = next((found[p] for p in range(place) if one is not None and keys[p] == one), 0)
+        found.append(alike or (0 if one is None else place + 1))
+    return found
+
+
+@lru_cache(maxsize=65536)
+def comparison_key(answer: str) -> str | Fraction | None:
+    """Return what an answer is compared by, or None where it is none."""
+    text = answer[:_MAX_ANSWER_CHARS].strip().strip("$*`").strip()
+    if text.strip(" .-_") == "":
+        return None
+    if number := _exact_number(text):
+        return number
+    text = re.sub(r"\s+", "", text).replace('"', "'").rstrip(".") or text
+    if len(text) > 2 and text[0] == text[-1] == "'" and "'" not in text[1:-1]:
+        text = text[1:-1]
+    if text[1:] == text[1:].lower():
+        text = text[0].lower() + text[1:]
+    return text
+
+
+def _exact_number(text: str) -> Fraction | None:
+    if not any(sign.isdigit() for sign in text) or text[0] in "[{(\"'" or len(text) > 200:
+        return None
+    plain = normalised_answer(text, exact=True)
+    if not _NUMBER.fullmatch(plain):
+        return None
+    value = Fraction(plain)
+    return Fraction(f"{float(value):.6g}") if abs(value) < 10**15 else value
+
+
+# What kind of an answer it is
+
+ANSWER_KINDS = ("letter", "judged", "number", "other")
+_CHANCES_ALIKE = {"letter": 0.3, "judged": 0.9, "number": 0.2, "other": 0.15}
+"""How likely two wrong answers are the same; measured for letters and numbers (.36, .31, .14)."""
+
+_CHANCE_SELF_ALIKE = 0.6
+"""The same of two answers by one worker: it errs the same way again."""
+
+
+def answer_kind(answer: str) -> str:
+    """Return what kind of an answer it is."""
+    text = answer.strip()
+    if _LETTER.fullmatch(text):
+        return "letter"
+    if text.casefold() in _VERDICTS:
+        return "judged"
+    return "number" if isinstance(comparison_key(answer), Fraction) else "other"
+
+
+def kind_of_answers(answers: Sequence[str]) -> str:
+    """Return what kind of answers they are: the first's that is one."""
+    return next(
+        (answer_kind(answer) for answer in answers if comparison_key(answer) is not None), "other"
+    )
+
+
+def chances_alike(answers: Sequence[str], workers: Sequence[str]) -> list[float]:
+    """Return for each answer how likely it is the same as another wrong one."""
+    alike = _CHANCES_ALIKE[kind_of_answers(answers)]
+    return [
+        max(alike, _CHANCE_SELF_ALIKE if worker in workers[:place] else 0.0)
+        for place, worker in enumerate(workers)
+    ]
+
+
+# Which one is right
+
+_DIFFICULTY_SPREAD = 1.5
+"""How much difficulties differ beyond what was expected, in log-odds."""
+
+_POINTS, _SHARES = np.polynomial.hermite_e.hermegauss(21)
+_DIFFICULTY = _DIFFICULTY_SPREAD * _POINTS
+_LOG_SHARES = np.log(_SHARES / _SHARES.sum())
+_ODDS_STRETCH = float(np.sqrt(1.0 + np.pi * _DIFFICULTY_SPREAD**2 / 8.0))
+"""By which log-odds grow once the difficulty is known."""
+
+
+def posterior(
+    groups: Counts, prior: Floats, asked: Floats, alike: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """Return how likely each answer is right, another worker would be, and no answer is.
+
+    Questions are rows. `groups` says which answers agree (0: there is none), `prior` the log-odds
+    that each worker was expected to be right by, `asked` those of the other one, `alike` how likely
+    each answer, if wrong, is the same as an earlier wrong one.
+    """
+    count = groups.shape[1]
+    odds = _ODDS_STRETCH * prior[:, :, None] - _DIFFICULTY
+    right, wrong = -np.logaddexp(0.0, -odds), -np.logaddexp(0.0, odds)
+    given = groups > 0
+    same = (groups[:, :, None] == groups[:, None, :]) & given[:, :, None]
+    cases = []
+    truths = []
+    for place in range(count):
+        first = given[:, place] & ~same[:, place, :place].any(axis=1)
+        true = same[:, place]
+        chance = np.where(true[:, :, None], right, wrong).sum(axis=1)
+        chance += _log_chance_of_agreement(~true & given, same, alike)[:, None]
+        cases.append(np.where(first[:, None], chance, -1e9))
+        truths.append(true)
+    cases.append(wrong.sum(axis=1) + _log_chance_of_agreement(given, same, alike)[:, None])
+    truths.append(np.zeros_like(given))
+    weighed = np.stack(cases, axis=1) + _LOG_SHARES
+    weighed = np.exp(weighed - weighed.max(axis=(1, 2), keepdims=True))
+    weighed /= weighed.sum(axis=(1, 2), keepdims=True)
+    by_case = weighed.sum(axis=2)
+    each = (by_case[:, :, None] * np.stack(truths, axis=1)).sum(axis=1)
+    difficulty = weighed.sum(axis=1)
+    other = (difficulty / (1.0 + np.exp(_DIFFICULTY - _ODDS_STRETCH * asked[:, None]))).sum(axis=1)
+    return each, other, by_case[:, -1]
+
+
+def _log_chance_of_agreement(
+    wrong: NDArray[np.bool_], same: NDArray[np.bool_], alike: Floats
+) -> Floats:
+    """Return the log-chance that wrong answers agree among themselves as they do."""
+    found = np.zeros(len(wrong))
+    for place in range(1, wrong.shape[1]):
+        earlier = wrong[:, :place].sum(axis=1)
+        joined = (wrong[:, :place] & same[:, place, :place]).sum(axis=1)
+        chance = np.where(
+            joined > 0, alike[:, place] * joined / np.maximum(earlier, 1), 1.0 - alike[:, place]
+        )
+        found += np.where(wrong[:, place] & (earlier > 0), np.log(chance), 0.0)
+    return found
+
+
+AGREEMENT_FILE = "agreement.json"
+
+VOTE_FEATURES = (
     "right", "asked", "none", "agree", "other", "missing", "empty", "count",
     "expected", "expected_asked", "gap", "length", "length_rel", "length_span", "endless",
 )  # fmt: skip
 """What the heads see; `figures` says what each is."""
 
-_ENDLESS = 6000.0
+_ENDLESS_CHARS = 6000.0
 """An answer of more characters went in circles."""
 
-_KEEP = 0.05
+_MIN_GAIN_TO_SWITCH = 0.05
 """A later draft must be so much likelier right to be shown instead of the first."""
 
-_UNKNOWN = 0.5
+_UNKNOWN_QUALITY = 0.5
 
-_HARD = 0.5
+_DIFFICULTY_TRUST = 0.5
 """How much of the difficulty that stage A finds in a question is believed, where no letter is asked
 for. There it is by their abilities that workers are told apart, not by stage A: on hidden questions
 that was better by .01 to .04 (GSM, MATH level 5), and worse by .02 for choices (MMLU-Pro).
@@ -58,18 +206,20 @@ Likeness = Callable[[Sequence[str]], Sequence[Sequence[float]]]
 Ability = Callable[[Candidate], float]
 
 
-def choice(answers: Sequence[str]) -> bool:
+def is_choice(answers: Sequence[str]) -> bool:
     """Tell whether these answer a question by the letter of a choice."""
-    return kind_of(answers) == "letter"
+    return kind_of_answers(answers) == "letter"
 
 
-def believed(told: Floats, able: Floats, drafts: int, choices: NDArray[np.bool_] | bool) -> Floats:
+def combined_log_odds(
+    told: Floats, able: Floats, drafts: int, choices: NDArray[np.bool_] | bool
+) -> Floats:
     """Return the log-odds to go by: workers are columns, those of the drafts first.
 
     `told` is by stage A, `able` by the workers' general abilities.
     """
     hard = (told - able)[:, :drafts].mean(axis=1, keepdims=True)
-    return np.where(choices, told, able + _HARD * hard)
+    return np.where(choices, told, able + _DIFFICULTY_TRUST * hard)
 
 
 def log_odds(chance: Floats) -> Floats:
@@ -78,7 +228,7 @@ def log_odds(chance: Floats) -> Floats:
     return np.asarray(np.log(held / (1.0 - held)), np.float64)
 
 
-def chances_of(odds: Floats) -> Floats:
+def chances_from_log_odds(odds: Floats) -> Floats:
     """Return what log-odds come to."""
     return np.asarray(1.0 / (1.0 + np.exp(-np.clip(odds, -30.0, 30.0))), np.float64)
 
@@ -96,7 +246,7 @@ class Votes:
     alike: Floats
     lengths: Floats
 
-    def figures(self) -> Floats:
+    def features(self) -> Floats:
         """Return a row for each question, in the order of FIGURES."""
         right, asked, none = posterior(self.groups, self.prior, self.asked, self.alike)
         groups, count = self.groups, self.groups.shape[1]
@@ -123,12 +273,12 @@ class Votes:
             logs[:, 0],
             logs[:, 0] - np.log1p(self.lengths.mean(axis=1)),
             logs.max(axis=1) - logs.min(axis=1),
-            self.lengths.max(axis=1) > _ENDLESS,
+            self.lengths.max(axis=1) > _ENDLESS_CHARS,
         ])  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Agreement:
+class SecondStage:
     """The two heads: `right` for the draft in focus, `asked` for another worker.
 
     Each has an intercept and a weight for each of FIGURES, once `centre` and `scale` are taken off.
@@ -140,26 +290,28 @@ class Agreement:
     scale: Floats
 
     @classmethod
-    def plain(cls) -> Agreement:
+    def unfitted(cls) -> SecondStage:
         """Return heads that take the votes at their word: for where nothing was fitted."""
-        size = len(FIGURES)
+        size = len(VOTE_FEATURES)
         right, asked = np.zeros(size + 1), np.zeros(size + 1)
-        right[1 + FIGURES.index("right")] = asked[1 + FIGURES.index("asked")] = 1.0
+        right[1 + VOTE_FEATURES.index("right")] = asked[1 + VOTE_FEATURES.index("asked")] = 1.0
         return cls(right, asked, np.zeros(size), np.ones(size))
 
     def save(self, folder: Path) -> None:
         """Write its file."""
-        (folder / FILE).write_text(json.dumps(self.numbers(), indent=1) + "\n", "utf-8")
+        (folder / AGREEMENT_FILE).write_text(
+            json.dumps(self.to_numbers(), indent=1) + "\n", "utf-8"
+        )
 
     @classmethod
-    def load(cls, folder: Path) -> Agreement:
+    def load(cls, folder: Path) -> SecondStage:
         """Read its file. Raises RouterFileError."""
         try:
-            return cls.from_numbers(json.loads((folder / FILE).read_text("utf-8")))
+            return cls.from_numbers(json.loads((folder / AGREEMENT_FILE).read_text("utf-8")))
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise RouterFileError(f"{folder / FILE}: {error}") from error
+            raise RouterFileError(f"{folder / AGREEMENT_FILE}: {error}") from error
 
-    def numbers(self) -> dict[str, list[float]]:
+    def to_numbers(self) -> dict[str, list[float]]:
         """Return all of it as plain values, for a JSON file."""
         return {
             name: [round(float(value), 6) for value in getattr(self, name)]
@@ -167,13 +319,13 @@ class Agreement:
         }
 
     @classmethod
-    def from_numbers(cls, numbers: Mapping[str, object]) -> Agreement:
+    def from_numbers(cls, numbers: Mapping[str, object]) -> SecondStage:
         """Return what `numbers` gave. Raises KeyError, TypeError, ValueError."""
         found = cls(*(
             np.array(numbers[name], np.float64) for name in ("right", "asked", "centre", "scale")
         ))  # fmt: skip
         sizes = [column.shape for column in (found.right, found.asked, found.centre, found.scale)]
-        size = len(FIGURES)
+        size = len(VOTE_FEATURES)
         whole = np.concatenate([found.right, found.asked, found.centre, found.scale])
         if sizes != [(size + 1,), (size + 1,), (size,), (size,)] or not np.isfinite(whole).all():
             raise ValueError("No weights of agreement.")
@@ -181,9 +333,9 @@ class Agreement:
 
     def chances(self, votes: Votes) -> tuple[Floats, Floats]:
         """Return for each question how likely the draft in focus is right, and who is asked."""
-        seen = (votes.figures() - self.centre) / self.scale
-        right = chances_of(self.right[0] + seen @ self.right[1:])
-        asked = chances_of(self.asked[0] + seen @ self.asked[1:])
+        seen = (votes.features() - self.centre) / self.scale
+        right = chances_from_log_odds(self.right[0] + seen @ self.right[1:])
+        asked = chances_from_log_odds(self.asked[0] + seen @ self.asked[1:])
         return np.where(votes.groups[:, 0] > 0, right, np.minimum(right, 0.3)), asked
 
     def judge(
@@ -200,21 +352,21 @@ class Agreement:
         asked only where there are no short answers to compare. `ability` says how able a worker
         generally is, in log-odds.
         """
-        known = drafts[:DRAFTS_MOST]
+        known = drafts[:MAX_DRAFTS]
         if not known:
-            gain = {c.id: estimate.quality.get(c.id, _UNKNOWN) for c in candidates}
+            gain = {c.id: estimate.quality.get(c.id, _UNKNOWN_QUALITY) for c in candidates}
             return Judgement((), 0, gain)
-        groups = grouped([draft.answer for draft in known])
+        groups = group_answers([draft.answer for draft in known])
         if any(groups):
-            quality, asked = self._by_votes(groups, candidates, known, estimate, ability)
-            agreement = _agreed(groups)
+            quality, asked = self._judge_by_votes(groups, candidates, known, estimate, ability)
+            agreement = _agreeing_share(groups)
         else:
             table = likeness([draft.text for draft in known]) if len(known) > 1 else [[1.0]]
-            quality, asked = _by_likeness(table, candidates, known, estimate)
-            agreement = _mean_of_pairs(table)
+            quality, asked = _judge_by_likeness(table, candidates, known, estimate)
+            agreement = _mean_likeness(table)
         quality += [min(quality)] * (len(drafts) - len(known))
         best = max(range(len(quality)), key=lambda place: quality[place])
-        if quality[best] < quality[0] + _KEEP:
+        if quality[best] < quality[0] + _MIN_GAIN_TO_SWITCH:
             best = 0
         written: dict[str, float] = {}
         for draft, chance in zip(drafts, quality, strict=True):
@@ -224,7 +376,7 @@ class Agreement:
             tuple(quality), best, gain, agreement if len(known) > 1 else None
         )  # fmt: skip
 
-    def _by_votes(
+    def _judge_by_votes(
         self,
         groups: Sequence[int],
         candidates: Sequence[Candidate],
@@ -236,11 +388,13 @@ class Agreement:
         workers = [draft.worker for draft in drafts]
         by_id = {candidate.id: candidate for candidate in candidates}
         everyone = [*(by_id.get(one, Candidate(one)) for one in workers), *candidates]
-        odds = log_odds(np.array([estimate.quality.get(one.id, _UNKNOWN) for one in everyone]))
+        odds = log_odds(
+            np.array([estimate.quality.get(one.id, _UNKNOWN_QUALITY) for one in everyone])
+        )
         if ability is not None:
             able = np.array([ability(one) for one in everyone])
-            odds = believed(odds[None], able[None], len(drafts), choice(answers))[0]
-        prior = odds[: len(drafts)] + np.array([_evidence(draft) for draft in drafts])
+            odds = combined_log_odds(odds[None], able[None], len(drafts), is_choice(answers))[0]
+        prior = odds[: len(drafts)] + np.array([_evidence_log_odds(draft) for draft in drafts])
         lengths = np.array([float(max(0, draft.length)) for draft in drafts])
         alike = np.array(chances_alike(answers, workers))
         # A row with each draft in focus, then one with each candidate that may be asked.
@@ -263,7 +417,7 @@ class Agreement:
 # Where there is nothing to compare but the texts
 
 
-def _by_likeness(
+def _judge_by_likeness(
     table: Sequence[Sequence[float]],
     candidates: Sequence[Candidate],
     drafts: Sequence[Draft],
@@ -271,17 +425,17 @@ def _by_likeness(
 ) -> tuple[list[float], dict[str, float]]:
     quality = []
     for place, draft in enumerate(drafts):
-        odds = float(log_odds(np.array(estimate.quality.get(draft.worker, _UNKNOWN))))
-        odds += _evidence(draft)
+        odds = float(log_odds(np.array(estimate.quality.get(draft.worker, _UNKNOWN_QUALITY))))
+        odds += _evidence_log_odds(draft)
         if len(drafts) > 1:
             others = [row for number, row in enumerate(table[place]) if number != place]
             # Agreement of whole texts says little: measured on one set, .611 to .627.
             odds += min(0.4, max(-0.6, 2.0 * (sum(others) / len(others) - 0.7)))
-        quality.append(float(chances_of(np.array(odds))))
-    return quality, {c.id: estimate.quality.get(c.id, _UNKNOWN) for c in candidates}
+        quality.append(float(chances_from_log_odds(np.array(odds))))
+    return quality, {c.id: estimate.quality.get(c.id, _UNKNOWN_QUALITY) for c in candidates}
 
 
-def _evidence(draft: Draft) -> float:
+def _evidence_log_odds(draft: Draft) -> float:
     """Return by how much what is known of a draft moves the log-odds that it is right."""
     moved = 0.0 if draft.length or draft.text.strip() or draft.answer else -4.0
     moved -= 3.0 if draft.refused else 0.0
@@ -293,7 +447,7 @@ def _evidence(draft: Draft) -> float:
     return moved
 
 
-def _agreed(groups: Sequence[int]) -> float:
+def _agreeing_share(groups: Sequence[int]) -> float:
     """Return which part of all pairs of answers agree."""
     pairs = [
         groups[a] == groups[b] != 0 for b in range(len(groups)) for a in range(b)
@@ -301,6 +455,6 @@ def _agreed(groups: Sequence[int]) -> float:
     return sum(pairs) / len(pairs) if pairs else 1.0
 
 
-def _mean_of_pairs(table: Sequence[Sequence[float]]) -> float:
+def _mean_likeness(table: Sequence[Sequence[float]]) -> float:
     pairs = [table[a][b] for b in range(len(table)) for a in range(b)]
     return min(1.0, max(0.0, sum(pairs) / len(pairs))) if pairs else 1.0

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from baton.core.model_names import canonical, match, plain, read
+from baton.core.model_names import canonical_name, matching_model, parse_model_name, plain_name
 from baton.core.routing_types import Candidate
 
 Floats = NDArray[np.float64]
@@ -23,7 +23,7 @@ Floats = NDArray[np.float64]
 
 # What that makes of it
 
-_MADE = {
+_RELEASE_YEARS = {
     "chatqa": ((1.5, 24.35),),
     "nemotron": ((3, 24.35), (3.1, 24.8), (3.3, 25.2)),
     "codellama": ((0, 23.65),),
@@ -63,60 +63,62 @@ _MADE = {
 }  # fmt: skip
 """When a family's versions came out, in years since 2000. A later one does more with its size."""
 
-_UNDATED = 24.5
-_YEARS = (23.0, 26.0)
+_DEFAULT_YEAR = 24.5
+_YEAR_RANGE = (23.0, 26.0)
 
-_SIZES = {
+_KNOWN_BILLIONS = {
     "phi-mini": 3.8, "phi-small": 7.0, "phi-medium": 14.0, "mistral-nemo": 12.0,
     "mistral-small": 22.0, "mistral-large": 123.0, "gpt-3.5-turbo": 30.0,
     "command-r": 35.0, "command-plus-r": 104.0,
     "mathstral": 7.0, "codestral": 22.0, "mixtral": 19.8, "deepseek": 236.0, "qwq": 32.0,
 }  # fmt: skip
-_TIERS = {
+_TIER_BILLIONS = {
     "nano": 5.0, "mini": 15.0, "lite": 10.0, "flash": 25.0, "haiku": 20.0,
     "small": 20.0, "medium": 70.0, "core": 67.0, "sonnet": 150.0, "pro": 150.0, "plus": 100.0,
     "large": 120.0, "opus": 300.0, "max": 300.0,
 }  # fmt: skip
-_FRONTIER = {"gpt", "claude", "gemini", "grok", "o"}
-_THINKS = re.compile(
+_FRONTIER_FAMILIES = {"gpt", "claude", "gemini", "grok", "o"}
+_REASONING_PATTERN = re.compile(
     r"(?<![a-z])(?:o[134](?![a-z0-9])|r1|qwq|magistral|thinking|reason)|gpt-?oss|gpt-5"
 )
 
 
-def size_of(candidate: Candidate) -> float:
+def likely_billions(candidate: Candidate) -> float:
     """Return how many billions of parameters a worker likely has, or its like."""
-    seen = read(candidate.model or candidate.id)
+    seen = parse_model_name(candidate.model or candidate.id)
     if seen.billions or candidate.billions > 0:
         return seen.billions or min(candidate.billions, 2000.0)
-    tiers = [_TIERS[word] for word in seen.variant.split("-") if word in _TIERS]
+    tiers = [_TIER_BILLIONS[word] for word in seen.variant.split("-") if word in _TIER_BILLIONS]
     named = (f"{seen.family}-{seen.version:g}-{seen.variant}", f"{seen.family}-{seen.variant}")
-    known = next((_SIZES[name] for name in (*named, seen.family) if name in _SIZES), 0.0)
+    known = next(
+        (_KNOWN_BILLIONS[name] for name in (*named, seen.family) if name in _KNOWN_BILLIONS), 0.0
+    )
     if known or tiers:
         return known or min(tiers)
     if candidate.dollars > 0:
         return 25.0 * math.pow(min(candidate.dollars, 200.0), 0.75)
-    return 200.0 if candidate.outside or seen.family in _FRONTIER else 3.0
+    return 200.0 if candidate.outside or seen.family in _FRONTIER_FAMILIES else 3.0
 
 
-def year_of(candidate: Candidate) -> float:
+def likely_release_year(candidate: Candidate) -> float:
     """Return when a worker likely came out, in years since 2000."""
-    seen = read(candidate.model or candidate.id)
-    made = _MADE.get(f"{seen.family}-{seen.variant}") or _MADE.get(seen.family)
+    seen = parse_model_name(candidate.model or candidate.id)
+    made = _RELEASE_YEARS.get(f"{seen.family}-{seen.variant}") or _RELEASE_YEARS.get(seen.family)
     if made is None:
-        return _UNDATED
+        return _DEFAULT_YEAR
     # Who names no version is of the first.
     return max((v, year) for v, year in (*made, (0.0, made[0][1])) if v <= seen.version)[1]
 
 
-SIGHTS = 6
+TRAIT_COUNT = 6
 """How many numbers `sight` gives."""
 
 
-def sight(candidate: Candidate) -> Floats:
+def model_traits(candidate: Candidate) -> Floats:
     """Return what of a worker bears on its ability, each near 0 for a usual one."""
     name = candidate.model or candidate.id
-    seen, size = read(name), max(0.05, size_of(candidate))
-    year = min(max(year_of(candidate), _YEARS[0]), _YEARS[1])
+    seen, size = parse_model_name(name), max(0.05, likely_billions(candidate))
+    year = min(max(likely_release_year(candidate), _YEAR_RANGE[0]), _YEAR_RANGE[1])
     log = math.log2(size / 8.0)
     narrow = "coder" in seen.variant or seen.family in ("codegemma", "codellama", "chatqa")
     return np.array([
@@ -124,15 +126,15 @@ def sight(candidate: Candidate) -> Floats:
         log,
         min(log, 0.0),  # a small one loses more by each halving
         year - 24.5,
-        float(bool(_THINKS.search(plain(name)))),
+        float(bool(_REASONING_PATTERN.search(plain_name(name)))),
         float(not seen.tuned) + float(narrow),
     ])  # fmt: skip
 
 
-_MOST_KNOWN = 1000
+_MAX_CACHED_WORKERS = 1000
 """So many answers about workers are remembered."""
 
-_TINY = 1.2
+_TINY_PENALTY = 1.2
 """What each halving below a billion parameters costs besides; nobody so small was measured here.
 
 SmolLM2's own card has 1.4 % of GSM8K for 135M and 7 % for 360M, where the line of the larger ones
@@ -154,63 +156,68 @@ class Abilities:
     worth: Floats
     level: Mapping[str, float]
     error: float = 1.0
-    _near: dict[tuple[Candidate, tuple[str, ...]], Mapping[str, float]] = field(
+    _nearest_cache: dict[tuple[Candidate, tuple[str, ...]], Mapping[str, float]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
     """What was told of workers, who are the same ones from prompt to prompt."""
 
-    def prior(self, candidate: Candidate) -> float:
+    def expected_ability(self, candidate: Candidate) -> float:
         """Return what ability to expect of a worker by its name, size, price and card alone."""
-        seen = float(sight(candidate) @ self.worth)
-        seen -= _TINY * max(0.0, -math.log2(max(0.05, size_of(candidate))))
+        seen = float(model_traits(candidate) @ self.worth)
+        seen -= _TINY_PENALTY * max(0.0, -math.log2(max(0.05, likely_billions(candidate))))
         told = [level for level in candidate.skills.values() if math.isfinite(level)]
         if told:
             mean = sum(min(5.0, max(1.0, level)) for level in told) / len(told)
             seen = (seen + _ABILITY_AT_3 + _ABILITY_A_LEVEL * (mean - 3.0)) / 2.0
         return min(6.0, max(-6.0, seen))
 
-    def of(self, candidate: Candidate) -> float:
+    def ability(self, candidate: Candidate) -> float:
         """Return a worker's ability: as measured, else as expected."""
-        known = self.known(candidate)
-        return self.workers[known] if known else self.prior(candidate)
+        known = self.measured_name(candidate)
+        return self.workers[known] if known else self.expected_ability(candidate)
 
-    def known(self, candidate: Candidate) -> str | None:
+    def measured_name(self, candidate: Candidate) -> str | None:
         """Return which measured worker it is, or None."""
         names = [candidate.model, candidate.id] if candidate.model else [candidate.id]
-        return next((found for name in names if (found := match(name, self.workers))), None)
+        return next(
+            (found for name in names if (found := matching_model(name, self.workers))), None
+        )
 
-    def nearest(self, candidate: Candidate, among: Sequence[str]) -> Mapping[str, float]:
+    def nearest_workers(self, candidate: Candidate, among: Sequence[str]) -> Mapping[str, float]:
         """Return how much each of some measured workers tells of it; that makes 1 together.
 
         The closer its ability, the more; one of its family more still. It alone, if it is there.
         """
         asked = candidate, tuple(among)
-        if asked not in self._near:
-            if len(self._near) >= _MOST_KNOWN:
-                self._near.clear()
-            self._near[asked] = self._nearest(candidate, among)
-        return self._near[asked]
+        if asked not in self._nearest_cache:
+            if len(self._nearest_cache) >= _MAX_CACHED_WORKERS:
+                self._nearest_cache.clear()
+            self._nearest_cache[asked] = self._compute_nearest(candidate, among)
+        return self._nearest_cache[asked]
 
-    def _nearest(self, candidate: Candidate, among: Sequence[str]) -> Mapping[str, float]:
-        if known := match(candidate.model or candidate.id, among):
+    def _compute_nearest(self, candidate: Candidate, among: Sequence[str]) -> Mapping[str, float]:
+        if known := matching_model(candidate.model or candidate.id, among):
             return {known: 1.0}
-        target, family = self.of(candidate), read(candidate.model or candidate.id).family
+        target, family = (
+            self.ability(candidate),
+            parse_model_name(candidate.model or candidate.id).family,
+        )
         weights = {}
         for worker in among:
-            gap = self.of(Candidate(worker)) - target
-            kin = 2.0 if family and read(worker).family == family else 1.0
+            gap = self.ability(Candidate(worker)) - target
+            kin = 2.0 if family and parse_model_name(worker).family == family else 1.0
             weights[worker] = kin * math.exp(-0.5 * (gap / 0.5) ** 2) + 1e-9
         total = sum(weights.values())
         return {worker: weight / total for worker, weight in weights.items()}
 
-    def beyond(self, candidate: Candidate, among: Sequence[str]) -> float:
+    def ability_gap(self, candidate: Candidate, among: Sequence[str]) -> float:
         """Return by how much a worker is abler, in log-odds, than what `nearest` makes of them."""
-        nearest = self.nearest(candidate, among).items()
-        return self.of(candidate) - sum(
-            weight * self.of(Candidate(worker)) for worker, weight in nearest
+        nearest = self.nearest_workers(candidate, among).items()
+        return self.ability(candidate) - sum(
+            weight * self.ability(Candidate(worker)) for worker, weight in nearest
         )
 
-    def numbers(self) -> dict[str, object]:
+    def to_numbers(self) -> dict[str, object]:
         """Return all of it as plain values, for a JSON file."""
         return {
             "workers": {worker: round(a, 4) for worker, a in sorted(self.workers.items())},
@@ -232,7 +239,7 @@ class Abilities:
             {str(name): float(a) for name, a in level.items()},
             float(str(error)),
         )
-        if found.worth.shape != (SIGHTS,) or not np.isfinite(found.worth).all():
+        if found.worth.shape != (TRAIT_COUNT,) or not np.isfinite(found.worth).all():
             raise ValueError("No abilities.")
         return found
 
@@ -243,21 +250,23 @@ class Abilities:
 def fit(scores: Mapping[str, Mapping[str, tuple[float, int]]]) -> Abilities:
     """Fit abilities on what workers reached: by set and worker the mean quality and on how many."""
     cells = [
-        (name, canonical(worker), quality, count)
+        (name, canonical_name(worker), quality, count)
         for name, workers in sorted(scores.items())
         for worker, (quality, count) in sorted(workers.items())
         if count
     ]
     # The names as they are written there, since one may say more than what it comes to.
-    written = {canonical(worker): worker for workers in scores.values() for worker in workers}
-    workers, worth, level = _solve(cells, written)
+    written = {canonical_name(worker): worker for workers in scores.values() for worker in workers}
+    workers, worth, level = _fit_ridge(cells, written)
     missed = []
     for worker, ability in workers.items():
         rest = [cell for cell in cells if cell[1] != worker]
-        if len({cell[1] for cell in rest}) > SIGHTS:
-            _, without, other = _solve(rest, written)
+        if len({cell[1] for cell in rest}) > TRAIT_COUNT:
+            _, without, other = _fit_ridge(rest, written)
             shift = np.mean([level[name] - other[name] for name in other])  # the scale may move
-            missed.append(float(sight(Candidate(written[worker])) @ without) + shift - ability)
+            missed.append(
+                float(model_traits(Candidate(written[worker])) @ without) + shift - ability
+            )
     error = float(np.sqrt(np.mean(np.square(missed)))) if missed else 1.0
     return Abilities(workers, worth, level, error)
 
@@ -265,34 +274,34 @@ def fit(scores: Mapping[str, Mapping[str, tuple[float, int]]]) -> Abilities:
 _Cell = tuple[str, str, float, int]
 
 
-def _solve(
+def _fit_ridge(
     cells: Sequence[_Cell], written: Mapping[str, str]
 ) -> tuple[dict[str, float], Floats, dict[str, float]]:
     """Return abilities, what each sight is worth, and the sets' levels: one ridge regression."""
     names = sorted({cell[0] for cell in cells})
     workers = sorted({cell[1] for cell in cells})
-    seen = {worker: sight(Candidate(written[worker])) for worker in workers}
-    size = SIGHTS + len(workers) + len(names)
+    seen = {worker: model_traits(Candidate(written[worker])) for worker in workers}
+    size = TRAIT_COUNT + len(workers) + len(names)
     design, target, weight = (
         np.zeros((len(cells), size)),
         np.zeros(len(cells)),
         np.zeros(len(cells)),
     )
     for row, (name, worker, quality, count) in enumerate(cells):
-        design[row, :SIGHTS] = seen[worker]
-        design[row, SIGHTS + workers.index(worker)] = 1.0
-        design[row, SIGHTS + len(workers) + names.index(name)] = -1.0
+        design[row, :TRAIT_COUNT] = seen[worker]
+        design[row, TRAIT_COUNT + workers.index(worker)] = 1.0
+        design[row, TRAIT_COUNT + len(workers) + names.index(name)] = -1.0
         smooth = (quality * count + 1.0) / (count + 2.0)
         target[row] = math.log(smooth / (1.0 - smooth))
         weight[row] = min(count, 500) / 500.0
     penalty = np.concatenate([
-        [1e-3] + [0.3] * (SIGHTS - 1), np.full(len(workers), 0.5), np.full(len(names), 1e-2)
+        [1e-3] + [0.3] * (TRAIT_COUNT - 1), np.full(len(workers), 0.5), np.full(len(names), 1e-2)
     ])  # fmt: skip
     weighted = design * weight[:, None]
     found = np.linalg.solve(weighted.T @ design + np.diag(penalty), weighted.T @ target)
-    worth = np.asarray(found[:SIGHTS], np.float64)
+    worth = np.asarray(found[:TRAIT_COUNT], np.float64)
     own = {
-        worker: float(seen[worker] @ worth + found[SIGHTS + place])
+        worker: float(seen[worker] @ worth + found[TRAIT_COUNT + place])
         for place, worker in enumerate(workers)
     }
-    return own, worth, dict(zip(names, found[SIGHTS + len(workers) :].tolist(), strict=True))
+    return own, worth, dict(zip(names, found[TRAIT_COUNT + len(workers) :].tolist(), strict=True))

@@ -23,7 +23,7 @@ from baton.tui.chat.questions import QuestionController
 from baton.tui.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
-    from baton.tui.budget_commands import SetCeiling
+    from baton.tui.slash_commands import SetCeiling
 
 NONE_STRONGER = (
     "There is no stronger worker here. A cloud worker can be entered in config.toml "
@@ -87,17 +87,17 @@ class BudgetController:
         if not words.strip():
             await self._show_money()
             return
-        from baton.tui import budget_commands
+        from baton.tui import slash_commands
 
-        match budget_commands.parse_budget(words):
-            case budget_commands.SetCeiling() as ceiling:
+        match slash_commands.parse_budget(words):
+            case slash_commands.SetCeiling() as ceiling:
                 await self._set_ceiling(ceiling)
-            case budget_commands.SetPolicy(policy=policy, here=here):
+            case slash_commands.SetPolicy(policy=policy, here=here):
                 await self._set_policy(policy, here)
-            case budget_commands.SetPace(thrift=thrift):
+            case slash_commands.SetPace(thrift=thrift):
                 await self._set_pace(thrift)
                 await self._note(f"Pace of spending from now on: {thrift.description}.")
-            case budget_commands.Release():
+            case slash_commands.Release():
                 await self._show_money(releasing=True)
         self.measure()
 
@@ -105,7 +105,7 @@ class BudgetController:
         await self._context.transcript.note(text)
 
     async def _show_money(self, releasing: bool = False) -> None:
-        from baton.tui.screens.money_screen import MoneyScreen
+        from baton.tui.screens.ledger_screens import MoneyScreen
 
         services, conversation, policy = self._services, self._context.chat.id, None
         if conversation is not None:
@@ -233,7 +233,7 @@ class BudgetController:
 
     def show_egress(self) -> None:
         """Show everything that left this machine."""
-        from baton.tui.screens.egress_screen import EgressScreen
+        from baton.tui.screens.ledger_screens import EgressScreen
 
         self._context.screen.app.push_screen(EgressScreen(self._services.ledger))
 

@@ -16,8 +16,7 @@ from baton.tui.prompt_queue import ConversationState, PromptQueue
 from baton.tui.screens.overlay import Overlay
 from baton.tui.services import AppServices
 from baton.tui.widgets.composer import Composer
-from baton.tui.widgets.footer_line import Footer
-from baton.tui.widgets.header_line import Header
+from baton.tui.widgets.status_lines import Footer, Header
 from baton.tui.widgets.transcript import Transcript
 
 NO_MODEL = "no model yet"
@@ -142,11 +141,11 @@ class ChatContext:
         """Return a text as changed in the person's own editor; None if it was not changed."""
         from textual.app import SuspendNotSupported
 
-        from baton.tui import external_editor
+        from baton.tui import desktop
 
         try:
             with self.screen.app.suspend():
-                changed = external_editor.edit_text(text, name)
+                changed = desktop.edit_text(text, name)
         except SuspendNotSupported:
             self.footer.say("this terminal can't be handed to an editor")
         except BatonError as error:

@@ -14,7 +14,7 @@ from baton.core.ledger_types import Status
 from baton.core.messages import Role, Turn
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView
-from baton.tui import conversation_export
+from baton.tui import desktop
 from baton.tui.answer_summary import (
     AnswerSummary,
     answer_parts,
@@ -250,7 +250,7 @@ class ConversationController:
 
     def copy_code(self) -> None:
         """Copy the next code block of the selected message."""
-        from baton.tui.markdown_text import code_blocks
+        from baton.tui.widgets.answer import code_blocks
 
         if (view := self._transcript.selected) is None:
             return
@@ -268,10 +268,10 @@ class ConversationController:
         self._feedback.record(view.turn, Signal.COPIED)
 
     async def _copy_text(self, text: str, which: str) -> None:
-        from baton.tui import clipboard
+        from baton.tui import desktop
 
         lines = text.rstrip("\n").count("\n") + 1
-        if not (clipboard.has_system_clipboard() and await clipboard.copy_to_system(text)):
+        if not (desktop.has_system_clipboard() and await desktop.copy_to_system(text)):
             self._context.screen.app.copy_to_clipboard(text)
         self._context.footer.say(f"copied {lines} {'line' if lines == 1 else 'lines'}{which}")
 
@@ -302,7 +302,7 @@ class ConversationController:
 
     async def rename(self, title: str = "") -> None:
         """Give the conversation another title. To be run in a worker."""
-        from baton.tui.screens.rename_screen import RenameScreen
+        from baton.tui.screens.dialogs import RenameScreen
 
         chat, app = self._context.chat, self._context.screen.app
         if chat.id is None:
@@ -330,8 +330,8 @@ class ConversationController:
         store = self._services.store
         stored = await store.conversation(conversation)
         text = to_markdown(stored, await store.thread(conversation))
-        target = conversation_export.export_path(path, self._services.exports, stored.title)
-        await asyncio.to_thread(conversation_export.save_export, target, text)
+        target = desktop.export_path(path, self._services.exports, stored.title)
+        await asyncio.to_thread(desktop.save_export, target, text)
         return f"Saved as {_short(target)}."
 
 

@@ -41,7 +41,7 @@ class DownloadController:
 
     async def pull(self, model: str = "") -> None:
         """Download a model by its name in the catalogue or at a hub. To be run in a worker."""
-        from baton.tui.screens.pull_dialog import request_model
+        from baton.tui.screens.dialogs import request_model
 
         context, library = self._context, self._services.library
         transcript, footer = context.transcript, context.footer

@@ -42,7 +42,7 @@ class FeedbackController:
 
     async def _store(self, answer: str, signal: Signal) -> None:
         with suppress(BatonError):  # the person did not ask for it, so a failure is not shown
-            await self._services.store.note(answer, signal)
+            await self._services.store.add_signal(answer, signal)
 
     async def mark_good(self) -> None:
         """Mark the selected answer as good, or take that back."""
@@ -72,7 +72,7 @@ class FeedbackController:
         if mark is None:
             return "the mark is taken back"
         tutor = self._services.tutor
-        news = await tutor().news() if tutor is not None else 0
+        news = await tutor().count_new_answers() if tutor is not None else 0
         if news and news % LEARN_HINT_ANSWERS == 0:
             return f"marked as {mark} · {news} new: /learn learns from them"
         return f"marked as {mark}"
@@ -84,7 +84,7 @@ class FeedbackController:
             said = f"/learn {command} is not understood." if command else "Nothing can learn here."
             await transcript.note(f"{said} There are /learn, /learn undo and /learn forget.")
             return
-        from baton.routing.personalisation import told
+        from baton.routing.personalisation import result_lines
 
         tutor = self._services.tutor()
         if command:
@@ -98,8 +98,8 @@ class FeedbackController:
         finally:
             footer.said = ""
         self._warm_router()
-        undo = ["/learn undo takes that back."] if lesson.kept else []
-        await transcript.note("\n".join([*told(lesson), *undo]))
+        undo = ["/learn undo takes that back."] if lesson.is_kept else []
+        await transcript.note("\n".join([*result_lines(lesson), *undo]))
 
     def _warm_router(self) -> None:
         """Let the router load what it learned now, so that no prompt waits for that."""

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from baton.core.ports import Choice
     from baton.models.library import Library
     from baton.models.recommendation import Recommendation
-    from baton.tui.widgets.recommendation_view import RecommendationView
+    from baton.tui.widgets.question_view import RecommendationView
     from baton.tui.widgets.transcript import Notice
 
 MEASURE_SECONDS = 2.0
@@ -96,7 +96,7 @@ class OnboardingController:
                 await self._context.transcript.note(text + hint)
             return
         if self.starter_speed is None:
-            uses = await self._services.store.use_of_workers()
+            uses = await self._services.store.worker_usage()
             self.starter_speed = uses.get(STARTER_ID, (None,))[0]
         self._is_undecided = bool(text)  # without a greeting the offer was seen before
         self.advise(text)
@@ -146,7 +146,7 @@ class OnboardingController:
         self._context.start(partial(self._advise, text, follow), "advice", exclusive=True)
 
     async def _advise(self, text: str, follow: bool) -> None:
-        from baton.tui.widgets.recommendation_view import RecommendationView
+        from baton.tui.widgets.question_view import RecommendationView
 
         before, self.advice = self.advice, None
         if before is not None and before.is_attached:
@@ -226,7 +226,7 @@ class OnboardingController:
 
     async def _fetch(self, view: RecommendationView) -> None:
         """Download all models of the recommendation."""
-        from baton.tui.screens.pull_dialog import request_model
+        from baton.tui.screens.dialogs import request_model
 
         context, found, library = self._context, self._recommendation, self._services.library
         queue = self._downloads.queue

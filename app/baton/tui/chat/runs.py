@@ -181,13 +181,13 @@ class RunController:
         """Return a plan as changed in the person's own editor; None if it was not changed."""
         from baton.core.plan import templates
 
-        text: str | None = templates.write(plan)
+        text: str | None = templates.format_plan(plan)
         while text is not None:
             text = await self._context.edit_text(text, "plan.toml")
             if text is None:
                 break
             try:
-                return templates.read(text)
+                return templates.parse_plan(text)
             except BatonError as error:
                 if await self._questions.ask(_describe_mistake(error)) != EDIT:
                     break

@@ -25,10 +25,8 @@ from baton.tui.chat.questions import QuestionController
 from baton.tui.chat.runs import RunController
 from baton.tui.prompt_queue import PromptQueue
 from baton.tui.services import AppServices
-from baton.tui.widgets.composer import Composer
-from baton.tui.widgets.prompt_area import PromptArea
-from baton.tui.widgets.question_view import ChoiceView
-from baton.tui.widgets.recommendation_view import RecommendationView
+from baton.tui.widgets.composer import Composer, PromptArea
+from baton.tui.widgets.question_view import ChoiceView, RecommendationView
 from baton.tui.widgets.transcript import Transcript
 from baton.tui.widgets.turn_view import TurnView
 
@@ -167,7 +165,7 @@ class ChatScreen(Screen[None]):
         self.downloads.resume()
         services.warm_cloud()
         import baton.tui.widgets.answer
-        import baton.tui.widgets.offer_card  # noqa: F401 (so that the first answer needn't wait)
+        import baton.tui.widgets.question_view  # noqa: F401 (so that the first answer needn't wait)
 
     async def close(self) -> None:
         """Stop what runs and keep everything, before the app is left."""

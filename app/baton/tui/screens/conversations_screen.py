@@ -18,8 +18,8 @@ from baton.core.history_types import Conversation, SearchHit
 from baton.core.sanitiser import one_line, sanitise
 from baton.history import Store
 from baton.tui import key_bindings
+from baton.tui.screens.dialogs import RenameScreen
 from baton.tui.screens.overlay import Overlay
-from baton.tui.screens.rename_screen import RenameScreen
 
 SEARCH_DELAY_SECONDS = 0.12
 """After how many seconds without typing a search begins."""

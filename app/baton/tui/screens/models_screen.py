@@ -23,18 +23,19 @@ from baton.core.sanitiser import one_line, sanitise
 from baton.gguf.memory_fit import Verdict
 from baton.models.model_types import State
 from baton.tui import background_downloads, key_bindings, model_table
-from baton.tui.model_details import (
+from baton.tui.model_table import (
     BAR_COLUMNS,
     READABLE_STATES,
     SHORT_BAR_COLUMNS,
+    ModelRow,
+    TableData,
     is_fetchable,
     progress_bar,
     removal_text,
     row_card,
     row_details,
 )
-from baton.tui.model_table import ModelRow, TableData
-from baton.tui.screens.confirm_screen import ConfirmScreen
+from baton.tui.screens.dialogs import ConfirmScreen
 from baton.tui.screens.overlay import Overlay
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ class ModelsScreen(Overlay[str]):
     async def _load(self) -> None:
         """Read what is here, then look at the machine for what else would suit it."""
         try:
-            uses = await self._desk.store.use_of_workers()
+            uses = await self._desk.store.worker_usage()
             self._read(replace(self._stock, uses=uses, roster=self._roster()))
             if self._desk.library is None:
                 return
@@ -270,12 +271,14 @@ class ModelsScreen(Overlay[str]):
     @work(exclusive=True, group="closer")
     async def _look_closer(self, row: ModelRow) -> None:
         """Find out what a model is good at, and whether one that is here fits now."""
-        from baton.core.plan.skill_table import in_short
+        from baton.core.plan.skill_table import skill_summary
 
         if (card := row_card(row)) is None:
             return
         try:
-            self._strengths[row.key] = in_short(card, await self._desk.orchestra.skills.of(card))
+            self._strengths[row.key] = skill_summary(
+                card, await self._desk.orchestra.skills.masteries_of(card)
+            )
             if row.held is not None and row.held.state.usable and self._desk.library is not None:
                 self._verdicts[row.key] = await self._library.verdict(row.key)
         except BatonError as error:
@@ -354,7 +357,7 @@ class ModelsScreen(Overlay[str]):
     @work(group="fetch")
     async def action_fetch(self) -> None:
         """Download a model of the catalogue, or one whose file is lost."""
-        from baton.tui.screens.pull_dialog import request_model
+        from baton.tui.screens.dialogs import request_model
 
         row = self._row
         if row is None or self._downloads is None or not is_fetchable(row):
@@ -429,7 +432,7 @@ class ModelsScreen(Overlay[str]):
     @work(group="change")
     async def action_role(self) -> None:
         """Choose what a worker does from now on."""
-        from baton.tui.screens.role_screen import RoleScreen
+        from baton.tui.screens.dialogs import RoleScreen
 
         row = self._row
         if row is None or row.card is None:

@@ -11,9 +11,8 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 
 from baton.tui import key_bindings
-from baton.tui.widgets.footer_line import Footer
 from baton.tui.widgets.question_view import QuestionLine
-from baton.tui.widgets.split_line import SplitLine
+from baton.tui.widgets.status_lines import Footer, SplitLine
 
 Result = TypeVar("Result")
 

@@ -185,7 +185,7 @@ class WorkflowScreen(Overlay[None]):
 
     def action_egress(self) -> None:
         """Show what this run sent."""
-        from baton.tui.screens.egress_screen import EgressScreen
+        from baton.tui.screens.ledger_screens import EgressScreen
 
         if (started := self._run.started) is not None:
             self.app.push_screen(EgressScreen(self._ledger, started.run))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 import time
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
@@ -19,9 +22,8 @@ from textual.widgets import Static, TextArea
 from baton.core.errors import ConfigError
 from baton.core.messages import Attachment, Turn
 from baton.core.messages import Prompt as Asked
-from baton.core.sanitiser import one_line
-from baton.tui import path_completion, slash_commands
-from baton.tui.widgets.prompt_area import PromptArea
+from baton.core.sanitiser import one_line, sanitise
+from baton.tui import key_bindings, slash_commands
 from baton.tui.widgets.turn_view import file_text
 
 PAUSE_SECONDS = 0.25
@@ -35,6 +37,159 @@ MAX_COMMANDS_SHOWN = 9
 
 MAX_WAITING_SHOWN = 3
 """How many of the prompts that wait are shown: there must be room to write another."""
+
+
+MAX_PASTED_CHARS = 8_000
+"""From how many characters on a pasted text goes along as a file instead of into the prompt."""
+
+
+class PromptArea(TextArea):
+    """The prompt. `completion` is what Tab would put before the cursor for the word there."""
+
+    BINDINGS = key_bindings.PROMPT
+
+    class Entered(Message):
+        """Enter was pressed; keys before it may still be on their way."""
+
+    class Sent(Message):
+        """The person pressed Enter: the prompt's text, which no longer stands in it."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+    class Recalling(Message):
+        """Earlier prompts are wanted: the answer is `remember`."""
+
+    class LongPasted(Message):
+        """More was pasted than a prompt should hold."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+    class FileDropped(Message):
+        """Backspace was pressed where there is nothing left to delete."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            placeholder="Ask anything", highlight_cursor_line=False, compact=False, id="prompt"
+        )
+        self.completion: tuple[int, str] | None = None
+        self._earlier: list[str] = []
+        self._place: int | None = None
+        self._draft = ""
+
+    @property
+    def before_cursor(self) -> str:
+        """The cursor's line as far as the cursor."""
+        row, column = self.cursor_location
+        return self.document.get_line(row)[:column]
+
+    def put(self, text: str) -> None:
+        """Replace the whole prompt, and go to its end."""
+        self.load_text(sanitise(text))
+        self.move_cursor(self.document.end)
+
+    def remember(self, prompts: Sequence[str]) -> None:
+        """Take the earlier prompts, the newest last, and go to the newest."""
+        self._earlier = list(prompts)
+        self._place = len(self._earlier)
+        self._draft = self.text
+        self._recall(-1)
+
+    def forget(self) -> None:
+        """Leave the earlier prompts: what stands in the prompt now is new."""
+        self._place = None
+
+    def fit(self) -> None:
+        """Be as high as the text, up to a third of the screen."""
+        most = max(3, self.app.size.height // 3 - 2)
+        lines = min(most, max(1, self.wrapped_document.height))
+        if self.styles.height is None or self.styles.height.value != lines + 2:
+            self.styles.height = lines + 2
+
+    def on_resize(self) -> None:
+        """Fit the height to the new width."""
+        self.call_after_refresh(self.fit)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Tab completes only where there is something to complete."""
+        return self.completion is not None if action == "complete" else True
+
+    def action_send(self) -> None:
+        """Send the prompt, once the keys before this one are in it."""
+        self.post_message(self.Entered())
+
+    @on(Entered)
+    def _enter(self, event: Entered) -> None:
+        """Take the text out, in the order of the keys: what is typed next is another prompt."""
+        event.stop()
+        self.post_message(self.Sent(self.text))
+        self.put("")
+        self.forget()
+
+    def action_line(self) -> None:
+        """Break the line."""
+        self._replace_via_keyboard("\n", *self.selection)
+
+    def action_complete(self) -> None:
+        """Put the completion in the place of the word before the cursor."""
+        if self.completion is not None:
+            length, text = self.completion
+            row, column = self.cursor_location
+            self._replace_via_keyboard(text, (row, column - length), (row, column))
+
+    def action_recall(self) -> None:
+        """Go up a line; from the first one, to the prompt before."""
+        if not self.cursor_at_first_line:
+            self.action_cursor_up()
+        elif self._place is None:
+            self.post_message(self.Recalling())
+        else:
+            self._recall(-1)
+
+    def action_forget(self) -> None:
+        """Go down a line; from the last one, to the prompt after, and at last to the draft."""
+        if not self.cursor_at_last_line or self._place is None:
+            self.action_cursor_down()
+        else:
+            self._recall(1)
+
+    def _recall(self, step: int) -> None:
+        assert self._place is not None
+        place = self._place + step
+        if not 0 <= place <= len(self._earlier):
+            return
+        text = self._draft if place == len(self._earlier) else self._earlier[place]
+        self.put(text)
+        self._place = None if place == len(self._earlier) else place
+
+    def action_delete_left(self) -> None:
+        """Delete to the left; in an empty prompt, the file added last."""
+        if not self.text:
+            self.post_message(self.FileDropped())
+        super().action_delete_left()
+
+    async def _on_key(self, event: events.Key) -> None:
+        """Edit in the order of the keys: by itself, Backspace acts after what is typed next."""
+        bindings = self._bindings.copy()
+        bindings.apply_keymap(self.app._keymap)
+        for binding in bindings.key_to_bindings.get(event.key, ()):
+            if not binding.priority and await self.app.run_action(binding.action, self):
+                event.stop()
+                event.prevent_default()
+                return
+        await super()._on_key(event)
+
+    async def _on_paste(self, event: events.Paste) -> None:
+        event.stop()
+        event.prevent_default()
+        text = sanitise(event.text)
+        if len(text) > MAX_PASTED_CHARS:
+            self.post_message(self.LongPasted(text))
+        elif result := self._replace_via_keyboard(text, *self.selection):
+            self.move_cursor(result.end_location)
 
 
 class Composer(Vertical):
@@ -182,12 +337,12 @@ class Composer(Vertical):
                 lines.append(Content.styled(f"and {rest}", "$muted"))
             if found and " " not in text and word != found[0].name:
                 completion = (len(text), f"/{found[0].name}" + (" " if found[0].argument else ""))
-        elif (typed := path_completion.path_at_end(before)) is not None:
-            found_paths = await asyncio.to_thread(path_completion.path_candidates, typed)
+        elif (typed := path_at_end(before)) is not None:
+            found_paths = await asyncio.to_thread(path_candidates, typed)
             lines = [Content.styled(f"@{path}", "$muted") for path in found_paths]
             if found_paths:
                 length = len(before) - before.rindex("@")
-                completion = (length, path_completion.mention_of(found_paths[0]))
+                completion = (length, mention_of(found_paths[0]))
                 if completion[1] == before[-length:]:
                     completion = None
         self._hints.update(Content("\n").join(lines))
@@ -197,11 +352,11 @@ class Composer(Vertical):
 
     async def _look_at_files(self) -> None:
         """Show name, size and about how many tokens of each file that the prompt names."""
-        from baton.workers.attachments import mentions
+        from baton.workers.attachments import mentioned_files
 
         named: list[str] = []
         if "@" in self.text:
-            for path in await asyncio.to_thread(mentions, self.text):
+            for path in await asyncio.to_thread(mentioned_files, self.text):
                 named.append(await asyncio.to_thread(_path_text, path))
         self._show_files(named)
 
@@ -223,3 +378,40 @@ def _path_text(path: Path) -> str:
         return file_text(read_attachment(path))
     except ConfigError as error:
         return one_line(str(error))
+
+
+_MENTION = re.compile(r"""(?:^|[\s(\["'])@(?:"([^"]*)|([^\s"]*))$""")
+_MAX_ENTRIES = 2_000
+"""How many entries of a folder are looked at."""
+
+
+def path_at_end(before: str) -> str | None:
+    """Return the `@path` that is being typed at the end of this text, without the `@`."""
+    found = _MENTION.search(before)
+    return None if found is None else found[1] if found[1] is not None else found[2]
+
+
+def path_candidates(typed: str, limit: int = 6) -> list[str]:
+    """Return the paths that the typed one may become; folders end in a slash. Reads one folder."""
+    folder, _, start = typed.rpartition("/")
+    where = Path(f"{folder}/" if "/" in typed else ".").expanduser()
+    try:
+        with os.scandir(where) as entries:
+            found = [
+                f"{entry.name}/" if entry.is_dir() else entry.name
+                for entry in islice(entries, _MAX_ENTRIES)
+                if entry.name.lower().startswith(start.lower())
+                and (start.startswith(".") or not entry.name.startswith("."))
+                and entry.name == sanitise(entry.name)
+                and '"' not in entry.name
+                and "\n" not in entry.name
+            ]
+    except OSError:
+        return []
+    prefix = f"{folder}/" if "/" in typed else ""
+    return [prefix + name for name in sorted(found, key=str.lower)[:limit]]
+
+
+def mention_of(path: str) -> str:
+    """Write a path as it is named in a prompt."""
+    return f'@"{path}"' if " " in path and not path.endswith("/") else f"@{path}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from textual import events
 from textual.app import ComposeResult
@@ -11,10 +12,15 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import Static
 
-from baton.core.ports import Choice, Question
+from baton.core.hold_decision import shown_rounded_up
+from baton.core.labels import Label
+from baton.core.plan.plan import Plan, Step
+from baton.core.ports import CallOffer, Choice, Question
 from baton.core.sanitiser import one_line, sanitise
-from baton.tui import key_bindings
-from baton.tui.answer_summary import CardsById
+from baton.core.view import RunView
+from baton.tui import key_bindings, money_text
+from baton.tui.answer_summary import CardsById, worker_name, worker_place
+from baton.tui.widgets.text_view import TextView
 
 
 class ChoiceView(Static):
@@ -122,12 +128,8 @@ class QuestionView(Vertical):
 def question_view(question: Question, roster: CardsById) -> QuestionView:
     """Return what puts a question to the person."""
     if question.offer is not None:
-        from baton.tui.widgets.offer_card import OfferCard
-
         return OfferCard(question, question.offer)
     if question.plan is not None:
-        from baton.tui.widgets.plan_card import PlanCard
-
         return PlanCard(question, question.plan, roster)
     return QuestionView(question)
 
@@ -149,3 +151,215 @@ class QuestionLine(Static):
         self.update(f"{one_line(question)} {key} answers." if question else "")
         self.display = bool(question)
         self.screen.refresh_bindings()
+
+
+class ScrollableQuestion(QuestionView):
+    """Shows a text above the choices, from which it is scrolled as well."""
+
+    NOTE = "Tab, arrows, Enter choose; Esc takes the first."
+    ROW_COLUMNS = 84
+    """From how many columns on the choices stand side by side."""
+
+    SHARE = 4
+    """Which part of the screen's height the text may take: a quarter."""
+
+    def __init__(self, question: Question, text: str, hanging: int = 0) -> None:
+        super().__init__(question)
+        self._text = TextView(text, hanging=hanging)
+
+    def on_mount(self) -> None:
+        """Leave all the rest of the card in sight."""
+        self._fit()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Put the choices into two rows where they don't fit into one."""
+        self.set_class(event.size.width < self.ROW_COLUMNS, "-narrow")
+        self._fit()
+
+    def _fit(self) -> None:
+        """Leave so much of the text in sight that all the rest of the card is, too."""
+        self._text.styles.max_height = max(4, self.app.size.height // self.SHARE)
+        self.call_after_refresh(self._show_remainder)
+
+    def _show_remainder(self) -> None:
+        """Say how much of the text is out of sight."""
+        more = self._text.lines - self._text.size.height
+        lines = "line" if more == 1 else "lines"
+        rest = f" PgDn: {more:,} more {lines}." if more > 0 else ""
+        self.note.update(self.NOTE + rest)
+
+    def on_choice_view_scrolling(self, event: ChoiceView.Scrolling) -> None:
+        """Show more of the text."""
+        event.stop()
+        page = max(1, self._text.size.height - 1)
+        self._text.scroll_relative(y=event.pages * page, animate=False)
+
+
+class OfferCard(ScrollableQuestion):
+    """Shows what would leave this machine, all of it, before it does; and what it could cost."""
+
+    def __init__(self, question: Question, offer: CallOffer) -> None:
+        self._offer = offer
+        super().__init__(question, offer.text)
+
+    def heading(self) -> Content:
+        """Return the question with the price."""
+        price = money_text.price_text(self._offer.most, self._offer.left, self._offer.scope)
+        text = one_line(self.question.text)
+        return Content.assemble((text, "bold"), "   ", (price, "$accent"))
+
+    def body(self) -> ComposeResult:
+        """Lay out price, reason, text and draft, in the order in which they matter."""
+        offer = self._offer
+        yield self._title
+        yield _fact_line("Why", offer.why)
+        yield Static(destination_text(offer), markup=False)
+        yield self._text
+        if offer.draft:
+            yield _fact_line("Local answer so far", one_line(offer.draft, 300))
+
+
+def _fact_line(name: str, text: str) -> Static:
+    content = Content.assemble((f"{name}: ", "$muted"), one_line(text, 300))
+    return Static(content, classes="line")
+
+
+def destination_text(offer: CallOffer) -> str:
+    """Say where the text would go, and what was hidden in it."""
+    things = sum(
+        int(n) for n in (p.split()[0] for p in offer.hidden.split(", ") if p) if n.isdigit()
+    )
+    hidden = ""
+    if offer.hidden:
+        noun = "thing" if things == 1 else "things"
+        hidden = f" ({things} {noun} hidden: {one_line(offer.hidden)})"
+    card = offer.card
+    whose = one_line(card.address or card.provider, 80)
+    if not card.address and (card.kind != "cloud" or not whose):
+        whose = "your network" if card.privacy is Label.LAN else "the cloud"
+    return f"Leaves this machine for {whose}{hidden}:"
+
+
+_EMPTY_RUN = RunView()
+
+
+class PlanCard(ScrollableQuestion):
+    """Shows a plan of which nothing was called yet."""
+
+    SHARE = 2
+
+    def __init__(self, question: Question, plan: Plan, roster: CardsById) -> None:
+        self._summary = places_text(plan, roster)
+        super().__init__(question, plan_text(plan, roster, question.costs), hanging=4)
+
+    def heading(self) -> Content:
+        """Return the question with how many steps there are, and where."""
+        text = one_line(self.question.text)
+        return Content.assemble((text, "bold"), "   ", (self._summary, "$accent"))
+
+    def body(self) -> ComposeResult:
+        """Lay out the steps under the question."""
+        yield self._title
+        yield self._text
+
+
+def places_text(plan: Plan, roster: CardsById) -> str:
+    """Say how many steps there are, and how many of them are done elsewhere."""
+    places = [worker_place(step.worker, _EMPTY_RUN, roster) for step in plan.steps]
+    away = ", ".join(
+        f"{places.count(place)} {place}"
+        for place in ("local", "network", "cloud")
+        if place in places
+    )
+    return f"{len(places)} {'step' if len(places) == 1 else 'steps'} · {away}"
+
+
+def plan_text(plan: Plan, roster: CardsById, costs: Sequence[int | None]) -> str:
+    """Write a plan's steps out, each with its worker, its instruction, and what it may cost."""
+    lines = []
+    for number, (step, cost) in enumerate(zip(plan.steps, costs, strict=True), start=1):
+        name = one_line(worker_name(step.worker, roster), 40) or "whoever suits"
+        facts = [name, worker_place(step.worker, _EMPTY_RUN, roster)] if step.worker else [name]
+        facts += _cost_texts(cost, "about " if step.inputs else "")
+        facts.append(f"sees {_access_text(step)}")
+        facts += ["may be left out"] if step.optional else []
+        if number in plan.answer:
+            facts.append("its text is the answer" if len(plan.answer) == 1 else "in the answer")
+        lines += [f"{number:>2}  {' '.join(step.subtask.split())}", f"    {' · '.join(facts)}"]
+    return "\n".join(lines)
+
+
+def _access_text(step: Step) -> str:
+    names = (one_line(name.removeprefix("file:"), 40) for name in step.access)
+    return ", ".join(names) or "nothing but this"
+
+
+def _cost_texts(cost: int | None, about: str) -> list[str]:
+    """Say what a step can cost at most; `about` that where it reads what isn't written yet."""
+    if cost is None:
+        return ["no price"]
+    return [f"at most {about}{shown_rounded_up(cost)}"] if cost else []
+
+
+TAB_HINT = "(Tab to get here)"
+
+
+class RecommendationView(Vertical):
+    """Shows sentences and, once there is something to choose, choices. Takes no focus by itself.
+
+    Nothing waits for it: it is no question, and whoever types a prompt has passed it by.
+    """
+
+    class Chosen(Message):
+        """The person chose."""
+
+        def __init__(self, view: RecommendationView, choice: Choice) -> None:
+            super().__init__()
+            self.view = view
+            self.choice = choice
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = text
+        self._text = Static(sanitise(text), markup=False, classes="text")
+        self._row = Horizontal(classes="choices")
+        self._choices: tuple[Choice, ...] = ()
+
+    def compose(self) -> ComposeResult:
+        """Lay out the sentences over the choices."""
+        yield self._text
+        yield self._row
+
+    def on_mount(self) -> None:
+        """There is nothing to choose yet."""
+        self._row.display = False
+
+    @property
+    def choosable(self) -> bool:
+        """Whether there is something to choose."""
+        return bool(self._choices) and self.is_attached
+
+    def say(self, text: str) -> None:
+        """Say something else."""
+        self.text = text
+        self._text.update(sanitise(text))
+
+    async def offer(self, choices: Sequence[Choice]) -> None:
+        """Let the person choose among these; among nothing, if empty."""
+        if tuple(choices) == self._choices or not self.is_attached:
+            return
+        self._choices = tuple(choices)
+        if isinstance(self.screen.focused, ChoiceView) and self in self.screen.focused.ancestors:
+            self.screen.set_focus(self.screen.query_one("#prompt"))
+        await self._row.remove_children()
+        if choices:
+            await self._row.mount(*(ChoiceView(choice) for choice in choices))
+            await self._row.mount(Static(TAB_HINT, markup=False, classes="note"))
+        self._row.display = bool(choices)
+        self.screen.refresh_bindings()
+
+    def on_choice_view_chosen(self, event: ChoiceView.Chosen) -> None:
+        """Pass a decision on; one that came too late is none."""
+        event.stop()
+        if event.choice in self._choices:
+            self.post_message(self.Chosen(self, event.choice))

@@ -18,7 +18,7 @@ from baton.core.money import show_usd
 from baton.core.sanitiser import one_line, sanitise
 from baton.tui import key_bindings
 from baton.tui.answer_summary import AnswerPart, AnswerSummary
-from baton.tui.widgets.split_line import SplitLine
+from baton.tui.widgets.status_lines import SplitLine
 
 if TYPE_CHECKING:
     from baton.tui.widgets.answer import AnswerView

@@ -110,7 +110,7 @@ def cheapest(provider: str, today: str) -> str:
     for model in (name for name in snapshot().models if name.startswith(f"{provider}/")):
         price, known = price_of(model), facts(model)
         if price is not None and known is not None and not "" < known.until <= today:
-            costs[model] = price.most(1000, 100)
+            costs[model] = price.max_cost(1000, 100)
     return min(costs, key=lambda model: costs[model], default="")
 
 

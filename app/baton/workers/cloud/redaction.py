@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from baton.core.redaction_types import Hidden, Redacted
+from baton.core.redaction_types import HiddenText, RedactedTexts
 
 KEY = "secret key"
 PASSWORD = "password"
@@ -150,7 +150,7 @@ class Redaction:
     def __init__(self, words: Sequence[str] = ()) -> None:
         self._words = _words(words)
 
-    def redact(self, texts: Sequence[str]) -> Redacted:
+    def redact(self, texts: Sequence[str]) -> RedactedTexts:
         """Return the texts with placeholders; the same thing always gets the same one.
 
         Placeholders are numbered in the order in which things first appear, so a conversation that
@@ -169,7 +169,7 @@ class Redaction:
             if secrets:  # given away by a name in one place, and standing alone in another
                 finds.extend(_again(text, secrets))
             done.append(_replaced(text, _apart(finds), names))
-        return Redacted(tuple(done), tuple(names.hidden.values()))
+        return RedactedTexts(tuple(done), tuple(names.hidden.values()))
 
     def _find(self, text: str) -> Iterator[Find]:
         yield from _keys(text)
@@ -189,11 +189,11 @@ class _Names:
     def __init__(self, texts: Sequence[str]) -> None:
         self._taken = {name for text in texts for name in re.findall(r"\[[A-Za-z ]+ \d+\]", text)}
         self._counts: Counter[str] = Counter()
-        self.hidden: dict[str, Hidden] = {}
+        self.hidden: dict[str, HiddenText] = {}
 
     def of(self, original: str, kind: str) -> str:
         if original not in self.hidden:
-            self.hidden[original] = Hidden(self._new(kind), original, kind)
+            self.hidden[original] = HiddenText(self._new(kind), original, kind)
         return self.hidden[original].placeholder
 
     def _new(self, kind: str) -> str:

@@ -21,11 +21,11 @@ from baton.core.messages import (
     Declined,
     Finish,
     Request,
-    Sent,
+    RequestSent,
     Text,
     Usage,
-    about_tokens,
-    input_bound,
+    estimated_tokens,
+    max_input_tokens,
 )
 from baton.core.money import NANO
 from baton.core.prices import FREE
@@ -100,7 +100,7 @@ class CloudWorker:
             call = self._gateway.call(self.card, **asked)
         except frames.FrameError as error:
             texts = [*(message.text for message in request.messages), asked["schema"]]
-            needed = sum(map(about_tokens, texts))
+            needed = sum(map(estimated_tokens, texts))
             raise ContextTooLong(needed, self.card.context) from error
         said, sent = "", False
         try:
@@ -111,7 +111,7 @@ class CloudWorker:
                         body = base64.b64decode(encoded)
                         await self._gateway.record(request.call, host, body)
                         sent = True
-                        yield Sent(host, len(body))
+                        yield RequestSent(host, len(body))
                         call.send("go")
                     case {"type": "text", "text": str(text), "tokens": int(tokens)}:
                         said += text
@@ -163,7 +163,7 @@ class CloudWorker:
                 {"role": m.role.value, "content": _clean(m.text)} for m in request.messages
             ],
             "cap": request.max_tokens or card.max_output,
-            "bound": input_bound(request.messages, request.shape),
+            "bound": max_input_tokens(request.messages, request.shape),
             "context": card.context,
             "first": patience.first_of_slow if slow else patience.first,
             "temperature": self._temperature if temperature is None else temperature,
@@ -187,10 +187,10 @@ class CloudWorker:
             }:
                 context = self.card.context
                 return Usage(tokens_in, tokens_out, finish, cached, context, written, reported)
-        read = sum(about_tokens(message.text) for message in request.messages)
+        read = sum(estimated_tokens(message.text) for message in request.messages)
         if self.card.price is not None and self.card.price.is_free:
-            return Usage(read, about_tokens(said), finish, context=self.card.context)
-        most = input_bound(request.messages, request.shape)
+            return Usage(read, estimated_tokens(said), finish, context=self.card.context)
+        most = max_input_tokens(request.messages, request.shape)
         bound = frame.get("bound")
         written = bound if isinstance(bound, int) else request.max_tokens or self.card.max_output
         return Usage(most, written, finish, context=self.card.context, is_confirmed=False)

@@ -22,7 +22,7 @@ async def measure(worker: Worker, seconds: float = 2.0) -> float | None:
     It loads first if need be, then writes for so long. Nothing is recorded, nothing is sent: one
     elsewhere isn't asked. Cancelling stops it at once.
     """
-    if worker.card.is_outside or worker.card.is_tool:
+    if worker.card.uses_gateway or worker.card.is_tool:
         return None
     try:
         async with asyncio.timeout(_LOADING_SECONDS + seconds):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from baton.core.errors import ContextTooLong
-from baton.core.messages import Card, Chunk, Request, about_tokens
+from baton.core.messages import Card, Chunk, Request, estimated_tokens
 from baton.ipc import frames
 from baton.workers.local.model_file import check_gguf
 from baton.workers.local.model_memory import Memory
@@ -135,7 +135,7 @@ class LocalWorker:
         except frames.FrameError as error:
             grammar = ask.fields["grammar"] or ""
             texts = [*(message.text for message in request.messages), grammar]
-            raise ContextTooLong(sum(map(about_tokens, texts)), self.card.context) from error
+            raise ContextTooLong(sum(map(estimated_tokens, texts)), self.card.context) from error
 
     def _fields(self, request: Request) -> Mapping[str, Any]:
         """Return what the child must know: the request's own wishes come before the worker's."""

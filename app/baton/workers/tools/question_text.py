@@ -7,20 +7,20 @@ from collections.abc import Iterator
 
 from baton.core.code_blocks import blocks, prose
 
-MOST_CHARACTERS = 200_000
+MAX_TEXT_CHARS = 200_000
 """A longer text isn't looked at."""
 
-PYTHON = ("python", "py", "python3")
-TESTS = "python-tests"
+PYTHON_NAMES = ("python", "py", "python3")
+TESTS_LANGUAGE = "python-tests"
 """The language of a block of tests for the code in the other blocks; only these decide then."""
 
 
-def questions(text: str) -> Iterator[str]:
+def question_candidates(text: str) -> Iterator[str]:
     """Return what may be the question, likeliest first.
 
     A step's own text is the last paragraph, below what it was shown, which stands between fences.
     """
-    text = text[:MOST_CHARACTERS].strip()
+    text = text[:MAX_TEXT_CHARS].strip()
     paragraphs = [part.strip() for part in re.split(r"\n\s*\n", prose(text)) if part.strip()]
     last = paragraphs[-1] if paragraphs else ""
     shown = [block.text.strip() for block in blocks(text)[:8] if not block.language]
@@ -35,7 +35,7 @@ def python_code(text: str, language: str = "") -> str:
     With a language, such as TESTS, it is the blocks of that one.
     """
     found = blocks(text)
-    wanted = (language,) if language else PYTHON
+    wanted = (language,) if language else PYTHON_NAMES
     labelled = [block.text for block in found if block.language in wanted]
     bare = [block.text for block in found if not block.language and not language]
     return "\n\n".join(labelled or bare[-1:])

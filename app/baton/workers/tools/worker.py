@@ -13,7 +13,7 @@ from baton.core.sanitiser import one_line
 from baton.ipc import frames
 from baton.ipc.process import Child, Died, environment
 from baton.ipc.supervisor import Supervisor, start
-from baton.workers.tools.child.seccomp import in_force
+from baton.workers.tools.child.seccomp import describe_sandbox
 
 GRACE_SECONDS = 4.0
 """How long the child may take beyond a call's own limit; then it is ended, and started anew."""
@@ -24,7 +24,7 @@ QUICK_SECONDS = 5.0
 CODE_SECONDS = 10.0
 """How long code may run."""
 
-_TRIES = 2
+_MAX_TRIES = 2
 """Tools have no memory, so a call that died with the child is simply made again, once."""
 
 
@@ -38,9 +38,9 @@ class Toolbox(Supervisor):
     async def compute(self, tool: str, text: str, seconds: float) -> str:
         """Return what a tool makes of a text. Raises WorkerError."""
         closings = self.closings
-        for left in reversed(range(_TRIES)):
+        for left in reversed(range(_MAX_TRIES)):
             try:
-                return _text(await self._call(tool, text, seconds))
+                return _answer_text(await self._ask_tool(tool, text, seconds))
             except Died as death:
                 if not left or self.closings != closings:
                     raise WorkerUnavailable(
@@ -48,14 +48,14 @@ class Toolbox(Supervisor):
                     ) from death
         raise AssertionError
 
-    async def info(self) -> str:
+    async def sandbox_info(self) -> str:
         """Say in a sentence which sandbox is in force in the child. Raises WorkerError."""
         try:
-            return one_line(_text(await self._ask(0.0, "info")))
+            return one_line(_answer_text(await self._ask(0.0, "info")))
         except Died as death:
             raise WorkerUnavailable(f"The tools can't be started. {death}") from death
 
-    async def _call(self, tool: str, text: str, seconds: float) -> frames.Frame:
+    async def _ask_tool(self, tool: str, text: str, seconds: float) -> frames.Frame:
         try:
             return await self._ask(seconds, "call", tool=tool, text=text, seconds=seconds)
         except frames.FrameError as error:
@@ -77,7 +77,7 @@ class Toolbox(Supervisor):
         return start("tools", environment(self._environ), "The tools")
 
 
-def _text(frame: frames.Frame) -> str:
+def _answer_text(frame: frames.Frame) -> str:
     match frame:
         case {"type": "done", "text": str(text)}:
             return text
@@ -115,10 +115,10 @@ class ToolWorker:
 
 def sandbox() -> str:
     """Say in a sentence what code would run in here, or "" where none is executed."""
-    return in_force()
+    return describe_sandbox()
 
 
-def tools(
+def build_tools(
     enabled: bool = True, environ: Mapping[str, str] = os.environ, seconds: float = CODE_SECONDS
 ) -> Mapping[str, ToolWorker]:
     """Return the tools of this machine by id; there is no `python` where there is no sandbox."""

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from baton.core.labels import Label, reach
+from baton.core.labels import Label, address_label
 from baton.platform.proxies import address, is_usable, on_loopback, proxy_for
 from baton.workers.cloud.child.call_errors import without
 from baton.workers.cloud.child.litellm_capture import Relay
@@ -105,7 +105,7 @@ def test_addresses() -> None:
 def test_what_is_this_machine(url: str, numeric: list[str]) -> None:
     """What may see private texts (`reach`) and what is reached without names and proxies agree."""
     assert on_loopback(url) == numeric
-    assert (reach(url) is Label.LOCAL) is bool(numeric)
+    assert (address_label(url) is Label.LOCAL) is bool(numeric)
     assert (proxy_for(url, "http://proxy", {}) is None) is bool(numeric)
 
 
@@ -128,7 +128,7 @@ def test_what_is_this_machine(url: str, numeric: list[str]) -> None:
 )
 def test_what_is_no_address(url: str) -> None:
     assert not is_usable(url)
-    assert reach(url) is Label.CLOUD
+    assert address_label(url) is Label.CLOUD
 
 
 @pytest.mark.parametrize(

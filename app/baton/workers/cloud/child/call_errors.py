@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 
-from baton.core.messages import about_tokens
+from baton.core.messages import estimated_tokens
 from baton.core.sanitiser import one_line
 from baton.download.child.hub_client import retry_after
 from baton.download.child.hub_errors import in_words
@@ -258,6 +258,6 @@ def _sizes(call: Call, said: str) -> tuple[int, int]:
     numbers = sorted({int(n.replace(",", "")) for n in _NUMBER.findall(said)})
     if len(numbers) >= 2:
         return numbers[-1], numbers[-2]
-    guess = sum(about_tokens(message["content"]) for message in call.messages) + call.cap
+    guess = sum(estimated_tokens(message["content"]) for message in call.messages) + call.cap
     limit = numbers[0] if numbers else call.context
     return max(guess, limit + 1), limit

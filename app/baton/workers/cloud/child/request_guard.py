@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from baton.core.messages import text_bound
+from baton.core.messages import max_text_tokens
 
 ALLOWED: dict[str, frozenset[str]] = {
     "chat": frozenset(
@@ -207,13 +207,13 @@ def _check_cap(options: Mapping[str, Any], cap: int) -> None:
 
 def _written_out(form: Any) -> int:
     """Return the bytes of a schema, of which every name and sign counts."""
-    return text_bound(json.dumps(form, ensure_ascii=False, separators=(",", ":")))
+    return max_text_tokens(json.dumps(form, ensure_ascii=False, separators=(",", ":")))
 
 
 def _bytes_of(said: Any) -> int:
     """Return the bytes of all texts in there, in their longest form."""
     if isinstance(said, str):
-        return text_bound(said)
+        return max_text_tokens(said)
     if isinstance(said, list):
         return sum(_bytes_of(part) for part in said)
     if isinstance(said, dict):

@@ -217,7 +217,7 @@ class Runner:
         self._mark_tokens = {t for t in named if not model.piece(t)}
 
     def _answer(self, frame: frames.Frame) -> None:
-        from baton.core.sampling_settings import recommended, suited
+        from baton.core.sampling_settings import recommended_sampling, resolve_sampling
         from baton.workers.local.child.llama_loader import LlamaError
         from baton.workers.local.child.sampler import FIRST, GrammarRefused
 
@@ -228,8 +228,8 @@ class Runner:
             prompt = self._plain_tokens(frame, form) if form else self._tokens(frame)
             cap = self._cap(len(prompt), frame)
             self._context.adapt(self._adapters.get(frame["adapter"]), frame["adapter_scale"])
-            file = recommended(self._model.metadata)
-            how = suited(frame, file, self._model.parameters)
+            file = recommended_sampling(self._model.metadata)
+            how = resolve_sampling(frame, file, self._model.parameters)
             first = cap if form else FIRST
             sampler = self._model.sampler(how, frame["grammar"], first)
             with contextlib.closing(sampler):

@@ -34,7 +34,7 @@ from importlib.machinery import BuiltinImporter, FrozenImporter
 from typing import Any, NoReturn
 
 from baton.workers.tools.child import seccomp
-from baton.workers.tools.child.check_recorder import Examples, Recorder
+from baton.workers.tools.child.check_recorder import ExampleRunner, CheckRecorder
 from baton.workers.tools.child.sandbox_host import HEADER
 
 NAME, TESTS = "code.py", "tests.py"
@@ -42,14 +42,14 @@ ENDED, FAILED, NOT_HERE = 0, 1, 3
 """How the code ended, as an exit status; the words beside it say more."""
 
 _ERROR = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception|Failure)\b.*", re.MULTILINE)
-_JUDGES = """
+_JUDGING_BUILTINS = """
     abs all any bool callable complex dict enumerate float frozenset getattr hasattr int isinstance
     issubclass iter len list next repr round set sorted str tuple type zip
 """
 """What tests judge with: code under test may not stand in for it."""
 
 
-_REFUSED = (
+_REFUSED_EVENTS = (
     "open", "os.fork", "os.forkpty", "os.listdir", "os.mkdir", "os.posix_spawn", "os.remove",
     "os.rename", "os.scandir", "os.system", "socket.__new__", "sqlite3.connect", "subprocess.Popen",
 )  # fmt: skip
@@ -57,11 +57,11 @@ _REFUSED = (
 
 _REFUSAL = "The code does something that the sandbox doesn't allow."
 
-_tried: list[str] = []
+_refused_attempts: list[str] = []
 """What the code has tried nevertheless: if it fails, that may be why."""
 
 
-class _Wrong(Exception):
+class _TestsFailed(Exception):
     """The code's own tests failed; the text says how."""
 
 
@@ -79,7 +79,7 @@ def run(source: int, out: int, err: int) -> NoReturn:
     sys.stdout = open(1, "w", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115
     sys.stderr = io.StringIO()
     os.environ.clear()
-    set_event_loop_policy(_Policy())
+    set_event_loop_policy(_WaitOnlyPolicy())
     # Files can't be read in here, so no module is looked for in them: a missing one is missing.
     sys.meta_path[:] = [BuiltinImporter, FrozenImporter]
     write, end, flush = os.write, os._exit, sys.stdout.flush  # for the code may replace them
@@ -90,10 +90,10 @@ def run(source: int, out: int, err: int) -> NoReturn:
     except OSError as error:
         write(2, f"\nThere is no sandbox on this machine: {error.strerror}.\n".encode() + words[0])
         end(NOT_HERE)
-    _note_refusals()
+    _record_refusals()
     # While the code runs, the word is on the stack of the interpreter alone: in no variable, and in
     # nothing that the garbage collector knows. `map` keeps it from being saved in this frame.
-    report = words.pop() + next(map(_report, (code,), (tests,)))
+    report = words.pop() + next(map(_run_and_report, (code,), (tests,)))
     with suppress(BaseException):
         flush()
     try:
@@ -102,19 +102,21 @@ def run(source: int, out: int, err: int) -> NoReturn:
         end(report[32])
 
 
-def _note_refusals() -> None:
+def _record_refusals() -> None:
     """Note what the code tries that can't be done in here: it may go on, with a wrong result."""
 
     def audit(event: str, arguments: tuple[object, ...]) -> None:
-        if event in _REFUSED and not (event == "open" and _is_pythons(str(arguments[0]))):
-            _tried.append(event)
+        if event in _REFUSED_EVENTS and not (
+            event == "open" and _is_opened_by_python(str(arguments[0]))
+        ):
+            _refused_attempts.append(event)
 
     ours = (NAME, TESTS, threading.Thread.start.__code__.co_filename)
 
     def noted(function: Callable[..., Any]) -> Callable[..., Any]:
         def called(*arguments: object, **named: object) -> object:
             if sys._getframe(1).f_code.co_filename in ours:
-                _tried.append(function.__name__)
+                _refused_attempts.append(function.__name__)
             return function(*arguments, **named)
 
         return called
@@ -122,41 +124,41 @@ def _note_refusals() -> None:
     for name in ("exists", "isdir", "isfile", "islink", "lexists"):
         setattr(os.path, name, noted(getattr(os.path, name)))
     setattr(threading, "_start_new_thread", noted(_thread.start_new_thread))  # noqa: B010
-    codecs.register(_tried.append)
+    codecs.register(_refused_attempts.append)
     sys.addaudithook(audit)
 
 
-def _is_pythons(path: str) -> bool:
+def _is_opened_by_python(path: str) -> bool:
     """Return whether Python itself opens a file: to show the lines of an error, or for doctest."""
     return path.startswith("<") or path.endswith((".py", ".pdbrc"))
 
 
-def _report(code: str, tests: str) -> bytes:
-    status, words = _outcome(code, tests)
-    if status == FAILED and _tried:
+def _run_and_report(code: str, tests: str) -> bytes:
+    status, words = _run_to_outcome(code, tests)
+    if status == FAILED and _refused_attempts:
         status, words = NOT_HERE, _REFUSAL
     return bytes([status]) + " ".join(words.split())[:500].encode("utf-8", "replace")
 
 
-def _outcome(code: str, tests: str) -> tuple[int, str]:
+def _run_to_outcome(code: str, tests: str) -> tuple[int, str]:
     """Run the code, then its tests; return how it ended."""
     module = types.ModuleType("__main__")
     sys.modules["__main__"] = module
     sys.argv = [NAME]
     # Others' tests are not among the lines that code can read: they hold what it must return.
     linecache.cache[NAME] = (len(code), None, [*io.StringIO(code, newline="")], NAME)
-    recorder = Recorder(TESTS if tests else NAME, sys.modules[__name__])
-    judged, doubted = _judged, recorder.doubt  # for the code may replace them
+    recorder = CheckRecorder(TESTS if tests else NAME, sys.modules[__name__])
+    judged, doubted = _classify_error, recorder.why_not_tested  # for the code may replace them
     try:
         program = recorder.compile(tests or code)
         if tests:
             _run_answer(module, code, recorder, set(re.findall(r"\w+", tests)))
-        _play(module, program, recorder)
+        _run_program(module, program, recorder)
         if ">>>" in code and not tests:
             _run_examples(module, recorder)
-        if line := recorder.swallowed():
-            raise _Wrong(f"An assertion failed in line {line}, and the code went on.")
-    except _Wrong as error:
+        if line := recorder.swallowed_line():
+            raise _TestsFailed(f"An assertion failed in line {line}, and the code went on.")
+    except _TestsFailed as error:
         return FAILED, str(error)
     except BaseException as error:
         return judged(error)
@@ -171,12 +173,14 @@ def _has_tests(code: str) -> bool:
     return bool(re.search(r"\bassert|\bdef test|>>>", code))
 
 
-def _run_answer(module: types.ModuleType, code: str, recorder: Recorder, words: set[str]) -> None:
+def _run_answer(
+    module: types.ModuleType, code: str, recorder: CheckRecorder, words: set[str]
+) -> None:
     """Run code that others' tests are for: none of its own count. `words` are those of the tests.
 
     Raises _Wrong where the code puts its own in the place of what its tests judge with.
     """
-    restore, judges = recorder.restore, words.intersection(_JUDGES.split())
+    restore, judges = recorder.restore, words.intersection(_JUDGING_BUILTINS.split())
     try:
         exec(compile(code, NAME, "exec", dont_inherit=True), module.__dict__)
     except SystemExit:
@@ -184,32 +188,34 @@ def _run_answer(module: types.ModuleType, code: str, recorder: Recorder, words: 
     finally:
         restore()
     if taken := sorted(judges.intersection(vars(module))):
-        raise _Wrong(f"The code replaces {taken[0]}, which its tests use.")
+        raise _TestsFailed(f"The code replaces {taken[0]}, which its tests use.")
 
 
-def _play(module: types.ModuleType, program: types.CodeType, recorder: Recorder) -> None:
+def _run_program(
+    module: types.ModuleType, program: types.CodeType, recorder: CheckRecorder
+) -> None:
     """Run a program and the tests in it that it doesn't run itself. Raises what they raise."""
     try:
         exec(program, module.__dict__)
     except SystemExit as end:
         _raise_problem(recorder)
         if end.code not in (None, 0, False):
-            raise _Wrong(_last_error() or f"SystemExit: {end.code}") from end
+            raise _TestsFailed(_last_error() or f"SystemExit: {end.code}") from end
     _raise_problem(recorder)
-    _test(module, recorder)
+    _run_tests(module, recorder)
 
 
-def _raise_problem(recorder: Recorder) -> None:
+def _raise_problem(recorder: CheckRecorder) -> None:
     """Raise what the first test that failed did, under unittest's name for it."""
     if recorder.problems:
         test, error = recorder.problems[0]
-        status, words = _judged(error)
+        status, words = _classify_error(error)
         if status == NOT_HERE:
             raise error
-        raise _Wrong(f"{test}: {words}")
+        raise _TestsFailed(f"{test}: {words}")
 
 
-def _judged(error: BaseException) -> tuple[int, str]:
+def _classify_error(error: BaseException) -> tuple[int, str]:
     """Tell an error of the code's from what can't be done in here."""
     match error:
         case ModuleNotFoundError():
@@ -230,34 +236,34 @@ def _judged(error: BaseException) -> tuple[int, str]:
     return FAILED, f"{words} (line {lines[-1]})" if lines else words
 
 
-def _test(module: types.ModuleType, recorder: Recorder) -> None:
+def _run_tests(module: types.ModuleType, recorder: CheckRecorder) -> None:
     """Run the tests that the code has, but did not run itself. Raises what they raise."""
     cases = unittest.defaultTestLoader.loadTestsFromModule(module)
-    suite = unittest.TestSuite(c for c in _flat(cases) if c.id() not in recorder.started)
+    suite = unittest.TestSuite(c for c in _flatten(cases) if c.id() not in recorder.started)
     if suite.countTestCases():
         unittest.TextTestRunner(stream=io.StringIO()).run(suite)
         _raise_problem(recorder)
-    _call(module, "setup_module")
+    _call_plain(module, "setup_module")
     for name, test in list(vars(module).items()):
         if not name.startswith("test") and not name.startswith("Test"):
             continue
         if isinstance(test, types.FunctionType) and not recorder.has_ended(test):
-            _call(module, "setup_function")
+            _call_plain(module, "setup_function")
             _run_function(test)
-            _call(module, "teardown_function")
+            _call_plain(module, "teardown_function")
         elif isinstance(test, type) and not issubclass(test, unittest.TestCase):
             _run_class(test, recorder)
 
 
-def _flat(suite: unittest.TestSuite) -> Iterator[unittest.TestCase]:
+def _flatten(suite: unittest.TestSuite) -> Iterator[unittest.TestCase]:
     for item in suite:
         if isinstance(item, unittest.TestSuite):
-            yield from _flat(item)
+            yield from _flatten(item)
         else:
             yield item
 
 
-def _run_class(kind: type, recorder: Recorder) -> None:
+def _run_class(kind: type, recorder: CheckRecorder) -> None:
     """Run the tests of a class as pytest does: each on an object of its own."""
     for name in dir(kind):
         test = getattr(kind, name)
@@ -265,35 +271,35 @@ def _run_class(kind: type, recorder: Recorder) -> None:
             if "__init__" in vars(kind):  # pytest leaves out such a class, too
                 return
             item = kind()
-            _call(item, "setup_class")
-            _call(item, "setup_method")
+            _call_plain(item, "setup_class")
+            _call_plain(item, "setup_method")
             _run_function(getattr(item, name))
-            _call(item, "teardown_method")
+            _call_plain(item, "teardown_method")
 
 
-def _call(owner: object, name: str) -> None:
+def _call_plain(owner: object, name: str) -> None:
     function = getattr(owner, name, None)
-    if callable(function) and _is_plain(function):
+    if callable(function) and _takes_nothing(function):
         function()
 
 
 def _run_function(test: Callable[..., object]) -> None:
     """Run a test that takes nothing; the recorder notices those that are left out."""
-    if _is_plain(test):
+    if _takes_nothing(test):
         result = test()
         if inspect.iscoroutine(result):
             run_async(result)
 
 
-def _run_examples(module: types.ModuleType, recorder: Recorder) -> None:
-    runner = Examples(recorder)
+def _run_examples(module: types.ModuleType, recorder: CheckRecorder) -> None:
+    runner = ExampleRunner(recorder)
     for test in doctest.DocTestFinder(exclude_empty=True).find(module):
         runner.run(test, out=lambda text: None)
     if runner.failures:
-        raise _Wrong(f"{runner.failures} of {runner.tries} examples (doctest) failed.")
+        raise _TestsFailed(f"{runner.failures} of {runner.tries} examples (doctest) failed.")
 
 
-def _is_plain(test: Callable[..., object]) -> bool:
+def _takes_nothing(test: Callable[..., object]) -> bool:
     """Tell whether a test takes nothing that must be given; a decorator may give it."""
     own, inner = (
         list(inspect.signature(test, follow_wrapped=follow).parameters.values())
@@ -313,7 +319,7 @@ def _last_error() -> str:
     return found[-1] if found else ""
 
 
-class _Loop(BaseEventLoop):
+class _WaitOnlyLoop(BaseEventLoop):
     """An event loop without files and sockets: it can only wait."""
 
     def __init__(self) -> None:
@@ -332,5 +338,5 @@ class _Loop(BaseEventLoop):
         pass
 
 
-class _Policy(DefaultEventLoopPolicy):
-    _loop_factory = _Loop
+class _WaitOnlyPolicy(DefaultEventLoopPolicy):
+    _loop_factory = _WaitOnlyLoop

@@ -21,12 +21,12 @@ from typing import NoReturn
 
 from baton.ipc.parent_channel import Failure
 from baton.workers.tools.child import seccomp
-from baton.workers.tools.question_text import MOST_CHARACTERS, TESTS, python_code
+from baton.workers.tools.question_text import MAX_TEXT_CHARS, TESTS_LANGUAGE, python_code
 
-MOST_OUTPUT = 64 * 1024
+MAX_OUTPUT_BYTES = 64 * 1024
 """How many bytes code may print."""
 
-_MODULES = """
+_IMPORTABLE_MODULES = """
     abc array ast asyncio base64 binascii bisect calendar cmath codecs collections collections.abc
     colorsys contextlib contextvars copy copyreg csv dataclasses datetime decimal difflib doctest
     configparser encodings.ascii encodings.base64_codec encodings.cp1252 encodings.cp437
@@ -49,28 +49,28 @@ by itself, and the size of the code. What follows the code are tests that others
 _STATUS = struct.Struct("i")
 
 
-class Jailer:
+class SandboxHost:
     """Runs code, from any thread of the tools' process."""
 
     def __init__(self, line: socket.socket) -> None:
-        self._line = line
+        self._socket = line
         self._lock = threading.Lock()
-        self._leashes: dict[int, socket.socket] = {}
+        self._controls: dict[int, socket.socket] = {}
         self._cancelled: set[int] = set()
 
     @classmethod
-    def start(cls) -> Jailer | None:
+    def start(cls) -> SandboxHost | None:
         """Fork the jailer, or return None where there is no sandbox."""
-        if not seccomp.in_force():
+        if not seccomp.describe_sandbox():
             return None
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         parent = os.getpid()
         with theirs:
             if os.fork() == 0:
                 try:
-                    _keep_only(theirs.fileno())
+                    _close_other_files(theirs.fileno())
                     seccomp.die_with_parent(parent)
-                    for name in _MODULES.split():
+                    for name in _IMPORTABLE_MODULES.split():
                         with suppress(ImportError):  # one that isn't there is missed only by code
                             importlib.import_module(name)
                     _fork_on_demand(theirs)
@@ -80,12 +80,12 @@ class Jailer:
 
     def run(self, number: int, text: str, seconds: float) -> str:
         """Return what the code in a text prints, and how it ended. Raises Failure."""
-        if len(text) > MOST_CHARACTERS:
+        if len(text) > MAX_TEXT_CHARS:
             raise Failure("WorkerError", "This is too long to be run.")
         code = python_code(text)
         if not code:
             raise Failure("WorkerError", "There is no block of Python code in this.")
-        tests = python_code(text, TESTS).encode("utf-8", "replace")
+        tests = python_code(text, TESTS_LANGUAGE).encode("utf-8", "replace")
         word, encoded = os.urandom(16), code.encode("utf-8", "replace")
         source = os.memfd_create("code")
         files = [source, *os.pipe(), *os.pipe()]
@@ -98,45 +98,45 @@ class Jailer:
                 os.close(file)
             files = [source, files[1], files[3]]
             theirs.close()
-            self._hold(number, mine)
+            self._register(number, mine)
             mine.recv(1)  # the time counts from when it is forked
-            out, err, why = _read(files[1], files[2], time.monotonic() + seconds)
+            out, err, why = _read_output(files[1], files[2], time.monotonic() + seconds)
             mine.shutdown(socket.SHUT_WR)
             status = _STATUS.unpack(mine.recv(_STATUS.size, socket.MSG_WAITALL))[0]
         except (OSError, struct.error):
             os._exit(1)  # without a jailer there is nothing to do; the front starts another
         finally:
-            self._let_go(number)
+            self._forget(number)
             mine.close()
             for file in files:
                 os.close(file)
-        return _told(out, err, why or _death(status, seconds), status, word.hex())
+        return _run_result(out, err, why or _death_reason(status, seconds), status, word.hex())
 
     def cancel(self, number: int) -> None:
         """Have a piece of code killed, or not begun if it hasn't."""
         with self._lock:
-            if (leash := self._leashes.get(number)) is None:
+            if (leash := self._controls.get(number)) is None:
                 self._cancelled.add(number)
             else:
                 leash.shutdown(socket.SHUT_WR)
 
-    def _hold(self, number: int, leash: socket.socket) -> None:
+    def _register(self, number: int, leash: socket.socket) -> None:
         with self._lock:
-            self._leashes[number] = leash
+            self._controls[number] = leash
             if number in self._cancelled:
                 leash.shutdown(socket.SHUT_WR)
 
-    def _let_go(self, number: int) -> None:
+    def _forget(self, number: int) -> None:
         with self._lock:
-            self._leashes.pop(number, None)
+            self._controls.pop(number, None)
             self._cancelled.discard(number)
 
     def _send(self, files: list[int]) -> None:
         with self._lock:
-            socket.send_fds(self._line, [b"run"], files)
+            socket.send_fds(self._socket, [b"run"], files)
 
 
-def about(jailer: Jailer | None) -> str:
+def try_sandbox(jailer: SandboxHost | None) -> str:
     """Say in a sentence what code runs in, once it was tried."""
     if jailer is None:
         return "There is no sandbox here, so no code is executed."
@@ -144,10 +144,10 @@ def about(jailer: Jailer | None) -> str:
         jailer.run(0, "```python\nassert 1 + 1 == 2\n```", 5.0)
     except Failure as failure:
         return f"The sandbox does not work, so no code is executed. {failure}"
-    return seccomp.in_force()
+    return seccomp.describe_sandbox()
 
 
-def _read(out: int, err: int, deadline: float) -> tuple[bytes, bytes, str]:
+def _read_output(out: int, err: int, deadline: float) -> tuple[bytes, bytes, str]:
     """Read until both pipes end, time is up or too much has come; then say why."""
     got = {out: b"", err: b""}
     poll = select.poll()
@@ -164,26 +164,26 @@ def _read(out: int, err: int, deadline: float) -> tuple[bytes, bytes, str]:
             if not data:
                 poll.unregister(file)
                 ended += 1
-            if len(got[file]) > MOST_OUTPUT:
+            if len(got[file]) > MAX_OUTPUT_BYTES:
                 return got[out], got[err], "output"
     return got[out], got[err], ""
 
 
-def _death(status: int, seconds: float) -> str:
+def _death_reason(status: int, seconds: float) -> str:
     if not os.WIFSIGNALED(status):
         return ""
     number = os.WTERMSIG(status)
     return "time" if number == signal.SIGXCPU else signal.Signals(number).name
 
 
-def _told(out: bytes, err: bytes, why: str, status: int, word: str) -> str:
+def _run_result(out: bytes, err: bytes, why: str, status: int, word: str) -> str:
     """Write down what was printed and how it ended. Raises Failure for what says nothing of it.
 
     The last line is this function's: only with the word is it what the jail has found.
     """
     reasons = {
         "time": "The code ran too long and was stopped.",
-        "output": f"The code printed more than {MOST_OUTPUT // 1024} KB and was stopped.",
+        "output": f"The code printed more than {MAX_OUTPUT_BYTES // 1024} KB and was stopped.",
         "SIGKILL": "The code was stopped, perhaps because memory ran out.",
     }
     if why:
@@ -202,7 +202,7 @@ def _told(out: bytes, err: bytes, why: str, status: int, word: str) -> str:
     return f"{printed}\n{outcome}" if printed else outcome
 
 
-def _keep_only(kept: int) -> None:
+def _close_other_files(kept: int) -> None:
     """Close every file but one: the front must see the tools' end when they end."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for file in (0, 1, 2):
@@ -224,7 +224,7 @@ def _fork_on_demand(line: socket.socket) -> NoReturn:
                 poll.register(leash, select.POLLIN)
             else:
                 poll.unregister(file)
-                _end(*forks.pop(file))
+                _kill_fork(*forks.pop(file))
 
 
 def _fork(
@@ -250,7 +250,7 @@ def _fork(
     return pid, held
 
 
-def _end(pid: int, leash: socket.socket) -> None:
+def _kill_fork(pid: int, leash: socket.socket) -> None:
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
     _, status = os.waitpid(pid, 0)

@@ -11,21 +11,21 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Literal, TypedDict
 
-from baton.core.code_blocks import parts as fenced_parts
+from baton.core.code_blocks import text_and_blocks as fenced_parts
 from baton.workers.tools.computation import CannotCompute, NotAnExpression
 from baton.workers.tools.computation.expression import evaluate
 from baton.workers.tools.computation.expression_check import (
     CONSTANTS,
-    corrected,
-    foreign_word,
-    problem,
+    correct_expression,
+    find_foreign_word,
+    find_problem,
     request_literals,
-    unused,
+    find_unused_number,
 )
 from baton.workers.tools.computation.lexicon import guess_language
 from baton.workers.tools.computation.marked_text import MarkedText, mark
 from baton.workers.tools.computation.quantities import Amount
-from baton.workers.tools.computation.request_spans import divide
+from baton.workers.tools.computation.request_spans import divide_request
 from baton.workers.tools.computation.result_text import plain_value, result_text, scaled_amount_text
 from baton.workers.tools.computation.written_expression import written_expression
 
@@ -38,7 +38,7 @@ _SCALED = re.compile(
 )
 """An expression that takes an amount several times, or a share of it, which keeps its unit."""
 _DEFINITION = re.compile(r"#(\d) = (calc|units|clock): (.+)")
-_UNKNOWN = Fraction(7)
+_PLACEHOLDER_VALUE = Fraction(7)
 """What the number in a text that isn't written yet is taken to be, to see whether it would do."""
 
 _WORD = re.compile(r"\w+")
@@ -65,7 +65,7 @@ class CheckedPart(TypedDict):
     refers: bool
 
 
-def prepare() -> None:
+def import_libraries() -> None:
     """Import what computing needs, which takes a third of a second."""
     evaluate("units", "1 km -> m")
     evaluate("clock", "today()")
@@ -85,45 +85,47 @@ def check_parts(request: str, parts: Sequence[Part]) -> list[CheckedPart]:
     its own; background that it omits is a part with a problem.
     """
     marked = mark(request)
-    parts = [{**part, "text": corrected(part["tool"], part["text"], marked)} for part in parts]
-    division = divide(marked.text, [(part["text"], bool(part["tool"])) for part in parts])
+    parts = [
+        {**part, "text": correct_expression(part["tool"], part["text"], marked)} for part in parts
+    ]
+    division = divide_request(marked.text, [(part["text"], bool(part["tool"])) for part in parts])
     values: dict[int, Any] = {}
     checked: list[CheckedPart] = []
     for number, part in enumerate(parts, start=1):
         words = division.words[number - 1]
         if part["tool"]:
-            why = _why_not(part, marked, values, number)
-            why = why or _missing(words, parts, division.words)
-            why = why or _misread(part["text"], words, number)
+            why = _why_not_computable(part, marked, values, number)
+            why = why or _find_missing_number(words, parts, division.words)
+            why = why or _find_misreading(part["text"], words, number)
             if why:  # no later expression builds on one in doubt
                 values.pop(number, None)
-            text = _self_contained(number, parts)
+            text = _expand_references(number, parts)
         else:
-            values[number] = _UNKNOWN
+            values[number] = _PLACEHOLDER_VALUE
             why, text = _as_text(part["text"], words, marked)
         said = marked.restored(words) or text
-        checked.append(_checked(text, why, said))
-    checked += [_checked(text) for text in map(marked.restored, division.omitted)]
+        checked.append(_checked_part(text, why, said))
+    checked += [_checked_part(text) for text in map(marked.restored, division.omitted)]
     if text := marked.restored(division.background):
-        checked.append(_checked(text, "The plan leaves it out."))
+        checked.append(_checked_part(text, "The plan leaves it out."))
     return checked
 
 
-def _checked(text: str, problem: str = "", words: str = "") -> CheckedPart:
+def _checked_part(text: str, problem: str = "", words: str = "") -> CheckedPart:
     words = words or text
     refers = any(pattern.search(words) for pattern in (_ASKS_RESULT, _POINTS_BACK))
     return {"text": text, "problem": problem, "words": words, "refers": refers}
 
 
-def _missing(words: str, parts: Sequence[Part], all_words: Sequence[str]) -> str:
+def _find_missing_number(words: str, parts: Sequence[Part], all_words: Sequence[str]) -> str:
     """Say which number of a part's words no part holds."""
     expressions = [part["text"] for part in parts if part["tool"]]
     texts = [text for text, part in zip(all_words, parts, strict=True) if not part["tool"]]
-    missing = unused(expressions, texts, words)
+    missing = find_unused_number(expressions, texts, words)
     return f"The plan leaves {missing} out." if missing else ""
 
 
-def _misread(expression: str, words: str, number: int) -> str:
+def _find_misreading(expression: str, words: str, number: int) -> str:
     """Say why an expression can't be what its own words ask for, "" where nothing tells."""
     if not _REFERENCE.search(expression):
         return "It leaves the result out." if number > 1 and _ASKS_RESULT.search(words) else ""
@@ -157,13 +159,13 @@ def _as_text(text: str, words: str, marked: MarkedText) -> tuple[str, str]:
     its_words = _WORD.findall(text.casefold())
     if there and sum(word not in there for word in its_words) <= max(1, len(its_words) // 5):
         return "", marked.restored(words)
-    foreign = foreign_word(text, marked)
+    foreign = find_foreign_word(text, marked)
     return (f"{foreign} isn't in the request." if foreign else ""), marked.restored(text)
 
 
-def _why_not(part: Part, marked: MarkedText, values: dict[int, Any], number: int) -> str:
+def _why_not_computable(part: Part, marked: MarkedText, values: dict[int, Any], number: int) -> str:
     """Say why an expression must not be computed, and note its value."""
-    if foreign := problem(part["tool"], part["text"], marked):
+    if foreign := find_problem(part["tool"], part["text"], marked):
         return f"{foreign} isn't in the request."
     try:
         result = evaluate(part["tool"], part["text"], results=values)
@@ -175,7 +177,7 @@ def _why_not(part: Part, marked: MarkedText, values: dict[int, Any], number: int
     return ""
 
 
-def _self_contained(number: int, parts: Sequence[Part]) -> str:
+def _expand_references(number: int, parts: Sequence[Part]) -> str:
     """Return an expression with all that it takes from other tools' parts."""
     part = parts[number - 1]
     definitions: dict[int, str] = {}
@@ -229,7 +231,7 @@ def compute_step(tool: str, message: str) -> str:
         amount := amounts.get(int(scaled[1] or scaled[2]))
     ):
         return scaled_amount_text(expression, amount, result, language)
-    shown = _REFERENCE.sub(lambda m: _in_expression(values.get(int(m[1])), m[0]), expression)
+    shown = _REFERENCE.sub(lambda m: _number_in_expression(values.get(int(m[1])), m[0]), expression)
     return result_text(tool, shown, result, language)
 
 
@@ -247,7 +249,7 @@ def compute_written(tool: str, text: str, message: str) -> str:
     return result_text(tool, written.expression, result, written.language)
 
 
-def _in_expression(value: object, otherwise: str) -> str:
+def _number_in_expression(value: object, otherwise: str) -> str:
     """Return a number as it can stand in an expression."""
     if not isinstance(value, Fraction):
         return str(value) if value is not None else otherwise

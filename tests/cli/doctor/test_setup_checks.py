@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
 import sys
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
 
-from baton.cli.doctor import CheckResult, CheckState, check_system
+from baton.cli.doctor.check import CheckResult, CheckState
+from baton.cli.doctor.checks import check_setup
 from baton.platform import secrets
 from baton.platform.settings import find_paths
 from baton.workers.cloud import price_table
@@ -29,12 +32,17 @@ def _nothing_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def found(last: str = "tools") -> dict[str, CheckResult]:
     """Return what the doctor finds up to and with `last`; what follows `tools` starts engines."""
-    findings = {}
-    for finding in check_system(find_paths()):
-        findings[finding.name] = finding
-        if finding.name == last:
-            return findings
-    raise AssertionError(f"it never tried the {last}")
+
+    async def check() -> dict[str, CheckResult]:
+        findings = {}
+        async with aclosing(check_setup()) as results:
+            async for finding in results:
+                findings[finding.name] = finding
+                if finding.name == last:
+                    return findings
+        raise AssertionError(f"it never tried the {last}")
+
+    return asyncio.run(check())
 
 
 def configure(text: str) -> None:

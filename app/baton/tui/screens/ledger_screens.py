@@ -1,4 +1,4 @@
-"""Money: what was spent of what, by whom and what for, and what nobody knows the cost of."""
+"""Money: what was spent of what, by whom and for what; and every request that left this machine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
-from textual import work
+from textual import on, work
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.content import Content
@@ -16,6 +16,7 @@ from textual.widgets.option_list import Option
 from baton.core.errors import BatonError
 from baton.core.ledger_types import (
     Charge,
+    Egress,
     Policy,
     Scope,
     ScopeBalance,
@@ -26,9 +27,10 @@ from baton.core.ledger_types import (
 from baton.core.money import show_usd
 from baton.core.sanitiser import one_line, sanitise
 from baton.tui import key_bindings, money_text
-from baton.tui.screens.confirm_screen import ConfirmScreen
-from baton.tui.screens.egress_screen import EgressScreen
+from baton.tui.money_text import charge_text
+from baton.tui.screens.dialogs import ConfirmScreen
 from baton.tui.screens.overlay import Overlay
+from baton.tui.widgets.text_view import TextView
 
 if TYPE_CHECKING:
     from baton.core.run.orchestra import Orchestra
@@ -186,7 +188,7 @@ class MoneyScreen(Overlay[None]):
         """Lift a freeze, after asking."""
         text = f"{self._frozen}\n{THAW_WARNING}"
         if await self.app.push_screen_wait(ConfirmScreen("Lift the freeze?", text, "Lift it")):
-            await self._ledger.thaw()
+            await self._ledger.lift_freeze()
             self._load()
 
     @work(group="change")
@@ -263,3 +265,96 @@ def _charge_option(charge: Charge) -> Content:
 def _month_start() -> float:
     now = time.localtime()
     return time.mktime((now.tm_year, now.tm_mon, 1, 0, 0, 0, 0, 0, -1))
+
+
+GONE_TEXT = (
+    "What was sent is not kept any more: its conversation was deleted, or kept no history. "
+    "Its size and its hash stay."
+)
+
+
+class EgressScreen(Overlay[None]):
+    """Lists what left, of one run or of all; Enter shows one request."""
+
+    BINDINGS = key_bindings.EGRESS
+    HEADING = "What left this machine"
+
+    def __init__(self, ledger: Ledger, run: str | None = None) -> None:
+        super().__init__()
+        self._ledger = ledger
+        self._run = run
+        self._sent: list[Egress] = []
+
+    def body(self) -> ComposeResult:
+        """Lay out the list."""
+        yield OptionList(markup=False)
+
+    def on_mount(self) -> None:
+        """Find what was sent."""
+        self._load()
+
+    @work
+    async def _load(self) -> None:
+        try:
+            self._sent = await self._ledger.egress(self._run)
+        except BatonError as error:
+            self.footer.say(str(error), 12)
+            return
+        if not self.is_open:
+            return
+        self.refresh_bindings()
+        listing = self.query_one(OptionList)
+        listing.add_options(Option(_egress_option(one)) for one in self._sent)
+        listing.highlighted = 0 if self._sent else None
+        count, size = len(self._sent), sum(one.size for one in self._sent)
+        requests = f"{count} {'request' if count == 1 else 'requests'}"
+        self.footer.status = f"{requests}, {size:,} bytes" if count else "nothing left yet"
+        if count == 1 and self._run is not None:
+            self.app.push_screen(SentScreen(self._sent[0]))
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Offer to show something only where there is something."""
+        return bool(self._sent) if action == "open" else True
+
+    def action_open(self) -> None:
+        """Show what the cursor is on."""
+        self.query_one(OptionList).action_select()
+
+    @on(OptionList.OptionSelected)
+    def _select(self, event: OptionList.OptionSelected) -> None:
+        self.app.push_screen(SentScreen(self._sent[event.option_index]))
+
+
+class SentScreen(Overlay[None]):
+    """Shows one request as it left, keys removed."""
+
+    HEADING = "What was sent"
+
+    def __init__(self, sent: Egress) -> None:
+        super().__init__()
+        self._sent = sent
+
+    def body(self) -> ComposeResult:
+        """Lay out to whom and what."""
+        sent = self._sent
+        at = time.strftime("%d %b %Y %H:%M:%S", time.localtime(sent.at))
+        facts = [at, one_line(sent.worker, 30), f"{sent.size:,} bytes"]
+        money = charge_text(sent.status, sent.held, sent.charged)
+        about = Content.assemble(
+            (f"To {one_line(sent.destination, 80)}", "bold"),
+            ("\n" + " · ".join([*facts, money]), "$muted"),
+            (f"\nSHA-256 {one_line(sent.sha256)}", "$muted"),
+        )
+        yield Static(about, classes="about")
+        body = GONE_TEXT if sent.body is None else sent.body.decode("utf-8", "replace")
+        yield TextView(body, focusable=True)
+
+
+def _egress_option(sent: Egress) -> Content:
+    at = time.strftime("%d %b %H:%M", time.localtime(sent.at))
+    money = charge_text(sent.status, sent.held, sent.charged)
+    return Content.assemble(
+        (one_line(sent.destination, 80), "bold"),
+        (f"  {at}", "$muted"),
+        f"\n{one_line(sent.worker, 30)} · {sent.size:,} bytes · {money}",
+    )

@@ -1,4 +1,4 @@
-"""The line at the bottom: what is happening now, and the keys that work right now."""
+"""The lines above and below: a left and a right end, the header, the footer."""
 
 from __future__ import annotations
 
@@ -8,10 +8,78 @@ from textual.binding import Binding
 from textual.content import Content
 from textual.reactive import reactive
 from textual.screen import Screen
+from textual.widget import Widget
 
 from baton.core.sanitiser import one_line
 from baton.tui.key_bindings import footer_rank
-from baton.tui.widgets.split_line import SplitLine
+from baton.tui.money_text import FROZEN_TEXT
+
+
+class SplitLine(Widget):
+    """Shows `left` and `right` on one line; where both don't fit, the left one is cut."""
+
+    DEFAULT_CSS = "SplitLine { height: 1; width: 1fr; }"
+    GAP = 2
+
+    left: reactive[Content] = reactive(Content(""))
+    right: reactive[Content] = reactive(Content(""))
+
+    def render(self) -> Content:
+        """Put both ends onto the width there is."""
+        width = self.content_size.width
+        room = max(0, width - self.right.cell_length - (self.GAP if self.right.plain else 0))
+        gap = " " * max(0, width - room - self.right.cell_length)
+        return Content.assemble(self.left.truncate(room, ellipsis=True, pad=True), gap, self.right)
+
+
+class Header(SplitLine):
+    """The top line. `context` is the used part of the worker's context (None: not known yet).
+
+    `money` is "" while the cloud is off and nothing was spent. `offline` is a badge, so that it is
+    seen from afar.
+    """
+
+    title: reactive[str] = reactive("")
+    policy: reactive[str] = reactive("local first")
+    offline: reactive[bool] = reactive(False)
+    context: reactive[float | None] = reactive(None)
+    money: reactive[str] = reactive("")
+
+    def on_mount(self) -> None:
+        """Fill the line once there is a size to fit it to."""
+        self._fill()
+
+    def watch_title(self) -> None:
+        """Show the conversation's title."""
+        self._fill()
+
+    def watch_policy(self) -> None:
+        """Show how far texts may travel."""
+        self._fill()
+
+    def watch_offline(self) -> None:
+        """Show whether anything is connected to at all."""
+        self._fill()
+
+    def watch_context(self) -> None:
+        """Show how full the worker's context is."""
+        self._fill()
+
+    def watch_money(self) -> None:
+        """Show what was spent of what."""
+        self._fill()
+
+    def _fill(self) -> None:
+        self.left = Content.assemble(("baton", "bold $primary"), "   ", one_line(self.title))
+        used = "" if self.context is None else f"context {self.context * 100:.0f} %"
+        frozen = self.money == FROZEN_TEXT
+        calm = (self.policy, used, "" if frozen else self.money)
+        words = " · ".join(part for part in calm if part)
+        parts = [Content.styled(" offline ", "bold $background on $accent")] if self.offline else []
+        parts += [Content.styled(words, "$muted")] if words else []
+        parts += [Content.styled(self.money, "bold $error")] if frozen else []
+        self.right = Content.styled(" · ", "$muted").join(parts)
+
 
 MIN_STATUS_COLUMNS = 24
 """How many columns are kept free for what is happening, even while that is short."""

@@ -1,4 +1,4 @@
-"""Whether Baton works, part by part and together: it answers, plans, pays, keeps and finds."""
+"""Whether Baton does its work: answers, routes, plans, pays, keeps, finds, computes, draws."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import aclosing
-from functools import partial
+from html import unescape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from baton.cli.doctor.check_result import CheckResult, CheckState
-from baton.cli.doctor.gpu_checks import gpu_text
-from baton.cli.doctor.temporary_home import Check, SelfTestHome, repair_hint
+from baton.cli.doctor.check import Broken, CheckContext, CheckWarning
 from baton.core.errors import BatonError, BudgetExceeded, ModelFileError
 from baton.core.ledger_types import HoldRequest, Scope
 from baton.core.messages import Card, Chunk, Message, Prompt, Purpose, Request, Role, Text
@@ -26,14 +24,15 @@ from baton.core.prices import BilledTokens, Price, Rates
 from baton.core.routing_types import Candidate
 from baton.core.run.policy import PromptLimits
 from baton.core.view import RunView, fold_events
-from baton.doctor import PARTS as NAMES
-from baton.doctor import processor_text, use_part_in_child
+from baton.doctor import use_part_in_child
 from baton.platform.build_info import built
+from baton.platform.os_signals import ENDING, unhear
 
 if TYPE_CHECKING:
     from baton.core.run.orchestra import Orchestra
     from baton.history import Store
     from baton.models.model_types import Held
+    from baton.tui.app import BatonApp
     from baton.workers.tools import ToolWorker
 
 _MAX_TOKENS = 24
@@ -49,78 +48,34 @@ _PROMPTS = (
 _ROUTER_ROUNDS = 5
 
 
-def _broken_result(name: str, why: str) -> CheckResult:
-    return CheckResult(name, CheckState.BROKEN, f"{why} {repair_hint()}")
-
-
-# Parts
-
-
-async def _check_part(name: str, place: SelfTestHome) -> str:
-    """Try one part in a child of its own."""
-    return (await use_part_in_child(name, place.environ)).text
-
-
-PART_CHECKS: Mapping[str, Check] = {
-    name: partial(_check_part, name) for name in NAMES if name != "keyring"
-}
-
-
-async def check_keyring(place: SelfTestHome) -> str | CheckResult:
+async def check_keyring(context: CheckContext) -> str:
     """Keep a canary in whatever keeps keys here, read it back and remove it."""
     from baton.workers.cloud import NEEDED
 
-    tried = await use_part_in_child("keyring", place.environ, {*NEEDED, "BATON_HOME"})
-    return tried.text if tried.well else CheckResult("keyring", CheckState.WARN, tried.text)
+    result = await use_part_in_child("keyring", context.environ, {*NEEDED, "BATON_HOME"})
+    return result.text if result.well else CheckWarning(result.text)
 
 
-async def check_llama(place: SelfTestHome) -> str | CheckResult:
-    """Load llama.cpp, and say what it was built for and which of its variants runs."""
-    from baton.workers.local import probe
-
-    try:
-        found = await probe("llama", place.environ)
-    except BatonError as error:
-        if "SIGILL" not in error.message:
-            raise
-        why = (
-            f"{error.message} It was built for another processor than this one, {processor_text()}."
-        )
-        return _broken_result("llama.cpp", why)
-    abilities = ", ".join(re.findall(r"(\w+) = 1", found["system"]))
-    if not abilities:  # then it isn't there, and no model can be loaded
-        return _broken_result(
-            "llama.cpp", "What llama.cpp computes with on a processor isn't there."
-        )
-    built_for = f"built for {found['processor']}, " if found["processor"] else ""
-    gpu, missing = gpu_text(found)
-    text = f"build {found['version']}, {built_for}{gpu}; {abilities}"
-    return CheckResult("llama.cpp", CheckState.WARN, f"{text}. {missing}") if missing else text
-
-
-# What they do together
-
-
-async def check_answer(place: SelfTestHome) -> str | CheckResult:
+async def check_answer(context: CheckContext) -> str:
     """Have a model on this machine answer: the starter model, or one that the person has."""
     from baton.workers.local import STARTER, find_model
 
     facts = built()
     try:
         if await asyncio.to_thread(_is_changed, find_model(STARTER).path):
-            return _broken_result("answer", "The starter model's file isn't as it was delivered.")
+            raise Broken("The starter model's file isn't as it was delivered.")
     except ModelFileError:
         if facts is None or facts.flavour != "slim":
             raise
-        held = await _own_model(place)
+        held = await _own_model(context)
         if held is None:
             return "no model inside, as meant; `baton models pull --recommended` fetches one"
-        return await _generate_answer(place, str(held.path), held.record.name, "")
-    return await _generate_answer(place, STARTER, "the starter model", _ANSWER)
+        return await _generate_answer(context, str(held.path), held.record.name, "")
+    return await _generate_answer(context, STARTER, "the starter model", _ANSWER)
 
 
 def _is_changed(file: Path) -> bool:
-    """Tell whether the starter model's file isn't what its package says, where there is one.
+    """Whether the starter model's file differs from what its package says, where there is one.
 
     In the packaged binary it is one of the files that are compared with its list.
     """
@@ -136,30 +91,28 @@ def _is_changed(file: Path) -> bool:
     return base64.urlsafe_b64encode(digest).decode().rstrip("=") != known.value
 
 
-async def _own_model(place: SelfTestHome) -> Held | None:
+async def _own_model(context: CheckContext) -> Held | None:
     """Return a model that the person has, the one that answers if there are several."""
     from baton.compose import library
     from baton.platform.settings import Settings, load
 
     try:
-        settings = load(place.own.config_file)
-    except BatonError:  # the doctor tells of it; here it is beside the point
+        settings = load(context.own.config_file)
+    except BatonError:  # `baton doctor` reports it
         settings = Settings()
-    held = [one for one in library(settings, place.own).models() if one.state.usable]
+    held = [one for one in library(settings, context.own).models() if one.state.usable]
     held.sort(key=lambda one: (one.id != settings.worker, one.bytes))
     return held[0] if held else None
 
 
-async def _generate_answer(
-    place: SelfTestHome, model: str, name: str, expected: str
-) -> str | CheckResult:
+async def _generate_answer(context: CheckContext, model: str, name: str, expected: str) -> str:
     """Have a model answer, in the real orchestra, and say how fast it was."""
     from baton.compose import compose
     from baton.platform.settings import LocalWorker, Settings
 
     entry = LocalWorker("self-test", model=model)
     settings = Settings(worker=entry.id, workers=(entry,), tools=False)
-    baton = compose(settings, place.paths, history=False, only=(entry.id,))
+    baton = compose(settings, context.paths, history=False, only=(entry.id,))
     baton.orchestra.router = None
     try:
         limits = PromptLimits(max_tokens=_MAX_TOKENS, attended=False, alone=True)
@@ -168,11 +121,9 @@ async def _generate_answer(
     finally:
         await baton.aclose()
     if why := _unfinished_text(view):
-        return _broken_result("answer", why)
+        raise Broken(why)
     if expected not in view.answer or not view.answer.strip():
-        return _broken_result(
-            "answer", f"{name} doesn't answer as it must, so it is computed wrongly."
-        )
+        raise Broken(f"{name} doesn't answer as it must, so it is computed wrongly.")
     call = view.calls[-1]
     speed = call.tokens_out / max(call.seconds - (call.first_token or call.loading), 0.001)
     return f"{name} wrote {call.tokens_out} tokens, {speed:.0f} a second ({hardware})"
@@ -197,15 +148,15 @@ def _unfinished_text(view: RunView) -> str:
     return "" if view.status == "finished" else f"It ended as {view.status}."
 
 
-async def check_router(place: SelfTestHome) -> str | CheckResult:
+async def check_router(context: CheckContext) -> str:
     """Have the router say what prompts are about, and how fast it does."""
-    from baton.routing import LearnedRouter, Limits, learned_file
+    from baton.routing import LearnedRouter, ScorerLimits, learned_file
 
     workers = (Candidate("here", "smollm2-135m", 0.135), Candidate("there", "gpt-4o", outside=True))
     asked = LearnedRouter(
-        learned=learned_file(place.paths.data),
-        limits=Limits(warm=30.0, cold=90.0),
-        environ=place.environ,
+        learned=learned_file(context.paths.data),
+        limits=ScorerLimits(warm=30.0, cold=90.0),
+        environ=context.environ,
     )
     times = []
     try:
@@ -214,19 +165,17 @@ async def check_router(place: SelfTestHome) -> str | CheckResult:
             found = await asked.estimate(prompt, workers)
             times.append(time.perf_counter() - began)
             if found is None:
-                return _broken_result("router", asked.trouble or "It doesn't answer.")
+                raise Broken(asked.trouble or "It doesn't answer.")
             likeliest = max(found.kinds, key=lambda name: found.kinds[name])
             if likeliest != kind or found.quality["there"] <= found.quality["here"]:
-                return _broken_result(
-                    "router", f"It takes a task of {kind} for one of {likeliest}."
-                )
+                raise Broken(f"It takes a task of {kind} for one of {likeliest}.")
         provider = asked.loaded.provider if asked.loaded is not None else "nothing"
     finally:
         await asked.aclose()
     return f"{sorted(times)[len(times) // 2] * 1000:.0f} ms per prompt on {provider}"
 
 
-async def check_plan(place: SelfTestHome) -> str | CheckResult:
+async def check_plan(context: CheckContext) -> str:
     """Play three steps, the last of which sees what the others wrote, and nothing else."""
     steps = (
         Step("first", "Say one word.", ("prompt",)),
@@ -240,13 +189,13 @@ async def check_plan(place: SelfTestHome) -> str | CheckResult:
         yield Text(" ".join(seen))
 
     scripts = {"first": _script_of("Ad"), "second": _script_of("libitum"), "third": join}
-    async with aclosing(_ScriptedOrchestra(place, scripts)) as here:
+    async with aclosing(_ScriptedOrchestra(context, scripts)) as here:
         prompt = Prompt("Play what you like; the word is secret.")
         view = await _play_run(here.orchestra, prompt, PromptLimits(), plan=Plan(steps, (3,)))
     if why := _unfinished_text(view):
-        return _broken_result("plan", why)
+        raise Broken(why)
     if view.answer != "Ad libitum":
-        return _broken_result("plan", f"Three steps came to {view.answer!r}.")
+        raise Broken(f"Three steps came to {view.answer!r}.")
     return f"{len(view.steps)} steps by scripted workers, {len(view.calls)} calls"
 
 
@@ -258,7 +207,7 @@ class _ScriptedOrchestra:
     """An orchestra of scripted workers, over a history in the self-test's folder."""
 
     def __init__(
-        self, place: SelfTestHome, scripts: Mapping[str, Callable[[Request], Iterable[Chunk]]]
+        self, context: CheckContext, scripts: Mapping[str, Callable[[Request], Iterable[Chunk]]]
     ) -> None:
         from baton.core.run.orchestra import Orchestra
         from baton.history import Store
@@ -268,7 +217,7 @@ class _ScriptedOrchestra:
             name: ScriptedWorker(script, Card(name, "local", name.title(), context=8192))
             for name, script in scripts.items()
         }
-        self.store: Store = Store.open(place.paths.database)
+        self.store: Store = Store.open(context.paths.database)
         self.orchestra = Orchestra(workers, self.store, next(iter(workers)))
 
     async def aclose(self) -> None:
@@ -276,7 +225,7 @@ class _ScriptedOrchestra:
         await self.store.aclose()
 
 
-async def check_money(place: SelfTestHome) -> str | CheckResult:
+async def check_money(context: CheckContext) -> str:
     """Hold money for a call, settle it, and have one refused that is over the ceiling."""
     from baton.money import Ledger
 
@@ -288,7 +237,7 @@ async def check_money(place: SelfTestHome) -> str | CheckResult:
         ceilings={Scope.DAY: NANO * 4 // 100},
     )
     held, charged = NANO * 3 // 100, NANO * 6 // 1000
-    ledger = Ledger.open(place.paths.ledger)
+    ledger = Ledger.open(context.paths.ledger)
     try:
         hold = await ledger.hold(bill)
         refused = False
@@ -299,48 +248,50 @@ async def check_money(place: SelfTestHome) -> str | CheckResult:
         await ledger.settle(hold.call, BilledTokens(1000, 200))
     finally:
         await ledger.aclose()
-    ledger = Ledger.open(place.paths.ledger)  # what counts is what is on the disk
+    ledger = Ledger.open(context.paths.ledger)  # what counts is what is on the disk
     try:
         rooms = (await ledger.standing(bill.ceilings)).rooms
     finally:
         await ledger.aclose()
     day = next(room for room in rooms if room.scope is Scope.DAY)
     if (hold.amount, hold.cap, day.settled, day.held) != (held, bill.wanted, charged, 0):
-        return _broken_result("money", "The ledger computes amounts wrongly.")
+        raise Broken("The ledger computes amounts wrongly.")
     if not refused:
-        return _broken_result("money", "The ledger lets a call through that is over the ceiling.")
+        raise Broken("The ledger lets a call through that is over the ceiling.")
     return f"{show_usd(held)} held, {show_usd(charged)} charged, a call over the ceiling refused"
 
 
-async def check_history(place: SelfTestHome) -> str | CheckResult:
+async def check_history(context: CheckContext) -> str:
     """Keep a conversation, close the history, and find it again by a word."""
     from baton.history import Store
 
     async with aclosing(
-        _ScriptedOrchestra(place, {"echo": _script_of("A fermata is a pause.")})
+        _ScriptedOrchestra(context, {"echo": _script_of("A fermata is a pause.")})
     ) as here:
         view = await _play_run(
             here.orchestra, Prompt("Explain the corona"), PromptLimits(alone=True)
         )
     if why := _unfinished_text(view):
-        return _broken_result("history", why)
-    store = Store.open(place.paths.database)
+        raise Broken(why)
+    store = Store.open(context.paths.database)
     try:
         hits = await store.search("fermat")
         kept = await store.search("explain corona")
     finally:
         await store.aclose()
     if [hit.role for hit in (*hits, *kept)] != [Role.ASSISTANT, Role.USER]:
-        return _broken_result("history", "A conversation that was kept isn't found.")
+        raise Broken("A conversation that was kept isn't found.")
     return "a conversation was kept, and found again by its words"
 
 
-async def check_tools(place: SelfTestHome) -> str | CheckResult:
-    """Compute, convert, ask for a time far away, and run code in the sandbox."""
+async def check_tools(context: CheckContext) -> str:
+    """Compute, convert, ask for a time in Tokyo, and run code in the sandbox."""
     from baton.workers.tools import sandbox
-    from baton.workers.tools import tools as of_this_machine
+    from baton.workers.tools import build_tools as of_this_machine
 
-    known = of_this_machine(environ=place.environ)
+    if not context.settings.tools:
+        return "off in the settings (`tools = false`)"
+    known = of_this_machine(environ=context.environ)
     wanted = {
         "calculator": ("6 * 7", "42"),
         "units": ("42 km in miles", "26.1"),
@@ -350,16 +301,80 @@ async def check_tools(place: SelfTestHome) -> str | CheckResult:
     try:
         for name, (asked, expected) in wanted.items():
             if name in known and expected not in (said := await _compute(known[name], asked)):
-                return _broken_result("tools", f"The {name} says {said!r} to {asked!r}.")
+                raise Broken(f"The {name} says {said!r} to {asked!r}.")
     finally:
         await known["calculator"].aclose()
-    if place_of_code := sandbox():
-        return f"calculator, units, clock, and code in a sandbox: {place_of_code}"
-    return CheckResult(
-        "tools", CheckState.WARN, "There is no sandbox here, so no code is executed."
-    )
+    if place := sandbox():
+        return f"calculator, units, clock, and code in a sandbox: {place}"
+    return CheckWarning("There is no sandbox here, so no code is executed.")
 
 
 async def _compute(worker: ToolWorker, text: str) -> str:
     request = Request((Message(Role.USER, text),))
     return "".join([c.text async for c in worker.stream(request) if isinstance(c, Text)])
+
+
+SIZE = (80, 24)
+_TYPED, _ANSWERED = "tutti", ("Maestro", "forte", "print")
+_STEP_SECONDS = 0.05
+_MAX_STEPS = 600
+
+
+async def check_screen(context: CheckContext) -> str:
+    """Open the app at 80x24, send a prompt, and look for the answer on the screen."""
+    from baton.core.run.orchestra import Orchestra
+    from baton.history import Store
+    from baton.money import Ledger
+    from baton.tui.app import BatonApp
+    from baton.tui.services import AppServices
+    from baton.workers.scripted_worker import ScriptedWorker
+
+    worker = ScriptedWorker(_script_answer, Card("self-test", "local", "Self-test", context=8192))
+    store, ledger = Store.open(None), Ledger.open(None)
+    try:
+        paths = context.paths
+        table = AppServices(
+            Orchestra({"self-test": worker}, store, "self-test"),
+            *(store, ledger, paths.config_file, context.scratch_file("exports"), paths.logs),
+        )
+        seen = await _play_person(BatonApp(table))
+    finally:
+        await ledger.aclose()
+        await store.aclose()
+    if lacking := [word for word in (_TYPED, *_ANSWERED, "self-test") if word not in seen]:
+        why = f"The app's screen doesn't show what it should ({', '.join(lacking)})."
+        raise Broken(why)
+    return f"the app at {SIZE[0]}x{SIZE[1]} took a prompt and showed its answer"
+
+
+def _script_answer(_: Request) -> Iterable[Chunk]:
+    yield Text("**Maestro**, a list:\n\n- *forte*\n\n```python\nprint('baton')\n```\n")
+
+
+async def _play_person(app: BatonApp) -> str:
+    """Play a person, and return what is on the screen in the end."""
+    try:
+        async with app.run_test(size=SIZE) as pilot:
+            await pilot.press(*_TYPED, "enter")
+            for _ in range(_MAX_STEPS):
+                text = _text_of(app.export_screenshot())
+                if all(word in text for word in _ANSWERED) and not app.chat.queue.is_busy:
+                    break
+                await pilot.pause(_STEP_SECONDS)
+            await app.chat.close()
+            return text
+    finally:
+        _restore_signals()
+
+
+def _text_of(picture: str) -> str:
+    """Return the words in a screenshot, in their order."""
+    return unescape(" ".join(re.findall(r"<text[^>]*>([^<]*)</text>", picture))).replace(
+        "\xa0", " "
+    )
+
+
+def _restore_signals() -> None:
+    """Undo what the app made of the system's signals."""
+    for number in ENDING:
+        unhear(number)

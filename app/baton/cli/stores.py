@@ -1,4 +1,4 @@
-"""The ledger, opened for a command, and what it holds as a person reads it."""
+"""The history and the ledger, opened for a command."""
 
 from __future__ import annotations
 
@@ -6,19 +6,58 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from baton.cli.output import notify
-from baton.compose import open_ledger
-from baton.money import Ledger
+from baton.core.errors import ConfigError
 from baton.platform.settings import find_paths
+
+if TYPE_CHECKING:
+    from baton.core.history_types import RunRecord
+    from baton.history import Store
+    from baton.money import Ledger
 
 T = TypeVar("T")
 
 
 @asynccontextmanager
+async def user_history() -> AsyncIterator[Store]:
+    """Open the person's history; report on stderr what is wrong with it."""
+    from baton.history import Store
+
+    store = Store.open(find_paths().database)
+    try:
+        if store.warning:
+            notify(f"baton: {store.warning}")
+        yield store
+    finally:
+        await store.aclose()
+
+
+def with_store(work: Callable[[Store], Awaitable[T]]) -> T:
+    """Run some work on the history and return what it returns."""
+
+    async def run() -> T:
+        async with user_history() as store:
+            return await work(store)
+
+    return asyncio.run(run())
+
+
+async def find_run(store: Store, named: str | None) -> RunRecord:
+    """Return the run that a person named, or the last one. Raises ConfigError."""
+    if named is not None:
+        return await store.run(named)
+    if (last := await store.last_run()) is None:
+        raise ConfigError("There was no run yet.", '`baton ask "Hello"` makes one.')
+    return last
+
+
+@asynccontextmanager
 async def user_ledger() -> AsyncIterator[Ledger]:
-    """Open this person's ledger; what is wrong with it is said on stderr once."""
+    """Open the person's ledger; report on stderr what is wrong with it."""
+    from baton.compose import open_ledger
+
     ledger = open_ledger(find_paths())
     try:
         if ledger.warning:

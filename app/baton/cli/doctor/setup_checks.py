@@ -1,0 +1,268 @@
+"""What the doctor checks of the person's own setup: settings, files, keys, money, models."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from contextlib import closing
+from pathlib import Path
+
+from baton.cli.doctor.check import Broken, CheckContext, CheckWarning
+from baton.core.byte_format import show_memory, show_size
+from baton.core.errors import ModelFileError
+from baton.core.model_roles import RULE_CONDUCTOR
+from baton.core.money import show_usd
+from baton.platform import computer
+from baton.platform.settings import CloudWorker, LocalWorker
+from baton.platform.terminal import terminal as describe_terminal
+
+_LOW_BYTES = 2**30
+"""Bytes of disk or memory below which it is worth a warning."""
+
+_LEDGER_REMOVED = "The ledger was removed"
+
+
+async def check_settings(context: CheckContext) -> str:
+    """Read the settings."""
+    if context.settings_error is not None:
+        raise Broken(str(context.settings_error))
+    file = context.paths.config_file
+    return f"{file} is fine" if file.exists() else f"all as delivered ({file} is not there)"
+
+
+async def check_machine(_: CheckContext) -> str:
+    """Report processor, memory and battery."""
+    machine = computer.machine()
+    text = (
+        f"{machine.processor}, {machine.cores} cores, {machine.threads} threads;"
+        f" {show_memory(machine.memory)} of memory, {machine.free_percent} % free"
+    )
+    if machine.battery is not None:
+        text += f"; battery {machine.battery:.0%}{', in use' if machine.is_on_battery else ''}"
+    return CheckWarning(text) if machine.available < _LOW_BYTES else text
+
+
+async def check_terminal(_: CheckContext) -> str:
+    """Report the terminal's size and colours."""
+    terminal = describe_terminal()
+    if not terminal.attached:
+        return "none attached; the app needs one, `baton ask` doesn't"
+    colours = {2: "no colours", 2**24: "16 million colours"}
+    inside = "".join(f", in {name}" for name in terminal.inside)
+    text = (
+        f"{terminal.columns}x{terminal.lines}, TERM={terminal.term},"
+        f" {colours.get(terminal.colours, f'{terminal.colours} colours')}{inside}"
+    )
+    small = terminal.columns < 80 or terminal.lines < 24
+    return CheckWarning(f"{text} (small)") if small else text
+
+
+async def check_folders(context: CheckContext) -> str:
+    """Check that Baton's folders can be written to, and that nobody else can read its files."""
+    paths = context.paths
+    folders = (paths.config, paths.data, paths.state, paths.cache)
+    for folder in folders:
+        place = _nearest_folder(folder)
+        if not os.access(place, os.W_OK | os.X_OK):
+            raise Broken(f"{place} can't be written to.")
+    files = (
+        *(paths.data, paths.database, paths.ledger, paths.state, paths.logs),
+        *(paths.config_file, paths.keys_file),
+    )
+    open_ones = [str(f) for f in files if f.exists() and f.stat().st_mode & 0o077]
+    if open_ones:
+        command = shlex.join(["chmod", "go=", *open_ones])
+        return CheckWarning(f"Others on this machine can read your files: `{command}` ends that.")
+    return ", ".join(dict.fromkeys(str(folder) for folder in folders))
+
+
+def _nearest_folder(folder: Path) -> Path:
+    return next(place for place in (folder, *folder.parents) if place.exists())
+
+
+async def check_disk(context: CheckContext) -> str:
+    """Report the room on the disk."""
+    folder = context.paths.data
+    free = shutil.disk_usage(_nearest_folder(folder)).free
+    text = f"{show_size(free)} free for {folder}"
+    return CheckWarning(text) if free < _LOW_BYTES else text
+
+
+async def check_sqlite(_: CheckContext) -> str:
+    """Report SQLite's version, and a weakness that it has."""
+    from baton.history import sqlite_version, version_warning
+
+    weak = version_warning()
+    return CheckWarning(weak) if weak else f"SQLite {sqlite_version()}"
+
+
+async def check_history(context: CheckContext) -> str:
+    """Check the person's history, which stays as it is."""
+    return _check_database(context.paths.database)
+
+
+def _check_database(database: Path) -> str:
+    """Read a database without writing to it, so that a damaged one stays as it is."""
+    from baton.platform.sqlite import sqlite3
+
+    if not database.exists():
+        return "none yet"
+    address = f"{database.absolute().as_uri()}?mode=ro"
+    try:
+        with closing(sqlite3.connect(address, uri=True)) as connection:
+            (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    except sqlite3.Error as error:
+        verdict = str(error)
+    if verdict != "ok":
+        raise Broken(f"{database} is damaged: {verdict}")
+    return f"{database}, {show_size(database.stat().st_size)}"
+
+
+async def check_keyring(_: CheckContext) -> str:
+    """Report the keyring."""
+    from baton.platform.secrets import keyring_here
+
+    name, why = keyring_here()
+    return name or CheckWarning(f"{why}; keys for cloud workers can come from the environment")
+
+
+async def check_keys(context: CheckContext) -> str:
+    """Report which providers have a key, and where; a cloud worker without one can't answer."""
+    from baton.cli.keys import key_name
+    from baton.platform import secrets
+
+    outside = [worker for worker in context.settings.roster if not isinstance(worker, LocalWorker)]
+    needed = {name for worker in outside if (name := key_name(worker))}
+    names = dict.fromkeys([*secrets.PROVIDERS, *sorted(needed)])
+    found = secrets.listed(names, file=context.paths.keys_file, environ=os.environ)
+    text = ", ".join(f"{name} ({key.source})" for name, key in found.items()) or "none"
+    missing = sorted(needed - set(found))
+    return CheckWarning(f"{text}; missing for {', '.join(missing)}") if missing else text
+
+
+async def check_money(context: CheckContext) -> str:
+    """Report whether anything can be spent; a ledger that is damaged or missing stays so."""
+    from baton.cli.budget import budget_verdict
+    from baton.cli.stores import user_ledger
+    from baton.compose import is_ledger_lost
+    from baton.core.ledger_types import ScopeBalance, Standing
+
+    settings, paths = context.settings, context.paths
+    _check_database(paths.ledger)
+    ceilings = settings.budget.ceilings
+    if is_ledger_lost(paths):
+        return CheckWarning(f"{_LEDGER_REMOVED}, so the next paid call finds it frozen.")
+    standing = Standing(tuple(ScopeBalance(scope, amount) for scope, amount in ceilings.items()))
+    if paths.ledger.exists():
+        async with user_ledger() as ledger:
+            standing = await ledger.standing(ceilings, "")
+    unconfirmed = max((room.unconfirmed for room in standing.rooms), default=0)
+    text = budget_verdict(settings, standing)
+    if unconfirmed:
+        text += f" {show_usd(unconfirmed)} is unconfirmed: `baton budget release`."
+    return CheckWarning(text) if standing.frozen else text
+
+
+async def check_models(context: CheckContext) -> str:
+    """Report which models were fetched, and which of them can't be used."""
+    from baton.compose import library
+    from baton.models.model_types import State
+
+    models = library(context.settings, context.paths)
+    found = models.models()
+    lost = [held for held in found if held.state in (State.BROKEN, State.GONE)]
+    problems = [*(f"{held.id} is {held.state.value}." for held in lost), *models.problems()]
+    if problems:
+        return CheckWarning(f"{' '.join(problems)} `baton models ls` lists them all.")
+    if not found:
+        return "none fetched; `baton models recommend` says which suit this machine"
+    size = show_size(sum(held.bytes for held in found))
+    names = ", ".join(held.id for held in found if held.state is not State.COMING)
+    coming = ", ".join(held.id for held in found if held.state is State.COMING)
+    parts = (names, f"{coming} incomplete" if coming else "", f"{size} in {context.paths.models}")
+    return "; ".join(filter(None, parts))
+
+
+async def check_egress(context: CheckContext) -> str:
+    """Report what left this machine last."""
+    from baton.cli.stores import format_time, user_ledger
+    from baton.compose import is_ledger_lost
+
+    if is_ledger_lost(context.paths):
+        return CheckWarning(f"{_LEDGER_REMOVED}: what left is not known.")
+    _check_database(context.paths.ledger)
+    last = []
+    if context.paths.ledger.exists():
+        async with user_ledger() as ledger:
+            last = await ledger.egress(None, 1)
+    if not last:
+        return "nothing ever left this machine"
+    size, where, at = show_size(last[0].size), last[0].destination, format_time(last[0].at)
+    return f"{size} to {where} on {at} was the last that left; `baton egress ls`"
+
+
+async def check_router(context: CheckContext) -> str:
+    """Ask the router, and report on what it runs, how fast, and with whose answers."""
+    from baton.routing import learned_file, measure_router
+
+    file = learned_file(context.paths.data)
+    found = await measure_router(file)
+    if found.trouble:
+        return CheckWarning(f"{found.trouble} Until then a rule of length and task decides.")
+    text = f"{found.milliseconds:.0f} ms per question on {found.provider}"
+    if found.note:
+        return CheckWarning(f"{text}. {found.note}")
+    if found.learned:
+        return f"{text}, with what was learned from your answers ({file})"
+    return f"{text}, as delivered, nothing learned from your answers yet"
+
+
+async def check_answer(context: CheckContext) -> str:
+    """Have the worker that answers write a few tokens."""
+    return await _try_worker(context.settings.worker, context)
+
+
+async def check_conductor(context: CheckContext) -> str:
+    """Check the worker that is configured to draw plans, as `ask` would meet it."""
+    named = context.settings.conductor
+    if not named:
+        return "none configured, so Baton chooses who draws plans"
+    if named == RULE_CONDUCTOR:
+        return "no model plans, only templates and the rule"
+    if not await _is_known(named, context):
+        return CheckWarning(f"{named} is not complete, so it draws no plans: `baton models ls`")
+    if named == context.settings.worker:
+        return f"{named} draws the plans, and answers"
+    return await _try_worker(named, context)
+
+
+async def _is_known(conductor: str, context: CheckContext) -> bool:
+    """Whether the conductor is a worker. Raises ConfigError for one that isn't known."""
+    from baton.compose import compose
+
+    baton = compose(context.settings, context.paths, history=False)
+    try:
+        baton.must_know_conductor()
+        known = {card.id for card in baton.orchestra.roster}
+        return conductor in known or conductor in baton.orchestra.absent
+    finally:
+        await baton.aclose()
+
+
+async def _try_worker(worker: str, context: CheckContext) -> str:
+    """Have a worker write a few tokens, unless that costs money."""
+    from baton.cli.worker_test import try_worker
+    from baton.compose.local_workers import NOTHING_HERE
+
+    chosen = next((w for w in context.settings.roster if w.id == worker), None)
+    if isinstance(chosen, CloudWorker):
+        return f"{worker} was not tried, which costs money: `baton workers test {worker}`"
+    try:
+        trial = await try_worker(context.settings, context.paths, worker)
+    except ModelFileError as error:
+        if error.message != NOTHING_HERE.message:
+            raise
+        return CheckWarning(str(error))  # nothing is broken
+    where = f" ({trial.hardware})" if trial.hardware else ""
+    return f"{worker} wrote {trial.tokens} tokens in {trial.seconds:.1f} s{where}"

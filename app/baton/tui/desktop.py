@@ -1,0 +1,144 @@
+"""The clipboard, the person's editor, and files that a conversation is saved to."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from baton.core.errors import ConfigError
+from baton.platform.durable_files import create_file, make_folder
+from baton.platform.os_signals import run_in_foreground
+from baton.platform.secrets import plain_environ
+from baton.platform.settings import keyless_environ
+
+COPY_SECONDS = 1.0
+"""Seconds that the system's clipboard may take; some wait for a display that is gone."""
+
+NEEDED_VARIABLES = (
+    "DBUS_SESSION_BUS_ADDRESS",
+    "DISPLAY",
+    "LC_CTYPE",
+    "WAYLAND_DISPLAY",
+    "XAUTHORITY",
+    "XDG_RUNTIME_DIR",
+    "XDG_SESSION_TYPE",
+)
+"""What a clipboard's program needs of the environment besides what every program may know."""
+
+
+class _KeylessSubprocess:
+    """Starts programs for pyperclip, in place of `subprocess`: some stay, and none needs a key."""
+
+    PIPE = subprocess.PIPE
+
+    def __getattr__(self, name: str) -> Any:
+        """Return the function of `subprocess` with that name, with an environment without keys."""
+        return partial(getattr(subprocess, name), env=plain_environ(also=NEEDED_VARIABLES))
+
+
+def has_system_clipboard(environ: Mapping[str, str] = os.environ) -> bool:
+    """Tell whether this machine's own clipboard is the one before the person."""
+    if environ.get("SSH_TTY") or environ.get("SSH_CONNECTION"):
+        return False
+    graphical = environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY")
+    return bool(graphical) or sys.platform in ("darwin", "win32")
+
+
+async def copy_to_system(text: str) -> bool:
+    """Put the text onto the system's clipboard; return whether that worked in time."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[bool] = loop.create_future()
+
+    def tell(worked: bool) -> None:
+        if not done.done():
+            done.set_result(worked)
+
+    def copy() -> None:
+        import pyperclip
+
+        pyperclip.subprocess = _KeylessSubprocess()  # type: ignore[attr-defined]
+        try:
+            pyperclip.copy(text)
+            worked = True
+        except Exception:  # whatever xclip, wl-copy or pbcopy fails with, OSC 52 comes next
+            worked = False
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(tell, worked)
+
+    # A daemon, so that a clipboard that hangs doesn't keep Baton from ending.
+    threading.Thread(target=copy, daemon=True).start()
+    try:
+        return await asyncio.wait_for(done, COPY_SECONDS)
+    except TimeoutError:
+        return False
+
+
+def edit_text(
+    text: str, name: str = "prompt.md", environ: Mapping[str, str] = os.environ
+) -> str | None:
+    """Open the text in $VISUAL or $EDITOR and return what was saved. Raises ConfigError.
+
+    None means that the person left it unchanged or empty: nothing follows from it. The file's
+    `name` shows the editor what it is.
+    """
+    named = environ.get("VISUAL", "").strip() or environ.get("EDITOR", "").strip() or "vi"
+    try:
+        command = shlex.split(named)
+    except ValueError as error:
+        raise ConfigError(f"The editor {named!r} has a quote too few.", "Set $EDITOR.") from error
+    with tempfile.TemporaryDirectory(prefix="baton-") as folder:  # 0700
+        path = Path(folder, name)
+        create_file(path, text)
+        try:
+            code = run_in_foreground([*command, str(path)], keyless_environ())
+        except OSError as error:
+            raise ConfigError(
+                f"The editor {command[0]!r} can't be started: {error.strerror}.", "Set $EDITOR."
+            ) from error
+        if code != 0:
+            raise ConfigError(f"The editor ended with code {code}; the text is as it was.")
+        try:
+            saved = path.read_text("utf-8", "replace").removesuffix("\n")
+        except OSError as error:
+            raise ConfigError(
+                f"The editor left no file to read: {error.strerror}; the text is as it was."
+            ) from error
+    return saved if saved.strip() and saved != text.removesuffix("\n") else None
+
+
+def unused_path(folder: Path, title: str) -> Path:
+    """Return a path in the folder that is named after the title and isn't taken yet."""
+    stem = re.sub(r"[^\w]+", "-", title.lower()).strip("-")[:60] or "conversation"
+    path, number = folder / f"{stem}.md", 2
+    while path.exists():
+        path, number = folder / f"{stem}-{number}.md", number + 1
+    return path
+
+
+def export_path(typed: str, folder: Path, title: str) -> Path:
+    """Return where an export goes: into the typed file or folder, or the usual folder."""
+    if not typed:
+        return unused_path(folder, title)
+    path = Path(typed).expanduser()
+    return unused_path(path, title) if path.is_dir() else path
+
+
+def save_export(path: Path, text: str) -> None:
+    """Write a new file, for the owner only. Raises ConfigError; never overwrites anything."""
+    if path.exists():
+        raise ConfigError(f"{path} is there already.", "Choose another name.")
+    try:
+        make_folder(path.parent)
+        create_file(path, text)
+    except OSError as error:
+        raise ConfigError(f"{path} can't be written: {error.strerror}.", "Try another.") from error
