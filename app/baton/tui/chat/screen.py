@@ -164,8 +164,7 @@ class ChatScreen(Screen[None]):
             await self.transcript.note(services.greeting)
         self.downloads.resume()
         services.warm_cloud()
-        import baton.tui.widgets.answer
-        import baton.tui.widgets.question_view  # noqa: F401 (so that the first answer needn't wait)
+        import baton.tui.widgets.answer  # noqa: F401 (so that the first answer needn't wait)
 
     async def close(self) -> None:
         """Stop what runs and keep everything, before the app is left."""
