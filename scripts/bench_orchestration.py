@@ -39,10 +39,9 @@ import gym  # noqa: E402
 from baton.bench.conductor_score import bootstrap_interval  # noqa: E402
 from baton.cli.bench.cost_plot import Plot, Point, as_svg  # noqa: E402
 from baton.core.messages import Chunk, Prompt, Request  # noqa: E402
-from baton.core.money import NANO, parse_usd  # noqa: E402
+from baton.core.money import NANO, Price, Rates, parse_usd  # noqa: E402  # noqa: E402
 from baton.core.plan.plan import KINDS  # noqa: E402
 from baton.core.ports import Worker  # noqa: E402
-from baton.core.prices import Price, Rates  # noqa: E402
 from baton.core.run.orchestra import Orchestra  # noqa: E402
 from baton.core.run.policy import PromptLimits  # noqa: E402
 from baton.core.view import RunView  # noqa: E402

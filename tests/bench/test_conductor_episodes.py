@@ -10,7 +10,7 @@ from baton.bench.conductor_episodes import read_episodes
 from baton.bench.conductor_score import Episode, PlanScore, score_plan
 from baton.core.plan.plan import PROMPT, Plan, Step
 from baton.core.plan.plan_lines import MAX_TEXT_CHARS, TOOL_HEADS
-from baton.core.plan.request_cues import may_have_parts
+from baton.core.plan.request_words import may_have_parts
 from baton.workers.tools.computation.plan_steps import Part, check_parts, compute_step
 
 EPISODES = read_episodes()

@@ -14,8 +14,8 @@ from baton.core.errors import ConfigError, WorkerError
 from baton.core.labels import Label
 from baton.core.ledger_types import Scope
 from baton.core.messages import Chunk, Finish, Message, Request, RequestSent, Role, Text, Usage
+from baton.core.money import Price, Rates
 from baton.core.plan.answer_grades import Dataset
-from baton.core.prices import Price, Rates
 from baton.core.run.metered_worker import CallUsage, MeteredWorker, RunBudget
 from baton.core.run.policy import ANYTHING, RunTerms
 from baton.money import Ledger

@@ -23,9 +23,8 @@ from baton.core.errors import BudgetExceeded, SecretMissing, WorkerError, Worker
 from baton.core.labels import Label
 from baton.core.ledger_types import Policy, Scope
 from baton.core.messages import Card, Chunk, Finish, Request, RequestSent, Text, Usage
-from baton.core.money import NANO
+from baton.core.money import NANO, Price, Rates
 from baton.core.plan.answer_grades import Dataset, Question, RecordedAnswer
-from baton.core.prices import Price, Rates
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import PromptLimits, RunTerms
 from baton.history import Store

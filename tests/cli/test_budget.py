@@ -225,7 +225,7 @@ def test_all_are_given_back_at_once(call: Call, spent: Spent) -> None:
 
 def test_a_freeze_is_told_and_lifted(call: Call, home: Path) -> None:
     async def freeze() -> None:
-        from baton.core.prices import BilledTokens
+        from baton.core.money import BilledTokens
 
         ledger = Ledger.open(find_paths().ledger)
         held = await ledger.hold(bill("r"))

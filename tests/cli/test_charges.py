@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from baton.core.ledger_types import Scope
-from baton.core.money import NANO
-from baton.core.prices import Price, Rates
+from baton.core.money import NANO, Price, Rates
 from baton.money import Ledger
 from baton.platform.settings import find_paths
 from support.command_line import Call

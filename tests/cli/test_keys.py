@@ -11,8 +11,7 @@ import pexpect
 import pytest
 
 from baton.cli.keys import worker_to_test
-from baton.core.money import parse_usd
-from baton.core.prices import Price, Rates
+from baton.core.money import Price, Rates, parse_usd
 from baton.platform import secrets
 from baton.platform.settings import CloudWorker, ServerWorker, Settings, find_paths
 from baton.workers.cloud.price_table import cheapest, snapshot

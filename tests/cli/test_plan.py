@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 
 from baton.cli.plan import plan_text
-from baton.cli.step_text import access_text
 from baton.core.labels import Label
 from baton.core.messages import Card
-from baton.core.money import NANO
-from baton.core.prices import Price, Rates
+from baton.core.money import NANO, Price, Rates
+from baton.presentation.plans import access_text
 from support.command_line import Call
 from support.fake_cloud import Cloud, Reply
 from support.scripted_baton import Scripted, scripted

@@ -19,8 +19,7 @@ from baton.core.hold_decision import (
 )
 from baton.core.ledger_types import MIN_USEFUL_TOKENS, HoldRequest, Scope, ScopeBalance
 from baton.core.messages import Purpose
-from baton.core.money import NANO
-from baton.core.prices import FREE, Price, Rates, Tier
+from baton.core.money import FREE, NANO, Price, Rates, Tier
 
 CENT = NANO // 100
 MINI = Price(Rates(250_000_000, 2_000_000_000, 25_000_000, 250_000_000))

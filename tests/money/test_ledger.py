@@ -22,8 +22,7 @@ from baton.core.errors import BudgetExceeded, ConfigError, StoreError
 from baton.core.hold_decision import MAX_AMOUNT_NANOS
 from baton.core.ledger_types import Hold, Scope, Status
 from baton.core.messages import Purpose
-from baton.core.money import NANO
-from baton.core.prices import FREE, BilledTokens
+from baton.core.money import FREE, NANO, BilledTokens
 from baton.money import Ledger
 from baton.platform import sqlite
 from support.ledger_processes import CENT, DAY, DOLLAR, MINI, NOON, bill
@@ -673,7 +672,7 @@ async def test_every_commit_waits_for_the_disk(ledger: Ledger) -> None:
         names = ("journal_mode", "synchronous", "foreign_keys", "secure_delete")
         return [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in names]
 
-    assert await ledger._do(pragmas) == ["wal", 2, 1, 1]
+    assert await ledger._database.run(pragmas) == ["wal", 2, 1, 1]
 
 
 async def test_a_ledger_in_memory_is_forgotten() -> None:
@@ -701,7 +700,9 @@ async def test_a_full_disk_is_a_sentence_and_loses_nothing(ledger: Ledger) -> No
     hold = await ledger.hold(bill())
 
     async def limit(pages: int) -> None:
-        await ledger._do(lambda db: db.execute(f"PRAGMA max_page_count = {pages}").close())
+        await ledger._database.run(
+            lambda db: db.execute(f"PRAGMA max_page_count = {pages}").close()
+        )
 
     await limit(1)
     with pytest.raises(StoreError, match="The disk is full"):

@@ -13,7 +13,7 @@ import pytest
 
 from baton.core.errors import StoreError
 from baton.core.ledger_types import Scope, Status
-from baton.core.prices import BilledTokens
+from baton.core.money import BilledTokens
 from baton.money import Ledger
 from money.test_ledger_abuse import Observer
 from support.ledger_processes import DOLLAR, bill, process

@@ -12,7 +12,7 @@ import pytest
 
 from baton.core.errors import BudgetExceeded, StoreError
 from baton.core.ledger_types import Scope
-from baton.core.prices import FREE, BilledTokens
+from baton.core.money import FREE, BilledTokens
 from baton.history import Store
 from baton.money import Ledger
 from baton.platform import sqlite
@@ -297,7 +297,7 @@ async def main():
     for _ in range(3):
         hold = await ledger.hold(bill())
         await ledger.sent(hold.call, "https://cloud.invalid", b"x")
-        await ledger.settle(hold.call, Used(10, 10))
+        await ledger.settle(hold.call, BilledTokens(10, 10))
     os.kill(os.getpid(), signal.SIGKILL)
 asyncio.run(main())"""
     asyncio.run(home.spend())

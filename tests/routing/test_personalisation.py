@@ -11,10 +11,10 @@ import pytest
 from baton.core.errors import WorkerError
 from baton.core.feedback import AnswerSignals, Signal
 from baton.core.routing_types import Candidate, RatedAnswer, RefitResult
-from baton.routing.personalisation import LearnedVersions
 from baton.routing.personalisation import (
     MAX_ANSWERS,
     MIN_ANSWERS,
+    LearnedVersions,
     Personaliser,
     forget,
     result_lines,

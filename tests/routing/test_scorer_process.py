@@ -18,9 +18,9 @@ from baton import routing as package
 from baton.core.errors import WorkerError
 from baton.core.labels import Label
 from baton.core.messages import Card, Role, Turn, TurnStatus
+from baton.core.money import Price, Rates
 from baton.core.plan.plan import Material
 from baton.core.ports import Route
-from baton.core.prices import Price, Rates
 from baton.core.routing_types import Candidate, Draft, RatedAnswer
 from baton.core.run.policy import PromptLimits
 from baton.ipc import process
@@ -226,7 +226,7 @@ async def test_once_the_worker_is_there_nobody_waits_for_the_router(make: Make) 
 async def test_a_child_that_dies_is_started_again_and_left_alone_in_the_end(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scorer_process, "BACKOFF", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(scorer_process, "BACKOFF_SECONDS", (0.0, 0.0, 0.0))
     router = make()
     said: list[str] = []
     router.on_warning = said.append
@@ -264,7 +264,7 @@ async def test_a_child_killed_in_the_middle_of_a_question_leaves_it_to_the_rule(
 async def test_a_child_that_owes_an_answer_for_long_is_ended(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scorer_process, "BACKOFF", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(scorer_process, "BACKOFF_SECONDS", (0.0, 0.0, 0.0))
     router = make(limits=Patience(warm=0.05, cold=60))
     pid = await loaded(router)
     await route(router, "sleep 600")

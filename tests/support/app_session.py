@@ -16,10 +16,9 @@ from textual.pilot import Pilot
 from baton.core.labels import Label
 from baton.core.ledger_types import Scope
 from baton.core.messages import Card, Chunk, Finish, Prompt, Request, RequestSent, Text, Usage
-from baton.core.money import NANO
+from baton.core.money import NANO, Price, Rates
 from baton.core.plan.plan import Plan
 from baton.core.ports import Redactor
-from baton.core.prices import Price, Rates
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import RunTerms
 from baton.history import Store

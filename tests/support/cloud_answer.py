@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from baton.core.prices import FREE, BilledTokens, Price
+from baton.core.money import FREE, BilledTokens, Price
 from support.cloud_faults import ENDINGS, REFUSED, USAGE_FAULTS, Fault
 from support.cloud_faults import FREE as COSTS_NOTHING
 from support.http_connection import Connection

@@ -13,7 +13,7 @@ import psutil
 from baton.core.errors import BatonError
 from baton.core.labels import Label
 from baton.core.messages import Card, Chunk, Message, Request, RequestSent, Role, Text, Usage
-from baton.core.prices import FREE, Price, Rates
+from baton.core.money import FREE, Price, Rates
 from baton.platform.secrets import PROVIDERS
 from baton.workers.cloud import CloudWorker, Gateway, Patience
 from support.fake_cloud import Cloud

@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
-from baton.core.prices import FREE, Price, Rates
+from baton.core.money import FREE, Price, Rates
 from support.cloud_answer import Answer, Bill, Manner, Reply, price_of
 from support.cloud_faults import REFUSED, Fault
 from support.http_connection import Connection, Head

@@ -15,7 +15,7 @@ from pathlib import Path
 from baton.core.errors import BatonError
 from baton.core.ledger_types import Hold, HoldRequest
 from baton.core.messages import RequestSent, Text
-from baton.core.prices import BilledTokens
+from baton.core.money import BilledTokens
 from baton.core.run.metered_worker import CallUsage
 from baton.money import Ledger
 from support.fake_cloud import Cloud

@@ -16,7 +16,7 @@ from pathlib import Path
 from baton.core.errors import BudgetExceeded
 from baton.core.ledger_types import Hold, HoldRequest, Scope
 from baton.core.messages import Purpose
-from baton.core.prices import BilledTokens, Price, Rates
+from baton.core.money import BilledTokens, Price, Rates
 from baton.money import Ledger
 
 MINI = Price(Rates(250_000_000, 2_000_000_000, 25_000_000, 312_500_000), source="a test")
@@ -153,7 +153,7 @@ def call_until_killed(path: Path, bills: Path) -> None:
 def migrate_until_killed(path: Path, number: int, statement: int) -> None:
     """Open a ledger, and die before a statement of a migration, both counted from 0."""
     from baton.money import ledger_file
-    from baton.money.loss_detection import LedgerRecords
+    from baton.money.ledger_file import LedgerRecords
     from baton.money.schema import MIGRATIONS
 
     class Killing(tuple[str, ...]):

@@ -23,7 +23,7 @@ from baton.core.errors import BatonError
 from baton.core.labels import Label
 from baton.core.ledger_types import Charge, Egress, Scope
 from baton.core.messages import Card, Chunk, Message, Request, RequestSent, Role, Text
-from baton.core.prices import Price, Rates
+from baton.core.money import Price, Rates
 from baton.core.run.metered_worker import CallUsage, MeteredWorker, RunBudget
 from baton.core.run.policy import ANYTHING, RunTerms
 from baton.money import Ledger

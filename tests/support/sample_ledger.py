@@ -10,8 +10,7 @@ from pathlib import Path
 
 from baton.core.ledger_types import HoldRequest, Scope
 from baton.core.messages import Purpose
-from baton.core.money import NANO
-from baton.core.prices import BilledTokens, Price, Rates
+from baton.core.money import NANO, BilledTokens, Price, Rates
 from baton.money import Ledger
 
 DOLLAR = Price(Rates(1000 * NANO, 1000 * NANO, 1000 * NANO, 1000 * NANO), source="a test")

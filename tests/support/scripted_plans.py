@@ -29,10 +29,9 @@ from baton.core.messages import (
     TurnStatus,
     Usage,
 )
-from baton.core.money import NANO
+from baton.core.money import NANO, Price, Rates
 from baton.core.plan.plan import Plan, Step
 from baton.core.ports import NEW, ConversationPosition, Question, Redactor, Strategy
-from baton.core.prices import Price, Rates
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import ANYTHING, PromptLimits, RunTerms
 from baton.core.run.run import Run

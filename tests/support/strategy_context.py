@@ -19,11 +19,11 @@ from baton.core.messages import (
     Turn,
     TurnStatus,
 )
+from baton.core.money import Price, Rates
 from baton.core.plan.assignment import assign_workers
 from baton.core.plan.plan import Material, Need, Outcome, Plan, Step
 from baton.core.plan.turn_roles import scores_by_rule
 from baton.core.ports import Proposal, Route, RoutingContext, SpendingRoom, Strategy
-from baton.core.prices import Price, Rates
 from baton.core.routing_types import Estimate, Judgement
 from baton.core.run.router_validation import drafts
 from baton.core.strategies import make_strategy

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from baton.core.prices import BilledTokens, Price, Rates
+from baton.core.money import BilledTokens, Price, Rates
 from support.cloud_answer import tokens_of
 from support.cloud_faults import UNCLEAR
 from support.fake_cloud import BASES, REFUSED, Cloud, Fault, Manner, Reply

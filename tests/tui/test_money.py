@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from baton.presentation import money
 
 from baton.core.errors import ConfigError, WorkerUnavailable
 from baton.core.ledger_types import (
@@ -19,12 +20,11 @@ from baton.core.ledger_types import (
     Standing,
 )
 from baton.core.messages import Chunk, Purpose, Request, RequestSent, Text
-from baton.core.money import NANO
+from baton.core.money import FREE, NANO, BilledTokens
 from baton.core.plan.plan import Plan, Step
-from baton.core.prices import FREE, BilledTokens
 from baton.history import Store
 from baton.platform.settings import load
-from baton.tui import money_text, slash_commands
+from baton.tui import slash_commands
 from baton.tui.screens.models_screen import ModelsScreen
 from support.app_session import GPT, Stage, afar, play, sorry, staged, until
 
@@ -98,28 +98,26 @@ def rooms(used: int, ceiling: int | None) -> Standing:
 
 
 def test_the_meter_in_words() -> None:
-    assert money_text.spending_summary(Standing(())) == ""
-    assert money_text.spending_summary(rooms(0, None)) == ""
-    assert money_text.spending_summary(rooms(0, 2 * NANO)) == "$0.00 of $2.00"
-    assert money_text.spending_summary(rooms(14 * NANO // 100, NANO // 2)) == "$0.14 of $0.50"
-    assert money_text.spending_summary(rooms(NANO, None)) == "$1.00 spent · cloud off"
-    assert money_text.spending_summary(rooms(NANO, 0)) == "$1.00 spent · cloud off"
-    assert (
-        money_text.spending_summary(replace(rooms(0, NANO), frozen="Too much.")) == "cloud frozen"
-    )
+    assert money.spending_summary(Standing(())) == ""
+    assert money.spending_summary(rooms(0, None)) == ""
+    assert money.spending_summary(rooms(0, 2 * NANO)) == "$0.00 of $2.00"
+    assert money.spending_summary(rooms(14 * NANO // 100, NANO // 2)) == "$0.14 of $0.50"
+    assert money.spending_summary(rooms(NANO, None)) == "$1.00 spent · cloud off"
+    assert money.spending_summary(rooms(NANO, 0)) == "$1.00 spent · cloud off"
+    assert money.spending_summary(replace(rooms(0, NANO), frozen="Too much.")) == "cloud frozen"
 
 
 def test_a_ceiling_is_told_of_once_at_80_percent_and_once_when_all_is_used() -> None:
-    alarm = money_text.CeilingAlarm()
+    alarm = money.CeilingAlarm()
     assert alarm.new_alarms(rooms(79, 100), "a", True) == []
     assert "80 % of the ceiling" in alarm.new_alarms(rooms(80 * NANO, 100 * NANO), "a", True)[0]
     assert alarm.new_alarms(rooms(90, 100), "a", True) == []
     assert "All of the ceiling" in alarm.new_alarms(rooms(100, 100), "a", True)[0]
     assert alarm.new_alarms(rooms(100, 100), "b", True) == []
-    old = money_text.CeilingAlarm()
+    old = money.CeilingAlarm()
     assert old.new_alarms(rooms(85, 100), None, False) == [], "the header shows what was so before"
     assert old.new_alarms(rooms(86, 100), None, True) == []
-    sessions = money_text.CeilingAlarm()
+    sessions = money.CeilingAlarm()
     full = Standing((ScopeBalance(Scope.SESSION, 100, 90),))
     assert (
         len(sessions.new_alarms(full, "a", True)) == len(sessions.new_alarms(full, "b", True)) == 1

@@ -25,9 +25,8 @@ from baton.core.messages import (
     Usage,
     Writing,
 )
-from baton.core.money import NANO
+from baton.core.money import FREE, NANO, BilledTokens, Price, Rates
 from baton.core.plan.plan import Need, Plan, Step
-from baton.core.prices import FREE, BilledTokens, Price, Rates
 from baton.core.redaction_types import HiddenText, RedactedTexts
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import RunTerms
@@ -82,9 +81,7 @@ def _frozen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "baton.core.run.metered_worker.time", SimpleNamespace(monotonic=lambda: 0.0)
     )
-    monkeypatch.setattr(
-        "baton.history.run_writer.time", SimpleNamespace(time=lambda: 1_790_000_000.0)
-    )
+    monkeypatch.setattr("baton.history.changes.time", SimpleNamespace(time=lambda: 1_790_000_000.0))
     monkeypatch.setattr("baton.tui.screens.ledger_screens._month_start", lambda: 0.0)
     monkeypatch.setenv("TZ", "UTC")
 

@@ -13,8 +13,8 @@ from collections.abc import AsyncGenerator, Mapping
 from baton.core.errors import WorkerError
 from baton.core.labels import Label
 from baton.core.messages import Card, Chunk, Finish, Request, RequestSent, Role, Text, Usage
+from baton.core.money import FREE, Price
 from baton.core.plan.answer_grades import Dataset, RecordedAnswer, recorded_tokens
-from baton.core.prices import FREE, Price
 
 NOWHERE = "replay"
 """Where a replayed request says it goes."""

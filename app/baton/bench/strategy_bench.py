@@ -12,6 +12,7 @@ from baton.core.errors import ERROR_CLASSES, BatonError, BudgetExceeded, WorkerU
 from baton.core.events import Called, Decision, Event, Failed, Offered, StepFailed
 from baton.core.hold_decision import overcharge_error
 from baton.core.messages import Card, Prompt
+from baton.core.money import FREE, BilledTokens
 from baton.core.plan.answer_grades import (
     PYTHON,
     Dataset,
@@ -22,7 +23,6 @@ from baton.core.plan.answer_grades import (
     recorded_tokens,
     wilson_interval,
 )
-from baton.core.prices import FREE, BilledTokens
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import PromptLimits
 from baton.core.view import RunView

@@ -17,18 +17,12 @@ from baton.core.ledger_types import Charge, Policy, Scope, ScopeBalance, Spendin
 from baton.core.money import format_usd, parse_usd, show_usd
 from baton.core.sanitiser import one_line
 from baton.platform.settings import Settings, find_paths, load, write
+from baton.presentation.money import POLICY_NAMES
 
 if TYPE_CHECKING:
-    from baton.core.prices import Price, Rates
+    from baton.core.money import Price, Rates
     from baton.money import Ledger
 
-_SCOPE_NAMES = {Scope.SESSION: "each conversation", Scope.DAY: "today", Scope.MONTH: "this month"}
-_POLICY_SENTENCES = {
-    Policy.ASK: "Baton asks each time before it spends",
-    Policy.ONCE: "Baton asks once in each conversation before it spends",
-    Policy.BUDGET: "Baton spends within the ceilings without asking",
-    Policy.NEVER: "nothing is ever spent",
-}
 _STALE_DAYS = 90
 _NO_CEILING = "none"
 
@@ -58,7 +52,7 @@ def show(as_json: bool) -> None:
         _scope_table(standing),
     ]
     if any(room.unconfirmed for room in standing.rooms):
-        lines += ["", "Nobody knows what the unconfirmed calls cost: `baton budget release`."]
+        lines += ["", "What the unconfirmed calls cost is not known: `baton budget release`."]
     emit("\n".join(lines))
 
 
@@ -163,8 +157,8 @@ def budget_verdict(settings: Settings, standing: Standing) -> str:
     if tight is not None and not tight.left:
         why = "the ceiling is used up" if tight.ceiling else "the ceiling is $0"
         way = tight.variable or f"`baton budget set {tight.scope} AMOUNT`"
-        return f"Nothing can be spent: {why} for {_SCOPE_NAMES[tight.scope]}. {way} allows more."
-    return f"The cloud is on: {_POLICY_SENTENCES[policy]}."
+        return f"Nothing can be spent: {why} for {_scope_text(tight.scope)}. {way} allows more."
+    return f"The cloud is on. When to spend: {POLICY_NAMES[policy]}."
 
 
 def standing_object(settings: Settings, standing: Standing) -> dict[str, Any]:
@@ -189,9 +183,13 @@ def standing_object(settings: Settings, standing: Standing) -> dict[str, Any]:
     }
 
 
+def _scope_text(scope: Scope) -> str:
+    return "each conversation" if scope is Scope.SESSION else scope.phrase
+
+
 def _scope_table(standing: Standing) -> str:
     rows = [["", "ceiling", "settled", "held", "unconfirmed", "left"]]
-    rows += [[_SCOPE_NAMES[room.scope], *_room_cells(room)] for room in standing.rooms]
+    rows += [[_scope_text(room.scope), *_room_cells(room)] for room in standing.rooms]
     return format_columns(rows)
 
 
@@ -215,7 +213,7 @@ def _set_ceiling(scope: Scope, value: str) -> None:
         write(file, inverse)  # what wasn't kept is no later Baton's ceiling either
         raise
     limit = "no limit of its own" if amount is None else f"a ceiling of {show_usd(amount)}"
-    notify(f"{_SCOPE_NAMES[scope].capitalize()} has {limit}, in running Batons as well.")
+    notify(f"{_scope_text(scope).capitalize()} has {limit}, in running Batons as well.")
     _warn_of_variable(scope.value)
     settings = load(find_paths().config_file)
     ceilings = settings.budget.ceilings
@@ -229,8 +227,7 @@ def _set_policy(value: str) -> None:
         known = ", ".join(Policy)
         raise ConfigError(f"{value!r} is no policy.", f"Known: {known}.") from error
     write(find_paths().config_file, {"budget": {"policy": policy.value}})
-    said = _POLICY_SENTENCES[policy]
-    notify(f"{said[0].upper()}{said[1:]}. Batons that run already go on as they are.")
+    notify(f"When to spend from now on: {POLICY_NAMES[policy]}. Running Batons keep their policy.")
     _warn_of_variable("policy")
 
 
@@ -242,7 +239,7 @@ def _set_pace(value: str) -> None:
             f"{value!r} is no pace.", f"Known: {', '.join(SpendingStyle)}."
         ) from error
     write(find_paths().config_file, {"budget": {"pace": pace.value}})
-    notify(f"Baton spends {pace.description}. Batons that run already go on as they are.")
+    notify(f"Baton spends {pace.description}. Running Batons keep their pace.")
     _warn_of_variable("pace")
 
 

@@ -15,10 +15,11 @@ from baton.cli.output import emit, emit_export, emit_json, notify, to_json
 from baton.cli.stores import format_columns, format_time, with_ledger
 from baton.core.byte_format import show_size
 from baton.core.errors import BatonError, ConfigError
-from baton.core.ledger_types import Egress, Status
-from baton.core.money import format_usd, show_usd
+from baton.core.ledger_types import Egress
+from baton.core.money import format_usd
 from baton.core.sanitiser import one_line
 from baton.platform.durable_files import replacing
+from baton.presentation.money import charge_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,7 +71,7 @@ def show(number: int, raw: bool, as_json: bool) -> None:
         "Run": one.run,
         "Size": f"{one.size:,} bytes",
         "SHA-256": one.sha256,
-        "Cost": _cost_text(one),
+        "Cost": charge_text(one.status, one.held, one.charged),
     }
     head = "\n".join(f"{name + ':':9}{text}" for name, text in facts.items())
     emit(f"{head}\n\n{_body_text(one)}")
@@ -146,20 +147,8 @@ def _egress_row(one: Egress) -> list[str]:
         one_line(one.worker, 24),
         one_line(one.destination, 80),
         show_size(one.size),
-        _cost_text(one),
+        charge_text(one.status, one.held, one.charged),
     ]
-
-
-def _cost_text(one: Egress) -> str:
-    match one.status:
-        case Status.HELD:
-            return f"{show_usd(one.held)} held"
-        case Status.SETTLED:
-            return show_usd(one.charged)
-        case Status.UNCONFIRMED:
-            return f"{show_usd(one.charged)} unconfirmed"
-        case _:
-            return "nothing"
 
 
 def _body_text(one: Egress) -> str:

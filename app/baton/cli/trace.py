@@ -12,8 +12,7 @@ import click
 
 from baton.cli.completion import complete_run
 from baton.cli.json_output import event_object
-from baton.cli.output import emit, emit_json
-from baton.cli.resume import resume_hint
+from baton.cli.output import emit, emit_json, wrap_lines
 from baton.cli.stores import find_run, with_store
 from baton.core import events as ev
 from baton.core.errors import ConfigError
@@ -26,14 +25,19 @@ from baton.core.plan.plan import FILE, HISTORY, PROMPT
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView, StepView
 from baton.history import Store
+from baton.presentation.answers import offer_text, weighed_text
 from baton.presentation.plans import (
     access_text,
+    call_charge,
+    call_times,
+    call_tokens,
+    check_text,
     need_text,
     record_view,
+    resume_hint,
     step_destination,
     step_place,
     subtask_text,
-    wrap_lines,
 )
 
 _UNLIMITED_COLUMNS = 10**6
@@ -131,7 +135,7 @@ def trace_text(
     tokens = sum(call.tokens_in for call in view.calls), sum(call.tokens_out for call in view.calls)
     cost = f", {show_usd(view.cost)}" if view.cost else ""
     total = f"{view.seconds:.1f} s, {tokens[0]:,} tokens read, {tokens[1]:,} written{cost}"
-    ways = [way for way in (resume_hint(record.id, view, record.status),) if way]
+    ways = [way for way in (resume_hint(record.id, view),) if way]
     return "\n".join([head, *steps, "", *lines, "", total, *_egress_hint(left), *ways])
 
 
@@ -155,7 +159,7 @@ def _event_lines(event: ev.Event) -> list[str]:
         case ev.Planned():
             return [_planned_text(event)]
         case ev.Offered():
-            return [_offer_text(event)]
+            return [f"offered: {offer_text(event, event.worker)}"]
         case ev.StepStarted(step=step, worker=worker):
             return [f"step {step} given to {one_line(worker)}"]
         case ev.StepRetried(step=step, reason=reason, delay=delay):
@@ -170,9 +174,8 @@ def _event_lines(event: ev.Event) -> list[str]:
 
 def _step_event_lines(event: ev.Event) -> list[str]:
     match event:
-        case ev.Weighed(worker=worker, ok=ok, why=why):
-            verdict = "worth asking" if ok else "not asked"
-            return [f"{one_line(worker)} is {verdict}: {one_line(why)}"]
+        case ev.Weighed():
+            return [weighed_text(event, event.worker)]
         case ev.Sent(step=step, destination=destination, size=size):
             whose = f"step {step}" if step else "planning"
             return [f"{whose} sent {size:,} bytes to {one_line(destination)}"]
@@ -182,7 +185,7 @@ def _step_event_lines(event: ev.Event) -> list[str]:
         case ev.StepSkipped(step=step, why=why):
             return [f"step {step} left out: {one_line(why)}"]
         case ev.Checked():
-            return [_checked_text(event)]
+            return [f"step {event.step} checked, {check_text(event)}"]
         case ev.StepFailed(step=step, message=message):
             return [f"step {step} failed: {one_line(message)}"]
         case ev.Failed(error=error, message=message):
@@ -203,62 +206,26 @@ def _planned_text(event: ev.Planned) -> str:
         answer = ", ".join(map(str, plan.answer))
         return f"a plan of {len(plan.steps)} steps, answered by {answer}{draft}{why}"
     [step] = plan.steps
-    sees = one_line(", ".join(step.access))
+    sees = access_text(step.access)
     return (
         f"step 1: {one_line(step.subtask)} By {one_line(step.worker)}, seeing {sees}{draft}.{why}"
     )
 
 
-def _checked_text(event: ev.Checked) -> str:
-    note = f" ({one_line(event.note)})" if event.note else ""
-    return f"step {event.step} checked, {one_line(event.what)}: {event.verdict}{note}"
-
-
 def _call_text(call: ev.Called) -> str:
     step = f"step {call.step} " if call.step else ""
+    expected = f" (at most {call.expected_tokens:,} expected)" if call.expected_tokens else ""
+    charge = call_charge(call)
+    if call.cost and not call.confirmed:
+        charge += f" (`baton budget release {one_line(call.call)}`)"
     parts = [
-        f"{step}called {one_line(call.worker)} ({call.purpose}): {call.seconds:.2f} s",
-        f"read {call.tokens_in:,} tokens ({call.cached:,} known already)",
-        f"wrote {call.tokens_out:,}{_expected_text(call)}",
+        f"{step}called {one_line(call.worker)} ({call.purpose})",
+        f"{call_tokens(call)}{expected}",
+        *call_times(call, 2),
+        "" if call.confirmed else "ended early or without a plausible count",
+        charge,
     ]
-    if call.loading:
-        parts.append(f"loading {call.loading:.2f} s")
-    if call.first_token is not None:
-        parts.append(f"first word after {call.first_token:.2f} s")
-    if not call.confirmed:
-        parts.append("ended early or without a plausible count")
-    return ", ".join(parts) + _charge_text(call)
-
-
-def _expected_text(call: ev.Called) -> str:
-    return f" (at most {call.expected_tokens:,} expected)" if call.expected_tokens else ""
-
-
-def _charge_text(call: ev.Called) -> str:
-    if call.confirmed:
-        return f", {show_usd(call.held)} held and {show_usd(call.cost)} charged" * bool(call.held)
-    if not call.cost:
-        return ", nothing charged" * bool(call.held)
-    return f", {show_usd(call.cost)} unconfirmed (`baton budget release {one_line(call.call)}`)"
-
-
-_DECISIONS = {
-    ev.Decision.SENT: "allowed",
-    ev.Decision.KEPT: "you kept what there was",
-    ev.Decision.EDIT: "you wanted to change it first",
-    ev.Decision.CEILING: "not sent",
-    ev.Decision.NEVER: "not sent",
-}
-
-
-def _offer_text(offer: ev.Offered) -> str:
-    hidden = f", {one_line(offer.hidden)} hidden" if offer.hidden else ""
-    most = f"at most {shown_rounded_up(offer.most)}" if offer.most else "free"
-    message = f" ({one_line(offer.message)})" if offer.message else ""
-    return (
-        f"offered to {one_line(offer.worker)} ({one_line(offer.why)}): {offer.size:,} bytes of"
-        f" text{hidden}, {most}; {_DECISIONS[offer.decision]}{message}"
-    )
+    return ", ".join(filter(None, parts))
 
 
 _SAFE_CHARS = frozenset(" ,.:?!()/'_+-=")
@@ -401,10 +368,7 @@ def _step_facts(step: StepView) -> list[str]:
     if step.why:
         most = f" (at most {shown_rounded_up(step.most)})" if step.most else ""
         facts.append(one_line(step.why) + most)
-    for found in step.checks:
-        note = f" ({one_line(found.note)})" if found.note else ""
-        facts.append(f"checked, {one_line(found.what)}: {found.verdict}{note}")
-    return facts
+    return facts + [f"checked, {check_text(check)}" for check in step.checks]
 
 
 def step_texts(view: RunView, answer: str) -> str:

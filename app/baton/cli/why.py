@@ -10,8 +10,6 @@ import click
 from baton.cli.completion import complete_run
 from baton.cli.json_output import route_object
 from baton.cli.output import emit, emit_json
-from baton.cli.resume import resume_hint
-from baton.cli.step_text import record_view, step_destination, step_numbers, step_place
 from baton.cli.stores import find_run, with_store
 from baton.core.events import Checked, Decision, Offered, Verdict, Weighed
 from baton.core.history_types import RunRecord
@@ -19,6 +17,15 @@ from baton.core.messages import Purpose
 from baton.core.money import format_usd, show_usd
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView, StepView
+from baton.presentation.answers import weighed_text
+from baton.presentation.plans import (
+    check_text,
+    record_view,
+    resume_hint,
+    step_destination,
+    step_numbers,
+    step_place,
+)
 
 _DECISIONS = {
     Decision.SENT: "was asked",
@@ -68,7 +75,7 @@ def _step_object(step: StepView, view: RunView) -> dict[str, Any]:
 def run_reasons(record: RunRecord) -> list[str]:
     """Say in a few sentences, one a line, how a run's answer came about."""
     view = record_view(record)
-    weighed = [_weighed_text(weighed) for weighed in view.weighed]
+    weighed = [weighed_text(weighed, weighed.worker) for weighed in view.weighed]
     lines = [_route_text(view), *_planner_lines(view), *weighed, *_worker_lines(view)]
     lines += [_offer_text(offer) for offer in view.offers if not _is_covered(offer, view)]
     lines += [f"Then: {one_line(told)}" for told in view.revisions]
@@ -78,16 +85,14 @@ def run_reasons(record: RunRecord) -> list[str]:
     if view.failure is not None:
         lines.append(f"It failed: {one_line(view.failure.message)}")
     elif record.status in _UNFINISHED_TEXTS:
-        lines.append(
-            resume_hint(record.id, view, record.status) or _UNFINISHED_TEXTS[record.status]
-        )
+        lines.append(resume_hint(record.id, view) or _UNFINISHED_TEXTS[record.status])
     return lines
 
 
 _UNFINISHED_TEXTS = {
     "cancelled": "It was stopped before it was done.",
     "lost": "Baton was ended before it was done.",
-    "running": "It is still going on.",
+    "running": "It is still running.",
 }
 
 
@@ -95,7 +100,7 @@ def _route_text(view: RunView) -> str:
     if view.routed is None:
         return "Nothing was decided yet."
     strategy = f" (strategy {one_line(view.routed.strategy)})" if view.routed.strategy else ""
-    where = {"plan": "It went by a plan", "cloud": "It went elsewhere"}
+    where = {"plan": "It went by a plan", "cloud": "It went to a remote worker"}
     went = where.get(view.routed.where, "It stayed on this machine")
     if (
         any(step for step in view.steps if step_destination(step, view))
@@ -156,11 +161,6 @@ def _missing_step_text(step: StepView, view: RunView) -> str:
     return ""
 
 
-def _weighed_text(weighed: Weighed) -> str:
-    verdict = "worth asking" if weighed.ok else "not asked"
-    return f"{one_line(weighed.worker)} was {verdict}: {one_line(weighed.why)}"
-
-
 def _weighed_object(weighed: Weighed) -> dict[str, Any]:
     return {
         "worker": weighed.worker,
@@ -173,7 +173,7 @@ def _weighed_object(weighed: Weighed) -> dict[str, Any]:
 
 
 def _is_covered(offer: Offered, view: RunView) -> bool:
-    """Tell whether a call says already that the offer was taken, or a step that it wasn't."""
+    """Whether a call already says that the offer was taken, or a step that it wasn't."""
     if offer.decision is Decision.SENT:
         return any(call.worker == offer.worker for call in view.calls)
     return any(_missing_step_text(step, view) for step in view.steps if step.worker == offer.worker)
@@ -189,5 +189,4 @@ def _is_conclusive(found: Checked) -> bool:
 
 
 def _check_text(found: Checked) -> str:
-    note = f": {one_line(found.note)}" if found.note else "."
-    return f"Step {found.step} was checked ({one_line(found.what)}) and is {found.verdict}{note}"
+    return f"Step {found.step} was checked, {check_text(found)}."

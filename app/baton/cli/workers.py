@@ -18,8 +18,7 @@ from baton.compose import compose
 from baton.core.byte_format import show_size
 from baton.core.errors import BatonError, ConfigError
 from baton.core.messages import Card
-from baton.core.money import format_usd
-from baton.core.prices import Price
+from baton.core.money import Price, format_usd
 from baton.core.sampling_settings import default_sampling, effective_values
 from baton.core.sanitiser import one_line
 from baton.platform.settings import (
@@ -32,6 +31,7 @@ from baton.platform.settings import (
     load,
     write,
 )
+from baton.presentation.money import price_text
 
 if TYPE_CHECKING:
     from baton.workers.local.local_servers import Found
@@ -175,7 +175,7 @@ def _find_worker(worker: str) -> tuple[Card, WorkerConfiguration | None]:
 def _worker_row(card: Card, default: bool, width: int) -> str:
     mark = "*" if default else " "
     size = show_size(card.size) if card.size else ""
-    more = f"{card.privacy.value}, {price_text(card)}" if card.uses_gateway else size
+    more = f"{card.privacy.value}, {sourced_price_text(card)}" if card.uses_gateway else size
     name = one_line(card.name, 50)
     return f"{mark} {one_line(card.id):{width}}  {card.kind:7}  {name}  {more}".rstrip()
 
@@ -198,23 +198,10 @@ def _rates_object(price: Price) -> dict[str, str]:
     return rates | {"source": price.source}
 
 
-def price_text(card: Card) -> str:
-    """Say what a worker costs."""
-    if card.price is None:
-        return "price unknown"
-    if card.price.is_free:
-        return "costs nothing"
-    rates = card.price.rates
-    source = f" ({card.price.source})" if card.price.source else ""
-    return (
-        f"{_rate_text(rates.input)} in, {_rate_text(rates.output)} out per million tokens{source}"
-    )
-
-
-def _rate_text(rate: int) -> str:
-    """Write a rate with all its digits, but cents with two: "$0.0375", "$0.10", "$2"."""
-    whole, point, rest = format_usd(rate).partition(".")
-    return f"${whole}{point}{rest.ljust(2, '0') if rest else ''}"
+def sourced_price_text(card: Card) -> str:
+    """Say what a worker costs, and where its price comes from."""
+    source = card.price.source if card.price is not None and not card.price.is_free else ""
+    return f"{price_text(card)} ({source})" if source else price_text(card)
 
 
 def configured_address(settings: Settings, worker: str) -> tuple[str, str]:

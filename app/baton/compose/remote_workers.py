@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from baton.core.labels import Label, address_label
 from baton.core.messages import Card
-from baton.core.prices import FREE
+from baton.core.money import FREE
 from baton.platform.settings import CloudWorker as CloudSettings
 from baton.platform.settings import LocalWorker as LocalSettings
 from baton.platform.settings import Paths, Settings

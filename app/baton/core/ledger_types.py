@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from baton.core.messages import Purpose
-from baton.core.prices import Price
+from baton.core.money import Price
 
 MIN_USEFUL_TOKENS = 256
 """A cap below this makes no useful answer: such a call is refused (unless less was asked for)."""

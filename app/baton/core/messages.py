@@ -9,7 +9,7 @@ from enum import StrEnum
 from itertools import zip_longest
 
 from baton.core.labels import Label
-from baton.core.prices import FREE, Price
+from baton.core.money import FREE, Price
 from baton.core.sanitiser import one_line
 
 

@@ -21,8 +21,8 @@ from baton.core.messages import (
     Turn,
     TurnStatus,
 )
+from baton.core.money import BilledTokens
 from baton.core.plan.plan import Material, Need, Outcome, Plan
-from baton.core.prices import BilledTokens
 from baton.core.redaction_types import RedactedTexts
 from baton.core.routing_types import Draft, Estimate, Judgement
 from baton.core.run.policy import ANYTHING, PromptLimits

@@ -4,8 +4,8 @@
 store inside one transaction on its one background thread.
 """
 
-from baton.history.export import Imported
+from baton.history.export import ImportResult
 from baton.history.store import Store
-from baton.platform.sqlite import sqlite_version, weakness
+from baton.platform.sqlite import sqlite_version, version_warning
 
-__all__ = ["Imported", "Store", "sqlite_version", "weakness"]
+__all__ = ["ImportResult", "Store", "sqlite_version", "version_warning"]

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import replace
 
 from baton.core.errors import ConfigError
-from baton.core.history_types import Conversation, RunRecord, Weighing
-from baton.core.messages import Turn
+from baton.core.history_types import Conversation, PastRun, RunRecord, SearchHit, Weighing
+from baton.core.labels import Label
+from baton.core.messages import Role, Turn
+from baton.core.sanitiser import sanitise
 from baton.history import rows
-from baton.platform.sqlite import Connection, Row
+from baton.history.feedback_store import MAX_PROMPT_CHARS, signals_of_turns
+from baton.history.rows import reject_bad_values
+from baton.platform.sqlite import Connection, Row, clean_text
 
 _VISIBLE = "JOIN conversations AS c ON c.id = runs.conversation AND c.hidden_at IS NULL"
 
@@ -22,7 +27,7 @@ def conversations(connection: Connection, limit: int) -> list[Conversation]:
 
 def conversation(connection: Connection, typed: str) -> Conversation:
     """Return the conversation with that id, or whose id begins so. Raises ConfigError."""
-    found = rows.find(connection, "conversations", typed, "conversation")
+    found = rows.find_id(connection, "conversations", typed, "conversation")
     return rows.conversations(connection, "WHERE c.id = ?", found)[0]
 
 
@@ -33,13 +38,13 @@ def thread(connection: Connection, conversation: str, leaf: str | None) -> tuple
     ).fetchone()
     if row is None:
         raise ConfigError(f"There is no conversation {conversation!r}.")
-    turns = rows.turns(connection, rows.PATH, leaf or row["head"], None)
+    turns = rows.turns(connection, rows.PATH_CONDITION, leaf or row["head"], None)
     if leaf and (not turns or turns[-1].conversation != conversation):
         raise ConfigError(f"There is no message {leaf!r} in this conversation.")
     return turns
 
 
-def place_of(connection: Connection, turn: str) -> Row:
+def turn_position(connection: Connection, turn: str) -> Row:
     """Return a turn's conversation and parent. Raises ConfigError."""
     row: Row | None = connection.execute(
         "SELECT conversation, parent FROM turns WHERE id = ?", [turn]
@@ -53,14 +58,14 @@ def siblings(connection: Connection, turn: str) -> tuple[str, ...]:
     """Return the turns that stand in the same place, the given one among them, oldest first."""
     found = connection.execute(
         "SELECT id FROM turns WHERE conversation = ? AND parent IS ? ORDER BY key",
-        [*place_of(connection, turn)],
+        [*turn_position(connection, turn)],
     )
     return tuple(row["id"] for row in found)
 
 
 def run(connection: Connection, typed: str) -> RunRecord:
     """Return the run with that id, or whose id begins so, and its events. Raises ConfigError."""
-    found = rows.find(connection, "runs", typed, "run")
+    found = rows.find_id(connection, "runs", typed, "run")
     [record] = rows.runs(connection, "WHERE id = ?", found)
     return replace(record, events=rows.events(connection, found))
 
@@ -80,12 +85,12 @@ def runs(connection: Connection, limit: int) -> list[RunRecord]:
     return rows.runs(connection, f"{_VISIBLE} ORDER BY runs.key DESC LIMIT ?", limit)
 
 
-_WEIGHED = 1000
-_DAY = 86400
-_MONTH = 31 * _DAY
+_MAX_WEIGHINGS = 1000
+_DAY_SECONDS = 86400
+_MONTH_SECONDS = 31 * _DAY_SECONDS
 
 
-def weighed(connection: Connection) -> list[Weighing]:
+def recent_weighings(connection: Connection) -> list[Weighing]:
     """Return when help was weighed in the last month, the newest times, oldest first.
 
     A prompt for which it was weighed twice counts once, as it was decided in the end. Those of
@@ -102,9 +107,9 @@ def weighed(connection: Connection) -> list[Weighing]:
                 WHERE last.run = runs.id AND last.kind = 'Weighed' AND last.data ->> 'cost' > 0
             )
         ORDER BY runs.key DESC, seq DESC LIMIT ?""",
-        [now - _MONTH, now + _DAY, _MONTH, _WEIGHED],
+        [now - _MONTH_SECONDS, now + _DAY_SECONDS, _MONTH_SECONDS, _MAX_WEIGHINGS],
     )
-    with rows.genuine():
+    with rows.reject_bad_values():
         newest = [
             Weighing(float(at), where, float(gain), int(cost), bool(ok))
             for at, where, gain, cost, ok in found
@@ -112,12 +117,12 @@ def weighed(connection: Connection) -> list[Weighing]:
     return newest[::-1]
 
 
-_RECENT = 500
-_MEASURED = 20
-_TELLING = range(8, 1_000_000)
+_RECENT_RUNS = 500
+_MAX_MEASURED_CALLS = 20
+_MEASURABLE_TOKENS = range(8, 1_000_000)
 
 
-def use_of_workers(connection: Connection) -> dict[str, tuple[float | None, float]]:
+def worker_usage(connection: Connection) -> dict[str, tuple[float | None, float]]:
     """Return how fast workers wrote in their newest calls, and when they were called last.
 
     In tokens/s (None: nothing long enough was written) and seconds since the epoch; those that had
@@ -130,16 +135,21 @@ def use_of_workers(connection: Connection) -> dict[str, tuple[float | None, floa
         FROM (SELECT key, id, created FROM runs ORDER BY key DESC LIMIT ?) AS newest
         JOIN events ON events.run = newest.id AND events.kind = 'Called'
         ORDER BY newest.key DESC, seq DESC""",
-        [_RECENT],
+        [_RECENT_RUNS],
     )
     last: dict[str, float] = {}
     wrote: dict[str, list[tuple[int, float]]] = {}
-    with rows.genuine():
+    with rows.reject_bad_values():
         for worker, created, at, tokens, took in found:
-            after = at if 0 <= at <= _MONTH else 0  # an import may say anything
+            after = at if 0 <= at <= _MONTH_SECONDS else 0  # an import may say anything
             last[worker] = max(last.get(worker, 0.0), min(created + after, now))
             calls = wrote.setdefault(worker, [])
-            if tokens in _TELLING and took is not None and took > 0 and len(calls) < _MEASURED:
+            if (
+                tokens in _MEASURABLE_TOKENS
+                and took is not None
+                and took > 0
+                and len(calls) < _MAX_MEASURED_CALLS
+            ):
                 calls.append((tokens, took))
     return {worker: (_speed(wrote[worker]), at) for worker, at in last.items()}
 
@@ -182,3 +192,122 @@ def draft(connection: Connection, conversation: str) -> str:
         "SELECT text FROM drafts WHERE conversation = ?", [conversation]
     ).fetchone()
     return row["text"] if row else ""
+
+
+def past_runs(connection: Connection, since: float, limit: int) -> list[PastRun]:
+    """Return the newest finished runs since then, oldest first; none of deleted conversations."""
+    prompts = {
+        row["id"]: (row["asked"], row["label"])
+        for row in connection.execute(
+            """SELECT runs.id, substr(turns.text, 1, ?) AS asked, c.label FROM runs
+            JOIN conversations AS c ON c.id = runs.conversation AND c.hidden_at IS NULL
+            JOIN turns ON turns.id = runs.prompt
+            WHERE runs.created >= ? AND runs.status = 'finished'
+            ORDER BY runs.key DESC LIMIT ?""",
+            [MAX_PROMPT_CHARS, since, limit],
+        )
+    }
+    wanted = "WHERE id IN (SELECT value FROM json_each(?)) ORDER BY key"
+    found = rows.runs(connection, wanted, rows.encode_json(list(prompts)))
+    done = signals_of_turns(connection, [record.answer for record in found])
+    with rows.reject_bad_values():
+        return [
+            PastRun(
+                replace(record, events=rows.events(connection, record.id)),
+                prompts[record.id][0],
+                Label(prompts[record.id][1]),
+                done.get(record.answer, {}),
+            )
+            for record in found
+        ]
+
+
+_CHARS_BEFORE, _CHARS_AFTER = 60, 140
+"""How many characters of the matching line are shown around the first match."""
+
+_MAX_WORDS = 32
+
+# FTS5 walks the matches from the newest rowid down and stops at the limit: no sorting of them all.
+_TURNS_QUERY = """
+    SELECT c.id AS conversation, c.title, turns.id AS turn, turns.role, turns.created,
+        highlight(turns_search, 0, ?, ?) AS marked
+    FROM turns_search
+    JOIN turns ON turns.key = turns_search.rowid
+    JOIN conversations AS c ON c.id = turns.conversation AND c.hidden_at IS NULL
+    WHERE turns_search MATCH ? ORDER BY turns_search.rowid DESC LIMIT ?
+"""
+_TITLES_QUERY = """
+    SELECT c.id AS conversation, c.title, coalesce(c.head, '') AS turn, 'user' AS role,
+        c.updated AS created, highlight(titles_search, 0, ?, ?) AS marked
+    FROM titles_search
+    JOIN conversations AS c ON c.key = titles_search.rowid AND c.hidden_at IS NULL
+    WHERE titles_search MATCH ? ORDER BY titles_search.rowid DESC LIMIT ?
+"""
+
+
+def search(connection: Connection, query: str, limit: int) -> list[SearchHit]:
+    """Return the newest turns that hold all the words, and conversations whose title does."""
+    expression = match_expression(query)
+    if not expression:
+        return []
+    opening, closing = os.urandom(8).hex(), os.urandom(8).hex()  # in nobody's text
+    values = [opening, closing, expression, limit]
+    with reject_bad_values():
+        hits = [_hit(row, opening, closing) for row in connection.execute(_TURNS_QUERY, values)]
+        found = {hit.conversation for hit in hits}
+        titles = [
+            _hit(row, opening, closing)
+            for row in connection.execute(_TITLES_QUERY, values)
+            if row["conversation"] not in found
+        ]
+    return sorted(hits + titles, key=lambda hit: -hit.created)[:limit]
+
+
+def match_expression(query: str) -> str:
+    """Return the FTS5 query for what a person typed: all words, the last one perhaps unfinished.
+
+    Empty when there is no word in it.
+    """
+    words = [
+        word
+        for word in clean_text(query[:1000]).replace("\0", " ").split()
+        if any(map(str.isalnum, word))
+    ]
+    quoted = ['"' + word.replace('"', '""') + '"' for word in words[:_MAX_WORDS]]
+    return " ".join(quoted) + "*" if quoted else ""
+
+
+def _hit(row: Row, opening: str, closing: str) -> SearchHit:
+    snippet, spans = _snippet(row["marked"], opening, closing)
+    return SearchHit(
+        row["conversation"],
+        row["title"],
+        row["turn"],
+        Role(row["role"]),
+        snippet,
+        spans,
+        row["created"],
+    )
+
+
+def _snippet(marked: str, opening: str, closing: str) -> tuple[str, tuple[tuple[int, int], ...]]:
+    """Cut the first matching line out of a marked text: plain text, and where the matches are."""
+    before, _, rest = marked.partition(opening)
+    before = before[before.rfind("\n") + 1 :]
+    snippet = ("…" if len(before) > _CHARS_BEFORE else "") + _single_line(before[-_CHARS_BEFORE:])
+    room = len(snippet) + _CHARS_AFTER
+    spans: list[tuple[int, int]] = []
+    for piece in rest.partition("\n")[0].split(opening):
+        match, _, after = piece.partition(closing)  # a match may go on in the next line
+        start = len(snippet)
+        snippet += _single_line(match)
+        spans.append((start, min(len(snippet), room)))
+        snippet += _single_line(after[:room])
+        if len(snippet) >= room:
+            return snippet[:room] + "…", tuple(spans)
+    return snippet, tuple(spans)
+
+
+def _single_line(text: str) -> str:
+    """Return text on one line that needs no more sanitising, which would move the spans."""
+    return sanitise(text).replace("\n", " ").replace("\t", " ")

@@ -12,8 +12,8 @@ from datetime import date, datetime, timedelta
 from baton.core.errors import BudgetExceeded, ConfigError, MoneyHeld, StoreError
 from baton.core.hold_decision import MAX_AMOUNT_NANOS, decide_hold, overcharge_error, without_holds
 from baton.core.ledger_types import Hold, HoldRequest, Scope, ScopeBalance, Standing, Status
-from baton.core.prices import BilledTokens
-from baton.money.rows import parse_price, price_text
+from baton.core.money import BilledTokens
+from baton.money.queries import parse_price, price_text
 from baton.money.schema import SUMS
 from baton.platform.process_owner import Owner
 from baton.platform.sqlite import Connection, Row, clean_text

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TypeVar
@@ -13,18 +11,23 @@ from typing import TypeVar
 from baton.core.errors import ConfigError, StoreError
 from baton.core.hold_decision import MAX_AMOUNT_NANOS
 from baton.core.ledger_types import Charge, Egress, Hold, HoldRequest, Scope, Standing, UsageRow
-from baton.core.prices import BilledTokens
+from baton.core.money import BilledTokens
 from baton.money import call_funds, queries
 from baton.money.call_funds import LedgerContext
-from baton.money.ledger_file import LEDGER, is_mounted, is_same_file, open_ledger
-from baton.money.loss_detection import LedgerRecords, LedgerProgress, read_progress
+from baton.money.ledger_file import (
+    LEDGER,
+    LedgerProgress,
+    LedgerRecords,
+    is_mounted,
+    is_same_file,
+    open_ledger,
+    read_progress,
+)
 from baton.money.queries import UsageGrouping
-from baton.platform.process_owner import Owner, is_alive, this_process
+from baton.platform.process_owner import Owner, current_process, is_alive
 from baton.platform.sqlite import (
     Connection,
-    DatabaseDamaged,
-    explain_errors,
-    check_stamp,
+    DatabaseThread,
     transaction,
 )
 
@@ -55,11 +58,11 @@ class Ledger:
         self._path = path
         self._clock = clock
         self._memory = None if path is None else LedgerRecords(path, records, history)
-        self._thread = ThreadPoolExecutor(1, "baton-ledger")
-        self._opened = self._thread.submit(open_ledger, self._memory)
+        self._database = DatabaseThread(path, LEDGER, partial(open_ledger, self._memory))
+        self._read = self._database.read
         self._bounds = bounds
-        self._reread = self._thread.submit(reread)
-        self._thread.submit(self._recover)
+        self._reread = self._database.submit(reread)
+        self._database.submit(self._recover)
 
     @classmethod
     def open(
@@ -85,30 +88,10 @@ class Ledger:
     @property
     def warning(self) -> str:
         """What the person must know about the opening, in a sentence, or "". Waits for it."""
-        return self._opened.result().warning
-
-    async def _do(self, work: Callable[[Connection], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._explain, work)
-
-    def _explain(self, work: Callable[[Connection], T]) -> T:
-        connection = self._opened.result().connection
-        try:
-            with explain_errors(self._path, LEDGER):
-                return work(connection)
-        except DatabaseDamaged:
-            if self._path is not None:
-                check_stamp(self._path).unlink(missing_ok=True)  # the next start looks closely
-            raise
-
-    async def _read(self, work: Callable[[Connection], T]) -> T:
-        def reads(connection: Connection) -> T:
-            with transaction(connection, "DEFERRED"):
-                return work(connection)
-
-        return await self._do(reads)
+        return self._database.opened.warning
 
     async def _write(self, work: Callable[[Connection], T]) -> T:
-        return await self._do(partial(self._commit, work))
+        return await self._database.run(partial(self._commit, work))
 
     def _commit(self, work: Callable[[Connection], T], connection: Connection) -> T:
         """Change the ledger, then record beside it how far it has come."""
@@ -131,7 +114,7 @@ class Ledger:
             self._take_over(connection)
             return self._commit(lambda c: call_funds.hold(c, bill, self._context()), connection)
 
-        return await self._do(work)
+        return await self._database.run(work)
 
     async def hold_in_turn(self, bill: HoldRequest, ticket: int = 0) -> Hold | int:
         """Set money aside, or return the ticket with which the call waits for other runs' money.
@@ -151,7 +134,7 @@ class Ledger:
                 lambda c: call_funds.hold_in_turn(c, bill, self._context(), ticket), connection
             )
 
-        return await self._do(work)
+        return await self._database.run(work)
 
     async def leave_queue(self, ticket: int) -> None:
         """Wait no more with a ticket."""
@@ -168,7 +151,7 @@ class Ledger:
             with transaction(connection, "DEFERRED"):
                 return call_funds.quote_hold(connection, bill, self._context())
 
-        return await self._do(work)
+        return await self._database.run(work)
 
     async def settle(self, call: str, used: BilledTokens) -> int:
         """Charge what the provider counted at a genuine end; return that cost.
@@ -213,7 +196,7 @@ class Ledger:
             with transaction(connection, "DEFERRED"):
                 return call_funds.read_standing(connection, ceilings, session, run, self._context())
 
-        return await self._do(work)
+        return await self._database.run(work)
 
     # What a person decides
 
@@ -245,14 +228,7 @@ class Ledger:
     async def forget(self, runs: Sequence[str]) -> None:
         """Remove what these runs sent so that nothing of it remains; charges and hashes stay."""
         await self._write(lambda c: call_funds.forget_bodies(c, list(runs)))
-        await self._do(self._wipe)
-
-    def _wipe(self, connection: Connection) -> None:
-        """Let go of the copies that the log and backups from before a migration hold."""
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        if self._path is not None:
-            for backup in self._path.parent.glob(f"{self._path.name}.before-*"):
-                backup.unlink(missing_ok=True)
+        await self._database.wipe_copies()
 
     # What front ends show
 
@@ -262,50 +238,49 @@ class Ledger:
 
     async def charges(self, run: str | None = None, limit: int = 200) -> list[Charge]:
         """Return the newest calls, newest first; of the runs whose id begins so, if given."""
-        return await self._read(lambda c: queries.charges(c, run, limit))
+        return await self._read(queries.charges, run, limit)
 
     async def usage(self, by: UsageGrouping, since: float | None = None) -> list[UsageRow]:
         """Return what calls came to: days in their order, workers and purposes dearest first."""
-        return await self._read(lambda c: queries.usage(c, by, since))
+        return await self._read(queries.usage, by, since)
 
     async def egress(self, run: str | None = None, limit: int = 200) -> list[Egress]:
         """Return what left last, newest first; of the runs whose id begins so, if given."""
-        return await self._read(lambda c: queries.egress(c, run, limit))
+        return await self._read(queries.egress, run, limit)
 
     async def find_egress(self, key: int) -> Egress:
         """Return one request that left. Raises ConfigError."""
-        return await self._read(lambda c: queries.find_egress(c, key))
+        return await self._read(queries.find_egress, key)
 
     async def every_egress(self) -> AsyncIterator[Egress]:
         """Yield everything that ever left, oldest first."""
         last = 0
-        while page := await self._read(partial(queries.egress_after, key=last, limit=_PAGE_ROWS)):
+        while page := await self._read(queries.egress_after, last, _PAGE_ROWS):
             for one in page:
                 yield one
             last = page[-1].key
 
     async def aclose(self) -> None:
         """Close the file. Nothing may be called afterwards."""
-        self._thread.submit(self._close)
-        await asyncio.to_thread(self._thread.shutdown)
+        await self._database.aclose()
 
     # On the background thread
 
     @cached_property
     def _progress(self) -> LedgerProgress:
-        return self._opened.result().progress
+        return self._database.opened.progress
 
     @cached_property
     def _owner(self) -> Owner:
-        return this_process()
+        return current_process()
 
     def _context(self) -> LedgerContext:
-        since, reread = self._opened.result().since, self._reread.result()
+        since, reread = self._database.opened.since, self._reread.result()
         return LedgerContext(self._clock(), self._owner, since, reread, self._bounds)
 
     def _require_file(self) -> None:
         """Spend nothing that the next Baton wouldn't know of. Raises StoreError."""
-        files = self._opened.result().files
+        files = self._database.opened.files
         if not all(is_same_file(path, file) for path, file in files.items()):
             raise StoreError(
                 "The ledger, or the log beside it, was moved away while it was in use, so nothing "
@@ -336,8 +311,8 @@ class Ledger:
 
     def _recover(self) -> None:
         """End what killed processes left on its way; what goes wrong shows at the next call."""
-        if self._opened.exception() is None:
-            self._explain(self._take_over)
+        if self._database.is_open:
+            self._database.run_on_thread(self._take_over)
 
     def _take_over(self, connection: Connection) -> None:
         """End the calls of processes that are gone. Until then they count as held."""
@@ -346,7 +321,3 @@ class Ledger:
                 self._commit(
                     partial(call_funds.take_over_calls, owner=owner, now=self._clock()), connection
                 )
-
-    def _close(self) -> None:
-        if self._opened.exception() is None:
-            self._opened.result().connection.close()

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from typing import Literal
 
 from baton.core.errors import ConfigError
-from baton.core.ledger_types import Charge, Egress, UsageRow
-from baton.money.rows import to_charge, to_egress, to_usage
-from baton.platform.sqlite import Connection, clean
+from baton.core.ledger_types import Charge, Egress, Status, UsageRow
+from baton.core.messages import Purpose
+from baton.core.money import Price, Rates, Tier
+from baton.platform.sqlite import Connection, Row, clean_text
 
-By = Literal["day", "worker", "purpose"]
-_COLUMNS: dict[By, str] = {"day": "day", "worker": "worker", "purpose": "purpose"}
+UsageGrouping = Literal["day", "worker", "purpose"]
+_GROUPING_COLUMNS: dict[UsageGrouping, str] = {
+    "day": "day",
+    "worker": "worker",
+    "purpose": "purpose",
+}
 
-_EGRESS = """SELECT egress.*, run, worker, held, charged, status
+_EGRESS_QUERY = """SELECT egress.*, run, worker, held, charged, status
     FROM egress JOIN calls ON calls.id = egress.call"""
 
 
@@ -25,14 +31,15 @@ def unconfirmed(connection: Connection) -> list[Charge]:
 def charges(connection: Connection, run: str | None, limit: int) -> list[Charge]:
     """Return the newest calls, newest first; of the runs whose id begins so, if it is given."""
     rows = connection.execute(
-        f"SELECT * FROM calls {_of_run(run)} ORDER BY key DESC LIMIT ?", [*_prefix(run), limit]
+        f"SELECT * FROM calls {_run_condition(run)} ORDER BY key DESC LIMIT ?",
+        [*_run_range(run), limit],
     )
     return [to_charge(row) for row in rows]
 
 
-def usage(connection: Connection, by: By, since: float | None) -> list[UsageRow]:
+def usage(connection: Connection, by: UsageGrouping, since: float | None) -> list[UsageRow]:
     """Return what calls came to; days in their order, else the dearest first."""
-    column = _COLUMNS[by]
+    column = _GROUPING_COLUMNS[by]
     order = "name" if by == "day" else "charged DESC, name"
     rows = connection.execute(
         f"""SELECT {column} AS name, count(*), sum(tokens_in), sum(tokens_out),
@@ -46,14 +53,15 @@ def usage(connection: Connection, by: By, since: float | None) -> list[UsageRow]
 def egress(connection: Connection, run: str | None, limit: int) -> list[Egress]:
     """Return what left last, newest first; of the runs whose id begins so, if it is given."""
     rows = connection.execute(
-        f"{_EGRESS} {_of_run(run)} ORDER BY egress.key DESC LIMIT ?", [*_prefix(run), limit]
+        f"{_EGRESS_QUERY} {_run_condition(run)} ORDER BY egress.key DESC LIMIT ?",
+        [*_run_range(run), limit],
     )
     return [to_egress(row) for row in rows]
 
 
-def egress_one(connection: Connection, key: int) -> Egress:
+def find_egress(connection: Connection, key: int) -> Egress:
     """Return one request that left. Raises ConfigError."""
-    row = connection.execute(f"{_EGRESS} WHERE egress.key = ?", [key]).fetchone()
+    row = connection.execute(f"{_EGRESS_QUERY} WHERE egress.key = ?", [key]).fetchone()
     if row is None:
         raise ConfigError(
             f"There is no number {key} in the egress log.", "`baton egress ls` lists them."
@@ -64,14 +72,73 @@ def egress_one(connection: Connection, key: int) -> Egress:
 def egress_after(connection: Connection, key: int, limit: int) -> list[Egress]:
     """Return what left after the request with this key, oldest first."""
     rows = connection.execute(
-        f"{_EGRESS} WHERE egress.key > ? ORDER BY egress.key LIMIT ?", [key, limit]
+        f"{_EGRESS_QUERY} WHERE egress.key > ? ORDER BY egress.key LIMIT ?", [key, limit]
     )
     return [to_egress(row) for row in rows]
 
 
-def _of_run(run: str | None) -> str:
+def _run_condition(run: str | None) -> str:
     return "" if run is None else "WHERE run >= ? AND run < ?"
 
 
-def _prefix(run: str | None) -> list[str]:
-    return [] if run is None else [clean(run), clean(run) + "\U0010ffff"]
+def _run_range(run: str | None) -> list[str]:
+    return [] if run is None else [clean_text(run), clean_text(run) + "\U0010ffff"]
+
+
+def price_text(price: Price) -> str:
+    """Write a price as JSON: what a call was held and settled at stays known."""
+    tiers = [[tier.above, _rates_list(tier.rates)] for tier in price.tiers]
+    return json.dumps([_rates_list(price.rates), tiers, price.source])
+
+
+def parse_price(text: str) -> Price:
+    """Read a price."""
+    rates, tiers, source = json.loads(text)
+    return Price(Rates(*rates), tuple(Tier(above, Rates(*own)) for above, own in tiers), source)
+
+
+def _rates_list(rates: Rates) -> list[int]:
+    return [rates.input, rates.output, rates.cache_read, rates.cache_write]
+
+
+def to_charge(row: Row) -> Charge:
+    """Read a row of `calls`."""
+    return Charge(
+        call=row["id"],
+        at=row["at"],
+        run=row["run"],
+        session=row["session"],
+        worker=row["worker"],
+        provider=row["provider"],
+        model=row["model"],
+        purpose=Purpose(row["purpose"]),
+        status=Status(row["status"]),
+        held=row["held"],
+        charged=row["charged"],
+        tokens_in=row["tokens_in"],
+        tokens_out=row["tokens_out"],
+        source=parse_price(row["price"]).source,
+    )
+
+
+def to_egress(row: Row) -> Egress:
+    """Read a row of `egress` with that of its call."""
+    return Egress(
+        key=row["key"],
+        at=row["at"],
+        call=row["call"],
+        run=row["run"],
+        worker=row["worker"],
+        destination=row["destination"],
+        size=row["size"],
+        sha256=row["sha256"],
+        held=row["held"],
+        charged=row["charged"],
+        status=Status(row["status"]),
+        body=row["body"],
+    )
+
+
+def to_usage(row: Row) -> UsageRow:
+    """Read what several calls came to."""
+    return UsageRow(*row)

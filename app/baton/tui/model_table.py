@@ -22,8 +22,10 @@ from baton.core.sanitiser import one_line
 from baton.download.progress import Phase
 from baton.gguf.memory_fit import Fit, Verdict
 from baton.models.model_types import Foreign, Held, State
-from baton.tui.background_downloads import ActiveDownload, download_text, percent
-from baton.tui.recommendation_text import licence_text
+from baton.presentation.models import licence_text, place_text
+from baton.presentation.money import price_text
+from baton.presentation.words import percent_done
+from baton.tui.background_downloads import ActiveDownload, download_text
 
 MORE_TITLE = "More for this machine"
 FOREIGN_TITLE = "Of other programs, to be used where they lie"
@@ -292,7 +294,7 @@ def _download_state(coming: ActiveDownload) -> str:
         Phase.DOWNLOADING: "downloading",
         Phase.VERIFYING: "verifying",
     }[coming.progress.phase]
-    return f"{word} {percent(coming.progress)} %"
+    return f"{word} {percent_done(coming.progress.done, coming.progress.total)} %"
 
 
 def _unusable_state(held: Held) -> tuple[str, str]:
@@ -312,7 +314,7 @@ def _fit_state(row: ModelRow) -> tuple[str, str]:
 
 
 def _remote_state(card: Card, wide: bool) -> str:
-    where = {"local": "this machine", "lan": "this network", "cloud": "cloud"}[card.privacy.value]
+    where = place_text(card)
     if not wide or card.price is None or card.price.is_free:
         return where
     rates = card.price.rates
@@ -406,7 +408,7 @@ def row_details(
 def _facts_text(row: ModelRow) -> str:
     card, entry = row.card, row.entry
     context = (card.context if card else 0) or (entry.context if entry else 0)
-    price = price_text(card) if card is not None and card.uses_gateway else ""
+    price = _price_text(card) if card is not None and card.uses_gateway else ""
     thinks = {ThinkingMode.ALWAYS: "always thinks first", ThinkingMode.SWITCH: "can think first"}
     facts = [
         one_line(card.id, 40) if card is not None else "",
@@ -421,14 +423,9 @@ def _facts_text(row: ModelRow) -> str:
     return "".join(f" · {fact}" for fact in facts if fact)
 
 
-def price_text(card: Card) -> str:
-    """Say what a worker elsewhere costs."""
-    if card.price is None:
-        return "price unknown: not asked until you enter one"
-    if card.price.is_free:
-        return "costs nothing"
-    rates = card.price.rates
-    return f"{show_usd(rates.input)} in, {show_usd(rates.output)} out per million tokens"
+def _price_text(card: Card) -> str:
+    text = price_text(card)
+    return text if card.price is not None else f"{text}: not asked until you enter one"
 
 
 def _fit_text(verdict: Verdict | None) -> str:

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from textual.content import Content
 
-from baton.core.events import Called, Checked, Decision, Offered, Verdict, Weighed
+from baton.core.events import Called
 from baton.core.hold_decision import shown_rounded_up
 from baton.core.messages import Purpose
 from baton.core.money import show_usd
 from baton.core.sanitiser import one_line, sanitise
 from baton.core.view import RunView, StepView
-from baton.tui.answer_summary import CardsById, charge_warnings, worker_name, worker_place
+from baton.presentation.answers import (
+    CardsById,
+    charge_warnings,
+    offer_text,
+    weighed_text,
+    worker_name,
+    worker_place,
+)
+from baton.presentation.plans import access_text, call_charge, call_times, call_tokens, check_text
 from baton.tui.widgets.text_view import wrap_line
 
 INDENT_COLUMNS = 4
@@ -20,18 +28,11 @@ MAX_QUOTED_CHARS = 800
 """How much of a step's text stands under the steps; Enter shows all of it."""
 
 _MAX_INSTRUCTION_CHARS = 2000
-_DECISIONS = {
-    Decision.SENT: "sent",
-    Decision.KEPT: "kept here",
-    Decision.EDIT: "to be changed first",
-    Decision.CEILING: "not sent, for the ceiling",
-    Decision.NEVER: "not sent",
-}
 _COLOURS = {"failed": "$error", "skipped": "$warning", "done": "$muted", "waiting": "$muted"}
 _ROUTES = {
     "local": "on this machine",
     "plan": "with a plan",
-    "cloud": "with help from elsewhere",
+    "cloud": "with remote help",
 }
 
 
@@ -45,7 +46,7 @@ def route_text(run: RunView, roster: CardsById) -> str:
     where = _ROUTES.get(routed.where, one_line(routed.where, 40))
     places = {worker_place(s.worker, run, roster) for s in run.steps if s.began is not None}
     if routed.where == "local" and places - {"", "local"}:
-        where = "with help from elsewhere"  # it only began here
+        where = "with remote help"  # it only began here
     how = f" ({one_line(routed.strategy, 40)})" if routed.strategy else ""
     why = one_line(routed.why, 300).rstrip(".")
     return f"Answered {where}{by}{how}: {why}."
@@ -54,7 +55,7 @@ def route_text(run: RunView, roster: CardsById) -> str:
 def run_summary(run: RunView, roster: CardsById) -> Content:
     """Write why the run went the way it did, and why there were more steps than at first."""
     lines = [Content(sanitise(run.routed.why) if run.routed else "Nothing is known of this run.")]
-    lines += [_muted(_weighed_text(weighed, roster)) for weighed in run.weighed]
+    lines += [_muted(weighed_text(w, worker_name(w.worker, roster))) for w in run.weighed]
     lines += [_muted(f"Then: {one_line(why)}") for why in run.revisions]
     if run.planning and run.status == "running":
         lines.append(_muted(f"{one_line(worker_name(run.planning, roster), 40)} is planning."))
@@ -69,12 +70,6 @@ def run_summary(run: RunView, roster: CardsById) -> Content:
     if run.notice and run.notice not in told:
         lines.append(_muted(one_line(run.notice, 300)))
     return Content("\n").join(lines)
-
-
-def _weighed_text(weighed: Weighed, roster: CardsById) -> str:
-    verdict = "worth asking" if weighed.ok else "not asked"
-    name = one_line(worker_name(weighed.worker, roster), 40)
-    return f"{name} is {verdict}: {one_line(weighed.why, 300)}"
 
 
 def step_row(step: StepView, run: RunView, roster: CardsById, width: int) -> Content:
@@ -116,8 +111,8 @@ def _step_facts(step: StepView, run: RunView, roster: CardsById) -> list[str]:
     parts += _cost_texts(calls)
     if step.status == "skipped" and step.most:
         parts.append(f"could have cost {shown_rounded_up(step.most)}")
-    parts.append(f"sees {_access_names(step)}")
-    return [*parts, *dict.fromkeys(_check_text(check) for check in step.checks)]
+    parts.append(f"sees {access_text(step.step.access)}")
+    return [*parts, *dict.fromkeys(check_text(check, note=False) for check in step.checks)]
 
 
 def _cost_texts(calls: list[Called]) -> list[str]:
@@ -131,28 +126,14 @@ def _calls_text(calls: list[Called]) -> str:
     return " · ".join([f"{seconds:.1f} s", f"{tokens:,} tok", *_cost_texts(calls)])
 
 
-def _access_names(step: StepView) -> str:
-    """Name what a step may see: files by their names, steps by their numbers."""
-    names = (one_line(name.removeprefix("file:"), 40) for name in step.step.access)
-    return ", ".join(names) or "nothing"
-
-
-def _check_text(check: Checked) -> str:
-    if check.verdict is Verdict.UNCHECKED:
-        return "not checked"
-    return f"{one_line(check.what, 40)}: {check.verdict.value}"
-
-
 def step_detail(step: StepView, run: RunView, text: str, roster: CardsById) -> Content:
     """Write all that is known of a step; `text` is what it has written."""
     calls = [call for call in run.calls if call.step == step.number]
     lines = [Content(sanitise(_truncate(step.step.subtask, _MAX_INSTRUCTION_CHARS)).strip())]
-    lines.append(_muted(f"Sees {_access_text(step)}."))
+    lines.append(_muted(f"Sees {access_text(step.step.access)}."))
     if step.why:
         lines.append(Content.styled(one_line(step.why, 400), _COLOURS.get(step.status, "")))
-    for check in step.checks:
-        note = f" ({one_line(check.note)})" if check.note else ""
-        lines.append(_muted(f"Checked: {_check_text(check)}{note}"))
+    lines += [_muted(f"Checked: {check_text(check)}") for check in step.checks]
     if text.strip():
         replaced = run.plan is not None and step.number not in run.plan.answer
         draft = replaced and step.step.is_direct and len(run.steps) > 1
@@ -162,7 +143,7 @@ def step_detail(step: StepView, run: RunView, text: str, roster: CardsById) -> C
         ]
     owners = _offer_steps(run)
     lines += [
-        _muted(_offer_text(o, roster))
+        _muted(f"Offered: {offer_text(o, worker_name(o.worker, roster))}")
         for o, n in zip(run.offers, owners, strict=True)
         if n == step.number
     ]
@@ -178,41 +159,15 @@ def _quote_text(step: StepView, text: str) -> str:
     return "…" + text[-MAX_QUOTED_CHARS:]
 
 
-def _access_text(step: StepView) -> str:
-    names = []
-    for name in step.step.access:
-        if name.isdecimal():
-            names.append(f"what step {name} wrote")
-        elif name == "prompt":
-            names.append("the prompt")
-        elif name == "history":
-            names.append("the conversation before it")
-        else:
-            names.append(f"the file {one_line(name.removeprefix('file:'), 60)}")
-    return ", ".join(names) or "nothing but its instruction"
-
-
 def _call_lines(call: Called) -> list[str]:
-    known = f" ({call.cached:,} of them remembered)" if call.cached else ""
-    tokens = f"{one_line(call.worker, 30)} read {call.tokens_in:,} tokens{known}, "
-    tokens += f"wrote {call.tokens_out:,}"
-    times = [f"{call.seconds:.1f} s in all"]
-    if call.loading > 0.05:
-        times.append(f"{call.loading:.1f} s loading")
-    if call.first_token is not None:
-        times.append(f"first word after {call.first_token:.1f} s")
     ending = "" if call.confirmed else "ended before the worker was done"
-    money = (
-        f"held {shown_rounded_up(call.held)}, {_charge_text(call.cost, call.confirmed)}"
-        if call.held
-        else ""
+    lines = (
+        f"{one_line(call.worker, 30)} {call_tokens(call)}",
+        ", ".join(call_times(call)),
+        ending,
+        call_charge(call),
     )
-    return [line for line in (tokens, ", ".join(times), ending, money) if line]
-
-
-def _charge_text(cost: int, confirmed: bool) -> str:
-    charged = f"charged {show_usd(cost)}"
-    return charged if confirmed or not cost else f"{charged}, unconfirmed"
+    return [line for line in lines if line]
 
 
 def run_totals(run: RunView, roster: CardsById) -> Content:
@@ -221,7 +176,11 @@ def run_totals(run: RunView, roster: CardsById) -> Content:
     Offers stand here whose worker has no step.
     """
     offers = zip(run.offers, _offer_steps(run), strict=True)
-    lines = [_muted(_offer_text(offer, roster)) for offer, number in offers if not number]
+    lines = [
+        _muted(f"Offered: {offer_text(offer, worker_name(offer.worker, roster))}")
+        for offer, number in offers
+        if not number
+    ]
     if run.failure is not None:
         lines.append(Content.styled(one_line(run.failure.message, 400), "$error"))
     lines += [Content.styled(warning, "$warning") for warning in charge_warnings(run, roster)]
@@ -258,14 +217,6 @@ def _step_start(step: StepView) -> float:
     """Return when a step began, or was left out; what didn't happen yet is last."""
     known = step.began if step.began is not None else step.ended
     return float("inf") if known is None else known
-
-
-def _offer_text(offer: Offered, roster: CardsById) -> str:
-    name = one_line(worker_name(offer.worker, roster), 40)
-    cost = f"at most {shown_rounded_up(offer.most)}" if offer.most else "for nothing"
-    hidden = f", hidden: {one_line(offer.hidden)}" if offer.hidden else ""
-    size = f"{offer.size:,} bytes of text{hidden}"
-    return f"Offered: {name}, {cost} · {_DECISIONS[offer.decision]}. {one_line(offer.why)} {size}."
 
 
 def _muted(text: str) -> Content:

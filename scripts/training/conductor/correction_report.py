@@ -2,7 +2,7 @@
 
     PYTHONPATH=app .venv/bin/python scripts/training/conductor/correction_report.py --plans FILE
 
-As `baton.core.strategies._correction` does it: a part of a kind that can be checked, and that a
+As `baton.core.strategies._parts` does it: a part of a kind that can be checked, and that a
 check finds wrong, is done once more by another worker, where that is worth its price. Which parts
 go well is drawn. A check finds a wrong part with gym.CHECK_STRENGTH, and takes a right one for
 wrong with FALSE_ALARM; both are assumed. FILE holds plans as judge.py keeps them.
@@ -23,7 +23,7 @@ from gym_report import Row, Steps, believed, episodes, played
 from likely_kinds import KindReader
 
 from baton.bench.conductor_score import bootstrap_interval
-from baton.core.strategies._correction import CHECKED_KINDS
+from baton.core.strategies._parts import CHECKED_KINDS
 
 FALSE_ALARM = 0.02
 FAILED = 100

@@ -10,19 +10,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from baton.core.routing_types import Candidate
-from baton.routing.child.answer_votes import Counts, Floats, chances_alike, grouped
 from baton.routing.child.second_stage import (
-    FIGURES,
-    Agreement,
+    VOTE_FEATURES,
+    Counts,
+    Floats,
+    SecondStage,
     Votes,
-    believed,
-    chances_of,
-    choice,
+    chances_alike,
+    chances_from_log_odds,
+    combined_log_odds,
+    group_answers,
+    is_choice,
     log_odds,
 )
 from baton.routing.child.unseen_models import Abilities
 
-_OF_ASKED = [FIGURES.index(name) for name in ("asked", "expected_asked", "gap")]
+_OF_ASKED = [VOTE_FEATURES.index(name) for name in ("asked", "expected_asked", "gap")]
 """What says nothing of a draft."""
 
 
@@ -64,7 +67,7 @@ def fit_agreement(
     expected: Mapping[str, Mapping[str, Floats]] | None = None,
     seed: int = 0,
     abilities: Abilities | None = None,
-) -> Agreement:
+) -> SecondStage:
     """Fit both heads on random sets of workers of all sets that hold answers.
 
     `expected` is, by set and worker, the quality that stage A expects of each question when it
@@ -83,7 +86,7 @@ def fit_agreement(
         if part is not None
     ]
     if not drawn:
-        return Agreement.plain()
+        return SecondStage.unfitted()
     seen = np.vstack([figures for figures, _, _ in drawn])
     centre, scale = seen.mean(axis=0), seen.std(axis=0) + 1e-6
     design = np.column_stack([np.ones(len(seen)), (seen - centre) / scale])
@@ -91,7 +94,7 @@ def fit_agreement(
     own[:, [1 + place for place in _OF_ASKED]] = 0.0
     right = _logistic(own, np.concatenate([good for _, good, _ in drawn]))
     asked = _logistic(design, np.concatenate([better for _, _, better in drawn]))
-    return Agreement(right, asked, centre, scale)
+    return SecondStage(right, asked, centre, scale)
 
 
 @dataclass(frozen=True)
@@ -119,13 +122,13 @@ class _Table:
         unknown = np.full(len(quality), np.nan)
         lengths = np.column_stack([one.lengths.get(name, unknown) for name in names])
         return cls(
-            np.array([grouped(row) for row in rows], np.int64),
+            np.array([group_answers(row) for row in rows], np.int64),
             np.nan_to_num(lengths),
             quality,
             np.column_stack([expected.get(name, means[:, k]) for k, name in enumerate(names)]),
             np.array([chances_alike(row, names) for row in rows]),
-            np.array([abilities.of(Candidate(name)) if abilities else 0.0 for name in names]),
-            np.array([abilities is None or choice(row) for row in rows]),
+            np.array([abilities.ability(Candidate(name)) if abilities else 0.0 for name in names]),
+            np.array([abilities is None or is_choice(row) for row in rows]),
         )
 
     def draw(self, count: int, dice: np.random.Generator) -> tuple[Floats, Floats, Floats] | None:
@@ -150,7 +153,7 @@ class _Table:
         guessed = usual[all_of_them] + shift + dice.normal(0.0, _BLUR, all_of_them.shape)
         told = log_odds(self.expected[rows[:, None], all_of_them])
         odds = np.where(dice.random((len(rows), 1)) < 0.5, told, guessed)
-        odds = believed(odds, self.able[all_of_them], count, self.choices[rows, None])
+        odds = combined_log_odds(odds, self.able[all_of_them], count, self.choices[rows, None])
         votes = Votes(
             self.groups[rows[:, None], drafts],
             odds[:, :count],
@@ -158,7 +161,7 @@ class _Table:
             self.alike[rows[:, None], drafts],
             self.lengths[rows[:, None], drafts],
         )
-        return votes.figures(), good[use], better[use]
+        return votes.features(), good[use], better[use]
 
 
 def _logistic(design: Floats, target: Floats) -> Floats:
@@ -167,7 +170,7 @@ def _logistic(design: Floats, target: Floats) -> Floats:
     held = np.full(design.shape[1], _PENALTY)
     held[0] = 1e-6
     for _ in range(30):
-        chance = chances_of(design @ weights)
+        chance = chances_from_log_odds(design @ weights)
         slope = design.T @ (target - chance) - held * weights
         curve = (design * (chance * (1.0 - chance))[:, None]).T @ design + np.diag(held)
         step = np.linalg.solve(curve, slope)

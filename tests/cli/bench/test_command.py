@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from baton.cli.bench.cost_plot import Plot, Point, in_characters
-from baton.core.prices import Price, Rates
-from baton.routing import shipped
+from baton.core.money import Price, Rates
+from baton.routing import shipped_folder
 from baton.workers.tools import sandbox
 from support.command_line import Call
 from support.fake_cloud import Cloud, Fault, Reply
@@ -22,7 +22,7 @@ from support.terminal import Terminal
 
 MODELS = f"{SMALL},{OTHER},{BIG}"
 PRICED = f"{BIG}@3,15"
-ROUTER = shipped()
+ROUTER = shipped_folder()
 
 
 @pytest.fixture(autouse=True)

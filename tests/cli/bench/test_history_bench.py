@@ -13,8 +13,7 @@ import pytest
 from baton.core.feedback import Signal
 from baton.core.labels import Label
 from baton.core.messages import Card, Chunk, Finish, Request, RequestSent, Text, Usage
-from baton.core.money import NANO, parse_usd
-from baton.core.prices import Price, Rates
+from baton.core.money import NANO, Price, Rates, parse_usd
 from baton.history import Store
 from baton.money import Ledger
 from baton.platform.settings import find_paths
@@ -157,8 +156,8 @@ def test_deleted_and_older_prompts_are_not_looked_at(call: Call) -> None:
         store = Store.open(find_paths().database)
         conversations = await store.conversations()
         await store.hide(next(c.id for c in conversations if c.title.startswith("Prove")))
-        assert len(await store.past(0)) == 1
-        assert await store.past(9e9) == []
+        assert len(await store.past_runs(0)) == 1
+        assert await store.past_runs(9e9) == []
         await store.aclose()
 
     asyncio.run(hide())

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from baton.core.errors import PlanError
 from baton.core.labels import Label
 from baton.core.messages import Attachment, Card, Role, Turn, TurnStatus
+from baton.core.money import FREE, Price, Rates
 from baton.core.plan.assignment import assign_workers, skill, substitute_worker, success_chance
 from baton.core.plan.assignment_search import (
     SELF_CHECK_COST,
@@ -22,7 +23,6 @@ from baton.core.plan.assignment_search import (
     choose_workers,
 )
 from baton.core.plan.plan import DIRECT_SUBTASK, Material, Need, Plan, Step
-from baton.core.prices import FREE, Price, Rates
 
 SMALL = Card("small", "local", "Small", context=8192, parameters=135_000_000)
 GOOD = Card("good", "local", "Good", context=8192, parameters=8_000_000_000)

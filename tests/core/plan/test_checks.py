@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 
 from baton.core.errors import WorkerError
 from baton.core.events import Verdict
-from baton.core.plan.arithmetic_claims import claimed_sums
-from baton.core.plan.checks import Compute, Finding, check_text
+from baton.core.plan.checks import Compute, Finding, check_text, claimed_sums
 from baton.workers.tools import Toolbox, sandbox
-from baton.workers.tools.computation.claims import judge_claims
+from baton.workers.tools.computation.written_expression import judge_claims
 
 RIGHT, WRONG, UNCHECKED = Verdict.RIGHT, Verdict.WRONG, Verdict.UNCHECKED
 

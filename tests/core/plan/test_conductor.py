@@ -32,6 +32,7 @@ from baton.core.messages import (
     TurnStatus,
 )
 from baton.core.model_roles import RULE_CONDUCTOR
+from baton.core.money import Price, Rates
 from baton.core.plan.assignment import assign_workers
 from baton.core.plan.conductor import LanguageConductor, can_conduct, choose_conductor
 from baton.core.plan.plan import (
@@ -46,7 +47,6 @@ from baton.core.plan.plan import (
 )
 from baton.core.plan.plan_schema import PlanSchema, format_plan, without_unused_steps
 from baton.core.ports import Route, RoutingContext, SpendingRoom
-from baton.core.prices import Price, Rates
 from baton.core.routing_types import Judgement
 from baton.core.run.policy import PromptLimits
 from baton.core.strategies.conductor_plan import MAX_CORRECTIONS

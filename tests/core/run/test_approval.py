@@ -26,9 +26,8 @@ from baton.core.messages import (
     Usage,
     max_input_tokens,
 )
-from baton.core.money import NANO
+from baton.core.money import NANO, Price, Rates
 from baton.core.ports import NEW, ConversationPosition, NoLedger, Question, Redactor
-from baton.core.prices import Price, Rates
 from baton.core.redaction_types import HiddenText, RedactedTexts
 from baton.core.run.metered_worker import CallUsage, MeteredWorker, RunBudget
 from baton.core.run.orchestra import Orchestra

@@ -38,9 +38,9 @@ from baton.core.messages import (
     Usage,
     max_input_tokens,
 )
+from baton.core.money import FREE
 from baton.core.plan.plan import DIRECT_SUBTASK, FILE, MAX_STEPS, Plan, Step
 from baton.core.ports import NEW, ConversationPosition
-from baton.core.prices import FREE
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import PromptLimits
 from baton.core.sanitiser import one_line, sanitise

@@ -12,8 +12,7 @@ from baton.core.errors import WorkerError
 from baton.core.labels import Label
 from baton.core.ledger_types import Hold, HoldRequest, Scope, Status
 from baton.core.messages import Card, Message, Request, Role, Text
-from baton.core.money import NANO
-from baton.core.prices import BilledTokens
+from baton.core.money import NANO, BilledTokens
 from baton.core.run.metered_worker import CallUsage, MeteredWorker, RunBudget
 from baton.core.run.policy import PromptLimits, RunTerms
 from baton.money import Ledger

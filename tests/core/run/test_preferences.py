@@ -10,9 +10,9 @@ from baton.core.errors import PlanError
 from baton.core.events import Routed, Sent
 from baton.core.labels import Label
 from baton.core.messages import Card, Prompt
+from baton.core.money import Price, Rates
 from baton.core.plan.assignment import assign_workers, without_unfit_workers
 from baton.core.plan.plan import Need, Plan, Step
-from baton.core.prices import Price, Rates
 from baton.core.run.policy import PromptLimits
 from support.scripted_plans import Actor, House, cloud, house, local, says
 

@@ -33,10 +33,9 @@ from baton.core.messages import (
     Text,
     Usage,
 )
-from baton.core.money import NANO
+from baton.core.money import NANO, Price, Rates
 from baton.core.plan.skill_table import SkillTable
 from baton.core.ports import NEW, ConversationPosition, Proposal, Question, StrategyContext, Worker
-from baton.core.prices import Price, Rates
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import PromptLimits, RunTerms, may_use
 from baton.core.strategies.single import Single

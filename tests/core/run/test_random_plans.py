@@ -44,10 +44,9 @@ from baton.core.messages import (
     Usage,
     max_input_tokens,
 )
-from baton.core.money import NANO
+from baton.core.money import FREE, NANO
 from baton.core.plan.plan import DIRECT_SUBTASK, FILE, KINDS, MAX_STEPS, Need, Outcome, Plan, Step
 from baton.core.ports import NEW, ConversationPosition, Proposal, Question, StrategyContext
-from baton.core.prices import FREE
 from baton.core.run import step_executor as part
 from baton.core.run.policy import PromptLimits, RunTerms, may_use
 from baton.core.run.run import Run

@@ -27,11 +27,10 @@ from baton.core.messages import (
     Usage,
     max_input_tokens,
 )
-from baton.core.money import NANO
+from baton.core.money import FREE, NANO
 from baton.core.plan.checks import check_text
 from baton.core.plan.plan_schema import PlanSchema
 from baton.core.ports import NEW, CallOffer, Question
-from baton.core.prices import FREE
 from baton.core.run import step_executor as parts
 from baton.core.run.approval import written
 from baton.core.run.policy import PromptLimits
@@ -39,7 +38,7 @@ from baton.core.strategies import STRATEGIES
 from baton.core.view import RunView
 from baton.workers.template_files import read_templates
 from baton.workers.tools import build_tools
-from baton.workers.tools.computation.claims import judge_claims
+from baton.workers.tools.computation.written_expression import judge_claims
 from support.scripted_plans import (
     Act,
     Actor,

@@ -16,8 +16,7 @@ from baton.core import events as ev
 from baton.core.labels import Label
 from baton.core.ledger_types import Policy
 from baton.core.messages import Finish, Request, Text, Usage
-from baton.core.money import NANO
-from baton.core.prices import Price, Rates
+from baton.core.money import NANO, Price, Rates
 from baton.core.routing_types import Estimate
 from baton.core.run.policy import PromptLimits
 from baton.core.run.router_validation import sound_estimate

@@ -12,10 +12,9 @@ import pytest
 from baton.core import events as ev
 from baton.core.errors import StoreError
 from baton.core.ledger_types import Policy, Scope, ScopeBalance, Standing
-from baton.core.money import NANO
+from baton.core.money import FREE, NANO
 from baton.core.plan.plan import Outcome, Plan, single_step_plan
 from baton.core.ports import Proposal, SpendingRoom, StrategyContext
-from baton.core.prices import FREE
 from baton.core.run.policy import PromptLimits
 from baton.core.spending.pace_controller import Pacing
 from baton.history import Store

@@ -11,7 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baton.routing.child import RouterFileError
-from baton.routing.child.text_features import HEAD_CHARS, TAIL_CHARS, WIDTH, Encoder, readable_excerpt
+from baton.routing.child.text_features import (
+    HEAD_CHARS,
+    TAIL_CHARS,
+    WIDTH,
+    Encoder,
+    readable_excerpt,
+)
 
 SHIPPED = Path(__file__).resolve().parents[3] / "models" / "router"
 

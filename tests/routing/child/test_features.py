@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baton.routing.child.features import NAMES, features
+from baton.routing.child.text_features import FEATURE_NAMES, text_features
 
 
 def figures(text: str) -> dict[str, float]:
-    return dict(zip(NAMES, features(text).tolist(), strict=True))
+    return dict(zip(FEATURE_NAMES, text_features(text).tolist(), strict=True))
 
 
 @given(st.text(st.characters(codec=None), max_size=500))
 @settings(max_examples=150, deadline=None)
 def test_any_text_has_finite_figures_of_a_sane_size(text: str) -> None:
-    found = features(text)
-    assert found.shape == (len(NAMES),)
+    found = text_features(text)
+    assert found.shape == (len(FEATURE_NAMES),)
     assert np.isfinite(found).all()
     assert (found >= 0).all()
     assert (found < 40).all()
@@ -28,13 +28,13 @@ def test_any_text_has_finite_figures_of_a_sane_size(text: str) -> None:
     "unit", ["a", "\n", "_", "'a-", "$", "A. ", "([", "9,", "字", "\ud800", "\0"]
 )
 def test_a_megabyte_of_one_thing(unit: str) -> None:
-    found = features(unit * (1_000_000 // len(unit)))
+    found = text_features(unit * (1_000_000 // len(unit)))
     assert np.isfinite(found).all()
     assert found[0] == pytest.approx(np.log1p(len(unit) * (1_000_000 // len(unit))))
 
 
 def test_they_are_named_once() -> None:
-    assert len(set(NAMES)) == len(NAMES)
+    assert len(set(FEATURE_NAMES)) == len(FEATURE_NAMES)
 
 
 def test_a_question_with_options() -> None:
@@ -60,4 +60,4 @@ def test_signs() -> None:
 
 
 def test_the_same_text_has_the_same_figures() -> None:
-    assert features("What is 7 * 8?").tobytes() == features("What is 7 * 8?").tobytes()
+    assert text_features("What is 7 * 8?").tobytes() == text_features("What is 7 * 8?").tobytes()

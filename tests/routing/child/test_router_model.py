@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baton.core.plan.kind_lengths import TOKENS_P99
 from baton.core.plan.plan import KINDS
+from baton.core.plan.token_estimates import TOKENS_P99
 from baton.core.routing_types import Candidate, Draft, Estimate
-from baton.routing.child.encoder import WIDTH
-from baton.routing.child.personal_offsets import Texts
+from baton.routing.child.personal_offsets import SeenTexts
 from baton.routing.child.router_model import RouterFileError, RouterModel
+from baton.routing.child.text_features import WIDTH
 
 SHIPPED = Path(__file__).resolve().parents[3] / "models" / "router"
 FILES = (
@@ -118,12 +118,12 @@ def test_the_longest_answer_is_told_of_what_was_measured_and_usual_of_the_rest(
 
 
 def test_the_fitted_length_counts_as_far_as_a_text_is_known(model: RouterModel) -> None:
-    seen = model.texts(["Which enzyme unwinds DNA?\nA. Ligase\nB. Helicase\nC. Primase"])
+    seen = model.read_texts(["Which enzyme unwinds DNA?\nA. Ligase\nB. Helicase\nC. Primase"])
     reading = model._read(seen)
     fitted = float(model._lengths.p99(model._design(seen))[0])
     usual = float(seen.kinds[0] @ np.array([TOKENS_P99[kind] for kind in KINDS]))
 
-    def expected(novelty: float, row: Texts = seen) -> float:
+    def expected(novelty: float, row: SeenTexts = seen) -> float:
         shares = np.zeros_like(reading.shares)
         shares[:, -1] = novelty
         return float(model._tokens_p99(row, replace(reading, shares=shares))[0])
@@ -131,7 +131,7 @@ def test_the_fitted_length_counts_as_far_as_a_text_is_known(model: RouterModel) 
     assert expected(0.0) == pytest.approx(fitted)
     assert expected(1.0) == pytest.approx(usual)
     assert fitted < expected(0.5) < usual
-    free = model.texts(["Which enzyme unwinds DNA, and how does it do so?"])
+    free = model.read_texts(["Which enzyme unwinds DNA, and how does it do so?"])
     sure = free.kinds[0][KINDS.index("math")]
     assert sure < 0.2
     assert expected(0.0, free) > 0.8 * TOKENS_P99["knowledge"], "no such answer was measured"
@@ -176,8 +176,8 @@ def test_a_folder_with_a_broken_file_is_refused(tmp_path: Path, name: str, damag
 
 
 def test_no_question_of_the_mathematics_set_is_shipped(model: RouterModel) -> None:
-    names = [block.name for block in model.heads.blocks]
-    shown = {names[place] for place in model.heads.points.origin}
+    names = [block.name for block in model.first_stage.sets]
+    shown = {names[place] for place in model.first_stage.points.origin}
     assert "zeroeval_mathl5" in names
     assert shown == set(names) - {"zeroeval_mathl5"}
     assert sum((SHIPPED / name).stat().st_size for name in FILES[2:]) < 3_500_000

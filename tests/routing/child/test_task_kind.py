@@ -8,14 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fit_heads import fit_kind_head
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baton.core.plan.plan import KINDS
-from baton.routing.child import RouterFileError, task_kind
-from baton.routing.child.encoder import Encoder
-from baton.routing.child.features import NAMES, features
-from baton.routing.child.task_kind import KindHead
+from baton.routing.child import RouterFileError
+from baton.routing.child.linear_heads import KindHead
+from baton.routing.child.text_features import FEATURE_NAMES, Encoder, text_features
 
 HERE = Path(__file__).resolve().parent
 SHIPPED = HERE.parents[2] / "models" / "router" / "kinds.csv"
@@ -38,13 +38,13 @@ def head() -> KindHead:
 
 def fitted(examples: list[tuple[str, str]]) -> KindHead:
     texts = [text for text, _ in examples]
-    figures = np.array([features(text) for text in texts], np.float64)
+    figures = np.array([text_features(text) for text in texts], np.float64)
     places = np.array([KINDS.index(kind) for _, kind in examples])
-    return task_kind.fit(texts, np.zeros((len(texts), 1)), figures, places)
+    return fit_kind_head(texts, np.zeros((len(texts), 1)), figures, places)
 
 
 def chances(head: KindHead, text: str) -> dict[str, float]:
-    [row] = head.chances([text], np.zeros((1, 1)), np.array([features(text)], np.float64))
+    [row] = head.chances([text], np.zeros((1, 1)), np.array([text_features(text)], np.float64))
     return dict(zip(KINDS, row.tolist(), strict=True))
 
 
@@ -117,14 +117,14 @@ def test_a_broken_file_is_told_of(head: KindHead, tmp_path: Path, damage: str) -
 
 
 def test_figures_are_as_many_as_the_head_was_fitted_on(head: KindHead) -> None:
-    assert head.centre.shape == head.scale.shape == (len(NAMES),)
+    assert head.centre.shape == head.scale.shape == (len(FEATURE_NAMES),)
 
 
 def test_the_shipped_head_knows_kinds_in_any_style() -> None:
     folder = SHIPPED.parent
     head, some = KindHead.load(folder), HELD_OUT[::2]
     texts = [text for text, _ in some]
-    figures = np.array([features(text) for text in texts], np.float64)
+    figures = np.array([text_features(text) for text in texts], np.float64)
     vectors = Encoder(folder).vectors(texts).astype(np.float64)
     found = head.chances(texts, vectors, figures)
     right = [KINDS[place] == kind for place, (_, kind) in zip(found.argmax(1), some, strict=True)]

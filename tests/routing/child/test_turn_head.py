@@ -19,8 +19,15 @@ from baton.core.plan.turn_roles import (
     worker_features,
 )
 from baton.routing.child import RouterFileError
+from baton.routing.child.linear_heads import (
+    POSITION,
+    ROLES,
+    TURN_SHAPE,
+    TURNS_FILE,
+    WORKER,
+    TurnHead,
+)
 from baton.routing.child.text_features import WIDTH
-from baton.routing.child.linear_heads import POSITION, ROLES, TURN_SHAPE, TURNS_FILE, WORKER, TurnHead
 
 VECTOR = np.zeros(WIDTH, np.float32)
 

@@ -18,8 +18,7 @@ from baton.core.hold_decision import unknown_price_error
 from baton.core.labels import Label
 from baton.core.ledger_types import Policy
 from baton.core.messages import Prompt
-from baton.core.money import NANO
-from baton.core.prices import Price, Rates
+from baton.core.money import NANO, Price, Rates
 from baton.core.run.policy import RunTerms, check
 from baton.core.view import RunView
 from baton.platform.secrets import PROVIDERS

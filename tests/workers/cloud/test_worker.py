@@ -20,7 +20,7 @@ from baton.core.errors import (
 )
 from baton.core.labels import Label
 from baton.core.messages import Card, Declined, Finish, RequestSent, Text
-from baton.core.prices import BilledTokens
+from baton.core.money import BilledTokens
 from baton.workers.cloud import CloudWorker, Gateway, Patience
 from support.canary import shows
 from support.cloud_faults import FREE

@@ -25,7 +25,7 @@ from baton.core.errors import (
 )
 from baton.core.ledger_types import Scope, Status
 from baton.core.messages import Finish, Message, Request, Role
-from baton.core.prices import Rates, Tier
+from baton.core.money import Rates, Tier
 from baton.workers.cloud import Gateway, Patience
 from support.cloud_answer import tokens_of
 from support.cloud_faults import FREE, HARMLESS, UNCOUNTED
@@ -258,7 +258,7 @@ async def test_more_than_was_held_is_all_recorded_and_freezes_the_cloud(
             assert above.charge.charged == cloud.bills[-1].nanos > above.charge.held
             assert isinstance(after.error, BudgetExceeded)
             assert cloud.posts == posts
-            assert await desk.ledger.thaw()
+            assert await desk.ledger.lift_freeze()
     assert cloud.posts == len(MODELS)
 
 
@@ -323,7 +323,7 @@ async def test_an_answer_past_its_cap_is_cut_and_freezes_the_cloud(
             assert past.charge.tokens_out > 300
             assert isinstance(after.error, BudgetExceeded)
             assert cloud.posts == posts
-            assert await desk.ledger.thaw()
+            assert await desk.ledger.lift_freeze()
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ import pytest
 from baton.core.errors import WorkerError
 from baton.core.messages import Message, Request, Role, Text, fenced
 from baton.core.plan.plan_lines import parse_lines
-from baton.workers.tools import RequestReader, ToolWorker, tools
+from baton.workers.tools import RequestReader, ToolWorker, build_tools
 
 
 @pytest.fixture
 async def workers() -> AsyncIterator[dict[str, ToolWorker]]:
-    made = dict(tools())
+    made = dict(build_tools())
     yield made
     await made["units"].aclose()
 

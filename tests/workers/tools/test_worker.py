@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 from baton.core.errors import WorkerError
 from baton.core.labels import Label
 from baton.core.messages import Message, Request, Role, Text, Usage, fenced
-from baton.core.prices import FREE
-from baton.workers.tools import ToolWorker, sandbox, build_tools
+from baton.core.money import FREE
+from baton.workers.tools import ToolWorker, build_tools, sandbox
 from baton.workers.tools.child.main import compute
 from baton.workers.tools.computation import CannotCompute
 from support.processes import wait_until_over

@@ -13,8 +13,7 @@ from baton.cli.bench.base_bench import Bench, Options, Round
 from baton.cli.output import notify
 from baton.core.errors import ConfigError
 from baton.core.messages import Message, Purpose, Request, Role, Text, estimated_tokens, fenced
-from baton.core.money import NANO, show_usd
-from baton.core.prices import FREE, BilledTokens
+from baton.core.money import FREE, NANO, BilledTokens, show_usd
 
 if TYPE_CHECKING:
     from baton.bench.strategy_bench import Execute

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from baton.bench.strategy_bench import Played, Row, baselines
 from baton.cli.bench.base_bench import Bench, Options, Round, listed
 from baton.core.errors import ConfigError
-from baton.core.prices import Price
+from baton.core.money import Price
 
 if TYPE_CHECKING:
     from baton.cli.bench.replay_orchestra import Recordings

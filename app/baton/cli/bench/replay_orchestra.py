@@ -14,8 +14,8 @@ from baton.core.errors import ConfigError
 from baton.core.hold_decision import MAX_AMOUNT_NANOS
 from baton.core.ledger_types import HoldRequest, Policy, Scope, SpendingStyle
 from baton.core.messages import Card, Purpose
+from baton.core.money import TOKENS_PER_RATE, BilledTokens, Price, Rates
 from baton.core.plan.answer_grades import Dataset, Question
-from baton.core.prices import TOKENS_PER_RATE, BilledTokens, Price, Rates
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import PromptLimits, RunTerms
 from baton.core.spending.pace_controller import Pacing

@@ -12,8 +12,7 @@ from baton.cli.doctor.check import Broken, CheckContext, CheckWarning
 from baton.core.labels import Label
 from baton.core.ledger_types import Scope, Status
 from baton.core.messages import Card, Message, Request, Role, Text
-from baton.core.money import NANO, show_usd
-from baton.core.prices import Price, Rates
+from baton.core.money import NANO, Price, Rates, show_usd
 
 if TYPE_CHECKING:
     from baton.core.run.metered_worker import CallUsage

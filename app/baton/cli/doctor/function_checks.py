@@ -18,9 +18,8 @@ from baton.cli.doctor.check import Broken, CheckContext, CheckWarning
 from baton.core.errors import BatonError, BudgetExceeded, ModelFileError
 from baton.core.ledger_types import HoldRequest, Scope
 from baton.core.messages import Card, Chunk, Message, Prompt, Purpose, Request, Role, Text
-from baton.core.money import NANO, show_usd
+from baton.core.money import NANO, BilledTokens, Price, Rates, show_usd
 from baton.core.plan.plan import Plan, Step
-from baton.core.prices import BilledTokens, Price, Rates
 from baton.core.routing_types import Candidate
 from baton.core.run.policy import PromptLimits
 from baton.core.view import RunView, fold_events
@@ -286,8 +285,8 @@ async def check_history(context: CheckContext) -> str:
 
 async def check_tools(context: CheckContext) -> str:
     """Compute, convert, ask for a time in Tokyo, and run code in the sandbox."""
-    from baton.workers.tools import sandbox
     from baton.workers.tools import build_tools as of_this_machine
+    from baton.workers.tools import sandbox
 
     if not context.settings.tools:
         return "off in the settings (`tools = false`)"

@@ -13,13 +13,13 @@ from dataclasses import replace
 from baton.core.errors import PlanError
 from baton.core.labels import Label
 from baton.core.messages import Card
+from baton.core.money import BilledTokens
 from baton.core.plan.assignment_search import Option, Seat, choose_workers
 from baton.core.plan.plan import Material, Need, Plan, Step
 from baton.core.plan.skill_estimates import chance_at, is_tool_for, level_at, skill
 from baton.core.plan.token_estimates import StepTokens, step_tokens
 from baton.core.plan.tool_routing import can_compute
 from baton.core.ports import NO_PREFERENCES
-from baton.core.prices import BilledTokens
 
 __all__ = [
     "assign_workers",

@@ -16,10 +16,9 @@ from typing import Protocol
 from baton.core.errors import PlanError
 from baton.core.labels import Label
 from baton.core.messages import Message, Purpose, Request, Role
-from baton.core.plan.operation_words import names_operations
 from baton.core.plan.plan import FILE, HISTORY, MAX_DRAWN_STEPS, PROMPT, Material, Need, Plan, Step
 from baton.core.plan.plan_lines import PlanPart, is_repeating, parse_lines
-from baton.core.plan.request_cues import may_have_parts, wants_reasoning
+from baton.core.plan.request_words import may_have_parts, names_operations, wants_reasoning
 from baton.core.ports import RoutingContext, Worker
 from baton.core.run.rule_router import text_need
 

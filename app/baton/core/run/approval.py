@@ -8,8 +8,8 @@ from baton.core.errors import BudgetExceeded
 from baton.core.events import Decision, Offered
 from baton.core.ledger_types import Policy, Standing
 from baton.core.messages import Card, Message, Request, Role
+from baton.core.money import FREE
 from baton.core.ports import Ask, CallOffer, Choice, Question, RecordedRun, Store
-from baton.core.prices import FREE
 from baton.core.redaction_types import RedactedTexts
 from baton.core.run.metered_worker import RunBudget
 from baton.core.run.policy import must_ask

@@ -28,8 +28,8 @@ from baton.core.messages import (
     Usage,
     max_input_tokens,
 )
+from baton.core.money import FREE, BilledTokens
 from baton.core.ports import Ledger, Redactor, Worker
-from baton.core.prices import FREE, BilledTokens
 from baton.core.redaction_types import HiddenText, Restorer
 from baton.core.run.policy import PromptLimits, RunTerms, check
 

@@ -31,7 +31,7 @@ def drafts(
     `authors` says who wrote which step's text, `wrong` how many checks by computing that failed,
     where any could be made.
     """
-    from baton.core.strategies._answer_length import wants_short_answer
+    from baton.core.strategies._estimates import wants_short_answer
 
     find = short_answer if wants_short_answer(situation) else announced_answer
     return [

@@ -1,4 +1,4 @@
-"""Answers to the prompt itself: who may write them, and the steps in which they do."""
+"""Answers to the prompt: who may write them, the steps in which they do, and which one counts."""
 
 from __future__ import annotations
 
@@ -7,8 +7,18 @@ from dataclasses import replace
 
 from baton.core.labels import Label
 from baton.core.messages import Card, Finish
-from baton.core.plan.plan import FILE, HISTORY, PROMPT, Outcome, Plan, Step, direct_step
-from baton.core.ports import Proposal, RoutingContext
+from baton.core.plan.plan import (
+    DIRECT_SUBTASK,
+    FILE,
+    HISTORY,
+    PROMPT,
+    Outcome,
+    Plan,
+    Step,
+    direct_step,
+)
+from baton.core.plan.short_answer import answers_agree, majority_index
+from baton.core.ports import Proposal, RoutingContext, StrategyContext
 from baton.core.run.policy import help_wanted, strength
 
 MAX_PEER_SKILL_GAP = 0.75
@@ -124,3 +134,71 @@ def is_lost(outcome: Outcome, step: int) -> bool:
 def keep_step(outcome: Outcome, step: int, why: str) -> Proposal:
     """Propose that a step's text is the answer."""
     return Proposal(replace(outcome.plan, answer=(step,)), why=why)
+
+
+# Another worker than the default one
+
+
+class Delegation:
+    """A tool or another worker answers first; if it has no answer, the default worker does.
+
+    `worker` "" is the tool that the router names.
+    """
+
+    def __init__(self, worker: str = "", why: str = "") -> None:
+        self._worker = worker
+        self._why = why
+
+    async def first(self, desk: StrategyContext) -> Proposal:
+        """Propose that the other one answers."""
+        situation = desk.situation
+        why = self._why or situation.route.why
+        if not self._worker:
+            step = replace(_tool_step(situation), optional=True)
+            return Proposal(Plan((step,), (1,)), "local", why)
+        step = answer_step(situation, self._worker, optional=True)
+        where = "cloud" if situation.card(self._worker).remote else "local"
+        return Proposal(Plan((step,), (1,)), where, why)
+
+    async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
+        """Propose that the default worker answers after all."""
+        if len(outcome.plan.steps) > 1 or not is_lost(outcome, 1):
+            return None
+        situation = desk.situation
+        step = answer_step(situation, situation.worker)
+        name = situation.card(situation.worker).name
+        return Proposal(outcome.plan.with_steps((step,), (2,)), why=f"{name} answers.")
+
+
+def _tool_step(situation: RoutingContext) -> Step:
+    return Step(situation.route.tool, DIRECT_SUBTASK, (PROMPT,), situation.route.need)
+
+
+# Votes
+
+
+class VoteStrategy:
+    """Chooses among the steps of a plan once they are over, and says so once."""
+
+    def __init__(self) -> None:
+        self._said = False
+
+    def vote_proposal(self, outcome: Outcome, best: int) -> Proposal | None:
+        """Propose the first answer of the majority; without one the `best`, if it was written."""
+        numbers = written_steps(outcome, range(1, len(outcome.plan.steps) + 1))
+        if self._said or not numbers:
+            return None
+        self._said = True
+        texts = [outcome.text(n) for n in numbers]
+        index = majority_index(texts)
+        if index is None:
+            chosen = best if best in numbers else numbers[0]
+            return keep_step(outcome, chosen, _no_majority_reason(len(numbers)))
+        votes = sum(answers_agree(texts[index], text) for text in texts)
+        return keep_step(outcome, numbers[index], f"{votes} of {len(texts)} answers agree.")
+
+
+def _no_majority_reason(count: int) -> str:
+    if count == 1:
+        return "Only one answer was written."
+    return "No two answers agree more than others do, so the one that is likeliest right counts."

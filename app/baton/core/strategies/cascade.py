@@ -9,7 +9,7 @@ from __future__ import annotations
 from baton.core.plan.plan import Outcome
 from baton.core.plan.short_answer import announced_answer, answers_agree, short_answer
 from baton.core.ports import Proposal, RoutingContext, StrategyContext
-from baton.core.strategies._answer_length import wants_short_answer
+from baton.core.strategies._estimates import wants_short_answer
 from baton.core.strategies._steps import (
     answer_step,
     best_step,

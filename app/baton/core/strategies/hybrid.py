@@ -8,8 +8,6 @@ from dataclasses import replace
 from baton.core.model_roles import RULE_CONDUCTOR
 from baton.core.plan.plan import Outcome
 from baton.core.ports import Proposal, RoutingContext, SpendingRoom, Strategy, StrategyContext
-from baton.core.strategies._answer_length import wants_short_answer
-from baton.core.strategies._delegate import Delegation
 from baton.core.strategies._draft_review import DraftReview, helper_proposal
 from baton.core.strategies._estimates import (
     MIN_SKIP_DRAFT_GAIN,
@@ -20,9 +18,10 @@ from baton.core.strategies._estimates import (
     has_helper,
     is_sure,
     tenths,
+    wants_short_answer,
 )
 from baton.core.strategies._parts import split_strategy
-from baton.core.strategies._steps import local_workers, prompt_skill
+from baton.core.strategies._steps import Delegation, local_workers, prompt_skill
 from baton.core.strategies.conductor_plan import (
     LONG_DOCUMENT,
     ONE_QUESTION,

@@ -9,8 +9,7 @@ from __future__ import annotations
 from baton.core.messages import Card
 from baton.core.plan.plan import Outcome
 from baton.core.ports import Proposal, RoutingContext, StrategyContext
-from baton.core.strategies._delegate import Delegation
-from baton.core.strategies._steps import conversational_workers, single_answer
+from baton.core.strategies._steps import Delegation, conversational_workers, single_answer
 
 
 class NearestNeighbours:

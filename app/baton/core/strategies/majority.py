@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from baton.core.plan.plan import Outcome
 from baton.core.ports import Proposal, StrategyContext
-from baton.core.strategies._steps import best_step, drafts_proposal, local_workers, single_answer
-from baton.core.strategies._vote_choice import VoteStrategy
+from baton.core.strategies._steps import (
+    VoteStrategy,
+    best_step,
+    drafts_proposal,
+    local_workers,
+    single_answer,
+)
 
 MAX_VOTERS = 5
 """More workers take longer, and weak ones outvote the strong."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from baton.core.plan.plan import Outcome
 from baton.core.ports import Proposal, StrategyContext
-from baton.core.strategies._delegate import Delegation
 from baton.core.strategies._estimates import chance_text, expected_gain, has_helper
-from baton.core.strategies._steps import single_answer
+from baton.core.strategies._steps import Delegation, single_answer
 
 MIN_NOTABLE_GAIN = 0.05
 """With less to gain by the helper, the default worker is about as good."""

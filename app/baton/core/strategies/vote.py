@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from baton.core.plan.plan import Outcome
 from baton.core.ports import Proposal, StrategyContext
-from baton.core.strategies._steps import drafts_proposal
+from baton.core.strategies._steps import VoteStrategy, drafts_proposal
 from baton.core.strategies._template import fallback_answer
-from baton.core.strategies._vote_choice import VoteStrategy
 
 VOTE_SAMPLES = 3
 

@@ -8,18 +8,15 @@ from pathlib import Path
 
 import numpy as np
 
-from baton.core.plan.kind_lengths import TOKENS_P99
 from baton.core.plan.plan import KINDS
+from baton.core.plan.token_estimates import TOKENS_P99
 from baton.core.routing_types import Candidate, Draft, Estimate, Judgement, RatedAnswer, RefitResult
 from baton.routing.child import RouterFileError, personal_offsets
-from baton.routing.child.text_features import WIDTH, Encoder, Vectors
-from baton.routing.child.text_features import FEATURE_NAMES, text_features
 from baton.routing.child.first_stage import FirstStage, Floats, TextReading
-from baton.routing.child.linear_heads import LengthHead
+from baton.routing.child.linear_heads import KindHead, LengthHead, TurnHead
 from baton.routing.child.personal_offsets import PersonalOffsets, SeenTexts
 from baton.routing.child.second_stage import SecondStage
-from baton.routing.child.linear_heads import KindHead
-from baton.routing.child.linear_heads import TurnHead
+from baton.routing.child.text_features import FEATURE_NAMES, WIDTH, Encoder, Vectors, text_features
 
 __all__ = ["RouterFileError", "RouterModel"]
 

@@ -12,11 +12,10 @@ from baton.core.errors import BatonError, ConfigError
 from baton.core.labels import Label
 from baton.core.ledger_types import Policy, Scope, ScopeBalance, SpendingStyle
 from baton.core.messages import Card
-from baton.core.money import show_usd
-from baton.core.prices import FREE
+from baton.core.money import FREE, show_usd
 from baton.core.run.policy import check
 from baton.core.view import RunView
-from baton.tui import money_text
+from baton.presentation import money
 from baton.tui.chat.context import ChatContext
 from baton.tui.chat.downloads import DownloadController
 from baton.tui.chat.questions import QuestionController
@@ -45,7 +44,7 @@ class BudgetController:
         self._services = context.services
         self._questions = questions
         self._downloads = downloads
-        self._alarm = money_text.CeilingAlarm()
+        self._alarm = money.CeilingAlarm()
         self._has_spent = False
 
     # The meter
@@ -64,7 +63,7 @@ class BudgetController:
             context.footer.say(str(error), 12)
             return
         has_spent, self._has_spent = self._has_spent, False
-        context.header.money = money_text.spending_summary(standing)
+        context.header.money = money.spending_summary(standing)
         for line in self._alarm.new_alarms(standing, context.chat.id, has_spent):
             context.screen.app.bell()
             await context.transcript.note(line)
@@ -150,18 +149,18 @@ class BudgetController:
     def _describe_ceiling(self, order: SetCeiling) -> str:
         """Say what a changed ceiling means."""
         session = order.scope is Scope.SESSION
-        whose = "each conversation" if session else money_text.SCOPE_NAMES[order.scope]
+        whose = "each conversation" if session else order.scope.phrase
         said = f"There is no ceiling for {whose} any more."
         if order.amount is not None:
             said = f"At most {show_usd(order.amount)} for {whose} from now on."
         terms = self._services.orchestra.terms
         if not any(terms.ceilings.values()):
             return f"{said} No ceiling is above $0, so the cloud is off."
-        return f"{said} When to spend: {money_text.POLICY_NAMES[terms.policy]} (/budget policy)."
+        return f"{said} When to spend: {money.POLICY_NAMES[terms.policy]} (/budget policy)."
 
     async def _set_policy(self, policy: Policy, here: bool) -> None:
         orchestra, store = self._services.orchestra, self._services.store
-        conversation, words = self._context.chat.id, money_text.POLICY_NAMES[policy]
+        conversation, words = self._context.chat.id, money.POLICY_NAMES[policy]
         if policy is Policy.NEVER:
             self.keep_local()  # a run goes on under the policy with which it began
         if here:

@@ -12,12 +12,12 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.widgets import Static
 
-from baton.core.byte_format import show_size
-from baton.core.messages import Attachment, Role, Turn, TurnStatus, estimated_tokens
+from baton.core.messages import Role, Turn, TurnStatus
 from baton.core.money import show_usd
 from baton.core.sanitiser import one_line, sanitise
+from baton.presentation.answers import AnswerPart, AnswerSummary
+from baton.presentation.words import file_text
 from baton.tui import key_bindings
-from baton.tui.answer_summary import AnswerPart, AnswerSummary
 from baton.tui.widgets.status_lines import SplitLine
 
 if TYPE_CHECKING:
@@ -170,9 +170,9 @@ class TurnView(Vertical):
         return Content.assemble((name, "bold"), (rest, "$muted"))
 
     def _ending(self) -> str:
-        silent = self.summary.is_withdrawn or self.summary.is_not_run
+        silent = self.summary.is_withdrawn or self.summary.is_unplayed
         note = "" if silent else _STATUS_NOTES[self.turn.status]
-        if self.summary.is_not_run and not self.summary.interruption:
+        if self.summary.is_unplayed and not self.summary.interruption:
             again = key_bindings.binding_keys(key_bindings.BY_ID["turn.again"], self.app._keymap)
             note = f"Nothing of this was played. {again} plays it."
         if self.turn.status is TurnStatus.FAILED and self.summary.failure:
@@ -193,15 +193,9 @@ class TurnView(Vertical):
         key = key_bindings.binding_keys(key_bindings.BY_ID["turn.go_on"], self.app._keymap)
         if not self.summary.interruption:
             return f"{key} goes on from there; so does /continue." if self.can_go_on else ""
-        what = "plays it" if self.summary.is_not_run else "goes on from there"
+        what = "plays it" if self.summary.is_unplayed else "goes on from there"
         return f"{self.summary.interruption} {key} {what}; so does /continue."
 
 
 def _cut_text(text: str) -> str:
     return text[:MAX_SHOWN_CHARS]
-
-
-def file_text(file: Attachment) -> str:
-    """Name a file with its size and about how many tokens it takes."""
-    tokens = estimated_tokens(file.text)
-    return f"{one_line(file.name, 40)} ({show_size(file.size)}, about {tokens:,} tokens)"

@@ -17,8 +17,7 @@ from typing import Any, Protocol
 import msgspec
 
 from baton.core.errors import ConfigError
-from baton.core.money import NANO
-from baton.core.prices import Price, Rates, Tier
+from baton.core.money import NANO, Price, Rates, Tier
 
 FILE = Path(__file__).with_name("prices.json")
 

@@ -27,8 +27,7 @@ from baton.core.messages import (
     estimated_tokens,
     max_input_tokens,
 )
-from baton.core.money import NANO
-from baton.core.prices import FREE
+from baton.core.money import FREE, NANO
 from baton.core.sanitiser import one_line
 from baton.ipc import frames
 from baton.ipc.process import Died

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from baton.workers.tools.computation import CannotCompute
-from baton.workers.tools.computation.claims import MAX_CLAIMS, judge_claims
+from baton.workers.tools.computation.written_expression import MAX_CLAIMS, judge_claims
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from fractions import Fraction
 from typing import NamedTuple
 
-from baton.core.plan.bare_question import clock_expression, without_lead
+from baton.core.plan.tool_routing import clock_expression, without_lead
 from baton.workers.tools.computation import CannotCompute, NotAnExpression
-from baton.workers.tools.computation.expression import MAX_EXPRESSION_CHARS
-from baton.workers.tools.computation.lexicon import guess_language
+from baton.workers.tools.computation.expression import MAX_EXPRESSION_CHARS, evaluate
+from baton.workers.tools.computation.lexicon import guess_language, lexicon
 from baton.workers.tools.computation.marked_text import unit_code
 from baton.workers.tools.computation.numbers import FUNCTIONS
+from baton.workers.tools.computation.result_text import is_rounded, number_text
 
 MAX_DEPTH = 40
 """How many brackets, signs and powers may stand inside of each other."""
@@ -98,7 +100,7 @@ def sum_expression(text: str, language: str) -> str:
     """Return a written sum in the exact language. Raises CannotCompute."""
     if len(text) > MAX_EXPRESSION_CHARS:
         raise CannotCompute("This is too long to be computed.")
-    reader = _Reader(_tokens(text, language))
+    reader = _SumReader(_tokens(text, language))
     expression = reader.sum()
     if reader.next:
         raise NotAnExpression
@@ -145,7 +147,7 @@ def _plain_number(written: str, language: str) -> str:
     return whole + (f".{places}" if places else "") + mark + exponent
 
 
-class _Reader:
+class _SumReader:
     """Reads the tokens of a sum and writes them in the exact language."""
 
     def __init__(self, tokens: list[str]) -> None:
@@ -240,3 +242,67 @@ class _Reader:
 
 def _call(function: str, operand: str) -> str:
     return f"{function}{operand}" if operand.startswith("(") else f"{function}({operand})"
+
+
+MAX_CLAIMS = 500
+MAX_CLAIM_CHARS = 600
+
+_CLAIM_PATTERN = re.compile(
+    r"(?:(?:is|does|check(?: whether| that| if)?)\s)?"
+    r"(?P<left>[^=\u2248]+)(?P<sign>[=\u2248])(?P<right>[^=\u2248?]*\d[^=\u2248?]*)\??",
+    re.IGNORECASE,
+)
+_CURRENCY_PATTERN = re.compile(r"[$€£]\s?(?=[\d.])|(?<=\d)\s?[€£]")
+_NUMBER_PATTERN = re.compile(r"[-\u2212]?[$€£]?[\d.,']*?(?:[.,](\d+))?\s*(%?)")
+_GROUPED_PATTERN = re.compile(r"[1-9]\d{0,2}(,\d{3})+%?\s*$|(\.\d{3}){2,}%?\s*$")
+
+
+def judge_claims(text: str) -> str:
+    """Return for each line "Yes: LEFT = VALUE", "No: LEFT = VALUE" or "Unreadable".
+
+    Raises CannotCompute where a line is no claim, or the only one can't be read.
+    """
+    lines = text.strip().splitlines()
+    claims = [
+        _CLAIM_PATTERN.fullmatch(line[:MAX_CLAIM_CHARS].strip()) for line in lines[: MAX_CLAIMS + 1]
+    ]
+    if not 0 < len(claims) <= MAX_CLAIMS or not all(claims):
+        raise CannotCompute("There is no claim in this that can be judged.")
+    if len(claims) == 1 and claims[0]:
+        return _judge_claim(**claims[0].groupdict())
+    return "\n".join(_judge_line(**claim.groupdict()) for claim in claims if claim)
+
+
+def _judge_line(left: str, sign: str, right: str) -> str:
+    try:
+        return _judge_claim(left, sign, right)
+    except CannotCompute:
+        return "Unreadable"
+
+
+def _judge_claim(left: str, sign: str, right: str) -> str:
+    """Say whether two sides are the same number; with ≈ as far as the right one goes."""
+    value, claimed = _value(left), _value(right)
+    step = _last_digit_value(right.strip())
+    same = value == claimed
+    if not same and step is not None and (step < 1 or sign == "\u2248"):
+        # Rounded or cut off, but a whole number needs neither.
+        same = value.denominator != 1 and abs(value - claimed) < step
+    equals = "\u2248" if is_rounded(value) else "="
+    shown = number_text(value, lexicon("en"))
+    return f"{'Yes' if same else 'No'}: {left.strip()} {equals} {shown}"
+
+
+def _value(side: str) -> Fraction:
+    value = evaluate("calc", sum_expression(_CURRENCY_PATTERN.sub("", side), "en")).value
+    if not isinstance(value, Fraction):
+        raise CannotCompute("A claim is about numbers.")
+    return value
+
+
+def _last_digit_value(written: str) -> Fraction | None:
+    """Return what one more in the last digit of a written number adds; None for no number."""
+    if (match := _NUMBER_PATTERN.fullmatch(written)) is None:
+        return None
+    places = len(match[1]) if match[1] and not _GROUPED_PATTERN.search(written) else 0
+    return Fraction(1, 10**places) / (100 if match[2] else 1)
