@@ -13,7 +13,7 @@ from baton.cli.workers import (
     configuration_lines,
     configuration_object,
     configured_address,
-    price_text,
+    sourced_price_text,
     worker_configuration,
 )
 from baton.core.byte_format import show_size
@@ -30,7 +30,7 @@ from baton.core.plan.skill_table import (
     masteries_best_first,
     own_answers_text,
 )
-from baton.gguf.memory_fit import Fit, Verdict, judge
+from baton.gguf.memory_fit import Fit, FitVerdict, judge_fit
 
 _THINKS = {
     ThinkingMode.NONE: "",
@@ -57,7 +57,7 @@ async def facts(known: Known) -> Facts:
     async with opened() as (library, settings):
         verdict = None
         if known.load is not None:
-            verdict = judge([known.load], await library.machine())
+            verdict = judge_fit([known.load], await library.machine())
     address, _ = configured_address(settings, known.id)
     manner = None
     if known.state != IN_CATALOGUE:
@@ -66,7 +66,7 @@ async def facts(known: Known) -> Facts:
 
 
 def _lines(
-    known: Known, verdict: Verdict | None, address: str, manner: WorkerConfiguration | None
+    known: Known, verdict: FitVerdict | None, address: str, manner: WorkerConfiguration | None
 ) -> dict[str, str]:
     card = known.card
     return {
@@ -84,7 +84,7 @@ def _lines(
         "Last used": "" if known.used is None else model_text.day(known.used),
         "Licence": _licence(known),
         "Context": f"{card.context:,} tokens" if card.context else "",
-        "Price": price_text(card) if known.state != IN_CATALOGUE else "",
+        "Price": sourced_price_text(card) if known.state != IN_CATALOGUE else "",
         "Note": card.note or (known.entry.note if known.entry else ""),
         **_of_catalogue(known),
         **(configuration_lines(manner) if manner is not None else {}),
@@ -133,10 +133,10 @@ def _memory(known: Known) -> str:
     return f"about {show_size(load.total)} when loaded{context}"
 
 
-def _fits(verdict: Verdict | None) -> str:
+def _fits(verdict: FitVerdict | None) -> str:
     if verdict is None:
         return ""
-    return " ".join(filter(None, (f"{_FITS[verdict.fit]}.", verdict.why, verdict.mend)))
+    return " ".join(filter(None, (f"{_FITS[verdict.fit]}.", verdict.why, verdict.remedy)))
 
 
 def _licence(known: Known) -> str:
@@ -229,7 +229,7 @@ def _skill(one: Mastery, measured: Mapping[str, tuple[float, int]]) -> dict[str,
 
 
 def _more(
-    known: Known, verdict: Verdict | None, address: str, manner: WorkerConfiguration | None
+    known: Known, verdict: FitVerdict | None, address: str, manner: WorkerConfiguration | None
 ) -> dict[str, Any]:
     """Return what `show --json` has besides."""
     record = known.held.record if known.held is not None else None
@@ -249,12 +249,12 @@ def _more(
     }
 
 
-def verdict_object(verdict: Verdict) -> dict[str, Any]:
+def verdict_object(verdict: FitVerdict) -> dict[str, Any]:
     """Return how well models fit, for machines."""
     return {
         "verdict": verdict.fit.value,
         "needed_bytes": verdict.needed,
         "room_bytes": verdict.room,
         "why": verdict.why,
-        "mend": verdict.mend,
+        "mend": verdict.remedy,
     }

@@ -183,9 +183,9 @@ class BudgetController:
 
     async def _write(self, changes: dict[str, Any]) -> dict[str, Any]:
         """Change the settings file, and return the changes that undo it."""
-        from baton.platform.settings import write
+        from baton.platform.settings import write_settings
 
-        return await asyncio.to_thread(write, self._services.config, changes)
+        return await asyncio.to_thread(write_settings, self._services.config, changes)
 
     # What may leave this machine
 

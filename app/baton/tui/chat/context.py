@@ -10,7 +10,7 @@ from textual.worker import Worker
 from baton.core.errors import BatonError
 from baton.core.labels import Label
 from baton.core.sanitiser import one_line
-from baton.tui.answer_summary import CardsById
+from baton.presentation.answers import CardsById
 from baton.tui.chat.worker_choice import WorkerChoice
 from baton.tui.prompt_queue import ConversationState, PromptQueue
 from baton.tui.screens.overlay import Overlay

@@ -14,13 +14,13 @@ from baton.core.ledger_types import Status
 from baton.core.messages import Role, Turn
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView
-from baton.tui import desktop
-from baton.tui.answer_summary import (
+from baton.presentation.answers import (
     AnswerSummary,
     answer_parts,
     summarise_answer,
     without_released_charges,
 )
+from baton.tui import desktop
 from baton.tui.chat.budget import BudgetController
 from baton.tui.chat.context import ChatContext
 from baton.tui.chat.feedback import FeedbackController

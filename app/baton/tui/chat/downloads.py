@@ -8,11 +8,12 @@ from functools import partial
 
 from baton.core.errors import BatonError, WorkerUnavailable
 from baton.core.sanitiser import one_line
-from baton.models.model_types import Held, State
+from baton.models.model_types import LibraryModel, ModelState
+from baton.presentation.words import join_words
 from baton.tui import background_downloads
 from baton.tui.background_downloads import Downloads
 from baton.tui.chat.context import ChatContext
-from baton.tui.recommendation_text import STICK_HINT, join_words
+from baton.tui.recommendation_text import STICK_HINT
 
 GROUP_FAILURES_SECONDS = 3.0
 """Downloads that fail within that time because there is no network share one message."""
@@ -64,7 +65,7 @@ class DownloadController:
             footer.said = ""
         if held is None:
             return
-        if held.state.usable:
+        if held.state.is_usable:
             await transcript.note(f"{held.record.name} is here already.")
         else:
             self.queue.fetch(held)
@@ -119,7 +120,7 @@ class DownloadController:
         if self.queue is not None and self._context.screen.is_mounted:
             self._context.footer.beside = background_downloads.downloads_text(self.queue.coming)
 
-    async def arrived(self, held: Held) -> None:
+    async def arrived(self, held: LibraryModel) -> None:
         """Make a worker of a model that is complete now."""
         before = self._services.orchestra.default
         try:
@@ -131,10 +132,10 @@ class DownloadController:
         if self._context.screen.is_mounted:
             await self._mention(said)
 
-    async def verified(self, held: Held) -> None:
+    async def verified(self, held: LibraryModel) -> None:
         """Show the result of reading a model's file again."""
         name = held.record.name
-        if held.state.usable:
+        if held.state.is_usable:
             await self._mention(f"{name} is as it was when it came.")
         else:
             why = held.record.wrong or "its file isn't there any more"
@@ -177,13 +178,13 @@ class DownloadController:
         self._context.report_bug(error)
 
 
-def _is_unfinished(held: Held) -> bool:
+def _is_unfinished(held: LibraryModel) -> bool:
     """Whether a model was still on its way when Baton ended."""
-    unseen = held.state is State.CHANGED and held.record.stamp is None and not held.record.link
-    return held.state is State.COMING or unseen
+    unseen = held.state is ModelState.CHANGED and held.record.stamp is None and not held.record.link
+    return held.state is ModelState.COMING or unseen
 
 
-def _names(models: list[Held]) -> str:
+def _names(models: list[LibraryModel]) -> str:
     parts = [
         f"{one_line(held.record.name, 40)} ({100 * held.bytes // held.record.size} % is here)"
         if held.record.size and held.bytes

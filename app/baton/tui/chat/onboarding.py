@@ -10,6 +10,7 @@ from baton.core.byte_format import show_size
 from baton.core.errors import BatonError
 from baton.core.model_roles import STARTER_ID, recommended_roles
 from baton.core.sanitiser import one_line
+from baton.presentation.words import join_words
 from baton.tui.chat.context import ChatContext
 from baton.tui.chat.downloads import NO_LIBRARY, DownloadController
 from baton.tui.recommendation_text import (
@@ -21,7 +22,6 @@ from baton.tui.recommendation_text import (
     STICK_HINT,
     foreign_text,
     is_put_off,
-    join_words,
     missing_picks,
     recommendation_text,
     remember_put_off,
@@ -165,7 +165,7 @@ class OnboardingController:
         library, choice = self._services.library, self._context.choice
         assert library is not None
         machine = await library.machine()
-        foreign = foreign_text(await asyncio.to_thread(library.foreign))
+        foreign = foreign_text(await asyncio.to_thread(library.external_models))
         # What to do without a network, where Baton knows that it has none.
         stick = f"{OFFLINE} {STICK_HINT}" if library.offline else ""
 

@@ -15,7 +15,7 @@ from baton.core.messages import Prompt, TurnStatus
 from baton.core.ports import Choice, ConversationPosition, Question
 from baton.core.run.policy import may_use
 from baton.core.view import RunView, activity_text
-from baton.tui.answer_summary import (
+from baton.presentation.answers import (
     answer_author,
     charge_warnings,
     declined_offer_text,

@@ -37,7 +37,7 @@ from baton.workers.local.child import lora
 from baton.workers.local.child.prompt_tokens import encode
 
 if TYPE_CHECKING:
-    from baton.gguf.memory_fit import Load
+    from baton.gguf.memory_fit import ModelLoad
     from baton.workers.local.child import llama
     from baton.workers.local.child.chat_template import ChatTemplate, Messages
     from baton.workers.local.child.reasoning_filter import Mark, Thoughts
@@ -127,7 +127,7 @@ class Runner:
         self._front.send("checked")
 
     def _load(self, frame: frames.Frame) -> None:
-        from baton.gguf.memory_fit import Load
+        from baton.gguf.memory_fit import ModelLoad
 
         self._front.send("loading", fraction=0.0)
         # While the model is read, natively and on one core, the other imports what comes after.
@@ -142,7 +142,7 @@ class Runner:
         threading.Thread(target=importlib.import_module, args=["numpy"], daemon=True).start()
         llama = _start_llama()
         try:
-            load = Load(**frame["expected"])
+            load = ModelLoad(**frame["expected"])
             self._load_model(frame, load)
             importing.join()
             self._prepare(load)
@@ -150,7 +150,7 @@ class Runner:
             raise _unloadable(frame["path"], error) from error
         self._idle_seconds = frame["idle_seconds"]
 
-    def _load_model(self, frame: frames.Frame, load: Load) -> None:
+    def _load_model(self, frame: frames.Frame, load: ModelLoad) -> None:
         """Load with as many layers on the GPU as it takes: all that fit, half of them, none."""
         from baton.workers.local.child import llama
         from baton.workers.local.child.llama_loader import LlamaError
@@ -185,7 +185,7 @@ class Runner:
         self._model, self._chat, self._limit = model, context, limit
         self._context, self._threads = context, threads
 
-    def _prepare(self, load: Load) -> None:
+    def _prepare(self, load: ModelLoad) -> None:
         from baton.workers.local.child.chat_template import compile_template
 
         model = self._model
