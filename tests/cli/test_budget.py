@@ -45,7 +45,7 @@ def test_a_ceiling_is_set_in_the_file_and_for_running_batons(call: Call) -> None
             done = await asyncio.to_thread(call, "budget", "set", "day", "$2.50")
             assert done.code == 0
             assert "Today has a ceiling of $2.50" in done.err
-            assert "The cloud is on: Baton asks each time" in done.err
+            assert "The cloud is on. When to spend: ask each time" in done.err
             standing = await running.standing({Scope.DAY: 0})
             assert {r.scope: r.ceiling for r in standing.rooms}[Scope.DAY] == 5 * NANO // 2
             await asyncio.to_thread(call, "budget", "set", "day", "none")
@@ -108,7 +108,7 @@ def test_a_ceiling_that_the_ledger_refuses_is_not_in_the_file(call: Call, before
 
 def test_the_policy_is_set(call: Call) -> None:
     done = call("budget", "set", "policy", "once")
-    assert (done.code, "asks once in each conversation" in done.err) == (0, True)
+    assert (done.code, "ask once in a conversation" in done.err) == (0, True)
     assert load_settings(find_paths().config_file, {}).budget.policy == "once"
 
 

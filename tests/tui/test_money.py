@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from baton.presentation import money
 
 from baton.core.errors import ConfigError, WorkerUnavailable
 from baton.core.ledger_types import (
@@ -24,6 +23,7 @@ from baton.core.money import FREE, NANO, BilledTokens
 from baton.core.plan.plan import Plan, Step
 from baton.history import Store
 from baton.platform.settings import load_settings
+from baton.presentation import money
 from baton.tui import slash_commands
 from baton.tui.screens.models_screen import ModelsScreen
 from support.app_session import GPT, Stage, afar, play, sorry, staged, until

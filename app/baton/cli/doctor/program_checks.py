@@ -19,7 +19,7 @@ from baton.core.errors import BatonError
 from baton.core.machine import Gpu
 from baton.core.sanitiser import one_line
 from baton.doctor import processor_text, use_part_in_child
-from baton.platform import computer
+from baton.platform import hardware
 from baton.platform.build_info import build_info
 
 MANIFEST = "MANIFEST"
@@ -175,7 +175,7 @@ async def check_llama(context: CheckContext) -> str:
     if missing:
         return CheckWarning(f"{text}. {missing}")
     known = [Gpu(one["description"], one["free"], one["total"]) for one in found["devices"]]
-    idle = () if context.folder is not None else computer.inspect_machine(gpus=known).idle_gpus
+    idle = () if context.folder is not None else hardware.inspect_machine(gpus=known).idle_gpus
     return CheckWarning(f"{text}. {idle_gpu_text(idle, bool(found['gpu']))}") if idle else text
 
 
@@ -213,8 +213,7 @@ def _compare_count(count: int, least: int, text: str) -> str:
 
 async def check_router_files(_: CheckContext) -> str:
     """Look for everything that the router and the skill table read, and tell which they are."""
-    from baton.routing import missing_part, shipped_folder
-    from baton.routing import read_scores
+    from baton.routing import missing_part, read_scores, shipped_folder
 
     folder = shipped_folder()
     told = []

@@ -13,9 +13,9 @@ from baton.core.byte_format import show_memory, show_size
 from baton.core.errors import ModelFileError
 from baton.core.model_roles import RULE_CONDUCTOR
 from baton.core.money import show_usd
-from baton.platform import computer
+from baton.platform import hardware
+from baton.platform.hardware import inspect_terminal as describe_terminal
 from baton.platform.settings import CloudWorkerSettings, LocalWorkerSettings
-from baton.platform.terminal import inspect_terminal as describe_terminal
 
 _LOW_BYTES = 2**30
 """Bytes of disk or memory below which it is worth a warning."""
@@ -33,7 +33,7 @@ async def check_settings(context: CheckContext) -> str:
 
 async def check_machine(_: CheckContext) -> str:
     """Report processor, memory and battery."""
-    machine = computer.inspect_machine()
+    machine = hardware.inspect_machine()
     text = (
         f"{machine.processor}, {machine.cores} cores, {machine.threads} threads;"
         f" {show_memory(machine.memory)} of memory, {machine.free_percent} % free"

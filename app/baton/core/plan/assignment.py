@@ -21,15 +21,6 @@ from baton.core.plan.token_estimates import StepTokens, step_tokens
 from baton.core.plan.tool_routing import can_compute
 from baton.core.ports import NO_PREFERENCES
 
-__all__ = [
-    "assign_workers",
-    "skill",
-    "substitute_worker",
-    "success_chance",
-    "success_difficulty",
-    "without_unfit_workers",
-]
-
 _CHANCE_PER_DOLLAR = 6.0
 """The gain in chance of success that a dollar must buy: for a cent, 6 %."""
 

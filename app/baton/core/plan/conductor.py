@@ -18,7 +18,6 @@ from baton.core.messages import Card, Message, Purpose, Role, estimated_tokens, 
 from baton.core.model_roles import RULE_CONDUCTOR
 from baton.core.plan.assignment import (
     assign_workers,
-    skill,
     substitute_worker,
     without_unfit_workers,
 )
@@ -40,7 +39,7 @@ from baton.core.plan.plan_schema import (
     format_plan,
     without_unused_steps,
 )
-from baton.core.plan.skill_estimates import parameter_billions
+from baton.core.plan.skill_estimates import parameter_billions, skill
 from baton.core.ports import PlanningContext, RoutingContext, SpendingRoom
 from baton.core.sanitiser import one_line
 

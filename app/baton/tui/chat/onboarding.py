@@ -164,7 +164,7 @@ class OnboardingController:
 
         library, choice = self._services.library, self._context.choice
         assert library is not None
-        machine = await library.machine()
+        machine = await library.inspect_machine()
         foreign = foreign_text(await asyncio.to_thread(library.external_models))
         # What to do without a network, where Baton knows that it has none.
         stick = f"{OFFLINE} {STICK_HINT}" if library.offline else ""

@@ -19,7 +19,7 @@ from baton.tui.widgets.question_view import ChoiceView
 
 if TYPE_CHECKING:
     from baton.models.library import Library
-    from baton.models.library_state import NeedsAgreement
+    from baton.models.model_types import NeedsAgreement
 
 DECLINE = Choice("no", "Leave it")
 
@@ -112,7 +112,7 @@ async def request_model(
     A licence that isn't a free one must be agreed to, and a model that won't fit insisted on. To be
     called in a worker of the app's, since it may wait for the person. Raises BatonError.
     """
-    from baton.models.library_state import DoesNotFit, NeedsAgreement
+    from baton.models.model_types import DoesNotFit, NeedsAgreement
 
     agreed = force = False
     while True:

@@ -153,7 +153,7 @@ class ModelsScreen(Overlay[str]):
         """Find out what of the catalogue would fit; once, since it takes a while."""
         if self._stock.verdicts:
             return
-        machine = await self._library.machine()
+        machine = await self._library.inspect_machine()
         verdicts = self._library.verdicts(machine)
         found = await self._library.recommend(self._starter_speed)
         picks = [pick.entry.id for pick in found.picks]
