@@ -5,7 +5,8 @@ store inside one transaction on its one background thread.
 """
 
 from baton.history.export import ImportResult
+from baton.history.queries import query_rows
 from baton.history.store import Store
 from baton.platform.sqlite import sqlite_version, version_warning
 
-__all__ = ["ImportResult", "Store", "sqlite_version", "version_warning"]
+__all__ = ["ImportResult", "Store", "query_rows", "sqlite_version", "version_warning"]
