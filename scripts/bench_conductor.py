@@ -267,7 +267,7 @@ def _replayed(
 ) -> Iterator[Row]:
     from baton.bench.datasets import read_dataset
     from baton.cli.bench import bench_report
-    from baton.cli.bench.cost_plot import as_svg
+    from baton.cli.bench.bench_report import as_svg
 
     dataset = read_dataset(file)
     parts = [_part(dataset, recording, salt) for salt in routers]
@@ -361,7 +361,7 @@ def _between(name: str, rows: Sequence[strategy_bench.StrategyRow]) -> Row:
 async def _rows(
     dataset: Dataset, questions: Sequence[Question], recording: Recording, router: Path
 ) -> list[strategy_bench.StrategyRow]:
-    from baton.cli.bench.replay_orchestra import Table, cards, replay
+    from baton.cli.bench.replay_bench import Table, cards, replay
 
     read, written = (int(rate * NANO) for rate in recording.price)
     models: dict[str, Price | None] = dict.fromkeys(recording.local)

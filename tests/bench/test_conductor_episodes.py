@@ -6,8 +6,7 @@ from collections import Counter
 
 import pytest
 
-from baton.bench.conductor_episodes import read_episodes
-from baton.bench.conductor_score import Episode, PlanScore, score_plan
+from baton.bench.conductor_score import Episode, PlanScore, read_episodes, score_plan
 from baton.core.plan.plan import PROMPT, Plan, Step
 from baton.core.plan.plan_lines import MAX_TEXT_CHARS, TOOL_HEADS
 from baton.core.plan.request_words import may_have_parts

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from baton.platform.cgroups import MemoryAllowance, Read, allowed_processors, memory_allowance
+from baton.platform.hardware import MemoryAllowance, Read, allowed_processors, memory_allowance
 
 GB = 10**9
 UNLIMITED = 9223372036854771712

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from baton.core.machine import Gpu
-from baton.platform.computer import inspect_machine
+from baton.platform.hardware import inspect_machine
 
 GB = 10**9
 
@@ -103,8 +103,8 @@ def test_a_real_memory_limit_of_the_kernel(tmp_path: Path) -> None:
         (group / "memory.limit_in_bytes").write_text(str(4 << 30))
         code = (
             f"open({str(group / 'cgroup.procs')!r}, 'w').write('0')\n"
-            "from baton.platform.computer import machine\n"
-            "found = machine()\n"
+            "from baton.platform.hardware import inspect_machine\n"
+            "found = inspect_machine()\n"
             "print(found.memory, found.available)\n"
         )
         command = [sys.executable, "-c", code]
@@ -223,7 +223,7 @@ def test_where_the_driver_lists_nothing_its_program_does(tmp_path: Path, no_prog
 def test_a_program_that_hangs_is_left_alone(
     tmp_path: Path, no_program: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("baton.platform.gpus.PROBE_SECONDS", 0.1)
+    monkeypatch.setattr("baton.platform.hardware.PROBE_SECONDS", 0.1)
     program(no_program, "while :; do :; done")
     assert inspect_machine(gpus=[], root=tmp_path).idle_gpus == ()
 

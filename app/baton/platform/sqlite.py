@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 else:
     try:
         import pysqlite3 as sqlite3
-    except ImportError:  # never silently: `weakness` tells, and no file is opened
+    except ImportError:  # never silently: see `version_warning`; no file is opened
         import sqlite3
 
 Connection = sqlite3.Connection
@@ -55,7 +55,7 @@ _PRAGMAS = (
 
 @dataclass(frozen=True, slots=True)
 class DatabaseWording:
-    """What a database is to a person: what it is called, how to mend it, how to do without."""
+    """How messages speak of a database: its name, how to repair it, how to do without it."""
 
     name: str
     repair_hint: str
@@ -118,7 +118,7 @@ def _use_wal(connection: Connection) -> None:
 
 
 def _retry_while_busy(connection: Connection, statement: str) -> None:
-    """Run a statement as soon as nobody else is in its way.
+    """Run a statement as soon as the database isn't locked.
 
     SQLite's own waiting sleeps longer each time, up to 0.1 s, so that of two that write a lot one
     comes to nothing for seconds.
@@ -374,7 +374,7 @@ def _back_up(connection: Connection, path: Path, migration: str) -> None:
 
 
 def check_stamp(path: Path) -> Path:
-    """Return the file whose time tells when the database was last found sound.
+    """Return the file whose time is when the database was last found sound.
 
     Without it, the next start looks closely, at the search index too.
     """
@@ -382,7 +382,7 @@ def check_stamp(path: Path) -> Path:
 
 
 def _needed_check(path: Path, fresh: bool) -> bool | None:
-    """Tell whether to look for damage, and then whether closely."""
+    """Return whether to look closely for damage, or None for not at all."""
     age = _seconds_since_check(path)
     if fresh or (_is_recent(age) and path.stat().st_size > CHECK_ALWAYS_BYTES):
         return None
@@ -445,7 +445,7 @@ def _schema(connection: Connection) -> list[tuple[str, ...]]:
 
 
 def had_database(path: Path) -> bool:
-    """Tell whether there was a database at this path before, whatever is there now.
+    """Whether there was a database at this path before.
 
     An empty file alone is no sign of one: a first start that is killed leaves it.
     """
@@ -458,7 +458,7 @@ def had_database(path: Path) -> bool:
 
 
 def has_lost_log(path: Path) -> bool:
-    """Tell whether the log of a database is there without the database: SQLite would delete it.
+    """Whether the log of a database is there without the database: SQLite would delete it.
 
     The log is looked at first, since a new database has its first page before it has a log.
     """
@@ -467,7 +467,7 @@ def has_lost_log(path: Path) -> bool:
 
 
 def is_empty(path: Path) -> bool:
-    """Tell whether there is no file at this path, or one without a byte."""
+    """Whether there is no file at this path, or one without a byte."""
     try:
         return not path.stat().st_size
     except FileNotFoundError:
@@ -508,7 +508,7 @@ class DatabaseThread(Generic[Opened]):
     """One connection on one background thread: work is done in the order of the calls.
 
     The event loop never waits for the disk. Opening begins at once; what goes wrong there is raised
-    by whatever is called first.
+    by the first call.
     """
 
     def __init__(

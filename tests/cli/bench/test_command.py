@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from baton.cli.bench.cost_plot import Plot, Point, in_characters
+from baton.cli.bench.bench_report import Plot, Point, in_characters
 from baton.core.money import Price, Rates
 from baton.routing import shipped_folder
 from baton.workers.tools import sandbox

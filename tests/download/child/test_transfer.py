@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from baton.core.catalogue_types import ModelOffer, Source
-from baton.download.child import digest, transfer
 from baton.download.child import partial_file as partials
+from baton.download.child import transfer
 from baton.download.child.http_download import HttpDownload, RetryPolicy
 from baton.download.child.hub_client import HubClient, Stopped
 from baton.download.child.partial_file import PartialFile
@@ -304,7 +304,7 @@ def test_a_server_that_is_not_there_is_said(hub: Hub, target: Path) -> None:
         (Fault(wrong=1234), "ModelFileError", "other contents"),
         (Fault(wrong=SIZE - 1), "ModelFileError", "other contents"),
         (Fault(cut=0), "WorkerUnavailable", "cut"),
-        (Fault(cut=0, stall=True), "WorkerUnavailable", "Nothing came any more"),
+        (Fault(cut=0, stall=True), "WorkerUnavailable", "The server stopped answering"),
         (Fault(length=1), "ModelFileError", "something else"),
         (Fault(length=-1), "ModelFileError", "something else"),
         (Fault(status=200, body=b"Please log in."), "ModelFileError", "something else"),
@@ -494,10 +494,10 @@ def test_a_copy_of_something_else_is_refused(tmp_path: Path, target: Path, known
 def test_a_file_is_read_and_hashed(tmp_path: Path) -> None:
     path, told = tmp_path / "m.gguf", Told()
     path.write_bytes(CONTENT * 5)
-    assert digest.hash_file(path, told, told.stopped) == hashlib.sha256(CONTENT * 5).hexdigest()
+    assert transfer.hash_file(path, told, told.stopped) == hashlib.sha256(CONTENT * 5).hexdigest()
     assert told.phases == {Phase.VERIFYING}
-    assert told.steps[0].done == digest.READ_BYTES
+    assert told.steps[0].done == transfer.READ_BYTES
     with pytest.raises(Stopped):
-        digest.hash_file(path, Told(), lambda: True)
+        transfer.hash_file(path, Told(), lambda: True)
     with pytest.raises(Failure, match="can't be read"):
-        digest.hash_file(tmp_path / "none", told, told.stopped)
+        transfer.hash_file(tmp_path / "none", told, told.stopped)

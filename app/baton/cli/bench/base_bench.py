@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from baton.bench.bench_results import BenchSetting, ResultsFile
-from baton.bench.strategy_bench import PlayedQuestion, StrategyRow
+from baton.bench.strategy_bench import BenchSetting, PlayedQuestion, ResultsFile, StrategyRow
 from baton.core.errors import BudgetExceeded, ConfigError
 from baton.core.money import parse_usd
 
@@ -141,7 +140,7 @@ def _held_out(questions: Sequence[Question], salt: str) -> list[Question]:
 
     if not all(question.key for question in questions):
         raise ConfigError(
-            "It can't be told which questions a router was trained on: they have no `qhash`.",
+            "Which questions a router was trained on is unknown: they have no `qhash`.",
             "Leave --held-out away.",
         )
     if found := [question for question in questions if is_held_out(question, salt)]:

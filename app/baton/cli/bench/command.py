@@ -229,7 +229,7 @@ def _progress(name: str, done: int, count: int) -> None:
 
 def _show(bench: Bench, rows: Sequence[StrategyRow], as_json: bool, svg: Path | None) -> None:
     from baton.cli.bench import bench_report
-    from baton.cli.bench.cost_plot import as_svg, in_characters, legend
+    from baton.cli.bench.bench_report import as_svg, in_characters, legend
 
     drawn = bench_report.plot(bench.dataset.name, rows)
     if svg is not None and drawn.points:

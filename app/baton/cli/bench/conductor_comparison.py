@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from baton.bench.conductor_bench import ConductorBench, ConductorRow, plan_drawer
-from baton.bench.conductor_episodes import read_episodes
+from baton.bench.conductor_score import read_episodes
 from baton.cli.bench.base_bench import listed
 from baton.cli.options import add_named_worker
 from baton.cli.output import emit, emit_json, notify
@@ -183,7 +183,7 @@ _STAYS = "your setting `conductor` stays {}, which `baton models role conductor 
 
 
 def _is_kept(worker: str, baton: Baton, paths: Paths) -> bool:
-    """Tell whether the settings can name a worker: one made of a file's path is gone afterwards."""
+    """Whether the settings can name a worker: one made of a file's path is gone afterwards."""
     entries = {entry.id for entry in load_settings(paths.config_file).roster}
     return worker in entries | {held.id for held in baton.library.models()}
 

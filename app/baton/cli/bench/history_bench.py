@@ -53,7 +53,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """A person's prompts as cases, and those that are left out as they asked elsewhere by name."""
+    """A person's prompts as cases, and those left out since they named a remote worker."""
 
     cases: Sequence[PastPrompt]
     named: int = 0
@@ -112,7 +112,7 @@ def _ceilings(typed: str | None, set_: Mapping[Scope, int]) -> Mapping[Scope, in
     ceilings = set_ if typed is None else {Scope.DAY: parse_usd(typed)}
     if not any(ceilings.values()):
         raise ConfigError(
-            "No ceiling is above zero, so under any policy nothing would be asked elsewhere.",
+            "No ceiling is above zero, so no policy would ask a remote worker.",
             "`--budget 0.10` looks at ten cents a day.",
         )
     return ceilings
@@ -125,7 +125,7 @@ async def _looked(baton: Baton, past: Sequence[PastRun]) -> Looked:
     """Return what each prompt comes to, as known then, else as estimated now."""
     from baton.routing import LearnedRouter, ScorerLimits, learned_file
 
-    # Nobody waits for one prompt, so the router may take its time.
+    # No person waits for an estimate, so the router may take its time.
     patient = ScorerLimits(_PATIENCE, _PATIENCE, _PATIENCE)
     router = LearnedRouter(learned=learned_file(baton.paths.data), limits=patient)
     try:
@@ -173,7 +173,7 @@ class _Estimator:
     helper: Card | None
 
     def is_named(self, view: RunView) -> bool:
-        """Tell whether a person had asked a worker elsewhere by name: no policy decides that."""
+        """Whether the person had named a remote worker: no policy decides that."""
         if not _asked(view) or view.weighed:
             return False
         card = self.roster.get(view.routed.worker if view.routed else "")
@@ -270,7 +270,7 @@ def _progress(done: int, count: int) -> None:
 
 
 def _table(rows: Sequence[PolicyRow]) -> str:
-    head = ["policy", "asked elsewhere", "cost", "good, as expected", "as you judged"]
+    head = ["policy", "asked remotely", "cost", "good, as expected", "as you judged"]
     return format_columns([head, *(_cells(row) for row in rows)])
 
 
@@ -287,28 +287,28 @@ def _cells(row: PolicyRow) -> list[str]:
 
 def _remarks(looked: Looked, rows: Sequence[PolicyRow], ceilings: Mapping[Scope, int]) -> list[str]:
     """Say what the table means, what of it is known and what only expected."""
-    told = [""]
-    told += [_compared(row, rows[0]) for row in rows[1:]]
+    lines = [""]
+    lines += [_compared(row, rows[0]) for row in rows[1:]]
     cases = looked.cases
     weighed = sum(case.weighed for case in cases)
-    told.append(
+    lines.append(
         f"Of {len(cases)} prompts, {weighed} were weighed then; for the others, what help gains is "
         "estimated now, here, from the prompt alone."
     )
-    told.append(_judged(rows[0].rated))
+    lines.append(_judged(rows[0].rated))
     if kept := sum(not case.open for case in cases):
-        told.append(
-            f"In {kept} of them nobody elsewhere could have helped, or might see them: there no "
-            "policy asks."
+        lines.append(
+            f"In {kept} of them no remote worker could have helped, or was allowed to see them: "
+            "there no policy asks."
         )
     if looked.named:
-        told.append(
-            f"{looked.named} more, for {show_usd(looked.named_cost)}, you asked of a worker "
-            "elsewhere by name; no policy decides that, and they are left out."
+        lines.append(
+            f"{looked.named} more, for {show_usd(looked.named_cost)}, you asked of a remote "
+            "worker by name; no policy decides that, and they are left out."
         )
     limits = ", ".join(f"{show_usd(most)} {_EACH[scope]}" for scope, most in ceilings.items())
-    told.append(f"Ceilings: {limits}. Nothing was sent, and nothing was spent.")
-    return told
+    lines.append(f"Ceilings: {limits}. Nothing was sent, and nothing was spent.")
+    return lines
 
 
 _EACH = {

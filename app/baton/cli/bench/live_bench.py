@@ -79,7 +79,7 @@ class Live(Bench):
         await self._baton.aclose()
 
     def _agree(self, cards: Sequence[Card]) -> None:
-        """Tell what it may cost, and have the person agree. Raises ConfigError if nobody can."""
+        """Show the likely cost and have the person agree; ConfigError without a terminal."""
         before = {one.strategy: self.done(one) for one in self.rounds}
         self._spent = sum(one.cost for played in before.values() for one in played)
         estimate = sum(
@@ -97,7 +97,7 @@ class Live(Bench):
         most = -(-2 * estimate // cent) * cent
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise ConfigError(
-                "Nothing was sent: there is nobody to ask.",
+                "Nothing was sent: there is no terminal to ask on.",
                 f"Say what it may cost: --budget {most / NANO:.2f}",
             )
         if not click.confirm(f"Go on, and stop at {show_usd(most)}?", default=False, err=True):

@@ -32,7 +32,7 @@ def models() -> None:
     shipped measurements where the model is known, else with what was published of it or a
     guess from its size, and moves with what you do with answers: marking them good or
     bad, asking again, copying. Those of private conversations don't count here, as a worker
-    that draws plans is told the figures; `baton learn` counts them, and what it keeps stays
+    that draws plans sees the figures; `baton learn` counts them, and what it keeps stays
     on this machine.
     """
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
 from baton.cli.models import model_text
 from baton.compose import compose
 from baton.compose import library as compose_library
@@ -18,15 +20,19 @@ from baton.core.messages import Card
 from baton.core.model_roles import STARTER_ID as WORKER
 from baton.core.model_roles import role_holders
 from baton.core.plan.skill_table import Mastery, measured_scores
+from baton.core.sanitiser import one_line
 from baton.gguf.memory_fit import Fit, FitVerdict, estimate_entry_load
 from baton.models.model_types import LibraryModel
 from baton.platform.settings import LocalWorkerSettings, Settings, find_paths, load_settings
 from baton.workers.local import STARTER, find_model, starter
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from baton.compose import Baton
     from baton.gguf.memory_fit import ModelLoad
     from baton.models.library import Library
+
 
 IN_CATALOGUE = "catalogue"
 """The state of a model that isn't here."""
@@ -124,7 +130,7 @@ class _Survey:
         for held in self._held.values():
             cards.setdefault(held.id, _card_of(held))
         if whole:
-            self._verdicts = self._library.verdicts(await self._library.machine())
+            self._verdicts = self._library.verdicts(await self._library.inspect_machine())
             for entry in self._entries.values():
                 cards.setdefault(entry.id, card_of(entry))
         uses = await self._baton.store.worker_usage()
@@ -211,3 +217,58 @@ def named(typed: str, found: Sequence[Known]) -> Known:
     near = difflib.get_close_matches(typed.casefold(), names, n=1)
     meant = f"Did you mean {names[near[0]]!r}?" if near else "`baton models ls --all` lists them."
     raise ConfigError(f"There is no model {typed!r}.", meant)
+
+
+def _library() -> Library:
+    from baton.compose import library
+    from baton.platform.settings import find_paths, load_settings
+
+    paths = find_paths()
+    return library(load_settings(paths.config_file), paths)
+
+
+def _items(offered: dict[str, str], begun: str) -> list[CompletionItem]:
+    from click.shell_completion import CompletionItem
+
+    return [
+        CompletionItem(id, help=one_line(name, 60))
+        for id, name in offered.items()
+        if id.startswith(begun)
+    ]
+
+
+def _held(library: Library) -> dict[str, str]:
+    return {held.id: held.record.name for held in library.models()}
+
+
+def _listed(library: Library) -> dict[str, str]:
+    return {entry.id: entry.name for entry in library.entries().values()}
+
+
+def complete_held(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Offer the ids of the models on the shelf."""
+    try:
+        return _items(_held(_library()), incomplete)
+    except BatonError:
+        return []
+
+
+def complete_wanted(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Offer the ids of the catalogue, and of what is on its way."""
+    try:
+        library = _library()
+        return _items(_held(library) | _listed(library), incomplete)
+    except BatonError:
+        return []
+
+
+def complete_known(
+    ctx: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Offer the workers' ids, and those of all models."""
+    from baton.cli.completion import complete_worker
+
+    workers = complete_worker(ctx, parameter, incomplete)
+    known = {item.value for item in workers}
+    more = complete_wanted(ctx, parameter, incomplete)
+    return [*workers, *(item for item in more if item.value not in known)]

@@ -15,10 +15,9 @@ from baton.cli import interrupts
 from baton.cli.json_output import error_object
 from baton.cli.models import model_text
 from baton.cli.models.confirmation import confirm
-from baton.cli.models.download_progress import Board
-from baton.cli.models.inventory import opened
-from baton.cli.models.model_completion import complete_held
-from baton.cli.models.pull_result import held_object
+from baton.cli.models.inventory import complete_held, opened
+from baton.cli.models.model_text import Board
+from baton.cli.models.pull import held_object
 from baton.cli.options import quiet_option
 from baton.cli.output import emit, emit_json, notify
 from baton.core.byte_format import show_size
@@ -29,6 +28,7 @@ from baton.core.sanitiser import one_line
 from baton.download.progress import Progress
 from baton.models.model_types import LibraryModel, ModelState
 from baton.platform.settings import LocalWorkerSettings, Settings, find_paths, write_settings
+from baton.presentation.words import count_text
 from baton.workers.local import starter
 
 if TYPE_CHECKING:
@@ -50,10 +50,10 @@ def remove(ids: tuple[str, ...], yes: bool, as_json: bool) -> None:
     did (answering, drawing plans) goes to whom Baton chooses. A linked file stays where it is.
     """
     interrupts.restore_default_handler()
-    freed, told = asyncio.run(_remove(list(dict.fromkeys(ids)), yes))
+    freed, lines = asyncio.run(_remove(list(dict.fromkeys(ids)), yes))
     if as_json:
         return emit_json({"schema": 1, "status": "finished", "removed": freed})
-    for line in told:
+    for line in lines:
         notify(line)
 
 
@@ -65,19 +65,19 @@ async def _remove(ids: Sequence[str], yes: bool) -> tuple[list[dict[str, Any]], 
             lines = [_row(one, [r for r, id in held.items() if id == one.id]) for one in chosen]
             lines += [line for one in chosen for line in _users(one.id, settings)]
             all_of_it = show_size(sum(one.bytes for one in chosen))
-            question = f"Remove {model_text.count(len(chosen))} ({all_of_it}) for good?"
+            question = f"Remove {count_text(len(chosen), 'model')} ({all_of_it}) for good?"
             await confirm(lines, question, "Nothing was removed")
-        freed, told = [], []
+        freed, said = [], []
         for one in chosen:
             size = library.remove(one.id)
             _vacate(one.id, settings)
             freed.append({"id": one.id, "freed_bytes": size})
-            told.append(_removed(one, size))
+            said.append(_removed(one, size))
             if held[ModelRole.CHAT] == one.id:
-                told.append(
+                said.append(
                     f"From now on {STARTER_ID} answers; `baton models role chat ID` changes that."
                 )
-        return freed, told
+        return freed, said
 
 
 def _users(model: str, settings: Settings) -> list[str]:
@@ -139,9 +139,7 @@ def prune(yes: bool, as_json: bool) -> None:
             {"schema": 1, "status": "finished", "freed_bytes": freed, "removed": files}
         )
     if gone:
-        notify(
-            f"Deleted {model_text.count(len(gone), 'leftover')}, which frees {show_size(freed)}."
-        )
+        notify(f"Deleted {count_text(len(gone), 'leftover')}, which frees {show_size(freed)}.")
     else:
         notify("There is nothing to clean up.")
 
@@ -163,7 +161,7 @@ async def _prune(yes: bool) -> Sequence[tuple[Path, int]]:
 def verify(ids: tuple[str, ...], quiet: bool, as_json: bool) -> int:
     """Read models' files whole and compare them with their hashes: all models, or those named.
 
-    Exit code 5 if one is broken or gone. `baton models pull ID` fetches it anew.
+    Exit code 5 if one is broken or gone. `baton models pull ID` fetches it again.
     """
     interrupts.restore_default_handler()
     verified = asyncio.run(_verify(ids, quiet))
@@ -250,7 +248,7 @@ def export(ids: tuple[str, ...], folder: Path, quiet: bool, as_json: bool) -> No
         files = [str(path) for path in written]
         return emit_json({"schema": 1, "status": "finished", "files": files, "bytes": size})
     notify(
-        f"Copied {model_text.count(len(written))} ({show_size(size)}) to {folder}. "
+        f"Copied {count_text(len(written), 'model')} ({show_size(size)}) to {folder}. "
         f"There: `baton models import {folder}`."
     )
 
@@ -286,7 +284,7 @@ def _check_room(folder: Path, size: int) -> None:
             place = place.parent
         free = shutil.disk_usage(place).free
     except (OSError, RuntimeError):
-        return  # whoever writes there will say what is wrong
+        return  # the first write will say what is wrong
     if free < size:
         raise ModelFileError(
             f"{folder} has room for {show_size(free)}, and {show_size(size)} are to be copied;"

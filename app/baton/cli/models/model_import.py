@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from baton.cli import interrupts
-from baton.cli.models.download_progress import Board
 from baton.cli.models.inventory import opened
-from baton.cli.models.pull_result import Outcome, as_object, exit_code, settled
+from baton.cli.models.model_text import Board
+from baton.cli.models.pull import Outcome, as_object, exit_code, settled
 from baton.cli.options import quiet_option
 from baton.cli.output import emit, emit_json, notify
 from baton.cli.stores import format_columns
@@ -142,7 +142,7 @@ async def _import(
 async def _take(
     library: Library, name: str, add: Callable[[], Steps], board: Board, outcomes: list[Outcome]
 ) -> None:
-    """Take what a file or a folder holds; each that arrived is told at once."""
+    """Take what a file or a folder holds; each arrival is reported at once."""
     began = time.time()
     try:
         async with aclosing(add()) as steps:
@@ -158,7 +158,7 @@ async def _take(
 
 
 def _is_elsewhere(name: str, library: Library) -> bool:
-    """Tell whether what was typed is no file here, but what `pull` would fetch."""
+    """Whether what was typed is no file here, but what `pull` would fetch."""
     hub = name.startswith(("hf.co/", "https://", "http://"))
     return (hub or name in library.entries()) and not os.path.lexists(name)
 

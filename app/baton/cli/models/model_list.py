@@ -1,4 +1,4 @@
-"""`baton models ls`, `show` and `ps`: what there is, and what is loaded now."""
+"""`baton models ls`, `show` and `ps`: which models there are, and which are loaded."""
 
 from __future__ import annotations
 
@@ -7,25 +7,49 @@ import shutil
 import sys
 import textwrap
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from baton.cli.models import model_text
-from baton.cli.models.details import as_object, facts
-from baton.cli.models.inventory import IN_CATALOGUE, Known, named, opened, survey
-from baton.cli.models.model_completion import complete_known
+from baton.cli.models.inventory import IN_CATALOGUE, Known, complete_known, named, opened, survey
 from baton.cli.output import emit, emit_json, notify
 from baton.cli.stores import format_columns
+from baton.cli.workers import (
+    WorkerConfiguration,
+    card_object,
+    configuration_lines,
+    configuration_object,
+    configured_address,
+    sourced_price_text,
+    worker_configuration,
+)
 from baton.core.byte_format import show_size
+from baton.core.catalogue_types import FREE_LICENCES, UNKNOWN_SOURCE, ThinkingMode
+from baton.core.messages import Card
+from baton.core.plan.skill_table import (
+    CONFIGURED,
+    GUESS,
+    MEASURED,
+    PUBLISHED,
+    Mastery,
+    count_own_answers,
+    guess_basis,
+    masteries_best_first,
+    own_answers_text,
+)
 from baton.core.sanitiser import one_line
+from baton.gguf.memory_fit import Fit, FitVerdict, judge_fit
 from baton.models.model_types import ModelState
+from baton.presentation.models import licence_text
+from baton.presentation.words import count_text, duration_text
 
 if TYPE_CHECKING:
     from baton.models.model_types import LibraryModel
     from baton.workers.local.loaded_models import Running
+
 
 _HEAD = ("  id", "role", "state", "size", "memory", "tokens/s", "last used", "licence")
 _LESS_WANTED = ("licence", "last used", "memory", "role")
@@ -63,10 +87,10 @@ def show(model: str, as_json: bool) -> None:
     ID is one of `baton models ls --all`: also of the catalogue, before anything is fetched.
     """
     known = named(model, asyncio.run(survey(whole=True)))
-    told = asyncio.run(facts(known))
+    found = asyncio.run(facts(known))
     if as_json:
-        return emit_json(as_object(known) | told.more)
-    lines = (f"{name + ':':14}{one_line(text, 400)}" for name, text in told.lines.items() if text)
+        return emit_json(as_object(known) | found.more)
+    lines = (f"{name + ':':14}{one_line(text, 400)}" for name, text in found.lines.items() if text)
     emit("\n".join(fitting(line, 14) for line in lines))
 
 
@@ -124,7 +148,7 @@ def _cells(known: Known) -> tuple[str, ...]:
         show_size(known.load.total) if known.load is not None else "",
         model_text.speed(known.speed),
         "" if known.used is None else model_text.day(known.used),
-        model_text.licence(known.licence),
+        licence_text(known.licence),
     )
 
 
@@ -140,10 +164,10 @@ async def _totals() -> str:
     async with opened() as (library, _):
         models, problems = library.models(), library.problems()
         orphans = sum(size for _, size in library.orphans())
-    told = _amounts(models) if models else []
+    parts = _amounts(models) if models else []
     if orphans:
-        told.append(f"`baton models prune` frees {show_size(orphans)}")
-    total = f"{'; '.join(told)}." if told else ""
+        parts.append(f"`baton models prune` frees {show_size(orphans)}")
+    total = f"{'; '.join(parts)}." if parts else ""
     if not models:
         total += " Nothing was fetched yet: `baton models recommend` says what suits this machine."
     return "\n".join([total.strip(), *problems])
@@ -151,16 +175,16 @@ async def _totals() -> str:
 
 def _amounts(models: Sequence[LibraryModel]) -> list[str]:
     here = [held for held in models if held.state is not ModelState.COMING]
-    told = [f"{model_text.count(len(here))}, {show_size(sum(held.bytes for held in here))}"]
+    parts = [f"{count_text(len(here), 'model')}, {show_size(sum(held.bytes for held in here))}"]
     linked = sum(held.record.size for held in here if held.state is ModelState.LINKED)
     if linked:
-        told.append(f"{show_size(linked)} linked")
+        parts.append(f"{show_size(linked)} linked")
     coming = sum(
         held.record.size - held.bytes for held in models if held.state is ModelState.COMING
     )
     if coming:
-        told.append(f"{show_size(coming)} still to come")
-    return told
+        parts.append(f"{show_size(coming)} still to come")
+    return parts
 
 
 # What is loaded
@@ -170,7 +194,7 @@ def _running_row(one: Running, names: dict[Path, str]) -> list[str]:
     return [
         _name(one, names),
         show_size(one.memory),
-        model_text.duration(max(0.0, time.time() - one.started)),
+        duration_text(max(0.0, time.time() - one.started)),
         str(one.pid),
         str(one.front),
     ]
@@ -191,4 +215,232 @@ def _running_object(one: Running, names: dict[Path, str]) -> dict[str, Any]:
         "started": one.started,
         "pid": one.pid,
         "front": one.front,
+    }
+
+
+_THINKS = {
+    ThinkingMode.NONE: "",
+    ThinkingMode.SWITCH: "if wanted",
+    ThinkingMode.ALWAYS: "always, before it answers",
+}
+_FITS = {
+    Fit.FITS: "fits",
+    Fit.TIGHT: "fits, with little left for other programs",
+    Fit.SPILLS: "a part of it runs on the processor, more slowly",
+    Fit.WONT: "won't fit",
+}
+
+
+class Facts(NamedTuple):
+    """Lines for people, and what `--json` has besides what `ls` prints."""
+
+    lines: dict[str, str]
+    more: dict[str, Any]
+
+
+async def facts(known: Known) -> Facts:
+    """Return all that is known of a model."""
+    async with opened() as (library, settings):
+        verdict = None
+        if known.load is not None:
+            verdict = judge_fit([known.load], await library.inspect_machine())
+    address, _ = configured_address(settings, known.id)
+    manner = None
+    if known.state != IN_CATALOGUE:
+        manner = worker_configuration(known.card, settings, known.file)
+    return Facts(_lines(known, verdict, address, manner), _more(known, verdict, address, manner))
+
+
+def _lines(
+    known: Known, verdict: FitVerdict | None, address: str, manner: WorkerConfiguration | None
+) -> dict[str, str]:
+    card = known.card
+    return {
+        "Model": card.id,
+        "Name": card.name,
+        "Known as": card.model if card.model != card.name else "",
+        "State": _state(known),
+        "Roles": ", ".join(role.value for role in known.roles),
+        "Runs": place(card) + (f", {card.hardware}" if card.hardware else ""),
+        "Address": address,
+        "Size": _size(known),
+        "Memory": _memory(known),
+        "Fits here": _fits(verdict),
+        "Speed": f"{model_text.speed(known.speed)} tokens/s here" if known.speed else "",
+        "Last used": "" if known.used is None else model_text.day(known.used),
+        "Licence": _licence(known),
+        "Context": f"{card.context:,} tokens" if card.context else "",
+        "Price": sourced_price_text(card) if known.state != IN_CATALOGUE else "",
+        "Note": card.note or (known.entry.note if known.entry else ""),
+        **_of_catalogue(known),
+        **(configuration_lines(manner) if manner is not None else {}),
+        **_of_file(known),
+        **_good_at(card, known.table, known.measured),
+    }
+
+
+def _of_catalogue(known: Known) -> dict[str, str]:
+    if (entry := known.entry) is None:
+        return {}
+    return {
+        "Good for": ", ".join(role.value for role in entry.roles),
+        "Thinks": _THINKS[entry.thinking],
+        "Scores": "; ".join(f"{s.name} {s.value:g} ({s.source})" for s in entry.scores),
+    }
+
+
+def _of_file(known: Known) -> dict[str, str]:
+    source = known.source
+    pinned = f" at {source.revision[:12]}" if source.revision else ""
+    return {
+        "From": "" if source == UNKNOWN_SOURCE else f"{source}{pinned}",
+        "File": str(known.file) if known.file is not None else "",
+        "SHA-256": known.sha256,
+    }
+
+
+def _state(known: Known) -> str:
+    record = known.held.record if known.held is not None else None
+    if record is not None and record.wrong:
+        return f"{known.state}: {record.wrong}"
+    if known.state == "gone":
+        return "gone: its file isn't there any more"
+    if known.state == IN_CATALOGUE:
+        return f"not here; `baton models pull {known.id}` fetches it"
+    if record is not None and record.paused:
+        return f"{known.state}; `baton models pull {known.id}` goes on"
+    return known.state
+
+
+def _memory(known: Known) -> str:
+    if (load := known.load) is None:
+        return ""
+    context = f" with {load.context:,} tokens of context" if load.context else ""
+    return f"about {show_size(load.total)} when loaded{context}"
+
+
+def _fits(verdict: FitVerdict | None) -> str:
+    if verdict is None:
+        return ""
+    return " ".join(filter(None, (f"{_FITS[verdict.fit]}.", verdict.why, verdict.remedy)))
+
+
+def _licence(known: Known) -> str:
+    name = licence_text(known.licence)
+    if known.state == IN_CATALOGUE and name.lower() not in FREE_LICENCES:
+        return f"{name or 'unknown'}, which you have to agree to"
+    return name
+
+
+def _size(known: Known) -> str:
+    billions = known.card.parameters / 1e9
+    count = ""
+    if billions:
+        count = f"{billions:,.1f} billion" if billions >= 1 else f"{1000 * billions:,.0f} million"
+        count += " parameters"
+    return ", ".join(filter(None, (count, show_size(known.size) if known.size else "")))
+
+
+def place(card: Card) -> str:
+    """Say where a model runs."""
+    if card.kind == "local":
+        return "on this machine"
+    where = {"local": "on this machine", "lan": "in this network", "cloud": "in the cloud"}
+    return where[card.privacy.value]
+
+
+def _good_at(
+    card: Card, table: Mapping[str, Mastery], measured: Mapping[str, tuple[float, int]]
+) -> dict[str, str]:
+    """Return the lines that say what a model is good at, and how that is known."""
+    best = masteries_best_first(table)
+    total = count_own_answers(table)
+    own = f" ({own_answers_text(total)})" if total else ""
+    guessed = sum(one.basis == GUESS for one in best)
+    rest = "everything" if guessed == len(best) else "everything else"
+    source = f"{guess_basis(card)}{' and what was measured' if measured else ''}"
+    return {
+        "Good at": ", ".join(f"{one.kind} {one.tenths}/10" for one in best) + own,
+        "Your answers": _told((one.kind, f"{one.answers}") for one in best if one.answers),
+        "Measured": _told(
+            (one.kind, f"on {measured[one.kind][1]:,} questions")
+            for one in best
+            if one.basis == MEASURED
+        ),
+        "Published": ", ".join(one.kind for one in best if one.basis == PUBLISHED),
+        "Set by you": ", ".join(one.kind for one in best if one.basis == CONFIGURED),
+        "Guessed": f"{rest}, from {source}" if guessed else "",
+    }
+
+
+def _told(pairs: Iterable[tuple[str, str]]) -> str:
+    return ", ".join(f"{kind} ({text})" for kind, text in pairs)
+
+
+# For machines
+
+
+def as_object(known: Known) -> dict[str, Any]:
+    """Return what is known of a model as `--json` prints it; sizes in bytes, times since 1970."""
+    record = known.held.record if known.held is not None else None
+    return card_object(known.card) | {
+        "answers": count_own_answers(known.table),
+        "skills": [_skill(one, known.measured) for one in masteries_best_first(known.table)],
+        "default": known.default,
+        "roles": [role.value for role in known.roles],
+        "state": known.held.state.value if known.held is not None else known.state,
+        "too_large": known.too_large,
+        "paused": record is not None and record.paused,
+        "wrong": record.wrong if record is not None else "",
+        "size": known.size,
+        "bytes": known.held.bytes if known.held is not None else 0,
+        "memory_bytes": known.load.total if known.load is not None else None,
+        "tokens_per_second": None if known.speed is None else round(known.speed, 1),
+        "last_used": known.used,
+        "licence": known.licence,
+        "file": str(known.file) if known.file is not None else None,
+        "sha256": known.sha256,
+    }
+
+
+def _skill(one: Mastery, measured: Mapping[str, tuple[float, int]]) -> dict[str, Any]:
+    return {
+        "kind": one.kind,
+        "chance": round(one.chance, 3),
+        "level": round(one.level, 2),
+        "basis": one.basis,
+        "answers": one.answers,
+        "measured_on": measured[one.kind][1] if one.basis == MEASURED else 0,
+    }
+
+
+def _more(
+    known: Known, verdict: FitVerdict | None, address: str, manner: WorkerConfiguration | None
+) -> dict[str, Any]:
+    """Return what `show --json` has besides."""
+    record = known.held.record if known.held is not None else None
+    source = known.source
+    return {
+        "address": address,
+        "source": "" if source == UNKNOWN_SOURCE else str(source),
+        "revision": source.revision,
+        "linked": record is not None and bool(record.link),
+        "forced": record is not None and record.forced,
+        "scores": [
+            {"name": score.name, "value": score.value, "source": score.source}
+            for score in (known.entry.scores if known.entry else ())
+        ],
+        "fit": None if verdict is None else verdict_object(verdict),
+        **(configuration_object(manner) if manner is not None else {}),
+    }
+
+
+def verdict_object(verdict: FitVerdict) -> dict[str, Any]:
+    """Return how well models fit, for machines."""
+    return {
+        "verdict": verdict.fit.value,
+        "needed_bytes": verdict.needed,
+        "room_bytes": verdict.room,
+        "why": verdict.why,
+        "mend": verdict.remedy,
     }

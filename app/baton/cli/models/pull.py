@@ -1,35 +1,38 @@
-"""`baton models pull`: models that come from a hub."""
+"""`baton models pull`: models that come from a hub, and what came of them."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from baton.cli import interrupts
-from baton.cli.models import model_text
-from baton.cli.models.confirmation import agrees
-from baton.cli.models.download_progress import Board
-from baton.cli.models.inventory import opened
-from baton.cli.models.last_recommendation import advise, kept
-from baton.cli.models.model_completion import complete_wanted
-from baton.cli.models.pull_result import Outcome, as_object, exit_code, settled
+from baton.cli.error_report import report_error
+from baton.cli.json_output import error_object
+from baton.cli.models.confirmation import ask_agreement
+from baton.cli.models.inventory import complete_wanted, opened
+from baton.cli.models.model_text import Board
+from baton.cli.models.recommend import advise, kept
 from baton.cli.options import offline_option, quiet_option
 from baton.cli.output import emit_json, notify
+from baton.compose import appoint
 from baton.core.byte_format import show_size
 from baton.core.catalogue_types import UNKNOWN_SOURCE, ModelRole
 from baton.core.errors import BatonError, ConfigError, ModelFileError
-from baton.core.model_roles import recommended_roles, role_holders, roles_on_arrival
-from baton.models.library_state import NeedsAgreement
-from baton.models.model_types import LibraryModel, ModelState
+from baton.core.model_roles import arrival_text, recommended_roles, role_holders, roles_on_arrival
+from baton.gguf.memory_fit import Fit
+from baton.models.model_types import LibraryModel, ModelState, NeedsAgreement
+from baton.platform.settings import find_paths, load_settings
+from baton.presentation.words import join_words
 
 if TYPE_CHECKING:
     from baton.models.library import Library
     from baton.platform.settings import Settings
+
 
 _PULLS = """\b
 Examples:
@@ -41,7 +44,7 @@ Examples:
 
 \b
 HF_ENDPOINT (another hub), HF_TOKEN, HF_HUB_OFFLINE and HTTPS_PROXY are respected.
-Without a network: `baton models export` elsewhere, `baton models import` here.
+Without a network: `baton models export` on another machine, `baton models import` here.
 """
 
 
@@ -52,7 +55,7 @@ Without a network: `baton models export` elsewhere, `baton models import` here.
     "roles",
     multiple=True,
     type=click.Choice([role.value for role in ModelRole]),
-    help="What it shall do when it is here, in place of what suits it. Can be repeated.",
+    help="Its role when it is here, in place of those that suit it. Can be repeated.",
 )
 @click.option("--recommended", is_flag=True, help="Fetch what suits this machine best.")
 @click.option("--agree", is_flag=True, help="You have read the licence, and accept it.")
@@ -104,7 +107,7 @@ async def _pull(wish: Wish, recommended: bool, offline: bool, quiet: bool) -> li
         elif wish.models:
             outcomes = [Outcome(name, roles=wish.roles) for name in dict.fromkeys(wish.models)]
         else:
-            outcomes = [_going_on(held) for held in library.models() if _is_unfinished(held)]
+            outcomes = [_going_on(held) for held in library.models() if _can_be_fetched(held)]
             if not outcomes:
                 notify(
                     "Nothing is on its way. `baton models recommend` says what suits this machine."
@@ -116,7 +119,7 @@ async def _pull(wish: Wish, recommended: bool, offline: bool, quiet: bool) -> li
 
 
 async def _recommended(library: Library, settings: Settings) -> list[Outcome]:
-    """Return what the person was told to suit this machine, or else what does now."""
+    """Return the last recommendation that the person read, else what suits the machine now."""
     entries = library.entries()
     picks = kept(entries)
     if not picks:
@@ -130,14 +133,15 @@ async def _recommended(library: Library, settings: Settings) -> list[Outcome]:
     idle = [(id, roles) for id, roles in idle if roles]
     if missing:
         size = show_size(sum(entries[id].size for id, _ in missing))
-        notify(f"{model_text.listed([id for id, _ in missing])}, {size}, will be fetched.")
+        notify(f"{join_words([id for id, _ in missing])}, {size}, will be fetched.")
     else:
         notify("What suits this machine best is here already.")
     return [Outcome(id, roles=roles) for id, roles in (*idle, *missing)]
 
 
-def _is_unfinished(held: LibraryModel) -> bool:
-    return not held.state.is_usable and _has_source(held)
+def _can_be_fetched(held: LibraryModel) -> bool:
+    """Whether its download can go on, or its lost or broken file can be fetched again."""
+    return held.is_unfinished or (not held.state.is_usable and _has_source(held))
 
 
 def _has_source(held: LibraryModel) -> bool:
@@ -157,7 +161,7 @@ async def _want(library: Library, outcome: Outcome, wish: Wish) -> None:
         try:
             outcome.held = await _wanted(library, outcome, wish, wish.agreed)
         except NeedsAgreement as error:
-            if not await agrees(_to_agree(error)):
+            if not await ask_agreement(_to_agree(error)):
                 raise
             outcome.held = await _wanted(library, outcome, wish, True)
     except BatonError as error:
@@ -228,3 +232,72 @@ async def _fetch(library: Library, outcome: Outcome, board: Board) -> None:
 def _say_what_is_kept(library: Library, outcomes: Sequence[Outcome]) -> None:
     kept = sum(library.get(one.held.id).bytes for one in outcomes if one.held is not None)
     notify(f"Stopped; {show_size(kept)} are kept. `baton models pull` goes on from there.")
+
+
+@dataclass
+class Outcome:
+    """What came of what was asked for: `held` in the end, or the error."""
+
+    asked: str
+    held: LibraryModel | None = None
+    error: BatonError | None = None
+    said: str = ""
+    roles: tuple[ModelRole, ...] | None = None
+
+
+async def settled(
+    library: Library, held: LibraryModel, fresh: bool, roles: tuple[ModelRole, ...] | None = None
+) -> str:
+    """Give a model its roles if it has arrived just now (or was asked to take some), and say so."""
+    paths = find_paths()
+    name = f"{held.id} ({show_size(held.record.size)})"
+    if held.state is ModelState.BROKEN:
+        return f"{name} is broken: {held.record.wrong}."
+    if not fresh:
+        return f"{name} is here already."
+    wanted = replace(held.record, roles=held.record.roles if roles is None else roles)
+    takes = appoint(replace(held, record=wanted), library, load_settings(paths.config_file), paths)
+    said = arrival_text(held.id, name, takes, library.suitable_roles(held.id))
+    verdict = await library.verdict(held.id)
+    return said if verdict.fit is Fit.FITS else f"{said} {verdict.why}".strip()
+
+
+def exit_code(outcomes: Sequence[Outcome]) -> int:
+    """Report all errors, and return the exit code of the first one."""
+    errors = [outcome.error for outcome in outcomes if outcome.error is not None]
+    codes = [report_error(error) for error in errors]
+    return codes[0] if codes else 0
+
+
+def as_object(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """Return what came of all of it, for machines."""
+    failed = [outcome.error for outcome in outcomes if outcome.error is not None]
+    return {
+        "schema": 1,
+        "status": "failed" if failed else "finished",
+        "error": error_object(failed[0]) if failed else None,
+        "models": [
+            held_object(outcome.held)
+            | {
+                "asked": outcome.asked,
+                "error": error_object(outcome.error) if outcome.error else None,
+            }
+            for outcome in outcomes
+        ],
+    }
+
+
+def held_object(held: LibraryModel | None) -> dict[str, Any]:
+    """Return how a model stands, for machines."""
+    record = held.record if held is not None else None
+    return {
+        "id": held.id if held else None,
+        "state": held.state.value if held else None,
+        "size": record.size if record else 0,
+        "bytes": held.bytes if held else 0,
+        "sha256": record.sha256 if record else "",
+        "licence": record.licence if record else "",
+        "file": str(held.path) if held else None,
+        "linked": bool(record and record.link),
+        "wrong": record.wrong if record else "",
+    }

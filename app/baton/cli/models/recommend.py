@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import time
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from baton.cli import interrupts
-from baton.cli.models import model_text
-from baton.cli.models.details import verdict_object
-from baton.cli.models.inventory import IN_CATALOGUE, named, opened, survey
-from baton.cli.models.last_recommendation import advise
-from baton.cli.models.model_completion import complete_known
-from baton.cli.models.model_list import fitting
+from baton.cli.models.inventory import IN_CATALOGUE, complete_known, named, opened, survey
+from baton.cli.models.model_list import fitting, verdict_object
 from baton.cli.output import emit, emit_json, notify
 from baton.cli.stores import format_columns
 from baton.cli.workers import list_workers
@@ -30,11 +30,16 @@ from baton.core.model_roles import (
 )
 from baton.core.sanitiser import one_line
 from baton.models.model_types import ModelState
+from baton.platform.durable_files import make_folder, replace_file
 from baton.platform.settings import Settings, find_paths, load_settings, write_settings
+from baton.presentation.models import gpu_text, licence_text
+from baton.presentation.words import count_text
 
 if TYPE_CHECKING:
     from baton.core.machine import Hardware
+    from baton.models.library import Library
     from baton.models.recommendation import Pick, Recommendation
+
 
 _ROLES = [role.value for role in ModelRole]
 
@@ -81,7 +86,7 @@ def _together(found: Recommendation) -> str:
 async def _recommend(measures: bool) -> tuple[Hardware, Recommendation, float | None]:
     async with opened() as (library, settings):
         speed, found = await advise(library, settings, measures)
-        return await library.machine(), found, speed
+        return await library.inspect_machine(), found, speed
 
 
 def machine_line(machine: Hardware) -> str:
@@ -89,7 +94,7 @@ def machine_line(machine: Hardware) -> str:
     battery = "" if machine.battery is None else f"battery {round(100 * machine.battery)} %"
     parts = (
         f"{show_memory(machine.memory)} of memory ({machine.free_percent} % free)",
-        model_text.count(machine.cores, "core"),
+        count_text(machine.cores, "core"),
         one_line(machine.processor, 50),
         *(_gpus(machine) or ["no GPU that can be used"]),
         f"{show_size(machine.disk)} free on the disk" if machine.disk else "",
@@ -100,8 +105,7 @@ def machine_line(machine: Hardware) -> str:
 
 def _gpus(machine: Hardware) -> list[str]:
     used = [
-        f"{one_line(gpu.name, 40)} with {show_memory(gpu.total)}"
-        + (f" (driver {one_line(gpu.driver, 20)})" if gpu.driver else "")
+        gpu_text(gpu) + (f" (driver {one_line(gpu.driver, 20)})" if gpu.driver else "")
         for gpu in machine.gpus
     ]
     idle = [f"{one_line(name, 40)}, which llama.cpp here can't use" for name in machine.idle_gpus]
@@ -126,7 +130,7 @@ def _row(pick: Pick) -> list[str]:
         "here" if pick.here else show_size(pick.entry.size),
         show_size(pick.load.total),
         "" if pick.speed is None else f"about {max(1, round(pick.speed))}",
-        model_text.licence(pick.entry.licence),
+        licence_text(pick.entry.licence),
     ]
 
 
@@ -195,20 +199,20 @@ def role(role: str | None, model: str | None, as_json: bool) -> None:
         roles = {name.value: holder for name, holder in having.items()}
         absent = sorted(set(missing.values()))
         return emit_json({"schema": 1, "status": "finished", "roles": roles, "missing": absent})
-    told = having if role is None else {ModelRole(role): having[ModelRole(role)]}
-    who = {name: _who(name, holder, here, default) for name, holder in told.items()}
+    shown = having if role is None else {ModelRole(role): having[ModelRole(role)]}
+    who = {name: _who(name, holder, here, default) for name, holder in shown.items()}
     if role is None:
         emit(format_columns([[name.value, holder] for name, holder in who.items()], left=2))
     else:
         emit(who[ModelRole(role)])
     if not here:
         notify(str(NOTHING_HERE))
-    elif lacking := [name for name in told if name in missing]:
+    elif lacking := [name for name in shown if name in missing]:
         notify(f"`baton models role {lacking[0].value} ID` gives that to a model that is here.")
 
 
 def _changes(role: ModelRole, model: str, settings: Settings) -> Mapping[str, Any]:
-    """Return the settings that give a role to a model, or to nobody. Raises ConfigError."""
+    """Return the settings that give a role to a model, or to none. Raises ConfigError."""
     if model == "none":
         having = role_holders(settings.worker, settings.conductor, settings.prefer)
         return settings_without_model(having[role], {role: having[role]})
@@ -234,4 +238,69 @@ def _who(role: ModelRole, holder: str, here: Collection[str], default: str) -> s
         return f"{one_line(holder)}, which isn't here"
     if default in here:
         return f"{one_line(default)}, as {one_line(holder)} isn't here"
-    return f"{one_line(holder)}, which isn't here" if here else "nobody yet"
+    return f"{one_line(holder)}, which isn't here" if here else "no model yet"
+
+
+_GOOD_SECONDS = 86400.0
+"""After a day a machine may have other things to do, and is looked at again."""
+
+Picked = Sequence[tuple[str, tuple[ModelRole, ...]]]
+
+
+def _file() -> Path:
+    return find_paths().state / "recommended.json"
+
+
+def keep(found: Recommendation) -> None:
+    """Remember what was recommended; where that can't be kept, it is found out again."""
+    picks = [{"id": pick.entry.id, "roles": list(pick.roles)} for pick in found.picks]
+    with suppress(OSError):
+        make_folder(_file().parent)
+        replace_file(_file(), json.dumps({"at": time.time(), "models": picks}))
+
+
+def kept(known: Collection[str]) -> Picked:
+    """Return what was recommended in the last day, of models that are known; else nothing."""
+    try:
+        stored = json.loads(_file().read_text("utf-8"))
+        if not 0 <= time.time() - stored["at"] < _GOOD_SECONDS:
+            return []
+        picks = [(one["id"], tuple(map(ModelRole, one["roles"]))) for one in stored["models"]]
+    except (OSError, ValueError, LookupError, TypeError):
+        return []
+    return [(id, roles) for id, roles in picks if id in known]
+
+
+async def advise(
+    library: Library, settings: Settings, measures: bool
+) -> tuple[float | None, Recommendation]:
+    """Measure, if wanted, and return how fast the starter is and what suits this machine."""
+    speed = await _measured(settings) if measures else None
+    found = await library.recommend(speed)
+    keep(found)
+    return speed, found
+
+
+async def _measured(settings: Settings) -> float | None:
+    """Return how many tokens/s the starter writes here; None where it can't be measured."""
+    from baton.compose import compose
+    from baton.core.errors import BatonError
+    from baton.core.model_roles import STARTER_ID
+    from baton.workers.local import starter
+    from baton.workers.local.speed_benchmark import measure
+
+    try:
+        starter()
+    except BatonError:
+        return None
+    notify("Measuring for two seconds how fast this machine is ...")
+    try:
+        baton = compose(settings, find_paths(), history=False, only=[STARTER_ID])
+    except BatonError:
+        return None
+    try:
+        return await measure(baton.orchestra.worker(STARTER_ID))
+    except BatonError:
+        return None
+    finally:
+        await baton.aclose()

@@ -1,4 +1,4 @@
-"""`baton self uninstall`: what goes, what stays, and nothing of anybody else's."""
+"""`baton self uninstall`: what is removed, and what stays."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from baton.cli import interrupts
-from baton.cli.models.confirmation import agrees, somebody
-from baton.cli.models.model_text import count
+from baton.cli.models.confirmation import ask_agreement, can_ask
 from baton.cli.output import emit_json, notify
 from baton.cli.prompt_run import read_line
 from baton.core.byte_format import show_size
 from baton.core.errors import BatonError, ConfigError
 from baton.core.sanitiser import one_line
 from baton.platform.settings import Paths, find_paths
+from baton.presentation.words import count_text
 
 if TYPE_CHECKING:
     from baton.install import InstalledFiles, RemovableFiles
@@ -32,14 +32,14 @@ Examples:
   baton self uninstall --yes                  keeps models, history and keys
   baton self uninstall --models remove --history remove --keys remove --yes
 
-Models of other programs that were linked stay where they are, and so does whatever else
-is not Baton's. It works while a Baton runs; what that one runs from stays.
+Models of other programs that were linked stay where they are, and so does everything else
+that is not Baton's. It works while a Baton runs; what that one runs from stays.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class _Fates:
-    """What shall happen to what is the person's; None: they are asked."""
+    """What happens to the person's files; None: they are asked."""
 
     models: _Fate | None
     history: _Fate | None
@@ -69,15 +69,15 @@ def uninstall(
     paths = find_paths()
     fates = _Fates(models, history, keys)
     going = _Going(paths, belongings(paths))
-    if not yes and not somebody():
+    if not yes and not can_ask():
         raise ConfigError(
-            "Nothing was removed: there is nobody to ask.",
+            "Nothing was removed: there is no terminal to ask on.",
             "--yes removes the program; --models and --history say what happens to yours.",
         )
     notify("\n".join(going.listed()))
     if not yes:
         fates = asyncio.run(_ask(going, fates))
-        if not asyncio.run(agrees("Take Baton away?")):
+        if not asyncio.run(ask_agreement("Take Baton away?")):
             raise click.exceptions.Exit(1)
     with installation(paths).hold_lock():
         freed = going.remove(fates)
@@ -86,8 +86,8 @@ def uninstall(
     stays = [*going.stays, *going.belongings.remove_unpacked()]
     left = going.belongings.remove_empty_folders()
     if as_json:
-        told = {"freed_bytes": freed, "stays": [*stays, *map(str, left)]}
-        return emit_json({"schema": 1, "status": "finished", **told})
+        result = {"freed_bytes": freed, "stays": [*stays, *map(str, left)]}
+        return emit_json({"schema": 1, "status": "finished", **result})
     for line in (*stays, *(f"{folder} stays: it isn't empty." for folder in left)):
         notify(one_line(line, 400))
     notify(f"Baton is gone, which frees {show_size(freed)}.")
@@ -124,7 +124,8 @@ class _Going:
         if self.models:
             linked = sum(1 for held in self.models if held.record.link)
             lines.append(
-                f"  {count(len(self.models))}  {show_size(self.models_size)}  {self._paths.models}"
+                f"  {count_text(len(self.models), 'model')}  {show_size(self.models_size)}"
+                f"  {self._paths.models}"
                 + (f" ({linked} linked, whose files stay in any case)" if linked else "")
             )
         if self.history.paths:
@@ -132,7 +133,7 @@ class _Going:
             folders = dict.fromkeys(path.parent for path in self.history.paths)
             lines += [f"    {one_line(str(folder), 300)}" for folder in folders]
         if self.keys:
-            lines.append(f"  {count(len(self.keys), 'key')}  {', '.join(self.keys)}")
+            lines.append(f"  {count_text(len(self.keys), 'key')}  {', '.join(self.keys)}")
         return lines
 
     def remove(self, fates: _Fates) -> int:
@@ -191,7 +192,7 @@ def _kept_keys(paths: Paths) -> Mapping[str, Key]:
             if not isinstance(worker, LocalWorkerSettings) and worker.api_key_env:
                 names.append(worker.api_key_env)
         return secrets.find_keys(names, file=paths.keys_file, environ={})
-    except BatonError:  # settings or keys that can't be read: `baton doctor` tells of them
+    except BatonError:  # settings or keys that can't be read: `baton doctor` reports them
         return {}
 
 

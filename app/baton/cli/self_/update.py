@@ -1,4 +1,4 @@
-"""`baton self show`, `update` and `rollback`: which build this is, and which it shall be."""
+"""`baton self show`, `update` and `rollback`: which build this is, and changes of it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from baton.cli import interrupts
-from baton.cli.models.confirmation import agrees, somebody
-from baton.cli.models.download_progress import Board
+from baton.cli.models.confirmation import ask_agreement, can_ask
+from baton.cli.models.model_text import Board
 from baton.cli.options import offline_option, quiet_option
 from baton.cli.output import emit, emit_json, notify
 from baton.core.byte_format import show_size
@@ -148,9 +148,9 @@ async def _update(wish: _Wish, check: bool, offline: bool) -> tuple[FoundRelease
         if check:
             return await updates.find_release(wish.source, wish.flavour, wish.gpu), "none"
         with updates.installation.hold_lock():
-            mended = updates.finish_interrupted()
+            finished = updates.finish_interrupted()
             if not wish.quiet:
-                _tell_of(mended)
+                _report_finished(finished)
             found = await updates.find_release(wish.source, wish.flavour, wish.gpu)
             await _permit(found, wish)
             changed = await _bring(updates, found, wish.quiet)
@@ -168,16 +168,16 @@ async def _permit(found: FoundRelease, wish: _Wish) -> None:
     if not wish.force:
         raise BatonError(
             f"{_verdict(found)} Nothing was changed.",
-            "If you expected a newer one, somebody may be handing out an old release;"
+            "If you expected a newer one, the source may be handing out an old release;"
             " --force takes it all the same.",
         )
     if found.standing is not ReleaseStanding.OLDER or wish.yes:
         return
-    if not somebody():
+    if not can_ask():
         raise ConfigError(
-            "Nothing was changed: there is nobody to ask.", "-y does it all the same."
+            "Nothing was changed: there is no terminal to ask on.", "-y does it anyway."
         )
-    if not await agrees(f"{_verdict(found)} Go back to it all the same?"):
+    if not await ask_agreement(f"{_verdict(found)} Go back to it all the same?"):
         raise click.exceptions.Exit(1)
 
 
@@ -226,14 +226,14 @@ def rollback(as_json: bool) -> None:
 async def _rollback() -> UpdateResult:
     from baton.compose.own_installation import updating
 
-    # Whatever the settings say: it may be that this version can't read them.
+    # Without the settings: this version may be unable to read them.
     updates = updating(find_paths())
     try:
         with updates.installation.hold_lock():
-            mended = updates.finish_interrupted()
-            _tell_of(mended)
-            if mended is not None and mended.action == "rollback":
-                return mended
+            finished = updates.finish_interrupted()
+            _report_finished(finished)
+            if finished is not None and finished.action == "rollback":
+                return finished
             changed = await updates.rollback()
     finally:
         await updates.aclose()
@@ -241,11 +241,11 @@ async def _rollback() -> UpdateResult:
     return changed
 
 
-def _tell_of(mended: UpdateResult | None) -> None:
-    if mended is not None:
+def _report_finished(finished: UpdateResult | None) -> None:
+    if finished is not None:
         notify(
-            f"The {mended.action} that was interrupted is complete now:"
-            f" {mended.now} is here, and {mended.before} is kept."
+            f"The {finished.action} that was interrupted is complete now:"
+            f" {finished.now} is here, and {finished.before} is kept."
         )
 
 
@@ -265,7 +265,7 @@ def _verdict(found: FoundRelease) -> str:
         ReleaseStanding.NEWER: f"There is {there}; this is {found.now}.",
         ReleaseStanding.HERE: f"This is the release's version already: {there}.",
         ReleaseStanding.OTHER: f"There is {there}; this is {found.now}.",
-        ReleaseStanding.EQUAL: f"The release is of the same version as this, {there}, but another file.",
+        ReleaseStanding.EQUAL: f"The release is another file of the same version as this: {there}.",
         ReleaseStanding.OLDER: f"The release is older than this ({found.now}): {there}.",
     }[found.standing]
 

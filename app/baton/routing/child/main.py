@@ -9,12 +9,12 @@
     turns     id, text, position, workers
     rated     rated: labels for the next `learn`, some at a time
     learn     id, target
-    cancel    id: nobody waits for that answer any more
+    cancel    id: that answer is no longer needed
 
 Frames from it: beat each second; loaded with what runs where; done with an id and a value; stopped
 with the id of what was cancelled before its turn; failed with the name of the error that the front
-shall raise, and the id of what it answers, if any. It holds no secret, connects nowhere, writes
-nothing but the file it is told to learn into, and ends at once when its front does.
+raises, and the id of what it answers, if any. It holds no secret, connects nowhere, writes nothing
+but the file named by `learn`, and ends at once when its front does.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class RequestQueue:
         return self._work.get()
 
     def take_cancellation(self, number: int) -> bool:
-        """Tell whether nobody waits for that answer any more."""
+        """Whether that answer was cancelled; a cancellation is reported once."""
         if number not in self._cancelled:
             return False
         self._cancelled.discard(number)
@@ -183,7 +183,7 @@ def _available_accelerators() -> list[str]:
         raise Failure(
             "WorkerUnavailable",
             f"What the router runs on can't be loaded: {error}.",
-            "Run `scripts/baton` once with a network, or install Baton anew.",
+            "Run `scripts/baton` once with a network, or reinstall Baton.",
         ) from error
     onnxruntime.disable_telemetry_events()
     there = onnxruntime.get_available_providers()
@@ -198,17 +198,17 @@ def _load_model(folder: Path, learned: Path | None, threads: int) -> tuple[Route
     if learned is not None:
         try:
             return RouterModel.load(folder, learned, threads, [_CPU_PROVIDER]), ""
-        except Exception:  # whatever is wrong with it, the shipped one is there
+        except Exception:  # broken in any way: the shipped one is there
             traceback.print_exc(limit=-1)
             note = f"What was learned from your answers can't be used: {learned} is broken, or of "
-            note += "another version of Baton. `baton learn` makes it anew."
+            note += "another version of Baton. `baton learn` replaces it."
     try:
         return RouterModel.load(folder, None, threads, [_CPU_PROVIDER]), note
     except RouterFileError as error:
         raise Failure(
             "ModelFileError",
             f"The router's own files can't be used: {_explain_load_error(error, folder)}.",
-            "Get it again: `git checkout models/router` in a checkout, else install anew.",
+            "Get it again: `git checkout models/router` in a checkout, else reinstall Baton.",
         ) from error
 
 

@@ -8,7 +8,7 @@ from functools import partial
 
 from baton.core.errors import BatonError, WorkerUnavailable
 from baton.core.sanitiser import one_line
-from baton.models.model_types import LibraryModel, ModelState
+from baton.models.model_types import LibraryModel
 from baton.presentation.words import join_words
 from baton.tui import background_downloads
 from baton.tui.background_downloads import Downloads
@@ -79,7 +79,7 @@ class DownloadController:
         if library is None or self.queue is None:
             return
         models = await asyncio.to_thread(library.models)
-        unfinished = [held for held in models if _is_unfinished(held)]
+        unfinished = [held for held in models if held.is_unfinished]
         paused = [held for held in unfinished if held.record.paused]
         resumed = [held for held in unfinished if not held.record.paused]
         if resumed and library.offline:
@@ -176,12 +176,6 @@ class DownloadController:
     def broke(self, error: BaseException) -> None:
         """Pass a bug in a download to the app."""
         self._context.report_bug(error)
-
-
-def _is_unfinished(held: LibraryModel) -> bool:
-    """Whether a model was still on its way when Baton ended."""
-    unseen = held.state is ModelState.CHANGED and held.record.stamp is None and not held.record.link
-    return held.state is ModelState.COMING or unseen
 
 
 def _names(models: list[LibraryModel]) -> str:
