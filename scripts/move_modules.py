@@ -61,7 +61,7 @@ DOCSTRINGS = {
     "ipc": "Child processes and the pipes to them.",
     "models": "Models: which there are, which suit a machine, and what they do.",
     "platform": "This machine: settings, keys, files, hardware, SQLite, signals.",
-    "tui/chat": "The conversation: its screen, and what can be done on it.",
+    "tui/chat": "The chat screen, and a controller for each thing that can be done on it.",
     "workers": "What answers: models on this machine, remote models, and tools.",
     "workers/cloud/child": "The gateway: the process through which every remote call goes.",
     "workers/local/child": "The runner: the process that holds one model.",

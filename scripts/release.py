@@ -162,8 +162,8 @@ def find(dist: Path, key: str) -> list[Found]:
     for what in ("version", "commit"):
         different = {getattr(one.built, what): one.path.name for one in found.values()}
         if len(different) > 1:
-            found = ", ".join(f"{name} of {value or '(none)'}" for value, name in different.items())
-            raise Wrong(f"A release is of one {what}, and here are {found}: build all of it again.")
+            names = ", ".join(f"{name} of {value or '(none)'}" for value, name in different.items())
+            raise Wrong(f"A release is of one {what}, and here are {names}: build all of it again.")
     return [found[name] for name in sorted(found)]
 
 

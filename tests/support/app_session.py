@@ -126,13 +126,13 @@ class Stage:
 
     async def answered(self) -> None:
         """Wait until nothing is being written any more, and all that comes after it is done."""
-        await self.until(lambda: self.chat.player.is_idle)
+        await self.until(lambda: self.chat.queue.is_idle)
         await self.pilot.pause()
 
     async def ask(self, text: str) -> None:
         """Send a prompt and wait for its answer."""
         await self.send(text)
-        await self.until(lambda: self.chat.player.is_busy or self.chat.transcript.turns)
+        await self.until(lambda: self.chat.queue.is_busy or self.chat.transcript.turns)
         await self.answered()
 
     def see(self) -> str:
@@ -147,8 +147,8 @@ class Stage:
 
 async def play(stage: Stage, plan: Plan, text: str = "Plan it", *, wait: bool = True) -> None:
     """Have a plan played, as after it was edited."""
-    stage.chat.player.send(QueuedPrompt(stage.chat.chat, Prompt(text), plan=plan))
-    await stage.until(lambda: stage.chat.player.is_busy or stage.chat.transcript.turns)
+    stage.chat.queue.send(QueuedPrompt(stage.chat.context.chat, Prompt(text), plan=plan))
+    await stage.until(lambda: stage.chat.queue.is_busy or stage.chat.transcript.turns)
     if wait:
         await stage.answered()
 

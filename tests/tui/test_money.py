@@ -317,7 +317,7 @@ async def test_a_freeze_is_told_and_lifted(tmp_path: Path) -> None:
         await stage.until(lambda: "cloud frozen" in header(stage))
         assert OVERCHARGE in flat(stage)
         assert "That froze the cloud: compare your provider's bill" in flat(stage)
-        await stage.chat.open(stage.chat.chat.id)
+        await stage.chat.conversation.open(stage.chat.context.chat.id)
         await stage.shows(OVERCHARGE)
         await money_screen(stage)
         assert "The cloud is frozen" in flat(stage)
@@ -357,7 +357,7 @@ async def test_a_wrong_charge_is_shown_at_once_wherever_the_person_is(
             await stage.until(lambda: isinstance(stage.app.screen, ModelsScreen))
         here.set()
         await stage.shows("gpt-5-mini charged $0.1001 for a call that was to cost at most")
-        assert stage.chat.player.is_busy
+        assert stage.chat.queue.is_busy
         assert rung
         seen.set()
         await stage.answered()
@@ -420,7 +420,7 @@ async def test_models_tell_price_and_how_far_a_text_travels(tmp_path: Path) -> N
 async def test_what_a_deleted_conversation_sent_is_forgotten_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("baton.tui.chat.chat_screen.DELETED_SECONDS", 0)
+    monkeypatch.setattr("baton.tui.chat.conversation.DELETED_SECONDS", 0)
     store = Store.open(None)
     async with staged(tmp_path, sorry, cloud=afar(), terms=BUDGET, store=store) as stage:
         for prompt in ("gone", "kept"):

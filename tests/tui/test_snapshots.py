@@ -120,7 +120,7 @@ async def ask(pilot: Pilot[None], text: str) -> None:
     app.chat.composer.prompt.insert(text)
     await pilot.press("enter")
     await settle(
-        pilot, lambda: len(app.chat.transcript.turns) > before and not app.chat.player.is_busy
+        pilot, lambda: len(app.chat.transcript.turns) > before and not app.chat.queue.is_busy
     )
     await app.workers.wait_for_complete()
 
@@ -167,7 +167,7 @@ async def streaming(pilot: Pilot[None]) -> None:
     await settle(pilot, lambda: "writing" in app.chat.footer.status)
     app.chat.composer.prompt.insert("and then this")
     await pilot.press("enter")
-    await settle(pilot, lambda: app.chat.player.waiting)
+    await settle(pilot, lambda: app.chat.queue.waiting)
 
 
 async def question(pilot: Pilot[None]) -> None:
@@ -175,7 +175,7 @@ async def question(pilot: Pilot[None]) -> None:
     await ask(pilot, "hello")
     app.chat.composer.prompt.insert("too long")
     await pilot.press("enter")
-    await settle(pilot, lambda: app.chat._question)
+    await settle(pilot, lambda: app.chat.question)
     await pilot.press("tab")
     await pilot.pause()
 
@@ -267,7 +267,7 @@ async def replaced(pilot: Pilot[None]) -> None:
     await offer(pilot)
     app = chat(pilot)
     await pilot.press("tab", "right", "enter")
-    await settle(pilot, lambda: not app.chat.player.is_busy)
+    await settle(pilot, lambda: not app.chat.queue.is_busy)
     await app.workers.wait_for_complete()
 
 
@@ -275,7 +275,7 @@ async def declined(pilot: Pilot[None]) -> None:
     await offer(pilot)
     app = chat(pilot)
     await pilot.press("escape")
-    await settle(pilot, lambda: not app.chat.player.is_busy)
+    await settle(pilot, lambda: not app.chat.queue.is_busy)
     await app.workers.wait_for_complete()
 
 
@@ -303,13 +303,13 @@ async def money(pilot: Pilot[None]) -> None:
     await settle(pilot, lambda: not app.screen.query("OfferCard"))
     await settle(pilot, lambda: app.screen.query("OfferCard"))  # it is asked about once more
     await pilot.press("escape")
-    await settle(pilot, lambda: not app.chat.player.is_busy)
+    await settle(pilot, lambda: not app.chat.queue.is_busy)
     await typed(pilot, "/budget", "MoneyScreen")
 
 
 async def egress(pilot: Pilot[None]) -> None:
     app = chat(pilot)
-    ledger = app.chat.desk.ledger
+    ledger = app.chat.context.services.ledger
     for number, body in enumerate((b'{"model": "gpt-5-mini"}' * 30, b"{}", None)):
         bill = HoldRequest(
             f"run{number}", "chat", "gpt", "openai", "openai/gpt-5-mini", Purpose.ANSWER,
@@ -411,12 +411,13 @@ def table(request: Request) -> Iterable[Chunk | BaseException | float]:
 async def planned(pilot: Pilot[None], *, preview: bool = False) -> None:
     app = chat(pilot)
     prompt = Prompt("Plan three days in Lisbon with two kids, then put it into a table.")
-    app.chat.player.send(QueuedPrompt(app.chat.chat, prompt, plan=WORKFLOW, preview=preview))
+    conversation = app.chat.context.chat
+    app.chat.queue.send(QueuedPrompt(conversation, prompt, plan=WORKFLOW, preview=preview))
     if preview:
         await settle(pilot, lambda: app.screen.query("PlanCard"))
     else:
         await settle(
-            pilot, lambda: len(app.chat.transcript.turns) > 1 and not app.chat.player.is_busy
+            pilot, lambda: len(app.chat.transcript.turns) > 1 and not app.chat.queue.is_busy
         )
         await app.workers.wait_for_complete()
 
@@ -438,7 +439,7 @@ async def card(pilot: Pilot[None]) -> None:
 async def interrupted(pilot: Pilot[None]) -> None:
     await card(pilot)
     await pilot.press("escape")
-    await settle(pilot, lambda: not chat(pilot).chat.player.is_busy)
+    await settle(pilot, lambda: not chat(pilot).chat.queue.is_busy)
 
 
 WORKFLOW_CASES = [

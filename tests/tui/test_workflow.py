@@ -185,10 +185,10 @@ async def test_a_stored_run_draws_the_same_screen(tmp_path: Path) -> None:
         await to_workflow(stage)
         before = stage.see()
         await stage.press("escape")
-        conversation = stage.chat.chat.id
+        conversation = stage.chat.context.chat.id
         await stage.press("ctrl+n")
         await stage.until(lambda: not stage.chat.transcript.turns)
-        await stage.chat.open(conversation)
+        await stage.chat.conversation.open(conversation)
         await stage.until(lambda: stage.chat.transcript.views[-1].summary.steps)
         await to_workflow(stage)
         assert stage.see() == before
@@ -238,7 +238,7 @@ async def test_checks_skips_and_revisions_are_told_and_nothing_is_obeyed(tmp_pat
         status=TurnStatus.FAILED,
     )
     async with staged(tmp_path, draft, store=store, size=(100, 40)) as stage:
-        await stage.chat.open(conversation)
+        await stage.chat.conversation.open(conversation)
         await stage.until(lambda: stage.chat.transcript.views[-1].summary.steps)
         await to_workflow(stage)
         seen = stage.see()
@@ -279,10 +279,10 @@ async def test_parts_from_elsewhere_are_marked_and_local_ones_are_quiet(tmp_path
         assert "▎" not in day
         assert row.startswith(" ▎")
         assert stage.chat.transcript.views[-1].source.endswith(TABLE)
-        conversation = stage.chat.chat.id
+        conversation = stage.chat.context.chat.id
         await stage.press("ctrl+n")
         await stage.until(lambda: "Castelo" not in stage.see())
-        await stage.chat.open(conversation)
+        await stage.chat.conversation.open(conversation)
         await stage.until(lambda: "gpt-5-mini · $0.002" in stage.see())
         await stage.pilot.pause(0.1)
         again = stage.see().splitlines()

@@ -191,7 +191,7 @@ def _open_app(conversation: str | None, worker: str | None, private: bool, offli
     import gc
     import os
 
-    gc.disable()  # starting lets nothing go: the app looks for garbage once it is on the screen
+    gc.disable()  # starting frees nothing: `started` enables it once the app is on the screen
 
     if not (os.isatty(0) and os.isatty(1)):
         raise ConfigError("The app needs a terminal.", "For scripts there is `baton ask`.")
@@ -225,6 +225,7 @@ def _open_app(conversation: str | None, worker: str | None, private: bool, offli
         worker=worker,
         conversation=conversation,
         greeting=" ".join(filter(None, (lost, baton.warning))),
+        started=gc.enable,
     )
 
 

@@ -92,8 +92,9 @@ def draw_pool(
     curve = gym.Curve(cost_weight=weight)
     size = (POOL, MOST_WORKERS)
     pool = Pool(
-        np.zeros((POOL, WIDTH)), np.zeros((POOL, POSITION_FEATURES)), np.zeros(size), np.zeros(size),
-        np.zeros((*size, WORKER_FEATURES)), np.zeros(size, bool), np.zeros(size, bool),
+        np.zeros((POOL, WIDTH)), np.zeros((POOL, POSITION_FEATURES)),
+        np.zeros(size), np.zeros(size), np.zeros((*size, WORKER_FEATURES)),
+        np.zeros(size, bool), np.zeros(size, bool),
     )  # fmt: skip
     for row in range(POOL):
         place = rng.randrange(len(texts))

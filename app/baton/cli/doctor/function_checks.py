@@ -360,7 +360,7 @@ async def _play_person(app: BatonApp) -> str:
             await pilot.press(*_TYPED, "enter")
             for _ in range(_MAX_STEPS):
                 text = _text_of(app.export_screenshot())
-                if all(word in text for word in _ANSWERED) and not app.chat.player.is_busy:
+                if all(word in text for word in _ANSWERED) and not app.chat.queue.is_busy:
                     break
                 await pilot.pause(_STEP_SECONDS)
             await app.chat.close()
