@@ -44,7 +44,7 @@ TOKEN: dict[str, Place] = {
     "child": ("baton/ipc/frames.py", "encode", _sends("text")),
     "arrival": ("baton/ipc/process.py", "put", _sends("text")),
     "event": ("asyncio/queues.py", "put_nowait", _is_text),
-    "output": ("baton/cli/output.py", "data", lambda values: bool(values["text"].strip())),
+    "output": ("baton/cli/output.py", "write", lambda values: bool(values["text"].strip())),
 }
 ROUTE: dict[str, Place] = {
     "estimate": ("baton/ipc/frames.py", "encode", _sends("estimate")),
@@ -103,11 +103,12 @@ def figures() -> dict[str, Any]:
     for name, stack in seen:
         first.setdefault(name, [tuple(item) for item in stack])
     token = _distinct(first, TOKEN)
+    back = _distinct(first, ("listening", "event"))
     route = _distinct(first, ROUTE)
     return {
         "token_hops": len(token),
         "token_files": len({file for file, _, _ in token}),
-        "async_generators": sum(is_generator for _, _, is_generator in token),
+        "async_generators": sum(is_generator for _, _, is_generator in back),
         "routing_hops": len(route),
         "routing_files": len({file for file, _, _ in route}),
         "routing_questions": sum(name == "estimate" for name, _ in seen),
