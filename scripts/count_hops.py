@@ -43,8 +43,9 @@ TOKEN: dict[str, Place] = {
     "ask": ("baton/ipc/frames.py", "encode", _sends("ask")),
     "child": ("baton/ipc/frames.py", "encode", _sends("text")),
     "arrival": ("baton/ipc/process.py", "put", _sends("text")),
+    "waiting": ("baton/ipc/process.py", "receive", lambda values: True),
     "event": ("asyncio/queues.py", "put_nowait", _is_text),
-    "output": ("baton/cli/output.py", "data", lambda values: bool(values["text"].strip())),
+    "output": ("baton/cli/output.py", "write", lambda values: bool(values["text"].strip())),
 }
 ROUTE: dict[str, Place] = {
     "estimate": ("baton/ipc/frames.py", "encode", _sends("estimate")),
@@ -103,11 +104,14 @@ def figures() -> dict[str, Any]:
     for name, stack in seen:
         first.setdefault(name, [tuple(item) for item in stack])
     token = _distinct(first, TOKEN)
+    waiting = [stack for name, stack in seen if name in ("listening", "waiting")]
+    metered = [stack for stack in waiting if any("MeteredWorker" in item[1] for item in stack)]
+    resumed = [item for stack in (waiting[0], metered[-1]) for item in stack if item[2]]
     route = _distinct(first, ROUTE)
     return {
         "token_hops": len(token),
         "token_files": len({file for file, _, _ in token}),
-        "async_generators": sum(is_generator for _, _, is_generator in token),
+        "async_generators": len(resumed),
         "routing_hops": len(route),
         "routing_files": len({file for file, _, _ in route}),
         "routing_questions": sum(name == "estimate" for name, _ in seen),

@@ -30,7 +30,7 @@ class PlanExecutor:
         self._route = ""
         self._steps: dict[int, StepExecution] = {}
         self._text_before = ""
-        self._failed: set[int] = set()
+        self._reported: set[int] = set()
 
     @property
     def _adopted(self) -> Proposal:
@@ -197,7 +197,7 @@ class PlanExecutor:
                 running: set[asyncio.Task[None]] = set()
                 while True:
                     for step in self._startable():
-                        running.add(group.create_task(self._play_step(step)))
+                        running.add(group.create_task(step.play()))
                     if not running:
                         break
                     done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
@@ -208,10 +208,12 @@ class PlanExecutor:
             raise failures.exceptions[0] from None
         await self._leave_out()
 
-    async def _play_step(self, step: StepExecution) -> None:
-        await step.play()
-        if step.error is not None and not step.step.optional:
-            self._failed.add(step.number)
+    @property
+    def _failed(self) -> set[int]:
+        """The steps that were needed and failed, of which the strategy doesn't know yet."""
+        steps = self._steps.items()
+        failed = {n for n, step in steps if step.error is not None and not step.step.optional}
+        return failed - self._reported
 
     def _startable(self) -> list[StepExecution]:
         """Return the steps that may begin now; none once a step failed that was needed."""
@@ -242,15 +244,15 @@ class PlanExecutor:
 
     async def _leave_out(self) -> None:
         """Report the steps that never began, as one failed without which they make no sense."""
-        if not self._failed:
+        if not (failed := self._failed):
             return
-        number = min(self._failed)
-        self._failed.clear()  # the strategy decides what comes now
+        number = min(failed)
         for n in range(1, len(self._plan.steps) + 1):
             if n not in self._steps:
                 self._steps[n] = step = self._execution(n)
                 step.error, step.is_over = self._steps[number].error, True
                 await self._run.emit(ev.StepSkipped(n, f"Step {number} failed."))
+        self._reported = set(self._steps)  # the strategy decides what comes now
 
     def _conclude(self) -> None:
         """Raise the error of an answer's step that has no whole text.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import aclosing, nullcontext, suppress
+from contextlib import aclosing, asynccontextmanager, nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -100,6 +100,7 @@ class Host:
         self._bytes = 0
         self._gpu_share = 1.0
         self._ask = 0
+        self._is_at_rest = True
         self._closings = 0
         self._deaths: dict[str, list[float]] = {}  # by the adapter over which it died, "" for none
 
@@ -111,57 +112,45 @@ class Host:
             self._running(name)
 
     async def stream(self, ask: Ask) -> AsyncGenerator[Chunk]:
-        """Answer what is asked, when those before it have been; see core.ports.Worker."""
+        """Answer what is asked, when those before it have been; see core.ports.Worker.
+
+        It waits for room beside the models that are answering, and tries again after a crash as
+        long as no text has come.
+        """
         import asyncio
 
         self._slot = self._slot or asyncio.Lock()
         ask = ask._replace(closings=self._closings)
+        adapter, delays, wrote = str(ask.fields["adapter"]), iter(BACKOFF), False
         try:
-            async with self._slot, aclosing(self._persistently(ask)) as chunks:
-                async for chunk in chunks:
-                    yield chunk
+            async with self._slot:
+                self._refuse_in_quarantine(ask.name, adapter)
+                while True:
+                    rests = self._memory.rests
+                    try:
+                        async with aclosing(self._attempt(ask)) as chunks:
+                            async for chunk in chunks:
+                                wrote = wrote or isinstance(chunk, Text)
+                                yield chunk
+                        self._deaths.pop("", None)
+                        self._deaths.pop(adapter, None)
+                        return
+                    except Crowded:  # nothing of it is loaded now, so nothing waits for it
+                        await self._memory.change(rests)
+                    except NoRoom:
+                        if not await self._memory.find_gpus():  # asking them takes a child's start
+                            raise
+                    except Died as death:
+                        is_closed = ask.closings != self._closings
+                        if not is_closed:
+                            self._mourn(adapter)
+                        delay = None if wrote or is_closed else next(delays, None)
+                        if delay is None:
+                            raise _unavailable(ask.name, str(death), wrote, adapter) from death
+                        yield Retrying(f"{ask.name} failed. {death}", delay)
+                        await asyncio.sleep(delay)
         finally:
             self._memory.freed()
-
-    async def _persistently(self, ask: Ask) -> AsyncGenerator[Chunk]:
-        """Answer, and try again as long as no text has come."""
-        import asyncio
-
-        adapter = str(ask.fields["adapter"])
-        self._refuse_in_quarantine(ask.name, adapter)
-        wrote = False
-        for delay in (*BACKOFF, None):
-            try:
-                async with aclosing(self._with_room(ask)) as chunks:
-                    async for chunk in chunks:
-                        wrote = wrote or isinstance(chunk, Text)
-                        yield chunk
-                self._deaths.pop("", None)
-                self._deaths.pop(adapter, None)
-                return
-            except Died as death:
-                closed = ask.closings != self._closings
-                if not closed:
-                    self._mourn(adapter)
-                if wrote or closed or delay is None:
-                    raise _unavailable(ask.name, str(death), wrote, adapter) from death
-                yield Retrying(f"{ask.name} failed. {death}", delay)
-                await asyncio.sleep(delay)
-
-    async def _with_room(self, ask: Ask) -> AsyncGenerator[Chunk]:
-        """Answer once there is room beside the models that are answering."""
-        while True:
-            rests = self._memory.rests
-            try:
-                async with aclosing(self._attempt(ask)) as chunks:
-                    async for chunk in chunks:
-                        yield chunk
-                return
-            except Crowded:  # nothing of it is loaded now, so nobody waits for it meanwhile
-                await self._memory.change(rests)
-            except NoRoom:
-                if not await self._memory.find_gpus():  # asking them takes a child's start
-                    raise
 
     async def aclose(self) -> None:
         """Unload the model and forgive its deaths; it may be used again."""
@@ -255,9 +244,12 @@ class Host:
                     yield chunk
             on_cpu = self.facts is not None and self.facts.hardware == "CPU only"
             turn = self._memory.processor.share(self._threads) if on_cpu else nullcontext()
-            async with turn, aclosing(self._answer(child, ask)) as chunks:
-                async for chunk in chunks:
-                    yield chunk
+            async with turn, self._asking(child, ask):
+                while not self._is_at_rest:
+                    answer = self._chunk(await child.receive())
+                    self._is_at_rest = isinstance(answer, Usage)
+                    if answer is not None:
+                        yield answer
         except Unfit:
             raise  # the model itself is well
         except (Died, ModelFileError):
@@ -277,31 +269,31 @@ class Host:
             if not self._loaded:
                 await uninterrupted(self._stop(child))
 
-    async def _answer(self, child: Child, ask: Ask) -> AsyncGenerator[Chunk]:
-        """Ask the child, and listen to the end. Raises framing.FrameError for too long a text."""
+    @asynccontextmanager
+    async def _asking(self, child: Child, ask: Ask) -> AsyncGenerator[None]:
+        """Ask the child, and have it at rest or gone in the end, whichever way that comes.
+
+        Raises framing.FrameError for too long a text.
+        """
         from baton.core.aio import uninterrupted
 
         self._ask += 1
-        at_rest = True
+        self._is_at_rest = True
         try:
             child.send("ask", id=self._ask, **ask.fields)
-            at_rest = False
-            while not at_rest:
-                chunk = self._chunk(await child.receive())
-                at_rest = isinstance(chunk, Usage)
-                if chunk is not None:
-                    yield chunk
+            self._is_at_rest = False
+            yield
         except Unfit:
-            at_rest = True
+            self._is_at_rest = True
             raise
         except (Died, ModelFileError):
             child.kill()
             raise
         except BatonError:
-            at_rest = self._loaded  # it refused this request, and is ready for the next
+            self._is_at_rest = self._loaded  # it refused this request, and is ready for the next
             raise
         finally:
-            if not at_rest:
+            if not self._is_at_rest:
                 await uninterrupted(self._stop(child))
 
     async def _stop(self, child: Child) -> None:
