@@ -322,8 +322,8 @@ async def test_what_passes_isnt_told(hub: Hub, supply: HubSource) -> None:
 
 SPOILED = [
     (Fault(shift=1), WorkerUnavailable, "another part"),
-    (Fault(cut=100), WorkerUnavailable, "was cut"),
-    (Fault(length=-200), WorkerUnavailable, "was cut"),
+    (Fault(cut=100), WorkerUnavailable, "broke"),
+    (Fault(length=-200), WorkerUnavailable, "broke"),
     (Fault(cut=10, stall=True), WorkerUnavailable, "The server stopped answering"),
     (Fault(wrong=0), ModelFileError, "no model"),
     (Fault(416), ModelFileError, "has another size than the hub announced"),

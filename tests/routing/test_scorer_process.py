@@ -404,7 +404,7 @@ async def test_a_broken_file_of_the_persons_own_leaves_the_shipped_one(
     for _ in range(3):
         assert (await route(router, "hello")).estimate is not None
     assert len(said) == 1
-    assert "`baton learn` makes it anew" in said[0]
+    assert "`baton learn` replaces it" in said[0]
 
 
 RATED = [RatedAnswer("x" * 20_000, Candidate("small"), 1.0, at=float(n)) for n in range(1001)]

@@ -1,4 +1,4 @@
-"""The trained router as the engine sees it: it asks the scorer, and falls back on the rule."""
+"""The trained router: it asks the scorer process, and falls back on the rule; its speed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class LearnedRouter:
 
     `folder` None is the router that Baton ships; `learned` is the person's own file, which need not
     be there. Nothing is started before the first question (or `warm`). Where there is no answer in
-    time, the rule's counts; `tell` hears once why there are none at all.
+    time, the rule's counts; `on_warning` is called once with why there are none at all.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class LearnedRouter:
         self._scorer.warm()
 
     def wait_while(self, waits_anyway: Callable[[], bool]) -> None:
-        """Have the first questions wait a little longer while that says it costs nobody time."""
+        """Have the first questions wait a little longer while that says the prompt waits anyway."""
         self._scorer.is_waiting_anyway = waits_anyway
 
     async def route(self, material: Material, roster: Sequence[Card]) -> Route:
@@ -175,7 +175,7 @@ class LearnedRouter:
 
 
 def _ignore_warning(_: str) -> None:
-    """Nobody is there to be told."""
+    pass
 
 
 _PROMPT = "Which of these numbers are prime, and why are the others not: 51, 57, 59, 63, 71? " * 2

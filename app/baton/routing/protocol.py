@@ -1,6 +1,6 @@
-"""What crosses the pipe to the scorer and back: cut to size on the way out, doubted on the way in.
+"""Encodes what goes to the scorer process, cut to size, and decodes and validates its answers.
 
-A child is as trustworthy as the files it reads, so whatever doesn't make sense is a death.
+A child is as trustworthy as the files it reads, so an invalid answer counts as a crash.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The front's end of the scorer: it waits for an answer only so long, and never for a child."""
+"""The scorer's child process, seen from the front: bounded waits, restarts, and refits."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from baton.routing.protocol import decode_learned, encode_rated
 from baton.routing.router_files import shipped_folder
 
 BACKOFF_SECONDS = (1.0, 2.0, 4.0)
-"""Seconds after each death before the child is started again; until then nobody waits for it."""
+"""Seconds after each death before the child is started again; until then no prompt waits for it."""
 
 MAX_DEATHS = 3
 DEATHS_WINDOW_SECONDS = 600.0
 """A child that died so often in that time is left alone until the first of them is so long ago."""
 
 STUCK_SECONDS = 10.0
-"""A child that owes an answer for so long is ended, although its heart beats."""
+"""A child that owes an answer for so long is ended, although it sends heartbeats."""
 
 LOADING_SECONDS = 60.0
 """The same for one that is still loading."""
@@ -52,7 +52,7 @@ SINGLE_THREAD_ENVIRONMENT = {
 class ScorerLimits:
     """How many seconds a question may take: once the child is warm, and while it still loads.
 
-    `idle` is the most for a child that loads while a worker does, for which everybody waits anyway.
+    `idle` is the most for a child that loads while a worker does: the prompt waits for it anyway.
     """
 
     warm: float = 0.1
@@ -83,7 +83,7 @@ class Unanswered(Exception):
 class ScorerProcess(Supervisor):
     """The scorer's child process, which is left alone for a while when it keeps dying.
 
-    `loaded` is what it holds once it is ready, `waits_anyway` tells whether something slower is
+    `loaded` is what it holds once it is ready, `is_waiting_anyway` says whether something slower is
     being loaded. `trouble` is why there are no answers for the time being, and `note` what else the
     person must know, each with what to do, or ""; `on_news` hears that there is one of them.
     """
@@ -151,7 +151,7 @@ class ScorerProcess(Supervisor):
         return _answer_value(answer)
 
     async def _wait_for_answer(self, call: Call, slack: float) -> frames.Frame:
-        """Wait until there is an answer, or until waiting would keep somebody. Raises Died."""
+        """Wait until there is an answer, or until waiting would delay the prompt. Raises Died."""
 
         def came() -> bool:
             return bool(call.frames) or call.child.ended
@@ -243,8 +243,8 @@ class ScorerProcess(Supervisor):
 
         loop = asyncio.get_running_loop()
         if self._listener is not None:
-            told, task = self._listener
-            if told is child and not task.done() and task.get_loop() is loop:
+            heard, task = self._listener
+            if heard is child and not task.done() and task.get_loop() is loop:
                 return
         self._listener = (child, loop.create_task(self._receive_notices(child)))
 

@@ -138,7 +138,7 @@ async def test_answers_that_do_harm(talk: tuple[Talk, Hub]) -> None:
     fetcher, hub = talk
     endless = Fault(200, body=b'{"id": "' + b"x" * (17 << 20) + b'"}')
     bomb = Fault(200, {"Content-Encoding": "gzip"}, gzip.compress(b" " * (64 << 20)))
-    for fault, words in ((endless, "doesn't come to an end"), (bomb, "packed")):
+    for fault, words in ((endless, "doesn't come to an end"), (bomb, "compressed")):
         hub.fault(fault, on="api")
         frame = await fetcher.ask("look", source=SOURCE)
         assert frame["error"] == "WorkerUnavailable"

@@ -82,8 +82,8 @@ def test_its_name_is_on_disk_before_anybody_is_told_of_it(
 def test_it_is_brought_to_the_disk_while_it_grows(
     partial: PartialFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(partials, "STRIDE", 4)
-    monkeypatch.setattr(partials, "STEP", 1)
+    monkeypatch.setattr(partials, "SYNC_BYTES", 4)
+    monkeypatch.setattr(partials, "NOTIFY_BYTES", 1)
     called = threading.Event()
     monkeypatch.setattr(os, "fsync", lambda _: called.set())
     syncing = threading.Thread(target=partial.keep_syncing, daemon=True)

@@ -14,17 +14,17 @@ from baton.core.sanitiser import one_line
 
 SCHEMA = 1
 _WIDTH = 80
-_HEAD = ["strategy", "right", "95 %", "tokens", "dollars", "seconds", "calls", "local"]
+_COLUMNS = ["strategy", "right", "95 %", "tokens", "dollars", "seconds", "calls", "local"]
 
 
-def table(rows: Sequence[StrategyRow]) -> str:
+def format_table(rows: Sequence[StrategyRow]) -> str:
     """Write rows in columns; tokens, seconds and calls are per question, dollars for all."""
     cells = [_cells(row) for row in rows]
-    widths = [max(map(len, column)) for column in zip(_HEAD[1:], *cells, strict=True)]
+    widths = [max(map(len, column)) for column in zip(_COLUMNS[1:], *cells, strict=True)]
     room = _WIDTH - sum(widths) - 2 * len(widths)
     names = [one_line(row.name, room) for row in rows]
     return format_columns(
-        [_HEAD, *([name, *line] for name, line in zip(names, cells, strict=True))]
+        [_COLUMNS, *([name, *line] for name, line in zip(names, cells, strict=True))]
     )
 
 
@@ -62,7 +62,7 @@ def remarks(rows: Sequence[StrategyRow]) -> list[str]:
     return lines
 
 
-def markdown(rows: Sequence[StrategyRow]) -> str:
+def format_markdown(rows: Sequence[StrategyRow]) -> str:
     """Write rows as a table in Markdown, with what random mixing reaches at the same cost."""
     lines = [
         "| strategy | right | 95 % | dollars | in the cloud | random mixing at that cost |",
@@ -83,7 +83,7 @@ def markdown(rows: Sequence[StrategyRow]) -> str:
     return "\n".join(lines)
 
 
-def as_object(row: StrategyRow, rows: Sequence[StrategyRow]) -> dict[str, Any]:
+def row_object(row: StrategyRow, rows: Sequence[StrategyRow]) -> dict[str, Any]:
     """Return a row as `--json` prints it; the names are fixed."""
     low, high = row.interval
     count = max(1, row.questions)
@@ -111,7 +111,7 @@ def _curve(row: StrategyRow) -> str:
     return "" if row.baseline else row.name.partition(",")[0]
 
 
-def plot(title: str, rows: Sequence[StrategyRow]) -> Plot:
+def make_plot(title: str, rows: Sequence[StrategyRow]) -> Plot:
     """Return what to draw: every row that could be graded."""
     points = [
         Point(row.name, row.cost, row.accuracy, *row.interval, row.baseline, _curve(row))
@@ -123,7 +123,7 @@ def plot(title: str, rows: Sequence[StrategyRow]) -> Plot:
     return Plot(title, tuple(points), line)
 
 
-_MARKS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_POINT_MARKS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ class Plot:
 
 def legend(plot: Plot) -> Iterator[tuple[str, Point]]:
     """Give each point its letter."""
-    return zip(_MARKS, plot.points, strict=False)
+    return zip(_POINT_MARKS, plot.points, strict=False)
 
 
 def _bounds(plot: Plot) -> tuple[float, float, float]:
@@ -165,7 +165,7 @@ def _bounds(plot: Plot) -> tuple[float, float, float]:
     return float(most or 1), max(0.0, bottom - room), min(1.0, top + room)
 
 
-def dollars(nanos: float) -> str:
+def axis_text(nanos: float) -> str:
     """Write an amount on an axis."""
     return f"${nanos / NANO:.3g}"
 
@@ -173,7 +173,7 @@ def dollars(nanos: float) -> str:
 # In a terminal
 
 
-def in_characters(plot: Plot, width: int = 78, height: int = 16) -> str:
+def draw_text(plot: Plot, width: int = 78, height: int = 16) -> str:
     """Draw a plot for a terminal."""
     if not plot.points:
         return ""
@@ -203,7 +203,7 @@ def in_characters(plot: Plot, width: int = 78, height: int = 16) -> str:
         label = f"{level * 100:.1f} %" if row % 5 == 0 or row == height - 1 else ""
         lines.append(f"{label:>{margin}}|{''.join(drawn)}".rstrip())
     lines.append(" " * margin + "+" + "-" * across)
-    right = dollars(most)
+    right = axis_text(most)
     lines.append(" " * margin + " $0" + right.rjust(across - 2))
     return "\n".join(lines)
 
@@ -215,7 +215,7 @@ _SVG_WIDTH, _SVG_HEIGHT, _LEGEND_LINE = 760, 440, 18
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 24, 44, 50
 
 
-def as_svg(plot: Plot) -> str:
+def draw_svg(plot: Plot) -> str:
     """Draw a plot as SVG."""
     most, bottom, top = _bounds(plot)
 
@@ -231,16 +231,16 @@ def as_svg(plot: Plot) -> str:
         f'width="{_SVG_WIDTH}" height="{whole}" font-family="sans-serif" font-size="12">',
         f"<title>{escape(plot.title)}</title>",
         '<rect width="100%" height="100%" fill="#ffffff"/>',
-        _text(_LEFT, 24, plot.title, size=15),
+        _svg_text(_LEFT, 24, plot.title, size=15),
     ]
     for tick in range(6):
         level, cost = bottom + (top - bottom) * tick / 5, most * tick / 5
         parts += [
             f'<path d="M{_LEFT} {y(level)}H{_SVG_WIDTH - _RIGHT}" stroke="#e0e0e0"/>',
-            _text(_LEFT - 8, y(level) + 4, f"{level * 100:.1f} %", "end"),
-            _text(x(cost), _SVG_HEIGHT - _BOTTOM + 20, dollars(cost), "middle"),
+            _svg_text(_LEFT - 8, y(level) + 4, f"{level * 100:.1f} %", "end"),
+            _svg_text(x(cost), _SVG_HEIGHT - _BOTTOM + 20, axis_text(cost), "middle"),
         ]
-    parts.append(_text(_SVG_WIDTH - _RIGHT, _SVG_HEIGHT - 10, "what all questions cost", "end"))
+    parts.append(_svg_text(_SVG_WIDTH - _RIGHT, _SVG_HEIGHT - 10, "what all questions cost", "end"))
     if len(plot.line) == 2:
         (cost, level), (last_cost, last_level) = plot.line
         ends = f'x1="{x(cost)}" y1="{y(level)}" x2="{x(last_cost)}" y2="{y(last_level)}"'
@@ -254,8 +254,10 @@ def as_svg(plot: Plot) -> str:
         parts += [
             f'<path d="M{across} {y(point.low)}V{y(point.high)}" stroke="{colour}"/>',
             f'<circle cx="{across}" cy="{down}" r="4.5" stroke="{colour}" fill="{fill}"/>',
-            _text(across + 8, down - 6, mark),
-            _text(_LEFT, _SVG_HEIGHT + _LEGEND_LINE * number, f"{mark}   {_told(point)}"),
+            _svg_text(across + 8, down - 6, mark),
+            _svg_text(
+                _LEFT, _SVG_HEIGHT + _LEGEND_LINE * number, f"{mark}   {_legend_text(point)}"
+            ),
         ]
     return "\n".join([*parts, "</svg>"]) + "\n"
 
@@ -270,11 +272,11 @@ def _curves(plot: Plot) -> list[list[Point]]:
     return [points for points in curves if len(points) > 1]
 
 
-def _told(point: Point) -> str:
+def _legend_text(point: Point) -> str:
     interval = f"{point.low * 100:.1f} to {point.high * 100:.1f}"
-    return f"{point.name}: {point.accuracy * 100:.1f} % ({interval}), {dollars(point.cost)}"
+    return f"{point.name}: {point.accuracy * 100:.1f} % ({interval}), {axis_text(point.cost)}"
 
 
-def _text(x: float, y: float, text: str, anchor: str = "start", size: int = 12) -> str:
+def _svg_text(x: float, y: float, text: str, anchor: str = "start", size: int = 12) -> str:
     where = f'x="{x}" y="{y}" text-anchor="{anchor}" font-size="{size}"'
     return f'<text {where} fill="#1a1a1a">{escape(text)}</text>'

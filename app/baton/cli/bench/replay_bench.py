@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from baton.bench.replay_worker import ReplayWorker, recorded_card
 from baton.bench.strategy_bench import Grader, PlayedQuestion, StrategyRow, baseline_rows, play_all
-from baton.cli.bench.base_bench import Bench, Options, Round, listed
+from baton.cli.bench.base_bench import Bench, BenchOptions, Round, split_names
 from baton.core.errors import ConfigError
 from baton.core.hold_decision import MAX_AMOUNT_NANOS
 from baton.core.ledger_types import HoldRequest, Policy, Scope, SpendingStyle
@@ -29,29 +29,29 @@ if TYPE_CHECKING:
     from baton.routing import LearnedRouter
 
 
-class Replay(Bench):
+class ReplayBench(Bench):
     """Recorded models: money is play money, and a ceiling is part of what is measured."""
 
-    def __init__(self, options: Options, dataset: Dataset) -> None:
+    def __init__(self, options: BenchOptions, dataset: Dataset) -> None:
         super().__init__(options, dataset)
-        _refuse_fresh(options.strategies)
+        _refuse_unrecorded(options.strategies)
         for name in self.workers:
             if name not in dataset.recorded:
                 raise ConfigError(
                     f"{dataset.name} holds no answers of {name!r}.",
                     f"It holds those of: {', '.join(dataset.recorded)}.",
                 )
-        paid = dict(_priced(text) for text in options.cloud)
+        paid = dict(_parse_price(text) for text in options.cloud)
         if strangers := [name for name in paid if name not in self.workers]:
             raise ConfigError(f"{strangers[0]!r} is not among the workers.", "Add it to --workers.")
-        self.models: Recordings = {name: paid.get(name) for name in self.workers}
+        self.models: RecordedModels = {name: paid.get(name) for name in self.workers}
         rates = [(name, price.rates) for name, price in sorted(paid.items())]
         prices = [f"{name}@{rate.input},{rate.output}" for name, rate in rates]
         from baton.routing import shipped_folder
 
         self._router = options.router or shipped_folder()
-        self._terms = [*prices, f"router {_digest(self._router)}"]
-        self._parts = _parts(options)
+        self._terms = [*prices, f"router {_router_digest(self._router)}"]
+        self._parts = _budget_shares(options)
 
     @property
     def rounds(self) -> Sequence[Round]:
@@ -62,7 +62,7 @@ class Replay(Bench):
             Round(f"{name}, {part} %" if part else name, name, ceiling)
             for name in self.options.strategies
             for part in (0, *self._parts)
-            if not part or name in SPENDING
+            if not part or name in SPENDING_STRATEGIES
             for ceiling in [always * part // 100 if part else self.budget]
         ]
 
@@ -78,13 +78,13 @@ class Replay(Bench):
     ) -> AsyncIterator[PlayedQuestion]:
         """Play questions by recorded models."""
 
-        table = Table(self.dataset, self.models, self._router, one.ceiling)
-        return replay(table, questions, one.strategy, before)
+        table = ReplaySetup(self.dataset, self.models, self._router, one.ceiling)
+        return play_recorded(table, questions, one.strategy, before)
 
     def baselines(self) -> Sequence[StrategyRow]:
         """Return what each model reaches alone, and the oracle."""
 
-        return baseline_rows(self.dataset, self.questions, cards(self.models))
+        return baseline_rows(self.dataset, self.questions, recorded_cards(self.models))
 
     def remarks(self, rows: Sequence[StrategyRow]) -> Sequence[str]:
         """Say which router decided, and what recordings can't show."""
@@ -107,22 +107,22 @@ class Replay(Bench):
         return f"The router in {self._router} decided, of questions held out by that salt."
 
 
-def _refuse_fresh(strategies: Sequence[str]) -> None:
+def _refuse_unrecorded(strategies: Sequence[str]) -> None:
     """Refuse strategies for which the recordings hold nothing. Raises ConfigError."""
 
-    if fresh := [name for name in strategies if name not in REPLAYABLE]:
+    if fresh := [name for name in strategies if name not in REPLAYABLE_STRATEGIES]:
         raise ConfigError(
             f"{fresh[0]} needs fresh texts, which recordings don't hold.",
-            f"Replay some of: {', '.join(REPLAYABLE)}.",
+            f"Replay some of: {', '.join(REPLAYABLE_STRATEGIES)}.",
         )
 
 
-def _parts(options: Options) -> tuple[int, ...]:
+def _budget_shares(options: BenchOptions) -> tuple[int, ...]:
     """Return the parts of the money that --at names, in per cent. Raises ConfigError."""
     if options.at is None:
         return ()
     try:
-        parts = tuple(int(part.strip(" %")) for part in listed(options.at))
+        parts = tuple(int(part.strip(" %")) for part in split_names(options.at))
     except ValueError:
         parts = ()
     if not parts or not all(0 < part <= 100 for part in parts):
@@ -132,7 +132,7 @@ def _parts(options: Options) -> tuple[int, ...]:
     return parts
 
 
-def _digest(folder: Path) -> str:
+def _router_digest(folder: Path) -> str:
     """Return what changes with a trained router."""
     import hashlib
 
@@ -144,7 +144,7 @@ def _digest(folder: Path) -> str:
     return hashlib.sha256(heads).hexdigest()[:12]
 
 
-def _priced(text: str) -> tuple[str, Price]:
+def _parse_price(text: str) -> tuple[str, Price]:
     """Return the model and the price that --cloud names. Raises ConfigError."""
     from baton.platform.settings import PriceSettings
     from baton.workers.cloud.price_table import price_of, snapshot
@@ -165,21 +165,21 @@ def _priced(text: str) -> tuple[str, Price]:
     return name, price
 
 
-Recordings = Mapping[str, Price | None]
+RecordedModels = Mapping[str, Price | None]
 """The models to replay, in the order in which they are listed; remote ones with a price."""
 
-REPLAYABLE = ("single", "hybrid", "route", "knn", "cascade", "majority", "smoothie")
+REPLAYABLE_STRATEGIES = ("single", "hybrid", "route", "knn", "cascade", "majority", "smoothie")
 """The strategies that only ask what was recorded: the questions themselves, once of each model."""
 
-SPENDING = ("hybrid", "route", "knn", "cascade")
+SPENDING_STRATEGIES = ("hybrid", "route", "knn", "cascade")
 """Those of them that may ask a remote worker."""
 
-_WARM, _COLD = 10.0, 120.0
+_WARM_SECONDS, _COLD_SECONDS = 10.0, 120.0
 """How many seconds the router may take: here it is no matter, and the rule mustn't stand in."""
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class ReplaySetup:
     """What is played with: the recordings, who of them takes part, and who decides.
 
     `router` is the folder of a trained router (None: a rule decides). The questions may cost up to
@@ -187,17 +187,17 @@ class Table:
     """
 
     dataset: Dataset
-    models: Recordings
+    models: RecordedModels
     router: Path | None = None
     ceiling: int | None = None
 
 
-def cards(models: Recordings) -> list[Card]:
+def recorded_cards(models: RecordedModels) -> list[Card]:
     """Return the cards of the models as they are replayed."""
     return [recorded_card(model, price) for model, price in models.items()]
 
 
-class Progress:
+class ReplayProgress:
     """How many of so many questions are done."""
 
     def __init__(self, count: int, done: int = 0) -> None:
@@ -210,7 +210,9 @@ class Progress:
 
 
 @asynccontextmanager
-async def replayed(table: Table, progress: Progress, spent: int = 0) -> AsyncIterator[Orchestra]:
+async def replay_orchestra(
+    table: ReplaySetup, progress: ReplayProgress, spent: int = 0
+) -> AsyncIterator[Orchestra]:
     """Give an orchestra of recorded models that may spend up to a ceiling, without being asked.
 
     `spent` counts against it already. A ceiling is there to be used up by the last question.
@@ -225,10 +227,10 @@ async def replayed(table: Table, progress: Progress, spent: int = 0) -> AsyncIte
     orchestra = Orchestra(workers, store, next(iter(workers)), ledger=ledger, terms=terms)
     thrift = SpendingStyle.BALANCED if table.ceiling is None else SpendingStyle.BEST
     orchestra.pacer = Pacing(thrift, rhythm=UsageRate(progress))
-    orchestra.router = _router(table.router)
+    orchestra.router = _load_router(table.router)
     try:
         if spent:
-            await _book(ledger, spent)
+            await _book_spent(ledger, spent)
         yield orchestra
     finally:
         await orchestra.aclose()
@@ -236,14 +238,14 @@ async def replayed(table: Table, progress: Progress, spent: int = 0) -> AsyncIte
         await store.aclose()
 
 
-def _router(folder: Path | None) -> LearnedRouter | None:
+def _load_router(folder: Path | None) -> LearnedRouter | None:
     """Return the router in a folder. Raises ConfigError if it can't be used."""
     if folder is None:
         return None
     from baton.routing import LearnedRouter
     from baton.routing import ScorerLimits as Patience
 
-    router = LearnedRouter(folder, limits=Patience(_WARM, _COLD, _COLD))
+    router = LearnedRouter(folder, limits=Patience(_WARM_SECONDS, _COLD_SECONDS, _COLD_SECONDS))
 
     def refuse(why: str) -> None:
         raise ConfigError(why, "Name a folder that scripts/train_router wrote: --router DIR")
@@ -254,7 +256,7 @@ def _router(folder: Path | None) -> LearnedRouter | None:
     return router
 
 
-async def _book(ledger: Ledger, amount: int) -> None:
+async def _book_spent(ledger: Ledger, amount: int) -> None:
     """Charge an amount that an earlier replay spent."""
     one = TOKENS_PER_RATE  # a nano-dollar for each token
     bill = HoldRequest(
@@ -265,8 +267,8 @@ async def _book(ledger: Ledger, amount: int) -> None:
     await ledger.settle(hold.call, BilledTokens(amount, 0))
 
 
-async def replay(
-    table: Table,
+async def play_recorded(
+    table: ReplaySetup,
     questions: Sequence[Question],
     strategy: str,
     before: Sequence[PlayedQuestion] = (),
@@ -277,8 +279,8 @@ async def replay(
     """
     spent = sum(one.cost for one in before)
     limits = PromptLimits(strategy=strategy, attended=False, keep=False)
-    progress = Progress(len(before) + len(questions), len(before))
-    async with replayed(table, progress, spent) as orchestra:
+    progress = ReplayProgress(len(before) + len(questions), len(before))
+    async with replay_orchestra(table, progress, spent) as orchestra:
         grader = Grader(table.dataset.recorded)
         async for played in play_all(orchestra, questions, limits, grader):
             progress.done += 1

@@ -39,7 +39,7 @@ IN_CATALOGUE = "catalogue"
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownModel:
     """A model, and all that is known of it here.
 
     `held` is set if it is on the shelf, `entry` if the catalogue knows it, `file` if there is one
@@ -93,7 +93,7 @@ class Known:
 
 
 @asynccontextmanager
-async def opened(offline: bool = False) -> AsyncIterator[tuple[Library, Settings]]:
+async def open_library(offline: bool = False) -> AsyncIterator[tuple[Library, Settings]]:
     """Open this person's models; what was begun is let go in the end."""
     paths = find_paths()
     settings = load_settings(paths.config_file, flags={"offline": True} if offline else {})
@@ -104,17 +104,17 @@ async def opened(offline: bool = False) -> AsyncIterator[tuple[Library, Settings
         await library.aclose()
 
 
-async def survey(whole: bool = False) -> list[Known]:
+async def list_models(whole: bool = False) -> list[KnownModel]:
     """Return the models that answer or are on their way, and with `whole` the catalogue's too."""
     paths = find_paths()
     baton = compose(load_settings(paths.config_file), paths)
     try:
-        return await _Survey(baton).all(whole)
+        return await _ModelLister(baton).all(whole)
     finally:
         await baton.aclose()
 
 
-class _Survey:
+class _ModelLister:
     """Puts together what the parts know."""
 
     def __init__(self, baton: Baton) -> None:
@@ -125,7 +125,7 @@ class _Survey:
         self._verdicts: Mapping[str, FitVerdict] = {}
         self._held = {held.id: held for held in self._library.models()}
 
-    async def all(self, whole: bool) -> list[Known]:
+    async def all(self, whole: bool) -> list[KnownModel]:
         cards = {card.id: card for card in self._baton.orchestra.roster if not card.is_tool}
         for held in self._held.values():
             cards.setdefault(held.id, _card_of(held))
@@ -144,11 +144,11 @@ class _Survey:
             found.append(replace(known, table=table, measured=measured))
         return found
 
-    def _known(self, card: Card) -> Known:
+    def _known(self, card: Card) -> KnownModel:
         settings, held, entry = self._settings, self._held.get(card.id), self._entries.get(card.id)
         default = self._baton.orchestra.default
         roles = role_holders(default, settings.conductor, settings.prefer)
-        known = Known(
+        known = KnownModel(
             card,
             IN_CATALOGUE,
             card.id == default,
@@ -157,12 +157,12 @@ class _Survey:
             entry,
         )
         if held is not None:
-            known = replace(known, state=model_text.state(held), file=held.path)
+            known = replace(known, state=model_text.state_text(held), file=held.path)
         elif card.kind != "local":
             return replace(known, state=card.kind)
         elif (worker := self._worker(card.id)) is not None:
             file = self._file(worker)
-            known = replace(known, file=file, state=_state(worker, file))
+            known = replace(known, file=file, state=_file_state(worker, file))
         elif (verdict := self._verdicts.get(card.id)) is not None:
             known = replace(known, too_large=verdict.fit is Fit.WONT)
         return replace(known, load=self._load(known))
@@ -181,7 +181,7 @@ class _Survey:
         except BatonError:
             return None
 
-    def _load(self, known: Known) -> ModelLoad | None:
+    def _load(self, known: KnownModel) -> ModelLoad | None:
         """Return what a model takes of memory: by its file, else by the catalogue."""
         with suppress(BatonError, OSError):
             if known.file is not None and known.file.is_file():
@@ -191,7 +191,7 @@ class _Survey:
         return None
 
 
-def _state(worker: LocalWorkerSettings, file: Path | None) -> str:
+def _file_state(worker: LocalWorkerSettings, file: Path | None) -> str:
     if file is None or not file.is_file():
         return "gone"
     return "starter" if worker.model == STARTER else "here"
@@ -203,7 +203,7 @@ def _card_of(held: LibraryModel) -> Card:
     return Card(held.id, "local", record.name, size=record.size, licence=record.licence)
 
 
-def named(typed: str, found: Sequence[Known]) -> Known:
+def find_known_model(typed: str, found: Sequence[KnownModel]) -> KnownModel:
     """Return the model that a person means. Raises ConfigError that names the nearest.
 
     Raises ModelFileError for the starter where Baton came without it.
@@ -219,7 +219,7 @@ def named(typed: str, found: Sequence[Known]) -> Known:
     raise ConfigError(f"There is no model {typed!r}.", meant)
 
 
-def _library() -> Library:
+def _library_for_completion() -> Library:
     from baton.compose import library
     from baton.platform.settings import find_paths, load_settings
 
@@ -227,7 +227,7 @@ def _library() -> Library:
     return library(load_settings(paths.config_file), paths)
 
 
-def _items(offered: dict[str, str], begun: str) -> list[CompletionItem]:
+def _completion_items(offered: dict[str, str], begun: str) -> list[CompletionItem]:
     from click.shell_completion import CompletionItem
 
     return [
@@ -237,18 +237,18 @@ def _items(offered: dict[str, str], begun: str) -> list[CompletionItem]:
     ]
 
 
-def _held(library: Library) -> dict[str, str]:
+def _library_names(library: Library) -> dict[str, str]:
     return {held.id: held.record.name for held in library.models()}
 
 
-def _listed(library: Library) -> dict[str, str]:
+def _catalogue_names(library: Library) -> dict[str, str]:
     return {entry.id: entry.name for entry in library.entries().values()}
 
 
 def complete_held(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offer the ids of the models on the shelf."""
     try:
-        return _items(_held(_library()), incomplete)
+        return _completion_items(_library_names(_library_for_completion()), incomplete)
     except BatonError:
         return []
 
@@ -256,8 +256,8 @@ def complete_held(_: click.Context, __: click.Parameter, incomplete: str) -> lis
 def complete_wanted(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offer the ids of the catalogue, and of what is on its way."""
     try:
-        library = _library()
-        return _items(_held(library) | _listed(library), incomplete)
+        library = _library_for_completion()
+        return _completion_items(_library_names(library) | _catalogue_names(library), incomplete)
     except BatonError:
         return []
 

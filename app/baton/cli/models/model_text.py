@@ -16,7 +16,7 @@ from baton.models.model_types import LibraryModel, ModelState
 from baton.presentation.words import duration_text, percent_done
 
 
-def day(seconds: float) -> str:
+def day_text(seconds: float) -> str:
     """Write when something was, as short as it can be understood: "14:03", "12 Nov", "Nov 2025"."""
     then, now = time.localtime(seconds), time.localtime()
     if then[:3] == now[:3]:
@@ -24,12 +24,12 @@ def day(seconds: float) -> str:
     return time.strftime("%d %b" if then[0] == now[0] else "%b %Y", then).lstrip("0")
 
 
-def speed(tokens: float | None) -> str:
+def speed_text(tokens: float | None) -> str:
     """Write tokens per second, or "" where nothing was measured."""
     return "" if tokens is None else f"{tokens:.0f}" if tokens >= 10 else f"{tokens:.1f}"
 
 
-def state(held: LibraryModel) -> str:
+def state_text(held: LibraryModel) -> str:
     """Say how a model stands: "here", "coming 40 %", "paused 40 %", "broken"."""
     if held.state is not ModelState.COMING:
         return held.state.value
@@ -37,7 +37,7 @@ def state(held: LibraryModel) -> str:
     return f"{word} {percent_done(held.bytes, held.record.size)} %"
 
 
-def progress(step: Progress) -> str:
+def progress_text(step: Progress) -> str:
     """Say how far a download is: "45 %  0.6 of 1.3 GB  12 MB/s  1 min left"."""
     if step.phase is Phase.WAITING:
         return "waiting: another Baton fetches it"
@@ -54,7 +54,7 @@ _STEP = 10
 """Without a terminal a line is said each time so many percent more are done."""
 
 
-class Board:
+class ProgressBoard:
     """Says on stderr how far each of several things is; nothing at all when `quiet`."""
 
     def __init__(self, names: Sequence[str], quiet: bool = False) -> None:
@@ -68,7 +68,7 @@ class Board:
 
     def show(self, name: str, step: Progress) -> None:
         """Show how far one of them is."""
-        text = progress(step)
+        text = progress_text(step)
         self._lines[name] = f"{one_line(name, 40):{self._width}}  {text}"
         if self._quiet:
             return
@@ -107,7 +107,7 @@ class Board:
     def _draw(self, said: str = "") -> None:
         """Write over what was drawn before, all at once so that nothing flickers."""
         columns, rows = shutil.get_terminal_size()
-        shown = [_cut(line, columns - 1) for line in self._lines.values() if line]
+        shown = [_truncate(line, columns - 1) for line in self._lines.values() if line]
         shown = shown[: max(1, rows - 2)]
         up = f"\x1b[{self._drawn}A\r" if self._drawn else ""
         lines = "".join(f"{line}\x1b[K\n" for line in (*said.splitlines(), *shown))
@@ -115,6 +115,6 @@ class Board:
         self._drawn, self._drawn_at = len(shown), time.monotonic()
 
 
-def _cut(line: str, width: int) -> str:
+def _truncate(line: str, width: int) -> str:
     """Cut a line that would be broken by the terminal, which would put the board out of place."""
     return line if len(line) <= width else line[: max(1, width - 1)] + "…"

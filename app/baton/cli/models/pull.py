@@ -14,9 +14,9 @@ from baton.cli import interrupts
 from baton.cli.error_report import report_error
 from baton.cli.json_output import error_object
 from baton.cli.models.confirmation import ask_agreement
-from baton.cli.models.inventory import complete_wanted, opened
-from baton.cli.models.model_text import Board
-from baton.cli.models.recommend import advise, kept
+from baton.cli.models.inventory import complete_wanted, open_library
+from baton.cli.models.model_text import ProgressBoard
+from baton.cli.models.recommend import load_recommendation, measure_and_recommend
 from baton.cli.options import offline_option, quiet_option
 from baton.cli.output import emit_json, notify
 from baton.compose import appoint
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from baton.platform.settings import Settings
 
 
-_PULLS = """\b
+_EXAMPLES = """\b
 Examples:
   baton models pull qwen3.5-4b               `baton models ls --all` lists more
   baton models pull --recommended            what `recommend` says
@@ -48,7 +48,7 @@ Without a network: `baton models export` on another machine, `baton models impor
 """
 
 
-@click.command(epilog=_PULLS, short_help="Fetch models, or go on with it.")
+@click.command(epilog=_EXAMPLES, short_help="Fetch models, or go on with it.")
 @click.argument("models", nargs=-1, metavar="[MODEL]...", shell_complete=complete_wanted)
 @click.option(
     "--role",
@@ -82,16 +82,16 @@ def pull(
     """
     if recommended and models:
         raise ConfigError("--recommended says itself which models.", "Leave out the names.")
-    wish = Wish(models, tuple(map(ModelRole, roles)) or None, agree, force)
+    wish = PullRequest(models, tuple(map(ModelRole, roles)) or None, agree, force)
     interrupts.restore_default_handler()
     outcomes = asyncio.run(_pull(wish, recommended, offline, quiet))
     if as_json:
-        emit_json(as_object(outcomes))
-    return exit_code(outcomes)
+        emit_json(results_object(outcomes))
+    return report_failures(outcomes)
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class PullRequest:
     """What is to come, and how."""
 
     models: tuple[str, ...]
@@ -100,30 +100,32 @@ class Wish:
     forced: bool
 
 
-async def _pull(wish: Wish, recommended: bool, offline: bool, quiet: bool) -> list[Outcome]:
-    async with opened(offline) as (library, settings):
+async def _pull(
+    wish: PullRequest, recommended: bool, offline: bool, quiet: bool
+) -> list[PullResult]:
+    async with open_library(offline) as (library, settings):
         if recommended:
-            outcomes = await _recommended(library, settings)
+            outcomes = await _recommended_results(library, settings)
         elif wish.models:
-            outcomes = [Outcome(name, roles=wish.roles) for name in dict.fromkeys(wish.models)]
+            outcomes = [PullResult(name, roles=wish.roles) for name in dict.fromkeys(wish.models)]
         else:
-            outcomes = [_going_on(held) for held in library.models() if _can_be_fetched(held)]
+            outcomes = [_resumed(held) for held in library.models() if _can_be_fetched(held)]
             if not outcomes:
                 notify(
                     "Nothing is on its way. `baton models recommend` says what suits this machine."
                 )
         for outcome in outcomes:
-            await _want(library, outcome, wish)
+            await _request(library, outcome, wish)
         await _fetch_all(library, [one for one in outcomes if one.held], quiet)
         return outcomes
 
 
-async def _recommended(library: Library, settings: Settings) -> list[Outcome]:
+async def _recommended_results(library: Library, settings: Settings) -> list[PullResult]:
     """Return the last recommendation that the person read, else what suits the machine now."""
     entries = library.entries()
-    picks = kept(entries)
+    picks = load_recommendation(entries)
     if not picks:
-        _, found = await advise(library, settings, True)
+        _, found = await measure_and_recommend(library, settings, True)
         picks = [(pick.entry.id, pick.roles) for pick in found.picks]
     here = {held.id for held in library.models() if held.state.is_usable}
     missing = [(id, recommended_roles(roles)) for id, roles in picks if id not in here]
@@ -136,7 +138,7 @@ async def _recommended(library: Library, settings: Settings) -> list[Outcome]:
         notify(f"{join_words([id for id, _ in missing])}, {size}, will be fetched.")
     else:
         notify("What suits this machine best is here already.")
-    return [Outcome(id, roles=roles) for id, roles in (*idle, *missing)]
+    return [PullResult(id, roles=roles) for id, roles in (*idle, *missing)]
 
 
 def _can_be_fetched(held: LibraryModel) -> bool:
@@ -148,32 +150,32 @@ def _has_source(held: LibraryModel) -> bool:
     return held.record.source != UNKNOWN_SOURCE
 
 
-def _going_on(held: LibraryModel) -> Outcome:
-    return Outcome(held.id, held)
+def _resumed(held: LibraryModel) -> PullResult:
+    return PullResult(held.id, held)
 
 
-async def _want(library: Library, outcome: Outcome, wish: Wish) -> None:
+async def _request(library: Library, outcome: PullResult, wish: PullRequest) -> None:
     """Have a model looked up; what stands in its way is kept, so that others may still come."""
     try:
-        if (held := _on_shelf(library, outcome)) is not None:
+        if (held := _resumable_model(library, outcome)) is not None:
             outcome.held = library.pause(held.id, False)
             return
         try:
-            outcome.held = await _wanted(library, outcome, wish, wish.agreed)
+            outcome.held = await _request_model(library, outcome, wish, wish.agreed)
         except NeedsAgreement as error:
-            if not await ask_agreement(_to_agree(error)):
+            if not await ask_agreement(_agreement_question(error)):
                 raise
-            outcome.held = await _wanted(library, outcome, wish, True)
+            outcome.held = await _request_model(library, outcome, wish, True)
     except BatonError as error:
         outcome.error = error
 
 
-def _to_agree(error: NeedsAgreement) -> str:
+def _agreement_question(error: NeedsAgreement) -> str:
     place = f" It can be read at {error.place}." if error.place else ""
     return f"{error.message}{place}\nFetch it under this licence?"
 
 
-def _on_shelf(library: Library, outcome: Outcome) -> LibraryModel | None:
+def _resumable_model(library: Library, outcome: PullResult) -> LibraryModel | None:
     """Return the model that is to go on, if it is one that the catalogue doesn't know."""
     if outcome.held is not None or outcome.asked in library.entries():
         return outcome.held
@@ -186,15 +188,17 @@ def _on_shelf(library: Library, outcome: Outcome) -> LibraryModel | None:
     return held
 
 
-async def _wanted(library: Library, outcome: Outcome, wish: Wish, agreed: bool) -> LibraryModel:
+async def _request_model(
+    library: Library, outcome: PullResult, wish: PullRequest, agreed: bool
+) -> LibraryModel:
     return await library.request_model(
         outcome.asked, outcome.roles, agreed=agreed, force=wish.forced
     )
 
 
-async def _fetch_all(library: Library, outcomes: Sequence[Outcome], quiet: bool) -> None:
+async def _fetch_all(library: Library, outcomes: Sequence[PullResult], quiet: bool) -> None:
     """Fetch side by side; one that fails leaves the others alone."""
-    board = Board([outcome.held.id for outcome in outcomes if outcome.held], quiet)
+    board = ProgressBoard([outcome.held.id for outcome in outcomes if outcome.held], quiet)
     tasks = [asyncio.create_task(_fetch(library, one, board)) for one in outcomes]
     try:
         for task in asyncio.as_completed(tasks):
@@ -204,13 +208,13 @@ async def _fetch_all(library: Library, outcomes: Sequence[Outcome], quiet: bool)
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         board.close()
-        _say_what_is_kept(library, outcomes)
+        _report_kept_bytes(library, outcomes)
         raise
     finally:
         board.close()
 
 
-async def _fetch(library: Library, outcome: Outcome, board: Board) -> None:
+async def _fetch(library: Library, outcome: PullResult, board: ProgressBoard) -> None:
     assert outcome.held is not None, "only what was found is fetched"
     id = outcome.held.id
     fresh = outcome.held.state is not ModelState.HERE or outcome.roles is not None
@@ -221,7 +225,7 @@ async def _fetch(library: Library, outcome: Outcome, board: Board) -> None:
                     outcome.held = step
                 else:
                     board.show(id, step)
-        outcome.said = await settled(library, outcome.held, fresh, outcome.roles)
+        outcome.said = await assign_roles(library, outcome.held, fresh, outcome.roles)
     except BatonError as error:
         outcome.error = error
         board.done(id)
@@ -229,13 +233,13 @@ async def _fetch(library: Library, outcome: Outcome, board: Board) -> None:
         board.done(id, outcome.said)
 
 
-def _say_what_is_kept(library: Library, outcomes: Sequence[Outcome]) -> None:
+def _report_kept_bytes(library: Library, outcomes: Sequence[PullResult]) -> None:
     kept = sum(library.get(one.held.id).bytes for one in outcomes if one.held is not None)
     notify(f"Stopped; {show_size(kept)} are kept. `baton models pull` goes on from there.")
 
 
 @dataclass
-class Outcome:
+class PullResult:
     """What came of what was asked for: `held` in the end, or the error."""
 
     asked: str
@@ -245,7 +249,7 @@ class Outcome:
     roles: tuple[ModelRole, ...] | None = None
 
 
-async def settled(
+async def assign_roles(
     library: Library, held: LibraryModel, fresh: bool, roles: tuple[ModelRole, ...] | None = None
 ) -> str:
     """Give a model its roles if it has arrived just now (or was asked to take some), and say so."""
@@ -262,14 +266,14 @@ async def settled(
     return said if verdict.fit is Fit.FITS else f"{said} {verdict.why}".strip()
 
 
-def exit_code(outcomes: Sequence[Outcome]) -> int:
+def report_failures(outcomes: Sequence[PullResult]) -> int:
     """Report all errors, and return the exit code of the first one."""
     errors = [outcome.error for outcome in outcomes if outcome.error is not None]
     codes = [report_error(error) for error in errors]
     return codes[0] if codes else 0
 
 
-def as_object(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+def results_object(outcomes: Sequence[PullResult]) -> dict[str, Any]:
     """Return what came of all of it, for machines."""
     failed = [outcome.error for outcome in outcomes if outcome.error is not None]
     return {
@@ -277,7 +281,7 @@ def as_object(outcomes: Sequence[Outcome]) -> dict[str, Any]:
         "status": "failed" if failed else "finished",
         "error": error_object(failed[0]) if failed else None,
         "models": [
-            held_object(outcome.held)
+            model_object(outcome.held)
             | {
                 "asked": outcome.asked,
                 "error": error_object(outcome.error) if outcome.error else None,
@@ -287,7 +291,7 @@ def as_object(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     }
 
 
-def held_object(held: LibraryModel | None) -> dict[str, Any]:
+def model_object(held: LibraryModel | None) -> dict[str, Any]:
     """Return how a model stands, for machines."""
     record = held.record if held is not None else None
     return {

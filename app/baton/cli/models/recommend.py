@@ -13,8 +13,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from baton.cli import interrupts
-from baton.cli.models.inventory import IN_CATALOGUE, complete_known, named, opened, survey
-from baton.cli.models.model_list import fitting, verdict_object
+from baton.cli.models.inventory import (
+    IN_CATALOGUE,
+    complete_known,
+    find_known_model,
+    list_models,
+    open_library,
+)
+from baton.cli.models.model_list import verdict_object, wrap_line
 from baton.cli.output import emit, emit_json, notify
 from baton.cli.stores import format_columns
 from baton.cli.workers import list_workers
@@ -41,7 +47,7 @@ if TYPE_CHECKING:
     from baton.models.recommendation import Pick, Recommendation
 
 
-_ROLES = [role.value for role in ModelRole]
+_ROLE_NAMES = [role.value for role in ModelRole]
 
 
 @click.command(short_help="Say which models suit this machine.")
@@ -57,16 +63,16 @@ def recommend(no_measure: bool, as_json: bool) -> None:
     interrupts.restore_default_handler()
     machine, found, speed = asyncio.run(_recommend(not no_measure))
     if as_json:
-        return emit_json(_object(machine, found, speed))
+        return emit_json(_recommendation_object(machine, found, speed))
     # What is said first there, what the machine has, stands in the line already.
     besides = found.why.partition("; ")[2].rstrip(".") if found.picks else ""
     line = "; ".join(filter(None, (machine_line(machine), besides)))
-    emit(fitting(f"This machine: {line}.", 0))
+    emit(wrap_line(f"This machine: {line}.", 0))
     if not found.picks:
-        return emit(fitting(found.why, 0))
+        return emit(wrap_line(found.why, 0))
     emit(_table(found.picks))
     download = f"To download: {show_size(found.download)}. " if found.download else ""
-    emit(fitting(f"{download}{_together(found)}", 0))
+    emit(wrap_line(f"{download}{_joint_text(found)}", 0))
     missing = [pick for pick in found.picks if not pick.here]
     if missing:
         notify("`baton models pull --recommended` fetches them; nothing was fetched yet.")
@@ -74,7 +80,7 @@ def recommend(no_measure: bool, as_json: bool) -> None:
         notify("All of it is here already.")
 
 
-def _together(found: Recommendation) -> str:
+def _joint_text(found: Recommendation) -> str:
     """Say what they take: less than the column adds up to, as not all are loaded at once."""
     why = found.verdict.why
     if len(found.picks) > 1 and why.startswith("Together they "):
@@ -84,8 +90,8 @@ def _together(found: Recommendation) -> str:
 
 
 async def _recommend(measures: bool) -> tuple[Hardware, Recommendation, float | None]:
-    async with opened() as (library, settings):
-        speed, found = await advise(library, settings, measures)
+    async with open_library() as (library, settings):
+        speed, found = await measure_and_recommend(library, settings, measures)
         return await library.inspect_machine(), found, speed
 
 
@@ -96,14 +102,14 @@ def machine_line(machine: Hardware) -> str:
         f"{show_memory(machine.memory)} of memory ({machine.free_percent} % free)",
         count_text(machine.cores, "core"),
         one_line(machine.processor, 50),
-        *(_gpus(machine) or ["no GPU that can be used"]),
+        *(_gpu_texts(machine) or ["no GPU that can be used"]),
         f"{show_size(machine.disk)} free on the disk" if machine.disk else "",
         f"{battery} and not plugged in" if machine.is_on_battery else battery,
     )
     return ", ".join(filter(None, parts))
 
 
-def _gpus(machine: Hardware) -> list[str]:
+def _gpu_texts(machine: Hardware) -> list[str]:
     used = [
         gpu_text(gpu) + (f" (driver {one_line(gpu.driver, 20)})" if gpu.driver else "")
         for gpu in machine.gpus
@@ -112,13 +118,13 @@ def _gpus(machine: Hardware) -> list[str]:
     return [*used, *idle]
 
 
-_HEAD = ["model", "for", "download", "memory", "tokens/s", "licence"]
+_COLUMNS = ["model", "for", "download", "memory", "tokens/s", "licence"]
 
 
 def _table(picks: Sequence[Pick]) -> str:
-    rows = [_HEAD, *map(_row, picks)]
+    rows = [_COLUMNS, *map(_row, picks)]
     if all(pick.speed is None for pick in picks):
-        at = _HEAD.index("tokens/s")
+        at = _COLUMNS.index("tokens/s")
         rows = [row[:at] + row[at + 1 :] for row in rows]
     return format_columns(rows, left=2, words_last=True)
 
@@ -134,7 +140,9 @@ def _row(pick: Pick) -> list[str]:
     ]
 
 
-def _object(machine: Hardware, found: Recommendation, speed: float | None) -> dict[str, Any]:
+def _recommendation_object(
+    machine: Hardware, found: Recommendation, speed: float | None
+) -> dict[str, Any]:
     from dataclasses import asdict
 
     return {
@@ -162,7 +170,7 @@ def _object(machine: Hardware, found: Recommendation, speed: float | None) -> di
     }
 
 
-_ROLE_HELP = """\b
+_ROLE_EXAMPLES = """\b
 Examples:
   baton models role                        who does what
   baton models role conductor qwen3.5-2b   have it draw the plans
@@ -171,8 +179,8 @@ Examples:
 """
 
 
-@click.command(epilog=_ROLE_HELP, short_help="Show or set which model does what.")
-@click.argument("role", metavar="[ROLE]", required=False, type=click.Choice(_ROLES))
+@click.command(epilog=_ROLE_EXAMPLES, short_help="Show or set which model does what.")
+@click.argument("role", metavar="[ROLE]", required=False, type=click.Choice(_ROLE_NAMES))
 @click.argument("model", metavar="[ID]", required=False, shell_complete=complete_known)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def role(role: str | None, model: str | None, as_json: bool) -> None:
@@ -188,7 +196,7 @@ def role(role: str | None, model: str | None, as_json: bool) -> None:
     """
     file = find_paths().config_file
     if role is not None and model is not None:
-        write_settings(file, _changes(ModelRole(role), model, load_settings(file)))
+        write_settings(file, _role_changes(ModelRole(role), model, load_settings(file)))
     settings = load_settings(file)
     having = role_holders(settings.worker, settings.conductor, settings.prefer)
     cards, default = list_workers()
@@ -200,7 +208,7 @@ def role(role: str | None, model: str | None, as_json: bool) -> None:
         absent = sorted(set(missing.values()))
         return emit_json({"schema": 1, "status": "finished", "roles": roles, "missing": absent})
     shown = having if role is None else {ModelRole(role): having[ModelRole(role)]}
-    who = {name: _who(name, holder, here, default) for name, holder in shown.items()}
+    who = {name: _holder_text(name, holder, here, default) for name, holder in shown.items()}
     if role is None:
         emit(format_columns([[name.value, holder] for name, holder in who.items()], left=2))
     else:
@@ -211,14 +219,14 @@ def role(role: str | None, model: str | None, as_json: bool) -> None:
         notify(f"`baton models role {lacking[0].value} ID` gives that to a model that is here.")
 
 
-def _changes(role: ModelRole, model: str, settings: Settings) -> Mapping[str, Any]:
+def _role_changes(role: ModelRole, model: str, settings: Settings) -> Mapping[str, Any]:
     """Return the settings that give a role to a model, or to none. Raises ConfigError."""
     if model == "none":
         having = role_holders(settings.worker, settings.conductor, settings.prefer)
         return settings_without_model(having[role], {role: having[role]})
     if model == RULE_CONDUCTOR and role is ModelRole.CONDUCTOR:
         return {"conductor": RULE_CONDUCTOR}
-    known = named(model, asyncio.run(survey(whole=True)))
+    known = find_known_model(model, asyncio.run(list_models(whole=True)))
     coming = known.held is not None and known.held.state is ModelState.COMING
     if coming or known.state == IN_CATALOGUE:
         raise ConfigError(
@@ -228,7 +236,7 @@ def _changes(role: ModelRole, model: str, settings: Settings) -> Mapping[str, An
     return settings_for_roles(known.id, [role])
 
 
-def _who(role: ModelRole, holder: str, here: Collection[str], default: str) -> str:
+def _holder_text(role: ModelRole, holder: str, here: Collection[str], default: str) -> str:
     """Say who has a role: whom the settings name may not be here."""
     if role is ModelRole.CONDUCTOR and holder == RULE_CONDUCTOR:
         return "no model, by your choice: only templates and the rule"
@@ -241,29 +249,29 @@ def _who(role: ModelRole, holder: str, here: Collection[str], default: str) -> s
     return f"{one_line(holder)}, which isn't here" if here else "no model yet"
 
 
-_GOOD_SECONDS = 86400.0
+_VALID_SECONDS = 86400.0
 """After a day a machine may have other things to do, and is looked at again."""
 
-Picked = Sequence[tuple[str, tuple[ModelRole, ...]]]
+RecommendedRoles = Sequence[tuple[str, tuple[ModelRole, ...]]]
 
 
-def _file() -> Path:
+def _recommendation_file() -> Path:
     return find_paths().state / "recommended.json"
 
 
-def keep(found: Recommendation) -> None:
+def save_recommendation(found: Recommendation) -> None:
     """Remember what was recommended; where that can't be kept, it is found out again."""
     picks = [{"id": pick.entry.id, "roles": list(pick.roles)} for pick in found.picks]
     with suppress(OSError):
-        make_folder(_file().parent)
-        replace_file(_file(), json.dumps({"at": time.time(), "models": picks}))
+        make_folder(_recommendation_file().parent)
+        replace_file(_recommendation_file(), json.dumps({"at": time.time(), "models": picks}))
 
 
-def kept(known: Collection[str]) -> Picked:
+def load_recommendation(known: Collection[str]) -> RecommendedRoles:
     """Return what was recommended in the last day, of models that are known; else nothing."""
     try:
-        stored = json.loads(_file().read_text("utf-8"))
-        if not 0 <= time.time() - stored["at"] < _GOOD_SECONDS:
+        stored = json.loads(_recommendation_file().read_text("utf-8"))
+        if not 0 <= time.time() - stored["at"] < _VALID_SECONDS:
             return []
         picks = [(one["id"], tuple(map(ModelRole, one["roles"]))) for one in stored["models"]]
     except (OSError, ValueError, LookupError, TypeError):
@@ -271,17 +279,17 @@ def kept(known: Collection[str]) -> Picked:
     return [(id, roles) for id, roles in picks if id in known]
 
 
-async def advise(
+async def measure_and_recommend(
     library: Library, settings: Settings, measures: bool
 ) -> tuple[float | None, Recommendation]:
     """Measure, if wanted, and return how fast the starter is and what suits this machine."""
-    speed = await _measured(settings) if measures else None
+    speed = await _measure_speed(settings) if measures else None
     found = await library.recommend(speed)
-    keep(found)
+    save_recommendation(found)
     return speed, found
 
 
-async def _measured(settings: Settings) -> float | None:
+async def _measure_speed(settings: Settings) -> float | None:
     """Return how many tokens/s the starter writes here; None where it can't be measured."""
     from baton.compose import compose
     from baton.core.errors import BatonError

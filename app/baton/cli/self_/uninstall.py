@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from baton.install import InstalledFiles, RemovableFiles
     from baton.platform.secrets import Key
 
-_Fate = Literal["keep", "remove"]
-_FATES = click.Choice(["keep", "remove"])
+_Choice = Literal["keep", "remove"]
+_CHOICES = click.Choice(["keep", "remove"])
 
 _EXAMPLES = """\b
 Examples:
@@ -38,26 +38,28 @@ that is not Baton's. It works while a Baton runs; what that one runs from stays.
 
 
 @dataclass(frozen=True, slots=True)
-class _Fates:
+class _Choices:
     """What happens to the person's files; None: they are asked."""
 
-    models: _Fate | None
-    history: _Fate | None
-    keys: _Fate | None
+    models: _Choice | None
+    history: _Choice | None
+    keys: _Choice | None
 
 
 @click.command(epilog=_EXAMPLES, short_help="Take Baton away from this machine.")
-@click.option("--models", type=_FATES, help="What to do with the models that were fetched. [keep]")
+@click.option(
+    "--models", type=_CHOICES, help="What to do with the models that were fetched. [keep]"
+)
 @click.option(
     "--history",
-    type=_FATES,
+    type=_CHOICES,
     help="What to do with conversations, ledger and settings. [keep]",
 )
-@click.option("--keys", type=_FATES, help="What to do with the providers' keys. [keep]")
+@click.option("--keys", type=_CHOICES, help="What to do with the providers' keys. [keep]")
 @click.option("-y", "--yes", is_flag=True, help="Don't ask.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def uninstall(
-    models: _Fate | None, history: _Fate | None, keys: _Fate | None, yes: bool, as_json: bool
+    models: _Choice | None, history: _Choice | None, keys: _Choice | None, yes: bool, as_json: bool
 ) -> None:
     """Take away the program and all that was installed with it.
 
@@ -67,8 +69,8 @@ def uninstall(
 
     interrupts.restore_default_handler()
     paths = find_paths()
-    fates = _Fates(models, history, keys)
-    going = _Going(paths, belongings(paths))
+    fates = _Choices(models, history, keys)
+    going = _Removal(paths, belongings(paths))
     if not yes and not can_ask():
         raise ConfigError(
             "Nothing was removed: there is no terminal to ask on.",
@@ -76,7 +78,7 @@ def uninstall(
         )
     notify("\n".join(going.listed()))
     if not yes:
-        fates = asyncio.run(_ask(going, fates))
+        fates = asyncio.run(_ask_choices(going, fates))
         if not asyncio.run(ask_agreement("Take Baton away?")):
             raise click.exceptions.Exit(1)
     with installation(paths).hold_lock():
@@ -93,7 +95,7 @@ def uninstall(
     notify(f"Baton is gone, which frees {show_size(freed)}.")
 
 
-class _Going:
+class _Removal:
     """What there is, and its removal."""
 
     def __init__(self, paths: Paths, belongings: InstalledFiles) -> None:
@@ -107,7 +109,7 @@ class _Going:
         self.history, self._keys_file = belongings.history(), belongings.keys()
         self.models = self._shelf.models()
         self.models_size = sum(held.bytes for held in self.models)
-        self.keys = _kept_keys(paths)
+        self.keys = _stored_keys(paths)
 
     def listed(self) -> list[str]:
         """Return a line for each thing there is."""
@@ -136,7 +138,7 @@ class _Going:
             lines.append(f"  {count_text(len(self.keys), 'key')}  {', '.join(self.keys)}")
         return lines
 
-    def remove(self, fates: _Fates) -> int:
+    def remove(self, fates: _Choices) -> int:
         """Remove what goes, the program last; return the bytes freed."""
         freed = 0
         self.stays += self.belongings.foreign_program_notes()
@@ -181,7 +183,7 @@ class _Going:
                 self.stays.append(str(error))
 
 
-def _kept_keys(paths: Paths) -> Mapping[str, Key]:
+def _stored_keys(paths: Paths) -> Mapping[str, Key]:
     """Return the keys that Baton keeps, in the keyring or as plain text, by provider or worker."""
     from baton.platform import secrets
     from baton.platform.settings import LocalWorkerSettings, load_settings
@@ -196,20 +198,22 @@ def _kept_keys(paths: Paths) -> Mapping[str, Key]:
         return {}
 
 
-async def _ask(going: _Going, fates: _Fates) -> _Fates:
+async def _ask_choices(going: _Removal, fates: _Choices) -> _Choices:
     """Ask what wasn't said; Enter alone keeps."""
     if going.models and fates.models is None:
         size = show_size(going.models_size)
-        fates = replace(fates, models=await _fate(f"Your models ({size})"))
+        fates = replace(fates, models=await _ask_choice(f"Your models ({size})"))
     if going.history.paths and fates.history is None:
         size = show_size(going.history.size)
-        fates = replace(fates, history=await _fate(f"Your history, ledger and settings ({size})"))
+        fates = replace(
+            fates, history=await _ask_choice(f"Your history, ledger and settings ({size})")
+        )
     if going.keys and fates.keys is None:
-        fates = replace(fates, keys=await _fate(f"Your keys ({len(going.keys)})"))
+        fates = replace(fates, keys=await _ask_choice(f"Your keys ({len(going.keys)})"))
     return fates
 
 
-async def _fate(what: str) -> _Fate:
+async def _ask_choice(what: str) -> _Choice:
     import sys
 
     print(f"{what}: keep or remove? [K/r]: ", end="", file=sys.stderr, flush=True)
