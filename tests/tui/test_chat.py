@@ -233,14 +233,17 @@ async def test_the_first_escape_stops_a_paid_call(tmp_path: Path) -> None:
 
 
 async def test_a_waiting_prompt_is_played_in_the_same_conversation(tmp_path: Path) -> None:
+    sent: list[str] = []
+
     def script(request: Request) -> Script:
-        yield 0.2
+        yield from until(lambda: sent)
         yield Text(f"seen {len(request.messages)}")
 
     async with staged(tmp_path, script) as stage:
         await stage.send("first")
         await stage.until(lambda: stage.chat.queue.is_busy)
         await stage.send("second")
+        sent.append("second")
         await stage.until(lambda: len(stage.chat.transcript.turns) == 4)
         await stage.answered()
         assert "seen 4" in stage.see()
