@@ -253,7 +253,7 @@ async def _run_prompt(
     )
     special = None
     if options.preview and not options.as_json:
-        from baton.cli.plan import plan_renderer
+        from baton.cli.plan_renderer import plan_renderer
 
         special = plan_renderer(baton.orchestra.roster)
     if conversation is not None and not options.quiet and os.isatty(2):

@@ -10,6 +10,7 @@ import click
 
 from baton import __version__
 from baton.cli import interrupts
+from baton.cli.completion import COMPLETE_VARIABLE
 from baton.cli.error_report import run_guarded
 from baton.cli.options import (
     LATEST_CONVERSATION,
@@ -67,9 +68,6 @@ COMMANDS = {
         "baton.cli.completion:completion", "Print the completions for your shell."
     ),
 }
-
-COMPLETE_VARIABLE = "_BATON_COMPLETE"
-"""How the shell asks what could be completed."""
 
 EPILOG = """\b
 Examples:
