@@ -17,6 +17,7 @@ from baton.gguf.memory_fit import QUANTISED_BITS, kv_of
 from baton.workers.local import starter
 from baton.workers.local.child import llama, main
 from baton.workers.local.child.llama_loader import LlamaError, c
+from baton.workers.local.messages import GpuDevice
 from baton.workers.local.model_file import load_for, read_file
 from support.tiny_models import LAYERS, WINDOW, WORDS, tiny
 
@@ -49,7 +50,7 @@ def test_contexts_take_what_was_foretold(
     tmp_path: Path, told: list[str], kind: str, tokens: int, quantised: bool
 ) -> None:
     path = tiny(tmp_path, kind)
-    model = llama.Model(str(path))
+    model = llama.Model(path)
     told.clear()
     ctx = model.context(tokens, 1, quantised)
     assert ctx
@@ -61,7 +62,7 @@ def test_contexts_take_what_was_foretold(
 
 def test_the_starter_takes_what_was_foretold(told: list[str]) -> None:
     path = starter().path
-    model = llama.Model(str(path))
+    model = llama.Model(path)
     told.clear()
     c.llama_free(model.context(4096, 1))
     model.free()
@@ -82,7 +83,7 @@ def context(model: llama.Model, quantised: bool = False) -> llama.Context:
 @pytest.mark.parametrize("kind", ["gemma3", "qwen35"])
 def test_what_a_layer_has_let_go_is_read_again(tmp_path: Path, kind: str) -> None:
     llama.start(lambda _: None)
-    model = llama.Model(str(tiny(tmp_path, kind)))
+    model = llama.Model(tiny(tmp_path, kind))
     assert model.window == (WINDOW if kind == "gemma3" else 0)
     prompt = [3 + (7 * n * n + n) % 256 for n in range(1500)]
     used = context(model)
@@ -106,7 +107,7 @@ def scores(ctx: llama.Context) -> list[float]:
 
 def test_a_quantised_context_makes_sense() -> None:
     llama.start(lambda _: None)
-    model = llama.Model(str(starter().path))
+    model = llama.Model(starter().path)
     prompt = model.tokenise("The capital of France is", special=False)
     words = continued(model, context(model, quantised=True), prompt, 4)
     assert "Paris" in b"".join(map(model.piece, words)).decode()
@@ -181,7 +182,7 @@ def test_layers_that_fit_leave_room(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     load = load_of(read_file(path), path.stat().st_size, 4096)
 
     def with_free(*free: int) -> int:
-        found = [llama.Device("gpu", "A GPU", free_, 2 * free_) for free_ in free]
+        found = [GpuDevice("gpu", "A GPU", free_, 2 * free_) for free_ in free]
         monkeypatch.setattr(llama, "devices", lambda: found)
         return llama.layers_that_fit(load)
 
