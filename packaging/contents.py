@@ -164,10 +164,10 @@ def jail_modules() -> list[str]:
         (APP / "baton/workers/tools/child/sandbox_host.py").read_text(encoding="utf-8")
     )
     for node in tree.body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_MODULES":
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_IMPORTABLE_MODULES":
             names: str = ast.literal_eval(node.value)
             return names.split()
-    raise LookupError("workers/tools/child/sandbox_host.py has no _MODULES")
+    raise LookupError("workers/tools/child/sandbox_host.py has no _IMPORTABLE_MODULES")
 
 
 def keeps_litellm(module: str) -> bool:

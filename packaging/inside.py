@@ -18,9 +18,9 @@ import msgspec
 import pack
 from linux import check
 
-from baton.platform.build_info import FILE, Built
+from baton.platform.build_info import BUILD_FILE, BuildInfo
 
-NOTE = f"lib/baton/{FILE}"
+NOTE = f"lib/baton/{BUILD_FILE}"
 MACHINES = {"linux-x86_64": "Advanced Micro Devices X86-64", "linux-aarch64": "AArch64"}
 """What readelf calls the processors."""
 HEADS = {
@@ -35,7 +35,7 @@ class Unfit(Exception):
     """A file that can't be released; the text says why, in one sentence, and what to do."""
 
 
-def look(file: Path) -> Built:
+def look(file: Path) -> BuildInfo:
     """Return what a build says of itself, once it is seen that it's whole, and runs elsewhere.
 
     Raises Unfit.
@@ -43,7 +43,7 @@ def look(file: Path) -> Built:
     return _archive(file) if file.suffix == ".zip" else _single_file(file)
 
 
-def _single_file(file: Path) -> Built:
+def _single_file(file: Path) -> BuildInfo:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place, "unpacked")
         try:
@@ -60,7 +60,7 @@ def _single_file(file: Path) -> Built:
     return built
 
 
-def _archive(file: Path) -> Built:
+def _archive(file: Path) -> BuildInfo:
     """Look into a folder build that was packed by packaging/windows/make.py."""
     try:
         with zipfile.ZipFile(file) as archive:
@@ -87,9 +87,9 @@ def _is_plain(name: str) -> bool:
     return re.fullmatch(r"[^/\\:]+(/[^/\\:]+)+", name) is not None and "/../" not in f"/{name}/"
 
 
-def _told(file: Path, note: bytes) -> Built:
+def _told(file: Path, note: bytes) -> BuildInfo:
     try:
-        return msgspec.json.decode(note, type=Built, strict=True)
+        return msgspec.json.decode(note, type=BuildInfo, strict=True)
     except msgspec.MsgspecError:
         raise Unfit(f"{file} doesn't say what it is: build it anew.") from None
 

@@ -298,18 +298,18 @@ def _part(dataset: Dataset, recording: Recording, salt: str) -> list[Question]:
     return questions[: recording.sample]
 
 
-def _added(same: Sequence[strategy_bench.Row]) -> strategy_bench.Row:
+def _added(same: Sequence[strategy_bench.StrategyRow]) -> strategy_bench.StrategyRow:
     """Add up the rows of one strategy, or of one worker, in all parts."""
     first = same[0]
     sums = {
         field.name: sum(getattr(row, field.name) for row in same)
-        for field in dataclasses.fields(strategy_bench.Row)
+        for field in dataclasses.fields(strategy_bench.StrategyRow)
         if field.name not in ("name", "baseline")
     }
     return dataclasses.replace(first, **sums)
 
 
-def _against(figure: str, ours: strategy_bench.Row, theirs: float) -> Row:
+def _against(figure: str, ours: strategy_bench.StrategyRow, theirs: float) -> Row:
     more = round((ours.accuracy - theirs) * 100, 2)
     return Row(
         figure,
@@ -321,16 +321,16 @@ def _against(figure: str, ours: strategy_bench.Row, theirs: float) -> Row:
     )
 
 
-def _mixed(rows: Sequence[strategy_bench.Row], cost: int) -> float:
-    return strategy_bench.mixed(rows, cost) or 0.0
+def _mixed(rows: Sequence[strategy_bench.StrategyRow], cost: int) -> float:
+    return strategy_bench.random_mixing(rows, cost) or 0.0
 
 
-def _on_curve(rows: Sequence[strategy_bench.Row], strategy: str, cost: float) -> float:
+def _on_curve(rows: Sequence[strategy_bench.StrategyRow], strategy: str, cost: float) -> float:
     """Return what a strategy reaches at that cost, between the points at which it was played.
 
     Below and above those it is mixed at random with always-local and always-cloud.
     """
-    found = strategy_bench.ends(rows)
+    found = strategy_bench.mixing_ends(rows)
     assert found is not None
     played = [row for row in rows if row.name.partition(",")[0] == strategy]
     points = sorted((row.cost, row.accuracy) for row in (found[0], *played, found[1]))
@@ -340,7 +340,7 @@ def _on_curve(rows: Sequence[strategy_bench.Row], strategy: str, cost: float) ->
     return points[-1][1]
 
 
-def _between(name: str, rows: Sequence[strategy_bench.Row]) -> Row:
+def _between(name: str, rows: Sequence[strategy_bench.StrategyRow]) -> Row:
     """Compare both curves over all costs at which `cascade` can be played."""
     most = next(row.cost for row in rows if row.name == "cascade")
     costs = [most * step / 100 for step in range(5, 101, 5)]
@@ -360,7 +360,7 @@ def _between(name: str, rows: Sequence[strategy_bench.Row]) -> Row:
 
 async def _rows(
     dataset: Dataset, questions: Sequence[Question], recording: Recording, router: Path
-) -> list[strategy_bench.Row]:
+) -> list[strategy_bench.StrategyRow]:
     from baton.cli.bench.replay_orchestra import Table, cards, replay
 
     read, written = (int(rate * NANO) for rate in recording.price)
@@ -369,9 +369,9 @@ async def _rows(
     orders = [list(questions) for _ in range(ORDERS)]
     for number, order in enumerate(orders[1:], start=1):
         random.Random(number).shuffle(order)
-    rows = [_often(row) for row in strategy_bench.baselines(dataset, questions, cards(models))]
+    rows = [_often(row) for row in strategy_bench.baseline_rows(dataset, questions, cards(models))]
     always = (
-        next(row.cost for row in rows if row.name == strategy_bench.ALWAYS + recording.cloud)
+        next(row.cost for row in rows if row.name == strategy_bench.ALWAYS_PREFIX + recording.cloud)
         // ORDERS
     )
     wanted: list[tuple[str, str, int | None]] = [(name, name, None) for name in (*FREE, *PAID)]
@@ -382,14 +382,14 @@ async def _rows(
         table = Table(dataset, models, router, ceiling)
         if ceiling is None:
             played = [one async for one in replay(table, questions, strategy)]
-            rows.append(_often(strategy_bench.summed(title, played)))
+            rows.append(_often(strategy_bench.sum_row(title, played)))
             continue
         played = [one for order in orders async for one in replay(table, order, strategy)]
-        rows.append(strategy_bench.summed(title, played))
+        rows.append(strategy_bench.sum_row(title, played))
     return rows
 
 
-def _often(row: strategy_bench.Row) -> strategy_bench.Row:
+def _often(row: strategy_bench.StrategyRow) -> strategy_bench.StrategyRow:
     """Count what is the same in every order as often as there are orders."""
     return _added([row] * ORDERS)
 

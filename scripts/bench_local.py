@@ -312,13 +312,13 @@ async def _routes(count: int) -> list[float]:
     from baton.core.labels import Label
     from baton.core.messages import Card, Role, Turn, TurnStatus
     from baton.core.plan.plan import Material
-    from baton.routing import LearnedRouter, Limits
+    from baton.routing import LearnedRouter, ScorerLimits
 
     roster = [
         Card("small", "local", "Small", model="qwen2.5-7b"),
         Card("far", "cloud", "Far", privacy=Label.CLOUD, model="openai/gpt-4o"),
     ]
-    router = LearnedRouter(limits=Limits(warm=10, cold=60))
+    router = LearnedRouter(limits=ScorerLimits(warm=10, cold=60))
     times = []
     for number in range(count + 1):
         text = f"{SIXTY_TOKENS} {number}"

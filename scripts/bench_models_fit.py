@@ -33,8 +33,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "tests"))
 from baton.core.machine import Hardware  # noqa: E402
 from baton.core.messages import Message, Request, Role  # noqa: E402
-from baton.gguf.header import Cut, Malformed, read, read_on  # noqa: E402
-from baton.gguf.memory_fit import judge, load_of  # noqa: E402
+from baton.gguf.header import HeaderIncomplete, MalformedHeader, parse_header, read_header  # noqa: E402
+from baton.gguf.memory_fit import estimate_load, judge_fit  # noqa: E402
 from baton.workers.local import (  # noqa: E402
     LoadSettings,
     LocalWorker,
@@ -81,9 +81,9 @@ def verdict(path: Path) -> None:
     """Go all the way, from a file's name to what a person is told."""
     size = path.stat().st_size
     with path.open("rb") as file:
-        load = load_of(read_on(file.read, size), size, 8192)
+        load = estimate_load(read_header(file.read, size), size, 8192)
     memory = machine_memory()
-    judge([load], Hardware(memory.total, memory.available, 2, 2))
+    judge_fit([load], Hardware(memory.total, memory.available, 2, 2))
 
 
 def worst(count: int) -> tuple[float, int]:
@@ -95,13 +95,13 @@ def worst(count: int) -> tuple[float, int]:
     )
     slowest, most = 0.0, 0
     for data in (*hostile(), *(mutated(honest, chance) for _ in range(count))):
-        with contextlib.suppress(Cut, Malformed):
+        with contextlib.suppress(HeaderIncomplete, MalformedHeader):
             start = time.process_time()
-            read(data, len(data))
+            parse_header(data, len(data))
         slowest = max(slowest, time.process_time() - start)
         tracemalloc.start()
-        with contextlib.suppress(Cut, Malformed):
-            read(data, 1 << 40)
+        with contextlib.suppress(HeaderIncomplete, MalformedHeader):
+            parse_header(data, 1 << 40)
         most = max(most, tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     return slowest, most

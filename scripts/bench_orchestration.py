@@ -200,13 +200,13 @@ async def orchestra_of(
 ) -> AsyncIterator[Orchestra]:
     """Give a fresh Baton's orchestra with the starter model, the tools, and the cloud worker."""
     from baton.compose import compose
-    from baton.platform.settings import find_paths, load
+    from baton.platform.settings import find_paths, load_settings
 
     with tempfile.TemporaryDirectory() as home:
         paths = find_paths({"BATON_HOME": home})
         paths.config.mkdir(parents=True)
         paths.config_file.write_text(CONFIG.format(conductor=way.conductor, url=url))
-        baton = compose(load(paths.config_file), paths, history=False)
+        baton = compose(load_settings(paths.config_file), paths, history=False)
         orchestra = baton.orchestra
         orchestra.default = way.worker
         small = orchestra.worker("small")

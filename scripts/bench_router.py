@@ -47,9 +47,9 @@ from train_router import SHIPPED, Shelf, kind_of, known_answers, train
 from baton.core.plan.plan import KINDS
 from baton.core.routing_types import RatedAnswer
 from baton.core.spending.pace_controller import share_decider
-from baton.routing.child.second_stage import group_answers
 from baton.routing.child.personal_offsets import PersonalOffsets
 from baton.routing.child.router_model import RouterModel
+from baton.routing.child.second_stage import group_answers
 
 
 @dataclass

@@ -24,8 +24,8 @@ from typing import Any
 import pysqlite3
 
 from baton.history import Store
-from baton.history.search import match_expression
-from baton.platform.sqlite import stamp
+from baton.history.queries import match_expression
+from baton.platform.sqlite import check_stamp
 
 ROUNDS = 20
 MUST_SEARCH, MUST_OPEN = 50.0, 10.0
@@ -131,7 +131,7 @@ async def openings(path: Path) -> None:
         connection.close()
 
     def age() -> None:
-        os.utime(stamp(path), (0, 0))
+        os.utime(check_stamp(path), (0, 0))
 
     both = [(await timed(ours), await timed(bare)) for _ in range(ROUNDS)]
     ours_usual, theirs = (list(times) for times in zip(*both, strict=True))

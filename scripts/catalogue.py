@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from baton.core.catalogue_types import FREE_LICENCES, ModelRole, ThinkingMode
-from baton.models.catalogue import Model, models
+from baton.models.catalogue import CatalogueModel, parse_models
 
 FILE = Path(__file__).resolve().parents[1] / "models" / "catalogue.toml"
 
@@ -63,7 +63,7 @@ def main() -> int:
     options.add_argument("--file", type=Path, default=FILE, help="another catalogue")
     chosen = options.parse_args()
     try:
-        found = models(chosen.file.read_text("utf-8"))
+        found = parse_models(chosen.file.read_text("utf-8"))
     except (OSError, ValueError) as error:
         print(f"{chosen.file}: {error}", file=sys.stderr)
         return 1
@@ -73,7 +73,7 @@ def main() -> int:
         from catalogue_hub import compare, pin
 
         wrong += pin(chosen.file, found) if chosen.command == "pin" else compare(found)
-        found = models(chosen.file.read_text("utf-8"))
+        found = parse_models(chosen.file.read_text("utf-8"))
     for line in wrong:
         print(line, file=sys.stderr)
     if not wrong:
@@ -81,7 +81,7 @@ def main() -> int:
     return 1 if wrong else 0
 
 
-def summary(found: Sequence[Model]) -> str:
+def summary(found: Sequence[CatalogueModel]) -> str:
     """Say what the catalogue holds, and what it doesn't know."""
     free = sum((model.licence or "").lower() in FREE_LICENCES for model in found)
     lacks = {
@@ -92,7 +92,7 @@ def summary(found: Sequence[Model]) -> str:
     return f"{len(found)} models, {free} of them free. {told or 'Nothing is lacking'}."
 
 
-def problems(found: Sequence[Model]) -> Iterator[str]:
+def problems(found: Sequence[CatalogueModel]) -> Iterator[str]:
     """Tell what doesn't hold together, a line for each."""
     yield from twice(found)
     for model in found:
@@ -103,7 +103,7 @@ def problems(found: Sequence[Model]) -> Iterator[str]:
             yield f"no free model of known size is for {role}"
 
 
-def twice(found: Sequence[Model]) -> Iterator[str]:
+def twice(found: Sequence[CatalogueModel]) -> Iterator[str]:
     """Tell what is there twice; the reader itself refuses two of one id."""
     for name in ("name", "sha256"):
         seen: dict[str, str] = {}
@@ -114,12 +114,12 @@ def twice(found: Sequence[Model]) -> Iterator[str]:
             seen.setdefault(value, model.id)
 
 
-def is_free(model: Model) -> bool:
+def is_free(model: CatalogueModel) -> bool:
     """Tell whether a model needs no agreement."""
     return (model.licence or "").lower() in FREE_LICENCES
 
 
-def basics(model: Model) -> Iterator[str]:
+def basics(model: CatalogueModel) -> Iterator[str]:
     """Tell what is missing that any entry must have."""
     licence = model.licence or ""
     if licence not in FREE_LICENCES | OTHER_LICENCES:
@@ -133,7 +133,7 @@ def basics(model: Model) -> Iterator[str]:
         yield "has a revision, and no hash of what is there"
 
 
-def arithmetic(model: Model) -> Iterator[str]:
+def arithmetic(model: CatalogueModel) -> Iterator[str]:
     """Tell which numbers can't all be true."""
     if model.attention and (together := per_token(model.attention)) != (model.kv_bytes or 0):
         yield f"its attention makes {together:,} bytes per token, not {model.kv_bytes or 0:,}"
@@ -160,7 +160,7 @@ def per_token(attention: Sequence[Sequence[int]]) -> int:
     return -(-2 * numbers // CONTEXT)
 
 
-def sources(model: Model) -> Iterator[str]:
+def sources(model: CatalogueModel) -> Iterator[str]:
     """Tell which skills don't follow from the scores that are there."""
     wanted = skills(model.scores)
     for kind in sorted({*wanted, *model.skills}):

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from baton.models.catalogue import Model
+from baton.models.catalogue import CatalogueModel
 
 SECONDS = 15
 """How long a hub may take to say what it has."""
@@ -28,7 +28,7 @@ class Unreachable(Exception):
     """No hub answered; the text is a sentence."""
 
 
-def compare(found: Sequence[Model]) -> list[str]:
+def compare(found: Sequence[CatalogueModel]) -> list[str]:
     """Tell where the hub says something else, a line for each."""
     try:
         return [f"{model.id}: {what}" for model in found for what in differences(model)]
@@ -36,7 +36,7 @@ def compare(found: Sequence[Model]) -> list[str]:
         return [str(error)]
 
 
-def pin(file: Path, found: Sequence[Model]) -> list[str]:
+def pin(file: Path, found: Sequence[CatalogueModel]) -> list[str]:
     """Write what entries lack into the file; tell what couldn't be found out."""
     text = file.read_text("utf-8")
     wrong: list[str] = []
@@ -55,7 +55,7 @@ def pin(file: Path, found: Sequence[Model]) -> list[str]:
     return wrong
 
 
-def differences(model: Model) -> Iterator[str]:
+def differences(model: CatalogueModel) -> Iterator[str]:
     """Tell where the hub says something else of one model."""
     if not model.repo:
         return
@@ -72,7 +72,7 @@ def differences(model: Model) -> Iterator[str]:
         yield f"the hub's licence is {there.licence}, not {model.licence}"
 
 
-def look(model: Model) -> Found:
+def look(model: CatalogueModel) -> Found:
     """Ask the hub for a model's file. Raises LookupError and Unreachable."""
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     import httpx
@@ -102,7 +102,7 @@ def look(model: Model) -> Found:
     return Found(str(told.sha or ""), file.size or 0, sha256, "" if licence == "other" else licence)
 
 
-def filled(text: str, model: Model, there: Found) -> str:
+def filled(text: str, model: CatalogueModel, there: Found) -> str:
     """Return the catalogue's text with what one entry lacked, below its file."""
     parts = re.split(r"(?m)^(?=\[\[model\]\])", text)
     mine = f'id = "{model.id}"\n'

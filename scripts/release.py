@@ -34,14 +34,14 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from baton.download.releases import (
     FLAVOURS,
     MANIFEST,
-    SCHEMA,
+    RELEASE_SCHEMA,
     SIGNATURE,
     Release,
     ReleaseFile,
     is_version,
-    name_of,
+    release_file_name,
 )
-from baton.platform.build_info import Built
+from baton.platform.build_info import BuildInfo
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / name) for name in ("packaging", "packaging/launcher")]
@@ -73,7 +73,7 @@ class Found:
     """A file to be released, what it is, and its bill of materials."""
 
     path: Path
-    built: Built
+    built: BuildInfo
     bill: Path | None = None
 
     @property
@@ -85,7 +85,7 @@ class Found:
     def name(self) -> str:
         """Its name in the release."""
         what = self.built
-        return name_of(what.version, what.platform, what.flavour, what.gpu, self.kind)
+        return release_file_name(what.version, what.platform, what.flavour, what.gpu, self.kind)
 
     def listed(self, size: int, sha256: str) -> ReleaseFile:
         """Return what the release's list says of it."""
@@ -239,7 +239,7 @@ def write(
         (folder / name).write_bytes(content)
         (folder / name).chmod(0o755)
         others[name] = digest(folder / name)
-    manifest = Signed(SCHEMA, version, released, tuple(files), others)
+    manifest = Signed(RELEASE_SCHEMA, version, released, tuple(files), others)
     content = (json.dumps(asdict(manifest), indent=2) + "\n").encode()
     (folder / MANIFEST).write_bytes(content)
     (folder / SIGNATURE).write_text(f"{key.sign(content).hex()}\n", "ascii")
@@ -255,7 +255,7 @@ def check(folder: Path, public: str) -> list[str]:
     except OSError as error:
         return [_reason(error)]
     named = {
-        name_of(release.version, file.platform, file.flavour, file.gpu, file.kind): file
+        release_file_name(release.version, file.platform, file.flavour, file.gpu, file.kind): file
         for file in release.files
     }
     wrong = [
@@ -297,7 +297,7 @@ def signed(folder: Path, public: str) -> Signed:
         release = msgspec.json.decode(content, type=Signed)
     except msgspec.MsgspecError as error:
         raise Wrong(f"{MANIFEST}: it can't be read: {error}") from None
-    if release.schema != SCHEMA:
+    if release.schema != RELEASE_SCHEMA:
         raise Wrong(f"{MANIFEST}: it is of another kind ({release.schema}) than this can check")
     return release
 

@@ -11,10 +11,10 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from fit_abilities import fit_abilities
 
 from baton.core.model_names import canonical_name
 from baton.core.plan.plan import KINDS
-from baton.routing.child import unseen_models
 from baton.routing.child.first_stage import Floats
 
 Table = dict[str, dict[str, list[float]]]
@@ -56,7 +56,7 @@ def _levelled(
     """Return what each model would reach on the sets together, and on how many that rests."""
     if not scores:
         return {}
-    fitted = unseen_models.fit(scores)
+    fitted = fit_abilities(scores)
     sizes = {name: max(count for _, count in reached.values()) for name, reached in scores.items()}
     level = sum(fitted.level[name] * size for name, size in sizes.items()) / sum(sizes.values())
     counts: dict[str, int] = {}

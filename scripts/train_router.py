@@ -41,17 +41,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "training" / "router"))
 
 import fit_first_stage
 import routing_rows
+from fit_heads import FOLDS, fit_kind_head, fit_length_head
 from fit_second_stage import fit_agreement
 from routing_rows import Rows
 from routing_skills import skill_table
 
 from baton.core.plan.plan import KINDS
 from baton.core.routing_types import Candidate
-from baton.routing.child import length_head as lengths
-from baton.routing.child import task_kind
-from baton.routing.child.encoder import WIDTH, Encoder
-from baton.routing.child.features import NAMES, features
-from baton.routing.child.first_stage import Basis, Floats, Heads
+from baton.routing.child.first_stage import Basis, FirstStage, Floats
+from baton.routing.child.linear_heads import DESIGN_COLUMNS, KindHead, LengthHead
+from baton.routing.child.text_features import FEATURE_NAMES, WIDTH, Encoder, text_features
 
 SHIPPED = Path(__file__).resolve().parent.parent / "models" / "router"
 KINDS_FILE = SHIPPED / "kinds.csv"
@@ -116,7 +115,7 @@ def main() -> None:
     shelf.keep()
     read = time.monotonic()
     if chosen.lengths:
-        length_head(data, shelf, Heads.load(chosen.out).basis).save(chosen.out)
+        length_head(data, shelf, FirstStage.load(chosen.out).basis).save(chosen.out)
     else:
         train(data, chosen.out, chosen.seed, shelf, chosen.kinds)
     count = sum(map(len, data))
@@ -234,7 +233,7 @@ def known_answers(rows: Rows) -> Answers:
     return Answers(places, tuple(name for _, name, _ in found), characters / CHARS_PER_TOKEN)
 
 
-def length_head(data: Sequence[Rows], shelf: Shelf, basis: Basis) -> lengths.LengthHead:
+def length_head(data: Sequence[Rows], shelf: Shelf, basis: Basis) -> LengthHead:
     """Fit the head of the answers' lengths; the same question is in the same part everywhere."""
     designs, places, tokens, parts = [], [], [], []
     first = 0
@@ -244,12 +243,12 @@ def length_head(data: Sequence[Rows], shelf: Shelf, basis: Basis) -> lengths.Len
             designs.append(basis.design(shelf.vectors(rows.texts), figures(rows.texts)))
             places.append(first + answers.rows)
             tokens.append(answers.tokens)
-            parts += [int(key_of(key), 16) % lengths.PARTS for key in rows.qhash]
+            parts += [int(key_of(key), 16) % FOLDS for key in rows.qhash]
             first += len(rows)
     if not designs:
-        empty = np.zeros((0, lengths.COLUMNS))
-        return lengths.fit(empty, np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.int64))
-    return lengths.fit(
+        empty = np.zeros((0, DESIGN_COLUMNS))
+        return fit_length_head(empty, np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.int64))
+    return fit_length_head(
         np.vstack(designs), np.concatenate(places), np.concatenate(tokens), np.array(parts)
     )
 
@@ -295,16 +294,18 @@ def some_of(data: Sequence[Rows]) -> list[tuple[str, str]]:
     return found
 
 
-def kind_head(known: Sequence[tuple[str, str]], shelf: Shelf) -> task_kind.KindHead:
+def kind_head(known: Sequence[tuple[str, str]], shelf: Shelf) -> KindHead:
     """Fit the head that tells kinds apart."""
     texts = [text for text, _ in known]
     places = np.array([KINDS.index(kind) for _, kind in known], np.int64)
-    return task_kind.fit(texts, shelf.vectors(texts), figures(texts), places)
+    return fit_kind_head(texts, shelf.vectors(texts), figures(texts), places)
 
 
 def figures(texts: Sequence[str]) -> Floats:
     """Return the figures of each text."""
-    return np.array([features(text) for text in texts], np.float64).reshape(-1, len(NAMES))
+    return np.array([text_features(text) for text in texts], np.float64).reshape(
+        -1, len(FEATURE_NAMES)
+    )
 
 
 def kind_of(group: str) -> str:

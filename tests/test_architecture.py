@@ -10,7 +10,7 @@ import pytest
 
 NATIVE = {"llama_cpp", "onnxruntime", "numpy"}
 HUBS = {"httpx", "huggingface_hub", "requests"}
-HEAVY = NATIVE | HUBS | {"textual", "litellm", "keyring"}
+HEAVY = NATIVE | HUBS | {"textual", "litellm", "keyring", "sqlite_utils"}
 
 
 def loaded_by(code: str) -> set[str]:
@@ -51,3 +51,15 @@ def test_the_app_and_the_commands_for_models_never_load_what_talks_to_hubs() -> 
     assert "baton.cli.models.pull" in loaded
     assert "baton.tui.screens.models_screen" in loaded
     assert not loaded & (NATIVE | HUBS)
+
+
+@pytest.mark.usefixtures("home")
+def test_a_prompt_loads_what_migrates_only_where_a_database_is_behind() -> None:
+    ask = [sys.executable, "-X", "importtime", "-m", "baton", "ask", "-m", "calculator", "2 + 2"]
+    first, second = (
+        subprocess.run(ask, capture_output=True, text=True, check=True) for _ in range(2)
+    )
+    assert first.stdout == second.stdout
+    assert "sqlite_utils" in first.stderr
+    assert "baton.history.store" in second.stderr
+    assert "sqlite_utils" not in second.stderr

@@ -7,7 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from baton.bench.conductor_bench import ConductorBench, ConductorRow, Draw, DrawnPlan, drawing
+from baton.bench.conductor_bench import (
+    ConductorBench,
+    ConductorRow,
+    DrawnPlan,
+    DrawPlan,
+    plan_drawer,
+)
 from baton.bench.conductor_score import Episode, ExpectedPart, PlanScore
 from baton.core.errors import BatonError, WorkerError, WorkerUnavailable
 from baton.core.labels import Label
@@ -52,7 +58,7 @@ def bench(*workers: ScriptedWorker) -> ConductorBench:
 
 
 async def played(
-    found: ConductorBench, draw: Draw, episodes: Sequence[Episode] = EPISODES
+    found: ConductorBench, draw: DrawPlan, episodes: Sequence[Episode] = EPISODES
 ) -> list[DrawnPlan]:
     return [one async for one in found.play(draw, episodes)]
 
@@ -67,7 +73,7 @@ async def test_the_trained_conductor_plans_and_no_step_is_played() -> None:
         "calc: 17 * 23\nwriting1: write a wish for Dana", "calc: 17 * 23", "writing1: *"
     )
     small = ScriptedWorker(card=TINY)
-    rows = await played(bench(small), drawing(conductor))
+    rows = await played(bench(small), plan_drawer(conductor))
     assert [one.score.points for one in rows] == [1.0, 1.0, 1.0]
     assert [one.plan is None for one in rows] == [False, False, True]
     assert small.requests == [], "only the plan is drawn"
@@ -87,7 +93,7 @@ async def test_a_language_model_plans_with_the_same_workers() -> None:
         ),
         LLAMA,
     )
-    rows = await played(bench(ScriptedWorker(card=TINY), large), drawing("llama"))
+    rows = await played(bench(ScriptedWorker(card=TINY), large), plan_drawer("llama"))
     assert [one.score for one in rows] == [
         PlanScore(1.0, True), PlanScore(0.5, True), PlanScore(1.0, True),
     ]  # fmt: skip
@@ -97,18 +103,18 @@ async def test_a_language_model_plans_with_the_same_workers() -> None:
 
 async def test_a_wrong_operation_is_no_right_plan() -> None:
     conductor, _ = trained("calc: 17 * 24", "calc: 23 * 17")
-    rows = await played(bench(ScriptedWorker(card=TINY)), drawing(conductor), [COMPUTED] * 2)
+    rows = await played(bench(ScriptedWorker(card=TINY)), plan_drawer(conductor), [COMPUTED] * 2)
     assert [one.score.points for one in rows] == [0.0, 1.0]
 
 
 async def test_a_plan_that_can_not_be_used_scores_nothing_and_the_next_is_drawn() -> None:
     conductor, _ = trained("no plan at all", WorkerError("It is too long."), "writing1: *")
-    rows = await played(bench(ScriptedWorker(card=TINY)), drawing(conductor), [ONE, ONE, ONE])
+    rows = await played(bench(ScriptedWorker(card=TINY)), plan_drawer(conductor), [ONE, ONE, ONE])
     assert [one.score.points for one in rows] == [0.0, 0.0, 1.0]
     assert rows[1].problem == "It is too long."
     assert ConductorRow("", rows).valid == pytest.approx(1 / 3)
     large = ScriptedWorker(says("nonsense", "nonsense"), LLAMA)
-    (row,) = await played(bench(large), drawing("llama"), [ONE])
+    (row,) = await played(bench(large), plan_drawer("llama"), [ONE])
     assert row.score.points == 0.0
     assert "drew no plan" in row.problem
     assert len(row.calls) == 2
@@ -118,19 +124,19 @@ async def test_a_plan_that_can_not_be_used_scores_nothing_and_the_next_is_drawn(
 async def test_a_worker_that_is_gone_ends_the_row(error: BatonError) -> None:
     large = ScriptedWorker(says(error), LLAMA)
     with pytest.raises(WorkerUnavailable):
-        await played(bench(large), drawing("llama"))
+        await played(bench(large), plan_drawer("llama"))
 
 
 async def test_nothing_remote_is_ever_asked() -> None:
     far = ScriptedWorker(card=CLOUD)
-    rows = await played(bench(ScriptedWorker(card=TINY), far), drawing("gpt"), [ONE])
+    rows = await played(bench(ScriptedWorker(card=TINY), far), plan_drawer("gpt"), [ONE])
     assert far.requests == []
     assert "local" in rows[0].problem or "offline" in rows[0].problem
 
 
 async def test_shares_of_sorts_that_are_not_there_are_unknown() -> None:
     conductor, _ = trained("calc: 17 * 23")
-    rows = await played(bench(ScriptedWorker(card=TINY)), drawing(conductor), [COMPUTED])
+    rows = await played(bench(ScriptedWorker(card=TINY)), plan_drawer(conductor), [COMPUTED])
     row = ConductorRow("", rows)
     assert (row.kept_whole, row.split_right) == (None, None)
     assert row.interval == (1.0, 1.0)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from baton.bench.bench_results import Results, Setting
+from baton.bench.bench_results import BenchSetting, ResultsFile
 from baton.bench.datasets import read_dataset
 from baton.bench.replay_worker import ReplayWorker
-from baton.bench.strategy_bench import Played
+from baton.bench.strategy_bench import PlayedQuestion
 from baton.core.errors import ConfigError, WorkerError
 from baton.core.labels import Label
 from baton.core.ledger_types import Scope
@@ -138,28 +138,31 @@ def test_the_same_text_is_asked_once(tmp_path: Path) -> None:
     assert dataset.recorded[SMALL]["q1"].answer == "41"
 
 
-SETTING = Setting("made.csv", "0123", "single", ("a", "b"))
+SETTING = BenchSetting("made.csv", "0123", "single", ("a", "b"))
 
 
 def test_results_are_found_again_even_after_a_broken_end(tmp_path: Path) -> None:
-    results = Results(tmp_path / "results.jsonl")
-    assert results.of(SETTING) == {}
-    one, two = Played("q1", 1.0, 7, 50, 2, 0.1, 1), Played("q2", None, note="no sandbox")
-    results.add(SETTING, one)
+    results = ResultsFile(tmp_path / "results.jsonl")
+    assert results.played_before(SETTING) == {}
+    one, two = (
+        PlayedQuestion("q1", 1.0, 7, 50, 2, 0.1, 1),
+        PlayedQuestion("q2", None, note="no sandbox"),
+    )
+    results.append(SETTING, one)
     with results.path.open("ab") as file:
         file.write(results.path.read_bytes()[:40])  # a write that was broken off
-    assert results.of(SETTING) == {"q1": one}
-    results.add(SETTING, two)
-    assert results.of(SETTING) == {"q1": one, "q2": two}
-    other = Setting("made.csv", "0123", "single", ("b", "a"))
-    assert results.of(other) == {}
+    assert results.played_before(SETTING) == {"q1": one}
+    results.append(SETTING, two)
+    assert results.played_before(SETTING) == {"q1": one, "q2": two}
+    other = BenchSetting("made.csv", "0123", "single", ("b", "a"))
+    assert results.played_before(other) == {}
 
 
 def test_a_changed_dataset_is_noticed(tmp_path: Path) -> None:
-    results = Results(tmp_path / "results.jsonl")
-    results.add(SETTING, Played("q1", 1.0))
+    results = ResultsFile(tmp_path / "results.jsonl")
+    results.append(SETTING, PlayedQuestion("q1", 1.0))
     with pytest.raises(ConfigError, match=r"made\.csv has changed"):
-        results.of(Setting("made.csv", "4567", "hybrid", ("a",)))
+        results.played_before(BenchSetting("made.csv", "4567", "hybrid", ("a",)))
 
 
 @pytest.mark.parametrize("content", ["my notes", "my notes\n", '{"setting": 1}\n', "{}\n"])
@@ -167,5 +170,5 @@ def test_somebody_elses_file_is_left_alone(tmp_path: Path, content: str) -> None
     file = tmp_path / "notes.txt"
     file.write_text(content)
     with pytest.raises(ConfigError, match="no result of a bench"):
-        Results(file).of(SETTING)
+        ResultsFile(file).played_before(SETTING)
     assert file.read_text() == content

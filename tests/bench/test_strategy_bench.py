@@ -10,13 +10,13 @@ import pytest_asyncio
 
 from baton.bench.strategy_bench import (
     Grader,
-    Played,
-    baselines,
-    ends,
-    mixed,
+    PlayedQuestion,
+    baseline_rows,
+    mixing_ends,
     play,
     play_all,
-    summed,
+    random_mixing,
+    sum_row,
 )
 from baton.cli.bench.live_bench import executing
 from baton.core.errors import BudgetExceeded, SecretMissing, WorkerError, WorkerUnavailable
@@ -104,7 +104,7 @@ async def test_code_counts_only_where_its_tests_pass_in_a_sandbox(make: Make) ->
     async def ignore(code: str, tests: str) -> str:
         return "Passed: 1 check.\nFinished."
 
-    async def score(grader: Grader) -> Played:
+    async def score(grader: Grader) -> PlayedQuestion:
         return await play(orchestra, asked, SINGLE, grader)
 
     assert (await score(Grader(execute=execute))).score == 1.0
@@ -114,7 +114,7 @@ async def test_code_counts_only_where_its_tests_pass_in_a_sandbox(make: Make) ->
     ungraded = await score(Grader())
     assert ungraded.score is None
     assert "not graded" in ungraded.note
-    assert summed("x", [ungraded]).graded == 0
+    assert sum_row("x", [ungraded]).graded == 0
 
 
 HONEST = "def add(a, b): return a + b"
@@ -252,7 +252,7 @@ async def test_it_stops_at_its_own_budget_and_never_spends_more(make: Make) -> N
     orchestra = make(costs(1000), FAR)
     questions = [Question(str(n), f"What is six, number {n}?", "6", "number") for n in range(9)]
     budget = 5_000_000
-    played: list[Played] = []
+    played: list[PlayedQuestion] = []
 
     async def play_on() -> None:
         async for one in play_all(orchestra, questions, SINGLE, Grader(), budget):
@@ -284,30 +284,30 @@ DATASET = Dataset(
 
 
 def test_what_could_be_had_without_a_strategy() -> None:
-    here, far, oracle = baselines(DATASET, DATASET.questions, [HERE, FAR])
+    here, far, oracle = baseline_rows(DATASET, DATASET.questions, [HERE, FAR])
     assert (here.name, here.accuracy, here.cost, here.local_share) == ("always here", 0.25, 0, 1)
     one = 1000 * (7 + 1 + 10)  # the system's text, the question, the answer
     assert (far.accuracy, far.cost, far.local_share) == (0.75, 4 * one, 0)
     # It pays where that helps: not for what is right here, nor where nobody is.
     assert (oracle.accuracy, oracle.cost, oracle.local_share) == (0.75, 2 * one, 0.5)
     rows = [here, far, oracle]
-    assert ends(rows) == (here, far)
-    assert mixed(rows, 0) == 0.25
-    assert mixed(rows, 2 * one) == 0.5
-    assert mixed(rows, 9 * one) == 0.75
-    assert mixed([here, oracle], one) is None
+    assert mixing_ends(rows) == (here, far)
+    assert random_mixing(rows, 0) == 0.25
+    assert random_mixing(rows, 2 * one) == 0.5
+    assert random_mixing(rows, 9 * one) == 0.75
+    assert random_mixing([here, oracle], one) is None
 
 
 def test_a_row_adds_up() -> None:
     played = [
-        Played("1", 1.0, 10, 5, 100, 1.0, 2, 1),
-        Played("2", 0.5, 10, 5, 0, 1.0, 1, 0),
-        Played("3", None, 10, 5, 0, 1.0, 1, 0, error="BudgetExceeded"),
+        PlayedQuestion("1", 1.0, 10, 5, 100, 1.0, 2, 1),
+        PlayedQuestion("2", 0.5, 10, 5, 0, 1.0, 1, 0),
+        PlayedQuestion("3", None, 10, 5, 0, 1.0, 1, 0, error="BudgetExceeded"),
     ]
-    row = summed("x", played)
+    row = sum_row("x", played)
     assert (row.questions, row.graded, row.accuracy) == (3, 2, 0.75)
     assert (row.tokens_in, row.tokens_out, row.cost, row.calls) == (30, 15, 100, 4)
     assert (row.local_share, row.refused) == (2 / 3, 1)
     low, high = row.interval
     assert low < 0.75 < high
-    assert summed("x", []).interval == (0.0, 1.0)
+    assert sum_row("x", []).interval == (0.0, 1.0)

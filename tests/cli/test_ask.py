@@ -338,4 +338,4 @@ def test_whoever_goes_on_talking_is_told_of_an_interrupted_plan(call: Call) -> N
     screen = Terminal(command, os.environ, 120, 24)
     assert screen.wait_end(30) == 0
     assert "The answer before this one: Interrupted after step 2 of 4;" in screen.text
-    assert f"`baton resume {run}` goes on." in screen.text.replace("\n", " ")
+    assert f"`baton resume {run}` continues it." in screen.text.replace("\n", " ")

@@ -14,7 +14,7 @@ from baton.cli.budget import budget_verdict
 from baton.core.ledger_types import Scope, ScopeBalance, SpendingStyle, Standing
 from baton.core.money import NANO
 from baton.money import Ledger
-from baton.platform.settings import Settings, find_paths, load
+from baton.platform.settings import Settings, find_paths, load_settings
 from baton.workers.cloud import price_table
 from support.command_line import Call, Process
 from support.sample_ledger import Spent, bill, spend
@@ -45,7 +45,7 @@ def test_a_ceiling_is_set_in_the_file_and_for_running_batons(call: Call) -> None
             done = await asyncio.to_thread(call, "budget", "set", "day", "$2.50")
             assert done.code == 0
             assert "Today has a ceiling of $2.50" in done.err
-            assert "The cloud is on: Baton asks each time" in done.err
+            assert "The cloud is on. When to spend: ask each time" in done.err
             standing = await running.standing({Scope.DAY: 0})
             assert {r.scope: r.ceiling for r in standing.rooms}[Scope.DAY] == 5 * NANO // 2
             await asyncio.to_thread(call, "budget", "set", "day", "none")
@@ -59,7 +59,7 @@ def test_a_ceiling_is_set_in_the_file_and_for_running_batons(call: Call) -> None
     file.write_text("# mine\n[screen]\nmouse = false\n")
     asyncio.run(run())
     assert file.read_text().startswith("# mine\n[screen]\nmouse = false\n")
-    assert load(file, {}).budget.day == ""
+    assert load_settings(file, {}).budget.day == ""
 
 
 def test_a_ceiling_that_was_edited_holds_for_running_batons_too(
@@ -90,7 +90,7 @@ def test_no_amount_takes_no_ceiling_away(call: Call, amount: str) -> None:
     assert call("budget", "set", "day", "2").code == 0
     done = call("budget", "set", "day", amount)
     assert (done.code, "is not an amount of US dollars" in done.err) == (2, True)
-    assert load(find_paths().config_file, {}).budget.day == "2"
+    assert load_settings(find_paths().config_file, {}).budget.day == "2"
 
 
 @pytest.mark.parametrize("before", ["", '[budget]\nday = "0.03" # mine\n'])
@@ -102,21 +102,21 @@ def test_a_ceiling_that_the_ledger_refuses_is_not_in_the_file(call: Call, before
     done = call("budget", "set", "day", "5")
     assert done.code == 1
     assert "The ledger at" in done.err
-    assert load(file, {}).budget.day == ("0.03" if before else "")
+    assert load_settings(file, {}).budget.day == ("0.03" if before else "")
     assert before.strip() in file.read_text()  # the comment, too
 
 
 def test_the_policy_is_set(call: Call) -> None:
     done = call("budget", "set", "policy", "once")
-    assert (done.code, "asks once in each conversation" in done.err) == (0, True)
-    assert load(find_paths().config_file, {}).budget.policy == "once"
+    assert (done.code, "ask once in a conversation" in done.err) == (0, True)
+    assert load_settings(find_paths().config_file, {}).budget.policy == "once"
 
 
 def test_the_pace_is_set_and_shown(call: Call) -> None:
     assert "Its pace is balanced" in call("budget", "show").out
     done = call("budget", "set", "pace", "Frugal")
     assert (done.code, "only where help gains much" in done.err) == (0, True)
-    assert load(find_paths().config_file, {}).budget.pace is SpendingStyle.FRUGAL
+    assert load_settings(find_paths().config_file, {}).budget.pace is SpendingStyle.FRUGAL
     assert "Its pace is frugal: only where" in call("budget", "show").out
     assert json.loads(call("budget", "show", "--json").out)["pace"] == "frugal"
 
@@ -200,7 +200,7 @@ def test_whether_the_cloud_is_on_is_a_sentence_with_a_way_out(
     frozen: str,
     says: str,
 ) -> None:
-    told: Settings = load(tmp_path / "none.toml", {}, settings)
+    told: Settings = load_settings(tmp_path / "none.toml", {}, settings)
     standing = Standing(tuple(ScopeBalance(s, c * NANO, u * NANO) for s, c, u in rooms), frozen)
     assert says in budget_verdict(told, standing)
 

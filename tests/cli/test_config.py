@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from baton.cli.config import TEMPLATE, Setting, settings_toml
 from baton.compose import compose
 from baton.core.sanitiser import sanitise
-from baton.platform.settings import Settings, find_paths, load
+from baton.platform.settings import Settings, find_paths, load_settings
 from support.command_line import Call
 from support.secret_search import parts_of
 from support.terminal import Terminal
@@ -85,7 +85,7 @@ def test_show_tells_values_and_sources(
     shown = call("config", "show").out
     assert "threads = 3" in shown
     file.write_text(shown)
-    assert load(file, {}) == load(file)
+    assert load_settings(file, {}) == load_settings(file)
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])), st.text(st.characters(codec="ascii")))
@@ -99,7 +99,7 @@ def test_the_template_is_all_comments_and_its_values_are_the_defaults(tmp_path: 
     lines = [line.removeprefix("# ") for line in TEMPLATE.splitlines()[2:]]
     file = tmp_path / "config.toml"
     file.write_text("\n".join(lines))
-    assert [worker.id for worker in load(file, {}).workers] == ["mine", "gpt", "lab"]
+    assert [worker.id for worker in load_settings(file, {}).workers] == ["mine", "gpt", "lab"]
     listed = tomllib.loads(file.read_text())
     assert listed.pop("workers")
     defaults = json.loads(msgspec.json.encode(Settings()))
@@ -115,7 +115,7 @@ def test_edit_makes_the_file_and_checks_it(
     monkeypatch.setenv("EDITOR", 'sed -i \'s/^# mode = "auto"/mode = "mini"/\'')
     done = call("config", "edit")
     assert (done.code, done.err) == (0, "The settings are fine.\n")
-    assert load(file, {}).mode == "mini"
+    assert load_settings(file, {}).mode == "mini"
 
 
 EDITOR = """
@@ -145,7 +145,7 @@ def test_ctrl_c_in_the_editor_is_the_editors(home: Path, tmp_path: Path) -> None
         assert "The settings are fine." in screen.text
     finally:
         screen.close()
-    assert load(home / "config" / "config.toml", {}).mode == "mini"
+    assert load_settings(home / "config" / "config.toml", {}).mode == "mini"
 
 
 @pytest.mark.parametrize("broken", ["", "[[workers\n"])
@@ -227,7 +227,7 @@ def test_what_another_command_changes_while_the_editor_is_open_stays(
     editor = f'text=$(cat "$0"); {command}; echo "$text" > "$0"; {save}; {ending}'
     monkeypatch.setenv("EDITOR", f"sh -c '{editor}'")
     done = call("config", "edit")
-    assert load(file, {}).budget.day == "0"
+    assert load_settings(file, {}).budget.day == "0"
     kept = [path.read_text("utf-8") for path in file.parent.glob("edit-*/config.toml")]
     if save == "true" or ending == "exit 1":
         assert kept == []
@@ -299,7 +299,7 @@ def test_the_rule_in_place_of_a_conductor_is_no_error(
 ) -> None:
     monkeypatch.setenv("BATON_CONDUCTOR", "rule")
     paths = find_paths()
-    baton = compose(load(paths.config_file), paths, history=False)
+    baton = compose(load_settings(paths.config_file), paths, history=False)
     baton.must_know_conductor()
     assert baton.orchestra.trained is None
     asyncio.run(baton.aclose())

@@ -35,7 +35,7 @@ def test_what_left_is_listed_newest_first(call: Call, spent: Spent) -> None:
     assert [line.split()[0] for line in lines] == ["no.", "2", "1"]
     assert "api.openai.com" in lines[1]
     assert "$0.11 unconfirmed" in lines[1]
-    assert lines[2].endswith("$0.01")
+    assert lines[2].endswith("$0.01 charged")
     assert "Grüße" not in call("egress", "ls", "--json").out
     assert len(json.loads(call("egress", "ls", "-n", "1", "--json").out)) == 1
     [one] = json.loads(call("egress", "ls", "--run", "aaaa", "--json").out)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import csv
+import io
 import json
 import os
 import sqlite3
@@ -282,3 +284,76 @@ def _first_run(conversation: str) -> str:
         [found, *_] = connection.execute(query, [conversation]).fetchall()
     connection.close()
     return str(found[0])
+
+
+# SQL and CSV
+
+
+def test_query_prints_the_rows_in_four_forms(call: Call) -> None:
+    id = said("Lisbon with kids")
+    sql = "SELECT conversation, role, parent FROM turns ORDER BY key LIMIT 1"
+    row = {"conversation": id, "role": "user", "parent": None}
+    assert json.loads(call("history", "query", sql).out) == [row]
+    assert json.loads(call("history", "query", "--json", sql).out) == [row]
+    assert json.loads(call("history", "query", "--ndjson", sql).out) == row
+    assert call("history", "query", "--csv", sql).out == f"conversation,role,parent\n{id},user,\n"
+    table = call("history", "query", "--table", sql).out.splitlines()
+    assert [line.split() for line in table] == [["conversation", "role", "parent"], [id, "user"]]
+    none = call("history", "query", "--table", f"{sql} OFFSET 9")
+    assert (none.code, none.out, none.err) == (0, "", "The query returns no rows.\n")
+    both = call("history", "query", "SELECT 1 AS a, x'ff' AS a")
+    assert json.loads(both.out) == [{"a": 1, "a_2": "ff"}]
+
+
+@pytest.mark.parametrize(
+    ("sql", "why"),
+    [
+        ("DELETE FROM turns", "would change the history"),
+        ("UPDATE turns SET text = '' RETURNING id", "would change the history"),
+        ("WITH a AS (SELECT 1) INSERT INTO drafts SELECT 'a', 'b'", "would change the history"),
+        ("DROP TABLE turns", "would change the history"),
+        ("SELECT 1; DELETE FROM turns", "can't be run"),
+        ("SELEC 1", "can't be run"),
+        ("SELECT * FROM nothing", "can't be run"),
+        ("SELECT load_extension('x')", "can't be run"),
+        ("ATTACH 'other.db' AS other", "returns no rows"),
+        ("VACUUM INTO 'other.db'", "returns no rows"),
+        ("BEGIN", "returns no rows"),
+        (" pragma journal_mode = DELETE", "A PRAGMA is not run"),
+        ("", "returns no rows"),
+    ],
+)
+def test_query_changes_nothing(call: Call, sql: str, why: str) -> None:
+    id = said("Lisbon with kids")
+    before = call("history", "show", id, "--json").out
+    done = call("history", "query", sql)
+    assert (done.code, done.out) == (2, "")
+    assert why in done.err
+    assert call("history", "show", id, "--json").out == before
+    assert not list(find_paths().data.glob("*other*"))
+
+
+@pytest.mark.parametrize("form", ["--table", "--csv", "--json", "--ndjson"])
+def test_query_shows_no_terminal_codes(
+    call: Call, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    said(HOSTILE)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    out = call("history", "query", form, "SELECT text FROM turns").out
+    assert "heron" in out
+    assert sanitise(out) == out
+
+
+def test_export_writes_a_csv_line_for_each_message(call: Call, tmp_path: Path) -> None:
+    id = said("Lisbon, with kids\nand a dog", "Shorter?")
+    printed = call("history", "export", "--csv").out
+    rows = list(csv.DictReader(io.StringIO(printed)))
+    assert [row["text"] for row in rows][::2] == ["Lisbon, with kids\nand a dog", "Shorter?"]
+    assert {row["conversation"] for row in rows} == {id}
+    assert [row["role"] for row in rows] == ["user", "assistant"] * 2
+    assert [row["parent"] for row in rows] == ["", *(row["id"] for row in rows[:-1])]
+    file = tmp_path / "all.csv"
+    assert call("history", "export", "-o", str(file)).code == 0
+    assert file.read_text() == printed
+    assert call("history", "export", "--format", "csv", id[:6]).out == printed
+    assert call("history", "export", "--csv", "--format", "json").code == 2

@@ -13,7 +13,7 @@ import pytest
 from baton.cli.keys import worker_to_test
 from baton.core.money import Price, Rates, parse_usd
 from baton.platform import secrets
-from baton.platform.settings import CloudWorker, ServerWorker, Settings, find_paths
+from baton.platform.settings import CloudWorkerSettings, ServerWorkerSettings, Settings, find_paths
 from baton.workers.cloud.price_table import cheapest, snapshot
 from support.canary import shows
 from support.command_line import Call, Process
@@ -25,7 +25,7 @@ CANARY = "sk-canary-0123456789abcdef"
 
 @pytest.fixture(autouse=True)
 def _nothing_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(secrets, "_stuck", None)
+    monkeypatch.setattr(secrets, "_stuck_thread", None)
 
 
 @pytest.fixture
@@ -189,10 +189,10 @@ def test_a_key_is_tried_after_its_price_was_agreed_to(
 
 
 def test_the_cheapest_worker_or_model_is_tried() -> None:
-    dear = CloudWorker("dear", "groq/openai/gpt-oss-120b")
-    unknown = CloudWorker("unknown", "groq/nobody-knows")
-    other = CloudWorker("other", "openai/gpt-5-nano", api_key_env="MY_KEY")
-    lab = ServerWorker("lab", "q", "http://127.0.0.1:9/v1", api_key_env="LAB_KEY")
+    dear = CloudWorkerSettings("dear", "groq/openai/gpt-oss-120b")
+    unknown = CloudWorkerSettings("unknown", "groq/nobody-knows")
+    other = CloudWorkerSettings("other", "openai/gpt-5-nano", api_key_env="MY_KEY")
+    lab = ServerWorkerSettings("lab", "q", "http://127.0.0.1:9/v1", api_key_env="LAB_KEY")
     settings = Settings(workers=(dear, unknown, other, lab))
     assert worker_to_test(settings, "groq", None) is dear
     assert worker_to_test(settings, "groq", "openai/gpt-oss-20b").model == "groq/openai/gpt-oss-20b"

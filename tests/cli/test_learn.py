@@ -16,7 +16,7 @@ import pytest
 from baton.core.routing_types import Candidate
 from baton.history import Store
 from baton.platform.settings import find_paths
-from baton.routing import LearnedRouter, ScorerLimits, learned_file, refit
+from baton.routing import LearnedRouter, ScorerLimits, learned_file, scorer_process
 from baton.routing.personalisation import MIN_ANSWERS
 from support.command_line import Call
 from support.rated_history import NOW, Said, remember
@@ -112,7 +112,7 @@ def test_there_may_be_nothing_to_take_back(call: Call) -> None:
 def test_a_router_that_is_missing_is_an_error(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(refit, "shipped", lambda: tmp_path / "nothing")
+    monkeypatch.setattr(scorer_process, "shipped_folder", lambda: tmp_path / "nothing")
     remember(plain(MIN_ANSWERS))
     done = call("learn")
     assert (done.code, done.out) == (6, "")

@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 
-from baton.cli.resume import resume_hint, run_progress
-from baton.cli.step_text import record_view
 from baton.core import events as ev
 from baton.core.errors import WorkerError
 from baton.core.messages import Finish, Text
 from baton.core.plan.plan import Plan, Step, single_step_plan
 from baton.platform.settings import find_paths
+from baton.presentation.plans import record_view, resume_hint, run_progress
 from support.command_line import Call
 from support.fake_cloud import Cloud, Reply
 from support.scripted_baton import Scripted, scripted
@@ -57,8 +56,8 @@ def test_what_is_done_is_kept_and_the_rest_is_done(call: Call, scripted: Scripte
 @pytest.mark.parametrize(
     ("typed", "bounds", "said"),
     [
-        ([], {"offline": True}, "This run began offline, so it goes on offline."),
-        (["--offline"], {"offline": True}, "This run began offline, so it goes on offline."),
+        ([], {"offline": True}, "This run began offline, so it continues offline."),
+        (["--offline"], {"offline": True}, "This run began offline, so it continues offline."),
         ([], {"budget": 10**7}, "This run began with a ceiling of $0.01, which still holds"),
         (["--budget", "0.02"], {"budget": 10**7}, "with a ceiling of $0.01, which still holds"),
         (["--budget", "0.005"], {"budget": 10**7}, ""),
@@ -138,11 +137,12 @@ PLAN = Plan(tuple(Step("x", "Do.") for _ in range(4)), (4,))
 def ended(*done: int, status: str = "lost") -> str:
     events = [ev.StepFinished(0.2, n, Finish.STOP, "x") for n in done]
     begun = [ev.StepStarted(0.1, 1, "x")] if not done else []
-    return run_progress(record_view(record(ev.Planned(0.0, PLAN), *begun, *events)), status)
+    view = record_view(record(ev.Planned(0.0, PLAN), *begun, *events))
+    return run_progress(replace(view, status=status))
 
 
 def told(*events: ev.Event, status: str = "cancelled") -> str:
-    return resume_hint("beef", record_view(record(*events)), status)
+    return resume_hint("beef", replace(record_view(record(*events)), status=status))
 
 
 def test_how_far_a_run_came_is_told() -> None:

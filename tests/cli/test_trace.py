@@ -10,7 +10,6 @@ from dataclasses import replace
 import pytest
 
 from baton.cli.otel import span_lines
-from baton.cli.step_text import record_view
 from baton.cli.trace import flowchart, trace_text
 from baton.core import events as ev
 from baton.core.history_types import RunRecord
@@ -22,6 +21,7 @@ from baton.core.ports import NEW
 from baton.history import Store
 from baton.money import Ledger
 from baton.platform.settings import find_paths
+from baton.presentation.plans import record_view
 from support.command_line import Call
 from support.sample_ledger import BODY, bill
 from support.stored_runs import BEGUN, EVENTS, record, stored
@@ -55,23 +55,23 @@ def called(cost: int, held: int, confirmed: bool = True) -> ev.Called:
 def test_a_call_says_how_long_its_text_was_expected_to_get() -> None:
     call = called(NANO // 500, NANO // 100)
     assert "wrote 2 (at most 1,640 expected)," in told(replace(call, expected_tokens=1640))
-    assert "wrote 2, first word" in told(call)
+    assert "wrote 2, 0.50 s in all" in told(call)
 
 
 def test_an_offer_says_what_would_leave_and_what_was_decided() -> None:
     offer = ev.Offered(
-        0.1, "gpt", "you chose it", NANO // 100, 1834, "2 mail addresses", ev.Decision.SENT
+        0.1, "gpt", "You chose it.", NANO // 100, 1834, "2 mail addresses", ev.Decision.SENT
     )
     assert (
-        "offered to gpt (you chose it): 1,834 bytes of text, 2 mail addresses hidden,"
-        " at most $0.01; allowed" in told(offer)
+        "offered: gpt, at most $0.01 · sent. You chose it. 1,834 bytes of text,"
+        " hidden: 2 mail addresses." in told(offer)
     )
     refused = ev.Offered(
         0.1, "gpt", "it was cut", 2 * NANO, 5, "", ev.Decision.CEILING, "The ceiling is used up."
     )
-    assert "at most $2.00; not sent (The ceiling is used up.)" in told(refused)
+    assert "at most $2.00 · not sent, for the ceiling (The ceiling is used up.)" in told(refused)
     kept = ev.Offered(0.1, "lab", "it was cut", 0, 5, "", ev.Decision.KEPT)
-    assert "free; you kept what there was" in told(kept)
+    assert "for nothing · kept here" in told(kept)
 
 
 def test_what_help_was_worth_is_told() -> None:
@@ -94,11 +94,11 @@ def test_what_was_sent_is_told() -> None:
 
 
 def test_what_a_call_cost_is_told_and_how_sure_that_is() -> None:
-    assert "$0.11 held and $0.01 charged" in told(called(NANO // 100, 11 * NANO // 100))
+    assert "held $0.11, charged $0.01" in told(called(NANO // 100, 11 * NANO // 100))
     cut = told(called(11 * NANO // 100, 11 * NANO // 100, confirmed=False))
-    assert "ended early or without a plausible count, $0.11 unconfirmed" in cut
+    assert "ended early or without a plausible count, held $0.11, charged $0.11, unconfirmed" in cut
     assert "(`baton budget release abc123`)" in cut
-    assert "nothing charged" in told(called(0, NANO, confirmed=False))
+    assert "charged nothing" in told(called(0, NANO, confirmed=False))
     local = told(called(0, 0))
     assert "$" not in local
     assert "charged" not in local
@@ -175,11 +175,11 @@ def test_an_interrupted_run_says_how_it_goes_on(call: Call) -> None:
     run = stored(*BEGUN)
     shown = call("trace", run).out
     assert "· lost\n" in shown
-    assert f"Interrupted after step 2 of 4; `baton resume {run}` goes on." in shown
+    assert f"Interrupted after step 2 of 4; `baton resume {run}` continues it." in shown
     assert f"`baton resume {run}`" not in trace_text(record(*EVENTS))
     conversation = json.loads(call("history", "ls", "--json").out)[0]["id"]
     assert (
-        f"Interrupted after step 2 of 4; `baton resume {run}` goes on."
+        f"Interrupted after step 2 of 4; `baton resume {run}` continues it."
         in call("history", "show", conversation).out
     )
 

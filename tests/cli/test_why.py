@@ -25,7 +25,7 @@ def test_a_plan_is_told_in_a_few_lines() -> None:
         "large (local) did step 2.",
         "gpt (cloud (api.openai.com)) did step 3, for $0.002.",
         "Step 4, given to large, failed: large died.",
-        "Step 2 was checked (sums) and is wrong: 2 + 2 is 4",
+        "Step 2 was checked, sums: wrong (2 + 2 is 4).",
     ]
 
 
@@ -48,7 +48,7 @@ def test_the_length_that_bounded_what_was_held_is_told() -> None:
     assert "small (local) did step 1." in lines, "nothing is held for it"
 
 
-GOES_ON = "Interrupted after step 2 of 4; `baton resume beef` goes on."
+GOES_ON = "Interrupted after step 2 of 4; `baton resume beef` continues it."
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_what_went_otherwise_is_told(events: tuple[ev.Event, ...], status: str, 
     [
         ("cancelled", "It was stopped before it was done."),
         ("lost", "Baton was ended before it was done."),
-        ("running", "It is still going on."),
+        ("running", "It is still running."),
     ],
 )
 def test_one_step_that_was_stopped_is_told(status: str, told: str) -> None:
@@ -115,8 +115,8 @@ def test_what_help_was_worth_is_told() -> None:
     dear = ev.Weighed(0.6, "o1", 0.1, 0.2, NANO // 50, False, "It\nis dear.")
     events = (*BEGUN, weighed, dear, ev.Finished(3.0))
     told = run_reasons(record(*events))
-    assert f"gpt was worth asking: {why}" in told
-    assert "o1 was not asked: It is dear." in told
+    assert f"gpt is worth asking: {why}" in told
+    assert "o1 is not asked: It is dear." in told
     assert why_object(record(*events))["weighed"][0] == {
         "worker": "gpt",
         "gain": 0.34,

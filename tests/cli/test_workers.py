@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from baton.platform.settings import ServerWorker, load
+from baton.platform.settings import ServerWorkerSettings, load_settings
 from support.command_line import Call
 
 MODELS = {
@@ -91,8 +91,8 @@ def test_what_runs_here_is_shown_and_added_on_request(
     assert call("workers", "detect", "--add", "baton-test-8b").code == 0
     assert config.read_text().startswith(OURS.split("[screen]")[0])
     assert "# at noon" in config.read_text()
-    added = load(config).workers[-1]
-    assert added == ServerWorker(
+    added = load_settings(config).workers[-1]
+    assert added == ServerWorkerSettings(
         "baton-test-8b", "baton-test:8b", f"http://127.0.0.1:{ollama.port}/v1"
     )
     # What is a worker already isn't new.
@@ -102,8 +102,8 @@ def test_what_runs_here_is_shown_and_added_on_request(
 def test_what_is_only_forwarded_is_added_as_cloud(call: Call, ollama: Ollama, home: Path) -> None:
     done = call("workers", "detect", "--add", "baton-test-120b-cloud")
     assert "needs a price" in done.err
-    [added] = load(home / "config" / "config.toml").workers
-    assert isinstance(added, ServerWorker)
+    [added] = load_settings(home / "config" / "config.toml").workers
+    assert isinstance(added, ServerWorkerSettings)
     assert (added.privacy, added.price) == ("cloud", None)
 
 

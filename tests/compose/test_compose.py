@@ -20,18 +20,18 @@ from baton.core.ledger_types import Scope, ScopeBalance, SpendingStyle, Standing
 from baton.core.messages import Prompt
 from baton.core.money import NANO, parse_usd
 from baton.core.run.policy import PromptLimits
-from baton.models.model_types import Held, Record, Stamp
-from baton.models.store import FolderShelf
-from baton.platform.secrets import hide
+from baton.models.model_types import FileStamp, LibraryModel, ModelRecord
+from baton.models.store import FolderModelStore
+from baton.platform.secrets import remove_keys
 from baton.platform.settings import (
-    Budget,
-    CloudWorker,
-    LocalWorker,
-    ServerWorker,
+    BudgetSettings,
+    CloudWorkerSettings,
+    LocalWorkerSettings,
+    ServerWorkerSettings,
     Settings,
     find_paths,
-    load,
-    write,
+    load_settings,
+    write_settings,
 )
 from baton.workers import local
 from support.fake_hub import Hub
@@ -46,7 +46,7 @@ def _no_starter(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_no_starter")
 async def test_a_missing_starter_model_is_missed_only_when_it_is_wanted(tmp_path: Path) -> None:
     paths = find_paths({"BATON_HOME": str(tmp_path)})
-    own = LocalWorker("own", model=str(tmp_path / "own.gguf"))
+    own = LocalWorkerSettings("own", model=str(tmp_path / "own.gguf"))
     for settings in (Settings(workers=(own,)), Settings(workers=(own,), worker="own")):
         baton = compose(settings, paths, history=False)
         assert [card.id for card in baton.orchestra.roster if not card.is_tool] == ["own"]
@@ -78,17 +78,17 @@ async def test_without_any_model_everything_is_put_together_but_nobody_answers(
     await baton.aclose()
 
 
-def _shelve(folder: Path, id: str) -> Held:
-    shelf = FolderShelf(folder)
-    record = Record(id, id, f"{id}.gguf")
-    held = shelf.put(record)
+def _shelve(folder: Path, id: str) -> LibraryModel:
+    shelf = FolderModelStore(folder)
+    record = ModelRecord(id, id, f"{id}.gguf")
+    held = shelf.save(record)
     held.path.write_bytes(b"GGUF")
     status = held.path.stat()
-    return shelf.put(replace(record, stamp=Stamp(status.st_size, status.st_mtime_ns)))
+    return shelf.save(replace(record, stamp=FileStamp(status.st_size, status.st_mtime_ns)))
 
 
 async def test_settings_reach_the_worker(tmp_path: Path) -> None:
-    own = LocalWorker("own", model="x.gguf", system="Be brief.", context=512, max_output=9)
+    own = LocalWorkerSettings("own", model="x.gguf", system="Be brief.", context=512, max_output=9)
     baton = compose(Settings(workers=(own,)), find_paths({"BATON_HOME": str(tmp_path)}))
     card = baton.orchestra.worker("own").card
     assert (card.system, card.context, card.max_output) == ("Be brief.", 512, 9)
@@ -101,10 +101,10 @@ async def test_workers_that_load_the_same_share_it_and_write_in_their_own_way(
     tmp_path: Path,
 ) -> None:
     own = (
-        LocalWorker("sure", temperature=0, seed=1),
-        LocalWorker("wild", temperature=2, adapter="~/a.gguf"),
-        LocalWorker("long", context=4096),
-        LocalWorker("apart", kv="q8_0"),
+        LocalWorkerSettings("sure", temperature=0, seed=1),
+        LocalWorkerSettings("wild", temperature=2, adapter="~/a.gguf"),
+        LocalWorkerSettings("long", context=4096),
+        LocalWorkerSettings("apart", kv="q8_0"),
     )
     baton = compose(Settings(workers=own), find_paths({"BATON_HOME": str(tmp_path)}), history=False)
     baton.orchestra.worker("small").warm()
@@ -132,7 +132,9 @@ async def test_whom_the_settings_prefer_is_told_if_it_is_not_there(tmp_path: Pat
 async def test_money_is_paced_as_the_settings_say(tmp_path: Path) -> None:
     paths = find_paths({"BATON_HOME": str(tmp_path)})
     for history in (True, False):
-        baton = compose(Settings(budget=Budget(pace=SpendingStyle.BEST)), paths, history=history)
+        baton = compose(
+            Settings(budget=BudgetSettings(pace=SpendingStyle.BEST)), paths, history=history
+        )
         room = Standing((ScopeBalance(Scope.DAY, 10**9),))
         pacer = baton.orchestra.pacer
         assert pacer.thrift is SpendingStyle.BEST
@@ -146,18 +148,22 @@ HERE = "http://127.0.0.1:11434/v1"
 @pytest.mark.parametrize(
     ("entry", "privacy", "remote"),
     [
-        (ServerWorker("a", "qwen3:8b", HERE), Label.LOCAL, False),
-        (ServerWorker("a", "gpt-oss:120b-cloud", HERE), Label.CLOUD, True),
-        (ServerWorker("a", "glm-4.6:Cloud", HERE), Label.CLOUD, True),
-        (ServerWorker("a", "an-alias", HERE, privacy=Label.CLOUD), Label.CLOUD, True),
-        (ServerWorker("a", "qwen3", "http://10.0.0.9/v1"), Label.LAN, True),
-        (ServerWorker("a", "qwen3", "http://10.0.0.9/v1", privacy=Label.LOCAL), Label.LOCAL, True),
-        (ServerWorker("a", "qwen3", "https://llm.example.org/v1"), Label.CLOUD, True),
-        (ServerWorker("a", "glm:cloud", HERE, privacy=Label.LOCAL), Label.LOCAL, True),
+        (ServerWorkerSettings("a", "qwen3:8b", HERE), Label.LOCAL, False),
+        (ServerWorkerSettings("a", "gpt-oss:120b-cloud", HERE), Label.CLOUD, True),
+        (ServerWorkerSettings("a", "glm-4.6:Cloud", HERE), Label.CLOUD, True),
+        (ServerWorkerSettings("a", "an-alias", HERE, privacy=Label.CLOUD), Label.CLOUD, True),
+        (ServerWorkerSettings("a", "qwen3", "http://10.0.0.9/v1"), Label.LAN, True),
+        (
+            ServerWorkerSettings("a", "qwen3", "http://10.0.0.9/v1", privacy=Label.LOCAL),
+            Label.LOCAL,
+            True,
+        ),
+        (ServerWorkerSettings("a", "qwen3", "https://llm.example.org/v1"), Label.CLOUD, True),
+        (ServerWorkerSettings("a", "glm:cloud", HERE, privacy=Label.LOCAL), Label.LOCAL, True),
     ],
 )
 def test_an_engine_on_this_machine_that_forwards_counts_as_a_cloud(
-    entry: ServerWorker, privacy: Label, remote: bool
+    entry: ServerWorkerSettings, privacy: Label, remote: bool
 ) -> None:
     """So it is refused offline, redacted and priced, under whatever name it forwards."""
     card = card_of(entry)
@@ -167,7 +173,7 @@ def test_an_engine_on_this_machine_that_forwards_counts_as_a_cloud(
 
 async def test_the_learned_router_decides_and_is_ended_with_the_rest(tmp_path: Path) -> None:
     paths = find_paths({"BATON_HOME": str(tmp_path)})
-    own = LocalWorker("own", model=str(tmp_path / "own.gguf"))
+    own = LocalWorkerSettings("own", model=str(tmp_path / "own.gguf"))
     baton = compose(Settings(workers=(own,)), paths, history=False)
     router = baton.router
     assert router is not None
@@ -183,7 +189,7 @@ async def test_the_learned_router_decides_and_is_ended_with_the_rest(tmp_path: P
 async def test_a_router_that_is_not_there_is_told_of_at_the_start_and_not_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("baton.routing.learned_router.shipped", lambda: tmp_path / "nowhere")
+    monkeypatch.setattr("baton.routing.learned_router.shipped_folder", lambda: tmp_path / "nowhere")
     baton = compose(Settings(), find_paths({"BATON_HOME": str(tmp_path)}), history=False)
     baton.tell_later(pytest.fail)
     assert "A rule of length and task decides" in baton.warning
@@ -199,7 +205,7 @@ async def test_no_gateway_is_started_for_a_worker_that_may_not_see_the_prompt(
     tmp_path: Path, label: Label, starts: bool
 ) -> None:
     paths = find_paths({"BATON_HOME": str(tmp_path)})
-    far = CloudWorker("gpt", model="openai/gpt-5-mini")
+    far = CloudWorkerSettings("gpt", model="openai/gpt-5-mini")
     baton = compose(Settings(workers=(far,)), paths, history=False, warm="gpt", label=label)
     assert baton.gateway is not None
     assert (baton.gateway.pid is not None) is starts
@@ -223,54 +229,54 @@ async def test_the_router_may_load_as_long_as_the_worker_that_is_warmed(tmp_path
 @pytest.mark.parametrize("state", ["broken", "gone", "coming"])
 async def test_the_starter_answers_while_the_chosen_model_cannot(state: str) -> None:
     paths = find_paths()
-    shelf = FolderShelf(paths.models)
-    write(paths.config_file, {"worker": "mine", "conductor": "mine"})
-    record = Record("mine", "Mine", "mine.gguf", size=9, sha256="0" * 64)
+    shelf = FolderModelStore(paths.models)
+    write_settings(paths.config_file, {"worker": "mine", "conductor": "mine"})
+    record = ModelRecord("mine", "Mine", "mine.gguf", size=9, sha256="0" * 64)
     lost = {
         "broken": replace(record, wrong="its contents aren't what they were"),
-        "gone": replace(record, stamp=Stamp(9, 1)),
+        "gone": replace(record, stamp=FileStamp(9, 1)),
         "coming": record,
     }
-    assert shelf.put(lost[state]).state == state
-    baton = compose(load(paths.config_file), paths, history=False)
+    assert shelf.save(lost[state]).state == state
+    baton = compose(load_settings(paths.config_file), paths, history=False)
     assert baton.orchestra.default == baton.orchestra.worker().card.id == "small"
     assert baton.warning.startswith("mine is")
-    path = shelf.put(record).path
+    path = shelf.save(record).path
     path.write_bytes(b"GGUF or so")
-    held = shelf.put(replace(record, stamp=shelf.stamp(path)))
+    held = shelf.save(replace(record, stamp=shelf.file_stamp(path)))
     assert "answers and draws plans" in baton.join(held), "when it is here again"
     assert baton.orchestra.default == "mine"
     await baton.aclose()
-    baton = compose(load(paths.config_file), paths, history=False)
+    baton = compose(load_settings(paths.config_file), paths, history=False)
     assert (baton.orchestra.default, baton.missed) == ("mine", "")
     await baton.aclose()
 
 
 async def test_models_that_arrive_at_once_all_join_and_one_takes_a_role(tmp_path: Path) -> None:
     paths = find_paths({"BATON_HOME": str(tmp_path)})
-    shelf = FolderShelf(paths.models)
+    shelf = FolderModelStore(paths.models)
     together = threading.Barrier(4)
 
     def arrive(number: int) -> str:
-        held = shelf.put(Record(f"m{number}", f"M{number}", f"m{number}.gguf"))
+        held = shelf.save(ModelRecord(f"m{number}", f"M{number}", f"m{number}.gguf"))
         held.path.write_bytes(b"GGUF or so")
-        held = shelf.put(replace(held.record, stamp=shelf.stamp(held.path)))
+        held = shelf.save(replace(held.record, stamp=shelf.file_stamp(held.path)))
         together.wait(10)
         return baton.join(held)
 
-    baton = compose(load(paths.config_file), paths, history=False)
+    baton = compose(load_settings(paths.config_file), paths, history=False)
     told = await asyncio.gather(*(asyncio.to_thread(arrive, number) for number in range(4)))
     assert sum("answers" in one for one in told) == 1
     assert {f"m{n}" for n in range(4)} < {card.id for card in baton.orchestra.roster}
-    assert load(paths.config_file).worker == baton.orchestra.default
+    assert load_settings(paths.config_file).worker == baton.orchestra.default
     await baton.aclose()
 
 
 def test_changes_of_settings_at_once_are_all_made(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     with ThreadPoolExecutor(8) as threads:
-        list(threads.map(lambda n: write(file, {"keys": {f"key{n}": "x"}}), range(40)))
-    assert len(load(file, {}).keys) == 40
+        list(threads.map(lambda n: write_settings(file, {"keys": {f"key{n}": "x"}}), range(40)))
+    assert len(load_settings(file, {}).keys) == 40
 
 
 async def test_the_hubs_token_is_the_fetchers_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,10 +286,10 @@ async def test_the_hubs_token_is_the_fetchers_alone(monkeypatch: pytest.MonkeyPa
         for name, value in {**hub.environ, "HF_TOKEN": "hf_mine"}.items():
             monkeypatch.setenv(name, value)
         stock = library(Settings(), find_paths())
-        hide(os.environ)  # as the app does, which starts editors and clipboards
+        remove_keys(os.environ)  # as the app does, which starts editors and clipboards
         assert "HF_TOKEN" not in os.environ
         with pytest.raises(ModelFileError, match="is no model"):  # so the file was let through
-            await stock.want("hf.co/me/mine")
+            await stock.request_model("hf.co/me/mine")
         await stock.aclose()
 
 
@@ -320,9 +326,9 @@ async def test_a_ceiling_that_is_changed_during_a_start_is_obeyed(
 ) -> None:
     """Another Baton sets it after the settings were read, and before the ledger is open."""
     paths = find_paths({"BATON_HOME": str(tmp_path)})
-    write(paths.config_file, {"budget": {"day": "1"}})
-    settings = load(paths.config_file)
-    write(paths.config_file, {"budget": {"day": ceiling}})
+    write_settings(paths.config_file, {"budget": {"day": "1"}})
+    settings = load_settings(paths.config_file)
+    write_settings(paths.config_file, {"budget": {"day": ceiling}})
     other = open_ledger(paths)
     await other.set_ceiling(Scope.DAY, parse_usd(ceiling))
     baton = compose(settings, paths, history=False)
@@ -345,8 +351,8 @@ async def test_no_ceiling_that_is_set_later_loosens_one_from_the_environment(
 ) -> None:
     monkeypatch.setenv("BATON_BUDGET__DAY", "0.0001")
     paths = find_paths({"BATON_HOME": str(tmp_path)})
-    write(paths.config_file, {"budget": {"day": "1"}})
-    settings = load(paths.config_file)
+    write_settings(paths.config_file, {"budget": {"day": "1"}})
+    settings = load_settings(paths.config_file)
     other = open_ledger(paths)
     baton = compose(settings, paths, history=False)
 

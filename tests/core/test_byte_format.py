@@ -8,7 +8,7 @@ from hypothesis import strategies as some
 
 from baton.core.byte_format import show_memory, show_part, show_size, show_speed
 from baton.core.machine import Hardware
-from baton.gguf.memory_fit import Load, judge
+from baton.gguf.memory_fit import ModelLoad, judge_fit
 from baton.models.recommendation import recommend
 from baton.tui.recommendation_text import machine_text
 
@@ -101,5 +101,5 @@ def test_the_same_machine_has_the_same_memory_everywhere() -> None:
     assert told == "24 GB"
     assert told in machine_text(machine)
     assert told in recommend((), machine).why
-    assert told in judge([Load("m", 10**9, 0, 0, 0)], machine).why
-    assert told in judge([Load("m", 10**11, 0, 0, 0)], machine).why
+    assert told in judge_fit([ModelLoad("m", 10**9, 0, 0, 0)], machine).why
+    assert told in judge_fit([ModelLoad("m", 10**11, 0, 0, 0)], machine).why

@@ -17,7 +17,7 @@ from baton.core.model_roles import (
     settings_for_roles,
     settings_without_model,
 )
-from baton.platform.settings import load, write
+from baton.platform.settings import load_settings, write_settings
 
 ROLES = st.lists(st.sampled_from(list(ModelRole)), unique=True)
 
@@ -54,13 +54,13 @@ def test_roles_are_settings_and_read_back(
     tmp_path_factory: pytest.TempPathFactory, roles: list[ModelRole]
 ) -> None:
     file: Path = tmp_path_factory.mktemp("config") / "config.toml"
-    write(file, settings_for_roles("new", roles))
-    settings = load(file, environ={})
+    write_settings(file, settings_for_roles("new", roles))
+    settings = load_settings(file, environ={})
     found = role_holders(settings.worker, settings.conductor, settings.prefer)
     for role in ModelRole:
         assert (found[role] == "new") == (role in roles)
-    write(file, settings_without_model("new", found))
-    settings = load(file, environ={})
+    write_settings(file, settings_without_model("new", found))
+    settings = load_settings(file, environ={})
     assert settings.worker == "small"
     assert settings.conductor == ""
     assert settings.prefer == {}

@@ -12,7 +12,7 @@ from baton.core.sampling_settings import (
     recommended_sampling,
     resolve_sampling,
 )
-from baton.gguf.header import read
+from baton.gguf.header import parse_header
 from support import gguf_writer
 
 
@@ -49,6 +49,6 @@ def test_what_can_not_be_a_number_of_that_kind_is_left_out(wrong: object) -> Non
 def test_a_header_says_the_same_as_llama_cpp_reads_of_it() -> None:
     keys = gguf_writer.facts() | {"general.sampling.temp": 0.5, "general.sampling.top_k": 20}
     data = gguf_writer.whole(keys, [])
-    assert read(data, len(data)).sampling == {"temperature": 0.5, "top_k": 20.0}
+    assert parse_header(data, len(data)).sampling == {"temperature": 0.5, "top_k": 20.0}
     texts = {"general.sampling.temp": "0.500000", "general.sampling.top_k": "20"}
     assert recommended_sampling(texts.get) == {"temperature": 0.5, "top_k": 20.0}

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from baton.core.errors import BatonError
-from baton.download.releases import is_newer, is_version, name_of
+from baton.download.releases import is_newer, is_version, release_file_name
 
 VERSIONS = [
     *("0.0.9", "0.1.0a1", "0.1.0b1", "0.1.0b2", "0.1.0b10", "0.1.0rc1", "0.1.0"),
@@ -34,7 +34,10 @@ def test_what_is_no_version_has_no_order(text: str) -> None:
 
 
 def test_names_say_what_a_file_is() -> None:
-    assert name_of("1.0.0", "linux-x86_64", "full") == "baton-1.0.0-linux-x86_64"
-    assert name_of("1.0.0", "linux-x86_64", "slim", "cuda") == "baton-slim-1.0.0-linux-x86_64-cuda"
-    zipped = name_of("1.0.0", "windows-x86_64", "full", "", "folder")
+    assert release_file_name("1.0.0", "linux-x86_64", "full") == "baton-1.0.0-linux-x86_64"
+    assert (
+        release_file_name("1.0.0", "linux-x86_64", "slim", "cuda")
+        == "baton-slim-1.0.0-linux-x86_64-cuda"
+    )
+    zipped = release_file_name("1.0.0", "windows-x86_64", "full", "", "folder")
     assert zipped == "baton-1.0.0-windows-x86_64.zip"

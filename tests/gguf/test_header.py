@@ -14,8 +14,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from baton.gguf.header import BLOCKS, LONGEST_TEXT, Cut, Header, Malformed, read, read_on
-from baton.gguf.metadata import MOST_LAYERS
+from baton.gguf.header import (
+    BLOCK_SIZES,
+    MAX_TEXT_BYTES,
+    Header,
+    HeaderIncomplete,
+    MalformedHeader,
+    parse_header,
+    read_header,
+)
+from baton.gguf.metadata import MAX_LAYERS
 from baton.workers.local import starter
 from support.gguf_writer import (
     Tensor,
@@ -47,7 +55,7 @@ others = some.dictionaries(
     max_size=8,
 )
 shapes = some.lists(some.integers(0, 5), max_size=3).map(lambda rest: (256, *rest))
-tensors = some.lists(some.tuples(shapes, some.sampled_from(sorted(BLOCKS))), max_size=8).map(
+tensors = some.lists(some.tuples(shapes, some.sampled_from(sorted(BLOCK_SIZES))), max_size=8).map(
     lambda found: [Tensor(f"t{n}", shape, type) for n, (shape, type) in enumerate(found)]
 )
 
@@ -57,8 +65,8 @@ def by_pieces(data: bytes) -> tuple[Header, int]:
     wanted = 1024
     for times in range(1, 40):
         try:
-            return read(data[:wanted]), times
-        except Cut as cut:
+            return parse_header(data[:wanted]), times
+        except HeaderIncomplete as cut:
             if cut.needed <= wanted:
                 raise AssertionError("it doesn't get on") from cut
             wanted = cut.needed
@@ -78,22 +86,27 @@ def test_every_header_says_what_was_written(
     keys = facts(context_length=context) | other
     keys |= {"general.name": name, "general.license": licence}
     data = header(keys, weights, version=version)
-    found = read(data)
+    found = parse_header(data)
     assert (found.name, found.licence, found.context) == (name, licence, context)
     assert (found.layers, found.kv_heads, found.key_length) == (4, (2, 2, 2, 2), 16)
     assert found.weights == sum(tensor.size for tensor in weights)
-    assert found == by_pieces(data)[0] == read(memoryview(data)) == read(bytearray(data))
-    assert found == read_on(io.BytesIO(data).read, max(found.size, len(data)))
+    assert (
+        found
+        == by_pieces(data)[0]
+        == parse_header(memoryview(data))
+        == parse_header(bytearray(data))
+    )
+    assert found == read_header(io.BytesIO(data).read, max(found.size, len(data)))
     ends = found.size
-    assert read(data, ends) == found == read(data, ends + 99)
+    assert parse_header(data, ends) == found == parse_header(data, ends + 99)
     if found.weights and weights[-1].size:
-        with pytest.raises(Malformed, match=f"it ends after {ends - 1:,} of {ends:,} bytes"):
-            read(data, ends - 1)
+        with pytest.raises(MalformedHeader, match=f"it ends after {ends - 1:,} of {ends:,} bytes"):
+            parse_header(data, ends - 1)
 
 
 def test_the_whole_file_is_as_long_as_its_header_says() -> None:
     data = whole(facts(), [Tensor("a", (64, 3)), Tensor("b", (7,)), Tensor("c", (32,), 8)])
-    found = read(data, len(data))
+    found = parse_header(data, len(data))
     assert len(data) - 32 < found.size <= len(data)
     assert (found.parameters, found.weights) == (64 * 3 + 7 + 32, 64 * 3 * 4 + 7 * 4 + 34)
 
@@ -101,7 +114,7 @@ def test_the_whole_file_is_as_long_as_its_header_says() -> None:
 def test_the_starter_says_what_llama_cpp_says_of_it() -> None:
     path = starter().path
     with path.open("rb") as file:
-        found = read(file.read(4 << 20), path.stat().st_size)
+        found = parse_header(file.read(4 << 20), path.stat().st_size)
     assert (found.architecture, found.licence) == ("llama", "apache-2.0")
     assert (found.layers, found.parameters, found.context) == (30, 134_515_008, 8192)
     assert (found.kv_heads, found.key_length, found.value_length) == ((3,) * 30, 64, 64)
@@ -115,18 +128,18 @@ def test_a_large_vocabulary_takes_few_rounds() -> None:
     found, rounds = by_pieces(data)
     assert found.vocabulary == 60_000
     assert rounds <= 12
-    assert read_on(io.BytesIO(data).read, len(data)) == found
+    assert read_header(io.BytesIO(data).read, len(data)) == found
 
 
 def test_a_file_that_is_cut_off_while_it_is_read_is_told() -> None:
     data = header(facts() | vocabulary(60_000))
     for end in (0, 3, 10, 1 << 20, len(data) - 100):
-        with pytest.raises(Malformed, match="being changed"):
-            read_on(io.BytesIO(data[:end]).read, len(data))
+        with pytest.raises(MalformedHeader, match="being changed"):
+            read_header(io.BytesIO(data[:end]).read, len(data))
 
 
 def kind(name: str, **own: Value) -> Header:
-    return read(header(facts(name, **own)))
+    return parse_header(header(facts(name, **own)))
 
 
 def test_heads_may_differ_by_layer() -> None:
@@ -235,13 +248,13 @@ def test_other_recurrent_kinds() -> None:
 def test_parts_and_alignment() -> None:
     keys = facts(expert_count=8, expert_used_count=2)
     keys |= {"split.count": Typed(2, 3), "general.parameter_count": Typed(10, 7 * 10**9)}
-    found = read(header(keys, [Tensor("a", (64,))]))
+    found = parse_header(header(keys, [Tensor("a", (64,))]))
     assert (found.parts, found.parameters) == (3, 7 * 10**9)
     assert (found.experts, found.experts_used) == (8, 2)
     assert kind("mixed", expert_used_count=[1, 4, 2, 0]).experts_used == 4
     assert kind("mixed", attention__head_count=[1, 4, 2, 0]).heads == 4
     wide = header(facts() | {"general.alignment": 256}, [Tensor("a", (1,))], alignment=256)
-    assert read(wide).size % 256 == 4
+    assert parse_header(wide).size % 256 == 4
 
 
 @pytest.mark.parametrize(
@@ -259,28 +272,28 @@ def test_parts_and_alignment() -> None:
     ],
 )
 def test_what_is_wrong_is_said(data: bytes, why: str) -> None:
-    with pytest.raises(Malformed, match=why):
-        read(data, len(data))
+    with pytest.raises(MalformedHeader, match=why):
+        parse_header(data, len(data))
 
 
 @pytest.mark.parametrize("dimensions", [5, 6, 2**32 - 1])
 def test_a_tensor_has_at_most_four_dimensions(dimensions: int) -> None:
     good = header(facts(), [Tensor("w", (32, 1, 1, 1))])
-    assert read(good, None).weights == 128
+    assert parse_header(good, None).weights == 128
     shape = struct.pack("<I4Q", 4, 32, 1, 1, 1)
     bad = good.replace(shape, struct.pack("<I4Q", dimensions, 32, 1, 1, 1) + bytes(64))
-    with pytest.raises(Malformed, match=f"a tensor of {dimensions:,} dimensions"):
-        read(bad, None)
+    with pytest.raises(MalformedHeader, match=f"a tensor of {dimensions:,} dimensions"):
+        parse_header(bad, None)
 
 
 def test_an_array_longer_than_a_model_has_layers_is_stepped_over() -> None:
-    for count, kept in ((MOST_LAYERS, True), (MOST_LAYERS + 1, False), (1_000_000, False)):
+    for count, kept in ((MAX_LAYERS, True), (MAX_LAYERS + 1, False), (1_000_000, False)):
         data = header(facts() | {"llama.attention.head_count": [1] * count})
-        with pytest.raises(Malformed) if not kept else contextlib.nullcontext():
-            read(data, None)  # without its values it has no number for each layer
+        with pytest.raises(MalformedHeader) if not kept else contextlib.nullcontext():
+            parse_header(data, None)  # without its values it has no number for each layer
     tracemalloc.start()
-    with contextlib.suppress(Malformed):
-        read(data, None)
+    with contextlib.suppress(MalformedHeader):
+        parse_header(data, None)
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most < 1_000_000, "a million numbers take 8 MB and more"
@@ -288,19 +301,21 @@ def test_an_array_longer_than_a_model_has_layers_is_stepped_over() -> None:
 
 def test_a_template_that_is_too_long_is_left_out() -> None:
     def template(length: int) -> str:
-        return read(header(facts() | {"tokenizer.chat_template": "x" * length}), None).template
+        return parse_header(
+            header(facts() | {"tokenizer.chat_template": "x" * length}), None
+        ).template
 
-    assert template(LONGEST_TEXT) == "x" * LONGEST_TEXT
-    assert template(LONGEST_TEXT + 1) == ""
+    assert template(MAX_TEXT_BYTES) == "x" * MAX_TEXT_BYTES
+    assert template(MAX_TEXT_BYTES + 1) == ""
 
 
 def outcome(data: bytes, size: int | None) -> str:
     """Read what may be anything; whatever else is raised ends the test."""
     try:
-        read(data, size)
-    except Cut as cut:
+        parse_header(data, size)
+    except HeaderIncomplete as cut:
         return "cut" if cut.needed > len(data) else "stuck"
-    except Malformed as error:
+    except MalformedHeader as error:
         return "malformed" if str(error).isprintable() else "unprintable"
     return "read"
 
@@ -312,8 +327,8 @@ def survive(headers: Iterable[bytes]) -> set[str]:
         gc.collect(0)
         tracemalloc.start()
         seen |= {outcome(data, len(data)), outcome(data, None), outcome(data, 1 << 40)}
-        with contextlib.suppress(Malformed):
-            read_on(io.BytesIO(data).read, len(data))
+        with contextlib.suppress(MalformedHeader):
+            read_header(io.BytesIO(data).read, len(data))
         most = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert most < 50_000_000
@@ -334,8 +349,8 @@ def test_a_header_that_really_is_long_is_in_memory_once(length: int, ends: str) 
     file = io.BytesIO(header(facts() | {"other.text": "x" * length}))
     found = "malformed"
     tracemalloc.start()
-    with contextlib.suppress(Malformed):
-        read_on(file.read, 100 << 30)
+    with contextlib.suppress(MalformedHeader):
+        read_header(file.read, 100 << 30)
         found = "read"
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

@@ -18,7 +18,7 @@ from baton.core.events import Called, Cancelled, Event, Failed, Finished, Routed
 from baton.core.labels import Label
 from baton.core.messages import Attachment, Finish, Prompt, Purpose, TurnStatus
 from baton.core.ports import ConversationPosition
-from baton.history import Imported, Store
+from baton.history import ImportResult, Store
 from support.store_conversations import ask
 
 
@@ -93,7 +93,7 @@ def test_an_export_is_the_whole_of_it(data: st.DataObject) -> None:
         for run in await here.runs():
             assert await there.run(run.id) == await here.run(run.id)
         again = await there.import_(document)
-        assert again == Imported(0, 0, imported.conversations)
+        assert again == ImportResult(0, 0, imported.conversations)
         assert await there.export() == document
         await here.aclose()
         await there.aclose()
@@ -106,10 +106,10 @@ async def test_a_conversation_that_went_on_is_not_overwritten(store: Store) -> N
     old = await store.export()
     await ask(store, "And of Italy?", "Rome.", ConversationPosition(begun.conversation))
     newer = await store.export()
-    assert await store.import_(old) == Imported(0, 0, 1)  # all of it is there
+    assert await store.import_(old) == ImportResult(0, 0, 1)  # all of it is there
     elsewhere = Store.open(None)
     await elsewhere.import_(old)
-    assert await elsewhere.import_(newer) == Imported(1, 4, 0)  # a copy, under new ids
+    assert await elsewhere.import_(newer) == ImportResult(1, 4, 0)  # a copy, under new ids
     assert len(await elsewhere.conversations()) == 2
     for conversation in await elsewhere.conversations():
         run = await elsewhere.last_run(conversation.id)
@@ -127,7 +127,7 @@ async def test_importing_brings_a_deleted_conversation_back(store: Store) -> Non
     document = await store.export([begun.conversation])
     await store.hide(begun.conversation)
     assert (await store.export())["conversations"] == []
-    assert await store.import_(document) == Imported(1, 0, 0)
+    assert await store.import_(document) == ImportResult(1, 0, 0)
     assert await store.latest() == begun.conversation
 
 

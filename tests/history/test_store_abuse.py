@@ -22,10 +22,11 @@ from baton.core.history_types import RunRecord
 from baton.core.labels import Label
 from baton.core.messages import Finish, Prompt, TurnStatus
 from baton.core.ports import ConversationPosition
-from baton.history import Store, store_file
+from baton.history import Store
+from baton.history import store as store_module
 from baton.history.schema import MIGRATIONS
 from baton.platform import sqlite
-from baton.platform.sqlite import stamp
+from baton.platform.sqlite import check_stamp
 from support.damaged_database import broken_files
 from support.store_conversations import ask, process
 
@@ -103,7 +104,7 @@ import asyncio, os
 from support.store_conversations import *
 async def main():
     store = Store.open(pathlib.Path({str(path)!r}))
-    begun = await store.begin(Prompt("Why?"), Place(), Label.CLOUD)
+    begun = await store.begin(Prompt("Why?"), ConversationPosition(), Label.CLOUD)
     await store.write(begun.answer, "Because halfway", TurnStatus.STREAMING)
     print(begun.conversation, flush=True)
     input()
@@ -318,7 +319,7 @@ def test_a_history_that_was_lost_is_reported_once(
     else:
         path.unlink()
     if lost == "only a log is left":
-        stamp(path).unlink()
+        check_stamp(path).unlink()
         path.with_name("baton.db-wal").write_bytes(b"7 pages")
     warning, conversations = asyncio.run(use(path))
     assert warning.startswith("The history file was emptied or removed")
@@ -337,10 +338,10 @@ def test_damage_that_shows_later_is_looked_for_at_the_next_start(
     connection = sqlite.connect(path)
     connection.execute("UPDATE turns_search_data SET block = randomblob(100) WHERE id > 10")
     connection.close()
-    stamp(path).touch()
+    check_stamp(path).touch()
     with pytest.raises(StoreError, match="Start Baton again"):
         asyncio.run(use(path))
-    assert not stamp(path).exists()
+    assert not check_stamp(path).exists()
     warning, conversations = asyncio.run(use(path))
     assert "25 conversations were recovered" in warning
     assert conversations == 25
@@ -356,8 +357,8 @@ def test_an_older_database_is_checked_once_it_is_migrated(
     connection = sqlite.connect(path)
     connection.execute("UPDATE turns_search_data SET block = randomblob(100) WHERE id > 10")
     connection.close()
-    with pytest.raises(sqlite.Damaged):
-        sqlite.open_file(path, MIGRATIONS)
+    with pytest.raises(sqlite.DatabaseDamaged):
+        sqlite.open_database(path, MIGRATIONS)
 
 
 def test_large_files_are_checked_once_a_day(
@@ -368,13 +369,13 @@ def test_large_files_are_checked_once_a_day(
     place = spoilt.index(b"answer 7 answer 7") // 4096 * 4096
     spoilt[place : place + 8] = b"\xff" * 8
     path.write_bytes(spoilt)
-    stamp(path).touch()
+    check_stamp(path).touch()
     monkeypatch.setattr(sqlite, "CHECK_ALWAYS_BYTES", 0)
     store = Store.open(path)
     assert store.warning == ""
     asyncio.run(store.aclose())
     yesterday = time.time() - 25 * 3600
-    os.utime(stamp(path), (yesterday, yesterday))
+    os.utime(check_stamp(path), (yesterday, yesterday))
     assert "recovered" in asyncio.run(use(path))[0]
 
 
@@ -408,7 +409,7 @@ _SECOND = sqlite.Migration(
 def next_version(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pretend that Baton's next version has one more migration."""
     longer = (*MIGRATIONS, _SECOND)
-    monkeypatch.setattr(store_file, "MIGRATIONS", longer)
+    monkeypatch.setattr(store_module, "MIGRATIONS", longer)
 
 
 def test_a_migration_keeps_everything_and_a_copy(
@@ -475,7 +476,7 @@ def test_who_looks_while_another_baton_migrates_takes_nothing_for_damaged(
         return connection
 
     monkeypatch.setattr(sqlite, "connect", watched)
-    sqlite.open_file(path, MIGRATIONS).close()
+    sqlite.open_database(path, MIGRATIONS).close()
     assert migrated == [2]
     assert broken_files(path) == []
 
@@ -529,7 +530,7 @@ sqlite.migrate(sqlite.connect(pathlib.Path({str(path)!r})), (*schema.MIGRATIONS,
         assert child.returncode == (-signal.SIGKILL if killed else 0)
         connection = sqlite.connect(path)
         columns = [row["name"] for row in connection.execute("PRAGMA table_info(conversations)")]
-        assert sqlite.version(connection) == len(MIGRATIONS) + (not killed)
+        assert sqlite.schema_version(connection) == len(MIGRATIONS) + (not killed)
         assert ("colour" in columns) is not killed
         connection.close()
         for side in ("-wal", "-shm"):
@@ -581,7 +582,7 @@ async def test_a_store_goes_on_once_there_is_room_again(tmp_path: Path) -> None:
     begun = await store.begin(Prompt("x"), ConversationPosition(), Label.CLOUD)
 
     async def limit(pages: int) -> None:
-        await store._do(lambda db: db.execute(f"PRAGMA max_page_count = {pages}").close())
+        await store._database.run(lambda db: db.execute(f"PRAGMA max_page_count = {pages}").close())
 
     await limit(1)
     with pytest.raises(StoreError, match="The disk is full"):
@@ -643,14 +644,14 @@ def test_a_disk_that_fails_at_the_start_is_one_sentence(
 
     path = tmp_path / "baton.db"
     shutil.copy(sound_database, path)
-    monkeypatch.setattr(store_file, "mark_lost", failing)
+    monkeypatch.setattr(store_module, "mark_lost_runs", failing)
     with pytest.raises(StoreError, match="Input/output error"):
         asyncio.run(use(path))
     assert broken_files(path) == []
 
 
 def test_an_old_sqlite_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite, "SOUND", (99, 0, 0))
+    monkeypatch.setattr(sqlite, "MIN_SAFE_VERSION", (99, 0, 0))
     with pytest.raises(StoreError, match="pysqlite3"):
         asyncio.run(use(tmp_path / "baton.db"))
     assert not (tmp_path / "baton.db").exists()

@@ -17,7 +17,7 @@ import pytest
 from baton.core.errors import BatonError
 from baton.download.releases import Build, Switch
 from baton.install import Installation
-from baton.install.version_probe import version_of
+from baton.install.version_probe import probe_version
 from support.sample_releases import PLATFORM, program
 from support.update_processes import NEW, OLD, World, memory, switch_here, switched
 
@@ -76,8 +76,8 @@ def test_killed_at_any_step_it_is_the_old_or_the_new_version(quick: Path, coming
 def _healed(machine: World, coming: str, here: str) -> None:
     """What is started stays what it is, the other one is kept, and nothing else is left."""
     installation = of(machine)
-    with installation.alone():
-        mended = installation.mend()
+    with installation.hold_lock():
+        mended = installation.finish_switch()
     assert machine.version() == here
     assert mended is None or (mended.coming.version, here) == (coming, coming)
     kept = {OLD: OLDER, coming: OLD}[here]
@@ -190,7 +190,7 @@ def test_where_no_second_name_can_be_given_a_copy_is_kept(tmp_path: Path) -> Non
         installation = of(machine)
         assert installation.previous is not None
         assert machine.version(installation.previous) == OLD
-        with installation.alone():
+        with installation.hold_lock():
             staged = installation.stage_previous()
             back = to(OLD, NEW)
             installation.switch(staged, back)
@@ -203,9 +203,9 @@ def test_where_no_second_name_can_be_given_a_copy_is_kept(tmp_path: Path) -> Non
 def test_only_one_process_changes_it(tmp_path: Path) -> None:
     machine = world(tmp_path / "m")
     busy = pytest.raises(BatonError, match="Another Baton is just changing")
-    with of(machine).alone(), busy, of(machine).alone():
+    with of(machine).hold_lock(), busy, of(machine).hold_lock():
         raise AssertionError("it was locked")
-    with of(machine).alone():
+    with of(machine).hold_lock():
         pass
     assert not (machine.share / "update.lock").exists()
 
@@ -216,8 +216,8 @@ def test_staging_never_follows_a_link(tmp_path: Path) -> None:
     (mine / "thesis").write_text("years")
     machine.staging.symlink_to(mine)
     with pytest.raises(BatonError, match="no folder of yours"):
-        of(machine).stage("baton-0.2.0-linux-x86_64", "a" * 64)
-    of(machine).clear()
+        of(machine).stage_file("baton-0.2.0-linux-x86_64", "a" * 64)
+    of(machine).clear_staging()
     assert (mine / "thesis").read_text() == "years"
 
 
@@ -227,9 +227,9 @@ def test_what_others_could_change_after_it_was_checked_is_not_used(tmp_path: Pat
     machine.staging.mkdir(mode=0o777)
     os.chown(machine.staging, 12345, 12345)
     with pytest.raises(BatonError, match="no folder of yours"):
-        of(machine).stage("new", "a" * 64)
+        of(machine).stage_file("new", "a" * 64)
     os.chown(machine.staging, 0, 0)
-    of(machine).stage("new", "a" * 64)
+    of(machine).stage_file("new", "a" * 64)
     assert machine.staging.stat().st_mode & 0o777 == 0o700
 
 
@@ -237,9 +237,9 @@ def test_what_came_of_this_update_stays_staged_and_other_things_go(tmp_path: Pat
     machine = world(tmp_path / "m")
     installation = of(machine)
     for name in ("a" * 64 + ".partial", "b" * 64 + ".partial", "baton-0.1.5-linux-x86_64"):
-        installation.stage("", "a").with_name(name).parent.mkdir(exist_ok=True)
+        installation.stage_file("", "a").with_name(name).parent.mkdir(exist_ok=True)
         (machine.staging / name).write_text("x")
-    installation.stage("new", "a" * 64)
+    installation.stage_file("new", "a" * 64)
     assert [path.name for path in machine.staging.iterdir()] == ["a" * 64 + ".partial"]
 
 
@@ -251,7 +251,7 @@ async def test_a_binary_is_known_by_starting_it(tmp_path: Path) -> None:
         file.chmod(0o755)
         return file
 
-    assert await version_of(made("#!/bin/sh\necho baton 0.2.0\n")) == "0.2.0"
+    assert await probe_version(made("#!/bin/sh\necho baton 0.2.0\n")) == "0.2.0"
     for text, why in {
         "#!/bin/sh\necho 'No room here.' >&2; exit 1\n": "No room here",
         "#!/bin/sh\nexit 3\n": "it ended with 3",
@@ -261,17 +261,17 @@ async def test_a_binary_is_known_by_starting_it(tmp_path: Path) -> None:
         "#!/no/such/shell\n": "No such file",
     }.items():
         with pytest.raises(BatonError, match=f"doesn't start here: .*{why}"):
-            await version_of(made(text))
+            await probe_version(made(text))
     slow = made("#!/bin/sh\nsleep 60 & wait\n")
     with pytest.raises(BatonError, match="not done after"):
-        await version_of(slow, patience=0.3)
+        await probe_version(slow, patience=0.3)
 
 
 def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     machine = world(tmp_path / "m")
     machine.staging.write_text("a file in the way")
     with pytest.raises(BatonError, match=r"\.baton-update can't be changed: .*nothing was changed"):
-        of(machine).stage("new", "a" * 64)
+        of(machine).stage_file("new", "a" * 64)
     assert machine.version() == OLD
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from baton.core.errors import BatonError
-from baton.download import SignedReleases
+from baton.download import ReleaseSource
 from baton.install import Installation
-from baton.install.updater import Changed, Found, Standing, Updating
+from baton.install.updater import FoundRelease, ReleaseStanding, Updater, UpdateResult
 from support.packaged_machine import Machine, machine, served
 from support.sample_releases import PLATFORM, keys, program
 from support.update_processes import NEW, OLD
@@ -30,27 +30,27 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 
 @pytest.fixture(scope="module")
-def releases() -> Iterator[SignedReleases]:
+def releases() -> Iterator[ReleaseSource]:
     """One child for all."""
     environ = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
-    supply = SignedReleases(environ=environ)
+    supply = ReleaseSource(environ=environ)
     yield supply
     asyncio.run(supply.aclose())
 
 
-def updating(own: Machine, releases: SignedReleases) -> Updating:
+def updating(own: Machine, releases: ReleaseSource) -> Updater:
     installation = Installation(
         own.world.target, own.world.home / "state", own.world.home / "cache"
     )
-    return Updating(own.built, installation, releases, offline=False)
+    return Updater(own.built, installation, releases, offline=False)
 
 
-async def update(updates: Updating, source: str | Path) -> Found:
-    with updates.installed.alone():
-        found = await updates.look(str(source))
+async def update(updates: Updater, source: str | Path) -> FoundRelease:
+    with updates.installation.hold_lock():
+        found = await updates.find_release(str(source))
         async with aclosing(updates.update(found)) as steps:
             last = [step async for step in steps][-1]
-    assert isinstance(last, Changed)
+    assert isinstance(last, UpdateResult)
     return found
 
 
@@ -138,7 +138,7 @@ SLOW = [("one that is too short", "address")]
     ],
 )
 async def test_what_is_wrong_is_not_taken(
-    own: Machine, releases: SignedReleases, fault: str, way: str
+    own: Machine, releases: ReleaseSource, fault: str, way: str
 ) -> None:
     release = own.publish()
     spoil, why = FAULTS[fault]
@@ -161,7 +161,7 @@ async def test_what_is_wrong_is_not_taken(
     [("baton 0.9.9", "says that it is 0.9.9"), ("hello", "doesn't start here: hello")],
 )
 async def test_a_new_version_that_does_not_start_is_not_taken(
-    own: Machine, releases: SignedReleases, says: str, why: str
+    own: Machine, releases: ReleaseSource, says: str, why: str
 ) -> None:
     release = own.publish(programs={("full", ""): program(NEW, says=says)})
     with pytest.raises(BatonError, match=why):
@@ -173,27 +173,27 @@ async def test_a_new_version_that_does_not_start_is_not_taken(
 @pytest.mark.parametrize(
     ("here", "there", "standing"),
     [
-        ("0.2.0rc1", "0.2.0", Standing.NEWER),
-        ("0.2.0", "0.2.0rc2", Standing.OLDER),
-        ("0.2.0a3", "0.2.0b1", Standing.NEWER),
-        ("0.9.0", "0.10.0", Standing.NEWER),
-        ("0.10.0", "0.9.9", Standing.OLDER),
-        ("0.3.0", "0.3.0", Standing.EQUAL),
-        ("0.1.0", "0.1.0", Standing.HERE),
+        ("0.2.0rc1", "0.2.0", ReleaseStanding.NEWER),
+        ("0.2.0", "0.2.0rc2", ReleaseStanding.OLDER),
+        ("0.2.0a3", "0.2.0b1", ReleaseStanding.NEWER),
+        ("0.9.0", "0.10.0", ReleaseStanding.NEWER),
+        ("0.10.0", "0.9.9", ReleaseStanding.OLDER),
+        ("0.3.0", "0.3.0", ReleaseStanding.EQUAL),
+        ("0.1.0", "0.1.0", ReleaseStanding.HERE),
     ],
 )
 async def test_versions_have_an_order(
-    own: Machine, releases: SignedReleases, here: str, there: str, standing: Standing
+    own: Machine, releases: ReleaseSource, here: str, there: str, standing: ReleaseStanding
 ) -> None:
     own.become(version=here)
     if here != OLD:
         (own.world.share / "install.json").unlink()
-    found = await updating(own, releases).look(str(own.publish(there)))
+    found = await updating(own, releases).find_release(str(own.publish(there)))
     assert found.standing is standing
 
 
 async def test_what_was_stopped_goes_on_and_what_is_stopped_changes_nothing(
-    own: Machine, releases: SignedReleases
+    own: Machine, releases: ReleaseSource
 ) -> None:
     from support.http_server import Fault
 
@@ -201,11 +201,11 @@ async def test_what_was_stopped_goes_on_and_what_is_stopped_changes_nothing(
     updates = updating(own, releases)
     with served(own.publish(programs={("full", ""): content})) as mirror:
         mirror.fault[BINARY] = Fault(rate=4_000_000)
-        with updates.installed.alone():
-            found = await updates.look(mirror.address)
+        with updates.installation.hold_lock():
+            found = await updates.find_release(mirror.address)
             async with aclosing(updates.update(found)) as steps:
                 async for step in steps:
-                    if not isinstance(step, Changed) and step.done > 1_000_000:
+                    if not isinstance(step, UpdateResult) and step.done > 1_000_000:
                         break
         assert own.is_as_before
         assert [path.suffix for path in own.world.staging.iterdir()] == [".partial"]

@@ -54,8 +54,8 @@ from baton.money import Ledger
 from baton.platform import sqlite
 from baton.platform.secrets import PROVIDERS
 from baton.platform.settings import (
-    KINDS_OF_WORKERS,
     MODES,
+    WORKER_KINDS,
     Effort,
     Kv,
     Paths,
@@ -63,7 +63,7 @@ from baton.platform.settings import (
     Theme,
     find_paths,
     ignored_variables,
-    load,
+    load_settings,
 )
 from baton.tui.key_bindings import GROUPS
 from baton.tui.slash_commands import COMMANDS as SLASH_COMMANDS
@@ -111,7 +111,7 @@ STARTS = (
 )
 NAMES: dict[str, Iterable[object]] = {
     "task kind": plan.KINDS,
-    "worker kind": KINDS_OF_WORKERS,
+    "worker kind": WORKER_KINDS,
     "model role": catalogue.ModelRole,
     "message role": messages.Role,
     "call purpose": messages.Purpose,
@@ -156,7 +156,7 @@ def settings_json(_: Path) -> str:
     """Return every settings key with its type, its default and its variable."""
 
     def records() -> Iterator[dict[str, Any]]:
-        for record in description.setting_records(Settings, tagged=KINDS_OF_WORKERS):
+        for record in description.setting_records(Settings, tagged=WORKER_KINDS):
             key = record["key"]
             if "[" in key:
                 yield record
@@ -319,13 +319,13 @@ def imports_json(_: Path) -> str:
 
 def old_settings_json(_: Path) -> str:
     """Return what is read of the committed config.toml, by key, and of the same as variables."""
-    settings = load(OLD / "config.toml", {})
+    settings = load_settings(OLD / "config.toml", {})
     keys = {record["key"] for record in description.setting_records(Settings)} - {"workers"}
     read = dict(description.leaves(msgspec.to_builtins(settings), keys))
     defaults = dict(description.leaves(msgspec.to_builtins(Settings()), keys))
     plain = {key: read[key] for key in keys if isinstance(read[key], str | int | float)}
     variables = {f"BATON_{k.replace('.', '__').upper()}": str(v) for k, v in plain.items()}
-    by_variables = load(OLD / "none.toml", variables)
+    by_variables = load_settings(OLD / "none.toml", variables)
     again = dict(description.leaves(msgspec.to_builtins(by_variables), keys))
     return description.lines(
         [

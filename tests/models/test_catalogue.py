@@ -200,20 +200,20 @@ note = "# A note of its own."
 )
 def test_the_script_tells_what_does_not_hold_together(old: str, new: str, said: str) -> None:
     right = CHECKED.replace("REST", "size = 1_200")
-    assert list(script.problems(catalogue.models(right))) == []
+    assert list(script.problems(catalogue.parse_models(right))) == []
     old, new = (part.replace("REST", "size = 1_200") for part in (old, new))
     changed = right.replace(old, new)
     assert changed != right
-    told = "\n".join(script.problems(catalogue.models(changed)))
+    told = "\n".join(script.problems(catalogue.parse_models(changed)))
     assert said in told
 
 
 def compare(file: Path) -> str:
-    return "\n".join(catalogue_hub.compare(catalogue.models(file.read_text("utf-8"))))
+    return "\n".join(catalogue_hub.compare(catalogue.parse_models(file.read_text("utf-8"))))
 
 
 def pin(file: Path) -> str:
-    return "\n".join(catalogue_hub.pin(file, catalogue.models(file.read_text("utf-8"))))
+    return "\n".join(catalogue_hub.pin(file, catalogue.parse_models(file.read_text("utf-8"))))
 
 
 def test_the_hub_is_compared_and_fills_in_what_lacks(

@@ -14,11 +14,11 @@ import pytest
 from baton.core.catalogue_types import CatalogueEntry, ModelRole, Source
 from baton.core.errors import ConfigError, ModelFileError
 from baton.core.machine import Hardware
-from baton.download import HubSupply
+from baton.download import HubSource
 from baton.models.library import Library
 from baton.models.library_state import DoesNotFit, NeedsAgreement
-from baton.models.model_types import State
-from baton.models.store import FolderShelf
+from baton.models.model_types import ModelState
+from baton.models.store import FolderModelStore
 from support import gguf_writer
 from support.fake_hub import Fault, Hub
 from support.library_setup import last
@@ -58,10 +58,10 @@ async def opened(tmp_path: Path, hub: Hub) -> AsyncIterator[Open]:
         async def look() -> Hardware:
             return machine
 
-        shelf = FolderShelf(tmp_path / folder, environ={})
+        shelf = FolderModelStore(tmp_path / folder, environ={})
         library = Library(
             shelf,
-            HubSupply(environ=os.environ | hub.environ),
+            HubSource(environ=os.environ | hub.environ),
             lambda: entries,
             look,
             offline=offline,
@@ -90,7 +90,7 @@ def entry(hub: Hub, data: bytes = DATA, **own: object) -> CatalogueEntry:
     return replace(known, **own)  # type: ignore[arg-type]
 
 
-async def stated(library: Library) -> list[tuple[str, State]]:
+async def stated(library: Library) -> list[tuple[str, ModelState]]:
     return [(held.id, held.state) for held in library.models()]
 
 
@@ -98,15 +98,15 @@ async def test_a_model_of_the_catalogue_is_wanted_then_fetched_and_then_here(
     opened: Open, hub: Hub
 ) -> None:
     library = opened(entry(hub))
-    held = await library.want("tiny")
-    assert (held.state, held.bytes) == (State.COMING, 0)
+    held = await library.request_model("tiny")
+    assert (held.state, held.bytes) == (ModelState.COMING, 0)
     held = await last(library.fetch("tiny"))
-    assert held.state is State.HERE
+    assert held.state is ModelState.HERE
     assert held.path.read_bytes() == DATA
     assert (await library.verdict("tiny")).fit == "fits"
     assert not [seen for seen in hub.log if seen.kind == "api"], "the catalogue says all of it"
-    assert library.trusted("tiny")
-    await library.ready("tiny")
+    assert library.is_verified("tiny")
+    await library.ensure_verified("tiny")
     assert library.remove("tiny") >= len(DATA)
     assert library.models() == []
     assert not held.path.exists()
@@ -114,13 +114,13 @@ async def test_a_model_of_the_catalogue_is_wanted_then_fetched_and_then_here(
 
 async def test_what_came_wrong_does_not_come_again_by_itself(opened: Open, hub: Hub) -> None:
     library = opened(entry(hub))
-    await library.want("tiny")
+    await library.request_model("tiny")
     hub.fault(Fault(wrong=len(DATA) - 1))
     with pytest.raises(ModelFileError, match="other contents"):
         await last(library.fetch("tiny"))
     assert library.get("tiny").record.paused
     held = await last(library.fetch("tiny"))
-    assert (held.state, held.record.paused) == (State.HERE, False)
+    assert (held.state, held.record.paused) == (ModelState.HERE, False)
 
 
 async def test_an_entry_that_says_little_is_completed_by_the_hub_and_pinned(
@@ -128,7 +128,7 @@ async def test_an_entry_that_says_little_is_completed_by_the_hub_and_pinned(
 ) -> None:
     known = entry(hub, size=0, sha256="", source=Source("maker/tiny", "tiny.gguf"), kv_bytes=0)
     library = opened(known)
-    record = (await library.want("tiny")).record
+    record = (await library.request_model("tiny")).record
     assert (record.sha256, record.size, len(record.source.revision)) == (SHA, len(DATA), 40)
     hub.add("maker/tiny", {"tiny.gguf": model(2)})  # `main` changes
     held = await last(library.fetch("tiny"))
@@ -141,7 +141,7 @@ async def test_a_hub_whose_file_is_another_than_the_catalogue_says_is_refused(
     hub.add("maker/tiny", {"tiny.gguf": model(2)})
     library = opened(entry(hub, model(2), source=Source("maker/tiny", "tiny.gguf")))
     with pytest.raises(ModelFileError, match="isn't the file that the catalogue knows"):
-        await library.want("tiny")
+        await library.request_model("tiny")
     assert library.models() == []
 
 
@@ -150,28 +150,28 @@ async def test_any_other_model_is_named_by_its_repository_and_is_known_again(
 ) -> None:
     hub.add("maker/more", {"more-Q4_K_M.gguf": DATA, "more-Q8_0.gguf": model(3)})
     library = opened()
-    held = await library.want("hf.co/maker/more")
+    held = await library.request_model("hf.co/maker/more")
     assert held.id == "more-q4_k_m"
     await last(library.fetch(held.id))
-    assert (await library.want("maker/more:Q4_K_M")).id == held.id
-    assert (await library.want("hf.co/maker/more:q8_0")).id == "more-q8_0"
+    assert (await library.request_model("maker/more:Q4_K_M")).id == held.id
+    assert (await library.request_model("hf.co/maker/more:q8_0")).id == "more-q8_0"
 
 
 async def test_a_licence_that_is_not_free_wants_a_yes(opened: Open, hub: Hub) -> None:
     library = opened(entry(hub, licence="gemma"))
     with pytest.raises(NeedsAgreement, match="gemma"):
-        await library.want("tiny")
+        await library.request_model("tiny")
     assert library.models() == []
-    assert (await library.want("tiny", agreed=True)).state is State.COMING
+    assert (await library.request_model("tiny", agreed=True)).state is ModelState.COMING
 
 
 async def test_what_would_not_fit_wants_force_which_is_remembered(opened: Open, hub: Hub) -> None:
     small = Hardware(2 * GB, 1 * GB, 2, 2, disk=100 * GB)
     library = opened(entry(hub, kv_bytes=2**20), machine=small)
     with pytest.raises(DoesNotFit, match="--force"):
-        await library.want("tiny")
+        await library.request_model("tiny")
     assert library.models() == []
-    assert (await library.want("tiny", force=True)).record.forced
+    assert (await library.request_model("tiny", force=True)).record.forced
     assert library.get("tiny").record.forced
 
 
@@ -180,23 +180,23 @@ async def test_no_room_on_the_disk_is_said_before_anything_is_fetched(
 ) -> None:
     library = opened(entry(hub), machine=replace(ROOMY, disk=len(DATA)))
     with pytest.raises(ModelFileError, match="on the disk"):
-        await library.want("tiny")
+        await library.request_model("tiny")
     assert library.models() == []
 
 
 async def test_offline_nothing_connects(opened: Open, hub: Hub) -> None:
     library = opened(entry(hub), offline=True)
     with pytest.raises(ConfigError, match="offline"):
-        await library.want("tiny")
+        await library.request_model("tiny")
     assert hub.log == []
 
 
 async def test_killed_between_the_last_byte_and_the_record_it_heals(opened: Open, hub: Hub) -> None:
     library = opened(entry(hub))
-    held = await library.want("tiny")
+    held = await library.request_model("tiny")
     held.path.write_bytes(DATA)
-    assert library.get("tiny").state is State.CHANGED
-    assert (await last(library.fetch("tiny"))).state is State.HERE
+    assert library.get("tiny").state is ModelState.CHANGED
+    assert (await last(library.fetch("tiny"))).state is ModelState.HERE
     assert hub.served("tiny.gguf") == 0
 
 
@@ -204,17 +204,17 @@ async def test_what_has_rotted_is_found_before_it_is_loaded_and_fetched_anew(
     opened: Open, hub: Hub
 ) -> None:
     library = opened(entry(hub))
-    await library.want("tiny")
+    await library.request_model("tiny")
     path = (await last(library.fetch("tiny"))).path
     rotten = bytearray(DATA)
     rotten[-5] ^= 1
     path.write_bytes(bytes(rotten))
-    assert not library.trusted("tiny")
+    assert not library.is_verified("tiny")
     with pytest.raises(ModelFileError, match="contents aren't what they were"):
-        await library.ready("tiny")
-    assert library.get("tiny").state is State.BROKEN
-    await library.want("tiny")
-    assert (await last(library.fetch("tiny"))).state is State.HERE
+        await library.ensure_verified("tiny")
+    assert library.get("tiny").state is ModelState.BROKEN
+    await library.request_model("tiny")
+    assert (await last(library.fetch("tiny"))).state is ModelState.HERE
     assert path.read_bytes() == DATA
 
 
@@ -224,15 +224,15 @@ async def test_a_file_of_ones_own_is_copied_or_linked(
     library = opened()
     mine = tmp_path / "Mine v2.gguf"
     mine.write_bytes(DATA)
-    copied = await last(library.add(mine))
-    assert (copied.id, copied.state, copied.record.sha256) == ("mine-v2", State.HERE, SHA)
-    linked = await last(library.add(mine, id="other", link=True))
-    assert (linked.state, linked.path) == (State.LINKED, mine)
+    copied = await last(library.import_files(mine))
+    assert (copied.id, copied.state, copied.record.sha256) == ("mine-v2", ModelState.HERE, SHA)
+    linked = await last(library.import_files(mine, id="other", link=True))
+    assert (linked.state, linked.path) == (ModelState.LINKED, mine)
     library.remove("other")
     assert mine.read_bytes() == DATA
     mine.write_bytes(b"GGUF but not really")
     with pytest.raises(ModelFileError):
-        await last(library.add(mine, id="third"))
+        await last(library.import_files(mine, id="third"))
     assert [held.id for held in library.models()] == ["mine-v2"]
 
 
@@ -240,18 +240,18 @@ async def test_models_are_carried_to_a_machine_without_a_network(
     opened: Open, hub: Hub, tmp_path: Path
 ) -> None:
     here, there = opened(entry(hub)), opened(folder="there", offline=True)
-    await here.want("tiny", (ModelRole.CODER,))
+    await here.request_model("tiny", (ModelRole.CODER,))
     await last(here.fetch("tiny"))
     stick = tmp_path / "stick"
     written = [step async for step in here.export(["tiny"], stick) if isinstance(step, Path)]
     assert [path.read_bytes() for path in written] == [DATA]
-    held = await last(there.add(stick))
-    assert (held.id, held.state) == ("tiny", State.HERE)
+    held = await last(there.import_files(stick))
+    assert (held.id, held.state) == ("tiny", ModelState.HERE)
     damaged = bytearray(DATA)
     damaged[-1] ^= 1
     written[0].write_bytes(bytes(damaged))
     with pytest.raises(ModelFileError):
-        await last(opened(folder="third").add(stick))
+        await last(opened(folder="third").import_files(stick))
     assert opened(folder="third").models() in ([], ())
 
 
@@ -259,13 +259,13 @@ async def test_a_broken_off_download_goes_on_and_prune_leaves_it_alone(
     opened: Open, hub: Hub
 ) -> None:
     library = opened(entry(hub))
-    await library.want("tiny")
+    await library.request_model("tiny")
     steps = library.fetch("tiny")
     async with aclosing(steps):
         async for _ in steps:
             break
     assert library.prune() == []
-    assert (await last(library.fetch("tiny"))).state is State.HERE
+    assert (await last(library.fetch("tiny"))).state is ModelState.HERE
 
 
 async def test_a_setting_that_names_what_is_not_here_says_how_to_get_it(
@@ -273,6 +273,6 @@ async def test_a_setting_that_names_what_is_not_here_says_how_to_get_it(
 ) -> None:
     library = opened(entry(hub))
     with pytest.raises(ModelFileError, match="Tiny 1 isn't on this machine yet"):
-        await library.ready("tiny")
+        await library.ensure_verified("tiny")
     with pytest.raises(ModelFileError, match="models ls"):
-        await library.ready("nothing")
+        await library.ensure_verified("nothing")

@@ -16,11 +16,11 @@ import pytest
 from baton.core.catalogue_types import CatalogueEntry, ModelRole, Source
 from baton.core.errors import ConfigError, ModelFileError
 from baton.core.machine import Hardware
-from baton.download import HubSupply
+from baton.download import HubSource
 from baton.download.progress import Progress
 from baton.models.library import Library
-from baton.models.model_types import Held, Record, State
-from baton.models.store import FolderShelf
+from baton.models.model_types import LibraryModel, ModelRecord, ModelState
+from baton.models.store import FolderModelStore
 from support import gguf_writer
 from support.fake_hub import Hub
 from support.library_setup import last
@@ -47,18 +47,18 @@ def hub() -> Iterator[Hub]:
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> FolderShelf:
-    return FolderShelf(tmp_path / "models", environ={})
+def shelf(tmp_path: Path) -> FolderModelStore:
+    return FolderModelStore(tmp_path / "models", environ={})
 
 
 @pytest.fixture
-async def library(shelf: FolderShelf, hub: Hub) -> AsyncIterator[Library]:
+async def library(shelf: FolderModelStore, hub: Hub) -> AsyncIterator[Library]:
     async def look() -> Hardware:
         return Hardware(16 * GB, 14 * GB, 8, 8, disk=100 * GB)
 
     revision = hub.add("maker/tiny", {"tiny.gguf": DATA})
     entry = replace(ENTRY, source=replace(ENTRY.source, revision=revision))
-    supply = HubSupply(environ=os.environ | hub.environ)
+    supply = HubSource(environ=os.environ | hub.environ)
     library = Library(shelf, supply, lambda: [entry], look, workers=["small", "paid"])
     yield library
     await library.aclose()
@@ -69,8 +69,8 @@ def stick(folder: Path, id: str, data: bytes, roles: tuple[ModelRole, ...] = ())
     folder.mkdir(exist_ok=True)
     (folder / f"{id}.gguf").write_bytes(data)
     sha256 = hashlib.sha256(data).hexdigest()
-    record = Record(id, "Tiny 1", f"{id}.gguf", size=len(data), sha256=sha256, roles=roles)
-    FolderShelf(folder, environ={}).write_bundle(folder, [record])
+    record = ModelRecord(id, "Tiny 1", f"{id}.gguf", size=len(data), sha256=sha256, roles=roles)
+    FolderModelStore(folder, environ={}).write_bundle(folder, [record])
     return folder
 
 
@@ -78,9 +78,9 @@ def stick(folder: Path, id: str, data: bytes, roles: tuple[ModelRole, ...] = ())
 async def test_a_stick_gives_no_model_a_name_that_means_something_else_here(
     library: Library, tmp_path: Path, id: str
 ) -> None:
-    held = await last(library.add(stick(tmp_path / "stick", id, OTHER)))
-    assert (held.id, held.state, held.record.name) == (f"{id}-2", State.HERE, f"{id}.gguf")
-    again = await last(library.add(tmp_path / "stick"))
+    held = await last(library.import_files(stick(tmp_path / "stick", id, OTHER)))
+    assert (held.id, held.state, held.record.name) == (f"{id}-2", ModelState.HERE, f"{id}.gguf")
+    again = await last(library.import_files(tmp_path / "stick"))
     assert (again.id, len(library.models())) == (f"{id}-2", 1)
 
 
@@ -88,52 +88,52 @@ async def test_a_stick_gives_no_roles_but_those_that_were_wanted_here(
     library: Library, tmp_path: Path
 ) -> None:
     folder = stick(tmp_path / "stick", "mine", OTHER, (ModelRole.CHAT, ModelRole.CONDUCTOR))
-    assert (await last(library.add(folder))).record.roles == ()
-    await library.want("tiny", (ModelRole.CODER,))
+    assert (await last(library.import_files(folder))).record.roles == ()
+    await library.request_model("tiny", (ModelRole.CODER,))
     folder = stick(tmp_path / "other", "tiny", DATA, (ModelRole.CONDUCTOR,))
-    held = await last(library.add(folder))
-    assert (held.id, held.state, held.record.roles) == ("tiny", State.HERE, (ModelRole.CODER,))
+    held = await last(library.import_files(folder))
+    assert (held.id, held.state, held.record.roles) == ("tiny", ModelState.HERE, (ModelRole.CODER,))
 
 
 async def test_a_broken_model_is_mended_from_a_stick(library: Library, tmp_path: Path) -> None:
     folder = stick(tmp_path / "stick", "tiny", DATA)
-    held = await last(library.add(folder))
+    held = await last(library.import_files(folder))
     held.path.write_bytes(bytes(len(DATA)))
-    assert (await last(library.verify("tiny"))).state is State.BROKEN
-    assert (await last(library.add(folder))).state is State.HERE
+    assert (await last(library.verify("tiny"))).state is ModelState.BROKEN
+    assert (await last(library.import_files(folder))).state is ModelState.HERE
     assert held.path.read_bytes() == DATA
 
 
 async def test_no_model_takes_the_name_of_another_worker(library: Library, hub: Hub) -> None:
     hub.add("maker/more", {"paid.gguf": OTHER})
-    assert (await library.want("hf.co/maker/more/paid.gguf")).id == "paid-2"
+    assert (await library.request_model("hf.co/maker/more/paid.gguf")).id == "paid-2"
     entries = library.entries()
     library._entries = lambda: [replace(entries["tiny"], id="paid")]
     with pytest.raises(ConfigError, match="another worker called 'paid'"):
-        await library.want("paid")
+        await library.request_model("paid")
     assert [held.id for held in library.models()] == ["paid-2"]
 
 
 async def test_what_another_baton_has_just_brought_is_not_thrown_away(
-    library: Library, shelf: FolderShelf, hub: Hub
+    library: Library, shelf: FolderModelStore, hub: Hub
 ) -> None:
-    coming = await library.want("tiny")
-    put = shelf.put
+    coming = await library.request_model("tiny")
+    put = shelf.save
 
-    def late(record: Record) -> Held:
+    def late(record: ModelRecord) -> LibraryModel:
         if record.stamp is None:
             coming.path.write_bytes(DATA)  # renamed by the other, and not yet recorded
         return put(record)
 
-    shelf.put = late  # type: ignore[method-assign]
-    assert (await last(library.fetch("tiny"))).state is State.HERE
+    shelf.save = late  # type: ignore[method-assign]
+    assert (await last(library.fetch("tiny"))).state is ModelState.HERE
     assert hub.served("tiny.gguf") == 0
 
 
 async def test_what_is_removed_while_it_is_verified_stays_removed(
     library: Library, tmp_path: Path
 ) -> None:
-    await last(library.add(stick(tmp_path / "stick", "tiny", DATA)))
+    await last(library.import_files(stick(tmp_path / "stick", "tiny", DATA)))
     steps = library.verify("tiny")
     async with aclosing(steps):
         await anext(steps)
@@ -146,44 +146,44 @@ async def test_what_is_removed_while_it_is_verified_stays_removed(
 async def test_a_broken_model_whose_file_is_gone_too_can_be_verified(
     library: Library, tmp_path: Path
 ) -> None:
-    held = await last(library.add(stick(tmp_path / "stick", "tiny", DATA)))
+    held = await last(library.import_files(stick(tmp_path / "stick", "tiny", DATA)))
     held.path.write_bytes(bytes(len(DATA)))
     await last(library.verify("tiny"))
     held.path.unlink()
-    assert not (await last(library.verify("tiny"))).state.usable
+    assert not (await last(library.verify("tiny"))).state.is_usable
 
 
 async def test_what_was_killed_while_it_was_copied_is_not_fetched_from_a_hub(
-    library: Library, shelf: FolderShelf, hub: Hub, tmp_path: Path
+    library: Library, shelf: FolderModelStore, hub: Hub, tmp_path: Path
 ) -> None:
     folder = stick(tmp_path / "stick", "mine", OTHER)
-    record, _ = shelf.bundle(folder)[0]
+    record, _ = shelf.read_bundle(folder)[0]
     source = Source("maker/tiny", "tiny.gguf", "0" * 40)
     shelf.write_bundle(folder, [replace(record, source=source)])
-    records: list[Record] = []
-    put = shelf.put
+    records: list[ModelRecord] = []
+    put = shelf.save
 
-    def seen(record: Record) -> Held:
+    def seen(record: ModelRecord) -> LibraryModel:
         records.append(record)
         return put(record)
 
-    shelf.put = seen  # type: ignore[method-assign]
-    held = await last(library.add(folder))
-    assert (held.state, held.record.source) == (State.HERE, source)
+    shelf.save = seen  # type: ignore[method-assign]
+    held = await last(library.import_files(folder))
+    assert (held.state, held.record.source) == (ModelState.HERE, source)
     assert records[0].source == Source(), "so it isn't gone on with where it came from"
     library.remove("mine")
     put(records[0])  # as after a kill
     with pytest.raises(ModelFileError, match="isn't known"):
         await last(library.fetch("mine"))
-    assert (await last(library.add(folder))).id == "mine"
+    assert (await last(library.import_files(folder))).id == "mine"
     alone = tmp_path / "alone.gguf"
     alone.write_bytes(DATA)
     records.clear()
-    await last(library.add(alone))
+    await last(library.import_files(alone))
     library.remove("alone")
     put(records[0])
-    held = await last(library.add(alone))
-    assert (held.id, held.state) == ("alone", State.HERE)
+    held = await last(library.import_files(alone))
+    assert (held.id, held.state) == ("alone", ModelState.HERE)
     assert hub.log == []
 
 
@@ -192,7 +192,7 @@ async def test_what_its_program_still_writes_is_read_again_before_it_is_used(
 ) -> None:
     theirs = tmp_path / "theirs.gguf"
     theirs.write_bytes(DATA)
-    digest = library.supply.digest
+    digest = library.model_source.hash_file
 
     async def slow(path: Path) -> AsyncGenerator[Progress | str]:
         async with aclosing(digest(path)) as steps:
@@ -201,24 +201,24 @@ async def test_what_its_program_still_writes_is_read_again_before_it_is_used(
                     theirs.write_bytes(DATA + OTHER)
                 yield step
 
-    library.supply.digest = slow  # type: ignore[method-assign]
-    assert (await last(library.add(theirs, link=True))).state is State.CHANGED
-    assert not library.trusted("theirs")
+    library.model_source.hash_file = slow  # type: ignore[method-assign]
+    assert (await last(library.import_files(theirs, link=True))).state is ModelState.CHANGED
+    assert not library.is_verified("theirs")
 
 
 async def test_what_is_broken_goes_when_the_catalogue_names_another_file(
     library: Library, tmp_path: Path, hub: Hub
 ) -> None:
-    old = await last(library.add(stick(tmp_path / "stick", "tiny", DATA)))
+    old = await last(library.import_files(stick(tmp_path / "stick", "tiny", DATA)))
     old.path.write_bytes(bytes(len(DATA)))
     await last(library.verify("tiny"))
     revision = hub.add("maker/tiny", {"newer.gguf": DATA})
     source = Source("maker/tiny", "newer.gguf", revision)
     entries = library.entries()
     library._entries = lambda: [replace(entries["tiny"], source=source)]
-    held = await library.want("tiny")
+    held = await library.request_model("tiny")
     assert (held.path.name, old.path.exists()) == ("newer.gguf", False)
-    assert (await last(library.fetch("tiny"))).state is State.HERE
+    assert (await last(library.fetch("tiny"))).state is ModelState.HERE
 
 
 @pytest.mark.parametrize("path", ["~nobody at all/a.gguf", f"{'a' * 300}.gguf", "a\0b.gguf"])
@@ -226,4 +226,4 @@ async def test_a_path_that_no_system_knows_is_refused_in_a_sentence(
     library: Library, path: str
 ) -> None:
     with pytest.raises(ModelFileError, match="can't be read"):
-        library.add(Path(path))
+        library.import_files(Path(path))

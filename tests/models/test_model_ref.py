@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from baton.core.catalogue_types import CatalogueEntry, ModelOffer, Source
 from baton.core.errors import ConfigError
-from baton.models.model_ref import choose, id_for, parse
+from baton.models.model_ref import choose_file, make_id, parse_ref
 
 QWEN = CatalogueEntry(
     "qwen3.5-4b", "Qwen3.5 4B", Source("unsloth/Qwen3.5-4B-GGUF", "Qwen3.5-4B.gguf")
@@ -19,7 +19,7 @@ ENTRIES = {QWEN.id: QWEN}
 
 
 def test_an_id_of_the_catalogue_is_that_entry() -> None:
-    assert parse(" Qwen3.5-4B ", ENTRIES).entry is QWEN
+    assert parse_ref(" Qwen3.5-4B ", ENTRIES).entry is QWEN
 
 
 @pytest.mark.parametrize(
@@ -47,17 +47,17 @@ def test_an_id_of_the_catalogue_is_that_entry() -> None:
 def test_other_names_are_repositories_files_or_addresses(
     typed: str, source: Source, quant: str
 ) -> None:
-    wanted = parse(typed, ENTRIES)
+    wanted = parse_ref(typed, ENTRIES)
     assert (wanted.source, wanted.quant, wanted.entry) == (source, quant, None)
 
 
 def test_what_is_nothing_names_the_nearest() -> None:
     with pytest.raises(ConfigError, match=r"Did you mean 'qwen3\.5-4b'"):
-        parse("qwen3.5-4", ENTRIES)
+        parse_ref("qwen3.5-4", ENTRIES)
     with pytest.raises(ConfigError, match=r"ends with \.gguf"):
-        parse("https://example.org/index.html", ENTRIES)
+        parse_ref("https://example.org/index.html", ENTRIES)
     with pytest.raises(ConfigError, match="no model's address"):
-        parse("https://huggingface.co/datasets", ENTRIES)
+        parse_ref("https://huggingface.co/datasets", ENTRIES)
 
 
 PIECES = st.sampled_from(
@@ -68,7 +68,7 @@ PIECES = st.sampled_from(
 @given(st.text(max_size=60) | st.lists(PIECES, max_size=8).map("".join))
 def test_whatever_is_typed_is_understood_or_refused_in_a_sentence(typed: str) -> None:
     with suppress(ConfigError):
-        wanted = parse(typed, ENTRIES)
+        wanted = parse_ref(typed, ENTRIES)
         assert wanted.source.repo or wanted.source.url
 
 
@@ -87,21 +87,21 @@ def offers(*names: str) -> list[ModelOffer]:
 )
 def test_of_a_repository_the_usual_file_is_taken_or_the_named_one(quant: str, found: str) -> None:
     there = offers("mmproj-m-Q4_K_M.gguf", "m-Q8_0.gguf", "m-Q4_K_S.gguf", "m-Q4_K_M.gguf")
-    assert choose(there, quant, "a/b").source.file == found
+    assert choose_file(there, quant, "a/b").source.file == found
 
 
 def test_a_file_that_is_not_there_is_refused_with_those_that_are() -> None:
     with pytest.raises(ConfigError, match=r"There are: m-Q8_0\.gguf\."):
-        choose(offers("m-Q8_0.gguf"), "Q4", "a/b")
+        choose_file(offers("m-Q8_0.gguf"), "Q4", "a/b")
     with pytest.raises(ConfigError, match="no GGUF files"):
-        choose(offers("mmproj.gguf"), "", "a/b")
-    assert choose(offers("odd.gguf"), "", "a/b").source.file == "odd.gguf"
+        choose_file(offers("mmproj.gguf"), "", "a/b")
+    assert choose_file(offers("odd.gguf"), "", "a/b").source.file == "odd.gguf"
 
 
 @given(st.text(max_size=100), st.sets(st.sampled_from(["model", "model-2", "m"])))
 def test_an_id_is_always_a_fit_one(file: str, taken: set[str]) -> None:
     import re
 
-    found = id_for(file, dict.fromkeys(taken))
+    found = make_id(file, dict.fromkeys(taken))
     assert found not in taken
     assert re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,63}", found)

@@ -10,20 +10,20 @@ from hypothesis import strategies as st
 
 from baton.core.catalogue_types import CatalogueEntry, ModelRole, Source, ThinkingMode
 from baton.core.machine import Gpu, Hardware
-from baton.gguf.memory_fit import Fit, judge, load_of_entry
+from baton.gguf.memory_fit import Fit, estimate_entry_load, judge_fit
 from baton.models.catalogue import read_catalogue
 from baton.models.recommendation import (
-    CONDUCTOR,
+    CONDUCTOR_LOAD,
     DISK_MARGIN,
     DISK_RESERVE,
-    RESERVE,
-    ROUTER,
+    RESERVED_BYTES,
+    ROUTER_LOAD,
     Recommendation,
-    choices,
     expected_speed,
     recommend,
+    role_options,
 )
-from baton.models.speed_estimate import about, assumed
+from baton.models.speed_estimate import round_speed, usual_starter_speed
 
 GIB = 1 << 30
 GB = 10**9
@@ -47,7 +47,7 @@ def by_role(found: Recommendation) -> dict[ModelRole, str]:
 def lightest(entries: tuple[CatalogueEntry, ...]) -> int:
     """Return the least that one model takes that can talk."""
     return min(
-        load_of_entry(entry, 8192).total
+        estimate_entry_load(entry, 8192).total
         for entry in entries
         if entry.is_free and ModelRole.CHAT in entry.roles
     )
@@ -86,14 +86,14 @@ def test_nothing_is_ever_recommended_that_does_not_fit(
         assert pick.entry in entries
         assert pick.entry.is_free
         assert set(pick.roles) <= set(pick.entry.roles)
-        assert pick.load == load_of_entry(pick.entry, context)
+        assert pick.load == estimate_entry_load(pick.entry, context)
         assert pick.here == (pick.entry.id in known)
         assert (pick.speed is None) == (speed is None)
-        together = [pick.load, CONDUCTOR, ROUTER]
-        assert judge(together, here).fit is not Fit.WONT
+        together = [pick.load, CONDUCTOR_LOAD, ROUTER_LOAD]
+        assert judge_fit(together, here).fit is not Fit.WONT
         assert sum(load.total for load in together) <= found.memory
         if not here.gpus:
-            assert sum(load.total for load in together) <= here.memory - RESERVE
+            assert sum(load.total for load in together) <= here.memory - RESERVED_BYTES
     assert found.verdict.fit is not Fit.WONT
     assert found.download == sum(pick.entry.size for pick in found.picks if not pick.here)
     if found.download and here.disk:
@@ -144,9 +144,9 @@ def test_a_machine_of_4_gb_keeps_room_for_everything_else(free: float) -> None:
     here = machine(4, 4, free)
     found = recommend(CATALOGUE, here, speed=150)
     assert bool(found.picks) == (
-        here.available > lightest(CATALOGUE) + CONDUCTOR.total + ROUTER.total + 0.3 * GB
+        here.available > lightest(CATALOGUE) + CONDUCTOR_LOAD.total + ROUTER_LOAD.total + 0.3 * GB
     )
-    assert found.memory <= here.memory - RESERVE
+    assert found.memory <= here.memory - RESERVED_BYTES
     assert found.memory <= here.available
 
 
@@ -172,7 +172,7 @@ def test_a_gpu_carries_its_workers_wholly(gpu: int, billions: float) -> None:
     here = machine(32, 8, gpu=gpu)
     found = recommend(CATALOGUE, here, speed=250)
     for pick in found.picks:
-        assert judge([pick.load], here).fit is Fit.FITS
+        assert judge_fit([pick.load], here).fit is Fit.FITS
         assert pick.speed is not None
         assert pick.speed >= 15
     chat = next(pick.entry for pick in found.picks if ModelRole.CHAT in pick.roles)
@@ -278,14 +278,18 @@ def test_the_part_beside_a_gpu_is_what_takes_the_time() -> None:
 
 
 def test_a_speed_is_said_no_more_exactly_than_it_is_known() -> None:
-    told = [about(tokens) for tokens in (-1, 0, 0.34, 3.7, 12.4, 13, 48, 52, 236)]
+    told = [round_speed(tokens) for tokens in (-1, 0, 0.34, 3.7, 12.4, 13, 48, 52, 236)]
     assert told == [0, 0, 0.3, 4, 10, 15, 50, 50, 240]
-    assert assumed(machine(8, 2)) < assumed(machine(8, 8)) == assumed(machine(8, 64))
+    assert (
+        usual_starter_speed(machine(8, 2))
+        < usual_starter_speed(machine(8, 8))
+        == usual_starter_speed(machine(8, 64))
+    )
 
 
 def test_for_each_role_all_that_could_take_it_are_listed_the_best_first() -> None:
     here = machine(16, 8)
-    found = choices(CATALOGUE, here, speed=300, here=["qwen3.5-2b"])
+    found = role_options(CATALOGUE, here, speed=300, here=["qwen3.5-2b"])
     assert set(found) == set(ModelRole)
     for role, options in found.items():
         assert {option.entry.id for option in options} == {
@@ -297,7 +301,7 @@ def test_for_each_role_all_that_could_take_it_are_listed_the_best_first() -> Non
         assert [option.entry.id for option in options if option.here] in ([], ["qwen3.5-2b"])
     chats = [option.entry.id for option in found[ModelRole.CHAT]]
     assert chats.index("qwen3.5-9b") < chats.index("minicpm5-2b") < chats.index("qwen3.6-27b")
-    assert all(o.speed is None for o in choices(CATALOGUE, here)[ModelRole.CHAT])
+    assert all(o.speed is None for o in role_options(CATALOGUE, here)[ModelRole.CHAT])
 
 
 def test_who_thinks_before_each_answer_is_no_good_company() -> None:
@@ -306,7 +310,7 @@ def test_who_thinks_before_each_answer_is_no_good_company() -> None:
     both = [
         replace(entry, roles=(ModelRole.CHAT, ModelRole.REASONING)) for entry in (thinker, calm)
     ]
-    found = choices(both, machine(32, 8), speed=300)
+    found = role_options(both, machine(32, 8), speed=300)
     assert [option.entry.id for option in found[ModelRole.CHAT]] == ["calm", "thinker"]
     levels = [option.level for option in found[ModelRole.REASONING]]
     assert levels[0] == levels[1]

@@ -700,7 +700,9 @@ async def test_a_full_disk_is_a_sentence_and_loses_nothing(ledger: Ledger) -> No
     hold = await ledger.hold(bill())
 
     async def limit(pages: int) -> None:
-        await ledger._database.run(lambda db: db.execute(f"PRAGMA max_page_count = {pages}").close())
+        await ledger._database.run(
+            lambda db: db.execute(f"PRAGMA max_page_count = {pages}").close()
+        )
 
     await limit(1)
     with pytest.raises(StoreError, match="The disk is full"):

@@ -24,7 +24,7 @@ from baton.money import Ledger
 from baton.money.ledger_file import LEDGER
 from baton.money.schema import MIGRATIONS, WRONG_SUMS
 from baton.platform import sqlite
-from baton.platform.process_owner import Owner, this_process
+from baton.platform.process_owner import Owner, current_process
 from support.damaged_database import broken_files
 from support.ledger_processes import CENT, DAY, DOLLAR, MINI, bill, ceilings_of, process
 
@@ -276,7 +276,10 @@ async def test_a_clock_that_is_set_on_makes_no_living_process_dead(
 async def test_a_process_that_only_inherited_a_number_is_no_owner(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     ledger = Ledger.open(path)
-    for started in (this_process().started - 100, time.time() - 10**6):  # since the boot, the epoch
+    for started in (
+        current_process().started - 100,
+        time.time() - 10**6,
+    ):  # since the boot, the epoch
         ledger.__dict__["_owner"] = Owner(os.getpid(), started)
         await ledger.hold(bill())
     await ledger.aclose()

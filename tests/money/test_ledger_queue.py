@@ -8,6 +8,7 @@ import selectors
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,7 +21,8 @@ from baton.core.money import BilledTokens
 from baton.core.run import metered_worker
 from baton.core.run.metered_worker import HoldTurn
 from baton.money import Ledger
-from baton.platform.sqlite import Connection
+from baton.money.ledger_file import OpenedLedger
+from baton.platform.sqlite import Connection, DatabaseThread
 from support.fake_cloud import Cloud, Fault
 from support.ledger_processes import CENT, NOON, bill, process
 from support.metered_calls import PRICES, Desk, asked_fault
@@ -262,7 +264,9 @@ class Schedule:
 def all_end(numbers: Iterator[int]) -> Counter[str]:
     """Play schedules, each on a day of its own; return how calls ended."""
     now = [NOON]
-    ledger = Prompt.open(None, clock=lambda: now[0])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("baton.money.ledger.DatabaseThread", ImmediateThread)
+        ledger = Ledger.open(None, clock=lambda: now[0])
     ends: Counter[str] = Counter()
     for number in numbers:
         now[0] += DAY

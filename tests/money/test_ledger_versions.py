@@ -57,7 +57,7 @@ async def use(path: Path) -> None:
 
 def must_be_current(path: Path) -> None:
     connection = sqlite.connect(path)
-    assert sqlite.version(connection) == len(MIGRATIONS)
+    assert sqlite.schema_version(connection) == len(MIGRATIONS)
     assert connection.execute(WRONG_SUMS).fetchone() is None
     connection.close()
 

@@ -45,16 +45,16 @@ def built(dist: Path, name: str, **told: str) -> Path:
 
 
 def test_everything_is_called_as_the_installers_look_for_it(tmp_path: Path) -> None:
-    from baton.download.releases import name_of
+    from baton.download.releases import release_file_name
 
     built(tmp_path, "baton")
     built(tmp_path, "baton-slim-cuda", flavour="slim", gpu="cuda")
     built(tmp_path, "baton-slim.zip", flavour="slim", platform="windows-x86_64")
     (tmp_path / "sizes.md").touch()
     wanted = {
-        name_of("1.2.3", "linux-x86_64", "full", "", "file"): "baton",
-        name_of("1.2.3", "linux-x86_64", "slim", "cuda", "file"): "baton-slim-cuda",
-        name_of("1.2.3", "windows-x86_64", "slim", "", "folder"): "baton-slim.zip",
+        release_file_name("1.2.3", "linux-x86_64", "full", "", "file"): "baton",
+        release_file_name("1.2.3", "linux-x86_64", "slim", "cuda", "file"): "baton-slim-cuda",
+        release_file_name("1.2.3", "windows-x86_64", "slim", "", "folder"): "baton-slim.zip",
     }
     for _ in range(2):
         made = {path.name: path.read_text() for path in ci.name(tmp_path)}

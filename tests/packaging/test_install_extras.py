@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from baton.install import Belongings
-from baton.install.layout import find_place
+from baton.install import InstalledFiles
+from baton.install.layout import find_installation
 from support.installer_machine import COMPLETIONS, INSTALL, Machine, release, well
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a script for Unix shells")
@@ -71,10 +71,10 @@ def test_whatever_it_put_down_can_be_taken_away(
     well(machine.install("--from", release(tmp_path / "newer", "0.2.0"), "--no-completions"))
     names = (".config", ".local/share", ".local/state", ".cache")
     config, data, state, cache = (machine.home / name / "baton" for name in names)
-    place = find_place(machine.baton, state)
-    belongings = Belongings(place, config, data, state, cache)
+    place = find_installation(machine.baton, state)
+    belongings = InstalledFiles(place, config, data, state, cache)
     assert belongings.remove(belongings.program()) == []
-    assert belongings.tidy() == []
+    assert belongings.remove_empty_folders() == []
     assert (machine.files(), machine.folders()) == ({}, before)
 
 

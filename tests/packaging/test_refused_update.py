@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from baton.core.errors import BatonError
-from baton.download import SignedReleases
+from baton.download import ReleaseSource
 from baton.install import Installation
-from baton.install.unpack_cache import key_of
-from baton.install.updater import Updating
-from baton.install.version_probe import version_of
+from baton.install.unpack_cache import tree_key
+from baton.install.updater import Updater
+from baton.install.version_probe import probe_version
 from support.packaged_machine import Machine, machine
 from support.single_file import pack
 from support.update_processes import NEW, OLD
@@ -30,8 +30,8 @@ SLEEPS = "#!/bin/sh\nexec sleep 60\n"
 
 
 @pytest.fixture
-def releases() -> Iterator[SignedReleases]:
-    supply = SignedReleases(environ={})
+def releases() -> Iterator[ReleaseSource]:
+    supply = ReleaseSource(environ={})
     yield supply
     asyncio.run(supply.aclose())
 
@@ -71,15 +71,15 @@ def offered(own: Machine, content: bytes) -> Path:
     return file
 
 
-def refused(own: Machine, releases: SignedReleases, release: Path) -> BatonError:
+def refused(own: Machine, releases: ReleaseSource, release: Path) -> BatonError:
     """Try to update to that."""
     home = own.world.home
     installation = Installation(own.world.target, home / "state", home / "cache")
-    updates = Updating(own.built, installation, releases, offline=False)
+    updates = Updater(own.built, installation, releases, offline=False)
 
     async def update() -> None:
-        with installation.alone():
-            found = await updates.look(str(release))
+        with installation.hold_lock():
+            found = await updates.find_release(str(release))
             async with aclosing(updates.update(found)) as steps:
                 async for _ in steps:
                     pass
@@ -92,7 +92,7 @@ def refused(own: Machine, releases: SignedReleases, release: Path) -> BatonError
 
 @pytest.mark.parametrize("script", [SAYS.format("0.9.9"), "#!/bin/sh\nexit 1\n"])
 def test_its_tree_goes_at_once(
-    own: Machine, releases: SignedReleases, launcher: Path, script: str
+    own: Machine, releases: ReleaseSource, launcher: Path, script: str
 ) -> None:
     before = left(own)
     file = offered(own, single(own, launcher, script))
@@ -100,15 +100,15 @@ def test_its_tree_goes_at_once(
     assert (
         left(own)
         == before
-        == {key_of(own.world.target), f"{key_of(own.world.target)}.lock", "lock"}
+        == {tree_key(own.world.target), f"{tree_key(own.world.target)}.lock", "lock"}
     )
 
 
-def test_a_tree_in_use_stays(own: Machine, releases: SignedReleases, launcher: Path) -> None:
+def test_a_tree_in_use_stays(own: Machine, releases: ReleaseSource, launcher: Path) -> None:
     """Somebody has started that version by hand."""
     file = offered(own, single(own, launcher, SAYS.format("0.9.9")))
     subprocess.run([file, "--version"], check=True, capture_output=True)
-    key = key_of(file)
+    key = tree_key(file)
     with (app(own) / f"{key}.lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_SH)
         refused(own, releases, file.parent)
@@ -118,7 +118,7 @@ def test_a_tree_in_use_stays(own: Machine, releases: SignedReleases, launcher: P
 
 @pytest.mark.parametrize("whose", ["target", "previous"])
 def test_a_tree_of_a_version_that_is_kept_stays(
-    own: Machine, releases: SignedReleases, launcher: Path, whose: str
+    own: Machine, releases: ReleaseSource, launcher: Path, whose: str
 ) -> None:
     """A release may hold the same tree under another version, with another launcher."""
     kept = own.world.target if whose == "target" else own.world.share / "previous"
@@ -126,9 +126,9 @@ def test_a_tree_of_a_version_that_is_kept_stays(
     kept.write_bytes(content)
     file = offered(own, content + b"a signature")
     subprocess.run([file, "--version"], check=True, capture_output=True)
-    assert key_of(file) == key_of(kept)
+    assert tree_key(file) == tree_key(kept)
     refused(own, releases, file.parent)
-    assert (app(own) / key_of(kept) / "baton").exists()
+    assert (app(own) / tree_key(kept) / "baton").exists()
 
 
 def test_one_that_does_not_come_to_an_end_leaves_no_half_of_a_tree(
@@ -142,8 +142,8 @@ def test_one_that_does_not_come_to_an_end_leaves_no_half_of_a_tree(
     with app(own).joinpath("lock").open() as lock:  # so that it waits before it unpacks
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(BatonError, match="not done after"):
-            asyncio.run(version_of(file, patience=0.5))
-    assert left(own) - before == {f"{key_of(file)}.lock"}
+            asyncio.run(probe_version(file, patience=0.5))
+    assert left(own) - before == {f"{tree_key(file)}.lock"}
 
 
 def test_what_is_no_single_file_has_no_key(tmp_path: Path, launcher: Path, own: Machine) -> None:
@@ -155,5 +155,5 @@ def test_what_is_no_single_file_has_no_key(tmp_path: Path, launcher: Path, own: 
         "cut": content[:-1],
     }.items():
         (tmp_path / name).write_bytes(changed)
-        assert key_of(tmp_path / name) == "", name
-    assert key_of(tmp_path / "nowhere") == ""
+        assert tree_key(tmp_path / name) == "", name
+    assert tree_key(tmp_path / "nowhere") == ""

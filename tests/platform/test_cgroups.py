@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from baton.platform.cgroups import Allowance, Read, memory, processors
+from baton.platform.cgroups import MemoryAllowance, Read, allowed_processors, memory_allowance
 
 GB = 10**9
 UNLIMITED = 9223372036854771712
@@ -44,8 +44,8 @@ def test_a_container_with_its_own_view_of_the_second_version() -> None:
             "/cpu.max": "150000 100000\n",
         },
     )
-    assert memory(read) == Allowance(4 * GB, 2 * GB)
-    assert processors(read) == 2
+    assert memory_allowance(read) == MemoryAllowance(4 * GB, 2 * GB)
+    assert allowed_processors(read) == 2
 
 
 def test_the_tightest_of_nested_groups_counts_for_limit_and_for_room() -> None:
@@ -62,8 +62,8 @@ def test_the_tightest_of_nested_groups_counts_for_limit_and_for_room() -> None:
             f"{slice_}/cpu.max": "300000 100000",
         },
     )
-    assert memory(read) == Allowance(6 * GB, 1 * GB)
-    assert processors(read) == 3
+    assert memory_allowance(read) == MemoryAllowance(6 * GB, 1 * GB)
+    assert allowed_processors(read) == 3
 
 
 def test_the_first_version_in_a_container_that_sees_a_part_of_the_tree() -> None:
@@ -80,8 +80,8 @@ def test_the_first_version_in_a_container_that_sees_a_part_of_the_tree() -> None
             "/sys/fs/cgroup/cpu,cpuacct/docker/ab c/cpu.cfs_period_us": "100000",
         }
     )
-    assert memory(read) == Allowance(2 * GB, GB + GB // 2)
-    assert processors(read) == 1
+    assert memory_allowance(read) == MemoryAllowance(2 * GB, GB + GB // 2)
+    assert allowed_processors(read) == 1
 
 
 def test_both_versions_side_by_side() -> None:
@@ -97,21 +97,21 @@ def test_both_versions_side_by_side() -> None:
             "/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000",
         }
     )
-    assert memory(read) == Allowance(3 * GB, 3 * GB)
-    assert processors(read) is None
+    assert memory_allowance(read) == MemoryAllowance(3 * GB, 3 * GB)
+    assert allowed_processors(read) is None
 
 
 def test_nothing_limits_where_nothing_is_said() -> None:
     for files in ({}, {"/proc/self/cgroup": ""}, {"/proc/self/cgroup": "0::/\n"}):
-        assert memory(reading(files)) is None
-        assert processors(reading(files)) is None
+        assert memory_allowance(reading(files)) is None
+        assert allowed_processors(reading(files)) is None
     full = second("0::/\n", **{"/memory.max": str(GB), "/memory.current": str(2 * GB)})
-    assert memory(full) == Allowance(GB, 0), "more is used than is allowed"
+    assert memory_allowance(full) == MemoryAllowance(GB, 0), "more is used than is allowed"
 
 
 def test_the_usual_places_serve_where_the_mounts_are_hidden() -> None:
     files = {"/proc/self/cgroup": "0::/a\n", "/sys/fs/cgroup/a/memory.max": str(GB)}
-    assert memory(reading(files)) == Allowance(GB, GB)
+    assert memory_allowance(reading(files)) == MemoryAllowance(GB, GB)
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -128,6 +128,6 @@ def test_whatever_the_files_hold_it_ends_with_an_answer(seed: int) -> None:
         return dice.choice([*pieces, str(dice.randrange(10**12)), "50000 100000"])
 
     for _ in range(20):
-        allowed, cores = memory(read), processors(read)
+        allowed, cores = memory_allowance(read), allowed_processors(read)
         assert allowed is None or allowed.limit >= 0 <= allowed.room
         assert cores is None or cores >= 1

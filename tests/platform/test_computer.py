@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from baton.core.machine import Gpu
-from baton.platform.computer import machine
+from baton.platform.computer import inspect_machine
 
 GB = 10**9
 
@@ -67,18 +67,18 @@ def no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_this_machine_as_it_is(tmp_path: Path) -> None:
-    found = machine(tmp_path / "not" / "there", [])
+    found = inspect_machine(tmp_path / "not" / "there", [])
     assert 0 < found.available <= found.memory <= psutil.virtual_memory().total
     assert 1 <= found.cores <= found.threads <= (os.cpu_count() or 1)
     assert found.processor.strip()
     assert found.disk == pytest.approx(shutil.disk_usage(tmp_path).free, rel=0.2)
     assert found.battery is None or 0 <= found.battery <= 1
-    assert machine().disk == 0
+    assert inspect_machine().disk == 0
 
 
 @LINUX
 def test_a_container_counts_as_what_it_may_use(tmp_path: Path) -> None:
-    whole = machine()
+    whole = inspect_machine()
     limit = whole.memory // 2
     files = {
         "proc/self/cgroup": "0::/\n",
@@ -87,7 +87,7 @@ def test_a_container_counts_as_what_it_may_use(tmp_path: Path) -> None:
         "sys/fs/cgroup/memory.current": f"{limit - 1000}\n",
         "sys/fs/cgroup/cpu.max": "100000 100000\n",
     }
-    found = machine(root=plant(tmp_path, files))
+    found = inspect_machine(root=plant(tmp_path, files))
     assert (found.memory, found.available) == (limit, 1000)
     assert (found.cores, found.threads) == (1, 1)
 
@@ -127,15 +127,15 @@ def test_a_real_memory_limit_of_the_kernel(tmp_path: Path) -> None:
     ],
 )
 def test_the_processor_has_a_name(tmp_path: Path, cpuinfo: str, name: str | None) -> None:
-    found = machine(root=plant(tmp_path, {"proc/cpuinfo": cpuinfo})).processor
+    found = inspect_machine(root=plant(tmp_path, {"proc/cpuinfo": cpuinfo})).processor
     assert found == name if name else (len(found) <= 80 and found.isprintable())
 
 
 @LINUX
 def test_a_processor_without_a_name_is_called_by_its_kind(tmp_path: Path) -> None:
-    assert machine(root=tmp_path).processor == os.uname().machine
+    assert inspect_machine(root=tmp_path).processor == os.uname().machine
     plant(tmp_path, {"proc/device-tree/model": "Some Board Rev 1\0"})
-    assert machine(root=plant(tmp_path, {"proc/cpuinfo": "processor : 0\n"})).processor == (
+    assert inspect_machine(root=plant(tmp_path, {"proc/cpuinfo": "processor : 0\n"})).processor == (
         "Some Board Rev 1"
     )
 
@@ -152,7 +152,7 @@ def test_a_card_of_nvidias_that_the_engine_uses_gets_its_driver(
     tmp_path: Path, version: str
 ) -> None:
     root = plant(tmp_path, nvidia(version, RTX) | card(1, "10DE:2484", "nvidia"))
-    found = machine(gpus=[Gpu(RTX, 7 * GB, 8 * GB)], root=root)
+    found = inspect_machine(gpus=[Gpu(RTX, 7 * GB, 8 * GB)], root=root)
     assert found.gpus == (Gpu(RTX, 7 * GB, 8 * GB, "550.54.14"),)
     assert found.idle_gpus == ()
 
@@ -161,10 +161,10 @@ def test_a_card_of_nvidias_that_the_engine_uses_gets_its_driver(
 def test_a_card_that_this_build_can_not_use_is_named(tmp_path: Path) -> None:
     version = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.14  Thu Feb 22\n"
     root = plant(tmp_path, nvidia(version, RTX, "NVIDIA GeForce GT 1030"))
-    assert machine(gpus=[], root=root).idle_gpus == (RTX, "NVIDIA GeForce GT 1030")
+    assert inspect_machine(gpus=[], root=root).idle_gpus == (RTX, "NVIDIA GeForce GT 1030")
     used = [Gpu(RTX, 7 * GB, 8 * GB)]
-    assert machine(gpus=used, root=root).idle_gpus == ("NVIDIA GeForce GT 1030",)
-    assert machine(root=root).idle_gpus == (), "nobody has asked the engine"
+    assert inspect_machine(gpus=used, root=root).idle_gpus == ("NVIDIA GeForce GT 1030",)
+    assert inspect_machine(root=root).idle_gpus == (), "nobody has asked the engine"
 
 
 @LINUX
@@ -184,18 +184,20 @@ def test_other_cards_are_named_from_the_list_and_parts_of_processors_left_out(
         "proc/sys/kernel/osrelease": "6.8.0-48-generic\n",
     }
     root = plant(tmp_path, files)
-    assert machine(gpus=[], root=root).idle_gpus == (
+    assert inspect_machine(gpus=[], root=root).idle_gpus == (
         "AMD GPU 73bf",
         "NVIDIA GPU 2484",
         "Intel GPU 56a0",
     )
     plant(root, {"usr/share/misc/pci.ids": IDS})
-    assert machine(gpus=[], root=root).idle_gpus == (
+    assert inspect_machine(gpus=[], root=root).idle_gpus == (
         XT,
         "NVIDIA GeForce RTX 3070",
         "Intel Arc A770",
     )
-    found = machine(gpus=[Gpu("AMD Radeon RX 6900 XT (RADV NAVI21)", GB, 16 * GB)], root=root)
+    found = inspect_machine(
+        gpus=[Gpu("AMD Radeon RX 6900 XT (RADV NAVI21)", GB, 16 * GB)], root=root
+    )
     assert found.gpus[0].driver == "amdgpu of Linux 6.8.0-48-generic"
     assert found.idle_gpus == ("NVIDIA GeForce RTX 3070", "Intel Arc A770")
 
@@ -210,20 +212,20 @@ def program(folder: Path, text: str) -> None:
 def test_where_the_driver_lists_nothing_its_program_does(tmp_path: Path, no_program: Path) -> None:
     root = tmp_path / "root"
     program(no_program, f'echo "{RTX}, 551.23"')
-    assert machine(gpus=[], root=root).idle_gpus == (RTX,)
-    assert machine(gpus=[Gpu(RTX, GB, GB)], root=root).gpus[0].driver == "551.23"
+    assert inspect_machine(gpus=[], root=root).idle_gpus == (RTX,)
+    assert inspect_machine(gpus=[Gpu(RTX, GB, GB)], root=root).gpus[0].driver == "551.23"
     for broken in ("exit 9", "echo NVIDIA-SMI has failed", "printf '\\377\\n\\n'", "kill -9 $$"):
         program(no_program, broken)
-        assert machine(gpus=[], root=root).idle_gpus == ()
+        assert inspect_machine(gpus=[], root=root).idle_gpus == ()
 
 
 @LINUX
 def test_a_program_that_hangs_is_left_alone(
     tmp_path: Path, no_program: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("baton.platform.gpus.SECONDS", 0.1)
+    monkeypatch.setattr("baton.platform.gpus.PROBE_SECONDS", 0.1)
     program(no_program, "while :; do :; done")
-    assert machine(gpus=[], root=tmp_path).idle_gpus == ()
+    assert inspect_machine(gpus=[], root=tmp_path).idle_gpus == ()
 
 
 @LINUX
@@ -232,7 +234,7 @@ def test_files_of_nonsense_are_nothing(tmp_path: Path) -> None:
         plant(tmp_path, {name: "\0:::\n=\n" * 20})
     plant(tmp_path, card(0, "no such id", "x") | nvidia("\0", "\x1b[31mRed"))
     (tmp_path / "sys/class/drm/card7").mkdir()
-    found = machine(gpus=[], root=tmp_path)
+    found = inspect_machine(gpus=[], root=tmp_path)
     assert found.memory == psutil.virtual_memory().total
     assert all(name.isprintable() for name in found.idle_gpus)
 
@@ -256,13 +258,13 @@ def test_what_the_system_says_of_a_battery(
     names = ("percent", "secsleft", "power_plugged")
     said = SimpleNamespace(**dict(zip(names, battery, strict=True))) if battery else None
     monkeypatch.setattr(psutil, "sensors_battery", lambda: said, raising=False)
-    found = machine()
+    found = inspect_machine()
     assert (found.battery, found.plugged, found.is_on_battery) == told
 
 
 def test_a_system_that_knows_no_batteries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(psutil, "sensors_battery", raising=False)
-    assert machine().battery is None
+    assert inspect_machine().battery is None
 
 
 def test_a_full_disk_is_not_one_that_nobody_knows(
@@ -270,4 +272,4 @@ def test_a_full_disk_is_not_one_that_nobody_knows(
 ) -> None:
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda place: usage._replace(free=0))
-    assert machine(tmp_path).disk == 1
+    assert inspect_machine(tmp_path).disk == 1

@@ -14,31 +14,31 @@ from pathlib import Path
 
 import pytest
 
-from baton.bench.bench_results import Results, Setting
-from baton.bench.strategy_bench import Played
+from baton.bench.bench_results import BenchSetting, ResultsFile
+from baton.bench.strategy_bench import PlayedQuestion
 from baton.cli.config import _create_file
 from baton.core.errors import ConfigError
 from baton.history import Store
-from baton.models.store.folder_changes import replace_whole
+from baton.models.store.folder_changes import replace_json
 from baton.money import Ledger
 from baton.platform import durable_files
 from baton.platform.durable_files import (
     STALE_SECONDS,
     create_file,
     make_folder,
+    open_replacement,
     replace_file,
-    replacing,
 )
-from baton.platform.secrets import put
-from baton.platform.settings import write
+from baton.platform.secrets import save_key
+from baton.platform.settings import write_settings
 from baton.platform.sqlite import create_database_file
 from baton.tui import desktop
 from baton.tui.crash_report import write_report
 from baton.tui.desktop import edit_text
 from support.file_modes import baton_watched, made, open_to_others
 
-BENCH = Setting("sums", "0" * 64, "best", ("small",))
-PLAYED = Played("2 + 2", 1.0)
+BENCH = BenchSetting("sums", "0" * 64, "best", ("small",))
+PLAYED = PlayedQuestion("2 + 2", 1.0)
 
 
 def there(folder: Path) -> Path:
@@ -62,8 +62,8 @@ async def list_charges(database: Path) -> None:
 
 
 WRITERS: dict[str, Callable[[Path], object]] = {
-    "keys": lambda folder: put("openai", "sk-0123456789", file=folder / "keys.toml"),
-    "settings": lambda folder: write(folder / "config.toml", {"offline": True}),
+    "keys": lambda folder: save_key("openai", "sk-0123456789", file=folder / "keys.toml"),
+    "settings": lambda folder: write_settings(folder / "config.toml", {"offline": True}),
     "first settings": lambda folder: _create_file(folder / "config.toml"),
     "history": lambda folder: asyncio.run(list_conversations(folder / "baton.db")),
     "ledger": lambda folder: asyncio.run(list_charges(folder / "ledger.db")),
@@ -71,8 +71,8 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     "export": lambda folder: desktop.save_export(folder / "talk.md", "# Talk"),
     "crash report": lambda folder: write_report(folder, ValueError()),
     "editor": lambda folder: edit_text("a draft", environ={"EDITOR": "true"}),
-    "model record": lambda folder: replace_whole(there(folder) / "a.json", b"{}"),
-    "bench": lambda folder: Results(there(folder) / "a.jsonl").add(BENCH, PLAYED),
+    "model record": lambda folder: replace_json(there(folder) / "a.json", b"{}"),
+    "bench": lambda folder: ResultsFile(there(folder) / "a.jsonl").append(BENCH, PLAYED),
     "text": lambda folder: replace_file(there(folder) / "a.txt", "a"),
     "new text": lambda folder: create_file(there(folder) / "a.txt", "a"),
 }
@@ -112,8 +112,11 @@ def no_room() -> Iterator[None]:
 
 
 REPLACING: dict[str, tuple[str, Callable[[Path], object]]] = {
-    "keys": ('openai = "sk-1111111111"\n', lambda file: put("groq", "sk-0123456789", file=file)),
-    "settings": ("# mine\n", lambda file: write(file, {"offline": True})),
+    "keys": (
+        'openai = "sk-1111111111"\n',
+        lambda file: save_key("groq", "sk-0123456789", file=file),
+    ),
+    "settings": ("# mine\n", lambda file: write_settings(file, {"offline": True})),
     "text": ("old", lambda file: replace_file(file, "a new text")),
 }
 
@@ -167,7 +170,7 @@ def test_a_kill_leaves_the_old_text_or_the_new_one(tmp_path: Path) -> None:
 def test_what_a_kill_left_is_removed_later(tmp_path: Path) -> None:
     file = tmp_path / "keys.toml"
     drafts = []
-    with replacing(file) as opened:
+    with open_replacement(file) as opened:
         drafts += [path for path in tmp_path.iterdir() if path != file]
         opened.write(b"new")
     [draft] = drafts
@@ -198,7 +201,7 @@ def test_the_mode_of_a_replaced_file_is_the_one_asked_for(tmp_path: Path) -> Non
     file = tmp_path / "config.toml"
     create_file(file, "")
     file.chmod(0o640)
-    write(file, {"offline": True})
+    write_settings(file, {"offline": True})
     assert file.stat().st_mode & 0o777 == 0o640, "as the person set it"
     replace_file(file, "a secret")
     assert file.stat().st_mode & 0o777 == 0o600

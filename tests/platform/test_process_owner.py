@@ -9,11 +9,11 @@ import sys
 import psutil
 import pytest
 
-from baton.platform.process_owner import Owner, is_alive, this_process
+from baton.platform.process_owner import Owner, current_process, is_alive
 
 
 def test_this_process_is_there_and_an_earlier_one_of_its_number_is_not() -> None:
-    here = this_process()
+    here = current_process()
     assert is_alive(here)
     assert not is_alive(Owner(here.pid, here.started - 100))
 
@@ -31,4 +31,4 @@ def test_a_process_that_cannot_be_looked_at_may_be_there(monkeypatch: pytest.Mon
         raise psutil.AccessDenied(process.pid)
 
     monkeypatch.setattr(psutil.Process, "status", refuse)
-    assert is_alive(this_process())
+    assert is_alive(current_process())

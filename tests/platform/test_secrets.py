@@ -14,12 +14,12 @@ from baton.platform.secrets import (
     PROVIDERS,
     Key,
     NoKeyring,
-    checked,
-    find,
-    keyring_here,
-    listed,
-    put,
-    remove,
+    check_key,
+    find_key,
+    find_keys,
+    keyring_status,
+    remove_key,
+    save_key,
 )
 from support.canary import shows
 from support.keyrings import Drawer, Locked, Waiting, use
@@ -30,7 +30,7 @@ OTHER = "sk-other-00000000000000000"
 
 @pytest.fixture(autouse=True)
 def _nothing_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(secrets, "_stuck", None)
+    monkeypatch.setattr(secrets, "_stuck_thread", None)
 
 
 @pytest.fixture
@@ -47,38 +47,40 @@ def file(tmp_path: Path) -> Path:
 
 def test_keyring_then_environment_then_file(drawer: Drawer, file: Path) -> None:
     environ = {"OPENAI_API_KEY": OTHER}
-    assert find("openai", file=file, environ={}) is None
-    put("openai", "sk-in-the-file-1234", file=file)
-    assert find("openai", file=file, environ={}) == Key("sk-in-the-file-1234", str(file))
-    assert find("openai", file=file, environ=environ) == Key(OTHER, "OPENAI_API_KEY")
-    put("openai", CANARY)
-    assert find("openai", file=file, environ=environ) == Key(CANARY, "keyring")
+    assert find_key("openai", file=file, environ={}) is None
+    save_key("openai", "sk-in-the-file-1234", file=file)
+    assert find_key("openai", file=file, environ={}) == Key("sk-in-the-file-1234", str(file))
+    assert find_key("openai", file=file, environ=environ) == Key(OTHER, "OPENAI_API_KEY")
+    save_key("openai", CANARY)
+    assert find_key("openai", file=file, environ=environ) == Key(CANARY, "keyring")
     assert drawer.kept == {("baton", "openai"): CANARY}
-    assert listed(file=file, environ=environ) == {"openai": Key(CANARY, "keyring")}
+    assert find_keys(file=file, environ=environ) == {"openai": Key(CANARY, "keyring")}
 
 
 def test_a_provider_may_have_two_variables() -> None:
     both = {"GOOGLE_API_KEY": OTHER, "GEMINI_API_KEY": CANARY}
-    assert find("gemini", environ=both) == Key(CANARY, "GEMINI_API_KEY")
-    assert find("gemini", environ={"GOOGLE_API_KEY": OTHER}) == Key(OTHER, "GOOGLE_API_KEY")
+    assert find_key("gemini", environ=both) == Key(CANARY, "GEMINI_API_KEY")
+    assert find_key("gemini", environ={"GOOGLE_API_KEY": OTHER}) == Key(OTHER, "GOOGLE_API_KEY")
 
 
 def test_a_workers_own_variable_never_falls_back_to_the_providers_key(
     drawer: Drawer, file: Path
 ) -> None:
-    put("openai", CANARY)
-    put("openai", CANARY, file=file)
+    save_key("openai", CANARY)
+    save_key("openai", CANARY, file=file)
     environ = {"OPENAI_API_KEY": CANARY}
-    assert find("openai", variable="LAB_KEY", file=file, environ=environ) is None
+    assert find_key("openai", variable="LAB_KEY", file=file, environ=environ) is None
     environ["LAB_KEY"] = OTHER
-    assert find("openai", variable="LAB_KEY", environ=environ) == Key(OTHER, "LAB_KEY")
-    put("LAB_KEY", "sk-from-the-drawer")
-    assert find("openai", variable="LAB_KEY", environ={}) == Key("sk-from-the-drawer", "keyring")
+    assert find_key("openai", variable="LAB_KEY", environ=environ) == Key(OTHER, "LAB_KEY")
+    save_key("LAB_KEY", "sk-from-the-drawer")
+    assert find_key("openai", variable="LAB_KEY", environ={}) == Key(
+        "sk-from-the-drawer", "keyring"
+    )
 
 
 def test_a_blank_variable_is_none_and_a_pasted_line_break_is_no_part_of_a_key() -> None:
-    assert find("openai", environ={"OPENAI_API_KEY": "  "}) is None
-    assert find("openai", environ={"OPENAI_API_KEY": f"{CANARY}\r\n"}) == Key(
+    assert find_key("openai", environ={"OPENAI_API_KEY": "  "}) is None
+    assert find_key("openai", environ={"OPENAI_API_KEY": f"{CANARY}\r\n"}) == Key(
         CANARY, "OPENAI_API_KEY"
     )
 
@@ -90,12 +92,12 @@ def test_a_blank_variable_is_none_and_a_pasted_line_break_is_no_part_of_a_key() 
 def test_what_is_no_key_is_refused_without_being_quoted(value: str, file: Path) -> None:
     for place in (file, None):
         with pytest.raises(ConfigError) as raised:
-            put("openai", value, file=place)
+            save_key("openai", value, file=place)
         assert not value.strip() or value not in str(raised.value)
     assert not file.exists()
     if value.strip() and "\x00" not in value:
         with pytest.raises(ConfigError, match="OPENAI_API_KEY"):
-            find("openai", environ={"OPENAI_API_KEY": value})
+            find_key("openai", environ={"OPENAI_API_KEY": value})
 
 
 def test_a_key_is_shown_by_its_last_four_characters_only() -> None:
@@ -103,28 +105,28 @@ def test_a_key_is_shown_by_its_last_four_characters_only() -> None:
     assert not shows(CANARY, repr(key) + str(key) + f"{key}")
     assert key.tail == "cdef"
     assert Key("short-key", "keyring").tail == ""
-    assert checked(f" {CANARY}\n") == CANARY
+    assert check_key(f" {CANARY}\n") == CANARY
 
 
 def test_without_a_keyring_the_environment_serves_and_putting_says_what_to_do() -> None:
     environ = {"OPENAI_API_KEY": OTHER}
-    assert find("openai", environ=environ) == Key(OTHER, "OPENAI_API_KEY")
-    assert find("openai", environ={}) is None
-    assert remove("openai") == []
+    assert find_key("openai", environ=environ) == Key(OTHER, "OPENAI_API_KEY")
+    assert find_key("openai", environ={}) is None
+    assert remove_key("openai") == []
     refused_with_what_to_do()
 
 
 def test_a_keyring_that_says_no_is_told_without_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, Locked())
-    assert find("openai", environ={"OPENAI_API_KEY": OTHER}) == Key(OTHER, "OPENAI_API_KEY")
+    assert find_key("openai", environ={"OPENAI_API_KEY": OTHER}) == Key(OTHER, "OPENAI_API_KEY")
     with pytest.raises(ConfigError, match=r"is not known: .*KeyringLocked"):
-        remove("openai")
+        remove_key("openai")
     refused_with_what_to_do()
 
 
 def refused_with_what_to_do() -> None:
     with pytest.raises(NoKeyring) as raised:
-        put("openai", CANARY)
+        save_key("openai", CANARY)
     assert not shows(CANARY, str(raised.value))
     assert "environment variable" in raised.value.hint
     assert raised.value.__cause__ is None
@@ -137,28 +139,28 @@ def test_a_keyring_that_keeps_nothing_is_noticed(monkeypatch: pytest.MonkeyPatch
 
     use(monkeypatch, Sieve())
     with pytest.raises(NoKeyring, match="doesn't have it"):
-        put("openai", CANARY)
+        save_key("openai", CANARY)
 
 
 def test_a_locked_keyring_is_waited_for_once_and_asked_again_when_it_is_unlocked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(secrets, "PATIENCE", 0.05)
+    monkeypatch.setattr(secrets, "KEYRING_SECONDS", 0.05)
     use(monkeypatch, Waiting())
-    assert find("openai", environ={"OPENAI_API_KEY": OTHER}) == Key(OTHER, "OPENAI_API_KEY")
-    stuck = secrets._stuck
+    assert find_key("openai", environ={"OPENAI_API_KEY": OTHER}) == Key(OTHER, "OPENAI_API_KEY")
+    stuck = secrets._stuck_thread
     assert stuck is not None
     assert stuck.daemon, "it must not keep Baton from ending"
     with pytest.raises(NoKeyring, match="is it locked"):
-        put("openai", CANARY)
-    assert secrets._stuck is stuck, "nobody waited again"
+        save_key("openai", CANARY)
+    assert secrets._stuck_thread is stuck, "nobody waited again"
     stuck.join()
     use(monkeypatch, Drawer())
-    assert put("openai", CANARY).source == "keyring"
+    assert save_key("openai", CANARY).source == "keyring"
 
 
 def test_the_keyring_here_is_named(drawer: Drawer) -> None:
-    assert keyring_here() == (type(drawer).__module__, "")
+    assert keyring_status() == (type(drawer).__module__, "")
 
 
 @pytest.fixture
@@ -191,66 +193,66 @@ def test_the_library_itself_would_load_what_a_file_names(planted: str) -> None:
 def test_nothing_is_loaded_that_a_file_or_a_variable_names(
     planted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert keyring_here() == ("", "this machine has no keyring")
+    assert keyring_status() == ("", "this machine has no keyring")
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", planted)
-    name, why = keyring_here()
+    name, why = keyring_status()
     assert (name, "another than the system's own" in why) == ("", True)
-    assert remove("openai") == []
+    assert remove_key("openai") == []
     assert not Path("canary").exists()
 
 
 def test_removing_says_where_it_was(drawer: Drawer, file: Path) -> None:
-    put("openai", CANARY)
-    put("openai", CANARY, file=file)
-    put("groq", OTHER, file=file)
-    assert remove("openai", file=file) == ["keyring", str(file)]
+    save_key("openai", CANARY)
+    save_key("openai", CANARY, file=file)
+    save_key("groq", OTHER, file=file)
+    assert remove_key("openai", file=file) == ["keyring", str(file)]
     assert drawer.kept == {}
-    assert listed(file=file, environ={}) == {"groq": Key(OTHER, str(file))}
-    assert remove("groq", file=file) == [str(file)]
+    assert find_keys(file=file, environ={}) == {"groq": Key(OTHER, str(file))}
+    assert remove_key("groq", file=file) == [str(file)]
     assert not file.exists()
-    assert remove("groq", file=file) == []
+    assert remove_key("groq", file=file) == []
 
 
 def test_the_file_is_for_its_owner_only(file: Path) -> None:
     file.parent.mkdir(mode=0o755)
-    put("openai", CANARY, file=file)
-    put("mistral", OTHER, file=file)
+    save_key("openai", CANARY, file=file)
+    save_key("mistral", OTHER, file=file)
     assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     assert "PLAIN TEXT" in file.read_text()
     assert [item.name for item in file.parent.iterdir()] == ["keys.toml"]
-    assert set(listed(file=file, environ={})) == {"openai", "mistral"}
+    assert set(find_keys(file=file, environ={})) == {"openai", "mistral"}
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o602])
 def test_a_file_that_others_can_read_is_refused(file: Path, mode: int) -> None:
-    put("openai", CANARY, file=file)
+    save_key("openai", CANARY, file=file)
     file.chmod(mode)
     for attempt in (
-        lambda: find("openai", file=file, environ={}),
-        lambda: listed(file=file, environ={}),
-        lambda: put("groq", OTHER, file=file),
+        lambda: find_key("openai", file=file, environ={}),
+        lambda: find_keys(file=file, environ={}),
+        lambda: save_key("groq", OTHER, file=file),
     ):
         with pytest.raises(ConfigError, match="Others on this machine") as raised:
             attempt()
         assert "chmod 600" in raised.value.hint
-    assert find("openai", file=file, environ={"OPENAI_API_KEY": OTHER}) is not None
+    assert find_key("openai", file=file, environ={"OPENAI_API_KEY": OTHER}) is not None
 
 
 def test_a_link_or_a_pipe_is_no_file_of_keys(file: Path, tmp_path: Path) -> None:
-    put("openai", CANARY, file=file)
+    save_key("openai", CANARY, file=file)
     link, pipe = tmp_path / "link.toml", tmp_path / "pipe.toml"
     link.symlink_to(file)
     os.mkfifo(pipe, 0o600)
     for odd in (link, pipe, tmp_path):
         with pytest.raises(ConfigError):
-            find("openai", file=odd, environ={})
+            find_key("openai", file=odd, environ={})
 
 
 def test_a_broken_file_is_told_without_its_text(file: Path) -> None:
-    put("openai", CANARY, file=file)
+    save_key("openai", CANARY, file=file)
     file.write_text(f"openai = '{CANARY}")
     with pytest.raises(ConfigError, match="not valid TOML") as raised:
-        find("openai", file=file, environ={})
+        find_key("openai", file=file, environ={})
     assert not shows(CANARY, str(raised.value))
     assert raised.value.__cause__ is None
 
@@ -271,15 +273,15 @@ def test_every_provider_has_a_variable_and_an_address() -> None:
 
 
 def test_one_broken_key_is_named_and_can_be_replaced(drawer: Drawer, file: Path) -> None:
-    put("groq", OTHER, file=file)
+    save_key("groq", OTHER, file=file)
     file.write_text(file.read_text() + 'openai = "two words"\n')
     with pytest.raises(ConfigError, match=r"keys.toml for openai is not a key") as raised:
-        listed(file=file, environ={})
+        find_keys(file=file, environ={})
     assert "two words" not in str(raised.value)
-    assert find("groq", file=file, environ={}) == Key(OTHER, str(file))
-    put("openai", CANARY, file=file)
-    assert set(listed(file=file, environ={})) == {"groq", "openai"}
+    assert find_key("groq", file=file, environ={}) == Key(OTHER, str(file))
+    save_key("openai", CANARY, file=file)
+    assert set(find_keys(file=file, environ={})) == {"groq", "openai"}
     drawer.kept["baton", "openai"] = "two words"
     with pytest.raises(ConfigError, match="the keyring for openai"):
-        find("openai", file=file, environ={})
-    assert remove("openai", file=file) == ["keyring", str(file)]
+        find_key("openai", file=file, environ={})
+    assert remove_key("openai", file=file) == ["keyring", str(file)]

@@ -18,15 +18,15 @@ from baton.core.ledger_types import Scope
 from baton.core.money import parse_usd
 from baton.core.plan.plan import KINDS
 from baton.platform.settings import (
-    LocalWorker,
+    LocalWorkerSettings,
     Settings,
     find_paths,
     ignored_variables,
     keyless_environ,
-    load,
+    load_settings,
 )
-from baton.platform.settings import write as change
-from baton.platform.settings_sources import NO, YES
+from baton.platform.settings import write_settings as change
+from baton.platform.settings_sources import FALSE_WORDS, TRUE_WORDS
 
 
 def write(folder: Path, text: str) -> Path:
@@ -36,14 +36,14 @@ def write(folder: Path, text: str) -> Path:
 
 
 def test_no_file_and_no_environment_are_the_defaults(tmp_path: Path) -> None:
-    assert load(tmp_path / "none.toml", {}) == Settings()
+    assert load_settings(tmp_path / "none.toml", {}) == Settings()
     assert [worker.id for worker in Settings().roster] == ["small"]
 
 
 def test_a_flag_beats_the_environment_beats_the_file(tmp_path: Path) -> None:
     file = write(tmp_path, "[local]\nthreads = 1\ncontext = 2048\nidle_minutes = 3\n")
     environ = {"BATON_LOCAL__THREADS": "2", "BATON_LOCAL__CONTEXT": "4096"}
-    local = load(file, environ, {"local": {"threads": 4}}).local
+    local = load_settings(file, environ, {"local": {"threads": 4}}).local
     assert (local.threads, local.context, local.idle_minutes) == (4, 4096, 3)
 
 
@@ -52,20 +52,20 @@ def test_offline_is_on_if_any_source_says_so(tmp_path: Path, source: str) -> Non
     file = write(tmp_path, "offline = true" if source == "file" else "offline = false")
     environ = {"BATON_OFFLINE": "1" if source == "environment" else "0"}
     flags = {"offline": source == "flag"}
-    assert load(file, environ, flags).offline
+    assert load_settings(file, environ, flags).offline
 
 
 @pytest.mark.parametrize("said", ["1", "true", "YES", "on", "y", " 1", "On ", "Y"])
 def test_a_switch_that_says_yes_is_on(tmp_path: Path, said: str) -> None:
-    assert load(tmp_path / "none", {"BATON_OFFLINE": said}).offline
-    assert load(write(tmp_path, f"offline = {json.dumps(said)}"), {}).offline
+    assert load_settings(tmp_path / "none", {"BATON_OFFLINE": said}).offline
+    assert load_settings(write(tmp_path, f"offline = {json.dumps(said)}"), {}).offline
 
 
 @pytest.mark.parametrize("said", ["0", "false", "NO", "off", "n", " 0"])
 def test_a_switch_that_says_no_is_off(tmp_path: Path, said: str) -> None:
-    assert not load(tmp_path / "none", {"BATON_OFFLINE": said}).offline
-    assert not load(write(tmp_path, f"offline = {json.dumps(said)}"), {}).offline
-    assert not load(tmp_path / "none", {"BATON_CLOUD__REDACT": said}).cloud.redact
+    assert not load_settings(tmp_path / "none", {"BATON_OFFLINE": said}).offline
+    assert not load_settings(write(tmp_path, f"offline = {json.dumps(said)}"), {}).offline
+    assert not load_settings(tmp_path / "none", {"BATON_CLOUD__REDACT": said}).cloud.redact
 
 
 @given(some.text(min_size=1))
@@ -78,19 +78,19 @@ def test_a_switch_is_read_or_refused_and_never_guessed(said: str) -> None:
     """A safety switch that can't be read must not mean that it is off."""
     word = said.strip().lower()
     for name in ("BATON_OFFLINE", "BATON_CLOUD__REDACT"):
-        if word not in YES | NO:
+        if word not in TRUE_WORDS | FALSE_WORDS:
             with pytest.raises(ConfigError, match="neither on nor off"):
-                load(Path("none"), {name: said})
+                load_settings(Path("none"), {name: said})
             continue
-        settings = load(Path("none"), {name: said})
+        settings = load_settings(Path("none"), {name: said})
         on = settings.offline if name == "BATON_OFFLINE" else settings.cloud.redact
-        assert on is (word in YES)
+        assert on is (word in TRUE_WORDS)
 
 
 @pytest.mark.parametrize("text", ["offline = 2", 'offline = ""', "offline = []", "offline = 1.5"])
 def test_a_switch_in_the_file_is_read_or_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(ConfigError, match=r"'offline' is neither on nor off \(in .*, line 1\)"):
-        load(write(tmp_path, text), {})
+        load_settings(write(tmp_path, text), {})
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_a_switch_in_the_file_is_read_or_refused(tmp_path: Path, text: str) -> N
 )
 def test_a_variable_that_looks_like_a_safety_switch_is_refused(name: str, near: str) -> None:
     for refuses in (
-        lambda: load(Path("none"), {name: "1"}),
+        lambda: load_settings(Path("none"), {name: "1"}),
         lambda: ignored_variables({name: "1"}),
     ):
         with pytest.raises(ConfigError) as caught:
@@ -132,7 +132,7 @@ def test_a_variable_that_looks_like_a_safety_switch_is_refused(name: str, near: 
     "name", ["BATON_FOO", "BATON_LOCAL__THREAD", "BATON_VERSION", "BATON_", "BATON_mode"]
 )
 def test_a_foreign_variable_stops_nothing(name: str) -> None:
-    assert load(Path("none"), {name: "1"}) == Settings()
+    assert load_settings(Path("none"), {name: "1"}) == Settings()
     assert ignored_variables({name: "1", "BATON_HOME": "x", "BATON_MODE": "mini"}) == [name]
 
 
@@ -144,11 +144,11 @@ def test_a_variable_of_another_program_is_not_even_named(name: str) -> None:
 @pytest.mark.parametrize("value", ["2", "0.1", "1e-7", '"0.1"', "0.30", "1_000"])
 def test_amounts_of_money_may_be_numbers_and_stay_exact(tmp_path: Path, value: str) -> None:
     exact = parse_usd(value.strip('"').replace("_", ""))
-    assert load(write(tmp_path, f"[budget]\nday = {value}"), {}).budget.ceilings == {
+    assert load_settings(write(tmp_path, f"[budget]\nday = {value}"), {}).budget.ceilings == {
         Scope.DAY: exact
     }
     entry = f'[[workers]]\nid = "x"\nkind = "cloud"\nmodel = "a/b"\nprice = {{ input = {value}'
-    price = load(write(tmp_path, f"{entry}, output = {value} }}"), {}).workers[0].price  # type: ignore[union-attr]
+    price = load_settings(write(tmp_path, f"{entry}, output = {value} }}"), {}).workers[0].price  # type: ignore[union-attr]
     assert price is not None
     assert (parse_usd(price.input), parse_usd(price.output)) == (exact, exact)
 
@@ -158,7 +158,7 @@ def test_amounts_of_money_may_be_numbers_and_stay_exact(tmp_path: Path, value: s
 )
 def test_what_is_no_amount_of_money_is_refused(tmp_path: Path, value: str) -> None:
     with pytest.raises(ConfigError, match=r"'budget\.day'.*, line 2\)") as caught:
-        load(write(tmp_path, f"[budget]\nday = {value}"), {})
+        load_settings(write(tmp_path, f"[budget]\nday = {value}"), {})
     assert len(str(caught.value)) < 500
 
 
@@ -195,7 +195,7 @@ def test_a_mistake_names_its_line_and_what_is_allowed(
     tmp_path: Path, text: str, message: str, hint: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
-        load(write(tmp_path, text), {})
+        load_settings(write(tmp_path, text), {})
     assert message in caught.value.message
     assert hint in caught.value.hint
 
@@ -203,14 +203,14 @@ def test_a_mistake_names_its_line_and_what_is_allowed(
 def test_a_mistake_is_blamed_on_the_source_that_rules(tmp_path: Path) -> None:
     file = write(tmp_path, 'mode = "mini"')
     with pytest.raises(ConfigError, match=r"can't be 'fast' \(in the environment\)"):
-        load(file, {"BATON_MODE": "fast"})
+        load_settings(file, {"BATON_MODE": "fast"})
     with pytest.raises(ConfigError, match=r"can't be 'quick' \(in the command line\)"):
-        load(file, {"BATON_MODE": "fast"}, {"mode": "quick"})
+        load_settings(file, {"BATON_MODE": "fast"}, {"mode": "quick"})
 
 
 def test_the_built_in_worker_can_be_changed_without_naming_its_model(tmp_path: Path) -> None:
     file = write(tmp_path, '[[workers]]\nid = "small"\nmax_output = 64')
-    assert load(file, {}).roster[0].max_output == 64
+    assert load_settings(file, {}).roster[0].max_output == 64
 
 
 def test_a_worker_of_the_same_id_replaces_the_built_in(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_a_worker_of_the_same_id_replaces_the_built_in(tmp_path: Path) -> None:
         tmp_path,
         '[[workers]]\nid = "small"\nmodel = "mine.gguf"\n[[workers]]\nid = "big"\nmodel = "b.gguf"',
     )
-    roster = load(file, {}).roster
+    roster = load_settings(file, {}).roster
     assert [(w.id, w.model) for w in roster] == [("small", "mine.gguf"), ("big", "b.gguf")]
 
 
@@ -266,7 +266,7 @@ def test_a_worker_of_the_same_id_replaces_the_built_in(tmp_path: Path) -> None:
 )
 def test_mistakes_in_the_file_are_named(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        load(write(tmp_path, text), {})
+        load_settings(write(tmp_path, text), {})
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 1000
@@ -291,22 +291,26 @@ adapter = "sql.gguf"
 adapter_scale = 0.5
 force = true
 """
-    settings = load(write(tmp_path, text), {"BATON_PREFER__MATH": "small"})
+    settings = load_settings(write(tmp_path, text), {"BATON_PREFER__MATH": "small"})
     mine = settings.roster[-1]
-    assert isinstance(mine, LocalWorker)
+    assert isinstance(mine, LocalWorkerSettings)
     assert (mine.temperature, mine.top_p, mine.top_k, mine.min_p) == (0.6, 0.95, 20, 0)
     assert (mine.repeat_penalty, mine.seed, mine.thinking) == (1.05, 7, True)
     assert (mine.kv, mine.adapter, mine.adapter_scale) == ("q8_0", "sql.gguf", 0.5)
     assert mine.force
     assert settings.prefer == {"code": "mine", "math": "small"}
-    assert (settings.local.kv, LocalWorker("x").kv, LocalWorker("x").force) == ("f16", None, False)
+    assert (settings.local.kv, LocalWorkerSettings("x").kv, LocalWorkerSettings("x").force) == (
+        "f16",
+        None,
+        False,
+    )
 
 
 def test_an_empty_variable_lifts_no_ceiling(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text('[budget]\nday = "2"\nmonth = "20"\n')
-    assert load(file, {"BATON_BUDGET__DAY": ""}).budget.day == "2"
-    assert load(file, {"BATON_BUDGET__DAY": "1"}).budget.day == "1"
+    assert load_settings(file, {"BATON_BUDGET__DAY": ""}).budget.day == "2"
+    assert load_settings(file, {"BATON_BUDGET__DAY": "1"}).budget.day == "1"
 
 
 @pytest.mark.parametrize("kind", ["cloud", "server"])
@@ -319,27 +323,27 @@ def test_no_worker_elsewhere_writes_less_than_a_token(tmp_path: Path, kind: str,
     for wrong in (0, -1_000_000):
         file.write_text(f"{entry}{name} = {wrong}\n")
         with pytest.raises(ConfigError, match=name):
-            load(file, {})
+            load_settings(file, {})
 
 
 def test_mistakes_in_the_environment_are_named() -> None:
     with pytest.raises(ConfigError, match="in the environment"):
-        load(Path("none"), {"BATON_BUGDET__DAY": "2"})
+        load_settings(Path("none"), {"BATON_BUGDET__DAY": "2"})
 
 
 @pytest.mark.parametrize("name", ["BATON_WORKER", "BATON_LOCAL__THREADS"])
 def test_a_variable_that_is_no_text_is_named(name: str) -> None:
     with pytest.raises(ConfigError, match=f"{name} is not UTF-8"):
-        load(Path("none"), {name: os.fsdecode(b"\xff")})
+        load_settings(Path("none"), {name: os.fsdecode(b"\xff")})
 
 
 def test_a_file_that_is_no_text_or_a_folder_is_named(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match="UTF-8"):
-        load(file, {})
+        load_settings(file, {})
     with pytest.raises(ConfigError, match="can't be read"):
-        load(tmp_path, {})
+        load_settings(tmp_path, {})
 
 
 def test_a_file_that_may_never_end_or_is_not_there_is_refused(tmp_path: Path) -> None:
@@ -351,7 +355,7 @@ def test_a_file_that_may_never_end_or_is_not_there_is_refused(tmp_path: Path) ->
     os.truncate(huge, 10**12)
     for file, why in ((pipe, "ordinary"), (link, "isn't there"), (huge, "too large")):
         with pytest.raises(ConfigError, match=f"(?i){why}"):
-            load(file, {})
+            load_settings(file, {})
     (tmp_path / "config").mkdir()
     pipe.rename(tmp_path / "config" / "config.toml")
     environ = {"BATON_HOME": str(tmp_path), "A": "1"}
@@ -388,12 +392,12 @@ def test_a_change_leaves_everything_else_as_it_is(tmp_path: Path) -> None:
     change(file, {"budget": {"day": "2", "policy": "once"}, "local": {"threads": 3}})
     text = file.read_text()
     assert text.startswith(MINE.replace("threads = 2 ", "threads = 3 "))
-    settings = load(file, {})
+    settings = load_settings(file, {})
     assert (settings.budget.day, settings.budget.policy.value) == ("2", "once")
     change(file, {"budget": {"day": "3"}})
     assert file.read_text() == text.replace('day = "2"', 'day = "3"')
     change(file, {"budget": {"day": None, "policy": None, "month": None}})
-    assert load(file, {}).budget == Settings().budget
+    assert load_settings(file, {}).budget == Settings().budget
 
 
 @pytest.mark.parametrize(
@@ -412,9 +416,9 @@ def test_a_change_leaves_everything_else_as_it_is(tmp_path: Path) -> None:
 def test_a_ceiling_can_be_set_however_the_file_is_written(tmp_path: Path, before: str) -> None:
     file = tmp_path / "config.toml"
     file.write_bytes(before.encode())
-    old = load(file, {})
+    old = load_settings(file, {})
     change(file, {"budget": {"day": "2"}})
-    new = load(file, {})
+    new = load_settings(file, {})
     assert new.budget.day == "2"
     assert ("\r\n" in before) == (b"\r\n" in file.read_bytes())
     assert new.budget.month == old.budget.month
@@ -464,7 +468,7 @@ def test_changes_at_once_are_all_kept(tmp_path: Path) -> None:
 
     with ThreadPoolExecutor(len(KINDS)) as pool:
         list(pool.map(prefer, KINDS))
-    assert load(file, {}).prefer == dict.fromkeys(KINDS, "small")
+    assert load_settings(file, {}).prefer == dict.fromkeys(KINDS, "small")
     assert [item.name for item in tmp_path.iterdir()] == ["config.toml"]
 
 

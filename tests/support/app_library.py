@@ -1,4 +1,4 @@
-"""A library for the app's tests: a real models folder, a supply that does as it is told."""
+"""A library for the app's tests: a real models folder, a source that does what the test says."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from baton.core.model_roles import arrival_text, role_holders, roles_on_arrival
 from baton.core.run.orchestra import Orchestra
 from baton.download.progress import Phase, Progress
 from baton.gguf.header import Header
-from baton.gguf.memory_fit import Fit, Load, Verdict
+from baton.gguf.memory_fit import Fit, FitVerdict, ModelLoad
 from baton.models.library import Library
-from baton.models.model_types import Foreign, Held, Record, Stamp
+from baton.models.model_types import ExternalModel, FileStamp, LibraryModel, ModelRecord
 from baton.models.recommendation import Pick, Recommendation
-from baton.models.store import FolderShelf
+from baton.models.store import FolderModelStore
 from baton.workers.scripted_worker import Script, ScriptedWorker, echo_script
 from support.app_session import Stage, staged
 
@@ -70,7 +70,7 @@ HUGE = entry("huge-70b", "Huge 70B", 42_000_000_000, ModelRole.CHAT)
 ENTRIES = (SCOUT, TALKER, CODER, GATED, HUGE)
 
 
-class Supply:
+class ScriptedModelSource:
     """Brings files piece by piece; `hold` keeps them from going on, `errors` makes them fail."""
 
     def __init__(self) -> None:
@@ -87,19 +87,19 @@ class Supply:
         """Let nothing come any more, once it is half there."""
         self.going.clear()
 
-    async def look(self, source: Source) -> ModelOffer:
+    async def look_up(self, source: Source) -> ModelOffer:
         """Offer whatever is asked for."""
         self.looked.append(source)
         self._fail(source.file)
         data = contents(source.file.removesuffix(".gguf"))
         return ModelOffer(source, len(data), hashlib.sha256(data).hexdigest(), "mit")
 
-    async def files(self, repo: str, revision: str = "") -> Sequence[ModelOffer]:
+    async def list_files(self, repo: str, revision: str = "") -> Sequence[ModelOffer]:
         """Offer one file per repository."""
         name = repo.partition("/")[2].lower()
-        return [await self.look(Source(repo, f"{name}-Q4_K_M.gguf", "b" * 40))]
+        return [await self.look_up(Source(repo, f"{name}-Q4_K_M.gguf", "b" * 40))]
 
-    async def header(self, offer: ModelOffer) -> Header:
+    async def read_header(self, offer: ModelOffer) -> Header:
         """Say the same of every file."""
         return HEADER
 
@@ -123,7 +123,7 @@ class Supply:
         _write(target, _read(source))
         yield hashlib.sha256(_read(target)).hexdigest()
 
-    async def digest(self, path: Path) -> AsyncGenerator[Progress | str]:
+    async def hash_file(self, path: Path) -> AsyncGenerator[Progress | str]:
         """Read a file, unless it is to be found wrong."""
         self._fail(path.name)
         data = b"wrong" if path.name in self.wrong else _read(path)
@@ -157,14 +157,14 @@ def _read(path: Path) -> bytes:
     return path.read_bytes()
 
 
-class Shelf(FolderShelf):
+class ScriptedModelStore(FolderModelStore):
     """The real one; what other programs have is as the test says."""
 
-    others: Sequence[Foreign] = ()
+    others: Sequence[ExternalModel] = ()
 
-    def foreign(self) -> Sequence[Foreign]:
+    def external_models(self) -> Sequence[ExternalModel]:
         """Return those that aren't linked yet."""
-        linked = {held.record.link for held in self.held()}
+        linked = {held.record.link for held in self.models()}
         return [one for one in self.others if str(one.path) not in linked]
 
 
@@ -174,18 +174,18 @@ class ScriptedLibrary(Library):
     picks: tuple[Pick, ...] = ()
     asked: list[float | None]
 
-    async def verdict(self, id: str) -> Verdict:
+    async def verdict(self, id: str) -> FitVerdict:
         """Judge as for the catalogue."""
         return verdict_of(self.entries().get(id))
 
-    def verdicts(self, machine: Hardware) -> Mapping[str, Verdict]:
+    def verdicts(self, machine: Hardware) -> Mapping[str, FitVerdict]:
         """Judge by size alone."""
         return {id: verdict_of(one) for id, one in self.entries().items()}
 
     async def recommend(self, speed: float | None = None) -> Recommendation:
         """Return the picks, with a speed once that is known."""
         self.asked.append(speed)
-        here = {held.id for held in self.models() if held.state.usable}
+        here = {held.id for held in self.models() if held.state.is_usable}
         picks = tuple(
             replace(pick, speed=speed and speed / 10, here=pick.entry.id in here)
             for pick in self.picks
@@ -194,12 +194,12 @@ class ScriptedLibrary(Library):
         return Recommendation(picks, download, 9 * GB, verdict_of(TALKER), "Because.")
 
 
-def verdict_of(one: CatalogueEntry | None) -> Verdict:
+def verdict_of(one: CatalogueEntry | None) -> FitVerdict:
     """Judge a model by its size alone."""
     if one is not None and one.size > 12 * GB:
         why = "It needs 46.0 GB, and 12.9 GB can be used."
-        return Verdict(Fit.WONT, 46 * GB, 13 * GB, why, "A smaller one fits.")
-    return Verdict(Fit.FITS, 3 * GB, 13 * GB, "It needs 3.0 GB of the 12.9 GB that can be used.")
+        return FitVerdict(Fit.WONT, 46 * GB, 13 * GB, why, "A smaller one fits.")
+    return FitVerdict(Fit.FITS, 3 * GB, 13 * GB, "It needs 3.0 GB of the 12.9 GB that can be used.")
 
 
 @dataclass
@@ -207,8 +207,8 @@ class Shop:
     """A library, and what was done with it."""
 
     library: ScriptedLibrary
-    shelf: Shelf
-    supply: Supply
+    model_store: ScriptedModelStore
+    model_source: ScriptedModelSource
     state: Path
     script: Script = echo_script
     joined: list[str] = field(default_factory=list)
@@ -219,12 +219,12 @@ class Shop:
         """Return what goes onto the desk."""
         orchestra.on_offline = lambda offline: setattr(self.library, "offline", offline)
 
-        def join(held: Held) -> str:
+        def join(held: LibraryModel) -> str:
             self.joined.append(held.id)
             card = Card(held.id, "local", held.record.name, context=8192, size=held.record.size)
             orchestra.add(ScriptedWorker(self.script, card))
             having = role_holders(orchestra.default, self.conductor, {})
-            suited = self.library.suited(held.id)
+            suited = self.library.suitable_roles(held.id)
             takes = roles_on_arrival(held.record.roles, suited, having)
             assign(held.id, takes)
             return arrival_text(held.id, card.name, takes, suited)
@@ -249,39 +249,41 @@ class Shop:
             "state": self.state,
         }
 
-    def put(self, one: CatalogueEntry, *, here: bool = True, **changes: Any) -> Held:
-        """Have a model on the shelf: all of it, or a part."""
-        record = Record(
+    def put(self, one: CatalogueEntry, *, here: bool = True, **changes: Any) -> LibraryModel:
+        """Have a model in the library: all of it, or a part."""
+        record = ModelRecord(
             one.id, one.name, f"{one.id}.gguf", one.source, one.size, one.sha256, one.licence
         )
         record = replace(record, roles=one.roles, **changes)
-        held = self.shelf.put(record)
+        held = self.model_store.save(record)
         if here:
             held.path.write_bytes(contents(one.id))
             status = held.path.stat()
-            held = self.shelf.put(replace(record, stamp=Stamp(status.st_size, status.st_mtime_ns)))
+            held = self.model_store.save(
+                replace(record, stamp=FileStamp(status.st_size, status.st_mtime_ns))
+            )
         return held
 
-    def get(self, id: str) -> Held:
-        """Return a model as it stands on the shelf now."""
+    def get(self, id: str) -> LibraryModel:
+        """Return a model as it stands now."""
         return self.library.get(id)
 
 
 def shop_in(folder: Path, script: Script = echo_script) -> Shop:
-    """Return a shop with nothing on its shelf."""
-    shelf, supply = Shelf(folder / "models", {}), Supply()
+    """Return a shop with no models."""
+    store, source = ScriptedModelStore(folder / "models", {}), ScriptedModelSource()
 
     async def look() -> Hardware:
         return MACHINE
 
-    library = ScriptedLibrary(shelf, supply, lambda: ENTRIES, look)
+    library = ScriptedLibrary(store, source, lambda: ENTRIES, look)
     library.asked = []
-    load = Load("x", GB, GB, 8192, GB)
+    load = ModelLoad("x", GB, GB, 8192, GB)
     library.picks = (
         Pick(SCOUT, (ModelRole.CONDUCTOR,), load),
         Pick(TALKER, (ModelRole.CHAT,), load),
     )
-    return Shop(library, shelf, supply, folder / "state", script)
+    return Shop(library, store, source, folder / "state", script)
 
 
 def shopping(

@@ -20,7 +20,7 @@ from baton.compose import Baton, compose
 from baton.core.messages import Prompt
 from baton.core.run.policy import PromptLimits
 from baton.ipc import frames
-from baton.platform.settings import find_paths, load
+from baton.platform.settings import find_paths, load_settings
 
 
 def overhear(file: Path) -> None:
@@ -58,7 +58,7 @@ async def play(baton: Baton, worker: str, fault: str | None, number: int) -> Non
 
 async def main(calls: list[Any]) -> None:
     paths = find_paths()
-    baton = compose(load(paths.config_file), paths)
+    baton = compose(load_settings(paths.config_file), paths)
     baton.orchestra.worker("small").warm()
     try:
         for number, (worker, fault) in enumerate(calls):

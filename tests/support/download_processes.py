@@ -20,8 +20,8 @@ from typing import Any
 
 from baton.core.catalogue_types import ModelOffer, Source
 from baton.download.child import hub_client, transfer
-from baton.download.child.http_download import Pace
-from baton.download.child.partial_file import key_of, place
+from baton.download.child.http_download import RetryPolicy
+from baton.download.child.partial_file import partial_key, partial_path
 from baton.download.progress import Phase, Progress
 from baton.ipc.parent_channel import Failure
 from support.fake_hub import Hub
@@ -29,7 +29,7 @@ from support.fake_hub import Hub
 REPO, FILE = "user/repo", "m.gguf"
 """Where tests keep the one file that they get."""
 
-QUICK = Pace(tries=3, pause=0.0, longest=0.0)
+QUICK = RetryPolicy(max_failures=3, first_pause=0.0, max_pause=0.0)
 
 _HOW = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
 PROCESSES: Any = multiprocessing.get_context(_HOW)
@@ -80,7 +80,7 @@ def unvouched(hub: Hub, size: int) -> ModelOffer:
 
 def partial_of(offer: ModelOffer, target: Path) -> Path:
     """Return where what has come lies."""
-    return place(target.parent, key_of(offer.sha256, offer.source))
+    return partial_path(target.parent, partial_key(offer.sha256, offer.source))
 
 
 def here(path: Path) -> int:
@@ -94,7 +94,9 @@ def here(path: Path) -> int:
 class Child:
     """A process that fetches one file."""
 
-    def __init__(self, hub: Hub, offer: ModelOffer, target: Path, pace: Pace = QUICK) -> None:
+    def __init__(
+        self, hub: Hub, offer: ModelOffer, target: Path, pace: RetryPolicy = QUICK
+    ) -> None:
         self._partial = partial_of(offer, target)
         self._result, theirs = PROCESSES.Pipe(duplex=False)
         self._process = PROCESSES.Process(
@@ -129,13 +131,13 @@ class Child:
 
 
 def _fetch(
-    environ: dict[str, str], offer: ModelOffer, target: Path, pace: Pace, result: Connection
+    environ: dict[str, str], offer: ModelOffer, target: Path, pace: RetryPolicy, result: Connection
 ) -> None:
     os.umask(0o077)
     told = Told()
     try:
         sha256 = transfer.fetch(
-            offer, target, told, told.stopped, web=hub_client.Web(environ), pace=pace
+            offer, target, told, told.stopped, web=hub_client.HubClient(environ), pace=pace
         )
         result.send((sha256, told.phases))
     except Failure as failure:

@@ -33,7 +33,7 @@ from baton.history import schema
 from baton.history.export import import_conversations
 from baton.ipc import frames
 from baton.ipc.parent_channel import Failure
-from baton.models.catalogue import models
+from baton.models.catalogue import parse_models
 from baton.platform import proxies, sqlite
 from baton.workers.cloud.child.stream_parsers import DIALECTS, error_sentence
 from baton.workers.local.child.reasoning_filter import Thoughts, known, opened
@@ -82,10 +82,10 @@ def read_gguf(data: bytes) -> None:
     for size in (len(data), None, 10**12):
         needed = len(data) + 1
         try:
-            header = gguf.read(data, size)
-        except gguf.Malformed:
+            header = gguf.parse_header(data, size)
+        except gguf.MalformedHeader:
             continue
-        except gguf.Cut as cut:
+        except gguf.HeaderIncomplete as cut:
             needed = cut.needed
         else:
             assert header.weights >= 0
@@ -144,14 +144,14 @@ def read_template(data: bytes) -> None:
 def read_catalogue(data: bytes) -> None:
     """A catalogue of models."""
     with suppress(ValueError):
-        models(_text(data))
+        parse_models(_text(data))
 
 
 def read_address(data: bytes) -> None:
     """Addresses: configured ones, and those that a redirect leads to."""
     url = _text(data)
     if proxies.is_usable(url):
-        proxies.on_loopback(url)
+        proxies.loopback_addresses(url)
         proxies.proxy_for(url, "", {"NO_PROXY": "x,.y:1", "ALL_PROXY": "http://p"})
     with suppress(Failure):
         hub_names.check_source(Source(url=url))
@@ -188,17 +188,17 @@ def read_thoughts(data: bytes) -> None:
     assert len(said) <= len(text)
 
 
-class _Hub(hub_metadata.Metadata):
+class _Hub(hub_metadata.HubMetadata):
     """Asks no hub, but takes an answer as the official client would."""
 
     def __init__(self, answer: object) -> None:
         super().__init__(cast(Any, None), lambda: False)
         self._answer = answer
 
-    def _info(self, repo: str, revision: str) -> Any:
+    def _model_info(self, repo: str, revision: str) -> Any:
         return cast(Any, ModelInfo)(**cast(Any, self._answer))
 
-    def _nonsense(self, what: str, why: str) -> Failure:
+    def _invalid_answer(self, what: str, why: str) -> Failure:
         return Failure("ModelFileError", f"{what}: {why}")
 
 
@@ -211,11 +211,11 @@ def read_hub(data: bytes) -> None:
     try:
         answer = json.loads(data)
         hub = _Hub(answer)
-        hub._info("a/b", "")
+        hub._model_info("a/b", "")
     except Exception:  # the client is refused whatever it raises
         return
     with suppress(Failure):
-        for offer in hub.files("a/b"):
+        for offer in hub.list_files("a/b"):
             assert offer.size > 0
             assert "/../" not in f"/{offer.source.file}/"
 

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from baton.gguf.header import BLOCKS
+from baton.gguf.header import BLOCK_SIZES
 
 
 class Typed(NamedTuple):
@@ -36,7 +36,7 @@ class Tensor(NamedTuple):
         numbers = 1
         for length in self.shape:
             numbers *= length
-        block, size = BLOCKS[self.type]
+        block, size = BLOCK_SIZES[self.type]
         return numbers // block * size
 
 

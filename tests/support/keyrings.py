@@ -13,7 +13,7 @@ from baton.platform import secrets
 
 def use(monkeypatch: pytest.MonkeyPatch, keyring: KeyringBackend) -> None:
     """Make it the system's own keyring, for this process."""
-    monkeypatch.setattr(secrets, "_keyring", lambda: keyring)
+    monkeypatch.setattr(secrets, "_load_keyring", lambda: keyring)
 
 
 class Drawer(KeyringBackend):

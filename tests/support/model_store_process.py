@@ -6,31 +6,31 @@ import sys
 from pathlib import Path
 
 from baton.core.errors import ConfigError
-from baton.models.model_types import Record, Stamp
-from baton.models.store import FolderShelf
+from baton.models.model_types import FileStamp, ModelRecord
+from baton.models.store import FolderModelStore
 
 
-def record_of(number: int, who: str = "x") -> Record:
+def record_of(number: int, who: str = "x") -> ModelRecord:
     """Return a record whose parts all say which one it is."""
     mark = f"{who}{number}"
-    return Record(
+    return ModelRecord(
         id="model",
         name=mark,
         file="model.gguf",
         size=number,
         licence=mark * 10,
-        stamp=Stamp(number, number),
+        stamp=FileStamp(number, number),
         wrong=mark * 30,
     )
 
 
 def main() -> None:
     folder, who, times, removing = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4:]
-    shelf = FolderShelf(folder, {})
+    shelf = FolderModelStore(folder, {})
     print("begun", flush=True)
     for number in range(1, times + 1):
         record = record_of(number, who)
-        held = shelf.put(record)
+        held = shelf.save(record)
         assert held.record == record
         if removing and number % 3 == 0:
             try:

@@ -23,7 +23,7 @@ class Machine:
 
     world: World
     key: Any
-    built: building.Built
+    built: building.BuildInfo
     folder: Path
     patch: pytest.MonkeyPatch
 
@@ -65,10 +65,10 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **fields: str) -> M
     """Put Baton down on a machine, and start it from there as it were."""
     key, public = keys(tmp_path / "keys")
     world = World(tmp_path / "m", public).install(previous="0.0.9")
-    what = building.Built(OLD, "full", PLATFORM, update_key=public)
+    what = building.BuildInfo(OLD, "full", PLATFORM, update_key=public)
     made = Machine(world, key, replace(what, **fields), tmp_path, monkeypatch)
-    monkeypatch.setattr(building, "built", lambda: made.built)
-    monkeypatch.setattr(building, "binary", lambda: world.target)
+    monkeypatch.setattr(building, "build_info", lambda: made.built)
+    monkeypatch.setattr(building, "binary_path", lambda: world.target)
     monkeypatch.setenv("BATON_BINARY", str(world.target))
     monkeypatch.setenv("BATON_HOME", str(world.home))
     for name in ("HF_TOKEN", "HF_ENDPOINT", "HTTP_PROXY", "HTTPS_PROXY", "http_proxy"):

@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from baton.models.model_types import Record
-from baton.models.store import FolderShelf
+from baton.models.model_types import ModelRecord
+from baton.models.store import FolderModelStore
 from baton.platform.settings import find_paths
 from support.command_line import Done
 from support.gguf_writer import Tensor, Value, facts, header, vocabulary
@@ -93,17 +93,17 @@ def keep_catalogue(*entries: str) -> Path:
 
 def stock(id: str, data: bytes, file: str = "") -> Path:
     """Put a model on the shelf as if it had been fetched and verified; return its file."""
-    shelf = FolderShelf(find_paths().models)
-    record = Record(
+    shelf = FolderModelStore(find_paths().models)
+    record = ModelRecord(
         id,
         id.title(),
         file or f"{id}.gguf",
         size=len(data),
         sha256=hashlib.sha256(data).hexdigest(),
     )
-    path = shelf.put(record).path
+    path = shelf.save(record).path
     path.write_bytes(data)
-    shelf.put(replace(record, stamp=shelf.stamp(path)))
+    shelf.save(replace(record, stamp=shelf.file_stamp(path)))
     return path
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from baton.download.releases import name_of
-from baton.platform.build_info import Built
+from baton.download.releases import release_file_name
+from baton.platform.build_info import BuildInfo
 
 PLATFORM = "linux-x86_64"
 SIZE = 60_000
@@ -65,8 +65,8 @@ def publish(
     dist.mkdir(parents=True)
     found = []
     for (flavour, gpu), content in (programs or {("full", ""): program(version)}).items():
-        file = dist / name_of(version, PLATFORM, flavour, gpu)
+        file = dist / release_file_name(version, PLATFORM, flavour, gpu)
         file.write_bytes(content)
-        found.append(script().Found(file, Built(version, flavour, PLATFORM, gpu)))
+        found.append(script().Found(file, BuildInfo(version, flavour, PLATFORM, gpu)))
     script().write(found, folder, key, released, "")
     return folder

@@ -26,7 +26,7 @@ def on_small_disk(
         pipe.send("refused")
         return
     (disk / "neighbour").write_bytes(NEIGHBOUR)
-    dice, web = random.Random(offsets), hub_client.Web(environ)
+    dice, web = random.Random(offsets), hub_client.HubClient(environ)
     for number in range(offsets):
         target = disk / str(number) / offer.source.file
         room = dice.randrange(offer.size * 3 // 4)

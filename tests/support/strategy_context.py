@@ -1,4 +1,4 @@
-"""A small desk at which strategies are played without workers, money or models."""
+"""A small context at which strategies are played without workers, money or models."""
 
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ Say = Callable[[int, Step], "str | BatonError"]
 
 
 @dataclass
-class Desk:
-    """Where a strategy is played without workers (core.ports.Desk)."""
+class ScriptedContext:
+    """Where a strategy is played without workers (core.ports.StrategyContext)."""
 
     situation: RoutingContext
     money: SpendingRoom = RICH
@@ -179,7 +179,12 @@ MOST_PROPOSALS = 12
 
 
 async def play(
-    chosen: Strategy | str, desk: Desk, say: Say, *, cut: Sequence[int] = (), tear: str = ""
+    chosen: Strategy | str,
+    context: ScriptedContext,
+    say: Say,
+    *,
+    cut: Sequence[int] = (),
+    tear: str = "",
 ) -> Play:
     """Play a strategy as a run does; with `tear`, steps that fail leave that text behind."""
     played = Play()
@@ -187,7 +192,7 @@ async def play(
     texts: dict[int, str] = {}
     failed: dict[int, str] = {}
     steps: tuple[Step, ...] = ()
-    proposal: Proposal | None = await way.first(desk)
+    proposal: Proposal | None = await way.first(context)
     while proposal is not None:
         assert len(played.proposals) < MOST_PROPOSALS, "it never ends"
         assert proposal.plan.steps[: len(steps)] == steps, "what was played was changed"
@@ -197,10 +202,10 @@ async def play(
         if before is not None and before.final:
             shown = any(texts.get(n, "").strip() for n in before.plan.answer)
             assert not shown, "what was shown for good was taken back"
-        left = desk.money.left
-        roster = desk.situation.roster
+        left = context.money.left
+        roster = context.situation.roster
         plan = assign_workers(
-            proposal.plan, roster, left=left, after=len(steps), material=desk.situation.material
+            proposal.plan, roster, left=left, after=len(steps), material=context.situation.material
         )
         played.proposals.append(proposal)
         sunk = False
@@ -216,7 +221,7 @@ async def play(
             sunk = sunk or not step.optional
         steps = plan.steps
         played.outcome = Outcome(plan, {n: t for n, t in texts.items() if t}, set(cut), failed)
-        proposal = await way.next(desk, played.outcome)
+        proposal = await way.next(context, played.outcome)
     return played
 
 

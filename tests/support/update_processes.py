@@ -177,9 +177,9 @@ def run_here(world: World, args: Sequence[str]) -> tuple[int, str]:
     version = subprocess.run(
         [world.target, "--version"], capture_output=True, text=True, check=True
     ).stdout.split()[1]
-    what = building.Built(version, world.flavour, PLATFORM, update_key=world.key)
-    building.built = lambda: what  # type: ignore[assignment]
-    building.binary = lambda: world.target
+    what = building.BuildInfo(version, world.flavour, PLATFORM, update_key=world.key)
+    building.build_info = lambda: what  # type: ignore[assignment]
+    building.binary_path = lambda: world.target
     code = run(args)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -292,12 +292,12 @@ def switch_here(world: World, switch: Switch, kill_at: int | None = None) -> lis
     if kill_at is not None:
         sys.addaudithook(steps)
     installation = Installation(world.target, world.home / "state", world.home / "cache")
-    with installation.alone():
-        installation.mend()
+    with installation.hold_lock():
+        installation.finish_switch()
         if switch.action == "update":
-            staged = installation.stage("new", switch.sha256)
+            staged = installation.stage_file("new", switch.sha256)
             staged.write_bytes(program(switch.coming.version))
-            installation.make_ready(staged)
+            installation.make_executable(staged)
         else:
             staged = installation.stage_previous()
         installation.switch(staged, switch)

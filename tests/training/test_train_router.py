@@ -15,7 +15,7 @@ import pytest
 
 from baton.core.plan.plan import KINDS
 from baton.core.routing_types import Candidate
-from baton.routing.child.first_stage import ARRAYS, WORDS, Heads
+from baton.routing.child.first_stage import ARRAYS_FILE, METADATA_FILE, FirstStage
 from baton.routing.child.router_model import RouterModel
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,7 +23,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import routing_rows  # noqa: E402
 import train_router  # noqa: E402
 
-WRITTEN = (ARRAYS, WORDS, "agreement.json", "kinds.npz", "lengths.npz", "skills.json")
+WRITTEN = (ARRAYS_FILE, METADATA_FILE, "agreement.json", "kinds.npz", "lengths.npz", "skills.json")
 
 EASY = ("What is {} plus {}?", "Name a city that has {} bridges and {} parks.")
 HARD = (
@@ -96,8 +96,8 @@ def test_other_files_workers_and_groups(tmp_path: Path, shelf: Path) -> None:
     for seed in ("0", "1"):
         train(tmp_path / "data", tmp_path / seed, shelf, "--seed", seed)
     first, second = (RouterModel.load(tmp_path / seed) for seed in ("0", "1"))
-    assert {block.name for block in first.heads.blocks} == {"new", "lonely", "mathl5"}
-    shown = {first.heads.blocks[place].name for place in first.heads.points.origin}
+    assert {block.name for block in first.first_stage.sets} == {"new", "lonely", "mathl5"}
+    shown = {first.first_stage.sets[place].name for place in first.first_stage.points.origin}
     assert shown == {"new", "lonely"}
     gains = [
         model.rank([EASY[0].format(1, 2), HARD[0].format(3, 4)], Candidate("x"), Candidate("y-70b"))
@@ -134,7 +134,7 @@ def test_longer_answers_are_expected_to_questions_like_those_that_had_them() -> 
     texts = [part.format(n, n * 7 % 31) for n in range(12) for part in (*EASY, *HARD)]
     written = ["300", "300", "3000", "3000"] * 12
     rows = routing_rows.from_columns("set", {"text": texts, "l:huge-70b": written})
-    basis = Heads.load(train_router.SHIPPED).basis
+    basis = FirstStage.load(train_router.SHIPPED).basis
     shelf = train_router.Shelf(None)
     head = train_router.length_head([rows], shelf, basis)
     new = [part.format(1234, 9) for part in (*EASY, *HARD)]

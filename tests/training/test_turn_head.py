@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from baton.core.plan.plan import KINDS
 from baton.core.plan.turn_roles import MAX_TURNS, TurnPosition, TurnRole, WorkerFacts, is_allowed
-from baton.routing.child.text_features import WIDTH
 from baton.routing.child.linear_heads import TurnHead
+from baton.routing.child.text_features import WIDTH
 
 TASKS = st.builds(gym.Task, st.sampled_from(KINDS), st.integers(1, 5), computable=st.booleans())
 

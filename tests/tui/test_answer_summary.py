@@ -10,7 +10,7 @@ from baton.core.labels import Label
 from baton.core.messages import Card, Finish, Purpose
 from baton.core.plan.plan import Plan, direct_step
 from baton.core.view import RunView, fold_events
-from baton.tui import answer_summary
+from baton.presentation import answers
 from baton.tui.prompt_queue import record_view
 from baton.tui.workflow_text import route_text, run_summary
 
@@ -48,7 +48,7 @@ def asked(*more: ev.Event) -> RunView:
 
 
 def shown(run: RunView) -> list[str]:
-    return [part.text for part in answer_summary.answer_parts(run, ROSTER)]
+    return [part.text for part in answers.answer_parts(run, ROSTER)]
 
 
 def test_the_first_draft_stands_there_until_its_successor_has_a_word() -> None:
@@ -61,7 +61,7 @@ def test_the_first_draft_stands_there_until_its_successor_has_a_word() -> None:
 def test_who_was_asked_elsewhere_is_not_said_to_have_answered_here() -> None:
     assert route_text(asked(), ROSTER).startswith("Answered on this machine, by Small, Mate")
     helped = asked(ev.StepStarted(0.5, 3, "gpt"), ev.StepText(0.6, 3, "391"))
-    assert route_text(helped, ROSTER).startswith("Answered with help from elsewhere, by Small")
+    assert route_text(helped, ROSTER).startswith("Answered with remote help, by Small")
 
 
 def test_a_tool_that_checked_did_not_plan() -> None:

@@ -11,7 +11,7 @@ from baton.core.errors import StoreError
 from baton.core.messages import Chunk, Request, Text
 from baton.history import Store
 from baton.money import Ledger
-from baton.platform.settings import load
+from baton.platform.settings import load_settings
 from baton.tui import crash_report
 from baton.tui.app import BatonApp, crash_message
 from support.app_session import Stage, afar, sorry, staged
@@ -171,7 +171,7 @@ async def test_a_ledger_that_fails_is_told_of(
                 monkeypatch.setattr(stage.desk.ledger, name, fail)
         await stage.send(keys)
         await stage.until(lambda: "The ledger is gone." in stage.see())
-        assert load(stage.desk.config, {}).budget.ceilings == {}
+        assert load_settings(stage.desk.config, {}).budget.ceilings == {}
         monkeypatch.undo()
         await stage.press("escape")
         await stage.answered()

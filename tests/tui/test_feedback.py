@@ -204,7 +204,7 @@ async def test_a_store_that_takes_nothing_is_no_obstacle(
         async def full(*_: object) -> None:
             raise StoreError("The disk is full.", "Make room.")
 
-        monkeypatch.setattr(stage.desk.store, "note", full)
+        monkeypatch.setattr(stage.desk.store, "add_signal", full)
         monkeypatch.setattr(stage.desk.store, "rate", full)
         await stage.press("tab", "y", "+")
         await stage.until(lambda: "The disk is full." in stage.see())

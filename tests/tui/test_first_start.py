@@ -13,7 +13,7 @@ from baton.core.errors import WorkerUnavailable
 from baton.core.machine import Gpu, Hardware
 from baton.core.messages import Chunk, Request, Text
 from baton.history import Store
-from baton.models.model_types import Foreign, State
+from baton.models.model_types import ExternalModel, ModelState
 from baton.tui.recommendation_text import is_put_off, machine_text
 from baton.tui.widgets.question_view import ChoiceView
 from baton.workers.scripted_worker import ScriptedWorker
@@ -65,8 +65,8 @@ async def test_a_new_person_is_shown_what_suits_their_machine(tmp_path: Path) ->
         assert "Download in the background" in seen
         assert "(Tab to get here)" in seen
         assert stage.chat.composer.prompt.has_focus, "it takes no focus by itself"
-        assert shop.supply.begun == []
-        assert shop.supply.looked == [], "nothing connects before the person chose"
+        assert shop.model_source.begun == []
+        assert shop.model_source.looked == [], "nothing connects before the person chose"
 
 
 async def test_typing_ahead_downloads_nothing(tmp_path: Path) -> None:
@@ -77,22 +77,22 @@ async def test_typing_ahead_downloads_nothing(tmp_path: Path) -> None:
         await stage.answered()
         await stage.press("enter", "enter")
         await stage.app.workers.wait_for_complete()
-        assert shop.supply.begun == []
+        assert shop.model_source.begun == []
         assert list(shop.library.models()) == []
 
 
 async def test_the_download_goes_on_while_the_starter_answers(tmp_path: Path) -> None:
     shop = shop_in(tmp_path)
-    shop.supply.hold()
+    shop.model_source.hold()
     async with shopping(shop, tmp_path) as stage:
         await choose(stage, "Download in the background")
-        await stage.until(lambda: sorted(shop.supply.begun) == ["scout-2b", "talker-9b"])
+        await stage.until(lambda: sorted(shop.model_source.begun) == ["scout-2b", "talker-9b"])
         await stage.shows("On the way: Scout 2B and Talker 9B (7.0 GB). Until then SmolLM2 135M")
         assert stage.chat.composer.prompt.has_focus
         await stage.until(lambda: "downloading 2 models" in stage.see().splitlines()[-1])
         await stage.ask("hello")
         assert stage.chat.transcript.turns[-1].worker == "small"
-        shop.supply.going.set()
+        shop.model_source.going.set()
         await stage.until(lambda: sorted(shop.joined) == ["scout-2b", "talker-9b"])
         await stage.shows("Talker 9B is here and answers from now on.")
         await stage.shows("`baton bench --conductor` measures whether it plans better")
@@ -107,13 +107,13 @@ async def test_what_was_chosen_from_does_not_change_any_more(
 ) -> None:
     monkeypatch.setattr("baton.tui.chat.onboarding.MEASURED_SECONDS", 600.0)
     shop = shop_in(tmp_path)
-    shop.supply.hold()
+    shop.model_source.hold()
     async with shopping(shop, tmp_path, endless, settle=False) as stage:
         starter = stage.desk.orchestra.worker("small")
         assert isinstance(starter, ScriptedWorker)
         await stage.until(lambda: starter.requests)
         await choose(stage, "Download in the background")
-        await stage.until(lambda: len(shop.supply.begun) == 2)
+        await stage.until(lambda: len(shop.model_source.begun) == 2)
         await stage.app.workers.wait_for_complete()
         assert "Download in the background" not in stage.see()
         assert not any(shop.library.asked)
@@ -133,7 +133,7 @@ async def test_later_is_remembered(tmp_path: Path) -> None:
         assert "Better for this machine" not in stage.see()
         await stage.send("/recommend")
         await stage.until(lambda: "Download in the background" in stage.see())
-        assert shop.supply.begun == []
+        assert shop.model_source.begun == []
 
 
 async def test_choose_leads_to_the_models(tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ async def test_without_any_model_a_set_is_offered_and_the_first_that_comes_answe
     tmp_path: Path,
 ) -> None:
     shop = shop_in(tmp_path)
-    shop.supply.hold()
+    shop.model_source.hold()
     async with shopping(shop, tmp_path, nobody=True) as stage:
         await stage.shows("Nothing answers here yet: this Baton came without a model.")
         await stage.shows("What suits this machine (16 GB, 8 cores, no GPU): Scout 2B to draw")
@@ -226,7 +226,7 @@ async def test_without_any_model_a_set_is_offered_and_the_first_that_comes_answe
         await stage.shows(
             "On the way: Scout 2B and Talker 9B (7.0 GB). The first that is here answers;"
         )
-        shop.supply.going.set()
+        shop.model_source.going.set()
         await stage.until(lambda: sorted(shop.joined) == ["scout-2b", "talker-9b"])
         await stage.shows("Talker 9B is here and answers from now on.")
         await stage.ask("hello")
@@ -235,7 +235,7 @@ async def test_without_any_model_a_set_is_offered_and_the_first_that_comes_answe
 
 async def test_a_prompt_that_nobody_can_answer_is_kept_and_the_offer_stays(tmp_path: Path) -> None:
     shop = shop_in(tmp_path)
-    shop.supply.hold()
+    shop.model_source.hold()
     async with shopping(shop, tmp_path, nobody=True) as stage:
         await stage.send("What is a heron?")
         await stage.shows("There is no model yet that could answer; your prompt is kept.")
@@ -246,7 +246,7 @@ async def test_a_prompt_that_nobody_can_answer_is_kept_and_the_offer_stays(tmp_p
         await stage.shows("On the way:")
         await stage.press("enter")
         await stage.shows("Enter sends it once one is.")
-        shop.supply.going.set()
+        shop.model_source.going.set()
         await stage.shows("Talker 9B is here and answers from now on.")
         stage.chat.composer.prompt.focus()
         await stage.press("enter")
@@ -258,7 +258,7 @@ async def test_a_prompt_that_nobody_can_answer_is_kept_and_the_offer_stays(tmp_p
 
 async def test_the_same_is_not_said_at_each_enter(tmp_path: Path) -> None:
     shop = shop_in(tmp_path)
-    shop.supply.hold()
+    shop.model_source.hold()
     note = "There is no model yet that could answer"
     async with shopping(shop, tmp_path, nobody=True) as stage:
         await stage.send("What is a heron?")
@@ -274,7 +274,7 @@ async def test_the_same_is_not_said_at_each_enter(tmp_path: Path) -> None:
         await stage.until(lambda: stage.chat.composer.text == "What is a heron?")
         assert flat(stage).count(note) == 1
         assert stage.chat.composer.prompt.has_focus, "who typed ahead has chosen nothing"
-        assert shop.supply.begun == []
+        assert shop.model_source.begun == []
         await stage.until(lambda: not offer.has_class("-pointed"))
 
         await choose(stage, "Download in the background")
@@ -350,13 +350,13 @@ async def test_offline_it_says_how_models_are_carried_over(tmp_path: Path) -> No
 async def test_without_a_network_the_offer_stays_and_says_what_to_do(tmp_path: Path) -> None:
     shop = shop_in(tmp_path)
     error = WorkerUnavailable("The hub could not be reached.", "Try again.")
-    shop.supply.errors = {"scout-2b": error, "talker-9b": error}
+    shop.model_source.errors = {"scout-2b": error, "talker-9b": error}
     async with shopping(shop, tmp_path) as stage:
         await choose(stage, "Download in the background")
         said = "Scout 2B and Talker 9B didn't come. The hub could not be reached. Try again."
         await stage.until(lambda: said in flat(stage))
         assert "`baton models import DIR` here" in flat(stage)
-        assert shop.get("talker-9b").state is State.COMING, "it can be gone on with"
+        assert shop.get("talker-9b").state is ModelState.COMING, "it can be gone on with"
 
 
 async def test_what_to_do_without_a_network_is_said_once(
@@ -376,8 +376,10 @@ async def test_what_to_do_without_a_network_is_said_once(
 
 async def test_models_of_other_programs_are_offered_in_a_line(tmp_path: Path) -> None:
     shop = shop_in(tmp_path)
-    shop.shelf.others = [
-        Foreign(f"m{n}", tmp_path / f"m{n}.gguf", 4 * GB, "Ollama" if n else "LM\x1b[2J Studio")
+    shop.model_store.others = [
+        ExternalModel(
+            f"m{n}", tmp_path / f"m{n}.gguf", 4 * GB, "Ollama" if n else "LM\x1b[2J Studio"
+        )
         for n in range(4)
     ]
     async with shopping(shop, tmp_path) as stage:
@@ -400,7 +402,7 @@ async def test_leaving_while_the_machine_is_looked_at(tmp_path: Path) -> None:
     async def look() -> None:
         await never.wait()
 
-    shop.library.look = look  # type: ignore[assignment]
+    shop.library.inspect_machine = look  # type: ignore[assignment]
     async with shopping(shop, tmp_path, settle=False) as stage:
         await stage.until(lambda: "Looking at this machine" in stage.see())
         await stage.ask("hello")

@@ -14,7 +14,7 @@ from textual.pilot import Pilot
 from baton.core.messages import Chunk, Request, Text
 from baton.core.run.orchestra import Orchestra
 from baton.history import Store
-from baton.models.model_types import Foreign
+from baton.models.model_types import ExternalModel
 from baton.money import Ledger
 from baton.tui.app import BatonApp
 from baton.tui.screens.models_screen import ModelsScreen
@@ -46,7 +46,7 @@ def _frozen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "baton.workers.local.speed_benchmark.time", SimpleNamespace(monotonic=lambda: next(ticks))
     )
-    monkeypatch.setattr("baton.history.run_writer.time", SimpleNamespace(time=lambda: NOW - 300))
+    monkeypatch.setattr("baton.history.changes.time", SimpleNamespace(time=lambda: NOW - 300))
     monkeypatch.setattr("baton.history.queries.time", SimpleNamespace(time=lambda: NOW))
     monkeypatch.setattr("baton.tui.screens.models_screen.time", SimpleNamespace(time=lambda: NOW))
 
@@ -85,7 +85,7 @@ async def first(pilot: Pilot[None], shop: Shop) -> None:
 
 async def chosen(pilot: Pilot[None], shop: Shop) -> None:
     await first(pilot, shop)
-    shop.supply.hold()
+    shop.model_source.hold()
     await pilot.press("tab", "enter")
     app = app_of(pilot)
     await settle(pilot, lambda: "40 %" in app.chat.footer.beside)
@@ -106,7 +106,7 @@ async def table(pilot: Pilot[None], shop: Shop) -> None:
     app.chat.composer.prompt.insert("hello")
     await pilot.press("enter")
     await settle(pilot, lambda: app.chat.transcript.turns and not app.chat.player.is_busy)
-    shop.supply.hold()
+    shop.model_source.hold()
     assert app.chat.downloads is not None
     app.chat.downloads.fetch(shop.put(SCOUT, here=False))
     await pilot.press("ctrl+l")
@@ -155,7 +155,9 @@ def test_look_of_models(
 ) -> None:
     shop = shop_in(tmp_path, say)
     shop.library.offline = act is offline
-    shop.shelf.others = [Foreign("Mistral 7B", Path("/models/mistral.gguf"), 4 * GB, "Ollama")]
+    shop.model_store.others = [
+        ExternalModel("Mistral 7B", Path("/models/mistral.gguf"), 4 * GB, "Ollama")
+    ]
     workers = {"small": ScriptedWorker(say, CARD)}
     if act in (table, detail, roles):
         workers["gpt"] = ScriptedWorker(say, GPT)

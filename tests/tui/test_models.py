@@ -13,7 +13,7 @@ from baton.core.errors import ModelFileError
 from baton.core.messages import Chunk, Request, Text
 from baton.download.progress import Phase, Progress
 from baton.history import Store
-from baton.models.model_types import Foreign, Held, State
+from baton.models.model_types import ExternalModel, LibraryModel, ModelState
 from baton.tui import model_table
 from baton.tui.background_downloads import ActiveDownload, Downloads, downloads_text
 from baton.tui.screens.models_screen import ModelsScreen
@@ -129,7 +129,7 @@ async def test_names_from_outside_move_no_cursor(shop: Shop, tmp_path: Path) -> 
     shop.put(TALKER, name="\x1b[2J\u202eEvil\n\nmodel", paused=True, here=False)
     shop.put(CODER, wrong="\x1b]0;title\x07", licence="\x1b[31mred")
     path = tmp_path / "\x1b[2Jx.gguf"
-    shop.shelf.others = [Foreign("\x9b2Jname", path, GB, "\x1b[1mLM")]
+    shop.model_store.others = [ExternalModel("\x9b2Jname", path, GB, "\x1b[1mLM")]
     async with shopping(shop, tmp_path) as stage:
         await to_models(stage)
         for key in ("talker-9b", "coder-7b", str(path)):
@@ -154,7 +154,7 @@ async def test_a_table_follows_the_window(shop: Shop, tmp_path: Path) -> None:
 
 
 async def test_enter_downloads_and_the_model_takes_over(shop: Shop, tmp_path: Path) -> None:
-    shop.supply.hold()
+    shop.model_source.hold()
     async with shopping(shop, tmp_path, say) as stage:
         await to_models(stage)
         await point_at(stage, "catalogue/talker-9b")
@@ -162,7 +162,7 @@ async def test_enter_downloads_and_the_model_takes_over(shop: Shop, tmp_path: Pa
         await stage.press("enter")
         await stage.until(lambda: "downloading 40 %" in line_of(stage, "Talker 9B"))
         await stage.until(lambda: "█" in stage.see())
-        shop.supply.going.set()
+        shop.model_source.going.set()
         await stage.until(lambda: "answers now" in line_of(stage, "Talker 9B"))
         await stage.until(lambda: "█" not in stage.see())
         await stage.press("escape")
@@ -172,7 +172,7 @@ async def test_enter_downloads_and_the_model_takes_over(shop: Shop, tmp_path: Pa
 
 
 async def test_the_cursor_stays_on_what_is_fetched_and_removed(shop: Shop, tmp_path: Path) -> None:
-    shop.supply.hold()
+    shop.model_source.hold()
     async with shopping(shop, tmp_path) as stage:
         screen = await to_models(stage)
         await point_at(stage, "catalogue/coder-7b")
@@ -187,7 +187,7 @@ async def test_the_cursor_stays_on_what_is_fetched_and_removed(shop: Shop, tmp_p
 
 
 async def test_why_it_did_not_come_is_said_in_the_table(shop: Shop, tmp_path: Path) -> None:
-    shop.supply.errors["talker-9b"] = ModelFileError(
+    shop.model_source.errors["talker-9b"] = ModelFileError(
         "It is at odds with its hash.", "Go elsewhere."
     )
     async with shopping(shop, tmp_path) as stage:
@@ -195,7 +195,7 @@ async def test_why_it_did_not_come_is_said_in_the_table(shop: Shop, tmp_path: Pa
         await point_at(stage, "catalogue/talker-9b")
         await stage.press("enter")
         await stage.until(lambda: "It is at odds with its hash. Go elsewhere." in flat(stage))
-        shop.supply.errors.clear()
+        shop.model_source.errors.clear()
         await stage.press("enter")
         await stage.until(lambda: "is here and answers from now on." in stage.see())
         await stage.until(lambda: "at odds" not in stage.see())
@@ -225,7 +225,7 @@ async def test_a_licence_that_is_not_free_is_agreed_to_first(shop: Shop, tmp_pat
         assert "hf.co/acme/Gated-4B" in stage.see()
         await stage.press("enter")
         await stage.until(lambda: isinstance(stage.app.screen, ModelsScreen))
-        assert shop.supply.begun == [], "the cursor is on leaving it"
+        assert shop.model_source.begun == [], "the cursor is on leaving it"
         await stage.press("enter")
         await confirm(stage, "Agree to its licence?")
         await stage.until(lambda: shop.joined == ["gated-4b"])
@@ -244,7 +244,7 @@ async def test_what_does_not_fit_must_be_insisted_on(shop: Shop, tmp_path: Path)
 
 async def test_pause_and_go_on(shop: Shop, tmp_path: Path) -> None:
     shop.put(TALKER, here=False)
-    shop.supply.hold()
+    shop.model_source.hold()
     async with shopping(shop, tmp_path) as stage:
         await stage.until(lambda: "Going on with the download of Talker 9B" in stage.see())
         await to_models(stage)
@@ -252,9 +252,9 @@ async def test_pause_and_go_on(shop: Shop, tmp_path: Path) -> None:
         await stage.until(lambda: "downloading" in line_of(stage, "Talker 9B"))
         await stage.press("p")
         await stage.until(lambda: "paused" in line_of(stage, "Talker 9B"))
-        assert shop.supply.stopped == ["talker-9b"]
+        assert shop.model_source.stopped == ["talker-9b"]
         assert shop.get("talker-9b").record.paused
-        shop.supply.going.set()
+        shop.model_source.going.set()
         await stage.press("p")
         await stage.until(lambda: shop.joined == ["talker-9b"])
         assert not shop.get("talker-9b").record.paused
@@ -285,15 +285,15 @@ async def test_removing_asks_and_says_what_was_freed(shop: Shop, tmp_path: Path)
 
 async def test_removing_stops_a_download(shop: Shop, tmp_path: Path) -> None:
     shop.put(TALKER, here=False)
-    shop.supply.hold()
+    shop.model_source.hold()
     async with shopping(shop, tmp_path) as stage:
         await to_models(stage)
         await point_at(stage, "talker-9b")
-        await stage.until(lambda: shop.supply.begun)
+        await stage.until(lambda: shop.model_source.begun)
         await stage.press("delete")
         await confirm(stage, "Remove Talker 9B?")
         await stage.until(lambda: not shop.library.models())
-        assert shop.supply.stopped == ["talker-9b"]
+        assert shop.model_source.stopped == ["talker-9b"]
         assert stage.chat.downloads is not None
         assert not stage.chat.downloads.coming
 
@@ -321,13 +321,13 @@ async def test_a_role_can_be_given_to_another(shop: Shop, tmp_path: Path) -> Non
 async def test_verifying(shop: Shop, tmp_path: Path, right: bool) -> None:
     held = shop.put(TALKER)
     if not right:
-        shop.supply.wrong.add(held.path.name)
+        shop.model_source.wrong.add(held.path.name)
     async with shopping(shop, tmp_path) as stage:
         stage.desk.join(held)
         await to_models(stage)
         await point_at(stage, "talker-9b")
         await stage.press("v")
-        wanted = State.HERE if right else State.BROKEN
+        wanted = ModelState.HERE if right else ModelState.BROKEN
         word = "is as it was when it came" if right else "is not used any more"
         await stage.press("escape")
         await stage.until(lambda: word in stage.see())
@@ -364,7 +364,7 @@ async def test_a_broken_model_is_fetched_anew(shop: Shop, tmp_path: Path) -> Non
         assert "Not used: its contents aren't what they were" in stage.see()
         await stage.press("enter")
         await stage.until(lambda: shop.joined == ["talker-9b", "talker-9b"])
-        assert shop.get("talker-9b").state is State.HERE
+        assert shop.get("talker-9b").state is ModelState.HERE
 
 
 async def test_what_cannot_be_done_is_said_in_the_table(shop: Shop, tmp_path: Path) -> None:
@@ -378,7 +378,7 @@ async def test_what_cannot_be_done_is_said_in_the_table(shop: Shop, tmp_path: Pa
         assert "Baton is offline" in stage.see(), "it stays until the cursor moves"
         await stage.press("up")
         await stage.until(lambda: "Baton is offline" not in stage.see())
-        assert shop.supply.begun == []
+        assert shop.model_source.begun == []
 
 
 async def test_another_program_s_model_is_used_where_it_lies(
@@ -386,15 +386,17 @@ async def test_another_program_s_model_is_used_where_it_lies(
 ) -> None:
     path = tmp_path / "foreign.gguf"
     path.write_bytes(b"GGUF foreign")
-    shop.shelf.others = [Foreign("Foreign 4B", path, 12, "Ollama")]
-    monkeypatch.setattr(shop.shelf, "header", lambda path: HEADER)  # it is much too short
+    shop.model_store.others = [ExternalModel("Foreign 4B", path, 12, "Ollama")]
+    monkeypatch.setattr(
+        shop.model_store, "read_header", lambda path: HEADER
+    )  # it is much too short
     async with shopping(shop, tmp_path) as stage:
         await to_models(stage)
         assert "Ollama" in line_of(stage, "Foreign 4B")
         await point_at(stage, str(path))
         await stage.press("enter")
         await stage.until(lambda: shop.joined == ["foreign"])
-        assert shop.get("foreign").state is State.LINKED
+        assert shop.get("foreign").state is ModelState.LINKED
         assert shop.get("foreign").path == path
         await point_at(stage, "foreign")
         await stage.press("d")
@@ -410,7 +412,7 @@ async def test_another_program_s_model_is_used_where_it_lies(
 
 async def test_what_goes_wrong_is_said_in_the_conversation(shop: Shop, tmp_path: Path) -> None:
     shop.put(TALKER, here=False)
-    shop.supply.errors["talker-9b"] = ModelFileError(
+    shop.model_source.errors["talker-9b"] = ModelFileError(
         "The disk is full; what came of Talker 9B is kept.", "Free 3 GB, then go on with it."
     )
     async with shopping(shop, tmp_path) as stage:
@@ -424,7 +426,7 @@ async def test_paused_ones_wait_for_the_person(shop: Shop, tmp_path: Path) -> No
     shop.put(TALKER, here=False, paused=True)
     async with shopping(shop, tmp_path) as stage:
         await stage.until(lambda: "The download of Talker 9B is paused" in flat(stage))
-        assert shop.supply.begun == []
+        assert shop.model_source.begun == []
 
 
 async def test_offline_they_wait_and_go_on_afterwards(shop: Shop, tmp_path: Path) -> None:
@@ -432,12 +434,12 @@ async def test_offline_they_wait_and_go_on_afterwards(shop: Shop, tmp_path: Path
     shop.library.offline = True
     async with shopping(shop, tmp_path, terms={"offline": True}) as stage:
         await stage.until(lambda: "Baton is offline, so Talker 9B" in stage.see())
-        assert shop.supply.begun == []
-        shop.supply.hold()
+        assert shop.model_source.begun == []
+        shop.model_source.hold()
         await stage.send("/offline off")
-        await stage.until(lambda: shop.supply.begun == ["talker-9b"])
+        await stage.until(lambda: shop.model_source.begun == ["talker-9b"])
         await stage.send("/offline on")
-        await stage.until(lambda: shop.supply.stopped == ["talker-9b"])
+        await stage.until(lambda: shop.model_source.stopped == ["talker-9b"])
         assert not shop.get("talker-9b").record.paused
 
 
@@ -446,12 +448,12 @@ async def test_leaving_stops_downloads_at_once_and_loses_nothing(
 ) -> None:
     for one in (TALKER, SCOUT, CODER, GATED):
         shop.put(one, here=False)
-    shop.supply.hold()
+    shop.model_source.hold()
     async with shopping(shop, tmp_path) as stage:
-        await stage.until(lambda: len(shop.supply.begun) == 3)
+        await stage.until(lambda: len(shop.model_source.begun) == 3)
         await stage.press("ctrl+q")
-        await stage.until(lambda: len(shop.supply.stopped) == 3)
-    assert {held.state for held in shop.library.models()} == {State.COMING}
+        await stage.until(lambda: len(shop.model_source.stopped) == 3)
+    assert {held.state for held in shop.library.models()} == {ModelState.COMING}
     assert not any(held.record.paused for held in shop.library.models())
 
 
@@ -488,7 +490,7 @@ async def test_whoever_reads_further_up_stays_there(shop: Shop, tmp_path: Path) 
         await stage.press("escape", "g")
         await stage.until(lambda: stage.chat.transcript.scroll_y == 0)
         assert stage.chat.downloads is not None
-        stage.chat.downloads.fetch(await shop.library.want("scout-2b"))
+        stage.chat.downloads.fetch(await shop.library.request_model("scout-2b"))
         await stage.until(lambda: shop.joined == ["scout-2b"])
         await stage.pilot.pause(0.1)
         assert stage.chat.transcript.scroll_y == 0
@@ -508,12 +510,12 @@ class Ear:
     def downloads_changed(self) -> None:
         """Nothing is drawn here."""
 
-    async def arrived(self, held: Held) -> None:
+    async def arrived(self, held: LibraryModel) -> None:
         self.here.append(held.id)
         if len(self.here) == 4:
             self.all_here.set()
 
-    async def verified(self, held: Held) -> None:
+    async def verified(self, held: LibraryModel) -> None:
         """Nothing is verified here."""
 
     async def failed(self, name: str, error: BaseException) -> None:
@@ -526,16 +528,16 @@ class Ear:
 async def test_no_more_than_three_come_at_once(shop: Shop) -> None:
     ear = Ear()
     coming = Downloads(shop.library, ear)
-    shop.supply.hold()
+    shop.model_source.hold()
     models_there = [shop.put(one, here=False) for one in (TALKER, SCOUT, CODER, GATED)]
     for held in models_there:
         coming.fetch(held)
         coming.fetch(held)
     await asyncio.sleep(0.05)
-    assert len(shop.supply.begun) == 3
+    assert len(shop.model_source.begun) == 3
     assert len(coming.coming) == 4
     assert downloads_text(coming.coming).startswith("downloading 4 models ")
-    shop.supply.going.set()
+    shop.model_source.going.set()
     async with asyncio.timeout(10):
         await ear.all_here.wait()
     assert not coming.coming

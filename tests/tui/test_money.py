@@ -22,7 +22,7 @@ from baton.core.messages import Chunk, Purpose, Request, RequestSent, Text
 from baton.core.money import FREE, NANO, BilledTokens
 from baton.core.plan.plan import Plan, Step
 from baton.history import Store
-from baton.platform.settings import load
+from baton.platform.settings import load_settings
 from baton.presentation import money
 from baton.tui import slash_commands
 from baton.tui.screens.models_screen import ModelsScreen
@@ -174,14 +174,14 @@ async def test_a_ceiling_is_set_for_good_and_at_once(tmp_path: Path) -> None:
         await stage.send("/budget day 2")
         await stage.until(lambda: "At most $2.00 for today from now on." in flat(stage))
         assert "# mine" in config.read_text()
-        assert load(config, {}).budget.ceilings == {Scope.DAY: 2 * NANO}
+        assert load_settings(config, {}).budget.ceilings == {Scope.DAY: 2 * NANO}
         await stage.send("again")
         await stage.until(lambda: "Ask gpt-5-mini?" in stage.see())
         await stage.press("escape")
         await stage.answered()
         await stage.send("/budget day none")
         await stage.until(lambda: "so the cloud is off" in flat(stage))
-        assert load(config, {}).budget.ceilings == {}
+        assert load_settings(config, {}).budget.ceilings == {}
         await stage.ask("once more")
         assert "Ask gpt-5-mini?" not in stage.see()
 
@@ -192,7 +192,7 @@ async def test_a_ceiling_of_the_environment_stays_whatever_is_set(tmp_path: Path
         await stage.send("/budget day 5")
         await stage.until(lambda: "BATON_BUDGET__DAY sets $0.01 where" in flat(stage))
         assert "At most $5.00" not in flat(stage)
-        assert load(tmp_path / "config.toml", {}).budget.ceilings == {Scope.DAY: 5 * NANO}
+        assert load_settings(tmp_path / "config.toml", {}).budget.ceilings == {Scope.DAY: 5 * NANO}
         [today, _] = (await stage.desk.orchestra.standing()).rooms
         assert today.ceiling == NANO // 100
 
@@ -218,7 +218,7 @@ async def test_when_to_spend_can_be_set_everywhere_and_here(tmp_path: Path) -> N
     async with staged(tmp_path, sorry, cloud=afar()) as stage:
         await stage.send("/budget policy budget")
         await stage.until(lambda: "within the ceilings, without asking" in flat(stage))
-        assert load(tmp_path / "config.toml", {}).budget.policy is Policy.BUDGET
+        assert load_settings(tmp_path / "config.toml", {}).budget.policy is Policy.BUDGET
         await stage.ask("hello")
         assert "From far away." in stage.see()
         await stage.send("/budget policy never here")
@@ -294,12 +294,12 @@ async def test_the_pace_is_typed_or_chosen_on_the_screen(tmp_path: Path) -> None
     async with staged(tmp_path, sorry, cloud=afar(), size=(100, 30)) as stage:
         await stage.send("/budget pace best")
         await stage.until(lambda: "wherever help gains anything" in flat(stage))
-        assert load(stage.desk.config, {}).budget.pace is SpendingStyle.BEST
+        assert load_settings(stage.desk.config, {}).budget.pace is SpendingStyle.BEST
         await money_screen(stage)
         assert "Pace: best, wherever" in flat(stage)
         await stage.press("p")
         await stage.until(lambda: "Pace: frugal, only where help gains much" in flat(stage))
-        assert load(stage.desk.config, {}).budget.pace is SpendingStyle.FRUGAL
+        assert load_settings(stage.desk.config, {}).budget.pace is SpendingStyle.FRUGAL
         assert stage.desk.orchestra.pacer.thrift is SpendingStyle.FRUGAL
         await stage.press("escape")
         await stage.send("/budget pace fast")

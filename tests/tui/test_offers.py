@@ -15,7 +15,8 @@ from baton.core.messages import Card, Chunk, Finish, Request, RequestSent, Text,
 from baton.core.money import NANO
 from baton.core.ports import CallOffer, Choice, Question
 from baton.core.run.policy import PromptLimits
-from baton.tui.widgets.question_view import ChoiceView, OfferCard, destination_text
+from baton.presentation.answers import destination_text
+from baton.tui.widgets.question_view import ChoiceView, OfferCard
 from support.app_session import SORRY, Stage, afar, sorry, staged, until
 
 Script = Iterable[Chunk | BaseException | float]

@@ -58,7 +58,10 @@ async def test_plan_shows_the_plan_before_anything_is_called(tmp_path: Path) -> 
         await asked(stage)
         flat = " ".join(stage.see().split())
         assert "1 step · 1 local" in flat
-        assert "SmolLM2 135M · local · sees prompt, history · its text is the answer" in flat
+        assert (
+            "SmolLM2 135M · local · sees the prompt, the conversation · its text is the answer"
+            in flat
+        )
         assert stage.chat.composer.prompt.has_focus, "the card takes no focus by itself"
         await stage.press("y", "space", "enter")  # typed ahead: a prompt, no choice
         assert stage.app.screen.query(PlanCard)
@@ -126,7 +129,7 @@ async def test_the_card_names_workers_costs_and_what_each_sees(tmp_path: Path) -
         flat = " ".join(seen.split())
         assert "3 steps · 1 local, 2 cloud" in flat
         assert "1 Draft three days in Lisbon." in flat
-        assert "gpt-5-mini · cloud · at most $0.005 · sees prompt" in flat
+        assert "gpt-5-mini · cloud · at most $0.005 · sees the prompt" in flat
         assert "gpt-5-mini · cloud · at most about $" in flat
         await stage.press("tab", "enter")
         await stage.answered()

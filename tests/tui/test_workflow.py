@@ -70,13 +70,13 @@ async def test_the_workflow_shows_every_step_and_all_of_one(tmp_path: Path) -> N
         assert "3 Put it into a table in Portuguese. done" in lines
         flat = " ".join(seen.split())
         assert "small · local · " in flat
-        assert "800 tok · $0.002 · sees prompt, 1, 2" in flat
-        assert "Sees the prompt, what step 1 wrote, what step 2 wrote." in flat
+        assert "800 tok · $0.002 · sees the prompt, result 1, result 2" in flat
+        assert "Sees the prompt, result 1, result 2." in flat
         assert "| 1 | Castelo |" in flat, "the cursor is on the answer's last step"
         assert "Sent to api.openai.com: 1,834 bytes (e shows them)." in flat
         await stage.press("k")
         await stage.until(lambda: "The castle opens at nine." in stage.see())
-        assert "Sees what step 1 wrote." in stage.see()
+        assert "Sees result 1." in stage.see()
         await stage.press("up", "enter")
         await stage.until(lambda: type(stage.app.screen) is StepScreen)
         await stage.until(lambda: "Day 1: the castle. Day 2: the river." in stage.see())
@@ -251,7 +251,7 @@ async def test_checks_skips_and_revisions_are_told_and_nothing_is_obeyed(tmp_pat
         assert "could have cost $0.02" in flat
         assert "failed" in flat
         await stage.press("k", "k", "k")
-        await stage.until(lambda: "Sees the prompt, the file a" in " ".join(stage.see().split()))
+        await stage.until(lambda: "Sees the prompt, file a" in " ".join(stage.see().split()))
         flat = " ".join(stage.see().split())
         assert "code runs: right · su" in flat
         assert "ms: wrong (17 + 25 is" in flat

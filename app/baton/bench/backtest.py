@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from baton.core.ledger_types import Scope, ScopeBalance, SpendingStyle, Standing
 from baton.core.spending.pace_controller import Pacing
 
-HAPPENED = "as it was"
+ACTUAL_NAME = "as it was"
 """The name of what really happened, beside the policies'."""
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class PastPrompt:
     """A prompt of the past: what help elsewhere is expected to gain, and what really happened.
 
     `quality` is the chance that the answer here is good, `gain` how much likelier it is with help,
@@ -45,7 +45,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PolicyRow:
     """What a policy comes to on all prompts; costs in nano-dollars.
 
     `good` is how many good answers are expected, of `prompts`. Of the `rated` ones, which a person
@@ -62,9 +62,9 @@ class Row:
     known: int
 
 
-async def replay(
-    cases: Sequence[Case], thrift: SpendingStyle, ceilings: Mapping[Scope, int]
-) -> Row:
+async def replay_policy(
+    cases: Sequence[PastPrompt], thrift: SpendingStyle, ceilings: Mapping[Scope, int]
+) -> PolicyRow:
     """Return what a pace comes to under some ceilings. Whoever paces knows only what was before."""
     clock = _Clock()
     pacing = Pacing(thrift, clock=clock)
@@ -79,20 +79,20 @@ async def replay(
         if ok and case.cost:
             pace = await pacing.weigh(case.gain, case.cost, standing, case.conversation)
             # What it really cost is known where it was asked: the ledger would have refused that.
-            ok = pace.ok and all(_price(case) <= (room.left or 0) for room in rooms)
+            ok = pace.ok and all(_help_cost(case) <= (room.left or 0) for room in rooms)
         if ok:
             for place in scopes.values():
-                spent[place] = spent.get(place, 0) + _price(case)
+                spent[place] = spent.get(place, 0) + _help_cost(case)
         decided.append((case, ok))
-    return _summed(thrift, decided)
+    return _sum_row(thrift, decided)
 
 
-def happened(cases: Sequence[Case]) -> Row:
+def actual_row(cases: Sequence[PastPrompt]) -> PolicyRow:
     """Return what really happened, in the same terms."""
-    return _summed(HAPPENED, [(case, case.asked) for case in cases])
+    return _sum_row(ACTUAL_NAME, [(case, case.asked) for case in cases])
 
 
-def instead(good: float, own: float, other: float) -> float:
+def other_answer_quality(good: float, own: float, other: float) -> float:
     """Return the chance that the other of two answers is good, knowing how good the first one was.
 
     Beforehand they were good with the chances `own` and `other`. What the weaker one can, the
@@ -102,7 +102,9 @@ def instead(good: float, own: float, other: float) -> float:
         return min(1.0, other / own) if own > 0 else other
     if good <= 0:
         return max(0.0, (other - own) / (1 - own)) if own < 1 else other
-    return good * instead(1, own, other) + (1 - good) * instead(0, own, other)
+    return good * other_answer_quality(1, own, other) + (1 - good) * other_answer_quality(
+        0, own, other
+    )
 
 
 class _Clock:
@@ -114,7 +116,7 @@ class _Clock:
         return self.now
 
 
-def _period(scope: Scope, case: Case) -> object:
+def _period(scope: Scope, case: PastPrompt) -> object:
     """Return which conversation, day or month a prompt belongs to, by local time."""
     local = time.localtime(case.at)
     match scope:
@@ -128,27 +130,27 @@ def _period(scope: Scope, case: Case) -> object:
             return case.at
 
 
-def _price(case: Case) -> int:
+def _help_cost(case: PastPrompt) -> int:
     """Return what help costs: what it did cost, where it was asked for."""
     return case.charged if case.asked else case.cost
 
 
-def _summed(policy: str, decided: Sequence[tuple[Case, bool]]) -> Row:
+def _sum_row(policy: str, decided: Sequence[tuple[PastPrompt, bool]]) -> PolicyRow:
     rated = [(case, asked) for case, asked in decided if case.good is not None]
-    return Row(
+    return PolicyRow(
         policy,
         len(decided),
         sum(asked for _, asked in decided),
-        sum(_price(case) if asked else 0 for case, asked in decided),
+        sum(_help_cost(case) if asked else 0 for case, asked in decided),
         sum(case.chance(asked) for case, asked in decided),
         len(rated),
-        sum(_rated(case, asked) for case, asked in rated),
+        sum(_expected_rating(case, asked) for case, asked in rated),
         sum(case.asked == asked for case, asked in rated),
     )
 
 
-def _rated(case: Case, asked: bool) -> float:
+def _expected_rating(case: PastPrompt, asked: bool) -> float:
     good = case.good or 0.0
     if case.asked == asked:
         return good
-    return instead(good, case.chance(case.asked), case.chance(asked))
+    return other_answer_quality(good, case.chance(case.asked), case.chance(asked))

@@ -9,12 +9,12 @@ from typing import BinaryIO, cast
 
 import msgspec
 
-from baton.bench.strategy_bench import Played
+from baton.bench.strategy_bench import PlayedQuestion
 from baton.core.errors import ConfigError, StoreError
 from baton.platform.durable_files import open_private
 
 
-class Setting(msgspec.Struct, frozen=True):
+class BenchSetting(msgspec.Struct, frozen=True):
     """What a result belongs to. `terms` are what else changes results: prices and ceilings."""
 
     dataset: str
@@ -25,26 +25,26 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 class _Line(msgspec.Struct, frozen=True):
-    setting: Setting
-    played: Played
+    setting: BenchSetting
+    played: PlayedQuestion
 
 
-_BEGINNING = b'{"setting":'
+_LINE_START = b'{"setting":'
 """How every line begins."""
 
 
-class Results:
+class ResultsFile:
     """What was played before, and what is played now, in one file. Raises StoreError."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def of(self, setting: Setting) -> dict[str, Played]:
+    def played_before(self, setting: BenchSetting) -> dict[str, PlayedQuestion]:
         """Return what is there of a setting, by question.
 
         Raises ConfigError for another file, or one with results of the dataset as it was before.
         """
-        found: dict[str, Played] = {}
+        found: dict[str, PlayedQuestion] = {}
         for line in self._lines():
             other = line.setting
             if (other.dataset, other.digest != setting.digest) == (setting.dataset, True):
@@ -64,26 +64,26 @@ class Results:
         except OSError as error:
             raise ConfigError(f"{self.path} can't be read: {error.strerror}.") from error
         *lines, rest = raw.split(b"\n")
-        if not (rest.startswith(_BEGINNING) or _BEGINNING.startswith(rest)):
-            raise self._not_ours(len(lines) + 1)  # else it was broken off in the middle
+        if not (rest.startswith(_LINE_START) or _LINE_START.startswith(rest)):
+            raise self._format_error(len(lines) + 1)  # else it was broken off in the middle
         for number, line in enumerate(lines, start=1):
             try:
                 yield msgspec.json.decode(line, type=_Line)
             except msgspec.DecodeError as error:
-                raise self._not_ours(number) from error
+                raise self._format_error(number) from error
 
-    def _not_ours(self, number: int) -> ConfigError:
+    def _format_error(self, number: int) -> ConfigError:
         return ConfigError(
             f"Line {number} of {self.path} is no result of a bench.",
             "Name another file with --out; this one is as it was.",
         )
 
-    def add(self, setting: Setting, played: Played) -> None:
+    def append(self, setting: BenchSetting, played: PlayedQuestion) -> None:
         """Write down how one more question went."""
         line = msgspec.json.encode(_Line(setting, played)) + b"\n"
         try:
-            with _opened(self.path) as file:
-                _forget_broken_end(file.fileno())
+            with _open_file(self.path) as file:
+                _cut_broken_line(file.fileno())
                 file.seek(0, os.SEEK_END)
                 file.write(line)
         except OSError as error:
@@ -93,12 +93,12 @@ class Results:
             ) from error
 
 
-def _opened(path: Path) -> BinaryIO:
+def _open_file(path: Path) -> BinaryIO:
     mode = "r+b" if path.exists() else "x+b"
     return cast(BinaryIO, open(path, mode, opener=open_private))
 
 
-def _forget_broken_end(file: int) -> None:
+def _cut_broken_line(file: int) -> None:
     """Cut off a last line that was not written to its end."""
     size = os.fstat(file).st_size
     if size == 0 or os.pread(file, 1, size - 1) == b"\n":

@@ -88,12 +88,12 @@ class ConductorRow:
     @property
     def kept_whole(self) -> float | None:
         """The share that was kept as one step of the requests that are one task."""
-        return _right(one for one in self.drawn if one.episode.is_whole)
+        return _share_right(one for one in self.drawn if one.episode.is_whole)
 
     @property
     def split_right(self) -> float | None:
         """The share that was split right of the requests with several parts."""
-        return _right(one for one in self.drawn if len(one.episode.parts) > 1)
+        return _share_right(one for one in self.drawn if len(one.episode.parts) > 1)
 
     @property
     def seconds(self) -> float:
@@ -108,12 +108,12 @@ class ConductorRow:
         return read, sum(call.tokens_out for call in calls)
 
 
-def _right(drawn: Iterable[DrawnPlan]) -> float | None:
+def _share_right(drawn: Iterable[DrawnPlan]) -> float | None:
     right = [one.score.is_right for one in drawn]
     return fmean(right) if right else None
 
 
-class EpisodeDesk:
+class EpisodeContext:
     """What a conductor has at hand for one episode (core.ports.PlanDesk)."""
 
     def __init__(self, situation: RoutingContext, workers: Mapping[str, Worker]) -> None:
@@ -164,14 +164,14 @@ class EpisodeDesk:
         self.calls.append(tally)
 
 
-Draw = Callable[[EpisodeDesk], Awaitable[Plan | None]]
+DrawPlan = Callable[[EpisodeContext], Awaitable[Plan | None]]
 """Draws the plan of an episode, None to keep it whole. Raises PlanError, and what workers raise."""
 
 
-def drawing(conductor: TrainedConductor | str) -> Draw:
+def plan_drawer(conductor: TrainedConductor | str) -> DrawPlan:
     """Return how the trained conductor draws plans, or the worker of that id."""
 
-    async def trained(desk: EpisodeDesk) -> Plan | None:
+    async def trained(desk: EpisodeContext) -> Plan | None:
         assert isinstance(conductor, TrainedConductor)
         lines: list[str] = []
 
@@ -185,7 +185,7 @@ def drawing(conductor: TrainedConductor | str) -> Draw:
             parse_lines(text)  # `split` keeps a request whole whose lines can't be read
         return plan
 
-    async def language(desk: EpisodeDesk) -> Plan | None:
+    async def language(desk: EpisodeContext) -> Plan | None:
         assert isinstance(conductor, str)
         return await LanguageConductor(conductor).plan(desk)
 
@@ -201,13 +201,13 @@ class ConductorBench:
     skills: SkillTable
     _values: dict[tuple[str, str], str] = field(default_factory=dict)
 
-    async def play(self, draw: Draw, episodes: Iterable[Episode]) -> AsyncIterator[DrawnPlan]:
+    async def play(self, draw: DrawPlan, episodes: Iterable[Episode]) -> AsyncIterator[DrawnPlan]:
         """Yield what a conductor draws for each episode. Raises what keeps it from any plan.
 
         That is a model file that can't be loaded, or a process that can't be started.
         """
         for episode in episodes:
-            desk = EpisodeDesk(await self._situation(episode), self.workers)
+            desk = EpisodeContext(await self._situation(episode), self.workers)
             plan, problem, start = None, "", time.monotonic()
             try:
                 plan = await draw(desk)
@@ -230,7 +230,7 @@ class ConductorBench:
         route = await self.router.route(material, roster)
         return RoutingContext(material, roster[0].id, "", roster, route, _LIMITS)
 
-    async def _score(self, desk: EpisodeDesk, plan: Plan | None, episode: Episode) -> PlanScore:
+    async def _score(self, desk: EpisodeContext, plan: Plan | None, episode: Episode) -> PlanScore:
         """Score a plan by the workers that would do its steps."""
         if plan is not None:
             situation = desk.situation

@@ -8,12 +8,12 @@ from typing import Any
 
 from baton.bench.conductor_score import Episode, ExpectedPart
 
-FILE = Path(__file__).with_name("conductor_episodes.toml")
+EPISODES_FILE = Path(__file__).with_name("conductor_episodes.toml")
 
 
 def read_episodes(limit: int | None = None) -> tuple[Episode, ...]:
     """Return the first `limit` episodes, or all of them."""
-    rows = tomllib.loads(FILE.read_text("utf-8"))["episodes"]
+    rows = tomllib.loads(EPISODES_FILE.read_text("utf-8"))["episodes"]
     return tuple(map(_episode, rows[:limit]))
 
 

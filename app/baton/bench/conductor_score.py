@@ -26,7 +26,7 @@ RESAMPLES = 2000
 """How often a mean is drawn again for its interval."""
 
 _TOOLS = frozenset({*TOOL_HEADS.values(), "python"})
-_ECHO = re.compile(r"\s*\((?:[^()]|\([^()]*\))*\)\.?$")
+_REPEATED_EXPRESSION = re.compile(r"\s*\((?:[^()]|\([^()]*\))*\)\.?$")
 """The expression that a tool repeats in brackets behind its result."""
 
 Values = Mapping[tuple[str, str], str]
@@ -100,7 +100,7 @@ class _Match:
         self._parts = episode.parts
         self._needed = episode.needed
         self._values = values
-        self._said = [_said(step, episode) for step in plan.steps]
+        self._said = [_task_text(step, episode) for step in plan.steps]
 
     def scores(self) -> Iterator[PlanScore]:
         """Yield the score of each way to give every part a step of its own, or none (0)."""
@@ -173,15 +173,15 @@ class _Match:
         part, step = self._parts[number - 1], self._steps[step_number - 1]
         shown = PROMPT in step.access and step.worker not in _TOOLS
         entries = part.holds if shown else (*part.holds, *part.about)
-        return all(_has(self._said[step_number - 1], entry) for entry in entries)
+        return all(_is_mentioned(self._said[step_number - 1], entry) for entry in entries)
 
 
-def _said(step: Step, episode: Episode) -> str:
+def _task_text(step: Step, episode: Episode) -> str:
     """Return what a step has to do: the request, where it is the task itself."""
     return (episode.request if step.is_direct else step.subtask).casefold()
 
 
-def _has(said: str, entry: str) -> bool:
+def _is_mentioned(said: str, entry: str) -> bool:
     return any(_pattern(one).search(said) for one in entry.split("|"))
 
 
@@ -196,7 +196,7 @@ def _pattern(entry: str) -> re.Pattern[str]:
 
 def value_text(result: str) -> str:
     """Return what a tool's sentence says besides the expression: "391" of "17 * 23 = 391"."""
-    said = _ECHO.sub("", result.strip())
+    said = _REPEATED_EXPRESSION.sub("", result.strip())
     return re.split(r"[=\u2248]", said)[-1].strip()
 
 

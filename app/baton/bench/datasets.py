@@ -28,7 +28,7 @@ from baton.core.plan.answer_grades import (
     final_number,
 )
 
-_NOTHING = ("", "-")
+_NO_ANSWER = ("", "-")
 """How recordings say that no answer was found in a text."""
 
 
@@ -61,8 +61,8 @@ def read_dataset(path: Path) -> Dataset:
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8 text.", "Save it as UTF-8.") from error
     if ".csv" in path.suffixes[-2:]:
-        return _recorded(path.name, digest, text)
-    questions = tuple(_lines(path.name, text))
+        return _read_recordings(path.name, digest, text)
+    questions = tuple(_read_lines(path.name, text))
     _check_ids(path.name, questions)
     return Dataset(path.name, digest, questions)
 
@@ -77,12 +77,12 @@ def _check_ids(name: str, questions: tuple[Question, ...]) -> None:
         seen.add(question.id)
 
 
-def _lines(name: str, text: str) -> Iterator[Question]:
+def _read_lines(name: str, text: str) -> Iterator[Question]:
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip():
             continue
         try:
-            yield _question(msgspec.json.decode(line, type=_Line))
+            yield _read_question(msgspec.json.decode(line, type=_Line))
         except (msgspec.DecodeError, ValueError) as error:
             raise ConfigError(
                 f"Line {number} of {name} is no question: {error}.",
@@ -91,7 +91,7 @@ def _lines(name: str, text: str) -> Iterator[Question]:
             ) from error
 
 
-def _question(line: _Line) -> Question:
+def _read_question(line: _Line) -> Question:
     """Return the question in a line. Raises ValueError for one that can't be graded."""
     is_list = isinstance(line.answer, list)
     parts = tuple(line.answer) if isinstance(line.answer, list) else ()
@@ -125,7 +125,7 @@ def _question(line: _Line) -> Question:
     )
 
 
-def _recorded(name: str, digest: str, text: str) -> Dataset:
+def _read_recordings(name: str, digest: str, text: str) -> Dataset:
     """Read a table with a row for each question, and columns `m:`, `p:` and `l:` for each model.
 
     Of rows with the same text only the first is kept.
@@ -147,9 +147,9 @@ def _recorded(name: str, digest: str, text: str) -> Dataset:
             if row["text"] in texts:
                 continue  # a worker that is asked knows only the text
             texts.add(row["text"])
-            questions.append(_row_question(row))
+            questions.append(_read_row(row))
             for model in models:
-                recorded[model][row["id"]] = _cell(row, model)
+                recorded[model][row["id"]] = _read_answer(row, model)
     except (csv.Error, ValueError, TypeError) as error:
         raise ConfigError(
             f"Line {table.line_num} of {name} can't be read: {error}.", "Fetch it again."
@@ -158,7 +158,7 @@ def _recorded(name: str, digest: str, text: str) -> Dataset:
     return Dataset(name, digest, tuple(questions), recorded)
 
 
-def _row_question(row: dict[str, str]) -> Question:
+def _read_row(row: dict[str, str]) -> Question:
     answer = row.get("answer") or ""
     if re.fullmatch(r"[A-Z]", answer.strip()):
         kind = CHOICE
@@ -167,7 +167,7 @@ def _row_question(row: dict[str, str]) -> Question:
     return Question(row["id"], row["text"], answer, kind, key=row.get("qhash") or "")
 
 
-def _cell(row: dict[str, str], model: str) -> RecordedAnswer:
+def _read_answer(row: dict[str, str], model: str) -> RecordedAnswer:
     answer = (row.get(f"p:{model}") or "").strip()
     length = int(float(row.get(f"l:{model}") or 0))
-    return RecordedAnswer(float(row[f"m:{model}"]), "" if answer in _NOTHING else answer, length)
+    return RecordedAnswer(float(row[f"m:{model}"]), "" if answer in _NO_ANSWER else answer, length)

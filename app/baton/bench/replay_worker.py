@@ -16,15 +16,15 @@ from baton.core.messages import Card, Chunk, Finish, Request, RequestSent, Role,
 from baton.core.money import FREE, Price
 from baton.core.plan.answer_grades import Dataset, RecordedAnswer, recorded_tokens
 
-NOWHERE = "replay"
+REPLAY_PROVIDER = "replay"
 """Where a replayed request says it goes."""
 
-_UNREAD = "No short answer was found in recording {}."
+_NO_SHORT_ANSWER = "No short answer was found in recording {}."
 _LETTERS = str.maketrans("0123456789", "ghijklmnop")
 _BILLIONS = re.compile(r"(?<![\w.])(?:(\d+)x)?(\d+(?:\.\d+)?)b(?![a-z0-9])", re.IGNORECASE)
 
 
-def card_of(model: str, price: Price | None = None) -> Card:
+def recorded_card(model: str, price: Price | None = None) -> Card:
     """Return the card of a recorded model: one here, or one elsewhere if it has a price."""
     elsewhere = price is not None
     return Card(
@@ -33,35 +33,35 @@ def card_of(model: str, price: Price | None = None) -> Card:
         model,
         privacy=Label.CLOUD if elsewhere else Label.LOCAL,
         context=32_768,
-        parameters=_parameters(model),
+        parameters=_parameter_count(model),
         price=price or FREE,
-        provider=NOWHERE if elsewhere else "",
+        provider=REPLAY_PROVIDER if elsewhere else "",
         model=model,
         remote=elsewhere,
         slots=4,
     )
 
 
-def _parameters(model: str) -> int:
+def _parameter_count(model: str) -> int:
     """Read a model's size from its name: "llama-3.1-8b-instruct"."""
     if (found := _BILLIONS.search(model.replace("-", " "))) is None:
         return 0
     return int(float(found[2]) * int(found[1] or 1) * 10**9)
 
 
-def spoken(recorded: RecordedAnswer, name: str) -> str:
+def recorded_text(recorded: RecordedAnswer, name: str) -> str:
     """Return the text that stands for a recorded answer: the answer that was found in it.
 
     It is as long as the answer was, because that tells something too: blanks stand for the rest.
     """
-    said = f"The answer is {recorded.answer}." if recorded.answer else _unread(name)
+    said = f"The answer is {recorded.answer}." if recorded.answer else _text_without_answer(name)
     return said.ljust(recorded.length)
 
 
-def _unread(name: str) -> str:
+def _text_without_answer(name: str) -> str:
     """Return a text without an answer: two of them must not look as if they agreed."""
     digest = hashlib.sha256(name.encode()).hexdigest()[:12]
-    return _UNREAD.format(digest.translate(_LETTERS))
+    return _NO_SHORT_ANSWER.format(digest.translate(_LETTERS))
 
 
 class ReplayWorker:
@@ -71,7 +71,7 @@ class ReplayWorker:
     """
 
     def __init__(self, dataset: Dataset, model: str, price: Price | None = None) -> None:
-        self.card = card_of(model, price)
+        self.card = recorded_card(model, price)
         answers = dataset.recorded[model]
         self._answers: Mapping[str, RecordedAnswer] = {
             question.prompt: answers[question.id] for question in dataset.questions
@@ -85,7 +85,7 @@ class ReplayWorker:
 
         Raises WorkerError for a text that is none of the questions.
         """
-        asked = _asked(request)
+        asked = _asked_text(request)
         recorded, name = self._answers.get(asked), f"{self.card.id}: {asked}"
         if recorded is None:
             raise WorkerError(
@@ -99,20 +99,22 @@ class ReplayWorker:
             )
         read = sum(recorded_tokens(message.text) for message in request.messages)
         if self.card.uses_gateway:
-            yield RequestSent(NOWHERE, sum(len(m.text.encode("utf-8")) for m in request.messages))
+            yield RequestSent(
+                REPLAY_PROVIDER, sum(len(m.text.encode("utf-8")) for m in request.messages)
+            )
         cap = request.max_tokens
         if cap is not None and recorded.tokens > cap:
             # Its end is missing, and that is where a worked answer says what it comes to.
-            yield Text(_unread(name), cap)
+            yield Text(_text_without_answer(name), cap)
             yield Usage(read, cap, Finish.LENGTH, context=self.card.context)
             return
-        yield Text(spoken(recorded, name), recorded.tokens)
+        yield Text(recorded_text(recorded, name), recorded.tokens)
         yield Usage(read, recorded.tokens, Finish.STOP, context=self.card.context)
 
     async def aclose(self) -> None:
         """Nothing is held."""
 
 
-def _asked(request: Request) -> str:
+def _asked_text(request: Request) -> str:
     last = request.messages[-1]
     return last.text if last.role is Role.USER else ""

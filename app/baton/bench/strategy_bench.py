@@ -33,16 +33,16 @@ Execute = Callable[[str, str], Awaitable[str]]
 The last line is not the code's: it begins with PASSED only where the tests ran. Raises WorkerError.
 """
 
-PASSED = "Passed: "
+PASSED_PREFIX = "Passed: "
 
-REFUSED = "BudgetExceeded"
-_BROKEN = ("SecretMissing", "ModelFileError", "ConfigError", "StoreError")
+REFUSED_ERROR = "BudgetExceeded"
+_SETUP_ERRORS = ("SecretMissing", "ModelFileError", "ConfigError", "StoreError")
 
 NO_SANDBOX = "Nothing executes code safely here, so it was not graded."
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class PlayedQuestion:
     """How one question went. `score` is from 0 to 1, None where it can't be graded.
 
     `outside` counts those of the `calls` that went elsewhere. `cost` is in nano-dollars. `worker`
@@ -63,14 +63,14 @@ class Played:
     error: str = ""
 
     @property
-    def refused(self) -> bool:
+    def is_refused(self) -> bool:
         """Whether a call was refused because money was missing."""
-        return self.error == REFUSED
+        return self.error == REFUSED_ERROR
 
     @property
     def is_broken(self) -> bool:
         """Whether it says nothing of the strategy: a key, a model file or a setting is missing."""
-        return self.error in _BROKEN
+        return self.error in _SETUP_ERRORS
 
 
 class Grader:
@@ -88,7 +88,7 @@ class Grader:
         """Return the score and, where there is none or it says little, why."""
         if view.status != "finished":
             return 0.0, view.failure.message if view.failure else f"The run was {view.status}."
-        once = self._recorded.get(author(view), {}).get(question.id)
+        once = self._recorded.get(answer_author(view), {}).get(question.id)
         if once is not None and view.answer.strip():
             # A recording whose end a cap cut off says nothing any more.
             return (0.0, "The answer was cut at its cap.") if view.is_cut else (once.score, "")
@@ -110,10 +110,10 @@ class Grader:
         except BatonError as error:
             return 0.0, error.message
         last = said.rpartition("\n")[2]
-        return (1.0, "") if last.startswith(PASSED) else (0.0, last[-200:])
+        return (1.0, "") if last.startswith(PASSED_PREFIX) else (0.0, last[-200:])
 
 
-def author(view: RunView) -> str:
+def answer_author(view: RunView) -> str:
     """Return whose own text the answer is, or ""."""
     answer = view.plan.answer if view.plan is not None else ()
     if len(answer) != 1:
@@ -123,7 +123,7 @@ def author(view: RunView) -> str:
 
 async def play(
     orchestra: Orchestra, question: Question, limits: PromptLimits, grader: Grader
-) -> Played:
+) -> PlayedQuestion:
     """Play one question to its end and grade what came out."""
     played, _ = await _play(orchestra, question, limits, grader)
     return played
@@ -131,18 +131,18 @@ async def play(
 
 async def _play(
     orchestra: Orchestra, question: Question, limits: PromptLimits, grader: Grader
-) -> tuple[Played, Sequence[Called]]:
+) -> tuple[PlayedQuestion, Sequence[Called]]:
     """Play one question; return also the calls that cost more than was held for them."""
     view, error, why = RunView(), "", ""
     prompt = Prompt(question.prompt, system=question.system)
     async with orchestra.play(prompt, limits=limits) as run:
         async for event in run:
             view = view.apply(event)
-            if (told := _external(event)) is not None:
+            if (told := _setup_problem(event)) is not None:
                 error, why = told
     score, note = await grader(question, view)
     elsewhere = {card.id for card in orchestra.roster if card.uses_gateway}
-    played = Played(
+    played = PlayedQuestion(
         question.id,
         score,
         sum(call.tokens_in for call in view.calls),
@@ -151,20 +151,20 @@ async def _play(
         view.worked_seconds,
         len(view.calls),
         sum(call.worker in elsewhere for call in view.calls),
-        author(view),
+        answer_author(view),
         why or note,
         error,
     )
     return played, view.overcharged_calls
 
 
-def _external(event: Event) -> tuple[str, str] | None:
+def _setup_problem(event: Event) -> tuple[str, str] | None:
     """Return what an event tells of money, keys or files that are missing, if it does."""
     match event:
         case Offered(decision=Decision.CEILING, message=message):
-            return REFUSED, message
+            return REFUSED_ERROR, message
         case StepFailed(error=error, message=message) | Failed(error=error, message=message):
-            return (error, message) if error in (REFUSED, *_BROKEN) else None
+            return (error, message) if error in (REFUSED_ERROR, *_SETUP_ERRORS) else None
     return None
 
 
@@ -174,7 +174,7 @@ async def play_all(
     limits: PromptLimits,
     grader: Grader,
     budget: int | None = None,
-) -> AsyncIterator[Played]:
+) -> AsyncIterator[PlayedQuestion]:
     """Play questions one after the other, as their order decides what money is left for the next.
 
     Raises BudgetExceeded once a `budget` (in nano-dollars, for all of them) or another ceiling
@@ -189,7 +189,7 @@ async def play_all(
                 raise BudgetExceeded("The bench's budget is used up.")
             limits = replace(limits, budget=budget - spent)
         played, overcharged = await _play(orchestra, question, limits, grader)
-        if played.is_broken or (budget is not None and played.refused):
+        if played.is_broken or (budget is not None and played.is_refused):
             raise ERROR_CLASSES[played.error](played.note)
         spent += played.cost
         yield played
@@ -198,7 +198,7 @@ async def play_all(
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class StrategyRow:
     """What a strategy came to over all its questions; `right` is the sum of their scores.
 
     `local` counts the questions for which nothing left this machine. `cost` is in nano-dollars.
@@ -234,10 +234,10 @@ class Row:
         return self.local / self.questions if self.questions else 0.0
 
 
-def summed(name: str, played: Sequence[Played], *, baseline: bool = False) -> Row:
+def sum_row(name: str, played: Sequence[PlayedQuestion], *, baseline: bool = False) -> StrategyRow:
     """Add up how questions went."""
     scores = [one.score for one in played if one.score is not None]
-    return Row(
+    return StrategyRow(
         name,
         len(played),
         len(scores),
@@ -248,71 +248,74 @@ def summed(name: str, played: Sequence[Played], *, baseline: bool = False) -> Ro
         sum(one.seconds for one in played),
         sum(one.calls for one in played),
         sum(not one.outside for one in played),
-        sum(one.refused for one in played),
+        sum(one.is_refused for one in played),
         baseline,
     )
 
 
 # What recordings tell without playing anything
 
-ALWAYS = "always "
+ALWAYS_PREFIX = "always "
 """How the name begins of what one worker reaches alone."""
 
 
-def always(dataset: Dataset, questions: Sequence[Question], card: Card) -> list[Played]:
+def play_alone(dataset: Dataset, questions: Sequence[Question], card: Card) -> list[PlayedQuestion]:
     """Return how the questions go where one worker answers them all."""
-    return [_alone(dataset, question, card) for question in questions]
+    return [_recorded_result(dataset, question, card) for question in questions]
 
 
-def oracle(dataset: Dataset, questions: Sequence[Question], cards: Sequence[Card]) -> list[Played]:
+def play_oracle(
+    dataset: Dataset, questions: Sequence[Question], cards: Sequence[Card]
+) -> list[PlayedQuestion]:
     """Return how the questions go where somebody knows beforehand who is right, at what price.
 
     Where nobody is, the cheapest is asked.
     """
     return [
         max(
-            (_alone(dataset, question, card) for card in cards),
+            (_recorded_result(dataset, question, card) for card in cards),
             key=lambda one: (one.score or 0.0, -one.cost),
         )
         for question in questions
     ]
 
 
-def _alone(dataset: Dataset, question: Question, card: Card) -> Played:
+def _recorded_result(dataset: Dataset, question: Question, card: Card) -> PlayedQuestion:
     once = dataset.recorded[card.id][question.id]
     system = card.system if question.system is None else question.system
     read = recorded_tokens(system) + recorded_tokens(question.prompt)
     cost = (card.price or FREE).cost(BilledTokens(read, once.tokens))
-    return Played(
+    return PlayedQuestion(
         question.id, once.score, read, once.tokens, cost, 0.0, 1, int(card.uses_gateway), card.id
     )
 
 
-def baselines(
+def baseline_rows(
     dataset: Dataset, questions: Sequence[Question], cards: Sequence[Card]
-) -> tuple[Row, ...]:
+) -> tuple[StrategyRow, ...]:
     """Return what the recordings tell of these workers: each alone, and the oracle."""
     alone = [
-        summed(ALWAYS + card.id, always(dataset, questions, card), baseline=True) for card in cards
+        sum_row(ALWAYS_PREFIX + card.id, play_alone(dataset, questions, card), baseline=True)
+        for card in cards
     ]
-    best = summed("oracle", oracle(dataset, questions, cards), baseline=True)
+    best = sum_row("oracle", play_oracle(dataset, questions, cards), baseline=True)
     return (*alone, best)
 
 
-def ends(rows: Sequence[Row]) -> tuple[Row, Row] | None:
+def mixing_ends(rows: Sequence[StrategyRow]) -> tuple[StrategyRow, StrategyRow] | None:
     """Return what random mixing lies between: the best that is free, and the dearest.
 
     Of those that always ask one worker; None where there aren't both.
     """
-    alone = [row for row in rows if row.baseline and row.name.startswith(ALWAYS)]
+    alone = [row for row in rows if row.baseline and row.name.startswith(ALWAYS_PREFIX)]
     free = max((row for row in alone if not row.cost), key=lambda r: r.accuracy, default=None)
     paid = max((row for row in alone if row.cost), key=lambda r: r.cost, default=None)
     return None if free is None or paid is None else (free, paid)
 
 
-def mixed(rows: Sequence[Row], cost: int) -> float | None:
+def random_mixing(rows: Sequence[StrategyRow], cost: int) -> float | None:
     """Return the accuracy of sending questions elsewhere at random, at this cost; None: no ends."""
-    if (found := ends(rows)) is None:
+    if (found := mixing_ends(rows)) is None:
         return None
     free, paid = found
     share = min(1.0, cost / paid.cost)

@@ -39,7 +39,7 @@ from baton.core.byte_format import show_size
 from baton.core.errors import ConfigError
 from baton.core.labels import Label
 from baton.core.money import parse_usd
-from baton.platform.settings import Settings, find_paths, load
+from baton.platform.settings import Settings, find_paths, load_settings
 from baton.workers.attachments import decode_text
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def _load_settings(options: AskOptions) -> tuple[Settings, str | None]:
     check_strategy(options.strategy)
     typed = {"offline": options.offline, "mode": options.mode}
     flags = {name: value for name, value in typed.items() if value}
-    settings = load(find_paths().config_file, flags=flags)
+    settings = load_settings(find_paths().config_file, flags=flags)
     return add_named_worker(settings, options.worker)
 
 
@@ -266,10 +266,9 @@ async def _report_unfinished(store: Store, conversation: str) -> None:
     """Say how the conversation's last answer can be gone on with, if Baton was ended during it."""
     last = await store.last_run(conversation)
     if last is not None and last.status == "lost":
-        from baton.cli.resume import resume_hint
-        from baton.cli.step_text import record_view
+        from baton.presentation.plans import record_view, resume_hint
 
-        if told := resume_hint(last.id, record_view(last), last.status):
+        if told := resume_hint(last.id, record_view(last)):
             notify(f"baton: The answer before this one: {told}")
 
 
@@ -298,12 +297,12 @@ def _build_prompt(options: AskOptions, text: str) -> Prompt:
 
 
 def _show_files(files: tuple[Attachment, ...], quiet: bool) -> None:
-    from baton.core.messages import estimated_tokens
+    from baton.presentation.words import file_text
 
     if quiet or not os.isatty(2):
         return
     for file in files:
-        notify(f"{file.name}: {show_size(file.size)}, about {estimated_tokens(file.text):,} tokens")
+        notify(f"With {file_text(file)}")
 
 
 MAX_PIPED_BYTES = 8 * 10**6

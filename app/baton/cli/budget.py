@@ -16,7 +16,7 @@ from baton.core.hold_decision import shown_rounded_down
 from baton.core.ledger_types import Charge, Policy, Scope, ScopeBalance, SpendingStyle, Standing
 from baton.core.money import format_usd, parse_usd, show_usd
 from baton.core.sanitiser import one_line
-from baton.platform.settings import Settings, find_paths, load, write
+from baton.platform.settings import Settings, find_paths, load_settings, write_settings
 from baton.presentation.money import POLICY_NAMES
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def budget() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def show(as_json: bool) -> None:
     """Show the ceilings, and how much of each is used."""
-    settings = load(find_paths().config_file)
+    settings = load_settings(find_paths().config_file)
     ceilings = settings.budget.ceilings
     standing = with_ledger(lambda ledger: ledger.standing(ceilings, ""))
     if as_json:
@@ -206,16 +206,16 @@ def _set_ceiling(scope: Scope, value: str) -> None:
     amount = None if value.strip().lower() == _NO_CEILING else parse_usd(value)
     text = None if amount is None else value.strip().removeprefix("$").strip()
     file = find_paths().config_file
-    inverse = write(file, {"budget": {scope.value: text}})
+    inverse = write_settings(file, {"budget": {scope.value: text}})
     try:
         with_ledger(lambda ledger: ledger.set_ceiling(scope, amount))
     except BatonError:
-        write(file, inverse)  # what wasn't kept is no later Baton's ceiling either
+        write_settings(file, inverse)  # what wasn't kept is no later Baton's ceiling either
         raise
     limit = "no limit of its own" if amount is None else f"a ceiling of {show_usd(amount)}"
     notify(f"{_scope_text(scope).capitalize()} has {limit}, in running Batons as well.")
     _warn_of_variable(scope.value)
-    settings = load(find_paths().config_file)
+    settings = load_settings(find_paths().config_file)
     ceilings = settings.budget.ceilings
     notify(budget_verdict(settings, with_ledger(lambda ledger: ledger.standing(ceilings, ""))))
 
@@ -226,7 +226,7 @@ def _set_policy(value: str) -> None:
     except ValueError as error:
         known = ", ".join(Policy)
         raise ConfigError(f"{value!r} is no policy.", f"Known: {known}.") from error
-    write(find_paths().config_file, {"budget": {"policy": policy.value}})
+    write_settings(find_paths().config_file, {"budget": {"policy": policy.value}})
     notify(f"When to spend from now on: {POLICY_NAMES[policy]}. Running Batons keep their policy.")
     _warn_of_variable("policy")
 
@@ -238,7 +238,7 @@ def _set_pace(value: str) -> None:
         raise ConfigError(
             f"{value!r} is no pace.", f"Known: {', '.join(SpendingStyle)}."
         ) from error
-    write(find_paths().config_file, {"budget": {"pace": pace.value}})
+    write_settings(find_paths().config_file, {"budget": {"pace": pace.value}})
     notify(f"Baton spends {pace.description}. Running Batons keep their pace.")
     _warn_of_variable("pace")
 
@@ -300,10 +300,10 @@ _PriceRow = tuple[str, str, "Price | None"]
 def _worker_prices() -> Iterator[_PriceRow]:
     """Yield the workers elsewhere, with their prices."""
     from baton.compose import card_of
-    from baton.platform.settings import LocalWorker
+    from baton.platform.settings import LocalWorkerSettings
 
-    for entry in load(find_paths().config_file).roster:
-        if not isinstance(entry, LocalWorker):
+    for entry in load_settings(find_paths().config_file).roster:
+        if not isinstance(entry, LocalWorkerSettings):
             yield entry.id, entry.model, card_of(entry).price
 
 

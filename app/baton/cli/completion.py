@@ -18,10 +18,10 @@ def complete_worker(_: click.Context, __: click.Parameter, incomplete: str) -> l
     """Offer the workers' ids."""
     from click.shell_completion import CompletionItem
 
-    from baton.platform.settings import find_paths, load
+    from baton.platform.settings import find_paths, load_settings
 
     try:
-        roster = load(find_paths().config_file).roster
+        roster = load_settings(find_paths().config_file).roster
     except BatonError:
         return []
     return [CompletionItem(w.id, help=w.model) for w in roster if w.id.startswith(incomplete)]

@@ -21,8 +21,14 @@ from baton.core.ledger_types import Scope
 from baton.core.sanitiser import sanitise
 from baton.platform.durable_files import create_file, make_folder, read_ordinary
 from baton.platform.os_signals import run_in_foreground
-from baton.platform.settings import Settings, find_paths, keyless_environ, load, replace_text
-from baton.platform.settings_sources import MOST_BYTES
+from baton.platform.settings import (
+    Settings,
+    find_paths,
+    keyless_environ,
+    load_settings,
+    replace_settings_text,
+)
+from baton.platform.settings_sources import MAX_FILE_BYTES
 
 if TYPE_CHECKING:
     from baton.money import Ledger
@@ -141,7 +147,7 @@ def show(as_json: bool) -> None:
     """
     file = find_paths().config_file
     try:
-        listed = list(setting_sources(load(file), file, os.environ))
+        listed = list(setting_sources(load_settings(file), file, os.environ))
     except ConfigError:
         if not as_json:
             _print_numbered(file)
@@ -155,7 +161,7 @@ def show(as_json: bool) -> None:
 def _print_numbered(file: Path) -> None:
     """Print a file as it is, cleaned, each line with its number."""
     with suppress(OSError):
-        text = read_ordinary(file, MOST_BYTES).decode("utf-8", "replace")
+        text = read_ordinary(file, MAX_FILE_BYTES).decode("utf-8", "replace")
         lines = sanitise(text).splitlines()
         emit("\n".join(f"{number:4}  {line}" for number, line in enumerate(lines, start=1)))
 
@@ -167,7 +173,7 @@ def edit() -> None:
     _create_file(file)
     command = _editor_command()
     try:
-        before = read_ordinary(file, MOST_BYTES)
+        before = read_ordinary(file, MAX_FILE_BYTES)
         # A copy: an editor would write over what another command changes meanwhile.
         folder = Path(tempfile.mkdtemp(prefix="edit-", dir=file.parent))  # 0700
         copy = folder / file.name
@@ -177,14 +183,14 @@ def edit() -> None:
         raise ConfigError(what, "Check its owner.") from error
     ceilings: Mapping[Scope, int] = {}
     with suppress(ConfigError):
-        ceilings = load(copy, {}).budget.ceilings
+        ceilings = load_settings(copy, {}).budget.ceilings
     code = run_in_foreground([*command, str(copy)], keyless_environ())
     saved = copy.read_bytes() if copy.is_file() else b""
     if code or not saved.strip():
         shutil.rmtree(folder)
         what = "ended with an error" if code else "left an empty file"
         raise ConfigError(f"The editor {what}; the settings are as they were.")
-    if saved != before and not replace_text(file, before, saved):
+    if saved != before and not replace_settings_text(file, before, saved):
         raise ConfigError(
             f"{file} was changed by another program while the editor was open, so it is as that "
             "program left it.",
@@ -192,7 +198,7 @@ def edit() -> None:
         )
     shutil.rmtree(folder)
     try:
-        edited = load(file, {}).budget.ceilings
+        edited = load_settings(file, {}).budget.ceilings
     except ConfigError as error:
         hint = f"{error.hint} Your text is kept in {file}; `baton config edit` opens it again."
         raise ConfigError(error.message, hint.strip()) from error

@@ -18,7 +18,7 @@ from baton.core.errors import BatonError, ConfigError
 from baton.core.ledger_types import Egress
 from baton.core.money import format_usd
 from baton.core.sanitiser import one_line
-from baton.platform.durable_files import replacing
+from baton.platform.durable_files import open_replacement
 from baton.presentation.money import charge_text
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def export(file: Path | None, force: bool) -> None:
     if file.exists() and not force:
         raise ConfigError(f"{file} is there already, and was left as it is.", "--force overwrites.")
     try:
-        with replacing(file) as into:
+        with open_replacement(file) as into:
             count = with_ledger(
                 lambda ledger: _write_requests(ledger, lambda s: into.write(f"{s}\n".encode()))
             )

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import csv
 import errno
+import io
 import json
 import os
 import stat
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +20,8 @@ import click
 
 from baton.cli.completion import complete_conversation, complete_run
 from baton.cli.options import AliasedGroup
-from baton.cli.output import emit, emit_export, emit_json, notify
-from baton.cli.resume import resume_hint
-from baton.cli.step_text import record_view
-from baton.cli.stores import find_run, with_store
+from baton.cli.output import emit, emit_export, emit_json, notify, to_json
+from baton.cli.stores import find_run, format_columns, with_store
 from baton.core.errors import BatonError, ConfigError
 from baton.core.feedback import RATINGS, Signal
 from baton.core.feedback import rating as rating_of
@@ -29,9 +30,12 @@ from baton.core.labels import Label
 from baton.core.markdown_export import to_markdown
 from baton.core.messages import Role, Turn, TurnStatus
 from baton.core.sanitiser import one_line
-from baton.history import Store
+from baton.history import Store, query_rows
 from baton.platform.durable_files import replace_file
 from baton.platform.settings import find_paths
+from baton.presentation.plans import record_view, resume_hint
+
+_ROWS_AT_ONCE = 1000
 
 MAX_EXPORT_BYTES = 10**9
 """How large an export to import may be."""
@@ -116,25 +120,55 @@ def remove(conversations: tuple[str, ...], yes: bool) -> None:
     with_store(lambda store: _remove_conversations(store, conversations, yes))
 
 
+@history.command(short_help="Ask the history in SQL.")
+@click.argument("sql")
+@click.option("--table", "form", flag_value="table", help="Print columns: usual on a terminal.")
+@click.option("--csv", "form", flag_value="csv", help="Print CSV.")
+@click.option("--json", "form", flag_value="json", help="Print one JSON array: usual in a pipe.")
+@click.option("--ndjson", "form", flag_value="ndjson", help="Print one JSON object a line.")
+def query(sql: str, form: str | None) -> None:
+    """Print the rows of a query, for example "SELECT title FROM conversations".
+
+    It can read and nothing else. "SELECT sql FROM sqlite_schema" shows tables and columns.
+    """
+    with_store(_no_work)  # as every command opens it: brought up to date, repaired
+    rows = query_rows(find_paths().database, sql)
+    match form or ("table" if sys.stdout.isatty() else "json"):
+        case "csv":
+            _emit_csv(rows)
+        case "json":
+            emit_json([_json_row(row) for row in rows])
+        case "ndjson":
+            for row in rows:
+                emit(to_json(_json_row(row)))
+        case _:
+            _emit_table(list(rows))
+
+
 @history.command()
 @click.argument("conversations", nargs=-1, shell_complete=complete_conversation)
 @click.option(
-    "--format", "form", type=click.Choice(["md", "json"]), help="By FILE's name, else md."
+    "--format", "form", type=click.Choice(["md", "json", "csv"]), help="By FILE's name, else md."
 )
+@click.option("--csv", "as_csv", is_flag=True, help="The same as --format csv.")
 @click.option(
     "-o", "--output", "file", metavar="FILE", type=click.Path(path_type=Path), help="Write to FILE."
 )
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 def export(
-    conversations: tuple[str, ...], form: str | None, file: Path | None, force: bool
+    conversations: tuple[str, ...], form: str | None, as_csv: bool, file: Path | None, force: bool
 ) -> None:
     """Write conversations (all, or those named) to stdout or a file.
 
-    Markdown holds each conversation's current branch; JSON holds everything, and can be imported.
+    Markdown holds each conversation's current branch; CSV a line for each message of all branches;
+    JSON holds everything, and can be imported.
     """
+    if as_csv and form not in (None, "csv"):
+        raise ConfigError(f"--csv and --format {form} exclude each other.", "Choose one.")
     if file is not None and file.is_file() and not force:
         raise ConfigError(f"{file} is there already, and was left as it is.", "--force overwrites.")
-    form = form or ("json" if file is not None and file.suffix == ".json" else "md")
+    named = {".json": "json", ".csv": "csv"}.get(file.suffix if file is not None else "", "md")
+    form = "csv" if as_csv else form or named
     text = with_store(lambda store: _export_text(store, conversations, form))
     if file is None:
         return emit_export(text)
@@ -213,7 +247,7 @@ async def _resume_line(store: Store, turn: Turn) -> str:
     if turn.run is None or turn.status not in ended:
         return ""
     run = await store.run(turn.run)
-    told = resume_hint(run.id, record_view(run), run.status)
+    told = resume_hint(run.id, record_view(run))
     return f"\n({told})" if told else ""
 
 
@@ -285,10 +319,58 @@ async def _export_text(store: Store, names: tuple[str, ...], form: str) -> str:
     ids = [(await store.conversation(name)).id for name in names] or None
     if form == "json":
         return json.dumps(await store.export(ids), ensure_ascii=False, indent=1)
+    if form == "csv":
+        document = await store.export(ids)
+        rows = (
+            {"conversation": held["id"], "title": held["title"]}
+            | {column: turn.get(column) for column in _TURN_COLUMNS}
+            for held in document["conversations"]
+            for turn in held["turns"]
+        )
+        return _csv_text(rows, ("conversation", "title", *_TURN_COLUMNS))
     if ids is None:
         ids = [c.id for c in await store.conversations(limit=10**9)]
     parts = [to_markdown(await store.conversation(i), await store.thread(i)) for i in ids]
     return "\n\n".join(part.rstrip("\n") for part in parts)
+
+
+_TURN_COLUMNS = ("id", "parent", "role", "text", "status", "label", "created", "worker", "run")
+
+
+async def _no_work(store: Store) -> None:
+    pass
+
+
+def _emit_csv(rows: Iterator[dict[str, Any]]) -> None:
+    columns: Sequence[str] = ()
+    while block := list(islice(rows, _ROWS_AT_ONCE)):
+        header = not columns
+        columns = columns or list(block[0])
+        emit_export(_csv_text(map(_json_row, block), columns, header=header))
+
+
+def _csv_text(
+    rows: Iterable[dict[str, Any]], columns: Sequence[str], *, header: bool = True
+) -> str:
+    written = io.StringIO()
+    table = csv.DictWriter(written, columns, lineterminator="\n")
+    if header:
+        table.writeheader()
+    table.writerows(rows)
+    return written.getvalue().removesuffix("\n")
+
+
+def _emit_table(rows: list[dict[str, Any]]) -> None:
+    if not rows:
+        return notify("The query returns no rows.")
+    cells = [["" if v is None else one_line(str(v), 60) for v in row.values()] for row in rows]
+    head = [one_line(column, 60) for column in rows[0]]
+    emit(format_columns([head, *cells], len(head)))
+
+
+def _json_row(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row as JSON and CSV can hold it: bytes as hexadecimal digits."""
+    return {key: v.hex() if isinstance(v, bytes) else v for key, v in row.items()}
 
 
 def _check_size(file: Path) -> None:

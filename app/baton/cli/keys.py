@@ -19,12 +19,12 @@ from baton.core.sanitiser import one_line
 from baton.platform import secrets
 from baton.platform.secrets import PROVIDERS, Key
 from baton.platform.settings import (
-    CloudWorker,
-    LocalWorker,
-    ServerWorker,
+    CloudWorkerSettings,
+    LocalWorkerSettings,
+    ServerWorkerSettings,
     Settings,
     find_paths,
-    load,
+    load_settings,
 )
 
 _MAX_KEY_CHARS = 1 << 16
@@ -70,15 +70,15 @@ def set_(provider: str, plaintext: bool, yes: bool) -> None:
     if plaintext:
         _confirm_plaintext(file, yes)
     else:
-        _, why = secrets.keyring_here()
+        _, why = secrets.keyring_status()
         if why:
             raise _no_keyring_error(name, why)
     try:
-        kept = secrets.put(name, _read_key(name), file=file if plaintext else None)
+        kept = secrets.save_key(name, _read_key(name), file=file if plaintext else None)
     except secrets.NoKeyring as error:
         raise _no_keyring_error(name, error.why) from error
     notify(f"The key for {name} is kept in {_key_place(kept)}.")
-    used = secrets.find(name, file=file, environ=os.environ)
+    used = secrets.find_key(name, file=file, environ=os.environ)
     if used is not None and used.source != kept.source:
         notify(f"But another one comes first: that in {_key_place(used)}.")
 
@@ -88,11 +88,11 @@ def set_(provider: str, plaintext: bool, yes: bool) -> None:
 def list_(as_json: bool) -> None:
     """List the providers, and where the key of each comes from (its last four characters only)."""
     names = _key_names()
-    found = secrets.listed(names, file=find_paths().keys_file, environ=os.environ)
+    found = secrets.find_keys(names, file=find_paths().keys_file, environ=os.environ)
     if as_json:
         return emit_json([_key_object(name, found.get(name)) for name in names])
     emit(format_columns([_key_row(name, found.get(name)) for name in names], left=3))
-    keyring, why = secrets.keyring_here()
+    keyring, why = secrets.keyring_status()
     if not keyring:
         notify(f"The keyring is not used: {why}.")
 
@@ -102,8 +102,8 @@ def list_(as_json: bool) -> None:
 def remove(provider: str) -> None:
     """Remove the key of PROVIDER from the keyring and from the file."""
     name, file = _find_key_name(provider), find_paths().keys_file
-    places = secrets.remove(name, file=file)
-    left = secrets.find(name, file=file, environ=os.environ)
+    places = secrets.remove_key(name, file=file)
+    left = secrets.find_key(name, file=file, environ=os.environ)
     if not places:
         where = f"the one in use stands in {_key_place(left)}" if left else "none is set"
         raise SecretMissing(f"No key for {name} is kept by Baton; {where}.")
@@ -128,9 +128,9 @@ def test(provider: str, model: str | None, yes: bool, as_json: bool) -> int:
     from baton.compose import card_of
 
     paths, name = find_paths(), _find_key_name(provider)
-    if secrets.find(name, file=paths.keys_file, environ=os.environ) is None:
+    if secrets.find_key(name, file=paths.keys_file, environ=os.environ) is None:
         raise SecretMissing(f"There is no key for {name}.", f"`baton keys set {name}` keeps one.")
-    settings = load(paths.config_file)
+    settings = load_settings(paths.config_file)
     entry = worker_to_test(settings, name, model)
     others = [worker for worker in settings.workers if worker.id != entry.id]
     settings = msgspec.structs.replace(settings, workers=(*others, entry))
@@ -154,7 +154,9 @@ def test(provider: str, model: str | None, yes: bool, as_json: bool) -> int:
     return trial.report_warnings()
 
 
-def worker_to_test(settings: Settings, name: str, model: str | None) -> CloudWorker | ServerWorker:
+def worker_to_test(
+    settings: Settings, name: str, model: str | None
+) -> CloudWorkerSettings | ServerWorkerSettings:
     """Return the worker with that key that costs least, or one for the provider's cheapest model.
 
     Raises ConfigError where there is none.
@@ -165,7 +167,7 @@ def worker_to_test(settings: Settings, name: str, model: str | None) -> CloudWor
     own = [
         worker
         for worker in settings.roster
-        if not isinstance(worker, LocalWorker) and key_name(worker) == name
+        if not isinstance(worker, LocalWorkerSettings) and key_name(worker) == name
     ]
     priced = [(card.price.max_cost(1000, 100), w) for w in own if (card := card_of(w)).price]
     if priced and model is None:
@@ -179,12 +181,12 @@ def worker_to_test(settings: Settings, name: str, model: str | None) -> CloudWor
             f"Set a worker of {name} up with a price: `baton config edit`.",
         )
     full = known if known.startswith(f"{name}/") else f"{name}/{known}"
-    return CloudWorker(id=f"test of {name}", model=full)
+    return CloudWorkerSettings(id=f"test of {name}", model=full)
 
 
-def key_name(worker: CloudWorker | ServerWorker) -> str:
+def key_name(worker: CloudWorkerSettings | ServerWorkerSettings) -> str:
     """Return the name under which a worker's key is kept."""
-    if worker.api_key_env or isinstance(worker, ServerWorker):
+    if worker.api_key_env or isinstance(worker, ServerWorkerSettings):
         return worker.api_key_env
     return worker.model.partition("/")[0]
 
@@ -196,8 +198,8 @@ def _key_names() -> list[str]:
     """Return the providers, and the variables that workers name as their own."""
     own = [
         worker.api_key_env
-        for worker in load(find_paths().config_file).roster
-        if not isinstance(worker, LocalWorker) and worker.api_key_env
+        for worker in load_settings(find_paths().config_file).roster
+        if not isinstance(worker, LocalWorkerSettings) and worker.api_key_env
     ]
     return list(dict.fromkeys([*PROVIDERS, *own]))
 

@@ -11,7 +11,7 @@ import click
 from baton.cli.options import quiet_option
 from baton.cli.output import emit, emit_json, notify
 from baton.core.errors import ConfigError
-from baton.platform.settings import find_paths, load
+from baton.platform.settings import find_paths, load_settings
 
 if TYPE_CHECKING:
     from baton.routing.personalisation import LearningResult
@@ -64,7 +64,7 @@ async def _learn_from_answers(dry: bool) -> LearningResult:
     from baton.compose import compose
 
     paths = find_paths()
-    baton = compose(load(paths.config_file), paths)
+    baton = compose(load_settings(paths.config_file), paths)
     try:
         if baton.store.warning:
             notify(f"baton: {baton.store.warning}")

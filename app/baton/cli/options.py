@@ -147,13 +147,13 @@ def add_named_worker(settings: Settings, worker: str | None) -> tuple[Settings, 
     import msgspec
 
     from baton.platform.secrets import PROVIDERS
-    from baton.platform.settings import CloudWorker, LocalWorker, Worker
+    from baton.platform.settings import CloudWorkerSettings, LocalWorkerSettings, WorkerSettings
 
     if not is_file and worker.partition("/")[0] in PROVIDERS:
-        adhoc: Worker = CloudWorker(id=worker, model=worker)
+        adhoc: WorkerSettings = CloudWorkerSettings(id=worker, model=worker)
     else:
         file = Path(worker).expanduser().absolute()
-        adhoc = LocalWorker(id=file.stem, model=str(file))
+        adhoc = LocalWorkerSettings(id=file.stem, model=str(file))
     return msgspec.structs.replace(settings, workers=(*settings.workers, adhoc)), adhoc.id
 
 

@@ -202,3 +202,14 @@ def _terminal_columns() -> int | None:
     except OSError:
         return None
     return max(columns, 20) if columns else None
+
+
+def wrap_lines(text: str, indent: str) -> list[str]:
+    """Break a text into lines that fit the terminal, all of them indented."""
+    import shutil
+    import textwrap
+
+    width = max(40, min(shutil.get_terminal_size().columns, 100) - 1)
+    return textwrap.wrap(
+        text, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+    )

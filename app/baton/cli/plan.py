@@ -21,8 +21,7 @@ from baton.cli.options import (
     strategy_option,
     worker_option,
 )
-from baton.cli.output import Output
-from baton.cli.step_text import access_text, need_text, step_numbers, subtask_text, wrap_lines
+from baton.cli.output import Output, wrap_lines
 from baton.core.events import Event
 from baton.core.hold_decision import shown_rounded_up
 from baton.core.messages import Card
@@ -30,6 +29,7 @@ from baton.core.money import show_usd
 from baton.core.plan.plan import Plan
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView, activity_text
+from baton.presentation.plans import access_text, need_text, step_numbers, subtask_text
 
 if TYPE_CHECKING:
     from baton.cli.prompt_run import RendererFactory, RunRenderer, TerminalAsker

@@ -24,7 +24,6 @@ from baton.cli.json_output import (
     run_object,
 )
 from baton.cli.output import Output, to_json, unwritable_error
-from baton.cli.resume import resume_hint
 from baton.core.errors import ERROR_CLASSES, BatonError, BudgetExceeded
 from baton.core.events import (
     Decision,
@@ -38,16 +37,21 @@ from baton.core.events import (
     StepSkipped,
     StepText,
 )
-from baton.core.hold_decision import shown_rounded_down, shown_rounded_up
-from baton.core.ledger_types import Scope
 from baton.core.messages import Prompt
 from baton.core.ports import Ask, CallOffer, ConversationPosition, Question
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import PromptLimits
 from baton.core.run.run import Run
-from baton.core.sanitiser import one_line
 from baton.core.view import RunView, activity_text
-from baton.platform.os_signals import ENDING, hear, is_ignored, unhear
+from baton.platform.os_signals import (
+    ENDING_SIGNALS,
+    add_signal_handler,
+    is_ignored,
+    remove_signal_handler,
+)
+from baton.presentation.answers import destination_text
+from baton.presentation.money import call_price_text
+from baton.presentation.plans import resume_hint
 
 _READER_WAIT_SECONDS = 0.5
 """Once the person wants to leave: how many seconds a reader that has paused is waited for."""
@@ -123,7 +127,7 @@ def _report_ending(view: RunView, output: Output, manner: OutputOptions, left: l
     """Say on stderr what the answer alone doesn't."""
     way = ""
     if manner.is_kept and view.started is not None:
-        way = resume_hint(view.started.run, view, view.status)
+        way = resume_hint(view.started.run, view)
     if view.failure is not None:
         hint = view.failure.hint
         if view.failure.error == "ContextTooLong" and not manner.drop_oldest:
@@ -187,7 +191,7 @@ async def _stop_on_signal(output: Output, cancel: Callable[[], None]) -> AsyncIt
     Yields a list that will hold the signal. A closed stdout stops the run, too.
     """
     loop = asyncio.get_running_loop()
-    signals = [number for number in (signal.SIGINT, *ENDING) if not is_ignored(number)]
+    signals = [number for number in (signal.SIGINT, *ENDING_SIGNALS) if not is_ignored(number)]
     left: list[int] = []
 
     def leave(number: int) -> None:
@@ -199,11 +203,11 @@ async def _stop_on_signal(output: Output, cancel: Callable[[], None]) -> AsyncIt
 
     def insist() -> None:
         for number in signals:
-            unhear(number)
+            remove_signal_handler(number)
             signal.signal(number, signal.SIG_DFL)
 
     for number in signals:
-        hear(number, leave, number)
+        add_signal_handler(number, leave, number)
     output.on_closed = partial(loop.call_soon_threadsafe, cancel)
     try:
         interrupts.raise_if_interrupted()
@@ -211,7 +215,7 @@ async def _stop_on_signal(output: Output, cancel: Callable[[], None]) -> AsyncIt
     finally:
         if not left:  # else the same wish may come once more while the rest is tidied up
             for number in signals:
-                unhear(number)
+                remove_signal_handler(number)
 
 
 async def _drain_output(output: Output, left: list[int]) -> None:
@@ -430,18 +434,11 @@ class TerminalAsker:
 
 def offer_text(offer: CallOffer) -> str:
     """Write out for a person what would leave this machine, and what it can cost."""
-    left = (
-        ""
-        if offer.left is None
-        else f" · {shown_rounded_down(offer.left)} left {Scope(offer.scope).phrase}"
-    )
-    hidden = f" ({offer.hidden} hidden)" if offer.hidden else ""
-    there = f" for {one_line(offer.card.address, 80)}" if offer.card.address else ""
-    shown = "\n".join(f"    {line}" for line in offer.text.splitlines())
+    text = "\n".join(f"    {line}" for line in offer.text.splitlines())
     # The price stands where the question is, however long the text before it.
     return (
-        f"This would leave this machine{there}{hidden}:\n{shown}\n"
-        f"Ask {offer.card.name}?   at most {shown_rounded_up(offer.most)}{left}\n"
+        f"{destination_text(offer)}\n{text}\n"
+        f"Ask {offer.card.name}?   {call_price_text(offer.most, offer.left, offer.scope)}\n"
         f"  Why: {offer.why}"
     )
 

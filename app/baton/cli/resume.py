@@ -18,10 +18,10 @@ from baton.cli.options import (
     quiet_option,
 )
 from baton.cli.output import notify
-from baton.cli.step_text import record_view, step_numbers
 from baton.core.errors import ConfigError
 from baton.core.money import format_usd, parse_usd
-from baton.platform.settings import find_paths, load
+from baton.platform.settings import find_paths, load_settings
+from baton.presentation.plans import has_not_begun, record_view, run_progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,11 +33,9 @@ if TYPE_CHECKING:
     from baton.core.ports import Ask
     from baton.core.run.policy import PromptLimits
     from baton.core.run.run import Run
-    from baton.core.view import RunView
     from baton.history import Store
 
 _ENDED_STATUSES = ("lost", "cancelled", "failed")
-_NOT_RUN = "was not played"
 _MAX_RUNS_SEARCHED = 200
 """How many of the newest runs may be the one that is meant."""
 
@@ -87,7 +85,7 @@ def _resume_command(
 
     from baton.compose import compose
 
-    baton = compose(load(find_paths().config_file, flags=flags), find_paths())
+    baton = compose(load_settings(find_paths().config_file, flags=flags), find_paths())
     baton.must_know_conductor()
     with asyncio.Runner() as runner:
         try:
@@ -122,18 +120,18 @@ async def _resume_run(
 
 
 def _kept_limits(routed: Routed, limits: PromptLimits) -> Iterator[str]:
-    """Say which bounds of a run hold on though they weren't typed again."""
+    """Say which limits of a run still hold though they weren't typed again."""
     if routed.offline:
-        yield "This run began offline, so it goes on offline."
+        yield "This run began offline, so it continues offline."
     if routed.budget is not None and (limits.budget is None or limits.budget > routed.budget):
         ceiling = f"a ceiling of ${format_usd(routed.budget)}"
         yield f"This run began with {ceiling}, which still holds; ask again to allow more."
 
 
 def _is_resumable(record: RunRecord) -> bool:
-    """Tell whether a person who names no run may mean this one.
+    """Whether a person who names no run may mean this one.
 
-    Neither one step that failed, which would fail again, nor what they decided not to send.
+    Not one step that failed, which would fail again, nor what they decided not to send.
     """
     view = record_view(record)
     hopeless = record.status == "failed" and len(view.steps) == 1
@@ -141,12 +139,13 @@ def _is_resumable(record: RunRecord) -> bool:
 
 
 def _opening_line(record: RunRecord) -> str:
-    told = run_progress(record_view(record), record.status)
-    if told.endswith(_NOT_RUN):
+    view = record_view(record)
+    progress = run_progress(view)
+    if not progress:
+        return f"Asking again what run {record.id} asked."
+    if has_not_begun(view):
         return f"Playing the plan of run {record.id}."
-    if told:
-        return f"Run {record.id} was {told}; going on."
-    return f"Asking once more what run {record.id} asked."
+    return f"Run {record.id} was {progress}; continuing."
 
 
 async def _find_resumable(store: Store, named: str | None) -> RunRecord:
@@ -165,36 +164,3 @@ async def _find_resumable(store: Store, named: str | None) -> RunRecord:
         "No run was interrupted, and no plan waits to be played.",
         '`baton plan "Compare tea and coffee"` draws one.',
     )
-
-
-def run_progress(view: RunView, status: str) -> str:
-    """Say how far a run with that status came that can be gone on with, or return "".
-
-    A single step has no "how far": whoever stopped it can ask again.
-    """
-    if status not in _ENDED_STATUSES or view.plan is None:
-        return ""
-    done = [step.number for step in view.steps if step.status == "done"]
-    count = len(view.steps)
-    if all(step.status == "waiting" for step in view.steps):
-        return f"its plan of {_count_steps(count)} {_NOT_RUN}"
-    if count < 2:
-        return ""
-    if not done:
-        return f"interrupted before any of its {count} steps was done"
-    if done == list(range(1, len(done) + 1)):
-        return f"interrupted after step {done[-1]} of {count}"
-    return f"interrupted with {step_numbers(done)} of {count} done"
-
-
-def resume_hint(run: str, view: RunView, status: str) -> str:
-    """Say how far a run came and how it goes on, in a sentence, or return ""."""
-    told = run_progress(view, status)
-    if not told:
-        return ""
-    verb = "plays it" if told.endswith(_NOT_RUN) else "goes on"
-    return f"{told[0].upper()}{told[1:]}; `baton resume {run}` {verb}."
-
-
-def _count_steps(count: int) -> str:
-    return "1 step" if count == 1 else f"{count} steps"

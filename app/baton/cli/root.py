@@ -200,18 +200,18 @@ def _open_app(conversation: str | None, worker: str | None, private: bool, offli
     from baton.compose import compose
     from baton.core.labels import Label
     from baton.core.run.policy import ANYTHING, PromptLimits
-    from baton.platform.secrets import hide
-    from baton.platform.settings import find_paths, load
+    from baton.platform.secrets import remove_keys
+    from baton.platform.settings import find_paths, load_settings
     from baton.tui.app import run_app as run_app
 
     paths = find_paths()
     flags = {"offline": True} if offline else {}
-    settings, worker = add_named_worker(load(paths.config_file, flags=flags), worker)
+    settings, worker = add_named_worker(load_settings(paths.config_file, flags=flags), worker)
     baton = compose(settings, paths)
     baton.must_know_conductor()
     lost = "" if worker is not None else baton.stand_in()
     # From here on only the gateway knows the keys; the app starts editors and clipboards.
-    hide(os.environ, *(getattr(entry, "api_key_env", "") for entry in settings.roster))
+    remove_keys(os.environ, *(getattr(entry, "api_key_env", "") for entry in settings.roster))
     if conversation is not None:
         conversation = _find_conversation(baton.store, conversation)
     interrupts.restore_default_handler()

@@ -17,7 +17,7 @@ from baton.core.errors import ConfigError
 from baton.core.ledger_types import Policy, Scope, SpendingStyle, UsageRow
 from baton.core.money import format_usd, show_usd
 from baton.core.sanitiser import one_line
-from baton.platform.settings import Settings, find_paths, load
+from baton.platform.settings import Settings, find_paths, load_settings
 
 if TYPE_CHECKING:
     from baton.core.ledger_types import Standing
@@ -126,7 +126,7 @@ def _usage_cells(row: UsageRow) -> list[str]:
     ]
 
 
-_SCOPE_NAMES = {Scope.DAY: "today", Scope.MONTH: "this month"}
+_SCOPES = (Scope.DAY, Scope.MONTH)
 _SCOPE_ENDS = {Scope.DAY: "by midnight", Scope.MONTH: "by its end"}
 _FORECAST_DAYS = 30
 
@@ -135,7 +135,7 @@ def show_forecast(as_json: bool) -> None:
     """Print the forecast."""
     from baton.core.spending.forecast import make_forecast
 
-    settings, now = load(find_paths().config_file), time.time()
+    settings, now = load_settings(find_paths().config_file), time.time()
     ceilings = settings.budget.ceilings
 
     async def spent(ledger: Ledger) -> tuple[Standing, Mapping[date, int]]:
@@ -152,7 +152,7 @@ def show_forecast(as_json: bool) -> None:
 
 def _course_text(course: ScopeForecast) -> str:
     room = course.room
-    line = f"{_SCOPE_NAMES[room.scope].capitalize()}: {show_usd(room.used)} so far"
+    line = f"{room.scope.phrase.capitalize()}: {show_usd(room.used)} so far"
     if course.expected is None:
         return f"{line}; too little was charged yet to say where that leads."
     line += f", about {show_usd(course.expected)} {_SCOPE_ENDS[room.scope]} as the last days went."
@@ -179,7 +179,12 @@ def _pace_lines(found: Forecast, settings: Settings) -> list[str]:
             f"({MIN_PROMPTS} on {MIN_DAYS} days tell something)."
         ]
     rows = [
-        ["pace", "for gains above", *(f"{name}, helped" for name in _SCOPE_NAMES.values()), "costs"]
+        [
+            "pace",
+            "for gains above",
+            *(f"{name}, helped" for name in (scope.phrase for scope in _SCOPES)),
+            "costs",
+        ]
     ]
     rows += [_pace_cells(prospect, settings.budget.pace) for prospect in found.prospects]
     lines = [
@@ -193,7 +198,7 @@ def _pace_lines(found: Forecast, settings: Settings) -> list[str]:
 
 def _pace_cells(prospect: StyleForecast, chosen: SpendingStyle) -> list[str]:
     name = f"{prospect.thrift} (set)" if prospect.thrift is chosen else str(prospect.thrift)
-    rests = [prospect.rests[scope] for scope in _SCOPE_NAMES]
+    rests = [prospect.rests[scope] for scope in _SCOPES]
     helped = [f"{rest.helped:,} of {rest.prompts:,}" for rest in rests]
     return [name, f"{100 * prospect.bar:.0f} %", *helped, show_usd(rests[-1].cost)]
 

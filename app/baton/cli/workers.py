@@ -22,14 +22,14 @@ from baton.core.money import Price, format_usd
 from baton.core.sampling_settings import default_sampling, effective_values
 from baton.core.sanitiser import one_line
 from baton.platform.settings import (
-    CloudWorker,
-    LocalWorker,
-    ServerWorker,
+    CloudWorkerSettings,
+    LocalWorkerSettings,
+    ServerWorkerSettings,
     Settings,
-    Worker,
+    WorkerSettings,
     find_paths,
-    load,
-    write,
+    load_settings,
+    write_settings,
 )
 from baton.presentation.money import price_text
 
@@ -62,7 +62,7 @@ def show(worker: str, as_json: bool) -> None:
     Behind each number stands who said it: config.toml, the model's own file, or Baton.
     """
     card, manner = _find_worker(worker)
-    address, variable = configured_address(load(find_paths().config_file), worker)
+    address, variable = configured_address(load_settings(find_paths().config_file), worker)
     if as_json:
         more = configuration_object(manner) if manner is not None else {}
         return emit_json(card_object(card) | {"address": address, "api_key_env": variable} | more)
@@ -100,7 +100,7 @@ def detect(ids: tuple[str, ...], add: bool, offline: bool, as_json: bool) -> Non
     With --add their models become workers: those named, or all that aren't yet.
     """
     file = find_paths().config_file
-    settings = load(file, flags={"offline": True} if offline else {})
+    settings = load_settings(file, flags={"offline": True} if offline else {})
     if settings.offline:
         raise ConfigError("Baton is offline, so no engine was looked for.", "Leave offline first.")
     found = _select_models(_new_models(settings), ids)
@@ -123,7 +123,7 @@ def test(worker: str, yes: bool, as_json: bool) -> int:
     from baton.cli.worker_test import confirm_cost, try_worker
 
     paths = find_paths()
-    settings = load(paths.config_file)
+    settings = load_settings(paths.config_file)
     budget = confirm_cost(_find_card(worker), settings, yes)
     trial = asyncio.run(try_worker(settings, paths, worker, budget))
     if as_json:
@@ -139,7 +139,7 @@ def list_workers() -> tuple[tuple[Card, ...], str]:
 
     async def look() -> tuple[tuple[Card, ...], str]:
         paths = find_paths()
-        baton = compose(load(paths.config_file), paths, history=False)
+        baton = compose(load_settings(paths.config_file), paths, history=False)
         try:
             return baton.orchestra.roster, baton.orchestra.default
         finally:
@@ -157,7 +157,7 @@ def _find_worker(worker: str) -> tuple[Card, WorkerConfiguration | None]:
 
     async def look() -> tuple[Card, WorkerConfiguration | None]:
         paths = find_paths()
-        baton = compose(load(paths.config_file), paths, history=False)
+        baton = compose(load_settings(paths.config_file), paths, history=False)
         try:
             card = baton.orchestra.worker(worker).card
             if card.is_tool:
@@ -207,7 +207,7 @@ def sourced_price_text(card: Card) -> str:
 def configured_address(settings: Settings, worker: str) -> tuple[str, str]:
     """Return the address and the key's variable that the settings name for a worker."""
     for entry in settings.roster:
-        if entry.id == worker and isinstance(entry, CloudWorker | ServerWorker):
+        if entry.id == worker and isinstance(entry, CloudWorkerSettings | ServerWorkerSettings):
             return entry.base_url, entry.api_key_env
     return "", ""
 
@@ -219,7 +219,7 @@ def _new_models(settings: Settings) -> list[Found]:
     known = {
         (entry.model, entry.base_url.rstrip("/").replace("//localhost:", "//127.0.0.1:"))
         for entry in settings.roster
-        if isinstance(entry, ServerWorker)
+        if isinstance(entry, ServerWorkerSettings)
     }
     found = asyncio.run(engines(taken=[entry.id for entry in settings.roster], limit=LIMIT))
     return [model for model in found if (model.model, model.base_url) not in known]
@@ -246,7 +246,7 @@ def _add_workers(file: Path, found: Iterable[Found]) -> None:
     for model in found:
         entries.append(model.entry)
     if entries:
-        write(file, {"workers": entries})
+        write_settings(file, {"workers": entries})
 
 
 def _model_text(model: Found) -> str:
@@ -279,7 +279,7 @@ class WorkerConfiguration:
     """
 
     card: Card
-    entry: Worker
+    entry: WorkerSettings
     sampling: Mapping[str, tuple[float, int]]
     settings: Settings
 
@@ -287,14 +287,14 @@ class WorkerConfiguration:
 def worker_configuration(card: Card, settings: Settings, file: Path | None) -> WorkerConfiguration:
     """Return how a worker writes whose model is that file, if it is one of this machine."""
     listed = {entry.id: entry for entry in settings.roster}
-    entry = listed.get(card.id) or LocalWorker(card.id, model=card.id)
-    if isinstance(entry, LocalWorker):
+    entry = listed.get(card.id) or LocalWorkerSettings(card.id, model=card.id)
+    if isinstance(entry, LocalWorkerSettings):
         return WorkerConfiguration(card, entry, _sampling(entry, file), settings)
     set = {} if entry.temperature is None else {"temperature": (entry.temperature, 0)}
     return WorkerConfiguration(card, entry, set, settings)
 
 
-def _sampling(entry: LocalWorker, file: Path | None) -> Mapping[str, tuple[float, int]]:
+def _sampling(entry: LocalWorkerSettings, file: Path | None) -> Mapping[str, tuple[float, int]]:
     from baton.workers.local import STARTER, find_model
     from baton.workers.local.model_file import read_file
 
@@ -318,7 +318,7 @@ def configuration_lines(manner: WorkerConfiguration) -> dict[str, str]:
     """Return the lines that say how a worker writes."""
     entry = manner.entry
     lines = {"Writes with": _sampling_text(manner), "System text": _system_text(manner)}
-    if isinstance(entry, LocalWorker):
+    if isinstance(entry, LocalWorkerSettings):
         lines |= {
             "Seed": _seed_text(manner, entry),
             "Adapter": _adapter_text(entry),
@@ -330,7 +330,7 @@ def configuration_lines(manner: WorkerConfiguration) -> dict[str, str]:
 
 
 def _sampling_text(manner: WorkerConfiguration) -> str:
-    if isinstance(manner.entry, CloudWorker | ServerWorker) and not manner.sampling:
+    if isinstance(manner.entry, CloudWorkerSettings | ServerWorkerSettings) and not manner.sampling:
         return "what is usual there"
     by = sorted(manner.sampling.items(), key=lambda one: one[1][1])
     groups = groupby(by, key=lambda one: one[1][1])
@@ -341,7 +341,7 @@ def _sampling_text(manner: WorkerConfiguration) -> str:
     )
 
 
-def _seed_text(manner: WorkerConfiguration, entry: LocalWorker) -> str:
+def _seed_text(manner: WorkerConfiguration, entry: LocalWorkerSettings) -> str:
     if entry.seed is not None:
         return f"{entry.seed} ({_ORIGIN_NAMES[0]})"
     always = manner.sampling.get("temperature", (1.0, 0))[0] == 0
@@ -355,7 +355,7 @@ def _system_text(manner: WorkerConfiguration) -> str:
     return f"\u201c{one_line(manner.card.system, 120)}\u201d ({whose})"
 
 
-def _adapter_text(entry: LocalWorker) -> str:
+def _adapter_text(entry: LocalWorkerSettings) -> str:
     if not entry.adapter:
         return ""
     path = Path(entry.adapter).expanduser().absolute()
@@ -364,7 +364,7 @@ def _adapter_text(entry: LocalWorker) -> str:
     return f"{path}, {show_size(path.stat().st_size)}, with a strength of {entry.adapter_scale:g}"
 
 
-def _loading_text(entry: LocalWorker, settings: Settings) -> str:
+def _loading_text(entry: LocalWorkerSettings, settings: Settings) -> str:
     local = settings.local
     threads = local.threads if entry.threads is None else entry.threads
     layers = local.gpu_layers if entry.gpu_layers is None else entry.gpu_layers
@@ -393,7 +393,7 @@ def configuration_object(manner: WorkerConfiguration) -> dict[str, Any]:
         "thinking": None,
         "adapter": None,
     }
-    if isinstance(entry, LocalWorker):
+    if isinstance(entry, LocalWorkerSettings):
         found |= {"seed": entry.seed, "thinking": entry.thinking}
         if entry.adapter:
             path = Path(entry.adapter).expanduser().absolute()

@@ -14,9 +14,15 @@ from baton.core.catalogue_types import ModelRole
 from baton.core.errors import ConfigError, StoreError
 from baton.core.labels import Label
 from baton.core.sanitiser import one_line
-from baton.models.model_types import State
-from baton.platform.settings import LocalWorker as LocalSettings
-from baton.platform.settings import Paths, Settings, ceiling_variables, load, write
+from baton.models.model_types import ModelState
+from baton.platform.settings import LocalWorkerSettings as LocalSettings
+from baton.platform.settings import (
+    Paths,
+    Settings,
+    ceiling_variables,
+    load_settings,
+    write_settings,
+)
 from baton.workers.local import LocalWorker
 
 if TYPE_CHECKING:
@@ -30,7 +36,7 @@ if TYPE_CHECKING:
     from baton.core.run.orchestra import Orchestra
     from baton.history import Store
     from baton.models.library import Library
-    from baton.models.model_types import Held
+    from baton.models.model_types import LibraryModel
     from baton.money import Ledger
     from baton.routing import LearnedRouter
     from baton.routing.personalisation import Personaliser
@@ -154,16 +160,16 @@ class Baton:
         if self.gateway is not None and not terms.offline and any(terms.ceilings.values()):
             self.gateway.warm()
 
-    def join(self, held: Held) -> str:
+    def join(self, held: LibraryModel) -> str:
         """Make a model that has arrived a worker, in its roles; return a line that says so."""
         from baton.core.model_roles import arrival_text
 
         with _changing:  # others arrive in other threads
-            roles = appoint(held, self.library, load(self.paths.config_file), self.paths)
+            roles = appoint(held, self.library, load_settings(self.paths.config_file), self.paths)
             for worker in self.local.arrived(held).values():
                 self.orchestra.add(worker)
             self._appointed(held.id, roles)
-        return arrival_text(held.id, held.record.name, roles, self.library.suited(held.id))
+        return arrival_text(held.id, held.record.name, roles, self.library.suitable_roles(held.id))
 
     def _appointed(self, worker: str, roles: Collection[ModelRole]) -> None:
         """Have the orchestra follow what the settings say by now."""
@@ -171,7 +177,7 @@ class Baton:
             self.orchestra.default = worker  # nobody else could answer
         if ModelRole.CONDUCTOR in roles:
             self.orchestra.conductor = worker
-        self.orchestra.prefer = load(self.paths.config_file).prefer
+        self.orchestra.prefer = load_settings(self.paths.config_file).prefer
 
     def roles(self) -> Mapping[ModelRole, str]:
         """Return who has which role now, "" where Baton chooses."""
@@ -185,7 +191,7 @@ class Baton:
         from baton.core.model_roles import arrival_text, settings_for_roles
 
         with _changing:
-            write(self.paths.config_file, settings_for_roles(worker, roles))
+            write_settings(self.paths.config_file, settings_for_roles(worker, roles))
             self._appointed(worker, roles)
         return arrival_text(worker, self.orchestra.worker(worker).card.name, roles)
 
@@ -193,16 +199,16 @@ class Baton:
         """Let a worker go whose model is about to be removed, and its roles with it."""
         from baton.core.model_roles import STARTER_ID, role_holders, settings_without_model
 
-        settings = load(self.paths.config_file)
+        settings = load_settings(self.paths.config_file)
         having = role_holders(settings.worker, settings.conductor, settings.prefer)
         if gone := settings_without_model(worker, having):
-            write(self.paths.config_file, gone)
+            write_settings(self.paths.config_file, gone)
         await self.orchestra.dismiss(worker)
         if self.orchestra.default == worker and STARTER_ID in self.orchestra.absent:
             self.orchestra.default = STARTER_ID
         if self.orchestra.conductor == worker:
             self.orchestra.conductor = ""
-        self.orchestra.prefer = load(self.paths.config_file).prefer
+        self.orchestra.prefer = load_settings(self.paths.config_file).prefer
 
     async def aclose(self) -> None:
         """Let workers, gateway, money and history go; downloads stop, and can go on later.
@@ -316,7 +322,7 @@ def open_ledger(paths: Paths) -> Ledger:
 
 def is_ledger_lost(paths: Paths) -> bool:
     """Tell whether there is no ledger though there was one: the next to open it finds it frozen."""
-    from baton.money.loss_detection import LedgerRecords
+    from baton.money.ledger_file import LedgerRecords
 
     memory = LedgerRecords(paths.ledger, paths.ledger_records, paths.database)
     return memory.recall_records().past and not paths.ledger.exists()
@@ -325,7 +331,7 @@ def is_ledger_lost(paths: Paths) -> bool:
 def _ceilings(file: Path) -> Mapping[Scope, int]:
     """Return the ceilings in the settings; a file that can't be read now was read before."""
     try:
-        return load(file).budget.ceilings
+        return load_settings(file).budget.ceilings
     except ConfigError:
         return {}
 
@@ -345,7 +351,7 @@ def _answering(settings: Settings, local: LocalWorkers, stock: Library) -> tuple
     held = {held.id: held for held in stock.models()}.get(wanted)
     if held is None:
         return wanted, ""
-    why = f"is {held.state}" if held.state is not State.COMING else "isn't all here yet"
+    why = f"is {held.state}" if held.state is not ModelState.COMING else "isn't all here yet"
     other = others[0]
     return other, f"{wanted} {why}, so {other} answers; `baton models show {wanted}` says more."
 
@@ -366,7 +372,7 @@ def skill_table(store: Store | None) -> SkillTable:
     """Return what workers are good at, by what Baton ships and by that history (None: without)."""
     from baton.core.plan.skill_table import MAX_RECENT_ANSWERS, SkillTable
     from baton.routing import shipped_folder
-    from baton.routing.router_files import read_scores
+    from baton.routing import read_scores
 
     own = None if store is None else partial(store.outcomes, MAX_RECENT_ANSWERS)
     return SkillTable(partial(read_scores, shipped_folder()), own)
@@ -388,15 +394,17 @@ def _templates(paths: Paths) -> Mapping[str, Template]:
     return read_templates(paths.config / "templates")
 
 
-def appoint(held: Held, stock: Library, settings: Settings, paths: Paths) -> tuple[ModelRole, ...]:
+def appoint(
+    held: LibraryModel, stock: Library, settings: Settings, paths: Paths
+) -> tuple[ModelRole, ...]:
     """Give a model that has arrived its roles in the settings; return them."""
     from baton.core.model_roles import role_holders, roles_on_arrival, settings_for_roles
 
     having = role_holders(settings.worker, settings.conductor, settings.prefer)
-    roles = roles_on_arrival(held.record.roles, stock.suited(held.id), having)
+    roles = roles_on_arrival(held.record.roles, stock.suitable_roles(held.id), having)
     # Those that are its own already are so again, after it had to be fetched anew.
     own = [role for role, holder in having.items() if holder == held.id]
     roles += tuple(role for role in own if role not in roles)
     if roles:
-        write(paths.config_file, settings_for_roles(held.id, roles))
+        write_settings(paths.config_file, settings_for_roles(held.id, roles))
     return roles

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from baton.core.errors import BatonError, ModelFileError
 from baton.core.messages import Card
-from baton.gguf.memory_fit import LIMIT
-from baton.platform.settings import LocalWorker as LocalSettings
+from baton.gguf.memory_fit import MEMORY_SHARE
+from baton.platform.settings import LocalWorkerSettings as LocalSettings
 from baton.platform.settings import Paths, Settings
 from baton.workers.local import (
     STARTER,
@@ -31,7 +31,7 @@ from baton.workers.local import (
 if TYPE_CHECKING:
     from baton.core.machine import Hardware
     from baton.models.library import Library
-    from baton.models.model_types import Held
+    from baton.models.model_types import LibraryModel
 
 TRAINED = "conductor"
 """The id under which the trained conductor's calls are recorded."""
@@ -45,14 +45,14 @@ NOTHING_HERE = ModelFileError(
 
 def library(settings: Settings, paths: Paths) -> Library:
     """Return the models on this machine, and the way others come to it; nothing is read yet."""
-    from baton.download import HubSupply
+    from baton.download import HubSource
     from baton.models.catalogue import read_catalogue
     from baton.models.library import Library
-    from baton.models.store import FolderShelf
+    from baton.models.store import FolderModelStore
 
     return Library(
-        FolderShelf(paths.models),
-        HubSupply(environ=dict(os.environ)),  # as it is now: the app hides the tokens in it
+        FolderModelStore(paths.models),
+        HubSource(environ=dict(os.environ)),  # as it is now: the app hides the tokens in it
         partial(read_catalogue, paths.config / "catalogue.toml"),
         partial(_machine, paths.models, int(settings.local.memory_gb * 1e9)),
         context=settings.local.context,
@@ -74,11 +74,11 @@ async def _machine(folder: Path, allowed: int) -> Hardware:
     """
     import asyncio
 
-    from baton.platform.computer import machine
+    from baton.platform.computer import inspect_machine
     from baton.workers.local import gpus
 
-    found = await asyncio.to_thread(machine, folder, await gpus())
-    most = int(allowed / LIMIT) if allowed else found.memory
+    found = await asyncio.to_thread(inspect_machine, folder, await gpus())
+    most = int(allowed / MEMORY_SHARE) if allowed else found.memory
     return replace(found, memory=min(found.memory, most), available=min(found.available, most))
 
 
@@ -103,7 +103,7 @@ class LocalWorkers:
         # One that was asked for by name says what is wrong with it; a setting's gives way.
         asked = needed if needed != self._settings.worker else ""
         found = self._library.models()
-        held = {held.id: held for held in found if held.state.usable or held.id == asked}
+        held = {held.id: held for held in found if held.state.is_usable or held.id == asked}
         unnamed = (LocalSettings(id, model=id) for id in held if id not in entries)
         workers: dict[str, LocalWorker] = {}
         for entry in (*entries.values(), *unnamed):
@@ -141,7 +141,7 @@ class LocalWorkers:
         )
         return LocalWorker(card, ModelProcess(model.path, self._memory, loading), writing)
 
-    def arrived(self, held: Held) -> Mapping[str, LocalWorker]:
+    def arrived(self, held: LibraryModel) -> Mapping[str, LocalWorker]:
         """Return the workers of a model that has just come."""
         named = [entry for entry in self._settings.roster if isinstance(entry, LocalSettings)]
         entries = [entry for entry in named if entry.model == held.id]
@@ -149,7 +149,7 @@ class LocalWorkers:
             entries.append(LocalSettings(held.id, model=held.id))
         return {entry.id: self._worker(entry, held) for entry in entries}
 
-    def _worker(self, entry: LocalSettings, held: Held | None) -> LocalWorker:
+    def _worker(self, entry: LocalSettings, held: LibraryModel | None) -> LocalWorker:
         model = find_model(entry.model) if held is None else self._model(held)
         local = self._settings.local
         card = replace(
@@ -178,12 +178,12 @@ class LocalWorkers:
                 self._memory,
                 loading,
                 force=force,
-                ready=partial(self._library.ready, entry.model) if of_library else None,
-                trusted=partial(self._library.trusted, entry.model) if of_library else None,
+                ready=partial(self._library.ensure_verified, entry.model) if of_library else None,
+                trusted=partial(self._library.is_verified, entry.model) if of_library else None,
             )
         return LocalWorker(card, self._models[key], _generation_settings(entry, model))
 
-    def _model(self, held: Held) -> ModelFile:
+    def _model(self, held: LibraryModel) -> ModelFile:
         """Return a model of the library as workers see it."""
         record, entry = held.record, self._library.entries().get(held.id)
         card = Card(

@@ -12,38 +12,38 @@ from baton.platform import build_info as building
 from baton.platform.settings import Paths
 
 if TYPE_CHECKING:
-    from baton.install import Belongings, Installation
-    from baton.install.updater import Updating
+    from baton.install import Installation, InstalledFiles
+    from baton.install.updater import Updater
 
 
-def updating(paths: Paths, *, offline: bool = False) -> Updating:
+def updating(paths: Paths, *, offline: bool = False) -> Updater:
     """Return what changes this installation. Raises ConfigError where it isn't one."""
-    from baton.download import SignedReleases
-    from baton.install.updater import Updating
+    from baton.download import ReleaseSource
+    from baton.install.updater import Updater
 
     installed = installation(paths)
-    built = building.built()
+    built = building.build_info()
     assert built is not None, "an installation was built"
-    releases = SignedReleases(environ=dict(os.environ))
-    return Updating(built, installed, releases, offline=offline)
+    releases = ReleaseSource(environ=dict(os.environ))
+    return Updater(built, installed, releases, offline=offline)
 
 
-def belongings(paths: Paths) -> Belongings:
+def belongings(paths: Paths) -> InstalledFiles:
     """Return what belongs to this installation. Raises ConfigError where it isn't one."""
-    from baton.install import Belongings
+    from baton.install import InstalledFiles
 
     place = installation(paths).place
-    return Belongings(place, paths.config, paths.data, paths.state, paths.cache)
+    return InstalledFiles(place, paths.config, paths.data, paths.state, paths.cache)
 
 
 def installation(paths: Paths) -> Installation:
     """Return this installation. Raises ConfigError where `baton self` can't change it."""
     from baton.install import Installation
 
-    file = building.binary()
-    if building.built() is None or file is None:
+    file = building.binary_path()
+    if building.build_info() is None or file is None:
         raise _not_packaged(paths)
-    if not os.environ.get(building.VARIABLE):
+    if not os.environ.get(building.BINARY_VARIABLE):
         raise ConfigError(
             f"This Baton is a folder, {file.parent}, which `baton self` doesn't change.",
             "A newer release's folder takes its place; to be rid of it, delete it."

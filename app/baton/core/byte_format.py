@@ -2,7 +2,7 @@
 
 A GB is 10**9 bytes, of memory as of files. So count the hub, disks and the setting `memory_gb`, and
 only so can what a model takes be held against its file and against what is free. A machine's memory
-as a whole is told as it is sold, in units of 2**30 bytes: whoever bought 16 GB looks for a 16.
+as a whole is shown as it is sold, in units of 2**30 bytes: a person who bought 16 GB expects 16.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def show_speed(speed: float) -> str:
 def show_memory(size: int) -> str:
     """Write what a machine or a GPU has in all, as it is sold: "16 GB" of 15.6 * 2**30 bytes.
 
-    A system keeps a few hundredths for itself, and tells only the rest. Modules come in eighths of
-    a power of two, at least: 12, 24, 48 GB.
+    A system keeps a few percent for itself, and reports only the rest. Modules come in eighths of a
+    power of two, at least: 12, 24, 48 GB.
     """
     there = size / _GIB
     step = max(1, 2 ** math.floor(math.log2(max(there, 1)) - 3))

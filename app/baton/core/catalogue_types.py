@@ -47,12 +47,12 @@ class Source:
     url: str = ""
 
     def __str__(self) -> str:
-        # An address may hold somebody's password.
+        # An address may hold a password.
         return re.sub(r"//[^/]*@", "//", self.url) or f"{self.repo}/{self.file}"
 
 
 UNKNOWN_SOURCE = Source()
-"""A file of which nobody knows where it came from."""
+"""The source of a file of unknown origin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +100,8 @@ class CatalogueEntry:
 class ModelOffer:
     """A file as its hub offers it now: pinned, and measured in bytes.
 
-    `sha256` is "" where nobody vouches for the contents: then what comes is pinned as it comes.
-    `gated` is whether the hub wants an account for it.
+    `sha256` is "" where the hub gives no hash: then the hash of the downloaded bytes is kept.
+    `gated` is whether the hub requires an account for it.
     """
 
     source: Source

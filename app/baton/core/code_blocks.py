@@ -1,4 +1,4 @@
-"""Fenced blocks in a text, found line by line: a text may be made to take long otherwise."""
+"""Fenced blocks in a text, found line by line: no hostile text takes longer than its length."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LINE_BREAK = re.compile(r"\r\n|\r|\n")
 
 
 class CodeBlock(NamedTuple):
-    """A fenced block: its language in lower case (or ""), and what stands in it."""
+    """A fenced block: its language in lower case (or ""), and its text."""
 
     language: str
     text: str
@@ -22,7 +22,7 @@ class CodeBlock(NamedTuple):
 
 def text_and_blocks(text: str) -> Iterator[str | CodeBlock]:
     """Return the text between blocks and the blocks, in their order; one left open is a block."""
-    outside: list[str] = []
+    text_lines: list[str] = []
     inside: list[str] = []
     fence = language = ""
     lines = LINE_BREAK.split(text)
@@ -35,16 +35,16 @@ def text_and_blocks(text: str) -> Iterator[str | CodeBlock]:
             else:
                 inside.append(line)
         elif opening := _OPENING.match(line):
-            if outside:
-                yield "\n".join(outside)
-                outside = []
+            if text_lines:
+                yield "\n".join(text_lines)
+                text_lines = []
             fence, language = opening[1], opening[2].lower()
         else:
-            outside.append(line)
+            text_lines.append(line)
     if fence:
         yield CodeBlock(language, "\n".join(inside))
-    elif outside:
-        yield "\n".join(outside)
+    elif text_lines:
+        yield "\n".join(text_lines)
 
 
 def blocks(text: str, deep: int = 3) -> list[CodeBlock]:

@@ -1,4 +1,4 @@
-"""Everything Baton tells a person when something went wrong.
+"""The errors that Baton shows to a person.
 
     BatonError(message, hint)
       ConfigError            a setting or an argument is wrong          exit 2
@@ -13,7 +13,7 @@
       PlanError              a plan can't be played; repaired or replaced exit 1
       StoreError             history could not be read or written       exit 1
 
-A class exists because somebody catches it differently. `message` says what happened and what was
+A class exists because a caller handles it differently. `message` says what happened and what was
 kept, `hint` says what to do. Cancellation is no error, and bugs are never wrapped.
 """
 
@@ -21,10 +21,10 @@ from __future__ import annotations
 
 
 class BatonError(Exception):
-    """Something a person can understand and mend.
+    """An error that a person can understand and fix.
 
-    Both texts are plain sentences. They may quote outside text, so they are sanitised where they
-    are shown.
+    Both texts are plain sentences. They may quote untrusted text, so they are sanitised where
+    they are shown.
     """
 
     exit_code = 1

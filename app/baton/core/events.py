@@ -77,7 +77,7 @@ class Weighed:
 
 @dataclass(frozen=True, slots=True)
 class Planning:
-    """A worker is asked for a plan, or for what it thinks of the outcome of one."""
+    """A worker is asked for a plan, or to review the outcome of one."""
 
     at: float
     worker: str
@@ -90,12 +90,12 @@ class Decision(StrEnum):
     KEPT = "kept"  # the person kept what there is
     EDIT = "edit"  # the person wants to change it first
     CEILING = "ceiling"  # it could have cost more than is left
-    NEVER = "never"  # the settings say so, or nobody was there to ask
+    NEVER = "never"  # the settings say so, or there was no person to ask
 
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """A worker elsewhere could help: what it would see and cost at most, and what was decided.
+    """A remote worker could help: what it would see and cost at most, and what was decided.
 
     `most` is in nano-dollars, `size` in bytes of text; `hidden` says what was taken out.
     """

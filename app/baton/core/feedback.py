@@ -1,7 +1,7 @@
-"""What tells how good an answer was: what a person did with it, and what its run shows by itself.
+"""Signals of how good an answer was: what a person did with it, and what its run shows.
 
-Everything that is known of one answer comes to one opinion: the strongest thing counts, so that a
-thumb is never outvoted by a copy. What is old tells less.
+The strongest signal of an answer decides its grade, so that copies never outvote a thumb. Old
+signals weigh less.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ class Signal(StrEnum):
     AGAIN = "again"  # it was to be answered again
     EDITED = "edited"  # the prompt was changed and sent again
     COPIED = "copied"  # all or a part of it was copied
-    AGREED = "agreed"  # the worker elsewhere that replaced it came to the same short answer
-    DIFFERED = "differed"  # the worker elsewhere that replaced it came to another
+    AGREED = "agreed"  # the remote worker that replaced it came to the same short answer
+    DIFFERED = "differed"  # the remote worker that replaced it came to another
 
 
 RATINGS = (Signal.GOOD, Signal.BAD)
-"""What a person says in so many words; one excludes the other."""
+"""Explicit ratings; one excludes the other."""
 
 _SIGNAL_GRADES = {
     Signal.GOOD: (1.0, 1.0),
@@ -40,25 +40,25 @@ _SIGNAL_GRADES = {
     Signal.COPIED: (1.0, 0.4),
     Signal.EDITED: (0.0, 0.2),
 }
-"""How good each says that an answer was, and how much it tells."""
+"""The grade of an answer that each signal stands for (0 to 1), and its weight."""
 
 HALF_LIFE_SECONDS = 180 * 24 * 3600.0
-"""After how many seconds a signal tells half as much."""
+"""After this time a signal weighs half as much."""
 
 _MIN_AGE_WEIGHT = 0.1
-"""What is left of the oldest, also of those from before the clock was set."""
+"""The weight of the oldest signals, also of those from before the clock was set."""
 
 _SHARED_WORK_WEIGHT = 0.5
-"""How much an answer tells of who wrote it, where others' work was in it."""
+"""The weight of an answer for its author, where it includes other workers' results."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerSignals:
-    """An answer of which something is known.
+    """An answer with the signals that are known of it.
 
     `kind` is the task kind of the step that wrote it ("" where that is unknown). `alone` is whether
-    its worker was shown the conversation itself, so that it tells how that does with the prompt.
-    `signals` are when what happened last, in seconds since 1970.
+    its worker was shown the conversation itself, so that the grade is of that worker alone.
+    `signals` are the last times of each, in seconds since 1970.
     """
 
     turn: str
@@ -71,7 +71,7 @@ class AnswerSignals:
 
 @dataclass(frozen=True, slots=True)
 class GradedAnswer:
-    """How good a worker's answer to a task of a kind was, from 0 to 1; `weight` says how surely."""
+    """The grade of a worker's answer to a task of a kind, from 0 to 1, and its weight."""
 
     worker: str
     kind: str
@@ -81,30 +81,29 @@ class GradedAnswer:
 
 
 def rating(signals: Iterable[Signal]) -> Signal | None:
-    """Return what a person said of an answer in so many words, if anything."""
+    """Return the explicit rating among signals, if there is one."""
     return next((signal for signal in signals if signal in RATINGS), None)
 
 
 def strongest_signal(signals: Mapping[Signal, float]) -> Signal:
-    """Return which of the signals of an answer counts: the strongest, the last of those."""
+    """Return the strongest signal of an answer; the latest of equals."""
     return max(signals, key=lambda signal: (_SIGNAL_GRADES[signal][1], signals[signal]))
 
 
 def dated_grade(signals: Mapping[Signal, float], now: float) -> tuple[float, float, float]:
-    """Return how good an answer was, how much that tells now, and when it was said."""
+    """Return the grade of an answer, its weight now, and its time."""
     signal = strongest_signal(signals)
     good, weight = _SIGNAL_GRADES[signal]
     return good, weight * _age_weight(signals[signal], now), signals[signal]
 
 
 def _age_weight(at: float, now: float) -> float:
-    """Return what is left of something said then; what a wrong clock puts in the future is new."""
+    """Return the weight of a signal by its age; a time in the future counts as now."""
     age = max(0.0, now - at)
     return max(_MIN_AGE_WEIGHT, math.exp2(-age / HALF_LIFE_SECONDS))
 
 
 def graded_answers(answers: Iterable[AnswerSignals], now: float) -> list[GradedAnswer]:
-    """Return how workers did at the kinds of tasks they were given."""
     found = []
     for answer in answers:
         if answer.kind:
@@ -115,14 +114,14 @@ def graded_answers(answers: Iterable[AnswerSignals], now: float) -> list[GradedA
 
 
 def is_about_worker(answer: AnswerSignals) -> bool:
-    """Tell whether an answer says how its worker does with a prompt."""
+    """Whether an answer shows how its worker does with a prompt by itself."""
     return answer.alone and bool(answer.prompt.strip())
 
 
 def rated_answers(
     answers: Iterable[AnswerSignals], candidates: Mapping[str, Candidate], now: float
 ) -> list[RatedAnswer]:
-    """Return what answers tell of how the workers that are here do with prompts."""
+    """Return the grades of answers to whole prompts, by workers that are still configured."""
     return [
         RatedAnswer(answer.prompt, candidates[answer.worker], *dated_grade(answer.signals, now))
         for answer in answers

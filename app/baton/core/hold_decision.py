@@ -1,4 +1,4 @@
-"""The decision whether a call may have its money, and the sentence that says why not."""
+"""Decides whether money is held for a call, and words the refusal."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _MIN_SHOWN_NANOS = NANO // 10_000  # money.show_usd names no amount below this
 
 
 def decide_hold(bill: HoldRequest, rooms: Sequence[ScopeBalance], frozen: str = "") -> Hold:
-    """Return what may be held for a call, or raise BudgetExceeded; `call` is still empty.
+    """Return the hold for a call, with `call` still empty. Raises BudgetExceeded.
 
-    `rooms` are all four scopes as they stand; `frozen` is why the cloud is, or "".
+    `rooms` are the balances of all four scopes; `frozen` is why the cloud is frozen, or "".
     """
     if frozen:
         raise BudgetExceeded(
@@ -44,7 +44,7 @@ def decide_hold(bill: HoldRequest, rooms: Sequence[ScopeBalance], frozen: str = 
 
 
 def unknown_price_error(worker: str, model: str) -> BudgetExceeded:
-    """Return what to tell a person whose worker has no price: the lines that give it one."""
+    """Return the error for a worker without a price, with the setting that gives it one."""
     return BudgetExceeded(
         f"The price of {model} is not known, so nothing was sent.",
         f'Look it up at the provider, and put it into the [[workers]] entry with id = "{worker}" '
@@ -54,7 +54,7 @@ def unknown_price_error(worker: str, model: str) -> BudgetExceeded:
 
 
 def overcharge_error(worker: str, cost: int, held: int) -> BudgetExceeded:
-    """Return the sentences about a call that cost more than was held for it."""
+    """Return the error for a call that cost more than was held for it."""
     return BudgetExceeded(
         f"{one_line(worker)} charged {exact_usd(cost)} for a call that was to cost at most "
         f"{exact_usd(held)}.",
@@ -77,7 +77,7 @@ def _require_ceiling(bill: HoldRequest, rooms: Sequence[ScopeBalance]) -> None:
 
 
 def _can_wait(bill: HoldRequest, rooms: Sequence[ScopeBalance], least: int) -> bool:
-    """Tell whether the money may come back from other runs.
+    """Whether other runs hold enough money that may come back.
 
     A run that holds money itself never waits, so that no two wait for each other.
     """
@@ -88,7 +88,7 @@ def _can_wait(bill: HoldRequest, rooms: Sequence[ScopeBalance], least: int) -> b
 
 
 def without_holds(rooms: Sequence[ScopeBalance]) -> list[ScopeBalance]:
-    """Return the scopes as they stand once all that is held came back."""
+    """Return the balances as they are once all that is held came back."""
     return [replace(room, held=0) for room in rooms]
 
 
@@ -144,7 +144,7 @@ class _Figures:
 
 
 def _hint(bill: HoldRequest, room: ScopeBalance, said: _Figures) -> str:
-    """Name a ceiling of this scope that lets the call through."""
+    """Return how to allow the call: the smallest sufficient ceiling of this scope."""
     enough = said.enough
     if enough > MAX_AMOUNT_NANOS:
         return "Ask a cheaper worker, or send less."

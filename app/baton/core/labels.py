@@ -19,7 +19,7 @@ class Label(StrEnum):
     CLOUD = "cloud"
 
     def allows(self, privacy: Label) -> bool:
-        """Tell whether text with this label may be shown to a worker of that privacy class."""
+        """Whether text with this label may be shown to a worker of that privacy class."""
         return _RANK[privacy] <= _RANK[self]
 
 
@@ -32,11 +32,11 @@ _HOME_NETWORKS = (
     "fc00::/7",
     "fe80::/10",
 )
-"""Every other network counts as cloud: also tunnels through others (Teredo, 6to4, NAT64)."""
+"""Any other network counts as cloud: also tunnels through others (Teredo, 6to4, NAT64)."""
 
 
 def address_label(url: str) -> Label:
-    """Tell how far a text travels to reach an address, which is judged as it is written.
+    """Return how far a text travels to an address, judged by how the address is written.
 
     No name is looked up: names without a dot and those that only a home network knows count as
     lan, "localhost" as local, and every other name as cloud.

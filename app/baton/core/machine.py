@@ -1,4 +1,4 @@
-"""What a machine has to run models on."""
+"""The hardware that models run on."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Hardware:
 
     @property
     def free_percent(self) -> int:
-        """The part of the memory that nobody uses, in hundredths."""
+        """The unused share of the memory, in percent."""
         return round(100 * self.available / self.memory)
 
     @property

@@ -43,8 +43,8 @@ class Message:
 class AnswerFormat:
     """The form of a text, twice: as GBNF for llama.cpp and as JSON Schema (its JSON) for others.
 
-    A local worker can't write anything else. One elsewhere is asked for it, where its provider
-    knows how; what comes must be read with care.
+    A local worker can't write anything else. A remote one is asked for it, where its provider
+    supports that; its answer must still be validated.
     """
 
     grammar: str
@@ -196,16 +196,16 @@ Chunk = (
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """What is known of a worker: enough to choose it, and to tell a person what it is.
+    """What is known of a worker: enough to choose it, and to describe it to a person.
 
     `context` and `max_output` are in tokens, `size` in bytes (0 where unknown). `note` is an honest
     sentence for people; `hardware` says where it runs once that is known ("CPU only",
-    "24/32 layers on GPU"); `system` is what it is told where a conversation has no text of its own.
+    "24/32 layers on GPU"); `system` is its system prompt where a conversation has none of its own.
     `price` None is an unknown price, which is never zero. `provider` and `model` are what a person
     would look for on a bill; `remote` is whether using it connects to anything but this machine.
     `slots` is how many requests it takes at once. `skills` says how difficult a task of each kind
     may be, from 1 to 5, as the person set it, `published` as was published of its model; kinds that
-    are in neither are judged by its size. `thinking` is how many tokens a worker elsewhere may
+    are in neither are judged by its size. `thinking` is how many tokens a remote worker may
     think besides what it writes, until its own calls say how many (0: it doesn't think). `address`
     is where its bytes go, and through which proxy, as in the egress log ("" where none leave).
     """

@@ -1,7 +1,7 @@
-"""What a model's name says: its family, version, size and variant, whoever packed it.
+"""Parses a model's name: its family, version, size and variant, independent of the packager.
 
-The same model is called `Meta-Llama-3.1-8B-Instruct-Q4_K_M.gguf` here and `llama3.1:8b` there; who
-knows how it did under one name looks it up by another.
+The same model is called `Meta-Llama-3.1-8B-Instruct-Q4_K_M.gguf` here and `llama3.1:8b` there;
+measurements under one name must be found by the other.
 """
 
 from __future__ import annotations
@@ -88,9 +88,9 @@ def parse_model_name(model: str) -> ModelName:
 
 
 def canonical_name(model: str) -> str:
-    """Return how a model is called here, whoever packed it: `llama-3.1-8b`; its name if unknown.
+    """Return a model's name in Baton's form, `llama-3.1-8b`; its own name if it is unknown.
 
-    That name says of it what the longer one did.
+    The result parses to the same ModelName.
     """
     seen = parse_model_name(model)
     if not seen.family:
@@ -129,7 +129,7 @@ def _shared_prefix_length(a: str, b: str) -> int:
 
 
 def _is_same_model(a: ModelName, b: ModelName) -> bool:
-    """Tell whether two names are of one model; what only one of them says doesn't matter."""
+    """Whether two names are of one model; what only one of them says doesn't matter."""
     if not a.family or (a.family, a.variant, a.tuned) != (b.family, b.variant, b.tuned):
         return False
     same_size = a.billions == b.billions or 0.0 in (a.billions, b.billions)

@@ -1,4 +1,4 @@
-"""Which model does what: the roles there are, who takes them, and the settings they stand for."""
+"""The roles of models: which model has which, and the settings that store them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 from baton.core.catalogue_types import ModelRole
 
 STARTER_ID = "small"
-"""The starter model's worker, to whose place any model is better suited."""
+"""The id of the starter model's worker, which any other model replaces."""
 
 RULE_CONDUCTOR = "rule"
-"""In place of a conductor's id: no model plans, only templates and the router's rule."""
+"""The value of `conductor` with which no model plans, only templates and the router's rule."""
 
 ROLE_KINDS: Mapping[ModelRole, tuple[str, ...]] = {
     ModelRole.CODER: ("code",),
@@ -28,7 +28,7 @@ _ROLE_PHRASES = {
 
 
 def role_holders(worker: str, conductor: str, prefer: Mapping[str, str]) -> dict[ModelRole, str]:
-    """Return who has which role by the settings; "" where Baton chooses."""
+    """Return the model of each role by the settings; "" where Baton chooses."""
     found = {ModelRole.CHAT: worker, ModelRole.CONDUCTOR: conductor}
     for role, kinds in ROLE_KINDS.items():
         names = {prefer.get(kind, "") for kind in kinds}
@@ -39,7 +39,7 @@ def role_holders(worker: str, conductor: str, prefer: Mapping[str, str]) -> dict
 def roles_on_arrival(
     wanted: Sequence[ModelRole], suited: Sequence[ModelRole], held: Mapping[ModelRole, str]
 ) -> tuple[ModelRole, ...]:
-    """Return the roles that a model takes when it arrives.
+    """Return the roles that a model gets once it is installed.
 
     What the person `wanted` for it; else those it is `suited` for that no model has but the
     starter. It never becomes the conductor by itself: the one that comes with Baton plans until
@@ -69,7 +69,7 @@ def settings_for_roles(model: str, roles: Collection[ModelRole]) -> dict[str, An
 
 
 def settings_without_model(model: str, held: Mapping[ModelRole, str]) -> dict[str, Any]:
-    """Return the settings without a model that is gone: the starter answers again."""
+    """Return the settings that change when a model is removed: the starter answers again."""
     mine = [role for role, name in held.items() if name == model]
     found = settings_for_roles(model, mine)
     for key in ("worker", "conductor"):
@@ -83,7 +83,7 @@ def settings_without_model(model: str, held: Mapping[ModelRole, str]) -> dict[st
 def arrival_text(
     model: str, name: str, roles: Collection[ModelRole], suited: Collection[ModelRole] = ()
 ) -> str:
-    """Say that a model has arrived, and what it does from now on.
+    """Return the sentence that a model was installed, and what it does from now on.
 
     One that is `suited` for conducting and doesn't is compared by a command.
     """

@@ -1,4 +1,4 @@
-"""What is hidden from a worker elsewhere, and how it comes back into the answer."""
+"""What is hidden from a remote worker, and how it is restored in the answer."""
 
 from __future__ import annotations
 

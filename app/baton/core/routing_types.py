@@ -84,9 +84,9 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class RatedAnswer:
-    """What a person's own history says of one answer: how good it was, from 0 to 1.
+    """One answer with the grade that the person's own history gives it, from 0 to 1.
 
-    `weight` is how much that tells (a thumb 1, a copy less). `at` is when, in seconds since 1970.
+    `weight` is how reliable that is (a thumb 1, a copy less). `at` is when, in seconds since 1970.
     """
 
     text: str

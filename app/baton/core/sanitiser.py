@@ -1,4 +1,4 @@
-"""The one gate through which all outside text passes before it reaches a terminal.
+"""Sanitises all untrusted text before it reaches a terminal.
 
 Models, files, error messages, worker names, history, pasted text: any of them may hold escape
 sequences that would write to the clipboard, forge the window's title or move the cursor, or text
@@ -44,7 +44,7 @@ def sanitise(text: str) -> str:
 
 
 class StreamSanitiser:
-    """Sanitises a text that comes in chunks, whatever their borders."""
+    """Sanitises a text that comes in chunks, independent of their borders."""
 
     def __init__(self) -> None:
         self._ended_with_return = False

@@ -183,7 +183,6 @@ class RunView:
         return "A part of the answer is empty." if is_partial else reason
 
     def apply(self, event: Event) -> RunView:
-        """Return the view after one more event."""
         if isinstance(event, StepText):  # there are thousands of these
             return self._with_text(event)
         view = replace(self, seconds=event.at)
@@ -212,7 +211,7 @@ class RunView:
         view = replace(self, status=type(event).__name__.lower(), failure=failure)
         last = self.weighed[-1] if self.weighed and not self.offers else None
         if isinstance(event, Finished) and not self.answer.strip() and last and not last.ok:
-            # Else nobody would know why there is nothing; an offer says that by itself.
+            # Without it there would be no reason for the empty answer; an offer shows one.
             return replace(view, notice=f"{last.worker} was not asked: {last.why}")
         return view
 

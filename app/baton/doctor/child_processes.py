@@ -17,7 +17,7 @@ from baton.doctor.child import PARTS as _PARTS
 from baton.ipc.frames import Frame
 from baton.ipc.process import Child, Died, environment
 from baton.ipc.process import command as child_command
-from baton.platform.build_info import binary
+from baton.platform.build_info import binary_path
 
 _MARGIN_SECONDS = 30.0
 """How much longer than its program the watching process may take."""
@@ -41,7 +41,7 @@ class WatchResult:
 
 def baton_command() -> list[str]:
     """Return what starts this very Baton again."""
-    file = binary()
+    file = binary_path()
     isolation = "-I" if sys.flags.isolated else "-P"
     return [str(file)] if file is not None else [sys.executable, isolation, "-m", "baton"]
 

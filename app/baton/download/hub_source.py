@@ -22,7 +22,7 @@ from baton.core.errors import (
     WorkerUnavailable,
 )
 from baton.core.sanitiser import one_line
-from baton.download.fetcher import Fetcher
+from baton.download.fetcher import DownloadProcess
 from baton.download.progress import Progress
 from baton.gguf.header import Header
 from baton.ipc import frames
@@ -34,39 +34,39 @@ IDLE_SECONDS = 60.0
 GRACE_SECONDS = 5.0
 """How long the child may take to let go of a file before it is killed."""
 
-_ATTEMPTS = 2
+_MAX_ATTEMPTS = 2
 """A child that died takes nothing with it, so what it did goes on in another, once."""
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_KINDS: dict[str, type[BatonError]] = {
+_ERROR_CLASSES: dict[str, type[BatonError]] = {
     cls.__name__: cls for cls in (ConfigError, ModelFileError, SecretMissing, WorkerUnavailable)
 }
 
 T = TypeVar("T")
 
 
-class HubSupply:
+class HubSource:
     """Asks and fetches through one child process, which is started when first needed."""
 
     def __init__(
         self, *, environ: Mapping[str, str] = os.environ, idle: float = IDLE_SECONDS
     ) -> None:
-        self._fetcher = Fetcher(environ, idle)
+        self._fetcher = DownloadProcess(environ, idle)
 
     @property
     def pid(self) -> int | None:
         """The child's process, where it runs."""
         return self._fetcher.pid
 
-    async def look(self, source: Source) -> ModelOffer:
+    async def look_up(self, source: Source) -> ModelOffer:
         """Return what the hub says of a file now; see Supply."""
         return await self._ask(ModelOffer, "look", source=asdict(source))
 
-    async def files(self, repo: str, revision: str = "") -> Sequence[ModelOffer]:
+    async def list_files(self, repo: str, revision: str = "") -> Sequence[ModelOffer]:
         """Return the GGUF files of a repository; see Supply."""
         return await self._ask(list[ModelOffer], "files", repo=repo, revision=revision)
 
-    async def header(self, offer: ModelOffer) -> Header:
+    async def read_header(self, offer: ModelOffer) -> Header:
         """Return a file's header; see Supply."""
         return await self._ask(Header, "header", offer=asdict(offer))
 
@@ -79,7 +79,7 @@ class HubSupply:
         paths = {"source": str(source.absolute()), "target": str(target.absolute())}
         return self._work("copy", **paths, sha256=sha256)
 
-    def digest(self, path: Path) -> AsyncGenerator[Progress | str]:
+    def hash_file(self, path: Path) -> AsyncGenerator[Progress | str]:
         """Read a file through; see Supply."""
         return self._work("digest", path=str(path.absolute()))
 
@@ -89,7 +89,7 @@ class HubSupply:
 
     async def _ask(self, kind: type[T], question: str, **asked: object) -> T:
         """Return the answer to a question."""
-        steps = self._steps(question, asked, lambda value: _converted(value, kind), None)
+        steps = self._steps(question, asked, lambda value: _convert(value, kind), None)
         async with aclosing(steps):
             async for step in steps:
                 if not isinstance(step, Progress):
@@ -98,7 +98,7 @@ class HubSupply:
 
     def _work(self, kind: str, **asked: object) -> AsyncGenerator[Progress | str]:
         """Do what takes a while; at last its sha256."""
-        return self._steps(kind, asked, _sha256, GRACE_SECONDS)
+        return self._steps(kind, asked, _checked_sha256, GRACE_SECONDS)
 
     async def _steps(
         self,
@@ -112,68 +112,68 @@ class HubSupply:
         Closed early, it waits for the child to let go of it for so many seconds, if any.
         """
         done, closings = 0, self._fetcher.closings
-        for attempt in range(_ATTEMPTS):
+        for attempt in range(_MAX_ATTEMPTS):
             call = self._fetcher.running().call(kind, **asked)
             try:
                 while (frame := await call.receive()).get("type") == "progress":
-                    step = _converted(frame.get("progress"), Progress)
+                    step = _convert(frame.get("progress"), Progress)
                     done = max(done, step.done)
                     yield replace(step, done=min(done, step.total))
                 if self._fetcher.closings != closings:  # though the child was quicker
-                    raise _stopped()
-                yield read(_value(frame))
+                    raise _stopped_error()
+                yield read(_reply_value(frame))
                 return
             except Died as death:
                 if self._fetcher.closings != closings:
-                    raise _stopped() from death
-                if attempt + 1 == _ATTEMPTS:
+                    raise _stopped_error() from death
+                if attempt + 1 == _MAX_ATTEMPTS:
                     raise WorkerUnavailable(
-                        f"The download process failed {_ATTEMPTS} times. {death} What was"
+                        f"The download process failed {_MAX_ATTEMPTS} times. {death} What was"
                         " downloaded is kept.",
                         "Try again.",
                     ) from death
-            except _Nonsense:
+            except _InvalidReply:
                 call.child.kill()
                 raise
             finally:
-                self._fetcher.rest()
+                self._fetcher.schedule_idle_end()
                 if grace is None:
                     call.cancel()
                 else:
                     await call.close(grace)
 
 
-class _Nonsense(WorkerError):
+class _InvalidReply(WorkerError):
     """The child said something that has no meaning; it is a bug, or not our child."""
 
     def __init__(self) -> None:
         super().__init__("The download process sent an invalid reply.", "Try again.")
 
 
-def _value(frame: frames.Frame) -> Any:
+def _reply_value(frame: frames.Frame) -> Any:
     """Return what a frame that ends a line brings. Raises the error that it stands for."""
     match frame:
         case {"type": "done", "value": value}:
             return value
         case {"type": "failed", "error": str(name), "message": str(message), "hint": str(hint)}:
-            raise _KINDS.get(name, WorkerError)(one_line(message, 600), one_line(hint, 600))
+            raise _ERROR_CLASSES.get(name, WorkerError)(one_line(message, 600), one_line(hint, 600))
         case {"type": "stopped"}:
-            raise _stopped()
-    raise _Nonsense
+            raise _stopped_error()
+    raise _InvalidReply
 
 
-def _stopped() -> WorkerUnavailable:
+def _stopped_error() -> WorkerUnavailable:
     return WorkerUnavailable("It was stopped. What has come is kept.", "Ask for it again.")
 
 
-def _sha256(value: object) -> str:
+def _checked_sha256(value: object) -> str:
     if not isinstance(value, str) or not _SHA256.fullmatch(value):
-        raise _Nonsense
+        raise _InvalidReply
     return value
 
 
-def _converted(value: object, kind: type[T]) -> T:
+def _convert(value: object, kind: type[T]) -> T:
     try:
         return msgspec.convert(value, kind)
     except (msgspec.ValidationError, UnicodeEncodeError) as error:
-        raise _Nonsense from error
+        raise _InvalidReply from error

@@ -9,20 +9,20 @@ import msgspec
 
 from baton.core.errors import BatonError
 from baton.core.sanitiser import one_line
-from baton.download.hub_source import HubSupply
+from baton.download.hub_source import HubSource
 from baton.download.progress import Progress
-from baton.download.releases import SCHEMA, Release, ReleaseFile
+from baton.download.releases import RELEASE_SCHEMA, Release, ReleaseFile
 
 
-class SignedReleases(HubSupply):
+class ReleaseSource(HubSource):
     """Has the same child process fetch releases, and check who signed them."""
 
-    async def release(self, source: str, key: str) -> Release:
+    async def read_release(self, source: str, key: str) -> Release:
         """Return what a release holds; see Releases."""
         text = await self._ask(str, "release", source=source, key=key)
         try:
-            schema = msgspec.json.decode(text, type=_Outline).schema
-            release = msgspec.json.decode(text, type=Release) if schema == SCHEMA else None
+            schema = msgspec.json.decode(text, type=_SchemaOnly).schema
+            release = msgspec.json.decode(text, type=Release) if schema == RELEASE_SCHEMA else None
         except (msgspec.MsgspecError, RecursionError) as error:
             raise BatonError(
                 f"The release's list can't be read: {one_line(str(error), 160)}.",
@@ -35,7 +35,9 @@ class SignedReleases(HubSupply):
             )
         return release
 
-    def bring(self, source: str, file: ReleaseFile, target: Path) -> AsyncGenerator[Progress | str]:
+    def fetch_file(
+        self, source: str, file: ReleaseFile, target: Path
+    ) -> AsyncGenerator[Progress | str]:
         """Have a file of a release at `target`; see Releases."""
         return self._work(
             "bring",
@@ -47,5 +49,5 @@ class SignedReleases(HubSupply):
         )
 
 
-class _Outline(msgspec.Struct):
+class _SchemaOnly(msgspec.Struct):
     schema: int

@@ -14,16 +14,16 @@ from baton.core.sanitiser import one_line
 
 MANIFEST = "manifest.json"
 SIGNATURE = "manifest.json.sig"
-SCHEMA = 1
+RELEASE_SCHEMA = 1
 
 FLAVOURS = ("full", "slim")
 GPUS = ("", "cuda", "vulkan")
 
-LARGEST = 1 << 33
+MAX_BINARY_BYTES = 1 << 33
 """No binary has so many bytes."""
 
 _VERSION = re.compile(r"(\d{1,5})\.(\d{1,5})\.(\d{1,5})(?:(a|b|rc)(\d{1,4}))?", re.ASCII)
-_STAGES = {"a": 0, "b": 1, "rc": 2, None: 3}
+_STAGE_ORDER = {"a": 0, "b": 1, "rc": 2, None: 3}
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -68,7 +68,7 @@ class Release:
         for file in self.files:
             build = (file.platform, file.flavour, file.gpu)
             if build == (platform, flavour, gpu) and file.kind == "file":
-                return _checked(file, self.version)
+                return _checked_file(file, self.version)
         wanted = ", ".join(filter(None, (platform, flavour, gpu)))
         there = {
             " ".join(filter(None, (file.platform, file.flavour, file.gpu))) for file in self.files
@@ -111,7 +111,9 @@ class Switch:
     source: str = ""
 
 
-def name_of(version: str, platform: str, flavour: str, gpu: str = "", kind: str = "file") -> str:
+def release_file_name(
+    version: str, platform: str, flavour: str, gpu: str = "", kind: str = "file"
+) -> str:
     """Return the name under which a build is released."""
     slim = "-slim" if flavour == "slim" else ""
     return f"baton{slim}-{version}-{platform}{f'-{gpu}' if gpu else ''}" + (
@@ -126,7 +128,7 @@ def is_version(text: str) -> bool:
 
 def is_newer(one: str, other: str) -> bool:
     """Tell whether a version comes after another one. Raises BatonError for what is none."""
-    return _order(one) > _order(other)
+    return _version_key(one) > _version_key(other)
 
 
 def is_address(source: str) -> bool:
@@ -134,19 +136,19 @@ def is_address(source: str) -> bool:
     return "://" in source
 
 
-def _order(version: str) -> tuple[int, ...]:
+def _version_key(version: str) -> tuple[int, ...]:
     match = _VERSION.fullmatch(version)
     if match is None:
         raise BatonError(f"{one_line(version, 40)!r} is no version of Baton.")
     numbers = [int(match[group]) for group in (1, 2, 3)]
-    return (*numbers, _STAGES[match[4]], int(match[5] or 0))
+    return (*numbers, _STAGE_ORDER[match[4]], int(match[5] or 0))
 
 
-def _checked(file: ReleaseFile, version: str) -> ReleaseFile:
+def _checked_file(file: ReleaseFile, version: str) -> ReleaseFile:
     """Refuse what can't be right; a name is what its other fields say, and so leads nowhere."""
-    right = name_of(version, file.platform, file.flavour, file.gpu)
+    right = release_file_name(version, file.platform, file.flavour, file.gpu)
     plain = is_version(version) and re.fullmatch(r"[a-z0-9_-]+", file.platform) is not None
-    sound = 0 < file.size < LARGEST and _SHA256.fullmatch(file.sha256) is not None
+    sound = 0 < file.size < MAX_BINARY_BYTES and _SHA256.fullmatch(file.sha256) is not None
     if not plain or not sound or file.name != right:
         raise BatonError(
             f"The release's list is wrong about {one_line(file.name, 80)!r}, so nothing was"

@@ -14,34 +14,34 @@ from itertools import repeat
 from mmap import mmap
 from operator import length_hint
 
-from baton.gguf.kv_cache_size import layers_of
-from baton.gguf.metadata import MOST_LAYERS, Malformed, Metadata, Series, Value
+from baton.gguf.kv_cache_size import layer_memory
+from baton.gguf.metadata import MAX_LAYERS, MalformedHeader, Metadata, Series, Value
 
-__all__ = ["Cut", "Header", "Malformed", "read", "read_on"]
+__all__ = ["Header", "HeaderIncomplete", "MalformedHeader", "parse_header", "read_header"]
 
 Data = bytes | bytearray | memoryview | mmap
 
-LONGEST = 32 << 20
+MAX_HEADER_BYTES = 32 << 20
 """Bytes that a header may have. The longest known has 16 MB: a vocabulary of 262,144 words."""
 
-MOST_KEYS = 1024
-MOST_TENSORS = 16_384
-MOST_TEXTS = 1_200_000
+MAX_KEYS = 1024
+MAX_TENSORS = 16_384
+MAX_TEXTS = 1_200_000
 """Texts in all arrays together: that longest header has 777,000."""
 
-LONGEST_KEY = 512
-LONGEST_NAME = 63
-LONGEST_TEXT = 1 << 20
+MAX_KEY_BYTES = 512
+MAX_NAME_BYTES = 63
+MAX_TEXT_BYTES = 1 << 20
 """Bytes of a text that is wanted, such as the chat template; a longer one is left out."""
 
-MOST_BYTES = 2**63 - 1
+MAX_SIZE = 2**63 - 1
 
-TEXTS = frozenset(
+WANTED_TEXTS = frozenset(
     {"general.architecture", "general.name", "general.license", "tokenizer.chat_template"}
 )
 """The texts that are wanted."""
 
-ARRAYS = (
+WANTED_ARRAYS = (
     ".attention.head_count",
     ".attention.head_count_kv",
     ".attention.recurrent_layers",
@@ -51,7 +51,7 @@ ARRAYS = (
 )
 """The ends of the keys whose arrays are wanted, a number for each layer."""
 
-NUMBERS = {
+NUMBER_FORMATS = {
     type: struct.Struct(f"<{code}")
     for type, code in {
         0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"
@@ -59,7 +59,7 @@ NUMBERS = {
 }  # fmt: skip
 TEXT, ARRAY = 8, 9
 
-BLOCKS = {
+BLOCK_SIZES = {
     0: (1, 4), 1: (1, 2), 2: (32, 18), 3: (32, 20), 6: (32, 22), 7: (32, 24), 8: (32, 34),
     9: (32, 36), 10: (256, 84), 11: (256, 110), 12: (256, 144), 13: (256, 176), 14: (256, 210),
     15: (256, 292), 16: (256, 66), 17: (256, 74), 18: (256, 98), 19: (256, 50), 20: (32, 18),
@@ -69,7 +69,7 @@ BLOCKS = {
 }  # fmt: skip
 """Of each type of ggml: how many numbers make up a block, and its bytes."""
 
-_FIRST = 1 << 20
+_STEP_BYTES = 1 << 20
 """Bytes that are asked for at first, and at most at a time: more would be in memory twice."""
 
 _U32 = struct.Struct("<I")
@@ -77,7 +77,7 @@ _U64 = struct.Struct("<Q")
 _TENSORS = [struct.Struct(f"<{dimensions}QIQ") for dimensions in range(5)]
 
 
-class Cut(Exception):
+class HeaderIncomplete(Exception):
     """The data ends within the header, which needs about `needed` bytes from the start.
 
     `needed` is more than there was, at most the file's size, and often a little more than the
@@ -131,41 +131,41 @@ class Header:
     sampling: Mapping[str, float] = field(default_factory=dict, hash=False)
 
 
-def read(data: Data, size: int | None = None) -> Header:
+def parse_header(data: Data, size: int | None = None) -> Header:
     """Read a header from a file's beginning; `size` is the whole file's, if known.
 
-    Raises Cut when it goes on after `data`, and Malformed; that too where the file, of that `size`,
+    Raises Cut when it goes on after `data`, and MalformedHeader; that too where the file, of that `size`,
     is shorter than its header promises.
     """
     if not b"GGUF".startswith(data[:4]):
-        raise Malformed("it isn't a GGUF file")
-    return _read(_Walk(data, size), size)
+        raise MalformedHeader("it isn't a GGUF file")
+    return _parse(_Reader(data, size), size)
 
 
-def read_on(more: Callable[[int], bytes], size: int) -> Header:
-    """Read a header by asking for so many further bytes of a file at a time. Raises Malformed.
+def read_header(more: Callable[[int], bytes], size: int) -> Header:
+    """Read a header by asking for so many further bytes of a file at a time. Raises MalformedHeader.
 
     Each byte is looked at once, however often there is more to ask for.
     """
-    begun = bytearray(more(min(size, _FIRST)))
+    begun = bytearray(more(min(size, _STEP_BYTES)))
     if not b"GGUF".startswith(begun[:4]):
-        raise Malformed("it isn't a GGUF file")
-    return _read(_Walk(begun, size, more), size)
+        raise MalformedHeader("it isn't a GGUF file")
+    return _parse(_Reader(begun, size, more), size)
 
 
-def _read(walk: _Walk, size: int | None) -> Header:
+def _parse(walk: _Reader, size: int | None) -> Header:
     walk.skip(4)
     _check_version(walk.number(_U32))
-    tensors = walk.count("tensors", MOST_TENSORS)
-    values = _values(walk, walk.count("keys", MOST_KEYS))
+    tensors = walk.count("tensors", MAX_TENSORS)
+    values = _read_values(walk, walk.count("keys", MAX_KEYS))
     metadata = Metadata(values)
-    weights = _Weights(walk, tensors, _alignment(values))
+    weights = _TensorSizes(walk, tensors, _alignment(values))
     if size is not None and weights.end > size:
-        raise Malformed(f"it ends after {size:,} of {weights.end:,} bytes")
-    return _header(metadata, weights)
+        raise MalformedHeader(f"it ends after {size:,} of {weights.end:,} bytes")
+    return _make_header(metadata, weights)
 
 
-class _Walk:
+class _Reader:
     """Goes through a header from its beginning; `more` gets what its data doesn't hold yet."""
 
     def __init__(
@@ -174,7 +174,7 @@ class _Walk:
         self._data = data
         self._more = more
         self._end = len(data)
-        self._most = LONGEST if size is None else min(size, LONGEST)
+        self._most = MAX_HEADER_BYTES if size is None else min(size, MAX_HEADER_BYTES)
         self._texts = 0
         self.at = 0
 
@@ -204,7 +204,7 @@ class _Walk:
         """Return a count of 64 bits, if it is one that a header may have."""
         count = self.number(_U64)
         if count > most:
-            raise Malformed(f"it claims to have {count:,} {what}")
+            raise MalformedHeader(f"it claims to have {count:,} {what}")
         return count
 
     def text(self, what: str, longest: int) -> str:
@@ -212,7 +212,7 @@ class _Walk:
         try:
             return self.take(self.count(f"bytes of {what}", longest)).decode("utf-8")
         except UnicodeDecodeError:
-            raise Malformed(f"its {what} isn't UTF-8") from None
+            raise MalformedHeader(f"its {what} isn't UTF-8") from None
 
     def skip_text(self) -> None:
         """Go past a text of any length."""
@@ -221,8 +221,8 @@ class _Walk:
     def skip_texts(self, count: int) -> None:
         """Go past an array of texts. This loop is where nearly all of the time goes."""
         self._texts += count
-        if self._texts > MOST_TEXTS:
-            raise Malformed(f"it claims to have {self._texts:,} texts")
+        if self._texts > MAX_TEXTS:
+            raise MalformedHeader(f"it claims to have {self._texts:,} texts")
         self._need(self.at + 8 * count)
         length_at, at = _U64.unpack_from, self.at
         while count:
@@ -242,75 +242,77 @@ class _Walk:
     def _need(self, least: int, about: int = 0) -> None:
         """Make sure that the data goes on to `least`."""
         if least > self._most:
-            short = self._most < LONGEST
-            raise Malformed("it ends before its header does" if short else "its header has no end")
+            short = self._most < MAX_HEADER_BYTES
+            raise MalformedHeader(
+                "it ends before its header does" if short else "its header has no end"
+            )
         if least > self._end:
             ahead = self._end * 2 + (1 << 16)
-            self._get(min(max(least, about, ahead), self._most), least)
+            self._read_more(min(max(least, about, ahead), self._most), least)
 
-    def _get(self, needed: int, least: int) -> None:
+    def _read_more(self, needed: int, least: int) -> None:
         if self._more is None or not isinstance(self._data, bytearray):
-            raise Cut(needed)
-        while self._end < needed and (piece := self._more(min(needed - self._end, _FIRST))):
+            raise HeaderIncomplete(needed)
+        while self._end < needed and (piece := self._more(min(needed - self._end, _STEP_BYTES))):
             self._data += piece
             self._end += len(piece)
         if self._end < least:
-            raise Malformed("it is being changed")
+            raise MalformedHeader("it is being changed")
 
 
 def _check_version(version: int) -> None:
     if version in (2, 3):
         return
     if not version & 0xFFFF:
-        raise Malformed("it is made for machines of another byte order")
-    raise Malformed("it is of an unknown version of GGUF")
+        raise MalformedHeader("it is made for machines of another byte order")
+    raise MalformedHeader("it is of an unknown version of GGUF")
 
 
-def _values(walk: _Walk, count: int) -> dict[str, Value]:
+def _read_values(walk: _Reader, count: int) -> dict[str, Value]:
     """Read the keys and their values; texts and arrays that nobody wants are left out."""
     values: dict[str, Value] = {}
     for _ in range(count):
-        key = walk.text("key", LONGEST_KEY)
+        key = walk.text("key", MAX_KEY_BYTES)
         if not key or key in values:
-            raise Malformed("it has a key twice" if key else "it has a key without a name")
-        values[key] = _value(walk, key, walk.number(_U32))
+            raise MalformedHeader("it has a key twice" if key else "it has a key without a name")
+        values[key] = _read_value(walk, key, walk.number(_U32))
     return values
 
 
-def _value(walk: _Walk, key: str, type: int) -> Value:
+def _read_value(walk: _Reader, key: str, type: int) -> Value:
     if type == TEXT:
-        return _text(walk, key)
+        return _read_text(walk, key)
     if type == ARRAY:
-        return _series(walk, key, walk.number(_U32))
-    return walk.number(_form(type))
+        return _read_series(walk, key, walk.number(_U32))
+    return walk.number(_number_format(type))
 
 
-def _form(type: int) -> struct.Struct:
-    if type not in NUMBERS:
-        raise Malformed("it has values of an unknown kind")
-    return NUMBERS[type]
+def _number_format(type: int) -> struct.Struct:
+    if type not in NUMBER_FORMATS:
+        raise MalformedHeader("it has values of an unknown kind")
+    return NUMBER_FORMATS[type]
 
 
-def _text(walk: _Walk, key: str) -> str:
+def _read_text(walk: _Reader, key: str) -> str:
     length = walk.number(_U64)
     start = walk.skip(length)
-    if key not in TEXTS or length > LONGEST_TEXT:
+    if key not in WANTED_TEXTS or length > MAX_TEXT_BYTES:
         return ""
     walk.at = start
     try:
         return walk.take(length).decode("utf-8")
     except UnicodeDecodeError:
-        raise Malformed(f"its {key} isn't UTF-8") from None
+        raise MalformedHeader(f"its {key} isn't UTF-8") from None
 
 
-def _series(walk: _Walk, key: str, type: int) -> Series:
+def _read_series(walk: _Reader, key: str, type: int) -> Series:
     count = walk.number(_U64)
     if type == TEXT:
         walk.skip_texts(count)
         return Series(count)
-    form = _form(type)  # of arrays within arrays, too, llama.cpp wants to know nothing
+    form = _number_format(type)  # of arrays within arrays, too, llama.cpp wants to know nothing
     start = walk.skip(count * form.size)
-    if count > MOST_LAYERS or type in (6, 12) or not key.endswith(ARRAYS):
+    if count > MAX_LAYERS or type in (6, 12) or not key.endswith(WANTED_ARRAYS):
         return Series(count)
     walk.at = start
     return Series(count, walk.numbers(struct.Struct(f"<{count}{form.format[1:]}")))
@@ -319,62 +321,62 @@ def _series(walk: _Walk, key: str, type: int) -> Series:
 def _alignment(values: Mapping[str, Value]) -> int:
     alignment = values.get("general.alignment", 32)
     if not isinstance(alignment, int) or alignment < 1 or alignment & (alignment - 1):
-        raise Malformed("its general.alignment isn't a power of two")
+        raise MalformedHeader("its general.alignment isn't a power of two")
     return alignment
 
 
-class _Weights:
+class _TensorSizes:
     """What a header says of the tensors, checked as llama.cpp does; `end` is where they end."""
 
-    def __init__(self, walk: _Walk, count: int, alignment: int) -> None:
+    def __init__(self, walk: _Reader, count: int, alignment: int) -> None:
         self.bytes = self.largest = self.numbers = 0
         names = set()
         offset = ends = 0  # with the gap before the next one, and without
         for _ in range(count):
-            names.add(walk.text("tensor name", LONGEST_NAME))
-            *shape, type, begins = walk.numbers(_TENSORS[_dimensions(walk)])
+            names.add(walk.text("tensor name", MAX_NAME_BYTES))
+            *shape, type, begins = walk.numbers(_TENSORS[_read_dimensions(walk)])
             if begins != offset:
-                raise Malformed("its tensors don't follow each other")
-            numbers, size = _extent(shape, type)
+                raise MalformedHeader("its tensors don't follow each other")
+            numbers, size = _tensor_extent(shape, type)
             self.numbers += numbers
             self.bytes += size
             self.largest = max(self.largest, size)
             ends = offset + size
             offset = ends + -ends % alignment
         if len(names) < count:
-            raise Malformed("it has a tensor twice")
+            raise MalformedHeader("it has a tensor twice")
         self.end = walk.at + -walk.at % alignment + ends if count else walk.at
-        if self.end > MOST_BYTES:
-            raise Malformed("its tensors are larger than any disk")
+        if self.end > MAX_SIZE:
+            raise MalformedHeader("its tensors are larger than any disk")
 
 
-def _dimensions(walk: _Walk) -> int:
+def _read_dimensions(walk: _Reader) -> int:
     dimensions = walk.number(_U32)
     if dimensions > 4:
-        raise Malformed(f"it has a tensor of {dimensions:,} dimensions")
+        raise MalformedHeader(f"it has a tensor of {dimensions:,} dimensions")
     return dimensions
 
 
-def _extent(shape: list[int], type: int) -> tuple[int, int]:
+def _tensor_extent(shape: list[int], type: int) -> tuple[int, int]:
     """Return how many numbers a tensor has, and how many bytes."""
-    if type not in BLOCKS:
-        raise Malformed("it has tensors of an unknown type")
+    if type not in BLOCK_SIZES:
+        raise MalformedHeader("it has tensors of an unknown type")
     numbers = 1
     for length in shape:
         numbers *= length
-    block, size = BLOCKS[type]
-    if numbers > MOST_BYTES or max(shape, default=1) > MOST_BYTES:
-        raise Malformed("its tensors are larger than any disk")
+    block, size = BLOCK_SIZES[type]
+    if numbers > MAX_SIZE or max(shape, default=1) > MAX_SIZE:
+        raise MalformedHeader("its tensors are larger than any disk")
     if (shape[0] if shape else 1) % block:
-        raise Malformed("it has tensors with half a block")
+        raise MalformedHeader("it has tensors with half a block")
     return numbers, numbers // block * size
 
 
-def _header(data: Metadata, weights: _Weights) -> Header:
-    kept = layers_of(data)
+def _make_header(data: Metadata, weights: _TensorSizes) -> Header:
+    kept = layer_memory(data)
     zeros = (0,) * data.layers
     parts = data.count("split.count", 1)
-    parameters = data.count("general.parameter_count", most=MOST_BYTES)
+    parameters = data.count("general.parameter_count", most=MAX_SIZE)
     return Header(
         architecture=data.architecture,
         name=data.text("general.name"),
@@ -401,5 +403,5 @@ def _header(data: Metadata, weights: _Weights) -> Header:
         size=weights.end,
         parts=max(parts, 1),
         template=data.text("tokenizer.chat_template"),
-        sampling=data.recommended(),
+        sampling=data.recommended_sampling(),
     )

@@ -38,20 +38,20 @@ WINDOWS = {"gemma2": 4096, "llama4": 8192}
 NO_WINDOWS = frozenset({"phi3"})
 """Kinds whose windows llama.cpp leaves unused."""
 
-INTERVALS = frozenset({"minimax-01", "qwen3next", "qwen35", "qwen35moe", "qwen4exp"})
+ATTENTION_INTERVALS = frozenset({"minimax-01", "qwen3next", "qwen35", "qwen35moe", "qwen4exp"})
 """Kinds of which every n-th layer attends, and the others are recurrent."""
 
 RECURRENT = frozenset({"arwkv7", "mamba", "mamba2", "rwkv6", "rwkv6qwen2", "rwkv7"})
 """Kinds without any attention."""
 
-BOTH = frozenset({"falcon-h1"})
+RECURRENT_AND_ATTENDING = frozenset({"falcon-h1"})
 """Kinds of which every layer attends and is recurrent."""
 
 FIRST_SHARED = {"gemma3n": 20}
 """Kinds whose later layers use the keys and values of these first ones."""
 
 
-class Layers(NamedTuple):
+class LayerMemory(NamedTuple):
     """What a model's layers keep; the numbers are those of `gguf.Header`."""
 
     kv_heads: tuple[int, ...]
@@ -64,25 +64,25 @@ class Layers(NamedTuple):
     state: int
 
 
-def layers_of(data: Metadata) -> Layers:
+def layer_memory(data: Metadata) -> LayerMemory:
     """Tell what a model's layers keep."""
     heads = data.by_layer("attention.head_count", (0,) * data.layers)
     kv_heads = data.by_layer("attention.head_count_kv", heads)
     attending = data.layers - min(data.own("nextn_predict_layers"), data.layers)
     recurrent = tuple(
-        is_so and at < attending for at, is_so in enumerate(_recurrent(data, kv_heads))
+        is_so and at < attending for at, is_so in enumerate(_recurrent_layers(data, kv_heads))
     )
-    if data.architecture not in BOTH:
+    if data.architecture not in RECURRENT_AND_ATTENDING:
         kv_heads = tuple(0 if r else n for n, r in zip(kv_heads, recurrent, strict=True))
-    kept = min(attending, _not_shared(data))
+    kept = min(attending, _own_layer_count(data))
     kv_heads = tuple(n if at < kept else 0 for at, n in enumerate(kv_heads))
     window = data.own("attention.sliding_window", WINDOWS.get(data.architecture, 0))
-    windowed = _windowed(data) if window else (False,) * data.layers
+    windowed = _windowed_layers(data) if window else (False,) * data.layers
     head = data.own("embedding_length") // heads[0] if heads and heads[0] else 0
     key = data.own("attention.key_length", head)
     value = data.own("attention.value_length", head)
     compressed = data.has("attention.key_length_mla")  # the values are found within the keys
-    return Layers(
+    return LayerMemory(
         kv_heads,
         key,
         0 if compressed else value,
@@ -90,21 +90,21 @@ def layers_of(data: Metadata) -> Layers:
         windowed,
         data.own("attention.key_length_swa", key),
         0 if compressed else data.own("attention.value_length_swa", value),
-        sum(recurrent) * _state(data, heads),
+        sum(recurrent) * _state_bytes(data, heads),
     )
 
 
-def _not_shared(data: Metadata) -> int:
+def _own_layer_count(data: Metadata) -> int:
     """Return how many layers, from the first, have keys and values of their own."""
     shared = data.own("attention.shared_kv_layers")
     return FIRST_SHARED.get(data.architecture, data.layers - min(shared, data.layers))
 
 
-def _recurrent(data: Metadata, kv_heads: tuple[int, ...]) -> tuple[bool, ...]:
+def _recurrent_layers(data: Metadata, kv_heads: tuple[int, ...]) -> tuple[bool, ...]:
     """Tell by layer whether it keeps a state instead of keys and values."""
-    if data.architecture in RECURRENT | BOTH:
+    if data.architecture in RECURRENT | RECURRENT_AND_ATTENDING:
         return (True,) * data.layers
-    if data.architecture in INTERVALS:
+    if data.architecture in ATTENTION_INTERVALS:
         series = data.own_series("attention.recurrent_layers")
         if series is not None:
             return tuple(map(bool, series))
@@ -115,7 +115,7 @@ def _recurrent(data: Metadata, kv_heads: tuple[int, ...]) -> tuple[bool, ...]:
     return tuple(n == 0 and not (mixed and s) for n, s in zip(kv_heads, sizes, strict=True))
 
 
-def _windowed(data: Metadata) -> tuple[bool, ...]:
+def _windowed_layers(data: Metadata) -> tuple[bool, ...]:
     """Tell by layer whether it looks back through a window."""
     kind = data.architecture
     if kind in NO_WINDOWS:
@@ -132,7 +132,7 @@ def _windowed(data: Metadata) -> tuple[bool, ...]:
     return (False,) * data.layers
 
 
-def _state(data: Metadata, heads: tuple[int, ...]) -> int:
+def _state_bytes(data: Metadata, heads: tuple[int, ...]) -> int:
     """Return the bytes that one recurrent layer keeps, in numbers of 32 bits."""
     embedding = data.own("embedding_length")
     head = heads[0] if heads else 0

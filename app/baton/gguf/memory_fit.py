@@ -14,29 +14,29 @@ if TYPE_CHECKING:
     from baton.core.machine import Gpu, Hardware
     from baton.gguf.header import Header
 
-COMFORT = 0.6
+COMFORT_SHARE = 0.6
 """What models may take of a machine's memory so that everything else still goes well."""
 
-LIMIT = 0.8
+MEMORY_SHARE = 0.8
 """What they may take at all, unless set otherwise: whatever is judged to fit can be loaded, too."""
 
-SPARE = 256 << 20
+SPARE_BYTES = 256 << 20
 """Bytes of what is free now that are left to whatever starts next."""
 
-GPU_RESERVE = 1 << 30
+GPU_RESERVED_BYTES = 1 << 30
 """Bytes of each GPU's memory that are left to the screen and to llama.cpp's scratch space."""
 
 SMALLEST_CONTEXT = 2048
 """A context below this isn't offered as a mend: hardly a conversation fits into it."""
 
-PROCESS = 42 << 20
+PROCESS_BYTES = 42 << 20
 """Bytes of a runner without its model: Python, llama.cpp, numpy. Measured."""
 
-TOKEN = 400
+TOKEN_BYTES = 400
 """Bytes that llama.cpp keeps of each word of a vocabulary. Measured: 150 to 460, mostly 350."""
 
-BATCH = 128
-GPU_BATCH = 512
+BATCH_TOKENS = 128
+GPU_BATCH_TOKENS = 512
 """Tokens that the runner reads at once, without a GPU and with one."""
 
 QUANTISED_BITS = 8.5
@@ -53,7 +53,7 @@ class Fit(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class ModelLoad:
     """What one model takes, in bytes: weights, and `kv` for `context` tokens.
 
     `layers` is how many layers the weights are spread over (0: unknown). `fixed` is the part of
@@ -77,7 +77,7 @@ class Load:
         """All of it, where there is no GPU."""
         return self.weights + self.kv + self.overhead
 
-    def at(self, context: int) -> Load:
+    def with_context(self, context: int) -> ModelLoad:
         """Return what it takes with a smaller context, at most."""
         if context >= self.context:
             return self
@@ -86,7 +86,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class FitVerdict:
     """How well models fit together: `needed` of `room` bytes, `why` in a sentence, and a `mend`.
 
     `mend` is "" where nothing needs mending.
@@ -96,52 +96,54 @@ class Verdict:
     needed: int
     room: int
     why: str
-    mend: str = ""
+    remedy: str = ""
 
 
 # What a model takes
 
 
-def load_of(header: Header, size: int, context: int, kv_bits: int = 16, name: str = "") -> Load:
+def estimate_load(
+    header: Header, size: int, context: int, kv_bits: int = 16, name: str = ""
+) -> ModelLoad:
     """Return what a model takes whose header was read; `size` is its file's, or all its parts'.
 
     `kv_bits` are those of the numbers in its context: 16, or 8. A context larger than the model was
     made for is taken as that.
     """
     context = min(context, header.context or context)
-    bits = QUANTISED_BITS if kv_bits < 16 and quantisable(header) else 16
-    vocabulary = TOKEN * header.vocabulary
-    return Load(
+    bits = QUANTISED_BITS if kv_bits < 16 and can_quantise_cache(header) else 16
+    vocabulary = TOKEN_BYTES * header.vocabulary
+    return ModelLoad(
         name or header.name,
         max(size, header.weights),
-        kv_of(header, context, bits),
+        kv_cache_bytes(header, context, bits),
         context,
-        PROCESS + vocabulary + scratch(header, context, BATCH, flash=bits < 16),
+        PROCESS_BYTES + vocabulary + scratch_bytes(header, context, BATCH_TOKENS, flash=bits < 16),
         header.layers,
-        kv_of(_endless(header, False), context, bits),
-        scratch(header, context, GPU_BATCH, flash=True),
+        kv_cache_bytes(_layers_of_kind(header, False), context, bits),
+        scratch_bytes(header, context, GPU_BATCH_TOKENS, flash=True),
         bits < 16,
     )
 
 
-def load_of_entry(entry: CatalogueEntry, context: int) -> Load:
+def estimate_entry_load(entry: CatalogueEntry, context: int) -> ModelLoad:
     """Return about what a model of the catalogue takes, before its header was read."""
     context = min(context, entry.context or context)
     parameters = entry.parameters or entry.size * 5 // 3
     per_token = entry.kv_bytes or 40_000 + parameters // 80_000
     vocabulary, small = 96 << 20, entry.size // 50
-    computing = max(128 << 20, 4 * BATCH * 24 * context)  # all words' scores, or 24 heads
-    return Load(
+    computing = max(128 << 20, 4 * BATCH_TOKENS * 24 * context)  # all words' scores, or 24 heads
+    return ModelLoad(
         entry.name,
         entry.size,
         per_token * context,
         context,
-        PROCESS + vocabulary + computing + small,
+        PROCESS_BYTES + vocabulary + computing + small,
         scratch=512 << 20,
     )
 
 
-def kv_of(header: Header, context: int, bits: float = 16) -> int:
+def kv_cache_bytes(header: Header, context: int, bits: float = 16) -> int:
     """Return the bytes of keys, values and states for a context, as llama.cpp keeps them.
 
     Layers with a window keep that and a batch; without flash attention, all values take as much
@@ -153,19 +155,19 @@ def kv_of(header: Header, context: int, bits: float = 16) -> int:
     numbers = 0
     for heads, windowed in layers:
         key, value = _lengths(header, windowed)
-        kept = min(cells, _padded(header.window + BATCH)) if windowed else cells
+        kept = min(cells, _padded(header.window + BATCH_TOKENS)) if windowed else cells
         wide = heads * value if bits < 16 else widest
         numbers += kept * (heads * key + wide) if heads else 0
     return int(numbers * bits / 8) + header.state
 
 
-def quantisable(header: Header) -> bool:
+def can_quantise_cache(header: Header) -> bool:
     """Tell whether llama.cpp can keep a model's context in numbers of 8 bits: 32 in a block."""
     lengths = {length for windowed in (False, True) for length in _lengths(header, windowed)}
     return any(lengths) and all(length % 32 == 0 for length in lengths)
 
 
-def scratch(header: Header, context: int, batch: int, *, flash: bool) -> int:
+def scratch_bytes(header: Header, context: int, batch: int, *, flash: bool) -> int:
     """Return the bytes that llama.cpp computes in, at its widest moment, for a batch of tokens.
 
     That is the attention over the whole context, the scores of all words, or a layer's inside.
@@ -177,7 +179,7 @@ def scratch(header: Header, context: int, batch: int, *, flash: bool) -> int:
     return int(4 * batch * max(attention, words, inside))
 
 
-def _endless(header: Header, endless: bool) -> Header:
+def _layers_of_kind(header: Header, endless: bool) -> Header:
     """Return the header with only those layers that look back without end, or only the others."""
     layers = zip(header.kv_heads, header.windowed, strict=True)
     return replace(
@@ -200,15 +202,19 @@ def _padded(tokens: int) -> int:
 # Whether it fits
 
 
-def judge(loads: Sequence[Load], machine: Hardware) -> Verdict:
+def judge_fit(loads: Sequence[ModelLoad], machine: Hardware) -> FitVerdict:
     """Tell whether models fit this machine together, as it is right now."""
     if not loads:
-        return Verdict(Fit.FITS, 0, _room(machine), "Nothing has to fit.")
-    verdict = _judged(loads, machine)
-    return verdict if verdict.fit is Fit.FITS else replace(verdict, mend=_mend(loads, machine))
+        return FitVerdict(Fit.FITS, 0, _memory_room(machine), "Nothing has to fit.")
+    verdict = _judge(loads, machine)
+    return (
+        verdict
+        if verdict.fit is Fit.FITS
+        else replace(verdict, remedy=_suggest_remedy(loads, machine))
+    )
 
 
-def layers_on_gpu(load: Load, free: int) -> int:
+def layers_on_gpu(load: ModelLoad, free: int) -> int:
     """Return how many of a model's layers fit into so many bytes of GPUs; one more means all.
 
     A model that doesn't tell its layers has 32.
@@ -223,7 +229,7 @@ def layers_on_gpu(load: Load, free: int) -> int:
 
 def gpu_room(gpus: Sequence[Gpu]) -> int:
     """Return the bytes that models may take of GPUs together."""
-    return sum(max(gpu.free - GPU_RESERVE, 0) for gpu in gpus)
+    return sum(max(gpu.free - GPU_RESERVED_BYTES, 0) for gpu in gpus)
 
 
 def room_beside(gpus: Sequence[Gpu]) -> int:
@@ -231,26 +237,26 @@ def room_beside(gpus: Sequence[Gpu]) -> int:
     return gpu_room([gpu for gpu in gpus if not gpu.has_shared_memory])
 
 
-def _room(machine: Hardware, share: float = LIMIT) -> int:
+def _memory_room(machine: Hardware, share: float = MEMORY_SHARE) -> int:
     """Return the bytes that models may take of the machine's own memory."""
-    return max(min(int(machine.memory * share), machine.available - SPARE), 0)
+    return max(min(int(machine.memory * share), machine.available - SPARE_BYTES), 0)
 
 
-def _judged(loads: Sequence[Load], machine: Hardware) -> Verdict:
+def _judge(loads: Sequence[ModelLoad], machine: Hardware) -> FitVerdict:
     vram = gpu_room(machine.gpus)
     if vram:
-        return _judged_with_gpu(loads, machine, vram)
-    needed, room = sum(load.total for load in loads), _room(machine)
+        return _judge_with_gpu(loads, machine, vram)
+    needed, room = sum(load.total for load in loads), _memory_room(machine)
     has = f"{show_size(needed)} of the {show_memory(machine.memory)} here"
     if needed > room:
-        return _wont(loads, machine, needed, room)
-    if needed > _room(machine, COMFORT):
+        return _wont_fit(loads, machine, needed, room)
+    if needed > _memory_room(machine, COMFORT_SHARE):
         why = f"{_they(loads)} {_take(loads)} {has}: little is left for other programs."
-        return Verdict(Fit.TIGHT, needed, room, why)
-    return Verdict(Fit.FITS, needed, room, f"{_they(loads)} {_take(loads)} {has}.")
+        return FitVerdict(Fit.TIGHT, needed, room, why)
+    return FitVerdict(Fit.FITS, needed, room, f"{_they(loads)} {_take(loads)} {has}.")
 
 
-def _judged_with_gpu(loads: Sequence[Load], machine: Hardware, vram: int) -> Verdict:
+def _judge_with_gpu(loads: Sequence[ModelLoad], machine: Hardware, vram: int) -> FitVerdict:
     """Judge a machine with a GPU: whoever comes first takes of it what there is."""
     left, beside, on_gpu, layers = vram, 0, 0, 0
     for load in loads:
@@ -262,62 +268,62 @@ def _judged_with_gpu(loads: Sequence[Load], machine: Hardware, vram: int) -> Ver
         beside += load.total - int(holds * share)
         on_gpu, layers = on_gpu + min(fitting, all_layers), layers + all_layers
     needed = sum(load.total for load in loads)
-    room = room_beside(machine.gpus) + _room(machine)
+    room = room_beside(machine.gpus) + _memory_room(machine)
     if any(gpu.has_shared_memory for gpu in machine.gpus):
         beside = needed
-    if beside > _room(machine):
-        return _wont(loads, machine, needed, room)
+    if beside > _memory_room(machine):
+        return _wont_fit(loads, machine, needed, room)
     if on_gpu < layers:
         they = "layers" if all(load.layers for load in loads) else "parts"
         rest = "the others run on the processor, more slowly"
         why = f"{on_gpu} of {layers} {they} fit on the GPU; {rest}."
-        return Verdict(Fit.SPILLS, needed, room, why)
-    return Verdict(Fit.FITS, needed, room, f"{_they(loads)} {_fit(loads)} on the GPU.")
+        return FitVerdict(Fit.SPILLS, needed, room, why)
+    return FitVerdict(Fit.FITS, needed, room, f"{_they(loads)} {_fit(loads)} on the GPU.")
 
 
-def _wont(loads: Sequence[Load], machine: Hardware, needed: int, room: int) -> Verdict:
+def _wont_fit(loads: Sequence[ModelLoad], machine: Hardware, needed: int, room: int) -> FitVerdict:
     verb = "need" if len(loads) > 1 else "needs"
     there = show_memory(machine.memory + room_beside(machine.gpus))
     why = f"{verb} {show_size(needed)}, and {show_size(room)} of {there} can be used now."
-    return Verdict(Fit.WONT, needed, room, f"{_they(loads)} {why}")
+    return FitVerdict(Fit.WONT, needed, room, f"{_they(loads)} {why}")
 
 
-def _mend(loads: Sequence[Load], machine: Hardware) -> str:
+def _suggest_remedy(loads: Sequence[ModelLoad], machine: Hardware) -> str:
     """Tell what would make a better fit, "" if nothing easy does."""
-    before = _judged(loads, machine).fit
+    before = _judge(loads, machine).fit
     longest = max(load.context for load in loads)
     for context in smaller_contexts(longest):
-        after = _judged([load.at(context) for load in loads], machine).fit
+        after = _judge([load.with_context(context) for load in loads], machine).fit
         if _RANKS[after] < _RANKS[before]:
-            return f"{_k(context)} instead of {_k(longest)} of context {_VERBS[after]}."
+            return f"{_context_text(context)} instead of {_context_text(longest)} of context {_VERBS[after]}."
     if before is not Fit.WONT:
         return ""
     emptied = replace(machine, available=max(machine.available, machine.memory))
-    if _judged(loads, emptied).fit is not Fit.WONT:
+    if _judge(loads, emptied).fit is not Fit.WONT:
         return "Close other programs, then it fits."
     if len(loads) > 1:
-        return _without_one(loads, machine)
-    size = _largest(loads[0].at(SMALLEST_CONTEXT), emptied)
+        return _suggest_leaving_out(loads, machine)
+    size = _largest(loads[0].with_context(SMALLEST_CONTEXT), emptied)
     if not size:
         return "Not even a small model fits here."
     return f"Choose a smaller one: its file may have up to {show_size(size)}."
 
 
-def _largest(load: Load, machine: Hardware) -> int:
+def _largest(load: ModelLoad, machine: Hardware) -> int:
     """Return how large a file like that one may be to fit, in hundreds of megabytes, from below."""
-    most = _room(machine) + room_beside(machine.gpus) - load.overhead - load.kv
+    most = _memory_room(machine) + room_beside(machine.gpus) - load.overhead - load.kv
     for tenths in range(10, 0, -1):
         size = most * tenths // 10 // 10**8 * 10**8
-        if size > 0 and _judged([replace(load, weights=size)], machine).fit is not Fit.WONT:
+        if size > 0 and _judge([replace(load, weights=size)], machine).fit is not Fit.WONT:
             return size
     return 0
 
 
-def _without_one(loads: Sequence[Load], machine: Hardware) -> str:
+def _suggest_leaving_out(loads: Sequence[ModelLoad], machine: Hardware) -> str:
     """Tell which of several could be left out, the smallest first."""
     for left_out in sorted(loads, key=lambda load: load.total):
         others = [load for load in loads if load is not left_out]
-        if _judged(others, machine).fit is not Fit.WONT:
+        if _judge(others, machine).fit is not Fit.WONT:
             return f"Without {left_out.name} it fits."
     return "Choose fewer or smaller ones."
 
@@ -338,17 +344,17 @@ _VERBS = {
 }
 
 
-def _they(loads: Sequence[Load]) -> str:
+def _they(loads: Sequence[ModelLoad]) -> str:
     return "Together they" if len(loads) > 1 else "It"
 
 
-def _take(loads: Sequence[Load]) -> str:
+def _take(loads: Sequence[ModelLoad]) -> str:
     return "take" if len(loads) > 1 else "takes"
 
 
-def _fit(loads: Sequence[Load]) -> str:
+def _fit(loads: Sequence[ModelLoad]) -> str:
     return "fit" if len(loads) > 1 else "fits"
 
 
-def _k(tokens: int) -> str:
+def _context_text(tokens: int) -> str:
     return f"{tokens // 1024}k" if tokens % 1024 == 0 else f"{tokens:,}"

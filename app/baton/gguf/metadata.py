@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 from baton.core.sampling_settings import recommended_sampling
 
-MOST = 2**31 - 1
+MAX_COUNT = 2**31 - 1
 """No count in a header is larger."""
 
-MOST_LAYERS = 512
+MAX_LAYERS = 512
 """llama.cpp holds no more."""
 
 
-class Malformed(ValueError):
+class MalformedHeader(ValueError):
     """This is no header; the text is a part of a sentence saying why."""
 
 
@@ -35,24 +35,24 @@ class Metadata:
         self._values = values
         self.architecture = self.text("general.architecture")
         if not self.architecture:
-            raise Malformed("it doesn't say what kind of model it is")
-        self.layers = self.own("block_count", most=MOST_LAYERS)
+            raise MalformedHeader("it doesn't say what kind of model it is")
+        self.layers = self.own("block_count", most=MAX_LAYERS)
 
     def text(self, key: str) -> str:
         """Return a text, "" if there is none."""
         value = self._values.get(key, "")
         if not isinstance(value, str):
-            raise Malformed(f"its {key} isn't a text")
+            raise MalformedHeader(f"its {key} isn't a text")
         return value
 
-    def count(self, key: str, default: int = 0, most: int = MOST) -> int:
+    def count(self, key: str, default: int = 0, most: int = MAX_COUNT) -> int:
         """Return a count; the default if there is none."""
         value = self._values.get(key, default)
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
-            raise Malformed(f"its {key} isn't a number that it can be")
+            raise MalformedHeader(f"its {key} isn't a number that it can be")
         return value
 
-    def recommended(self) -> dict[str, float]:
+    def recommended_sampling(self) -> dict[str, float]:
         """Return how the file recommends that the model's words are chosen."""
         return recommended_sampling(self._values.get)
 
@@ -65,7 +65,7 @@ class Metadata:
         """Tell whether a key of the model's own kind is there."""
         return self._key(key) in self._values
 
-    def own(self, key: str, default: int = 0, most: int = MOST) -> int:
+    def own(self, key: str, default: int = 0, most: int = MAX_COUNT) -> int:
         """Return a count of the model's own kind."""
         return self.count(self._key(key), default, most)
 
@@ -78,9 +78,9 @@ class Metadata:
         if not isinstance(value, Series):
             return None
         if value.values is None or (len(value.values) < self.layers and not short):
-            raise Malformed(f"its {self._key(key)} doesn't have a number for each layer")
-        if not all(0 <= number <= MOST for number in value.values):
-            raise Malformed(f"its {self._key(key)} has numbers that it can't have")
+            raise MalformedHeader(f"its {self._key(key)} doesn't have a number for each layer")
+        if not all(0 <= number <= MAX_COUNT for number in value.values):
+            raise MalformedHeader(f"its {self._key(key)} has numbers that it can't have")
         return (value.values + (0,) * self.layers)[: self.layers]
 
     def by_layer(self, key: str, default: tuple[int, ...]) -> tuple[int, ...]:

@@ -4,8 +4,9 @@
 store inside one transaction on its one background thread.
 """
 
-from baton.history.export import Imported
+from baton.history.export import ImportResult
+from baton.history.queries import query_rows
 from baton.history.store import Store
-from baton.platform.sqlite import sqlite_version, weakness
+from baton.platform.sqlite import sqlite_version, version_warning
 
-__all__ = ["Imported", "Store", "sqlite_version", "weakness"]
+__all__ = ["ImportResult", "Store", "query_rows", "sqlite_version", "version_warning"]

@@ -20,8 +20,8 @@ from baton.core.labels import Label
 from baton.core.messages import Attachment, Role, Turn, TurnStatus
 from baton.history import feedback_store as signals
 from baton.history import rows
-from baton.history.run_writer import add_turn, new_id
-from baton.platform.sqlite import Connection, clean
+from baton.history.changes import add_turn, new_id
+from baton.platform.sqlite import Connection, clean_text
 
 Id = Annotated[str, Meta(pattern="^[0-9a-f]{12}$")]
 Time = Annotated[float, Meta(ge=0, lt=1e11)]
@@ -104,7 +104,7 @@ class Document(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Imported:
+class ImportResult:
     """How much an import added, and how many conversations were there already."""
 
     conversations: int
@@ -112,7 +112,7 @@ class Imported:
     skipped: int
 
 
-def export(
+def export_conversations(
     connection: Connection, ids: Sequence[str] | None, *, marked: bool = True
 ) -> dict[str, Any]:
     """Return these conversations (None: all that aren't deleted) as plain data for JSON.
@@ -124,11 +124,13 @@ def export(
             "SELECT id FROM conversations WHERE hidden_at IS NULL ORDER BY created, id"
         )
         ids = [row["id"] for row in found]
-    document = Document(1, [_document(connection, id, marked) for id in ids])
+    document = Document(1, [_conversation_document(connection, id, marked) for id in ids])
     return msgspec.to_builtins(document)  # type: ignore[no-any-return]
 
 
-def _document(connection: Connection, id: str, marked: bool = True) -> ConversationDocument:
+def _conversation_document(
+    connection: Connection, id: str, marked: bool = True
+) -> ConversationDocument:
     found = rows.conversations(connection, "WHERE c.id = ?", id)
     if not found:
         raise ConfigError(f"There is no conversation {id!r}.")
@@ -137,8 +139,8 @@ def _document(connection: Connection, id: str, marked: bool = True) -> Conversat
         "SELECT at, old, label FROM label_changes WHERE conversation = ? ORDER BY key", [id]
     )
     turns = rows.turns(connection, "conversation = ?", id)
-    done = signals.of_turns(connection, [turn.id for turn in turns]) if marked else {}
-    with rows.genuine():
+    done = signals.signals_of_turns(connection, [turn.id for turn in turns]) if marked else {}
+    with rows.reject_bad_values():
         return ConversationDocument(
             id,
             conversation.title,
@@ -149,12 +151,12 @@ def _document(connection: Connection, id: str, marked: bool = True) -> Conversat
             conversation.head,
             conversation.sent_from,
             [LabelChange(row["at"], Label(row["old"]), Label(row["label"])) for row in changes],
-            [_turn(turn, done.get(turn.id, {})) for turn in turns],
-            _runs(connection, id),
+            [_turn_document(turn, done.get(turn.id, {})) for turn in turns],
+            _run_documents(connection, id),
         )
 
 
-def _turn(turn: Turn, done: Mapping[Signal, float]) -> TurnDocument:
+def _turn_document(turn: Turn, done: Mapping[Signal, float]) -> TurnDocument:
     files = [FileDocument(file.name, file.text, file.size, file.label) for file in turn.files]
     return TurnDocument(
         turn.id,
@@ -171,7 +173,7 @@ def _turn(turn: Turn, done: Mapping[Signal, float]) -> TurnDocument:
     )
 
 
-def _runs(connection: Connection, conversation: str) -> list[RunDocument]:
+def _run_documents(connection: Connection, conversation: str) -> list[RunDocument]:
     return [
         RunDocument(
             run.id,
@@ -180,7 +182,7 @@ def _runs(connection: Connection, conversation: str) -> list[RunDocument]:
             run.status,  # type: ignore[arg-type]
             run.created,
             [
-                EventDocument(type(event).__name__, msgspec.json.decode(rows.encode(event)))
+                EventDocument(type(event).__name__, msgspec.json.decode(rows.encode_json(event)))
                 for event in rows.events(connection, run.id)
             ],
         )
@@ -188,7 +190,7 @@ def _runs(connection: Connection, conversation: str) -> list[RunDocument]:
     ]
 
 
-def import_(connection: Connection, data: object) -> Imported:
+def import_conversations(connection: Connection, data: object) -> ImportResult:
     """Add the conversations of an export that aren't there yet; nothing is ever overwritten.
 
     A conversation whose turns and runs are all there already is skipped (and undeleted); one that
@@ -201,7 +203,7 @@ def import_(connection: Connection, data: object) -> Imported:
         raise ConfigError(message, "Nothing was imported.") from error
     added = turns = skipped = 0
     for conversation in document.conversations:
-        _check(conversation)
+        _require_sound(conversation)
         if _is_known(connection, conversation):
             restored = connection.execute(
                 "UPDATE conversations SET hidden_at = NULL WHERE id = ? AND hidden_at > 0",
@@ -210,39 +212,39 @@ def import_(connection: Connection, data: object) -> Imported:
             skipped += 1 - restored.rowcount
             added += restored.rowcount
             continue
-        if _collides(connection, conversation):
-            conversation = _renamed(conversation)
+        if _has_colliding_ids(connection, conversation):
+            conversation = _with_new_ids(conversation)
         _insert(connection, conversation)
         added += 1
         turns += len(conversation.turns)
-    return Imported(added, turns, skipped)
+    return ImportResult(added, turns, skipped)
 
 
-def _check(conversation: ConversationDocument) -> None:
+def _require_sound(conversation: ConversationDocument) -> None:
     """Refuse a conversation that doesn't hang together."""
     turns: dict[str, TurnDocument] = {}
     for turn in conversation.turns:
         if turn.id in turns or (turn.parent is not None and turn.parent not in turns):
-            raise _wrong(conversation, f"the turn {turn.id} is out of place")
+            raise _broken_export(conversation, f"the turn {turn.id} is out of place")
         if turn.role is Role.SYSTEM:
-            raise _wrong(conversation, f"the turn {turn.id} is nobody's")
+            raise _broken_export(conversation, f"the turn {turn.id} is nobody's")
         if turn.signals and turn.role is not Role.ASSISTANT:
-            raise _wrong(conversation, f"the turn {turn.id} is no answer")
+            raise _broken_export(conversation, f"the turn {turn.id} is no answer")
         if set(RATINGS) <= turn.signals.keys():
-            raise _wrong(conversation, f"the turn {turn.id} is both good and bad")
+            raise _broken_export(conversation, f"the turn {turn.id} is both good and bad")
         turns[turn.id] = turn
     runs = {run.id for run in conversation.runs}
     named = [conversation.head, conversation.sent_from]
     named += [turn for run in conversation.runs for turn in (run.prompt, run.answer)]
     if any(turn not in turns for turn in named if turn is not None):
-        raise _wrong(conversation, "it names a turn that it doesn't hold")
+        raise _broken_export(conversation, "it names a turn that it doesn't hold")
     if len(runs) < len(conversation.runs):
-        raise _wrong(conversation, "a run stands there twice")
+        raise _broken_export(conversation, "a run stands there twice")
     if any(turn.run not in runs for turn in conversation.turns if turn.run is not None):
-        raise _wrong(conversation, "it names a run that it doesn't hold")
+        raise _broken_export(conversation, "it names a run that it doesn't hold")
 
 
-def _wrong(conversation: ConversationDocument, what: str) -> ConfigError:
+def _broken_export(conversation: ConversationDocument, what: str) -> ConfigError:
     return ConfigError(
         f"This export is broken in the conversation {conversation.id}: {what}.",
         "Nothing was imported.",
@@ -256,27 +258,27 @@ def _is_known(connection: Connection, new: ConversationDocument) -> bool:
     """
     if not connection.execute("SELECT 1 FROM conversations WHERE id = ?", [new.id]).fetchone():
         return False
-    old = _document(connection, new.id)
-    turns = {turn.id: _said(turn) for turn in old.turns}
+    old = _conversation_document(connection, new.id)
+    turns = {turn.id: _without_signals(turn) for turn in old.turns}
     runs = {run.id: run for run in old.runs}
-    return all(turns.get(turn.id) == _said(turn) for turn in new.turns) and all(
+    return all(turns.get(turn.id) == _without_signals(turn) for turn in new.turns) and all(
         runs.get(run.id) == run for run in new.runs
     )
 
 
-def _said(turn: TurnDocument) -> TurnDocument:
+def _without_signals(turn: TurnDocument) -> TurnDocument:
     """Return a turn without what was done with it."""
     return msgspec.structs.replace(turn, signals={})
 
 
-def _collides(connection: Connection, new: ConversationDocument) -> bool:
+def _has_colliding_ids(connection: Connection, new: ConversationDocument) -> bool:
     ids = [new.id, *(turn.id for turn in new.turns), *(run.id for run in new.runs)]
     query = """SELECT 1 FROM json_each(?) WHERE value IN (SELECT id FROM conversations)
         OR value IN (SELECT id FROM turns) OR value IN (SELECT id FROM runs) LIMIT 1"""
     return connection.execute(query, [msgspec.json.encode(ids).decode()]).fetchone() is not None
 
 
-def _renamed(old: ConversationDocument) -> ConversationDocument:
+def _with_new_ids(old: ConversationDocument) -> ConversationDocument:
     """Return the conversation with new ids throughout."""
     used = [old.id, *(turn.id for turn in old.turns), *(run.id for run in old.runs)]
     new: dict[str | None, str | None] = {None: None} | {id: new_id() for id in used}
@@ -300,9 +302,9 @@ def _insert(connection: Connection, new: ConversationDocument) -> None:
         "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         [
             new.id,
-            clean(new.title),
+            clean_text(new.title),
             new.label,
-            new.system and clean(new.system),
+            new.system and clean_text(new.system),
             new.created,
             new.updated,
             new.head,
@@ -314,7 +316,7 @@ def _insert(connection: Connection, new: ConversationDocument) -> None:
         [(new.id, change.at, change.old, change.label) for change in new.label_changes],
     )
     for turn in new.turns:
-        add_turn(connection, _from_document(turn, new.id))
+        add_turn(connection, _turn_from_document(turn, new.id))
         connection.executemany(
             "INSERT INTO signals VALUES (?, ?, ?)",
             [(turn.id, kind, at) for kind, at in turn.signals.items()],
@@ -334,21 +336,21 @@ def _insert(connection: Connection, new: ConversationDocument) -> None:
             )
 
 
-def _from_document(turn: TurnDocument, conversation: str) -> Turn:
+def _turn_from_document(turn: TurnDocument, conversation: str) -> Turn:
     streaming = turn.status is TurnStatus.STREAMING
     return Turn(
         turn.id,
         conversation,
         turn.parent,
         turn.role,
-        clean(turn.text),
+        clean_text(turn.text),
         TurnStatus.LOST if streaming else turn.status,
         turn.label,
         turn.created,
-        clean(turn.worker),
+        clean_text(turn.worker),
         turn.run,
         tuple(
-            Attachment(clean(file.name), clean(file.text), file.size, file.label)
+            Attachment(clean_text(file.name), clean_text(file.text), file.size, file.label)
             for file in turn.files
         ),
     )
@@ -356,6 +358,8 @@ def _from_document(turn: TurnDocument, conversation: str) -> Turn:
 
 def _event_json(conversation: ConversationDocument, event: EventDocument) -> str:
     try:
-        return rows.encode(rows.decode(event.kind, rows.encode(event.data)))
+        return rows.encode_json(rows.decode_event(event.kind, rows.encode_json(event.data)))
     except (KeyError, msgspec.ValidationError) as error:
-        raise _wrong(conversation, f"{event.kind!r} is no event that Baton knows") from error
+        raise _broken_export(
+            conversation, f"{event.kind!r} is no event that Baton knows"
+        ) from error

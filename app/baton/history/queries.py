@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 from baton.core.errors import ConfigError
 from baton.core.history_types import Conversation, PastRun, RunRecord, SearchHit, Weighing
@@ -14,7 +18,7 @@ from baton.core.sanitiser import sanitise
 from baton.history import rows
 from baton.history.feedback_store import MAX_PROMPT_CHARS, signals_of_turns
 from baton.history.rows import reject_bad_values
-from baton.platform.sqlite import Connection, Row, clean_text
+from baton.platform.sqlite import Connection, Row, clean_text, connect, explain_errors, sqlite3
 
 _VISIBLE = "JOIN conversations AS c ON c.id = runs.conversation AND c.hidden_at IS NULL"
 
@@ -311,3 +315,39 @@ def _snippet(marked: str, opening: str, closing: str) -> tuple[str, tuple[tuple[
 def _single_line(text: str) -> str:
     """Return text on one line that needs no more sanitising, which would move the spans."""
     return sanitise(text).replace("\n", " ").replace("\t", " ")
+
+
+# What a person asks in SQL
+
+
+def query_rows(path: Path, sql: str) -> Iterator[dict[str, Any]]:
+    """Yield the rows of an SQL query by column; the file is opened for reading only.
+
+    Raises ConfigError for what is no query, or would change anything.
+    """
+    from sqlite_utils import Database
+
+    if (
+        sql.lstrip()[:6].upper() == "PRAGMA"
+    ):  # some of them write; as functions, they can be selected
+        raise ConfigError("A PRAGMA is not run.", _READS_ONLY)
+    with explain_errors(path), closing(connect(path, "ro")) as connection:
+        connection.execute("PRAGMA query_only = ON")  # also for what the query attaches
+        database = Database(connection, recursive_triggers=False, execute_plugins=False)
+        try:
+            yield from database.query(sql)
+        except (sqlite3.Error, sqlite3.Warning) as error:
+            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+            if code == sqlite3.SQLITE_READONLY:
+                raise ConfigError(
+                    "This query would change the history, so it was not run.", _READS_ONLY
+                ) from error
+            if code in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH):
+                raise ConfigError(f"This query can't be run: {error}.", _TABLES_HINT) from error
+            raise
+        except ValueError as error:
+            raise ConfigError("This is no query: it returns no rows.", _READS_ONLY) from error
+
+
+_READS_ONLY = "`baton history query` only reads: begin with SELECT."
+_TABLES_HINT = '`baton history query "SELECT sql FROM sqlite_schema"` shows tables and columns.'

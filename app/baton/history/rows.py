@@ -15,14 +15,14 @@ from baton.core.history_types import Conversation, RunRecord
 from baton.core.labels import Label
 from baton.core.ledger_types import Policy
 from baton.core.messages import Attachment, Role, Turn, TurnStatus
-from baton.platform.sqlite import Connection, Damaged, Row, clean
+from baton.platform.sqlite import Connection, DatabaseDamaged, Row, clean_text
 
 # A conversation may have thousands of turns, and a dictionary is ten times as quick as Role().
 _ROLES = {role.value: role for role in Role}
 _STATUSES = {status.value: status for status in TurnStatus}
 _LABELS = {label.value: label for label in Label}
 
-PATH = """id IN (
+PATH_CONDITION = """id IN (
     WITH RECURSIVE path (id, parent) AS (
         SELECT id, parent FROM turns WHERE id = ?
         UNION SELECT turns.id, turns.parent FROM turns JOIN path ON turns.id = path.parent
@@ -34,41 +34,41 @@ EVENT_TYPES: dict[str, type[Event]] = {kind.__name__: kind for kind in get_args(
 
 
 @contextmanager
-def genuine() -> Iterator[None]:
+def reject_bad_values() -> Iterator[None]:
     """Tell of a value that no Baton ever wrote: a flipped bit that SQLite can't notice."""
     try:
         yield
     except (ValueError, LookupError, TypeError, PlanError) as error:
-        raise Damaged(str(error)) from error
+        raise DatabaseDamaged(str(error)) from error
 
 
-def encode(value: object) -> str:
+def encode_json(value: object) -> str:
     """Return an event's fields (or any plain data) as JSON that SQLite can keep."""
     try:
         return msgspec.json.encode(value).decode()
     except UnicodeEncodeError:
-        return msgspec.json.encode(_cleaned(msgspec.to_builtins(value))).decode()
+        return msgspec.json.encode(_clean_value(msgspec.to_builtins(value))).decode()
 
 
-def decode(kind: str, data: str) -> Event:
+def decode_event(kind: str, data: str) -> Event:
     """Return an event from its class name and the JSON of its fields. Raises ValueError."""
-    event: Event = _decoder(kind).decode(data)
+    event: Event = _event_decoder(kind).decode(data)
     return event
 
 
 @cache
-def _decoder(kind: str) -> msgspec.json.Decoder[Any]:
+def _event_decoder(kind: str) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(EVENT_TYPES[kind])
 
 
-def _cleaned(value: Any) -> Any:
+def _clean_value(value: Any) -> Any:
     match value:
         case str():
-            return clean(value)
+            return clean_text(value)
         case dict():
-            return {_cleaned(key): _cleaned(item) for key, item in value.items()}
+            return {_clean_value(key): _clean_value(item) for key, item in value.items()}
         case list() | tuple():
-            return [_cleaned(item) for item in value]
+            return [_clean_value(item) for item in value]
         case _:
             return value
 
@@ -81,7 +81,7 @@ _CONVERSATION = """
 
 def conversations(connection: Connection, rest: str, *values: object) -> list[Conversation]:
     """Return the conversations (as `c`) that the rest of the query picks."""
-    with genuine():
+    with reject_bad_values():
         return [
             Conversation(
                 row["id"],
@@ -104,7 +104,7 @@ def turns(connection: Connection, condition: str, *values: object) -> tuple[Turn
     rows = connection.execute(
         f"SELECT * FROM turns WHERE {condition} ORDER BY key", values
     ).fetchall()
-    with genuine():
+    with reject_bad_values():
         files = _files(connection, [row["id"] for row in rows if row["role"] == "user"])
         return tuple(_turn(row, files.get(row["id"], ())) for row in rows)
 
@@ -136,7 +136,7 @@ def _files(connection: Connection, turns: list[str]) -> dict[str, list[Attachmen
 
 def runs(connection: Connection, rest: str, *values: object) -> list[RunRecord]:
     """Return the runs that the rest of the query picks, without their events."""
-    with genuine():
+    with reject_bad_values():
         return [
             RunRecord(
                 row["id"],
@@ -154,11 +154,13 @@ def runs(connection: Connection, rest: str, *values: object) -> list[RunRecord]:
 def events(connection: Connection, run: str) -> tuple[Event, ...]:
     """Return what a run left behind, in order."""
     query = "SELECT kind, data FROM events WHERE run = ? ORDER BY seq"
-    with genuine():
-        return tuple(decode(row["kind"], row["data"]) for row in connection.execute(query, [run]))
+    with reject_bad_values():
+        return tuple(
+            decode_event(row["kind"], row["data"]) for row in connection.execute(query, [run])
+        )
 
 
-def find(connection: Connection, table: str, prefix: str, what: str) -> str:
+def find_id(connection: Connection, table: str, prefix: str, what: str) -> str:
     """Return the one id in a table that is, or begins with, what was typed.
 
     Deleted conversations and their runs aren't found. Raises ConfigError.
@@ -168,7 +170,7 @@ def find(connection: Connection, table: str, prefix: str, what: str) -> str:
     rows = connection.execute(
         f"""SELECT id FROM {table} WHERE id >= ? AND id < ? AND {column} IN
         (SELECT id FROM conversations WHERE hidden_at IS NULL) ORDER BY id LIMIT 2""",
-        [clean(typed), clean(typed) + "\U0010ffff"],
+        [clean_text(typed), clean_text(typed) + "\U0010ffff"],
     ).fetchall()
     found = [row["id"] for row in rows]
     if not typed or not found:

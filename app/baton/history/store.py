@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
+import os
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any
 
+from baton.core.errors import BatonError, StoreError
 from baton.core.events import Event
 from baton.core.feedback import AnswerSignals, GradedAnswer, Signal, graded_answers
 from baton.core.history_types import Conversation, PastRun, RunRecord, SearchHit, Weighing
@@ -16,23 +19,29 @@ from baton.core.labels import Label
 from baton.core.ledger_types import Policy
 from baton.core.messages import Prompt, Turn, TurnStatus
 from baton.core.ports import ConversationPosition, RecordedRun
-from baton.history import edits, queries, run_writer
-from baton.history import export as transfer
-from baton.history import feedback_store as signals
-from baton.history import past_runs as past
+from baton.history import changes, export, feedback_store, queries
 from baton.history.export import ImportResult
-from baton.history.search import search
-from baton.history.store_file import open_history
+from baton.history.schema import MIGRATIONS
+from baton.platform.process_owner import Owner, is_alive
 from baton.platform.sqlite import (
+    HISTORY,
     Connection,
     DatabaseDamaged,
+    DatabaseThread,
+    Row,
+    connect,
+    create_database_file,
     explain_errors,
-    check_stamp,
+    had_database,
+    has_lost_log,
+    is_empty,
+    open_database,
+    open_in_memory,
+    set_aside,
+    sqlite3,
     transaction,
+    version_warning,
 )
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 class Store:
@@ -43,9 +52,9 @@ class Store:
     """
 
     def __init__(self, path: Path | None) -> None:
-        self._path = path
-        self._thread = ThreadPoolExecutor(1, "baton-store")
-        self._opened = self._thread.submit(open_history, path)
+        self._database = DatabaseThread(path, HISTORY, partial(open_history, path))
+        self._read = self._database.read
+        self._write = self._database.write
 
     @classmethod
     def open(cls, path: Path | None) -> Store:
@@ -58,60 +67,29 @@ class Store:
     @property
     def warning(self) -> str:
         """What the person must know about the opening, in a sentence, or "". Waits for it."""
-        return self._opened.result().warning
-
-    async def _do(self, work: Callable[[Connection], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._explain, work)
-
-    def _explain(self, work: Callable[[Connection], T]) -> T:
-        connection = self._opened.result().connection
-        try:
-            with explain_errors(self._path):
-                return work(connection)
-        except DatabaseDamaged:
-            if self._path is not None:
-                check_stamp(self._path).unlink(missing_ok=True)  # the next start looks closely
-            raise
-
-    async def _read(
-        self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
-        def reads(connection: Connection) -> T:
-            with transaction(connection, "DEFERRED"):
-                return work(connection, *args, **kwargs)
-
-        return await self._do(reads)
-
-    async def _write(
-        self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
-        def writes(connection: Connection) -> T:
-            with transaction(connection):
-                return work(connection, *args, **kwargs)
-
-        return await self._do(writes)
+        return self._database.opened.warning
 
     # What a run needs (core.ports.Store)
 
     async def begin(self, prompt: Prompt, place: ConversationPosition, label: Label) -> RecordedRun:
         """Record a prompt, its run and its empty answer; the conversation too, if it is new."""
-        return await self._write(run_writer.begin_run, prompt, place, label)
+        return await self._write(changes.begin_run, prompt, place, label)
 
     async def append(self, run: str, event: Event) -> None:
         """Record one event of a run; a terminal one ends the run's row as well."""
-        await self._write(run_writer.append_event, run, event)
+        await self._write(changes.append_event, run, event)
 
     async def write(self, turn: str, text: str, status: TurnStatus, worker: str = "") -> None:
         """Record an answer's text as far as it is."""
-        await self._write(run_writer.write_answer, turn, text, status, worker)
+        await self._write(changes.write_answer, turn, text, status, worker)
 
     async def trim(self, conversation: str, first: str) -> None:
         """From now on send only the turns from `first` on; the earlier ones stay in history."""
-        await self._write(run_writer.trim_conversation, conversation, first)
+        await self._write(changes.trim_conversation, conversation, first)
 
     async def allow(self, conversation: str, policy: Policy | None) -> None:
         """Record when a conversation may spend from now on (None: as the settings say)."""
-        await self._write(edits.set_policy, conversation, policy)
+        await self._write(changes.set_policy, conversation, policy)
 
     # What front ends show
 
@@ -121,7 +99,7 @@ class Store:
 
     async def search(self, query: str, limit: int = 50) -> list[SearchHit]:
         """Return the newest turns with all these words, the last of which may be unfinished."""
-        return await self._read(search, query, limit)
+        return await self._read(queries.search, query, limit)
 
     async def conversation(self, id_or_prefix: str) -> Conversation:
         """Return the conversation whose id begins so. Raises ConfigError if it isn't just one."""
@@ -165,7 +143,7 @@ class Store:
 
     async def past_runs(self, since: float, limit: int = 2_000) -> list[PastRun]:
         """Return the newest finished runs since then with their events, oldest first."""
-        return await self._read(past.past_runs, since, limit)
+        return await self._read(queries.past_runs, since, limit)
 
     async def hidden_runs(self, older_than_seconds: float = 0) -> list[str]:
         """Return the runs of the conversations that `purge_hidden` would remove."""
@@ -183,68 +161,61 @@ class Store:
 
     async def select(self, turn: str) -> None:
         """Make the newest branch through this turn the current one."""
-        await self._write(edits.select, turn)
+        await self._write(changes.select, turn)
 
     async def rename(self, conversation: str, title: str) -> None:
         """Give a conversation another title."""
-        await self._write(edits.rename, conversation, title)
+        await self._write(changes.rename, conversation, title)
 
     async def relabel(self, conversation: str, label: Label) -> None:
         """Let everything in a conversation travel exactly so far from now on, and record that."""
-        await self._write(edits.relabel, conversation, label)
+        await self._write(changes.relabel, conversation, label)
 
     async def hide(self, conversation: str) -> None:
         """Delete a conversation so that `restore` can bring it back."""
-        await self._write(edits.hide, conversation)
+        await self._write(changes.hide, conversation)
 
     async def restore(self, conversation: str) -> None:
         """Bring a deleted conversation back."""
-        await self._write(edits.restore, conversation)
+        await self._write(changes.restore, conversation)
 
     async def purge(self, conversation: str) -> None:
         """Remove a conversation so that nothing of it remains in the file."""
-        await self._write(edits.purge, conversation)
-        await self._do(self._wipe)
+        await self._write(changes.purge, conversation)
+        await self._database.wipe_copies()
 
     async def purge_hidden(self, older_than_seconds: float = 0) -> int:
         """Purge what was deleted so long ago; return how many conversations that were."""
-        purged = await self._write(edits.purge_hidden, older_than_seconds)
+        purged = await self._write(changes.purge_hidden, older_than_seconds)
         if purged:
-            await self._do(self._wipe)
+            await self._database.wipe_copies()
         return purged
-
-    def _wipe(self, connection: Connection) -> None:
-        """Let go of the copies that the log and backups from before a migration hold."""
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        if self._path is not None:
-            for backup in self._path.parent.glob(f"{self._path.name}.before-*"):
-                backup.unlink(missing_ok=True)
 
     async def save_draft(self, conversation: str, text: str) -> None:
         """Keep what was typed in a conversation ("": a new one) and not sent."""
-        await self._write(edits.save_draft, conversation, text)
+        await self._write(changes.save_draft, conversation, text)
 
     # What tells how good answers were
 
     async def add_signal(self, turn: str, signal: Signal) -> None:
         """Record what a person did with an answer just now. Raises ConfigError."""
-        await self._write(signals.add_signal, turn, signal)
+        await self._write(feedback_store.add_signal, turn, signal)
 
     async def rate(self, turn: str, rating: Signal | None) -> None:
         """Record that an answer is good or bad, or take that back (None). Raises ConfigError."""
-        await self._write(signals.set_rating, turn, rating)
+        await self._write(feedback_store.set_rating, turn, rating)
 
     async def signals(self, turns: Sequence[str]) -> dict[str, dict[Signal, float]]:
         """Return what was done with these answers, and when; without those that nothing was."""
-        return await self._read(signals.signals_of_turns, turns)
+        return await self._read(feedback_store.signals_of_turns, turns)
 
     async def signals_since(self, at: float) -> int:
         """Return with how many answers something was done after that time."""
-        return await self._read(signals.count_signals_since, at)
+        return await self._read(feedback_store.count_signals_since, at)
 
     async def answered(self, limit: int = 5_000) -> list[AnswerSignals]:
         """Return the newest answers of which it is known how good they were, newest first."""
-        return await self._read(signals.answers_with_feedback, limit)
+        return await self._read(feedback_store.answers_with_feedback, limit)
 
     async def outcomes(self, limit: int = 5_000) -> list[GradedAnswer]:
         """Return how workers did at kinds of tasks, by this person's own answers, newest first.
@@ -254,24 +225,141 @@ class Store:
         longer here are among them. Several signals of one answer make one of these. Only answers
         that may leave this machine count: a conductor elsewhere is told what they come to.
         """
-        known = await self._read(signals.answers_with_feedback, limit, (Label.CLOUD,))
+        known = await self._read(feedback_store.answers_with_feedback, limit, (Label.CLOUD,))
         return graded_answers(known, time.time())
 
     # Export and import
 
     async def export(self, ids: Sequence[str] | None = None) -> dict[str, Any]:
         """Return these conversations (None: all) with everything in them, ready for JSON."""
-        return await self._read(transfer.export_conversations, ids)
+        return await self._read(export.export_conversations, ids)
 
     async def import_(self, data: object) -> ImportResult:
         """Add the conversations of an export that aren't there yet; overwrites nothing."""
-        return await self._write(transfer.import_conversations, data)
+        return await self._write(export.import_conversations, data)
 
     async def aclose(self) -> None:
         """Close the file. Nothing may be called afterwards."""
-        self._thread.submit(self._close)
-        await asyncio.to_thread(self._thread.shutdown)
+        await self._database.aclose()
 
-    def _close(self) -> None:
-        if self._opened.exception() is None:
-            self._opened.result().connection.close()
+
+@dataclass(frozen=True, slots=True)
+class OpenedHistory:
+    """An open database; `warning` is a sentence for the person, or empty."""
+
+    connection: Connection
+    warning: str = ""
+
+
+def open_history(path: Path | None) -> OpenedHistory:
+    """Open the history at this path (None: in memory), made or mended as needed.
+
+    Raises StoreError where that is impossible; the file is then as it was.
+    """
+    with explain_errors(path):
+        if path is None:
+            return OpenedHistory(open_in_memory(MIGRATIONS))
+        if version_warning():
+            raise StoreError(version_warning(), "Run scripts/baton, which installs it.")
+        lost = had_database(path) and is_empty(path)
+        log = set_aside(path) if has_lost_log(path) else None
+        create_database_file(path)
+        before = path.stat()
+        try:
+            return OpenedHistory(_open(path), _loss_warning(path, log) if lost else "")
+        except DatabaseDamaged:
+            return _replace_damaged(path, before)
+
+
+def _loss_warning(path: Path, log: Path | None) -> str:
+    kept = f"what was left of it is kept as {log}" if log is not None else "nothing of it is left"
+    return (
+        f"The history file was emptied or removed, so a new one was begun; {kept}, and the ledger "
+        f"is as it was. A backup can take the place of {path} while no Baton runs."
+    )
+
+
+def _open(path: Path) -> Connection:
+    with ExitStack() as opened:
+        connection = opened.enter_context(closing(open_database(path, MIGRATIONS)))
+        with explain_errors(path):
+            mark_lost_runs(connection)
+        opened.pop_all()
+    return connection
+
+
+def _replace_damaged(path: Path, before: os.stat_result) -> OpenedHistory:
+    """Keep the damaged file aside, begin a new one and carry over what can be read."""
+    if path.stat().st_ino != before.st_ino:
+        return OpenedHistory(_open(path))  # another Baton did all this a moment ago
+    aside = set_aside(path)
+    connection = _open_new(path)
+    carried = _recover_conversations(aside, connection)
+    recovered = {0: "nothing in it could be read", 1: "1 conversation was recovered"}.get(
+        carried, f"{carried} conversations were recovered"
+    )
+    return OpenedHistory(
+        connection, f"The history file was damaged: {recovered}, and the file is kept as {aside}."
+    )
+
+
+def _open_new(path: Path) -> Connection:
+    create_database_file(path)
+    return _open(path)
+
+
+def _recover_conversations(aside: Path, connection: Connection) -> int:
+    """Copy every conversation that can be read as a whole; return how many those were."""
+    carried = 0
+    try:
+        broken = connect(aside, mode="ro")  # what is kept stays as it was found
+        found = broken.execute("SELECT id FROM conversations WHERE hidden_at IS NULL ORDER BY key")
+        for row in found.fetchall():
+            # What was done with answers may be what can't be read; an older Baton kept none of it.
+            carried += any(
+                _recover_conversation(broken, connection, row["id"], m) for m in (True, False)
+            )
+        broken.close()
+    except (BatonError, sqlite3.Error):
+        pass  # the person is told how many there were
+    return carried
+
+
+def _recover_conversation(
+    broken: Connection, connection: Connection, id: str, marked: bool
+) -> bool:
+    """Copy a conversation; tell whether it could be read as a whole."""
+    try:
+        with transaction(connection):
+            document = export.export_conversations(broken, [id], marked=marked)
+            return export.import_conversations(connection, document).conversations > 0
+    except (BatonError, sqlite3.Error):
+        return False
+
+
+def mark_lost_runs(connection: Connection) -> None:
+    """End the runs whose process is gone, and keep what they had written."""
+    running = connection.execute(
+        "SELECT id, owner, started, created FROM runs WHERE status = 'running'"
+    ).fetchall()
+    lost = [row["id"] for row in running if not _is_owner_alive(row)]
+    if not lost:
+        return
+    with transaction(connection):
+        for run in lost:
+            connection.execute(
+                "UPDATE turns SET status = 'lost' WHERE status = 'streaming' "
+                "AND id = (SELECT answer FROM runs WHERE id = ? AND status = 'running')",
+                [run],
+            )
+            connection.execute(
+                "UPDATE runs SET status = 'lost' WHERE id = ? AND status = 'running'", [run]
+            )
+
+
+def _is_owner_alive(run: Row) -> bool:
+    """Tell whether the process that began a run is still there."""
+    if run["owner"] is None:
+        return False
+    started = run["created"] if run["started"] is None else run["started"]
+    return is_alive(Owner(run["owner"], started))

@@ -23,12 +23,12 @@ from pathlib import Path
 
 from baton.install.receipts import read_receipt
 
-OWN = "self"
+STATE_FOLDER = "self"
 """The folder, in the state folder, of what belongs to binaries that no installer put down."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class InstallationPaths:
     """An installation: `target` is the file that is started, `home` the folder of all else."""
 
     target: Path
@@ -70,7 +70,7 @@ class Place:
         return self.target.parent / ".baton-update"
 
 
-def find_place(file: Path, state: Path) -> Place:
+def find_installation(file: Path, state: Path) -> InstallationPaths:
     """Return the place of a binary; `state` is Baton's state folder."""
     target = file.resolve()
     for start in (file.absolute(), target):
@@ -79,9 +79,9 @@ def find_place(file: Path, state: Path) -> Place:
             files = read_receipt(home / "install.json").files
             # One that can't be read was broken by a power cut: who else has such a file there?
             if not files or any(Path(named).resolve() == target for named in files):
-                return Place(target, home)
+                return InstallationPaths(target, home)
     key = hashlib.sha256(str(target).encode("utf-8", "surrogateescape")).hexdigest()[:16]
-    return Place(target, state / OWN / key)
+    return InstallationPaths(target, state / STATE_FOLDER / key)
 
 
 def _is_trusted(home: Path, target: Path) -> bool:

@@ -13,22 +13,22 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from baton.install.layout import OWN, Place
+from baton.install.layout import STATE_FOLDER, InstallationPaths
 from baton.install.receipts import read_receipt
-from baton.install.unpack_cache import Unpacked, is_single
+from baton.install.unpack_cache import UnpackCache, is_single_file
 
-_STAGED = re.compile(r"[0-9a-f]{64}\.(partial|partial\.etag|lock)|baton-.*|previous(\.part)?")
+_STAGED_NAME = re.compile(r"[0-9a-f]{64}\.(partial|partial\.etag|lock)|baton-.*|previous(\.part)?")
 
-_PUT_DOWN = {"_baton", "baton.fish", "baton.svg", "baton.desktop"}
+_INSTALLED_NAMES = {"_baton", "baton.fish", "baton.svg", "baton.desktop"}
 """What the installer puts down besides the program, and bash's `completions/baton`."""
 
-_HISTORY = ("baton.db*", "ledger.db*", "router/*.npz")
-_STATE = ("ledgers/*", "log/crash-*.txt", "recommended.json", "models-later")
-_SETTINGS = ("config.toml", ".config.toml.*", "catalogue.toml", "templates/*.toml")
+_DATA_FILES = ("baton.db*", "ledger.db*", "router/*.npz")
+_STATE_FILES = ("ledgers/*", "log/crash-*.txt", "recommended.json", "models-later")
+_SETTINGS_FILES = ("config.toml", ".config.toml.*", "catalogue.toml", "templates/*.toml")
 
 
 @dataclass(frozen=True, slots=True)
-class Thing:
+class RemovableFiles:
     """Files that go together: what they are for a person, where they lie, and their bytes."""
 
     name: str
@@ -36,105 +36,121 @@ class Thing:
     size: int
 
 
-class Belongings:
+class InstalledFiles:
     """What belongs to an installation, and what its person has in Baton's folders."""
 
-    def __init__(self, place: Place, config: Path, data: Path, state: Path, cache: Path) -> None:
+    def __init__(
+        self, place: InstallationPaths, config: Path, data: Path, state: Path, cache: Path
+    ) -> None:
         self._place = place
         self._config, self._data, self._state, self._cache = config, data, state, cache
-        self._unpacked = Unpacked(cache / "app")
+        self._unpacked = UnpackCache(cache / "app")
         # Known from the receipt, which goes before they can.
         self._made = [Path(folder) for folder in read_receipt(place.receipt).folders]
 
-    def program(self) -> Thing:
+    def program(self) -> RemovableFiles:
         """Return the program, its receipt, and whatever was put down with it.
 
         What is started comes last, so that one that was interrupted can be begun again.
         """
         place = self._place
         listed = [Path(file) for file in read_receipt(place.receipt).files]
-        others = [path for path in listed if path.resolve() != place.target and _is_ours(path)]
-        kept = () if self._holds_foreign() else (place.previous,)
+        others = [
+            path for path in listed if path.resolve() != place.target and _is_installed_name(path)
+        ]
+        kept = () if self._has_foreign_previous() else (place.previous,)
         notes = (place.outgoing, *kept, place.previous_note, place.journal)
-        staged = [path for path in _inside(place.staging) if _STAGED.fullmatch(path.name)]
+        staged = [
+            path for path in _folder_entries(place.staging) if _STAGED_NAME.fullmatch(path.name)
+        ]
         names = [path for path in listed if path.resolve() == place.target]
         last = [place.receipt, *names, place.target]
-        return _thing("the program, and what was installed with it", others, notes, staged, last)
+        return _collect("the program, and what was installed with it", others, notes, staged, last)
 
-    def foreign(self) -> list[str]:
+    def foreign_program_notes(self) -> list[str]:
         """Return a sentence if what was there before Baton is somebody else's program."""
-        if not self._holds_foreign():
+        if not self._has_foreign_previous():
             return []
         was = f"{self._place.previous} stays: it was {self._place.target} before Baton came"
         return [f"{was}, and nothing says that it is a Baton."]
 
-    def _holds_foreign(self) -> bool:
+    def _has_foreign_previous(self) -> bool:
         place = self._place
         noted = place.previous_note.exists() or place.journal.exists()
-        known = noted or place.previous.is_symlink() or is_single(place.previous)
+        known = noted or place.previous.is_symlink() or is_single_file(place.previous)
         return _is_file(place.previous) and not known  # of a link, nothing is lost
 
-    def unpacked(self) -> Thing:
+    def unpacked(self) -> RemovableFiles:
         """Return what the program has unpacked itself to."""
-        return _thing("what it has unpacked", self._unpacked.trees())
+        return _collect("what it has unpacked", self._unpacked.trees())
 
-    def history(self) -> Thing:
+    def history(self) -> RemovableFiles:
         """Return conversations, ledger, what was learned, crash reports and settings."""
-        found = [path for name in _HISTORY for path in self._data.glob(name)]
-        found += [path for name in _STATE for path in self._state.glob(name)]
-        found += [path for name in _SETTINGS for path in self._config.glob(name)]
-        return _thing("history, ledger and settings", [path for path in found if _is_file(path)])
+        found = [path for name in _DATA_FILES for path in self._data.glob(name)]
+        found += [path for name in _STATE_FILES for path in self._state.glob(name)]
+        found += [path for name in _SETTINGS_FILES for path in self._config.glob(name)]
+        return _collect("history, ledger and settings", [path for path in found if _is_file(path)])
 
-    def keys(self) -> Thing:
+    def keys(self) -> RemovableFiles:
         """Return the file of keys in plain text, where there is one."""
-        return _thing("keys in plain text", [self._config / "keys.toml"])
+        return _collect("keys in plain text", [self._config / "keys.toml"])
 
-    def remove(self, thing: Thing) -> list[str]:
+    def remove(self, thing: RemovableFiles) -> list[str]:
         """Delete it; return a sentence for each path that stays."""
-        return [stays for path in thing.paths if (stays := _removed(path))]
+        return [stays for path in thing.paths if (stays := _remove_path(path))]
 
     def remove_unpacked(self) -> list[str]:
         """Delete what was unpacked, but for what another Baton runs from; return what stays."""
         return self._unpacked.remove_all()
 
-    def tidy(self) -> list[Path]:
+    def remove_empty_folders(self) -> list[Path]:
         """Take away the folders that are empty now; return those that aren't."""
         folders = [
-            *(self._place.staging, self._place.home, self._state / OWN, self._cache / "app"),
+            *(
+                self._place.staging,
+                self._place.home,
+                self._state / STATE_FOLDER,
+                self._cache / "app",
+            ),
             *(self._data / "models", self._data / "router"),
             *(self._state / "log", self._state / "ledgers"),
             *(self._config / "templates", self._cache, self._state, self._data, self._config),
         ]
         for folder in folders:
             with suppress(OSError):
-                if [path.name for path in _inside(folder)] in ([".lock"], [".config.toml.lock"]):
-                    _inside(folder)[0].unlink()
+                if [path.name for path in _folder_entries(folder)] in (
+                    [".lock"],
+                    [".config.toml.lock"],
+                ):
+                    _folder_entries(folder)[0].unlink()
                 if not folder.is_symlink():
                     folder.rmdir()
-        self._remove_made()
-        return [path for path in dict.fromkeys(folders[-4:]) if path.is_dir() and _inside(path)]
+        self._remove_created_folders()
+        return [
+            path for path in dict.fromkeys(folders[-4:]) if path.is_dir() and _folder_entries(path)
+        ]
 
-    def _remove_made(self) -> None:
+    def _remove_created_folders(self) -> None:
         for folder in sorted(self._made, key=lambda path: len(path.parts), reverse=True):
             with suppress(OSError):
                 if folder.is_absolute() and not folder.is_symlink():
                     folder.rmdir()
 
 
-def _thing(name: str, *groups: Sequence[Path]) -> Thing:
+def _collect(name: str, *groups: Sequence[Path]) -> RemovableFiles:
     paths = [path for group in groups for path in group if path.exists() or path.is_symlink()]
     unique = tuple(dict.fromkeys(paths))
-    return Thing(name, unique, sum(_size(path) for path in unique))
+    return RemovableFiles(name, unique, sum(_size(path) for path in unique))
 
 
-def _is_ours(path: Path) -> bool:
+def _is_installed_name(path: Path) -> bool:
     """Tell whether the installer can have put that down: a receipt may say whatever it likes."""
     return path.is_absolute() and (
-        path.name in _PUT_DOWN or (path.parent.name, path.name) == ("completions", "baton")
+        path.name in _INSTALLED_NAMES or (path.parent.name, path.name) == ("completions", "baton")
     )
 
 
-def _removed(path: Path) -> str:
+def _remove_path(path: Path) -> str:
     """Delete a file or a link; return why it stays, or ""."""
     try:
         if stat.S_ISDIR(path.lstat().st_mode):
@@ -151,7 +167,7 @@ def _size(path: Path) -> int:
     with suppress(OSError):
         status = path.lstat()
         if stat.S_ISDIR(status.st_mode):
-            return sum(_size(inner) for inner in _inside(path))
+            return sum(_size(inner) for inner in _folder_entries(path))
         return status.st_size
     return 0
 
@@ -162,7 +178,7 @@ def _is_file(path: Path) -> bool:
     return False
 
 
-def _inside(folder: Path) -> list[Path]:
+def _folder_entries(folder: Path) -> list[Path]:
     if folder.is_symlink():
         return []
     with suppress(OSError):

@@ -14,31 +14,34 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-_NAME = re.compile(r"([0-9a-f]{16})(\.lock|\.part\.\w+)?|lock")
+_CACHE_NAME = re.compile(r"([0-9a-f]{16})(\.lock|\.part\.\w+)?|lock")
 """What the launcher calls a tree (by its contents), its lock and drafts, and their lock."""
 
-_MAGIC = b"\0Baton's payload"
-_FIELDS, _SUM, _KEY = 120, 32, slice(56, 64)
+_PAYLOAD_MAGIC = b"\0Baton's payload"
+_FIELDS_BYTES, _SUM_BYTES, _KEY_SLICE = 120, 32, slice(56, 64)
 """The trailer (packaging/launcher/pack.py): its fields, their sum, and what the tree is called."""
 
-_TAIL = 8 << 20
+_TAIL_BYTES = 8 << 20
 """What stands at a single file's end, behind which there may be a signature of that size."""
 
 
-def is_single(file: Path) -> bool:
+def is_single_file(file: Path) -> bool:
     """Tell whether that is a single file of Baton."""
-    return _MAGIC in _tail(file)
+    return _PAYLOAD_MAGIC in _read_tail(file)
 
 
-def key_of(file: Path) -> str:
+def tree_key(file: Path) -> str:
     """Return what the tree of a single file is called; "" of what is none, or can't be read."""
-    tail = _tail(file)
-    at = max(0, tail.rfind(_MAGIC))
-    fields, told = tail[at : at + _FIELDS], tail[at + _FIELDS : at + _FIELDS + _SUM]
-    return fields[_KEY].hex() if hashlib.sha256(fields).digest() == told else ""
+    tail = _read_tail(file)
+    at = max(0, tail.rfind(_PAYLOAD_MAGIC))
+    fields, told = (
+        tail[at : at + _FIELDS_BYTES],
+        tail[at + _FIELDS_BYTES : at + _FIELDS_BYTES + _SUM_BYTES],
+    )
+    return fields[_KEY_SLICE].hex() if hashlib.sha256(fields).digest() == told else ""
 
 
-class Unpacked:
+class UnpackCache:
     """The trees in a folder."""
 
     def __init__(self, app: Path) -> None:
@@ -49,7 +52,7 @@ class Unpacked:
         if self._app.is_symlink():
             return []
         with suppress(OSError):
-            return sorted(path for path in self._app.iterdir() if _NAME.fullmatch(path.name))
+            return sorted(path for path in self._app.iterdir() if _CACHE_NAME.fullmatch(path.name))
         return []
 
     def trees(self) -> list[Path]:
@@ -58,14 +61,14 @@ class Unpacked:
 
     def discard(self, key: str) -> None:
         """Remove a tree, and what is unfinished of it, unless a process runs from it."""
-        with _held(self._app / f"{key}.lock") as alone:
+        with _hold_lock(self._app / f"{key}.lock") as alone:
             if alone:
                 draft = self._app / f"{key}.part.{os.getpid()}"
                 with suppress(OSError):  # so that there is never a half of it under its name
                     (self._app / key).rename(draft)
                 _remove(draft)
                 _remove(self._app / f"{key}.lock")
-        with _held(self._app / "lock") as alone:
+        with _hold_lock(self._app / "lock") as alone:
             for draft in self.paths() if alone else ():
                 if draft.name.startswith(f"{key}.part."):
                     _remove(draft)
@@ -78,7 +81,7 @@ class Unpacked:
         stays = []
         for path in self.trees():
             lock = self._app / ("lock" if ".part." in path.name else f"{path.name}.lock")
-            if path.is_symlink() or not path.is_dir() or _is_free(lock):
+            if path.is_symlink() or not path.is_dir() or _try_lock(lock):
                 _remove(path)
             else:
                 stays.append(f"{path} stays: another Baton runs from it.")
@@ -90,9 +93,9 @@ class Unpacked:
         return stays
 
 
-def _tail(file: Path) -> bytes:
+def _read_tail(file: Path) -> bytes:
     with suppress(OSError), file.open("rb") as opened:
-        opened.seek(max(0, opened.seek(0, os.SEEK_END) - _TAIL))
+        opened.seek(max(0, opened.seek(0, os.SEEK_END) - _TAIL_BYTES))
         return opened.read()
     return b""
 
@@ -106,7 +109,7 @@ def _remove(path: Path) -> None:
 
 
 @contextmanager
-def _held(lock: Path) -> Iterator[bool]:
+def _hold_lock(lock: Path) -> Iterator[bool]:
     """Hold a lock alone; False where it isn't there, or anybody holds it, this process included."""
     import fcntl
 
@@ -126,12 +129,12 @@ def _held(lock: Path) -> Iterator[bool]:
         os.close(handle)
 
 
-def _is_free(lock: Path) -> bool:
+def _try_lock(lock: Path) -> bool:
     """Tell whether no other process holds a lock; this one got its handle from the launcher."""
     import fcntl
 
     try:
-        handle = _own_handle(lock)
+        handle = _inherited_handle(lock)
         handle = os.open(lock, os.O_RDWR | os.O_NOFOLLOW) if handle is None else handle
     except OSError:
         return True
@@ -144,17 +147,17 @@ def _is_free(lock: Path) -> bool:
     return True
 
 
-def _own_handle(lock: Path) -> int | None:
+def _inherited_handle(lock: Path) -> int | None:
     """Return this process's open handle of a file, if it has one. Raises OSError."""
     wanted = lock.lstat()
-    for handle in _handles():
+    for handle in _open_handles():
         with suppress(OSError):
             if os.path.samestat(os.fstat(handle), wanted):
                 return handle
     return None
 
 
-def _handles() -> Iterator[int]:
+def _open_handles() -> Iterator[int]:
     for folder in ("/proc/self/fd", "/dev/fd"):
         with suppress(OSError):
             yield from [int(name) for name in os.listdir(folder) if name.isdecimal()]  # noqa: PTH208

@@ -33,17 +33,19 @@ from baton.download.releases import (
     is_address,
     is_newer,
 )
-from baton.platform.build_info import Built
+from baton.platform.build_info import BuildInfo
 
 
 class Releases(Protocol):
     """Where releases come from. Raises ConfigError, ModelFileError and WorkerUnavailable."""
 
-    async def release(self, source: str, key: str) -> Release:
+    async def read_release(self, source: str, key: str) -> Release:
         """Return what the release in a folder, or behind an address, holds, if `key` signed it."""
         ...
 
-    def bring(self, source: str, file: ReleaseFile, target: Path) -> AsyncGenerator[Progress | str]:
+    def fetch_file(
+        self, source: str, file: ReleaseFile, target: Path
+    ) -> AsyncGenerator[Progress | str]:
         """Have a file of it at `target`, as it is listed; at last its sha256.
 
         What has come stays, and the next attempt goes on there.
@@ -78,15 +80,15 @@ class Installed(Protocol):
         """What is noted of the version before."""
         ...
 
-    def alone(self) -> AbstractContextManager[None]:
+    def hold_lock(self) -> AbstractContextManager[None]:
         """Keep others from changing it meanwhile."""
         ...
 
-    def mend(self) -> Switch | None:
+    def finish_switch(self) -> Switch | None:
         """Take an interrupted switch to its end; return it if that brought its version."""
         ...
 
-    def stage(self, name: str, sha256: str) -> Path:
+    def stage_file(self, name: str, sha256: str) -> Path:
         """Return where a file is to be brought."""
         ...
 
@@ -94,15 +96,15 @@ class Installed(Protocol):
         """Return a second name of the version before."""
         ...
 
-    def clear(self) -> None:
+    def clear_staging(self) -> None:
         """Delete what was brought and isn't wanted."""
         ...
 
-    def discard(self, file: Path) -> None:
+    def discard_staged(self, file: Path) -> None:
         """Delete a staged file that was tried and isn't wanted, and what it has unpacked."""
         ...
 
-    def make_ready(self, file: Path) -> None:
+    def make_executable(self, file: Path) -> None:
         """Let a file be started."""
         ...
 
@@ -110,11 +112,11 @@ class Installed(Protocol):
         """Start a binary and return which version it says it is."""
         ...
 
-    def look(self, file: Path) -> tuple[int, str]:
+    def size_and_hash(self, file: Path) -> tuple[int, str]:
         """Return a file's size and sha256."""
         ...
 
-    def is_file(self, size: int, sha256: str) -> bool:
+    def is_installed(self, size: int, sha256: str) -> bool:
         """Tell whether what is started has these contents."""
         ...
 
@@ -123,7 +125,7 @@ class Installed(Protocol):
         ...
 
 
-class Standing(StrEnum):
+class ReleaseStanding(StrEnum):
     """How a release's file stands to what is installed."""
 
     NEWER = "newer"
@@ -134,7 +136,7 @@ class Standing(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundRelease:
     """A release, and its file for this machine; `now` is what is installed."""
 
     source: str
@@ -142,11 +144,11 @@ class Found:
     file: ReleaseFile
     build: Build
     now: Build
-    standing: Standing
+    standing: ReleaseStanding
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class UpdateResult:
     """What was done: `now` is started from here on, `before` is kept.
 
     `action` is update, rollback, or none.
@@ -157,28 +159,28 @@ class Changed:
     before: Build
 
 
-class Updating:
+class Updater:
     """Looks for releases, and changes the installation; nothing of it happens by itself."""
 
     def __init__(
-        self, built: Built, installed: Installed, releases: Releases, *, offline: bool
+        self, built: BuildInfo, installed: Installed, releases: Releases, *, offline: bool
     ) -> None:
-        self.installed = installed
+        self.installation = installed
         self._built = built
         self._releases = releases
         self._offline = offline
 
-    async def look(
+    async def find_release(
         self, source: str = "", flavour: str | None = None, gpu: str | None = None
-    ) -> Found:
+    ) -> FoundRelease:
         """Return what a release has for this machine; `source` "" is where this one came from.
 
         Raises ConfigError for a source that can't be used, BatonError for what is not from there.
         """
-        source = self._checked(source or self.installed.receipt.source)
-        now = await self._now()
-        with _told():
-            release = await self._releases.release(source, self._built.update_key)
+        source = self._check_source(source or self.installation.receipt.source)
+        now = await self._installed_build()
+        with _explain_errors():
+            release = await self._releases.read_release(source, self._built.update_key)
         wanted = Build(
             release.version,
             now.flavour if flavour is None else flavour,
@@ -187,66 +189,68 @@ class Updating:
         )
         file = release.file_for(wanted.platform, wanted.flavour, wanted.gpu)
         released = one_line(release.released, 20)
-        return Found(source, released, file, wanted, now, self._standing(file, wanted, now))
+        return FoundRelease(source, released, file, wanted, now, self._compare(file, wanted, now))
 
-    async def update(self, found: Found) -> AsyncGenerator[Progress | Changed]:
+    async def update(self, found: FoundRelease) -> AsyncGenerator[Progress | UpdateResult]:
         """Bring a release's file, try it, and let it take the place; to be called `alone`.
 
         Closing the generator stops it; what has come is kept.
         """
-        if found.standing is Standing.HERE:
-            self.installed.clear()
-            yield Changed("none", found.now, found.now)
+        if found.standing is ReleaseStanding.HERE:
+            self.installation.clear_staging()
+            yield UpdateResult("none", found.now, found.now)
             return
-        staged = self.installed.stage(found.file.name, found.file.sha256)
-        with _told():
-            async with aclosing(self._releases.bring(found.source, found.file, staged)) as coming:
+        staged = self.installation.stage_file(found.file.name, found.file.sha256)
+        with _explain_errors():
+            async with aclosing(
+                self._releases.fetch_file(found.source, found.file, staged)
+            ) as coming:
                 async for step in coming:
                     if isinstance(step, Progress):
                         yield step
-        await self._try(staged, found.build)
+        await self._try_start(staged, found.build)
         size, sha256 = found.file.size, found.file.sha256
         switch = Switch("update", found.build, found.now, size, sha256, found.source)
-        self.installed.switch(staged, switch)
-        yield Changed("update", found.build, found.now)
+        self.installation.switch(staged, switch)
+        yield UpdateResult("update", found.build, found.now)
 
-    async def rollback(self) -> Changed:
+    async def rollback(self) -> UpdateResult:
         """Let the version before take the place, and keep this one; to be called `alone`."""
-        previous = self.installed.previous
+        previous = self.installation.previous
         if previous is None:
             raise BatonError(
                 f"No version before this one is kept ({self._built.version}).",
                 "`baton self update` keeps the one that it replaces.",
             )
-        now = await self._now()
-        size, sha256 = self.installed.look(previous)
-        if self.installed.is_file(size, sha256):
+        now = await self._installed_build()
+        size, sha256 = self.installation.size_and_hash(previous)
+        if self.installation.is_installed(size, sha256):
             raise BatonError(
                 "The version that is kept is this very one, so nothing was changed.",
                 "`baton self update --from` takes any release, an older one with --force.",
             )
-        staged = self.installed.stage_previous()
-        version = await self._version(staged)
-        noted = self.installed.previous_build
+        staged = self.installation.stage_previous()
+        version = await self._staged_version(staged)
+        noted = self.installation.previous_build
         if noted is None or noted.version != version:
             noted = Build(version, now.flavour, now.platform, now.gpu)
-        self.installed.switch(staged, Switch("rollback", noted, now, size, sha256))
-        return Changed("rollback", noted, now)
+        self.installation.switch(staged, Switch("rollback", noted, now, size, sha256))
+        return UpdateResult("rollback", noted, now)
 
-    def mended(self) -> Changed | None:
+    def finish_interrupted(self) -> UpdateResult | None:
         """Take to its end what was interrupted; return it if that brought its version.
 
         To be called `alone`, first of all.
         """
-        if (switch := self.installed.mend()) is None:
+        if (switch := self.installation.finish_switch()) is None:
             return None
-        return Changed(switch.action, switch.coming, switch.leaving)
+        return UpdateResult(switch.action, switch.coming, switch.leaving)
 
     async def aclose(self) -> None:
         """Let go of processes; what has come is kept."""
         await self._releases.aclose()
 
-    def _checked(self, source: str) -> str:
+    def _check_source(self, source: str) -> str:
         if not self._built.update_key:
             raise ConfigError(
                 "This build has no key to check updates with, so it takes none.",
@@ -265,56 +269,58 @@ class Updating:
             )
         return source if is_address(source) else str(Path(source).expanduser().absolute())
 
-    async def _now(self) -> Build:
+    async def _installed_build(self) -> Build:
         """Return what is installed: what runs, unless another Baton has just changed it."""
-        built, noted = self._built, self.installed.receipt
+        built, noted = self._built, self.installation.receipt
         if noted.version not in ("", built.version):
-            version = await self.installed.version_of(self.installed.target)
+            version = await self.installation.version_of(self.installation.target)
             if version == noted.version:
                 return Build(version, noted.flavour, built.platform, noted.gpu)
         return Build(built.version, built.flavour, built.platform, built.gpu)
 
-    def _standing(self, file: ReleaseFile, wanted: Build, now: Build) -> Standing:
-        if self.installed.is_file(file.size, file.sha256):
-            return Standing.HERE
+    def _compare(self, file: ReleaseFile, wanted: Build, now: Build) -> ReleaseStanding:
+        if self.installation.is_installed(file.size, file.sha256):
+            return ReleaseStanding.HERE
         if is_newer(wanted.version, now.version):
-            return Standing.NEWER
+            return ReleaseStanding.NEWER
         if wanted.version != now.version:
-            return Standing.OLDER
-        return Standing.EQUAL if wanted == now else Standing.OTHER
+            return ReleaseStanding.OLDER
+        return ReleaseStanding.EQUAL if wanted == now else ReleaseStanding.OTHER
 
-    async def _try(self, staged: Path, build: Build) -> None:
+    async def _try_start(self, staged: Path, build: Build) -> None:
         """Start what came, which also unpacks it. Raises BatonError, having deleted it."""
-        self.installed.make_ready(staged)
-        version = await self._version(staged)
+        self.installation.make_executable(staged)
+        version = await self._staged_version(staged)
         if version != build.version:
-            self.installed.discard(staged)
+            self.installation.discard_staged(staged)
             raise BatonError(
                 f"What the release calls {build.version} says that it is {one_line(version, 40)},"
                 " so it was not taken.",
                 "Tell whoever made the release.",
             )
 
-    async def _version(self, staged: Path) -> str:
+    async def _staged_version(self, staged: Path) -> str:
         """Return which version a staged file is. Raises BatonError, having deleted it."""
         try:
-            return await self.installed.version_of(staged)
+            return await self.installation.version_of(staged)
         except BatonError as error:
-            self.installed.discard(staged)
+            self.installation.discard_staged(staged)
             raise BatonError(
                 f"{error.message} It was not taken; Baton is as it was.", error.hint
             ) from error
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _explain_errors() -> Iterator[None]:
     """Say of what fails on the way that Baton is as it was; the hints for models don't fit here."""
     try:
         yield
     except ModelFileError as error:
         raise BatonError(f"{error.message} Baton is as it was.", error.hint) from error
     except WorkerError as error:
-        raise WorkerUnavailable(f"{error.message} Baton is as it was.", _AGAIN) from error
+        raise WorkerUnavailable(f"{error.message} Baton is as it was.", _RETRY_HINT) from error
 
 
-_AGAIN = "Run it again later, or take a release from a folder: `baton self update --from FOLDER`."
+_RETRY_HINT = (
+    "Run it again later, or take a release from a folder: `baton self update --from FOLDER`."
+)

@@ -18,15 +18,15 @@ from baton.core.catalogue_types import CatalogueEntry, ModelRole, Score, Source,
 from baton.core.errors import ModelFileError
 from baton.core.plan.plan import KINDS
 
-NAME = "catalogue.toml"
+CATALOGUE_FILE = "catalogue.toml"
 
-_LARGEST = 4_000_000
+_MAX_FILE_BYTES = 4_000_000
 """More bytes than this are no catalogue."""
 
-_MOST = 10**15
+_MAX_COUNT = 10**15
 """No size, and no number of parameters or tokens, is as large as this."""
 
-Count = Annotated[int, msgspec.Meta(ge=1, lt=_MOST)]
+Count = Annotated[int, msgspec.Meta(ge=1, lt=_MAX_COUNT)]
 Level = Annotated[float, msgspec.Meta(ge=1, le=5)]
 Points = Annotated[float, msgspec.Meta(ge=0, le=100)]
 Line = Annotated[str, msgspec.Meta(min_length=1, max_length=300, pattern=r"\A[^\x00-\x1f\x7f]+\Z")]
@@ -37,7 +37,7 @@ Layers = Annotated[tuple[Count, ...], msgspec.Meta(min_length=3, max_length=4)]
 Address = Annotated[str, msgspec.Meta(max_length=2000, pattern=r"\Ahttps?://\S+\Z")]
 
 
-class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class CatalogueModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One entry as it stands in the file; what isn't known isn't there."""
 
     id: Id
@@ -62,14 +62,14 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Catalogue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    model: tuple[Model, ...] = ()
+    model: tuple[CatalogueModel, ...] = ()
 
 
-def shipped() -> Path:
+def shipped_catalogue() -> Path:
     """Return the catalogue's file: in the installed package, else in the checkout."""
     package = Path(baton.__file__).resolve().parent
-    inside = package / "models" / NAME
-    return inside if inside.is_file() else package.parents[1] / "models" / NAME
+    inside = package / "models" / CATALOGUE_FILE
+    return inside if inside.is_file() else package.parents[1] / "models" / CATALOGUE_FILE
 
 
 def read_catalogue(own: Path | None = None) -> tuple[CatalogueEntry, ...]:
@@ -77,13 +77,13 @@ def read_catalogue(own: Path | None = None) -> tuple[CatalogueEntry, ...]:
 
     An own entry replaces one of the same id. Raises ModelFileError that says what is wrong where.
     """
-    entries = {entry.id: entry for entry in _read(shipped(), must=True)}
+    entries = {entry.id: entry for entry in _read_file(shipped_catalogue(), must=True)}
     if own is not None:
-        entries |= {entry.id: entry for entry in _read(own, must=False)}
+        entries |= {entry.id: entry for entry in _read_file(own, must=False)}
     return tuple(entries.values())
 
 
-def models(text: str) -> tuple[Model, ...]:
+def parse_models(text: str) -> tuple[CatalogueModel, ...]:
     """Read a catalogue's text. Raises ValueError with a part of a sentence that says what is wrong.
 
     Nothing is known of whether an entry is true; `scripts/catalogue` looks at that.
@@ -96,11 +96,11 @@ def models(text: str) -> tuple[Model, ...]:
         raise ValueError(str(error)) from None
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    _check(found)
+    _check_models(found)
     return found
 
 
-def _read(file: Path, must: bool) -> tuple[CatalogueEntry, ...]:
+def _read_file(file: Path, must: bool) -> tuple[CatalogueEntry, ...]:
     try:
         status = file.stat()
     except FileNotFoundError:
@@ -109,29 +109,31 @@ def _read(file: Path, must: bool) -> tuple[CatalogueEntry, ...]:
         hint = "Get it again: `git checkout models` in a checkout, else install anew."
         raise ModelFileError(f"The catalogue of models isn't in {file}.", hint) from None
     except OSError as error:
-        raise _unreadable(file, error) from error
-    if status.st_size > _LARGEST:
-        raise ModelFileError(f"{file} is too large for a catalogue of models.", _mend(file, must))
-    return _parsed(file, status.st_mtime_ns, status.st_size, must)
+        raise _read_error(file, error) from error
+    if status.st_size > _MAX_FILE_BYTES:
+        raise ModelFileError(
+            f"{file} is too large for a catalogue of models.", _repair_hint(file, must)
+        )
+    return _parse_cached(file, status.st_mtime_ns, status.st_size, must)
 
 
 @lru_cache(maxsize=4)
-def _parsed(file: Path, _changed: int, _size: int, must: bool) -> tuple[CatalogueEntry, ...]:
+def _parse_cached(file: Path, _changed: int, _size: int, must: bool) -> tuple[CatalogueEntry, ...]:
     """Read a file once, and again when it has changed."""
     try:
-        return tuple(_entry(model) for model in models(file.read_text("utf-8")))
+        return tuple(_to_entry(model) for model in parse_models(file.read_text("utf-8")))
     except OSError as error:
-        raise _unreadable(file, error) from error
+        raise _read_error(file, error) from error
     except ValueError as error:  # UnicodeDecodeError and TOMLDecodeError are
         # What a pattern looks like tells nobody what is wrong.
         why = re.sub(
             r"Expected `str` matching regex '.*'", "this text has another form", f"{error}"
         )
         message = f"The catalogue {file} can't be used: {why}."
-        raise ModelFileError(message, _mend(file, must)) from error
+        raise ModelFileError(message, _repair_hint(file, must)) from error
 
 
-def _check(found: Sequence[Model]) -> None:
+def _check_models(found: Sequence[CatalogueModel]) -> None:
     seen: set[str] = set()
     for model in found:
         if model.id in seen:
@@ -147,7 +149,7 @@ def _check(found: Sequence[Model]) -> None:
             raise ValueError(f"{model.id!r} has more active parameters than parameters")
 
 
-def _entry(model: Model) -> CatalogueEntry:
+def _to_entry(model: CatalogueModel) -> CatalogueEntry:
     known: dict[str, Any] = {
         name: value
         for name in ("size", "licence", "parameters", "context", "kv_bytes", "note")
@@ -167,12 +169,12 @@ def _entry(model: Model) -> CatalogueEntry:
     )
 
 
-def _mend(file: Path, must: bool) -> str:
+def _repair_hint(file: Path, must: bool) -> str:
     if must:
         return "Get it again: `git checkout models` in a checkout, else install anew."
     return f"Mend it, or move {file} away."
 
 
-def _unreadable(file: Path, error: OSError) -> ModelFileError:
+def _read_error(file: Path, error: OSError) -> ModelFileError:
     reason = error.strerror or str(error)
     return ModelFileError(f"{file} can't be read: {reason}.", "Check its owner and its folder's.")

@@ -11,14 +11,14 @@ from baton.core.catalogue_types import UNKNOWN_SOURCE, CatalogueEntry, Source
 from baton.core.errors import ConfigError, ModelFileError
 from baton.core.machine import Hardware
 from baton.core.model_roles import STARTER_ID
-from baton.gguf.memory_fit import Fit, Load, Verdict, judge, load_of
-from baton.models.model_types import Held, Record, Stamp
+from baton.gguf.memory_fit import Fit, FitVerdict, ModelLoad, estimate_load, judge_fit
+from baton.models.model_types import FileStamp, LibraryModel, ModelRecord
 
 if TYPE_CHECKING:  # every start opens a library, and most never look further than what is here
-    from baton.models.ports import Shelf, Supply
+    from baton.models.ports import ModelSource, ModelStore
 
 
-Check = Callable[[Path], Awaitable[None]]
+CheckModel = Callable[[Path], Awaitable[None]]
 
 
 class NeedsAgreement(ConfigError):
@@ -37,8 +37,8 @@ class NeedsAgreement(ConfigError):
 class DoesNotFit(ModelFileError):
     """A model won't fit this machine, and the person hasn't insisted."""
 
-    def __init__(self, verdict: Verdict) -> None:
-        super().__init__(verdict.why, f"{verdict.mend} `--force` fetches it anyway.".strip())
+    def __init__(self, verdict: FitVerdict) -> None:
+        super().__init__(verdict.why, f"{verdict.remedy} `--force` fetches it anyway.".strip())
         self.verdict = verdict
 
 
@@ -51,28 +51,28 @@ class Stock:
 
     def __init__(
         self,
-        shelf: Shelf,
-        supply: Supply,
+        shelf: ModelStore,
+        supply: ModelSource,
         entries: Callable[[], Sequence[CatalogueEntry]],
         look: Callable[[], Awaitable[Hardware]],
         *,
         context: int = 8192,
         workers: Collection[str] = (),
-        check: Check | None = None,
+        check: CheckModel | None = None,
     ) -> None:
-        self.shelf = shelf
-        self.supply = supply
+        self.model_store = shelf
+        self.model_source = supply
         self._entries = entries
-        self.look = look
+        self.inspect_machine = look
         self.context = context
         self.workers = frozenset(workers)
         self._check = check
 
-    def get(self, id: str) -> Held:
+    def get(self, id: str) -> LibraryModel:
         """Return one of them. Raises ConfigError that names the nearest."""
-        if (held := self.shelf.get(id)) is not None:
+        if (held := self.model_store.get(id)) is not None:
             return held
-        known = [held.id for held in self.shelf.held()]
+        known = [held.id for held in self.model_store.models()]
         import difflib
 
         near = difflib.get_close_matches(id, known, n=1)
@@ -83,27 +83,27 @@ class Stock:
         """Return the catalogue by id."""
         return {entry.id: entry for entry in self._entries()}
 
-    def load(self, path: Path, context: int = 0) -> Load:
+    def memory_load(self, path: Path, context: int = 0) -> ModelLoad:
         """Return what a model's file takes of memory once it is loaded. Raises ModelFileError."""
-        stamp = self.shelf.stamp(path)
+        stamp = self.model_store.file_stamp(path)
         size = stamp.size if stamp is not None else 0
-        return load_of(self.shelf.header(path), size, context or self.context)
+        return estimate_load(self.model_store.read_header(path), size, context or self.context)
 
-    def taken(self) -> dict[str, Held | None]:
+    def taken_ids(self) -> dict[str, LibraryModel | None]:
         others = dict.fromkeys(self.workers | {STARTER_ID})
-        return {held.id: held for held in self.shelf.held()} | others
+        return {held.id: held for held in self.model_store.models()} | others
 
     def free_id(self, name: str) -> str:
-        from baton.models.model_ref import id_for
+        from baton.models.model_ref import make_id
 
-        return id_for(name, self.taken() | dict(self.entries()))
+        return make_id(name, self.taken_ids() | dict(self.entries()))
 
-    async def must_force(self, load: Load, force: bool) -> bool:
+    async def needs_force(self, load: ModelLoad, force: bool) -> bool:
         """Tell whether a model would come although it won't fit. Raises DoesNotFit unless forced.
 
         It comes to stay, so what else happens to run now doesn't count.
         """
-        verdict = judge([load], emptied(await self.look()))
+        verdict = judge_fit([load], idle_machine(await self.inspect_machine()))
         if verdict.fit is Fit.WONT and not force:
             raise DoesNotFit(verdict)
         return verdict.fit is Fit.WONT
@@ -113,18 +113,24 @@ class Stock:
         if self._check is not None:
             await self._check(path)
 
-    def arrived(self, record: Record, path: Path, sha256: str, stamp: Stamp | None = None) -> Held:
+    def record_arrival(
+        self, record: ModelRecord, path: Path, sha256: str, stamp: FileStamp | None = None
+    ) -> LibraryModel:
         """Record that a file is here and verified, as it was then.
 
         What the person has said of it meanwhile, its roles for one, stays said.
         """
-        stamp = stamp or self.shelf.stamp(path)
+        stamp = stamp or self.model_store.file_stamp(path)
         size = stamp.size if stamp is not None else record.size
-        if (now := self.shelf.get(record.id)) is not None and now.record.sha256 == record.sha256:
+        if (
+            now := self.model_store.get(record.id)
+        ) is not None and now.record.sha256 == record.sha256:
             record = replace(record, roles=now.record.roles, forced=now.record.forced)
-        return self.shelf.put(replace(record, sha256=sha256, size=size, stamp=stamp, wrong=""))
+        return self.model_store.save(
+            replace(record, sha256=sha256, size=size, stamp=stamp, wrong="")
+        )
 
 
-def emptied(machine: Hardware) -> Hardware:
+def idle_machine(machine: Hardware) -> Hardware:
     """Return the machine as it would be with little else running: a model comes to stay."""
     return replace(machine, available=max(machine.available, int(machine.memory * 0.85)))

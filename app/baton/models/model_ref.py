@@ -12,21 +12,23 @@ from urllib.parse import unquote, urlsplit
 from baton.core.catalogue_types import CatalogueEntry, ModelOffer, Source
 from baton.core.errors import ConfigError
 
-HUBS = ("huggingface.co", "hf.co")
+HUB_HOSTS = ("huggingface.co", "hf.co")
 """Names of the hub in addresses; where it really is, HF_ENDPOINT says."""
 
-QUANTS = ("Q4_K_M", "Q4_K_S", "Q4_0", "MXFP4", "Q5_K_M", "Q4_1", "IQ4_XS", "Q8_0")
+PREFERRED_QUANTS = ("Q4_K_M", "Q4_K_S", "Q4_0", "MXFP4", "Q5_K_M", "Q4_1", "IQ4_XS", "Q8_0")
 """What is taken of a repository unless the person says: small, and hardly worse than the rest."""
 
-_REPO = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
-_FILE = re.compile(r"([\w.-]+/[\w.-]+)/(.+\.gguf)", re.ASCII | re.IGNORECASE)
-_WEB = re.compile(r"/([\w.-]+/[\w.-]+)(?:/(?:resolve|blob|tree)/([^/]+)(?:/(.+))?)?/?", re.ASCII)
-_OTHER = re.compile(r"mmproj|imatrix|-vocab", re.IGNORECASE)
-_ID = re.compile(r"[^a-z0-9._-]+")
+_REPO_NAME = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
+_REPO_FILE = re.compile(r"([\w.-]+/[\w.-]+)/(.+\.gguf)", re.ASCII | re.IGNORECASE)
+_HUB_PATH = re.compile(
+    r"/([\w.-]+/[\w.-]+)(?:/(?:resolve|blob|tree)/([^/]+)(?:/(.+))?)?/?", re.ASCII
+)
+_NO_MODEL = re.compile(r"mmproj|imatrix|-vocab", re.IGNORECASE)
+_NOT_IN_IDS = re.compile(r"[^a-z0-9._-]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ModelRef:
     """What was asked for. `entry` is set where the catalogue knows it.
 
     Else a `source` whose file is "" is a whole repository, of which `quant` says which file ("":
@@ -38,21 +40,21 @@ class Wanted:
     entry: CatalogueEntry | None = None
 
 
-def parse(text: str, entries: Mapping[str, CatalogueEntry]) -> Wanted:
+def parse_ref(text: str, entries: Mapping[str, CatalogueEntry]) -> ModelRef:
     """Read what a person typed. Raises ConfigError that names the nearest."""
     typed = text.strip()
     if (entry := entries.get(typed.lower())) is not None:
-        return Wanted(entry.source, entry=entry)
+        return ModelRef(entry.source, entry=entry)
     if "://" in typed and not typed.startswith("hf://"):
-        return _address(typed)
+        return _parse_address(typed)
     name = typed.removeprefix("hf://")
-    for hub in HUBS:
+    for hub in HUB_HOSTS:
         name = name.removeprefix(f"{hub}/")
     repo, _, quant = name.partition(":")
-    if _REPO.fullmatch(repo):
-        return Wanted(Source(repo=repo), quant)
-    if (found := _FILE.fullmatch(name)) is not None:
-        return Wanted(Source(repo=found[1], file=found[2]))
+    if _REPO_NAME.fullmatch(repo):
+        return ModelRef(Source(repo=repo), quant)
+    if (found := _REPO_FILE.fullmatch(name)) is not None:
+        return ModelRef(Source(repo=found[1], file=found[2]))
     near = difflib.get_close_matches(typed.lower(), entries, n=1)
     hint = f"Did you mean {near[0]!r}? " if near else ""
     raise ConfigError(
@@ -61,37 +63,37 @@ def parse(text: str, entries: Mapping[str, CatalogueEntry]) -> Wanted:
     )
 
 
-def _address(typed: str) -> Wanted:
+def _parse_address(typed: str) -> ModelRef:
     try:
         url = urlsplit(typed)
     except ValueError as error:
         raise ConfigError(f"{typed!r} is no address.", "Check its brackets.") from error
-    if (url.hostname or "").removeprefix("www.") in HUBS:
-        if (found := _WEB.fullmatch(unquote(url.path))) is None:
+    if (url.hostname or "").removeprefix("www.") in HUB_HOSTS:
+        if (found := _HUB_PATH.fullmatch(unquote(url.path))) is None:
             raise ConfigError(f"{typed} is no model's address.", "Name it as hf.co/USER/REPO.")
-        return Wanted(Source(found[1], found[3] or "", found[2] or ""))
+        return ModelRef(Source(found[1], found[3] or "", found[2] or ""))
     file = PurePosixPath(unquote(url.path)).name
     if url.scheme not in ("http", "https") or not file.lower().endswith(".gguf"):
         raise ConfigError(f"{typed} doesn't lead to a GGUF file.", "Its address ends with .gguf.")
-    return Wanted(Source(file=file, url=typed))
+    return ModelRef(Source(file=file, url=typed))
 
 
-def choose(offers: Sequence[ModelOffer], quant: str, repo: str) -> ModelOffer:
+def choose_file(offers: Sequence[ModelOffer], quant: str, repo: str) -> ModelOffer:
     """Return the file that a person means of a repository's. Raises ConfigError."""
-    files = [o for o in offers if not _OTHER.search(o.source.file)]
+    files = [o for o in offers if not _NO_MODEL.search(o.source.file)]
     if not files:
         raise ConfigError(
             f"{repo} has no GGUF files.", "Look for the same model in a repository that has."
         )
-    for wanted in [quant] if quant else [*QUANTS, ""]:
-        marks = [o for o in files if _is_of(o.source.file, wanted)]
+    for wanted in [quant] if quant else [*PREFERRED_QUANTS, ""]:
+        marks = [o for o in files if _is_match(o.source.file, wanted)]
         if marks:
             return min(marks, key=lambda offer: (offer.size, offer.source.file))
     known = ", ".join(sorted(offer.source.file for offer in files)[:12])
     raise ConfigError(f"{repo} has no file {quant!r}.", f"There are: {known}.")
 
 
-def _is_of(file: str, quant: str) -> bool:
+def _is_match(file: str, quant: str) -> bool:
     """Tell whether a file is the one named, or of that quantisation ("": of any)."""
     name, wanted = file.lower(), quant.lower()
     if not wanted or wanted in (name, name.rpartition("/")[2]):
@@ -99,10 +101,10 @@ def _is_of(file: str, quant: str) -> bool:
     return re.search(rf"(?<![a-z0-9]){re.escape(wanted)}(?![a-z0-9_])", name) is not None
 
 
-def id_for(file: str, taken: Mapping[str, object]) -> str:
+def make_id(file: str, taken: Mapping[str, object]) -> str:
     """Make an id of a file's name that isn't taken: "Qwen3-8B-Q5_K_M.gguf" is "qwen3-8b-q5_k_m"."""
     name = PurePosixPath(file).name.lower().removesuffix(".gguf")
-    short = _ID.sub("-", name).strip("-._")[:60].rstrip("-._") or "model"
+    short = _NOT_IN_IDS.sub("-", name).strip("-._")[:60].rstrip("-._") or "model"
     number, suggestion = 1, short
     while suggestion in taken:
         number += 1

@@ -9,7 +9,7 @@ from pathlib import Path
 from baton.core.catalogue_types import UNKNOWN_SOURCE, ModelRole, Source
 
 
-class State(StrEnum):
+class ModelState(StrEnum):
     """How a model on this machine stands. Only what is here or linked is ever loaded."""
 
     HERE = "here"
@@ -20,13 +20,13 @@ class State(StrEnum):
     GONE = "gone"  # its file isn't there any more
 
     @property
-    def usable(self) -> bool:
+    def is_usable(self) -> bool:
         """Whether it may answer; what has changed is verified first."""
-        return self in (State.HERE, State.LINKED, State.CHANGED)
+        return self in (ModelState.HERE, ModelState.LINKED, ModelState.CHANGED)
 
 
 @dataclass(frozen=True, slots=True)
-class Stamp:
+class FileStamp:
     """How a file looked when its contents were last verified: bytes, and time of last change."""
 
     size: int
@@ -34,7 +34,7 @@ class Stamp:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class ModelRecord:
     """What is kept of one model, in a file of its own beside it.
 
     `file` is the file's name; it lies in the model's own folder, or at `link` if that is set.
@@ -52,7 +52,7 @@ class Record:
     licence: str = ""
     roles: tuple[ModelRole, ...] = ()
     added: float = 0.0
-    stamp: Stamp | None = None
+    stamp: FileStamp | None = None
     link: str = ""
     forced: bool = False
     paused: bool = False
@@ -60,15 +60,15 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class LibraryModel:
     """A model on this machine: its record, where its file is, how it stands, and the bytes here.
 
     `bytes` counts what lies in Baton's own folder: of a download, what has come so far.
     """
 
-    record: Record
+    record: ModelRecord
     path: Path
-    state: State
+    state: ModelState
     bytes: int
 
     @property
@@ -78,7 +78,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Foreign:
+class ExternalModel:
     """A model file of another program on this machine, that could be used where it lies.
 
     `sha256` is "" where that program doesn't tell; `program` is its name for people.

@@ -9,28 +9,28 @@ from typing import Protocol
 from baton.core.catalogue_types import ModelOffer, Source
 from baton.download.progress import Progress
 from baton.gguf.header import Header
-from baton.models.model_types import Foreign, Held, Record, Stamp
+from baton.models.model_types import ExternalModel, FileStamp, LibraryModel, ModelRecord
 
 
-class Supply(Protocol):
+class ModelSource(Protocol):
     """Where model files come from. The only part of Baton that connects to a hub.
 
     Raises ModelFileError where a file is wrong, WorkerUnavailable where nothing could be reached,
     ConfigError for what doesn't exist or in offline mode.
     """
 
-    async def look(self, source: Source) -> ModelOffer:
+    async def look_up(self, source: Source) -> ModelOffer:
         """Return what the hub says of a file now, pinned to a revision.
 
         A `source.revision` of 40 hex digits stays. `source.file` must be a file's name.
         """
         ...
 
-    async def files(self, repo: str, revision: str = "") -> Sequence[ModelOffer]:
+    async def list_files(self, repo: str, revision: str = "") -> Sequence[ModelOffer]:
         """Return the GGUF files of a repository, all pinned to the same revision."""
         ...
 
-    async def header(self, offer: ModelOffer) -> Header:
+    async def read_header(self, offer: ModelOffer) -> Header:
         """Return a file's header, read by ranged requests before the file itself is fetched."""
         ...
 
@@ -46,7 +46,7 @@ class Supply(Protocol):
         """Copy a file of this machine to `target`, verified as `fetch` does; at last its sha256."""
         ...
 
-    def digest(self, path: Path) -> AsyncGenerator[Progress | str]:
+    def hash_file(self, path: Path) -> AsyncGenerator[Progress | str]:
         """Read a file; progress as it goes, then its sha256 in hex."""
         ...
 
@@ -55,29 +55,29 @@ class Supply(Protocol):
         ...
 
 
-class Shelf(Protocol):
+class ModelStore(Protocol):
     """The folder where models lie. Its methods are quick: none reads a whole file.
 
     Names that would lead out of the folder are refused with ConfigError.
     """
 
-    def held(self) -> Sequence[Held]:
+    def models(self) -> Sequence[LibraryModel]:
         """Return the models there are, by id; folders of nobody's are left out."""
         ...
 
-    def get(self, id: str) -> Held | None:
+    def get(self, id: str) -> LibraryModel | None:
         """Return one model, None if it isn't there."""
         ...
 
-    def put(self, record: Record) -> Held:
+    def save(self, record: ModelRecord) -> LibraryModel:
         """Keep a record, new or changed; replaced as a whole."""
         ...
 
-    def stamp(self, path: Path) -> Stamp | None:
+    def file_stamp(self, path: Path) -> FileStamp | None:
         """Return how a file looks now, None where there is none."""
         ...
 
-    def header(self, path: Path) -> Header:
+    def read_header(self, path: Path) -> Header:
         """Return a file's header. Raises ModelFileError."""
         ...
 
@@ -100,21 +100,21 @@ class Shelf(Protocol):
         """Delete one of those; return the bytes freed."""
         ...
 
-    def bundle(self, folder: Path) -> Sequence[tuple[Record, Path]]:
+    def read_bundle(self, folder: Path) -> Sequence[tuple[ModelRecord, Path]]:
         """Return the models of a folder that `write_bundle` described, and where their files are.
 
         Raises ModelFileError.
         """
         ...
 
-    def packed(self, folder: Path, record: Record) -> Record:
+    def bundled_record(self, folder: Path, record: ModelRecord) -> ModelRecord:
         """Return a model's record as it goes into such a folder, with its file's name there."""
         ...
 
-    def write_bundle(self, folder: Path, records: Sequence[Record]) -> None:
+    def write_bundle(self, folder: Path, records: Sequence[ModelRecord]) -> None:
         """Describe the models whose files lie in a folder, beside what it held before."""
         ...
 
-    def foreign(self) -> Sequence[Foreign]:
+    def external_models(self) -> Sequence[ExternalModel]:
         """Return the model files of other programs on this machine that aren't linked yet."""
         ...

@@ -22,46 +22,65 @@ from itertools import product
 from baton.core.byte_format import show_memory, show_size
 from baton.core.catalogue_types import CatalogueEntry, ModelRole
 from baton.core.machine import Hardware
-from baton.gguf.memory_fit import SPARE, Fit, Load, Verdict, judge, load_of_entry
-from baton.models.role_worth import PATIENCE, WEIGHTS, enough, level, worth
-from baton.models.speed_estimate import about, assumed, expected_speed, on_gpu, speed
+from baton.gguf.memory_fit import (
+    SPARE_BYTES,
+    Fit,
+    FitVerdict,
+    ModelLoad,
+    estimate_entry_load,
+    judge_fit,
+)
+from baton.models.role_worth import (
+    ROLE_WEIGHTS,
+    SLOW_MACHINE_PATIENCE,
+    is_fast_enough,
+    role_level,
+    role_worth,
+)
+from baton.models.speed_estimate import (
+    estimate_speed,
+    expected_speed,
+    gpu_share,
+    round_speed,
+    usual_starter_speed,
+)
 
-__all__ = ["Option", "Pick", "Recommendation", "choices", "expected_speed", "recommend"]
+__all__ = ["Pick", "Recommendation", "RoleOption", "expected_speed", "recommend", "role_options"]
 
-ROUTER = Load("the router", 0, 0, 0, 250_000_000)
+ROUTER_LOAD = ModelLoad("the router", 0, 0, 0, 250_000_000)
 """What Baton itself takes: the router's process (121 MB were measured), and the front."""
 
-CONDUCTOR = Load("the conductor", 0, 0, 0, 300_000_000)
+CONDUCTOR_LOAD = ModelLoad("the conductor", 0, 0, 0, 300_000_000)
 """The starter model's process while it plans, with a chat beside it (283 MB were measured)."""
 
-RESERVE = 1_200_000_000
+RESERVED_BYTES = 1_200_000_000
 """Bytes of memory left to the system and to what the person has open."""
 
 DISK_MARGIN, DISK_RESERVE = 1.1, 1_000_000_000
 """So many times the download, and so many bytes more, must be free on the disk."""
 
-_OPTIONAL = (ModelRole.CODER, ModelRole.REASONING)
+_OPTIONAL_ROLES = (ModelRole.CODER, ModelRole.REASONING)
 
-_TIGHT = 0.6
+_TIGHT_COST = 0.6
 """What it costs that little memory is left for other programs."""
 
-_SPILLED = 0.5
+_SPILL_COST = 0.5
 """What it costs that a part of a model runs beside the GPU: how slow it gets is hard to tell."""
 
-_MISSING = 0.5
+_MISSING_ROLE_COST = 0.5
 """What it costs that a role is taken by a model that isn't made for it."""
 
-_PER_GB = 0.02
+_COST_PER_GB = 0.02
 """What a gigabyte to download costs."""
 
-_BUSY = 0.5
+_BUSY_SHARE = 0.5
 """A machine that makes less of the usual speed than this is taken for a busy one."""
 
-_CROWD, _MORE = 4.0, 2.0
+_MAX_SLOWDOWN, _MAX_SPEEDUP = 4.0, 2.0
 """So many times slower, at most, other programs are taken to make it; so many times faster than
 usual, and it is another machine."""
 
-_BETTER = 0.3
+_MIN_GAIN = 0.3
 """How much better a set must be to be worth closing other programs for."""
 
 
@@ -74,7 +93,7 @@ class Pick:
 
     entry: CatalogueEntry
     roles: tuple[ModelRole, ...]
-    load: Load
+    load: ModelLoad
     speed: float | None = None
     here: bool = False
 
@@ -90,13 +109,13 @@ class Recommendation:
     picks: tuple[Pick, ...]
     download: int
     memory: int
-    verdict: Verdict
+    verdict: FitVerdict
     why: str
     worth: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class RoleOption:
     """A model for a role: how difficult tasks may be for it, how fast it is, and whether it fits.
 
     `speed` is about how many tokens/s, None if nothing was measured.
@@ -105,7 +124,7 @@ class Option:
     entry: CatalogueEntry
     level: float
     speed: float | None
-    verdict: Verdict
+    verdict: FitVerdict
     here: bool = False
 
 
@@ -121,42 +140,42 @@ def recommend(
 
     `speed` is how many tokens/s the starter model makes here, `here` the ids of what is there.
     """
-    starter = _lasting(speed, machine)
-    chooser = _Chooser(entries, _basis(machine), starter, here, context)
+    starter = _lasting_speed(speed, machine)
+    chooser = _Selector(entries, _with_reserve(machine), starter, here, context)
     best = chooser.best()
-    emptied = _basis(replace(machine, available=machine.memory))
-    roomy = _Chooser(entries, emptied, starter, here, context).best()
-    more = roomy is not None and (best is None or roomy.worth > best.worth + _BETTER)
+    emptied = _with_reserve(replace(machine, available=machine.memory))
+    roomy = _Selector(entries, emptied, starter, here, context).best()
+    more = roomy is not None and (best is None or roomy.worth > best.worth + _MIN_GAIN)
     if best is None:
-        alone = judge([ROUTER], machine)
-        return Recommendation((), 0, alone.needed, alone, _why_not(machine, more))
-    verdict = judge(best.loads, machine)
+        alone = judge_fit([ROUTER_LOAD], machine)
+        return Recommendation((), 0, alone.needed, alone, _refusal_reason(machine, more))
+    verdict = judge_fit(best.loads, machine)
     picks = chooser.picks(best, speed)
     download = sum(pick.entry.size for pick in picks if not pick.here)
-    why = _why(machine, verdict, more, speed)
+    why = _reason(machine, verdict, more, speed)
     return Recommendation(picks, download, verdict.needed, verdict, why, best.worth)
 
 
-def choices(
+def role_options(
     entries: Sequence[CatalogueEntry],
     machine: Hardware,
     *,
     speed: float | None = None,
     here: Collection[str] = (),
     context: int = 8192,
-) -> Mapping[ModelRole, Sequence[Option]]:
+) -> Mapping[ModelRole, Sequence[RoleOption]]:
     """Return by role all models that need no agreement, the best first and what won't fit last."""
-    starter = _lasting(speed, machine)
-    chooser = _Chooser(entries, _basis(machine), starter, here, context)
+    starter = _lasting_speed(speed, machine)
+    chooser = _Selector(entries, _with_reserve(machine), starter, here, context)
     return {role: chooser.options(role, speed) for role in ModelRole}
 
 
 @dataclass(frozen=True, slots=True)
-class _Set:
+class _ModelSet:
     """Who does what, what has to fit at the worst moment, and how good that is altogether."""
 
     roles: Mapping[ModelRole, CatalogueEntry]
-    loads: tuple[Load, ...]
+    loads: tuple[ModelLoad, ...]
     worth: float
 
 
@@ -170,7 +189,7 @@ class _Candidate:
     worth: float
 
 
-class _Chooser:
+class _Selector:
     """Finds what suits one machine."""
 
     def __init__(
@@ -186,16 +205,16 @@ class _Chooser:
         self._starter = starter
         self._here = frozenset(here)
         self._context = context
-        self._loads = {entry.id: load_of_entry(entry, context) for entry in self._entries}
+        self._loads = {entry.id: estimate_entry_load(entry, context) for entry in self._entries}
 
-    def best(self) -> _Set | None:
+    def best(self) -> _ModelSet | None:
         """Return the best set, None if there is none. Slow models serve where all are."""
-        for patience in (1.0, PATIENCE):
+        for patience in (1.0, SLOW_MACHINE_PATIENCE):
             if (found := self._best_within(patience)) is not None:
                 return found
         return None
 
-    def picks(self, chosen: _Set, measured: float | None) -> tuple[Pick, ...]:
+    def picks(self, chosen: _ModelSet, measured: float | None) -> tuple[Pick, ...]:
         """Return a set's models, each once, with all that it is for.
 
         How fast they are is told by what was `measured` of the starter, if anything was.
@@ -209,82 +228,84 @@ class _Chooser:
                 known[id],
                 tuple(own),
                 self._loads[id],
-                self._told(known[id], measured),
+                self._shown_speed(known[id], measured),
                 id in self._here,
             )
             for id, own in roles.items()
         )
 
-    def _told(self, entry: CatalogueEntry, measured: float | None) -> float | None:
+    def _shown_speed(self, entry: CatalogueEntry, measured: float | None) -> float | None:
         if not measured:
             return None
-        return about(speed(entry, self._machine, measured, context=self._context))
+        return round_speed(estimate_speed(entry, self._machine, measured, context=self._context))
 
-    def options(self, role: ModelRole, measured: float | None) -> tuple[Option, ...]:
+    def options(self, role: ModelRole, measured: float | None) -> tuple[RoleOption, ...]:
         """Return who could take a role, the best first."""
         listed = []
         for entry in self._entries:
             if role in entry.roles:
-                verdict = judge([self._loads[entry.id], ROUTER], self._machine)
+                verdict = judge_fit([self._loads[entry.id], ROUTER_LOAD], self._machine)
                 pace = self._speed(entry)
-                fits = verdict.fit is not Fit.WONT and enough(entry, role, pace, PATIENCE)
-                told = self._told(entry, measured)
+                fits = verdict.fit is not Fit.WONT and is_fast_enough(
+                    entry, role, pace, SLOW_MACHINE_PATIENCE
+                )
+                told = self._shown_speed(entry, measured)
                 here = entry.id in self._here
-                option = Option(entry, level(entry, role), told, verdict, here)
-                listed.append((not fits, -worth(entry, role, pace), entry.id, option))
+                option = RoleOption(entry, role_level(entry, role), told, verdict, here)
+                listed.append((not fits, -role_worth(entry, role, pace), entry.id, option))
         return tuple(option for *_, option in sorted(listed, key=lambda line: line[:3]))
 
-    def _best_within(self, patience: float) -> _Set | None:
+    def _best_within(self, patience: float) -> _ModelSet | None:
         """Return the best set of models that are quick enough, with some patience."""
         found: dict[ModelRole, list[_Candidate]] = {
-            role: [] for role in (ModelRole.CHAT, *_OPTIONAL)
+            role: [] for role in (ModelRole.CHAT, *_OPTIONAL_ROLES)
         }
         for entry in self._entries:
-            fit = judge(self._together(entry), self._machine).fit
+            fit = judge_fit(self._loads_at_work(entry), self._machine).fit
             if fit is Fit.WONT:
                 continue
             pace = self._speed(entry)
             for role in found.keys() & set(entry.roles):
-                if enough(entry, role, pace, patience):
-                    value = worth(entry, role, pace) - self._spilled(entry, role)
+                if is_fast_enough(entry, role, pace, patience):
+                    value = role_worth(entry, role, pace) - self._spill_cost(entry, role)
                     found[role].append(_Candidate(entry, fit, pace, value))
-        best: _Set | None = None
+        best: _ModelSet | None = None
         for chat in found[ModelRole.CHAT]:
-            for others, whole in _sets(chat, found, best.worth if best else -math.inf):
+            for others, whole in _model_sets(chat, found, best.worth if best else -math.inf):
                 entries = {chat.entry, *(one.entry for one in others.values())}
-                download = self._download(entries)
-                whole -= _PER_GB * download / 1e9
-                if (best is None or whole > best.worth) and self._room_on_disk(download):
-                    best = self._set({ModelRole.CHAT: chat, **others}, whole)
+                download = self._download_bytes(entries)
+                whole -= _COST_PER_GB * download / 1e9
+                if (best is None or whole > best.worth) and self._has_room(download):
+                    best = self._make_set({ModelRole.CHAT: chat, **others}, whole)
         return best
 
-    def _set(self, chosen: Mapping[ModelRole, _Candidate], whole: float) -> _Set:
-        loads = (self._together(one.entry) for one in chosen.values())
+    def _make_set(self, chosen: Mapping[ModelRole, _Candidate], whole: float) -> _ModelSet:
+        loads = (self._loads_at_work(one.entry) for one in chosen.values())
         largest = max(loads, key=lambda together: sum(load.total for load in together))
-        return _Set({role: one.entry for role, one in chosen.items()}, largest, whole)
+        return _ModelSet({role: one.entry for role, one in chosen.items()}, largest, whole)
 
-    def _together(self, entry: CatalogueEntry) -> tuple[Load, ...]:
+    def _loads_at_work(self, entry: CatalogueEntry) -> tuple[ModelLoad, ...]:
         """Return what is loaded while a model works."""
-        return self._loads[entry.id], CONDUCTOR, ROUTER
+        return self._loads[entry.id], CONDUCTOR_LOAD, ROUTER_LOAD
 
-    def _spilled(self, entry: CatalogueEntry, role: ModelRole) -> float:
+    def _spill_cost(self, entry: CatalogueEntry, role: ModelRole) -> float:
         """Return what it costs that a part of a model runs beside the GPU."""
         load, machine = self._loads[entry.id], self._machine
-        is_whole = not machine.gpus or on_gpu(load, machine) == 1
-        return 0.0 if is_whole else WEIGHTS[role] * _SPILLED
+        is_whole = not machine.gpus or gpu_share(load, machine) == 1
+        return 0.0 if is_whole else ROLE_WEIGHTS[role] * _SPILL_COST
 
-    def _download(self, entries: Collection[CatalogueEntry]) -> int:
+    def _download_bytes(self, entries: Collection[CatalogueEntry]) -> int:
         return sum(entry.size for entry in entries if entry.id not in self._here)
 
-    def _room_on_disk(self, needed: int) -> bool:
+    def _has_room(self, needed: int) -> bool:
         free = self._machine.disk
         return not needed or not free or needed * DISK_MARGIN + DISK_RESERVE <= free
 
     def _speed(self, entry: CatalogueEntry) -> float:
-        return speed(entry, self._machine, self._starter, context=self._context)
+        return estimate_speed(entry, self._machine, self._starter, context=self._context)
 
 
-def _sets(
+def _model_sets(
     chat: _Candidate, beside: Mapping[ModelRole, Sequence[_Candidate]], least: float
 ) -> Iterator[tuple[dict[ModelRole, _Candidate], float]]:
     """Yield who else there could be, with what the set is worth but for its download.
@@ -292,52 +313,55 @@ def _sets(
     Only where that may be more than `least`; who is no better than the one to talk to isn't needed.
     """
     alone = {
-        role: worth(chat.entry, role, chat.speed) - WEIGHTS[role] * _MISSING for role in _OPTIONAL
+        role: role_worth(chat.entry, role, chat.speed) - ROLE_WEIGHTS[role] * _MISSING_ROLE_COST
+        for role in _OPTIONAL_ROLES
     }
-    better = [[one for one in beside[role] if one.worth > alone[role]] for role in _OPTIONAL]
+    better = [[one for one in beside[role] if one.worth > alone[role]] for role in _OPTIONAL_ROLES]
     most = (max((one.worth for one in ones), default=-math.inf) for ones in better)
     bound = sum(max(pair) for pair in zip(most, alone.values(), strict=True))
     if chat.worth + bound <= least:
         return
     for rest in product(*([None, *ones] for ones in better)):
-        others = {r: one for r, one in zip(_OPTIONAL, rest, strict=True) if one is not None}
+        others = {r: one for r, one in zip(_OPTIONAL_ROLES, rest, strict=True) if one is not None}
         whole = chat.worth
-        whole += sum(others[role].worth if role in others else alone[role] for role in _OPTIONAL)
+        whole += sum(
+            others[role].worth if role in others else alone[role] for role in _OPTIONAL_ROLES
+        )
         is_tight = any(one.fit is Fit.TIGHT for one in (chat, *others.values()))
-        yield others, whole - _TIGHT * is_tight
+        yield others, whole - _TIGHT_COST * is_tight
 
 
-def _basis(machine: Hardware) -> Hardware:
+def _with_reserve(machine: Hardware) -> Hardware:
     """Return the machine with something left to the system and to what the person has open."""
-    most = machine.memory - RESERVE + SPARE  # judge() takes SPARE off again
+    most = machine.memory - RESERVED_BYTES + SPARE_BYTES  # judge() takes SPARE off again
     return replace(machine, available=max(0, min(machine.available, most)))
 
 
-def _lasting(measured: float | None, machine: Hardware) -> float:
+def _lasting_speed(measured: float | None, machine: Hardware) -> float:
     """Return how fast the starter is when it counts: a machine that is busy now won't stay so.
 
     Near what is usual it is that, so that the same machine is recommended the same each time.
     """
-    usual = assumed(machine)
-    return min(max(usual, measured / _MORE), _CROWD * measured) if measured else usual
+    usual = usual_starter_speed(machine)
+    return min(max(usual, measured / _MAX_SPEEDUP), _MAX_SLOWDOWN * measured) if measured else usual
 
 
-def _why(machine: Hardware, verdict: Verdict, more: bool, measured: float | None) -> str:
+def _reason(machine: Hardware, verdict: FitVerdict, more: bool, measured: float | None) -> str:
     """Say what the machine has that decided, and what else must be known."""
-    said = [_has(machine)]
+    said = [_machine_text(machine)]
     if more:
         said.append(f"only {show_size(machine.available)} are free now, else larger ones would fit")
     elif verdict.fit is Fit.TIGHT:
         said.append("little is left for other programs")
-    if measured and measured < _BUSY * assumed(machine):
+    if measured and measured < _BUSY_SHARE * usual_starter_speed(machine):
         said.append("slow just now, perhaps since it is busy")
     if machine.is_on_battery:
         said.append("on battery, so slower than plugged in")
     return "; ".join(said) + "."
 
 
-def _why_not(machine: Hardware, more: bool) -> str:
-    has = _has(machine)
+def _refusal_reason(machine: Hardware, more: bool) -> str:
+    has = _machine_text(machine)
     if more:
         return f"{has}, but only {show_size(machine.available)} are free now: close other programs."
     if 0 < machine.disk < 2 * DISK_RESERVE:
@@ -346,7 +370,7 @@ def _why_not(machine: Hardware, more: bool) -> str:
     return f"{has}: too little for more than the starter model."
 
 
-def _has(machine: Hardware) -> str:
+def _machine_text(machine: Hardware) -> str:
     cores = f"{machine.cores} core{'s' * (machine.cores != 1)}"
     each = Counter(f"{gpu.name} with {show_memory(gpu.total)}" for gpu in machine.gpus)
     cards = ", ".join(f"{count} x {card}" if count > 1 else card for card, count in each.items())

@@ -8,7 +8,7 @@ from functools import lru_cache
 from baton.core.catalogue_types import CatalogueEntry, ModelRole, ThinkingMode
 from baton.core.plan.skill_estimates import skill_by_size
 
-KINDS = {
+ROLE_KINDS = {
     ModelRole.CHAT: ("chat", "knowledge", "reasoning", "writing"),
     ModelRole.CONDUCTOR: ("planning",),
     ModelRole.CODER: ("code",),
@@ -16,7 +16,7 @@ KINDS = {
 }
 """The kinds of tasks that a role is about."""
 
-WEIGHTS = {
+ROLE_WEIGHTS = {
     ModelRole.CHAT: 1.0,
     ModelRole.CONDUCTOR: 1.0,
     ModelRole.CODER: 0.7,
@@ -24,10 +24,10 @@ WEIGHTS = {
 }
 """How much a role counts in a set."""
 
-PATIENCE = 3.0
+SLOW_MACHINE_PATIENCE = 3.0
 """How many times slower than the slowest a model may be where all are slow."""
 
-_SLOWEST = {
+_MIN_SPEEDS = {
     ModelRole.CHAT: 5.0,
     ModelRole.CONDUCTOR: 8.0,
     ModelRole.CODER: 5.0,
@@ -35,7 +35,7 @@ _SLOWEST = {
 }
 """Tokens/s below which a model isn't recommended."""
 
-_QUICK = {
+_FAST_SPEEDS = {
     ModelRole.CHAT: 15.0,
     ModelRole.CONDUCTOR: 25.0,
     ModelRole.CODER: 15.0,
@@ -43,7 +43,7 @@ _QUICK = {
 }
 """Tokens/s from which on more is of no use."""
 
-_SLOW = {
+_HALVING_COSTS = {
     ModelRole.CHAT: 0.25,
     ModelRole.CONDUCTOR: 0.35,
     ModelRole.CODER: 0.25,
@@ -51,32 +51,36 @@ _SLOW = {
 }
 """What each halving below that costs, in levels. Everybody waits for the conductor."""
 
-_THINKS = 0.3
+_THINKING_COST = 0.3
 """What it costs that whoever chats thinks before each answer."""
 
 
-def worth(entry: CatalogueEntry, role: ModelRole, pace: float) -> float:
+def role_worth(entry: CatalogueEntry, role: ModelRole, pace: float) -> float:
     """Return what a model is worth in a role if it writes so many tokens/s."""
-    halvings = math.log2(_QUICK[role] / max(_useful(entry, role, pace), 0.01))
-    return WEIGHTS[role] * (level(entry, role) - _SLOW[role] * max(0.0, halvings))
+    halvings = math.log2(_FAST_SPEEDS[role] / max(_useful_speed(entry, role, pace), 0.01))
+    return ROLE_WEIGHTS[role] * (
+        role_level(entry, role) - _HALVING_COSTS[role] * max(0.0, halvings)
+    )
 
 
 @lru_cache(maxsize=1024)
-def level(entry: CatalogueEntry, role: ModelRole) -> float:
+def role_level(entry: CatalogueEntry, role: ModelRole) -> float:
     """Return how difficult a role's tasks may be for a model: as published, else by its size."""
     parameters = entry.parameters or entry.size * 5 // 3
     size = math.sqrt(parameters * (entry.active or parameters)) / 1e9 or 1.0
-    levels = [entry.skills.get(kind) or skill_by_size(size, kind) for kind in KINDS[role]]
+    levels = [entry.skills.get(kind) or skill_by_size(size, kind) for kind in ROLE_KINDS[role]]
     thinks = role is ModelRole.CHAT and entry.thinking is ThinkingMode.ALWAYS
-    return sum(levels) / len(levels) - (_THINKS if thinks else 0.0)
+    return sum(levels) / len(levels) - (_THINKING_COST if thinks else 0.0)
 
 
-def enough(entry: CatalogueEntry, role: ModelRole, pace: float, patience: float = 1.0) -> bool:
+def is_fast_enough(
+    entry: CatalogueEntry, role: ModelRole, pace: float, patience: float = 1.0
+) -> bool:
     """Tell whether one can live with so many tokens/s, perhaps with patience."""
-    return _useful(entry, role, pace) * patience >= _SLOWEST[role]
+    return _useful_speed(entry, role, pace) * patience >= _MIN_SPEEDS[role]
 
 
-def _useful(entry: CatalogueEntry, role: ModelRole, pace: float) -> float:
+def _useful_speed(entry: CatalogueEntry, role: ModelRole, pace: float) -> float:
     """Return the tokens/s that are of use: thoughts come before the answer."""
     return (
         pace / 2

@@ -16,77 +16,82 @@ from __future__ import annotations
 
 from baton.core.catalogue_types import CatalogueEntry
 from baton.core.machine import Hardware
-from baton.gguf.memory_fit import Load, gpu_room, layers_on_gpu, load_of_entry
+from baton.gguf.memory_fit import ModelLoad, estimate_entry_load, gpu_room, layers_on_gpu
 
 STARTER_BYTES = 98_000_000
 """What the starter model reads for each token: its whole file."""
 
-_PER_CORE, _CORES = 45.0, 8
+_STARTER_CORE_SPEED, _MAX_CORES = 45.0, 8
 """Tokens/s of the starter for each core where nothing was measured; more cores than that share the
 same memory. Two cores of a server from 2021 made 100."""
 
-_ON_GPU = 200.0
+_STARTER_GPU_SPEED = 200.0
 """The same on a GPU."""
 
-_READS, _SHARED_READS = 15, 6
+_GPU_READS_PER_SECOND, _SHARED_READS_PER_SECOND = 15, 6
 """How many times per second a GPU reads all of its memory, at least."""
 
-_PACKED = 0.6
+_BYTES_PER_PARAMETER = 0.6
 """Bytes per parameter of a file whose size nobody knows."""
 
 
 def expected_speed(entry: CatalogueEntry, machine: Hardware, starter: float) -> float:
     """Return about how many tokens/s a model will make, by how many the starter model does."""
-    return about(speed(entry, machine, starter))
+    return round_speed(estimate_speed(entry, machine, starter))
 
 
-def about(tokens: float) -> float:
+def round_speed(tokens: float) -> float:
     """Round a speed to what can be said of it."""
     step = 1 if tokens < 10 else 5 if tokens < 50 else 10
     return round(max(tokens, 0.0) / step) * step if tokens >= 1 else round(max(tokens, 0.0), 1)
 
 
-def assumed(machine: Hardware) -> float:
+def usual_starter_speed(machine: Hardware) -> float:
     """Return how many tokens/s the starter model may make where nobody has measured it."""
-    return _ON_GPU if machine.gpus else _PER_CORE * min(max(machine.cores, 1), _CORES)
+    return (
+        _STARTER_GPU_SPEED
+        if machine.gpus
+        else _STARTER_CORE_SPEED * min(max(machine.cores, 1), _MAX_CORES)
+    )
 
 
-def speed(
+def estimate_speed(
     entry: CatalogueEntry, machine: Hardware, starter: float, *, context: int = 8192
 ) -> float:
     """Return the tokens/s unrounded."""
     starter = max(starter, 0.1)
-    needed = _bytes_read(entry)
+    needed = _bytes_per_token(entry)
     if not machine.gpus:
         return starter * STARTER_BYTES / needed
-    share = on_gpu(load_of_entry(entry, context), machine)
-    on_card = needed * share / max(_card(machine), starter * STARTER_BYTES)
-    beside = needed * (1 - share) / _memory(machine)
+    share = gpu_share(estimate_entry_load(entry, context), machine)
+    on_card = needed * share / max(_gpu_bytes_per_second(machine), starter * STARTER_BYTES)
+    beside = needed * (1 - share) / _cpu_bytes_per_second(machine)
     return 1 / (1 / starter + on_card + beside)
 
 
-def on_gpu(load: Load, machine: Hardware) -> float:
+def gpu_share(load: ModelLoad, machine: Hardware) -> float:
     """Return which part of a model fits on the GPUs, from 0 to 1."""
     fitting = layers_on_gpu(load, gpu_room(machine.gpus))
     return min(max(fitting, 0) / (load.layers or 32), 1.0)
 
 
-def _bytes_read(entry: CatalogueEntry) -> float:
+def _bytes_per_token(entry: CatalogueEntry) -> float:
     """Return the bytes that a model reads for each token: of experts, the few that are asked."""
-    size = entry.size or entry.parameters * _PACKED or STARTER_BYTES
+    size = entry.size or entry.parameters * _BYTES_PER_PARAMETER or STARTER_BYTES
     if not 0 < entry.active < entry.parameters:
         return float(size)
     return size * entry.active / entry.parameters
 
 
-def _card(machine: Hardware) -> float:
+def _gpu_bytes_per_second(machine: Hardware) -> float:
     """Return the bytes that a GPU reads per second, at least."""
     reads = sum(
-        gpu.total * (_SHARED_READS if gpu.has_shared_memory else _READS) for gpu in machine.gpus
+        gpu.total * (_SHARED_READS_PER_SECOND if gpu.has_shared_memory else _GPU_READS_PER_SECOND)
+        for gpu in machine.gpus
     )
     return reads / len(machine.gpus)  # one after the other reads its share
 
 
-def _memory(machine: Hardware) -> float:
+def _cpu_bytes_per_second(machine: Hardware) -> float:
     """Return the bytes per second of a processor that nobody measured."""
-    return STARTER_BYTES * _PER_CORE * min(max(machine.cores, 1), _CORES)
+    return STARTER_BYTES * _STARTER_CORE_SPEED * min(max(machine.cores, 1), _MAX_CORES)

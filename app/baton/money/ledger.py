@@ -24,7 +24,7 @@ from baton.money.ledger_file import (
     read_progress,
 )
 from baton.money.queries import UsageGrouping
-from baton.platform.process_owner import Owner, is_alive, this_process
+from baton.platform.process_owner import Owner, current_process, is_alive
 from baton.platform.sqlite import (
     Connection,
     DatabaseThread,
@@ -272,7 +272,7 @@ class Ledger:
 
     @cached_property
     def _owner(self) -> Owner:
-        return this_process()
+        return current_process()
 
     def _context(self) -> LedgerContext:
         since, reread = self._database.opened.since, self._reread.result()

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-FILE = "build.json"
+BUILD_FILE = "build.json"
 """The build writes it beside the package's own files."""
 
-VARIABLE = "BATON_BINARY"
+BINARY_VARIABLE = "BATON_BINARY"
 """How the launcher tells the program that it unpacked which single file it is."""
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
+class BuildInfo:
     """One build. `flavour` is full or slim; `gpu` is "", cuda or vulkan.
 
     `update_key` is the raw Ed25519 public key that signs its updates, in hex; "" means none.
@@ -32,15 +32,15 @@ class Built:
 
 
 @cache
-def built() -> Built | None:
+def build_info() -> BuildInfo | None:
     """Return what this binary is, or None when it isn't one."""
     if not getattr(sys, "frozen", False):
         return None
-    return Built(**json.loads(Path(__file__).with_name(FILE).read_text(encoding="utf-8")))
+    return BuildInfo(**json.loads(Path(__file__).with_name(BUILD_FILE).read_text(encoding="utf-8")))
 
 
-def binary() -> Path | None:
+def binary_path() -> Path | None:
     """Return the file that the person starts: the single file, or the folder's executable."""
-    if built() is None:
+    if build_info() is None:
         return None
-    return Path(os.environ.get(VARIABLE) or sys.executable)
+    return Path(os.environ.get(BINARY_VARIABLE) or sys.executable)

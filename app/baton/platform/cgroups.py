@@ -14,43 +14,43 @@ from pathlib import PurePosixPath
 
 Read = Callable[[str], str]
 
-_MOST = 1 << 60
+_NO_LIMIT = 1 << 60
 """Limits above that are none: version 1 writes "unlimited" as a number."""
 
 
 @dataclass(frozen=True, slots=True)
-class Allowance:
+class MemoryAllowance:
     """How many bytes may be used in all, and how many of them aren't yet."""
 
     limit: int
     room: int
 
 
-def memory(read: Read) -> Allowance | None:
+def memory_allowance(read: Read) -> MemoryAllowance | None:
     """Return what memory is allowed, or None where nothing limits it.
 
     What a group keeps of files that nobody looked at lately can be let go, so it counts as room.
     """
     found = []
-    for folder, second in _groups(read, "memory"):
+    for folder, second in _group_folders(read, "memory"):
         names = ("memory.max", "memory.current", "inactive_file")
         if not second:
             names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
         limit = _number(read, f"{folder}/{names[0]}")
-        if limit is None or not 0 <= limit < _MOST:
+        if limit is None or not 0 <= limit < _NO_LIMIT:
             continue
         used = _number(read, f"{folder}/{names[1]}") or 0
         idle = _statistic(read, f"{folder}/memory.stat", names[2])
-        found.append(Allowance(limit, max(0, limit - max(0, used - idle))))
+        found.append(MemoryAllowance(limit, max(0, limit - max(0, used - idle))))
     if not found:
         return None
-    return Allowance(min(one.limit for one in found), min(one.room for one in found))
+    return MemoryAllowance(min(one.limit for one in found), min(one.room for one in found))
 
 
-def processors(read: Read) -> int | None:
+def allowed_processors(read: Read) -> int | None:
     """Return how many processors may be used, or None where nothing limits that."""
     quotas = []
-    for folder, second in _groups(read, "cpu"):
+    for folder, second in _group_folders(read, "cpu"):
         try:
             if second:
                 quota, period = read(f"{folder}/cpu.max").split()
@@ -63,7 +63,7 @@ def processors(read: Read) -> int | None:
     return min(quotas, default=None)
 
 
-def _groups(read: Read, controller: str) -> Iterator[tuple[str, bool]]:
+def _group_folders(read: Read, controller: str) -> Iterator[tuple[str, bool]]:
     """Yield the folders of a controller's groups, from this process's own up to all."""
     try:
         own = read("/proc/self/cgroup")
@@ -78,11 +78,11 @@ def _groups(read: Read, controller: str) -> Iterator[tuple[str, bool]]:
             continue
         for kind, root, place, options in mounts:
             if kind == ("cgroup2" if second else "cgroup") and (second or controller in options):
-                for group in _upwards(path, root):
+                for group in _group_and_parents(path, root):
                     yield f"{place}{group}", second
 
 
-def _upwards(path: str, root: str) -> Iterator[str]:
+def _group_and_parents(path: str, root: str) -> Iterator[str]:
     """Yield a group's path below where its tree is mounted, then those around it, "" last.
 
     A container may see a part of the tree only, and its own path as it is outside of it.
@@ -109,14 +109,14 @@ def _mounts(read: Read) -> Iterator[tuple[str, str, str, list[str]]]:
         if len(fields) < 5 or len(kind) < 3 or kind[0] not in ("cgroup", "cgroup2"):
             continue
         seen = True
-        yield kind[0], _plain(fields[3]), _plain(fields[4]), kind[2].split(",")
+        yield kind[0], _unescape(fields[3]), _unescape(fields[4]), kind[2].split(",")
     if not seen:
         yield "cgroup2", "/", "/sys/fs/cgroup", []
         for name in ("memory", "cpu"):
             yield "cgroup", "/", f"/sys/fs/cgroup/{name}", [name]
 
 
-def _plain(path: str) -> str:
+def _unescape(path: str) -> str:
     """Return a path of the list of mounts as it really is."""
     return re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), path)
 

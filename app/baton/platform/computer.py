@@ -14,13 +14,13 @@ from pathlib import Path
 from baton.core.machine import Gpu, Hardware
 from baton.core.sanitiser import one_line
 from baton.platform import cgroups
-from baton.platform.gpus import cards, driven, idle
+from baton.platform.gpus import find_gpu_cards, idle_gpu_names, with_drivers
 from baton.platform.secrets import plain_environ
 
-_ADORNED = re.compile(r"\((?:R|TM|C)\)|\bCPU\b|\bProcessor\b|\b\d+-Core\b|@.*$", re.IGNORECASE)
+_NAME_NOISE = re.compile(r"\((?:R|TM|C)\)|\bCPU\b|\bProcessor\b|\b\d+-Core\b|@.*$", re.IGNORECASE)
 
 
-def machine(
+def inspect_machine(
     folder: Path | None = None,
     gpus: Sequence[Gpu] | None = None,
     *,
@@ -31,34 +31,34 @@ def machine(
     `folder` is where models lie, or will. `gpus` are those that the engine says it can use; None is
     that nobody has asked it, so nothing is known of GPUs.
     """
-    total, available = _memory(root)
-    cores, threads = _processors(root)
-    battery, plugged = _battery()
-    found = cards(root) if gpus is not None else []
+    total, available = _read_memory(root)
+    cores, threads = _count_processors(root)
+    battery, plugged = _read_battery()
+    found = find_gpu_cards(root) if gpus is not None else []
     return Hardware(
         memory=total,
         available=available,
         cores=cores,
         threads=threads,
-        processor=processor(root),
-        gpus=driven(gpus or (), found),
-        disk=_free(folder) if folder is not None else 0,
+        processor=processor_name(root),
+        gpus=with_drivers(gpus or (), found),
+        disk=_free_bytes(folder) if folder is not None else 0,
         battery=battery,
         plugged=plugged,
-        idle_gpus=idle(gpus or (), found),
+        idle_gpus=idle_gpu_names(gpus or (), found),
     )
 
 
-def processor(root: Path = Path("/")) -> str:
+def processor_name(root: Path = Path("/")) -> str:
     """Return the processor's name, "" where nothing tells it."""
     try:
-        name = _processor_name(root)
+        name = _read_processor_name(root)
     except (OSError, ValueError, subprocess.SubprocessError):
         name = ""
-    return one_line(" ".join(_ADORNED.sub(" ", name).split()), 80) or platform.machine()
+    return one_line(" ".join(_NAME_NOISE.sub(" ", name).split()), 80) or platform.machine()
 
 
-def _processor_name(root: Path) -> str:
+def _read_processor_name(root: Path) -> str:
     if sys.platform == "win32":
         import winreg
 
@@ -78,17 +78,17 @@ def _processor_name(root: Path) -> str:
     return (root / "proc/device-tree/model").read_text("utf-8", "replace").rstrip("\0")
 
 
-def _memory(root: Path) -> tuple[int, int]:
+def _read_memory(root: Path) -> tuple[int, int]:
     import psutil
 
     found = psutil.virtual_memory()
     total, available = found.total, found.available
-    if (allowed := cgroups.memory(_reading(root))) is not None:
+    if (allowed := cgroups.memory_allowance(_file_reader(root))) is not None:
         total, available = min(total, allowed.limit), min(available, allowed.room)
     return total, available
 
 
-def _processors(root: Path) -> tuple[int, int]:
+def _count_processors(root: Path) -> tuple[int, int]:
     """Return how many cores and threads this process may use."""
     import psutil
 
@@ -96,16 +96,16 @@ def _processors(root: Path) -> tuple[int, int]:
     cores = psutil.cpu_count(logical=False) or threads
     if hasattr(os, "sched_getaffinity"):
         threads = min(threads, len(os.sched_getaffinity(0)))
-    if (allowed := cgroups.processors(_reading(root))) is not None:
+    if (allowed := cgroups.allowed_processors(_file_reader(root))) is not None:
         threads = min(threads, allowed)
     return min(cores, threads), threads
 
 
-def _reading(root: Path) -> cgroups.Read:
+def _file_reader(root: Path) -> cgroups.Read:
     return lambda path: (root / path.lstrip("/")).read_text("utf-8")
 
 
-def _battery() -> tuple[float | None, bool]:
+def _read_battery() -> tuple[float | None, bool]:
     import psutil
 
     try:
@@ -118,7 +118,7 @@ def _battery() -> tuple[float | None, bool]:
     return min(1.0, full), found.power_plugged is not False
 
 
-def _free(folder: Path) -> int:
+def _free_bytes(folder: Path) -> int:
     """Return the bytes that are free where a folder is, or would be."""
     for place in (folder, *folder.absolute().parents):
         try:

@@ -27,8 +27,8 @@ PRIVATE_FOLDER = 0o700
 STALE_SECONDS = 60
 """After how long an unfinished draft is removed: a write takes milliseconds."""
 
-_ALWAYS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+_BASE_FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
 
 def open_private(path: str | Path, flags: int) -> int:
@@ -36,12 +36,12 @@ def open_private(path: str | Path, flags: int) -> int:
 
     Fits `open(..., opener=open_private)`.
     """
-    return os.open(path, flags | _ALWAYS, PRIVATE_FILE)
+    return os.open(path, flags | _BASE_FLAGS, PRIVATE_FILE)
 
 
 def read_ordinary(path: Path, limit: int) -> bytes:
     """Read all of a file that is no pipe and no device, for those may never end."""
-    descriptor = os.open(path, os.O_RDONLY | _ALWAYS | getattr(os, "O_NONBLOCK", 0))
+    descriptor = os.open(path, os.O_RDONLY | _BASE_FLAGS | getattr(os, "O_NONBLOCK", 0))
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
@@ -53,24 +53,24 @@ def read_ordinary(path: Path, limit: int) -> bytes:
 
 def create_file(path: Path, text: str | bytes) -> None:
     """Write a new file; where that fails, nothing of it stays."""
-    descriptor = open_private(path, _NEW)
+    descriptor = open_private(path, _CREATE_FLAGS)
     try:
         with os.fdopen(descriptor, "wb") as file:
             _write_through(file, text)
     except BaseException:
         path.unlink(missing_ok=True)
         raise
-    settle(path.parent)
+    sync_folder(path.parent)
 
 
 def replace_file(path: Path, text: str | bytes, *, mode: int = PRIVATE_FILE) -> None:
     """Write a file that is the old one or the new one at any moment."""
-    with replacing(path, mode=mode) as file:
+    with open_replacement(path, mode=mode) as file:
         file.write(text.encode() if isinstance(text, str) else text)
 
 
 @contextmanager
-def replacing(
+def open_replacement(
     path: Path, *, mode: int = PRIVATE_FILE, draft: Path | None = None
 ) -> Iterator[BinaryIO]:
     """Open a file that takes the place of the one at `path` at the end, if there was no error.
@@ -84,7 +84,7 @@ def replacing(
             yield file
         return
     draft = draft or _free_draft(path)
-    descriptor = open_private(draft, _NEW)
+    descriptor = open_private(draft, _CREATE_FLAGS)
     try:
         with os.fdopen(descriptor, "wb") as file:
             yield file
@@ -96,7 +96,7 @@ def replacing(
         with suppress(OSError):
             draft.unlink(missing_ok=True)
         raise
-    settle(path.parent)
+    sync_folder(path.parent)
 
 
 def _free_draft(path: Path) -> Path:
@@ -115,7 +115,7 @@ def _write_through(file: BinaryIO, text: str | bytes = b"") -> None:
     os.fsync(file.fileno())
 
 
-def settle(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Make sure that a folder's names outlast a power cut, where the system can do that."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
@@ -132,4 +132,4 @@ def make_folder(folder: Path) -> None:
     if folder.parent != folder:
         make_folder(folder.parent)
     folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
-    settle(folder.parent)
+    sync_folder(folder.parent)

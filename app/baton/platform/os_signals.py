@@ -10,12 +10,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-HANGUP: int | None = getattr(signal, "SIGHUP", None)
+HANGUP_SIGNAL: int | None = getattr(signal, "SIGHUP", None)
 """The terminal is gone."""
-ENDING: tuple[int, ...] = tuple(number for number in (signal.SIGTERM, HANGUP) if number)
+ENDING_SIGNALS: tuple[int, ...] = tuple(
+    number for number in (signal.SIGTERM, HANGUP_SIGNAL) if number
+)
 
 
-def hear(number: int, act: Callable[..., object], *args: object) -> None:
+def add_signal_handler(number: int, act: Callable[..., object], *args: object) -> None:
     """Have the running loop do that at each such signal; only the main thread can ask for it."""
     loop = asyncio.get_running_loop()
     if sys.platform != "win32":
@@ -24,7 +26,7 @@ def hear(number: int, act: Callable[..., object], *args: object) -> None:
         signal.signal(number, lambda *_: loop.call_soon_threadsafe(act, *args))
 
 
-def unhear(number: int) -> None:
+def remove_signal_handler(number: int) -> None:
     """Have that signal do again what it does by default."""
     if sys.platform != "win32":
         asyncio.get_running_loop().remove_signal_handler(number)

@@ -6,10 +6,10 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-_CLOCK_SECONDS = 60
+_CLOCK_TOLERANCE_SECONDS = 60
 """By so much a process's begin by the system's clock may move, and it is still the same one."""
 
-_EPOCH = 10**9
+_MIN_EPOCH_SECONDS = 10**9
 """No machine has been up for so many seconds, and no process began so early since the epoch."""
 
 
@@ -25,9 +25,9 @@ class Owner:
     started: float
 
 
-def this_process() -> Owner:
+def current_process() -> Owner:
     """Return the process that this is."""
-    started = _since_boot(os.getpid())
+    started = _start_since_boot(os.getpid())
     if started is None:
         import psutil
 
@@ -46,17 +46,17 @@ def is_alive(owner: Owner) -> bool:
         process = psutil.Process(owner.pid)
         if process.status() == psutil.STATUS_ZOMBIE:
             return False
-        started = _since_boot(owner.pid)
-        if started is not None and owner.started < _EPOCH:
+        started = _start_since_boot(owner.pid)
+        if started is not None and owner.started < _MIN_EPOCH_SECONDS:
             return started == owner.started
-        return bool(process.create_time() <= owner.started + _CLOCK_SECONDS)
+        return bool(process.create_time() <= owner.started + _CLOCK_TOLERANCE_SECONDS)
     except psutil.NoSuchProcess:
         return False
     except psutil.Error:
         return True
 
 
-def _since_boot(pid: int) -> float | None:
+def _start_since_boot(pid: int) -> float | None:
     """Return when a process began, in seconds since the boot, where the system says it so."""
     try:
         # Behind the name, which may hold spaces and parentheses: field 22 of proc_pid_stat(5).

@@ -14,17 +14,17 @@ from baton.core.labels import Label, address_label, strictest
 _HOST = re.compile(r"[a-z0-9._-]+|[a-f0-9:.]+(%[a-z0-9._-]+)?")
 """A name, as networks know it, or an address."""
 
-PATHS = {"chat": "/chat/completions", "responses": "/responses", "messages": "/v1/messages"}
+DIALECT_PATHS = {"chat": "/chat/completions", "responses": "/responses", "messages": "/v1/messages"}
 
 
-def address(base_url: str, dialect: str, model: str) -> str:
+def request_address(base_url: str, dialect: str, model: str) -> str:
     """Return where a request in that dialect is posted to. A key is never part of it."""
     base = base_url.rstrip("/")
     if dialect == "gemini":
         return f"{base}/models/{quote(model, safe='')}:streamGenerateContent?alt=sse"
     if dialect == "messages":
         base = base.removesuffix("/v1")
-    return base + PATHS[dialect]
+    return base + DIALECT_PATHS[dialect]
 
 
 def is_usable(base_url: str) -> bool:
@@ -33,14 +33,14 @@ def is_usable(base_url: str) -> bool:
     A name and password in it would be a second key, in sight of all. Letters of other scripts can
     look like a known name.
     """
-    if not has_place(base_url):
+    if not has_host(base_url):
         return False
     parts = urlsplit(base_url)
     plain = not (parts.query or parts.fragment or "@" in parts.netloc)
     return parts.scheme in ("http", "https") and plain
 
 
-def has_place(url: str) -> bool:
+def has_host(url: str) -> bool:
     """Return whether an address names a host and a port that can be connected to."""
     try:
         parts = urlsplit(url)
@@ -49,16 +49,16 @@ def has_place(url: str) -> bool:
         return False
 
 
-def on_loopback(url: str) -> list[str]:
+def loopback_addresses(url: str) -> list[str]:
     """Return the numeric addresses on this machine to try in turn; none if it is elsewhere."""
     parts = urlsplit(url)
     host = (parts.hostname or "").rstrip(".")
     if address_label(url) is not Label.LOCAL:
         return []
-    return at(url, ("127.0.0.1", "::1") if host == "localhost" else (host,))
+    return with_hosts(url, ("127.0.0.1", "::1") if host == "localhost" else (host,))
 
 
-def at(url: str, hosts: Iterable[str]) -> list[str]:
+def with_hosts(url: str, hosts: Iterable[str]) -> list[str]:
     """Return an address with each of these numeric hosts in place of its own."""
     parts = urlsplit(url)
     port = f":{parts.port}" if parts.port else ""
@@ -66,13 +66,13 @@ def at(url: str, hosts: Iterable[str]) -> list[str]:
     return [parts._replace(netloc=host + port).geturl() for host in numeric]
 
 
-def is_name_at_home(url: str) -> bool:
+def is_lan_name(url: str) -> bool:
     """Tell whether an address counts as one of the home network by its name alone."""
     host = urlsplit(url).hostname or ""
     return address_label(url) is Label.LAN and not _is_numeric(host)
 
 
-async def at_home(url: str) -> list[str]:
+async def resolve_lan_name(url: str) -> list[str]:
     """Return the numeric addresses that a name of the home network stands for.
 
     Raises LeadsAway if it stands for another place as well, and OSError if for none.
@@ -81,14 +81,14 @@ async def at_home(url: str) -> list[str]:
     found = await asyncio.get_running_loop().getaddrinfo(
         parts.hostname, parts.port, type=socket.SOCK_STREAM
     )
-    targets = at(url, dict.fromkeys(str(place[0]) for *_, place in found))
+    targets = with_hosts(url, dict.fromkeys(str(place[0]) for *_, place in found))
     for target in targets:
         if address_label(target) is Label.CLOUD:
-            raise LeadsAway(urlsplit(target).hostname)
+            raise LeavesNetwork(urlsplit(target).hostname)
     return targets
 
 
-class LeadsAway(Exception):
+class LeavesNetwork(Exception):
     """A name of the home network stands for an address that is not in it: the text."""
 
 
@@ -109,13 +109,13 @@ def proxy_for(
     excepted = _variable(environ, "NO_PROXY").replace(" ", "").split(",")
     port = parts.port or (443 if parts.scheme == "https" else 80)
     host = (parts.hostname or "").rstrip(".")
-    if any(_covers(name.lower(), host, port) for name in excepted if name):
+    if any(_is_excepted(name.lower(), host, port) for name in excepted if name):
         return None
     named = _variable(environ, f"{parts.scheme.upper()}_PROXY")
     return named or _variable(environ, "ALL_PROXY") or None
 
 
-def way(url: str, proxy: str | None) -> str:
+def route_text(url: str, proxy: str | None) -> str:
     """Return where a request goes, for the egress log: host and port, and the proxy's."""
     there = urlsplit(url).netloc
     if proxy is None:
@@ -127,7 +127,7 @@ def _variable(environ: Mapping[str, str], name: str) -> str:
     return environ.get(name.lower()) or environ.get(name) or ""
 
 
-def _covers(name: str, host: str, port: int) -> bool:
+def _is_excepted(name: str, host: str, port: int) -> bool:
     """Tell whether an entry of NO_PROXY covers a host: a name, a network or *, with a port."""
     if name == "*":
         return True

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-SERVICE = "baton"
+KEYRING_SERVICE = "baton"
 """The name under which keys stand in a keyring."""
 
 KEYRING = {
@@ -38,12 +38,12 @@ KEYRING = {
 }.get(sys.platform, "keyring.backends.SecretService.Keyring")
 """The system's own keyring, by the library's name of it."""
 
-PATIENCE = 5.0
+KEYRING_SECONDS = 5.0
 """How many seconds a keyring may take to answer."""
 
-_LONGEST = 4096
-_SHOWN = 4
-_FILE_BYTES = 1 << 20
+_MAX_KEY_CHARS = 4096
+_TAIL_CHARS = 4
+_MAX_FILE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Provider:
         return (self.variable, *self.also)
 
 
-ALLOWED = frozenset(
+ALLOWED_VARIABLES = frozenset(
     {
         "HIP_VISIBLE_DEVICES",
         "HOME",
@@ -110,7 +110,7 @@ class Key:
     @property
     def tail(self) -> str:
         """The last four characters, by which a person knows it; none of a short one."""
-        return self.value[-_SHOWN:] if len(self.value) >= 4 * _SHOWN else ""
+        return self.value[-_TAIL_CHARS:] if len(self.value) >= 4 * _TAIL_CHARS else ""
 
 
 class NoKeyring(ConfigError):
@@ -135,17 +135,17 @@ def plain_environ(
     return {
         name: value
         for name, value in environ.items()
-        if name in ALLOWED or name in also or name.startswith(ALLOWED_PREFIXES)
+        if name in ALLOWED_VARIABLES or name in also or name.startswith(ALLOWED_PREFIXES)
     }
 
 
 def is_no_key(variable: str) -> bool:
     """Return whether programs need this variable, or Baton's settings stand in it."""
-    plain = variable in ALLOWED or variable.startswith(ALLOWED_PREFIXES)
+    plain = variable in ALLOWED_VARIABLES or variable.startswith(ALLOWED_PREFIXES)
     return plain or (variable.startswith("BATON_") and not variable.endswith("_API_KEY"))
 
 
-def hide(environ: MutableMapping[str, str], *variables: str) -> None:
+def remove_keys(environ: MutableMapping[str, str], *variables: str) -> None:
     """Take the keys out of an environment, so that no other program is started with them."""
     known = {name for provider in PROVIDERS.values() for name in provider.variables}
     known |= {"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"}
@@ -162,7 +162,7 @@ def key_variables(config: str) -> set[str]:
     return {variable for variable in named if not is_no_key(variable)}
 
 
-def find(
+def find_key(
     provider: str,
     *,
     variable: str = "",
@@ -178,10 +178,10 @@ def find(
     found = _from_keyring([name])
     if name in found:
         return found[name]
-    return _from_environment(name, environ) or _in_file(name, file, _from_file(file))
+    return _from_environment(name, environ) or _key_in_file(name, file, _read_key_file(file))
 
 
-def listed(
+def find_keys(
     names: Iterable[str] = PROVIDERS,
     *,
     file: Path | None = None,
@@ -189,53 +189,55 @@ def listed(
 ) -> dict[str, Key]:
     """Return the key that `find` returns for each of these names, where there is one."""
     wanted = list(names)
-    first, last = _from_keyring(wanted), _from_file(file)
+    first, last = _from_keyring(wanted), _read_key_file(file)
     found = {
-        name: first.get(name) or _from_environment(name, environ) or _in_file(name, file, last)
+        name: first.get(name) or _from_environment(name, environ) or _key_in_file(name, file, last)
         for name in wanted
     }
     return {name: key for name, key in found.items() if key is not None}
 
 
-def put(name: str, value: str, *, file: Path | None = None) -> Key:
+def save_key(name: str, value: str, *, file: Path | None = None) -> Key:
     """Keep a key: in the keyring, or as plain text in `file` if the person said yes to that.
 
     Raises NoKeyring, and ConfigError for what is no key or a file that can't be written.
     """
-    value = checked(value)
+    value = check_key(value)
     if file is not None:
-        _write(file, _from_file(file) | {name: value})
+        _write_key_file(file, _read_key_file(file) | {name: value})
         return Key(value, str(file))
 
     def keep(keyring: KeyringBackend) -> bool:
-        keyring.set_password(SERVICE, name, value)
-        return keyring.get_password(SERVICE, name) == value  # some accept all and keep nothing
+        keyring.set_password(KEYRING_SERVICE, name, value)
+        return (
+            keyring.get_password(KEYRING_SERVICE, name) == value
+        )  # some accept all and keep nothing
 
-    done = _ask(keep)
+    done = _ask_keyring(keep)
     if not done.answer:
         raise NoKeyring(done.why or "the keyring accepted it, but doesn't have it")
     return Key(value, "keyring")
 
 
-def remove(name: str, *, file: Path | None = None) -> list[str]:
+def remove_key(name: str, *, file: Path | None = None) -> list[str]:
     """Remove a key from keyring and file; return where it was. Variables stay as they are.
 
     Raises ConfigError if the file can't be changed, or the keyring can't be asked.
     """
     removed = []
-    kept = _from_file(file)
+    kept = _read_key_file(file)
     if file is not None and kept.pop(name, None) is not None:
-        _write(file, kept)
+        _write_key_file(file, kept)
         removed.append(str(file))
 
     def forget(keyring: KeyringBackend) -> bool:
-        if keyring.get_password(SERVICE, name) is None:
+        if keyring.get_password(KEYRING_SERVICE, name) is None:
             return False
-        keyring.delete_password(SERVICE, name)
+        keyring.delete_password(KEYRING_SERVICE, name)
         return True
 
-    done = _ask(forget)
-    if done.why not in ("", _NONE, _OFF):
+    done = _ask_keyring(forget)
+    if done.why not in ("", _NO_KEYRING, _OTHER_KEYRING):
         where = f"It was removed from {file}. " if removed else ""
         raise ConfigError(
             f"{where}Whether the keyring has this key is not known: {done.why}.",
@@ -244,13 +246,13 @@ def remove(name: str, *, file: Path | None = None) -> list[str]:
     return ["keyring", *removed] if done.answer else removed
 
 
-def checked(value: str, where: str = "") -> str:
+def check_key(value: str, where: str = "") -> str:
     """Return a key without what pasting adds around it. Raises ConfigError, never quoting it."""
     value = value.strip()
     what = f"The key in {where}" if where else "That"
     if not value:
         raise ConfigError(f"{what} is empty.", "Paste the key as the provider shows it.")
-    if len(value) > _LONGEST or not all("!" <= character <= "~" for character in value):
+    if len(value) > _MAX_KEY_CHARS or not all("!" <= character <= "~" for character in value):
         raise ConfigError(
             f"{what} is not a key: a key is one word of plain letters, digits and signs.",
             "Paste the key alone, as the provider shows it.",
@@ -258,9 +260,9 @@ def checked(value: str, where: str = "") -> str:
     return value
 
 
-def keyring_here() -> tuple[str, str]:
+def keyring_status() -> tuple[str, str]:
     """Return the name of this machine's keyring, or "" and why there is none that can be used."""
-    found = _ask(lambda keyring: type(keyring).__module__)
+    found = _ask_keyring(lambda keyring: type(keyring).__module__)
     return found.answer or "", found.why
 
 
@@ -268,7 +270,7 @@ def _from_environment(name: str, environ: Mapping[str, str]) -> Key | None:
     provider = PROVIDERS.get(name)
     for variable in provider.variables if provider else (name,):
         if value := environ.get(variable, "").strip():
-            return Key(checked(value, variable), variable)
+            return Key(check_key(value, variable), variable)
     return None
 
 
@@ -283,104 +285,106 @@ class _Answer(Generic[T]):
     why: str = ""
 
 
-_NONE = "this machine has no keyring"
-_OFF = "PYTHON_KEYRING_BACKEND names another than the system's own, which Baton doesn't load"
-_stuck: threading.Thread | None = None
+_NO_KEYRING = "this machine has no keyring"
+_OTHER_KEYRING = (
+    "PYTHON_KEYRING_BACKEND names another than the system's own, which Baton doesn't load"
+)
+_stuck_thread: threading.Thread | None = None
 
 
 def _from_keyring(names: list[str]) -> dict[str, Key]:
     def look(keyring: KeyringBackend) -> dict[str, str]:
-        found = {name: keyring.get_password(SERVICE, name) for name in names}
+        found = {name: keyring.get_password(KEYRING_SERVICE, name) for name in names}
         return {name: value for name, value in found.items() if value}
 
-    found = _ask(look).answer or {}
+    found = _ask_keyring(look).answer or {}
     return {
-        name: Key(checked(value, f"the keyring for {name}"), "keyring")
+        name: Key(check_key(value, f"the keyring for {name}"), "keyring")
         for name, value in found.items()
     }
 
 
-def _ask(question: Callable[[KeyringBackend], T]) -> _Answer[T]:
+def _ask_keyring(question: Callable[[KeyringBackend], T]) -> _Answer[T]:
     """Put a question to the keyring, in a thread that is left behind when it takes too long.
 
     While one is stuck, nobody waits again. Errors are told by their kind alone: a backend's own
     words may quote what it was given.
     """
-    global _stuck
+    global _stuck_thread
     locked: _Answer[T] = _Answer(
-        None, f"the keyring didn't answer within {PATIENCE:.0f} s; is it locked?"
+        None, f"the keyring didn't answer within {KEYRING_SECONDS:.0f} s; is it locked?"
     )
-    if _stuck is not None and _stuck.is_alive():
+    if _stuck_thread is not None and _stuck_thread.is_alive():
         return locked
     box: list[_Answer[T]] = []
-    thread = threading.Thread(target=lambda: box.append(_put(question)), daemon=True)
+    thread = threading.Thread(target=lambda: box.append(_answer(question)), daemon=True)
     thread.start()
-    thread.join(PATIENCE)
+    thread.join(KEYRING_SECONDS)
     if not box:
-        _stuck = thread
+        _stuck_thread = thread
         return locked
     return box[0]
 
 
-def _put(question: Callable[[KeyringBackend], T]) -> _Answer[T]:
+def _answer(question: Callable[[KeyringBackend], T]) -> _Answer[T]:
     try:
-        return _Answer(question(_keyring()))
-    except _Without as error:
+        return _Answer(question(_load_keyring()))
+    except _KeyringMissing as error:
         return _Answer(None, str(error))
     except Exception as error:  # backends raise whatever the desktop's own parts raise
         return _Answer(None, f"the keyring can't be used ({type(error).__name__})")
 
 
-class _Without(Exception):
+class _KeyringMissing(Exception):
     """There is no keyring to ask; the text says why."""
 
 
-def _keyring() -> KeyringBackend:
-    """Return the system's own keyring. Raises _Without."""
+def _load_keyring() -> KeyringBackend:
+    """Return the system's own keyring. Raises _KeyringMissing."""
     if os.environ.get("PYTHON_KEYRING_BACKEND", "") not in ("", KEYRING):
-        raise _Without(_OFF)
+        raise _KeyringMissing(_OTHER_KEYRING)
     from keyring.core import load_keyring
 
     try:
         return load_keyring(KEYRING)
     except RuntimeError:  # so the library says that a backend can't work here
-        raise _Without(_NONE) from None
+        raise _KeyringMissing(_NO_KEYRING) from None
 
 
 # The plaintext file
 
 
-_READING = sum(
+_READ_FLAGS = sum(
     getattr(os, name, 0) for name in ("O_RDONLY", "O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC")
 )
-_HEAD = "# Keys as PLAIN TEXT: whoever can read this file can spend your money.\n"
+_FILE_HEADER = "# Keys as PLAIN TEXT: whoever can read this file can spend your money.\n"
 
 
-def _in_file(name: str, file: Path | None, keys: Mapping[str, str]) -> Key | None:
+def _key_in_file(name: str, file: Path | None, keys: Mapping[str, str]) -> Key | None:
     if name not in keys:
         return None
-    return Key(checked(keys[name], f"{file} for {name}"), str(file))
+    return Key(check_key(keys[name], f"{file} for {name}"), str(file))
 
 
-def _from_file(file: Path | None) -> dict[str, str]:
+def _read_key_file(file: Path | None) -> dict[str, str]:
     """Read the file of keys. Raises ConfigError if others can read it, too."""
     if file is None:
         return {}
     try:
-        descriptor = os.open(file, _READING)
+        descriptor = os.open(file, _READ_FLAGS)
         try:
-            _must_be_private(file, os.fstat(descriptor))
-            raw = os.read(descriptor, _FILE_BYTES)
+            _require_private(file, os.fstat(descriptor))
+            raw = os.read(descriptor, _MAX_FILE_BYTES)
         finally:
             os.close(descriptor)
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
         raise ConfigError(f"{file} can't be read: {error.strerror}.", "Check it.") from error
-    return _parsed(file, raw)
+    return _parse_keys(file, raw)
 
 
-def _must_be_private(file: Path, status: os.stat_result) -> None:
+def _require_private(file: Path, status: os.stat_result) -> None:
     if sys.platform == "win32":
         return  # which has no such modes, and a folder for each person
     if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
@@ -392,7 +396,7 @@ def _must_be_private(file: Path, status: os.stat_result) -> None:
         )
 
 
-def _parsed(file: Path, raw: bytes) -> dict[str, str]:
+def _parse_keys(file: Path, raw: bytes) -> dict[str, str]:
     import tomllib
 
     try:
@@ -402,7 +406,7 @@ def _parsed(file: Path, raw: bytes) -> dict[str, str]:
     return {name: value for name, value in table.items() if isinstance(value, str)}
 
 
-def _write(file: Path, keys: Mapping[str, str]) -> None:
+def _write_key_file(file: Path, keys: Mapping[str, str]) -> None:
     """Replace the file as a whole; at no moment can others read it."""
     import json
 
@@ -413,6 +417,6 @@ def _write(file: Path, keys: Mapping[str, str]) -> None:
             file.parent.chmod(0o700)
         if not keys:
             return file.unlink(missing_ok=True)
-        replace_file(file, _HEAD + "".join(lines))
+        replace_file(file, _FILE_HEADER + "".join(lines))
     except OSError as error:
         raise ConfigError(f"{file} can't be written: {error.strerror}.", "Check it.") from error

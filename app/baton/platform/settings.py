@@ -21,17 +21,17 @@ from baton.core.money import parse_usd
 from baton.core.plan.plan import KINDS, Kind
 from baton.core.sanitiser import one_line
 from baton.platform.durable_files import PRIVATE_FILE, make_folder, read_ordinary, replace_file
-from baton.platform.secrets import hide, is_no_key, key_variables
+from baton.platform.secrets import is_no_key, key_variables, remove_keys
 from baton.platform.settings_sources import (
     DOLLARS,
-    MOST_BYTES,
-    Source,
-    checked,
+    MAX_FILE_BYTES,
+    SettingsSource,
+    amount_error,
+    check_source,
     read_environment,
     read_file,
     unknown_variables,
-    wrong_amount,
-    wrong_value,
+    value_error,
 )
 
 Mode = Literal["auto", "local", "mini", "ultra"]
@@ -54,13 +54,13 @@ Scale = Annotated[float, msgspec.Meta(ge=-10, le=10)]
 Kv = Literal["f16", "q8_0"]
 Dollars = Annotated[str, msgspec.Meta(description=DOLLARS)]
 
-_PATIENCE = 10.0
+_LOCK_SECONDS = 10.0
 """How many seconds another Baton may take to change the file; it needs a few milliseconds."""
 
 KindName = Annotated[str, msgspec.Meta(pattern=f"^({'|'.join(KINDS)})$")]
 
 
-class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class BudgetSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Ceilings in US dollars, kept as text so that they stay exact; the file may have numbers.
 
     One that is "" sets no limit of its own, one that is "0" lets nothing through. Cloud stays off
@@ -84,7 +84,7 @@ class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return {scope: parse_usd(amount) for scope, amount in scopes.items() if amount}
 
 
-class Cloud(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class CloudSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How texts leave this machine, where they may.
 
     `redact` hides keys, addresses and numbers before that, and the person's own `words` as well.
@@ -106,7 +106,7 @@ class PriceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cache_write: Dollars = ""
 
 
-class _WorkerStruct(
+class _WorkerSettingsBase(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", kw_only=True
 ):
     """What all entries of `[[workers]]` share: `kind` tells them apart.
@@ -117,7 +117,7 @@ class _WorkerStruct(
     skills: dict[Kind, Skill] = {}
 
 
-class CloudWorker(_WorkerStruct, frozen=True, tag="cloud"):
+class CloudWorkerSettings(_WorkerSettingsBase, frozen=True, tag="cloud"):
     """A worker that costs money: `model` is a provider and its model, "openai/gpt-5-mini".
 
     `base_url` is another address that speaks the provider's protocol. `api_key_env` names the
@@ -138,7 +138,7 @@ class CloudWorker(_WorkerStruct, frozen=True, tag="cloud"):
     slots: Slots = 4
 
 
-class ServerWorker(_WorkerStruct, frozen=True, tag="server"):
+class ServerWorkerSettings(_WorkerSettingsBase, frozen=True, tag="server"):
     """Somebody's OpenAI-compatible engine at `base_url`: Ollama, LM Studio, llama-server, vLLM.
 
     How far texts travel follows from the address unless `privacy` is set. `price` must be given for
@@ -158,7 +158,7 @@ class ServerWorker(_WorkerStruct, frozen=True, tag="server"):
     slots: Slots = 4
 
 
-class LocalWorker(_WorkerStruct, frozen=True, tag="local"):
+class LocalWorkerSettings(_WorkerSettingsBase, frozen=True, tag="local"):
     """A worker on this machine: `model` is a GGUF file's path, `smollm2-135m` or a model's id.
 
     None in `context` (tokens), `threads`, `gpu_layers` and `kv` means as in `[local]`; in
@@ -189,17 +189,17 @@ class LocalWorker(_WorkerStruct, frozen=True, tag="local"):
     force: bool = False
 
 
-Worker = LocalWorker | CloudWorker | ServerWorker
-KINDS_OF_WORKERS: Mapping[str, type[Worker]] = {
-    "local": LocalWorker,
-    "cloud": CloudWorker,
-    "server": ServerWorker,
+WorkerSettings = LocalWorkerSettings | CloudWorkerSettings | ServerWorkerSettings
+WORKER_KINDS: Mapping[str, type[WorkerSettings]] = {
+    "local": LocalWorkerSettings,
+    "cloud": CloudWorkerSettings,
+    "server": ServerWorkerSettings,
 }
-BUILT_IN = LocalWorker("small")
+BUILT_IN_WORKER = LocalWorkerSettings("small")
 """The starter model's worker, which is always there; an entry with its id replaces it."""
 
 
-class Local(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LocalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How local models run.
 
     `threads` 0 is one per physical core; `gpu_layers` -1 is as many as fit; `context` is in tokens;
@@ -216,7 +216,7 @@ class Local(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     idle_minutes: Amount = 10
 
 
-class Screen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ScreenSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How the app looks; `mouse` off leaves selecting to the terminal."""
 
     theme: Theme = "dark"
@@ -238,17 +238,17 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     conductor: str = ""
     prefer: dict[KindName, str] = {}
     tools: bool = True
-    budget: Budget = Budget()
-    cloud: Cloud = Cloud()
-    workers: tuple[Worker, ...] = ()
-    local: Local = Local()
-    screen: Screen = Screen()
+    budget: BudgetSettings = BudgetSettings()
+    cloud: CloudSettings = CloudSettings()
+    workers: tuple[WorkerSettings, ...] = ()
+    local: LocalSettings = LocalSettings()
+    screen: ScreenSettings = ScreenSettings()
     keys: dict[str, str] = {}
 
     @property
-    def roster(self) -> tuple[Worker, ...]:
+    def roster(self) -> tuple[WorkerSettings, ...]:
         """The built-in workers and the person's own; the same id replaces."""
-        return tuple({w.id: w for w in (BUILT_IN, *self.workers)}.values())
+        return tuple({w.id: w for w in (BUILT_IN_WORKER, *self.workers)}.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,23 +322,23 @@ def keyless_environ(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     kept = dict(environ)
     named: set[str] = set()
     with suppress(OSError):
-        text = read_ordinary(find_paths(environ).config_file, MOST_BYTES)
+        text = read_ordinary(find_paths(environ).config_file, MAX_FILE_BYTES)
         named = key_variables(text.decode("utf-8", "replace"))
-    hide(kept, *named)
+    remove_keys(kept, *named)
     return kept
 
 
-def load(
+def load_settings(
     file: Path, environ: Mapping[str, str] = os.environ, flags: Mapping[str, Any] | None = None
 ) -> Settings:
     """Read all sources and return the settings; a missing file is an empty one.
 
     `flags` holds only what was typed. Raises ConfigError, naming the source and the nearest key.
     """
-    return _combined(
+    return _combine(
         read_file(file),
         read_environment(environ, Settings),
-        Source("the command line", dict(flags or {})),
+        SettingsSource("the command line", dict(flags or {})),
     )
 
 
@@ -348,7 +348,7 @@ def ceiling_variables(environ: Mapping[str, str] = os.environ) -> dict[Scope, tu
     Variables that can't be read set none: nothing is spent under them, since `load` refuses them.
     """
     try:
-        ceilings = _combined(read_environment(environ, Settings)).budget.ceilings
+        ceilings = _combine(read_environment(environ, Settings)).budget.ceilings
     except ConfigError:
         return {}
     return {scope: (most, f"BATON_BUDGET__{scope.upper()}") for scope, most in ceilings.items()}
@@ -362,7 +362,7 @@ def ignored_variables(environ: Mapping[str, str] = os.environ) -> list[str]:
     return unknown_variables(environ, Settings)
 
 
-def write(file: Path, changes: Mapping[str, Any]) -> dict[str, Any]:
+def write_settings(file: Path, changes: Mapping[str, Any]) -> dict[str, Any]:
     """Change settings in the file, where all else stays as it is, comments too.
 
     `changes` is a tree like the file's, {"budget": {"day": "2"}}; None takes a setting out. The
@@ -371,55 +371,55 @@ def write(file: Path, changes: Mapping[str, Any]) -> dict[str, Any]:
     """
     import tomlkit
 
-    with _alone(file):
+    with _lock_file(file):
         read_file(file)  # says what is wrong with it better than tomlkit does
         document = tomlkit.parse(file.read_bytes() if file.exists() else b"")
-        inverse = _inverse(document.unwrap(), changes)
-        _change(document, changes)
+        inverse = _inverse_changes(document.unwrap(), changes)
+        _apply_changes(document, changes)
         text = tomlkit.dumps(document)
-        _combined(Source(str(file), document.unwrap(), text))
-        _replace(file, text)
+        _combine(SettingsSource(str(file), document.unwrap(), text))
+        _replace_file(file, text)
     return inverse
 
 
-def replace_text(file: Path, before: bytes, text: bytes) -> bool:
+def replace_settings_text(file: Path, before: bytes, text: bytes) -> bool:
     """Replace the file's text if it still is the one before; return whether it was.
 
     Raises ConfigError.
     """
-    with _alone(file):
+    with _lock_file(file):
         try:
-            if read_ordinary(file, MOST_BYTES) != before:
+            if read_ordinary(file, MAX_FILE_BYTES) != before:
                 return False
         except FileNotFoundError:
             return False
         except OSError as error:
-            raise _unwritable(file, error) from error
-        _replace(file, text)
+            raise _write_error(file, error) from error
+        _replace_file(file, text)
     return True
 
 
-def _replace(file: Path, text: str | bytes) -> None:
+def _replace_file(file: Path, text: str | bytes) -> None:
     try:
         mode = file.stat().st_mode & 0o777 if file.exists() else PRIVATE_FILE
         replace_file(file, text, mode=mode)
     except OSError as error:
-        raise _unwritable(file, error) from error
+        raise _write_error(file, error) from error
 
 
-def _inverse(tree: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+def _inverse_changes(tree: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the changes that take these back; a table that they make stays, empty."""
     inverse: dict[str, Any] = {}
     for key, value in changes.items():
         found = tree.get(key)
         if isinstance(value, Mapping) and isinstance(found, Mapping | None):
-            found = _inverse(found or {}, value)
+            found = _inverse_changes(found or {}, value)
         inverse[key] = found
     return inverse
 
 
 @contextmanager
-def _alone(file: Path) -> Iterator[None]:
+def _lock_file(file: Path) -> Iterator[None]:
     """Keep others from changing the file between its reading and its writing. Raises ConfigError.
 
     Two models that arrive at once, in one Baton or two, would lose one of their roles.
@@ -430,14 +430,14 @@ def _alone(file: Path) -> Iterator[None]:
     lock = FileLock(path, mode=0o600, poll_interval=0.01)
     try:
         make_folder(file.parent)
-        lock.acquire(timeout=_PATIENCE)
+        lock.acquire(timeout=_LOCK_SECONDS)
     except Timeout as error:
         raise ConfigError(
-            f"Another Baton has kept {file} locked for {_PATIENCE:.0f} seconds; it is as it was.",
+            f"Another Baton has kept {file} locked for {_LOCK_SECONDS:.0f} seconds; it is as it was.",
             "Wait for it, or end it, and try again.",
         ) from error
     except OSError as error:
-        raise _unwritable(file, error) from error
+        raise _write_error(file, error) from error
     try:
         yield
     finally:
@@ -448,53 +448,53 @@ def _alone(file: Path) -> Iterator[None]:
         lock.release()
 
 
-def _unwritable(file: Path, error: OSError) -> ConfigError:
+def _write_error(file: Path, error: OSError) -> ConfigError:
     return ConfigError(
         f"{file} can't be written: {error.strerror}; it is as it was.",
         "Check its owner, and that the disk isn't full.",
     )
 
 
-def _change(table: Any, changes: Mapping[str, Any]) -> None:
+def _apply_changes(table: Any, changes: Mapping[str, Any]) -> None:
     for key, value in changes.items():
         if isinstance(value, Mapping):
             if not isinstance(table.get(key), Mapping):
                 table[key] = {}
-            _change(table[key], value)
+            _apply_changes(table[key], value)
         elif value is None:
             table.pop(key, None)
         else:
             table[key] = value
 
 
-def _combined(*sources: Source) -> Settings:
-    trees = [checked(source, Settings, KINDS_OF_WORKERS) for source in sources]
+def _combine(*sources: SettingsSource) -> Settings:
+    trees = [check_source(source, Settings, WORKER_KINDS) for source in sources]
     raw: dict[str, Any] = {}
     for tree in trees:
-        _merge(raw, tree)
+        _merge_tree(raw, tree)
     raw["offline"] = any(tree.get("offline") for tree in trees)
     try:
         settings = msgspec.convert(raw, Settings, strict=False)
     except msgspec.ValidationError as error:
-        raise wrong_value(str(error), sources, Settings, KINDS_OF_WORKERS) from error
+        raise value_error(str(error), sources, Settings, WORKER_KINDS) from error
     _check_workers(sources)
     for scope in Scope.SESSION, Scope.DAY, Scope.MONTH:
         try:
             parse_usd(getattr(settings.budget, scope) or "0")
         except ConfigError as error:
-            raise wrong_amount(sources, ("budget", str(scope)), error) from error
+            raise amount_error(sources, ("budget", str(scope)), error) from error
     return settings
 
 
-def _merge(into: dict[str, Any], source: Mapping[str, Any]) -> None:
+def _merge_tree(into: dict[str, Any], source: Mapping[str, Any]) -> None:
     for key, value in source.items():
         if isinstance(value, dict) and isinstance(into.get(key), dict):
-            _merge(into[key], value)
+            _merge_tree(into[key], value)
         else:
             into[key] = dict(value) if isinstance(value, dict) else value
 
 
-def _check_workers(sources: Sequence[Source]) -> None:
+def _check_workers(sources: Sequence[SettingsSource]) -> None:
     """Refuse entries that would be another worker than the person thinks."""
     for source in sources:
         seen: set[str] = set()
@@ -513,7 +513,7 @@ def _check_workers(sources: Sequence[Source]) -> None:
                     f" (in {source.place(('workers', number, 'api_key_env'))}).",
                     'Name the variable with the key, for example api_key_env = "LAB_KEY".',
                 )
-            if "model" not in entry and id != BUILT_IN.id:
+            if "model" not in entry and id != BUILT_IN_WORKER.id:
                 raise ConfigError(
                     f"The worker {id!r} names no model (in {place}).",
                     'Add a line with it, for example model = "~/models/some-model.gguf".',

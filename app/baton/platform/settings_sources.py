@@ -21,46 +21,46 @@ from baton.core.errors import ConfigError
 from baton.core.sanitiser import one_line
 from baton.platform.durable_files import read_ordinary
 
-YES = frozenset({"1", "true", "yes", "on", "y"})
-NO = frozenset({"0", "false", "no", "off", "n"})
+TRUE_WORDS = frozenset({"1", "true", "yes", "on", "y"})
+FALSE_WORDS = frozenset({"0", "false", "no", "off", "n"})
 
 DOLLARS = "US dollars"
 """The description of a text type that also takes a number: an amount of money."""
 
 PREFIX = "BATON_"
-NO_SETTINGS = frozenset({"BATON_HOME", "BATON_BINARY", "BATON_COMPLETE"})
+OTHER_VARIABLES = frozenset({"BATON_HOME", "BATON_BINARY", "BATON_COMPLETE"})
 """Where Baton's folders are, which file the packaged binary's launcher is, a shell's completion."""
 
-SAFETY = (
+SAFETY_WORDS = (
     *("offline", "network", "private", "privacy", "history", "redact"),
     *("budget", "policy", "ceiling", "limit", "session", "day", "month"),
 )
 """A variable with a name like these is meant to hold something back, and must not be ignored."""
 
-_ALIKE = 0.75
+_MIN_LIKENESS = 0.75
 """From this likeness on (difflib's ratio, 0 to 1) a word is taken for a misspelt one."""
 
-MOST_BYTES = 4 * 10**6
+MAX_FILE_BYTES = 4 * 10**6
 """How large a file of settings may be."""
 
-Kinds = Mapping[str, type[msgspec.Struct]]
-Where = tuple[str | int, ...]
+EntryKinds = Mapping[str, type[msgspec.Struct]]
+SettingPath = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SettingsSource:
     """One source of settings: its tree, and the text that it was parsed from if it has lines."""
 
     name: str
     tree: dict[str, Any]
     text: str = ""
 
-    def place(self, where: Where = ()) -> str:
+    def place(self, where: SettingPath = ()) -> str:
         """Return the source's name, with the line on which a setting stands."""
         line = line_of(self.text, where)
         return f"{self.name}, line {line}" if line else self.name
 
-    def holds(self, where: Where) -> bool:
+    def has(self, where: SettingPath) -> bool:
         """Return whether this source sets what stands there."""
         node: Any = self.tree
         for key in where:
@@ -71,18 +71,18 @@ class Source:
         return True
 
 
-def read_file(file: Path) -> Source:
+def read_file(file: Path) -> SettingsSource:
     """Read a TOML file; a missing one is empty, but not what a link fails to lead to.
 
     Raises ConfigError.
     """
     try:
-        text = read_ordinary(file, MOST_BYTES).decode("utf-8").replace("\r\n", "\n")
+        text = read_ordinary(file, MAX_FILE_BYTES).decode("utf-8").replace("\r\n", "\n")
     except FileNotFoundError as error:
         if file.is_symlink():
             what = f"{file} is a link to a file that isn't there."
             raise ConfigError(what, "Bring that file back, or remove the link.") from error
-        return Source(str(file), {})
+        return SettingsSource(str(file), {})
     except OSError as error:
         raise ConfigError(f"{file} can't be read: {error.strerror}.", "Check its owner.") from error
     except UnicodeDecodeError as error:
@@ -90,7 +90,7 @@ def read_file(file: Path) -> Source:
     import tomllib
 
     try:
-        return Source(str(file), tomllib.loads(text), text)
+        return SettingsSource(str(file), tomllib.loads(text), text)
     except ValueError as error:  # also for a number with thousands of digits
         raise ConfigError(f"{file} is not valid TOML: {error}.", "`baton config edit`.") from error
     except RecursionError as error:
@@ -98,7 +98,7 @@ def read_file(file: Path) -> Source:
         raise ConfigError(what, "`baton config edit`.") from error
 
 
-def read_environment(environ: Mapping[str, str], struct: type[msgspec.Struct]) -> Source:
+def read_environment(environ: Mapping[str, str], struct: type[msgspec.Struct]) -> SettingsSource:
     """Turn BATON_LOCAL__THREADS=2 into {"local": {"threads": "2"}}.
 
     An empty variable is none: BATON_BUDGET__DAY="$LIMIT" must not lift a ceiling. An unknown one
@@ -108,7 +108,7 @@ def read_environment(environ: Mapping[str, str], struct: type[msgspec.Struct]) -
     tree: dict[str, Any] = {}
     known = {name: where for name, where in _variables(environ) if _is_known(where, struct)}
     for name, value in environ.items():
-        if value and name not in known and name not in NO_SETTINGS and not _is_key(name):
+        if value and name not in known and name not in OTHER_VARIABLES and not _is_key(name):
             _refuse_misspelt_switch(name, struct)
     for name, where in known.items():
         value = environ[name]
@@ -120,7 +120,7 @@ def read_environment(environ: Mapping[str, str], struct: type[msgspec.Struct]) -
         for parent in where[:-1]:
             node = node.setdefault(parent, {})
         node[where[-1]] = value
-    return Source("the environment", tree)
+    return SettingsSource("the environment", tree)
 
 
 def unknown_variables(environ: Mapping[str, str], struct: type[msgspec.Struct]) -> list[str]:
@@ -135,7 +135,7 @@ def _variables(environ: Mapping[str, str]) -> Iterator[tuple[str, list[str]]]:
     A name that isn't in capitals has none: two spellings of one switch could contradict each other.
     """
     for name, value in environ.items():
-        if name.startswith(PREFIX) and value and name not in NO_SETTINGS and not _is_key(name):
+        if name.startswith(PREFIX) and value and name not in OTHER_VARIABLES and not _is_key(name):
             where = name.removeprefix(PREFIX)
             yield name, where.lower().split("__") if where == where.upper() else [name]
 
@@ -154,19 +154,22 @@ def _is_known(where: Sequence[str], struct: type[msgspec.Struct]) -> bool:
     return get_origin(kind) is dict and len(where) == 2
 
 
-_OURS = re.compile(r"baton([^a-z0-9]*)(.*)", re.IGNORECASE | re.DOTALL)
+_BATON_NAME = re.compile(r"baton([^a-z0-9]*)(.*)", re.IGNORECASE | re.DOTALL)
 
 
 def _refuse_misspelt_switch(name: str, struct: type[msgspec.Struct]) -> None:
     """Raise ConfigError for a name that begins with "baton" and goes on like a safety switch."""
-    ours = _OURS.fullmatch(name)
+    ours = _BATON_NAME.fullmatch(name)
     if ours is None:
         return
     words = [word for word in re.split(r"[\W_]+", ours[2].lower()) if word]
     candidates = {"".join(words), *(words if ours[1] else ())}
-    if not any(difflib.get_close_matches(word, SAFETY, n=1, cutoff=_ALIKE) for word in candidates):
+    if not any(
+        difflib.get_close_matches(word, SAFETY_WORDS, n=1, cutoff=_MIN_LIKENESS)
+        for word in candidates
+    ):
         return
-    known = [f"{PREFIX}{'__'.join(where).upper()}" for where in _leaves(struct)]
+    known = [f"{PREFIX}{'__'.join(where).upper()}" for where in _setting_paths(struct)]
     near = difflib.get_close_matches(name.upper(), known, n=1)
     raise ConfigError(
         f"There is no setting {one_line(name)} (in the environment), and it looks like one that"
@@ -175,29 +178,31 @@ def _refuse_misspelt_switch(name: str, struct: type[msgspec.Struct]) -> None:
     )
 
 
-def _leaves(struct: type[msgspec.Struct]) -> Iterator[tuple[str, ...]]:
+def _setting_paths(struct: type[msgspec.Struct]) -> Iterator[tuple[str, ...]]:
     for name, kind in _fields(struct).items():
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-            yield from ((name, *rest) for rest in _leaves(kind))
+            yield from ((name, *rest) for rest in _setting_paths(kind))
         else:
             yield (name,)
 
 
-def checked(source: Source, struct: type[msgspec.Struct], kinds: Kinds) -> dict[str, Any]:
+def check_source(
+    source: SettingsSource, struct: type[msgspec.Struct], kinds: EntryKinds
+) -> dict[str, Any]:
     """Return a source's tree with switches as bools and amounts of money as text.
 
     `kinds` are the structs of the entries of lists, by their `kind` ("local" where none is given).
     Raises ConfigError for an unknown key, an unknown kind and an unreadable switch.
     """
-    return _checked(source.tree, struct, kinds, source, ())
+    return _check_tree(source.tree, struct, kinds, source, ())
 
 
-def _checked(
+def _check_tree(
     tree: Mapping[str, Any],
     struct: type[msgspec.Struct],
-    kinds: Kinds,
-    source: Source,
-    where: Where,
+    kinds: EntryKinds,
+    source: SettingsSource,
+    where: SettingPath,
 ) -> dict[str, Any]:
     fields = _fields(struct)
     found: dict[str, Any] = {}
@@ -210,18 +215,20 @@ def _checked(
             raise ConfigError(f"There is no setting {one_line(key)!r} (in {place}).", known)
         kind = fields[key]
         if isinstance(value, dict) and (inner := _struct_in(kind)) is not None:
-            found[key] = _checked(value, inner, kinds, source, here)
+            found[key] = _check_tree(value, inner, kinds, source, here)
         elif isinstance(value, list) and get_origin(kind) is tuple:
             found[key] = [
-                _entry(item, kinds, source, (*here, n)) if isinstance(item, dict) else item
+                _check_entry(item, kinds, source, (*here, n)) if isinstance(item, dict) else item
                 for n, item in enumerate(value)
             ]
         else:
-            found[key] = _plain(value, kind, source, here)
+            found[key] = _check_value(value, kind, source, here)
     return found
 
 
-def _entry(entry: dict[str, Any], kinds: Kinds, source: Source, where: Where) -> dict[str, Any]:
+def _check_entry(
+    entry: dict[str, Any], kinds: EntryKinds, source: SettingsSource, where: SettingPath
+) -> dict[str, Any]:
     kind = entry.get("kind", "local")
     if not isinstance(kind, str) or kind not in kinds:
         place = source.place((*where, "kind"))
@@ -230,21 +237,21 @@ def _entry(entry: dict[str, Any], kinds: Kinds, source: Source, where: Where) ->
             f"It is one of: {', '.join(kinds)}.",
         )
     rest = {name: given for name, given in entry.items() if name != "kind"}
-    return {"kind": kind, **_checked(rest, kinds[kind], kinds, source, where)}
+    return {"kind": kind, **_check_tree(rest, kinds[kind], kinds, source, where)}
 
 
-def _plain(value: object, kind: Any, source: Source, where: Where) -> object:
+def _check_value(value: object, kind: Any, source: SettingsSource, where: SettingPath) -> object:
     if bool in (kind, *get_args(kind)):
-        return _switch(value, source, where)
+        return _read_switch(value, source, where)
     number = isinstance(value, int | float) and not isinstance(value, bool)
     return format(Decimal(repr(value)), "f") if number and _is_money(kind) else value
 
 
-def _switch(value: object, source: Source, where: Where) -> bool:
+def _read_switch(value: object, source: SettingsSource, where: SettingPath) -> bool:
     said = str(value).strip().lower()
-    if said in YES:
+    if said in TRUE_WORDS:
         return True
-    if said in NO:
+    if said in FALSE_WORDS:
         return False
     name = ".".join(map(str, where))
     raise ConfigError(
@@ -254,21 +261,24 @@ def _switch(value: object, source: Source, where: Where) -> bool:
     )
 
 
-def wrong_value(
-    said: str, sources: Sequence[Source], struct: type[msgspec.Struct], kinds: Kinds
+def value_error(
+    said: str, sources: Sequence[SettingsSource], struct: type[msgspec.Struct], kinds: EntryKinds
 ) -> ConfigError:
     """Return the error for what msgspec says of a merged tree, with place and allowed values."""
     what, _, path = said.partition(" - at `")
     if path.startswith("key` in `$."):
-        where = _where(path.removeprefix("key` in ").rstrip("`"))
+        where = _parse_path(path.removeprefix("key` in ").rstrip("`"))
         return ConfigError(
             f"A name in the setting {'.'.join(map(str, where))!r} is wrong: no task is of that kind"
-            f" (in {_blamed(sources, where)}).",
-            f"The kinds are {', '.join(_choices(_key_type(struct, where)))}.",
+            f" (in {_deciding_place(sources, where)}).",
+            f"The kinds are {', '.join(_allowed_values(_key_type(struct, where)))}.",
         )
     path = path.rstrip("`")
-    where, name = _where(path), path.removeprefix("$.")
-    place, allowed = _blamed(sources, where), _choices(_type_at(struct, where, kinds))
+    where, name = _parse_path(path), path.removeprefix("$.")
+    place, allowed = (
+        _deciding_place(sources, where),
+        _allowed_values(_type_at(struct, where, kinds)),
+    )
     if "enum value" in what and allowed:
         value = what.removeprefix("Invalid enum value").strip()
         return ConfigError(
@@ -281,27 +291,31 @@ def wrong_value(
     )
 
 
-def wrong_amount(sources: Sequence[Source], where: Where, error: ConfigError) -> ConfigError:
+def amount_error(
+    sources: Sequence[SettingsSource], where: SettingPath, error: ConfigError
+) -> ConfigError:
     """Return the error for what is no amount of money, with its place."""
-    what = f"The setting {'.'.join(map(str, where))!r} is wrong (in {_blamed(sources, where)})"
+    what = (
+        f"The setting {'.'.join(map(str, where))!r} is wrong (in {_deciding_place(sources, where)})"
+    )
     return ConfigError(f"{what}: {error.message}", error.hint)
 
 
-def _blamed(sources: Sequence[Source], where: Where) -> str:
+def _deciding_place(sources: Sequence[SettingsSource], where: SettingPath) -> str:
     """Return the place of the last source that sets it: the last one rules."""
     for source in reversed(sources):
-        if source.holds(where):
+        if source.has(where):
             return source.place(where)
     return ", ".join(source.name for source in sources if source.tree)
 
 
-def _where(path: str) -> Where:
+def _parse_path(path: str) -> SettingPath:
     """Turn msgspec's "$.workers[0].top_p" into ("workers", 0, "top_p")."""
     parts = re.findall(r"\.(\w+)|\[(\d+)\]", path)
     return tuple(int(number) if number else name for name, number in parts)
 
 
-def _type_at(struct: type[msgspec.Struct], where: Where, kinds: Kinds) -> Any:
+def _type_at(struct: type[msgspec.Struct], where: SettingPath, kinds: EntryKinds) -> Any:
     kind: Any = struct
     for key in where:
         if isinstance(key, int):
@@ -312,27 +326,27 @@ def _type_at(struct: type[msgspec.Struct], where: Where, kinds: Kinds) -> Any:
     return kind
 
 
-def _key_type(struct: type[msgspec.Struct], where: Where) -> Any:
+def _key_type(struct: type[msgspec.Struct], where: SettingPath) -> Any:
     kind = _type_at(struct, where, {})
     return get_args(kind)[0] if get_origin(kind) is dict else None
 
 
-def _choices(kind: Any) -> list[str]:
+def _allowed_values(kind: Any) -> list[str]:
     """Return the values that a type allows, if they can be listed."""
     if get_origin(kind) is Literal:
         return list(map(str, get_args(kind)))
     if isinstance(kind, EnumMeta):
         return [str(member.value) for member in kind]  # type: ignore[var-annotated]
-    if pattern := _meta(kind, "pattern"):
+    if pattern := _annotation(kind, "pattern"):
         return re.findall(r"\w+", pattern)
-    return [choice for inner in get_args(kind) for choice in _choices(inner)]
+    return [choice for inner in get_args(kind) for choice in _allowed_values(inner)]
 
 
 def _is_money(kind: Any) -> bool:
-    return _meta(kind, "description") == DOLLARS or any(map(_is_money, get_args(kind)))
+    return _annotation(kind, "description") == DOLLARS or any(map(_is_money, get_args(kind)))
 
 
-def _meta(kind: Any, name: str) -> Any:
+def _annotation(kind: Any, name: str) -> Any:
     found = (getattr(note, name, None) for note in getattr(kind, "__metadata__", ()))
     return next((value for value in found if value is not None), None)
 
@@ -348,27 +362,29 @@ def _fields(struct: type[msgspec.Struct]) -> dict[str, Any]:
     return {field.name: field.type for field in msgspec.structs.fields(struct)}
 
 
-_HEADER = re.compile(r"(\[{1,2})([^\[\]]+)\]{1,2}\s*(?:#.*)?")
-_KEY = re.compile(r"((?:[\w-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[\w-]+|\"[^\"]*\"|'[^']*'))*)\s*=")
+_TABLE_HEADER = re.compile(r"(\[{1,2})([^\[\]]+)\]{1,2}\s*(?:#.*)?")
+_KEY_LINE = re.compile(
+    r"((?:[\w-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[\w-]+|\"[^\"]*\"|'[^']*'))*)\s*="
+)
 
 
-def line_of(text: str, where: Where) -> int:
+def line_of(text: str, where: SettingPath) -> int:
     """Return the line, from 1, on which a TOML text sets something; 0 where none is found.
 
     Lines within texts of several lines are read like others, which a message can live with.
     """
-    table: Where = ()
-    counts: dict[Where, int] = {}
+    table: SettingPath = ()
+    counts: dict[SettingPath, int] = {}
     best, depth = 0, 0
     for number, line in enumerate(text.splitlines(), start=1):
-        if header := _HEADER.fullmatch(line.strip()):
-            table = _parts(header[2])
+        if header := _TABLE_HEADER.fullmatch(line.strip()):
+            table = _split_key(header[2])
             if len(header[1]) == 2:
                 counts[table] = counts.get(table, -1) + 1
                 table = (*table, counts[table])
             key = table
-        elif pair := _KEY.match(line.strip()):
-            key = (*table, *_parts(pair[1]))
+        elif pair := _KEY_LINE.match(line.strip()):
+            key = (*table, *_split_key(pair[1]))
         else:
             continue
         if len(key) > depth and where[: len(key)] == key:
@@ -376,5 +392,5 @@ def line_of(text: str, where: Where) -> int:
     return best
 
 
-def _parts(dotted: str) -> Where:
+def _split_key(dotted: str) -> SettingPath:
     return tuple(part.strip().strip("\"'") for part in dotted.split("."))

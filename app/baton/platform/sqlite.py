@@ -1,20 +1,23 @@
-"""SQLite as Baton uses it: one way to open a file, one kind of transaction, one table of errors.
+"""SQLite as Baton uses it: opening a file, transactions, migrations, errors, and the one thread.
 
-Migrations are our own ten lines rather than sqlite-utils': those cost 0.3 s to import, and look
-what is pending outside of the transaction, so that two Batons at their first start would run into
-each other.
+sqlite-utils applies migrations, and is imported only where a schema is behind: that takes 0.1 s.
+What is pending is read inside the transaction that applies it (sqlite-utils' own `Migrations` reads
+it before), so that two Batons at their first start don't run into each other.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
 from baton.core.errors import StoreError
 from baton.platform.durable_files import make_folder, open_private
@@ -29,13 +32,15 @@ else:
 
 Connection = sqlite3.Connection
 Row = sqlite3.Row
+P = ParamSpec("P")
+T = TypeVar("T")
 
-SOUND = (3, 51, 3)
+MIN_SAFE_VERSION = (3, 51, 3)
 """The first SQLite in which two writers can't damage a database in WAL mode."""
 
 BUSY_SECONDS = 10
 
-SMALLEST_BYTES = 512
+MIN_FILE_BYTES = 512
 CHECK_ALWAYS_BYTES = 1 << 20
 CHECK_EVERY_SECONDS = 24 * 3600
 _SIDE_FILES = ("", "-wal", "-shm")
@@ -49,28 +54,28 @@ _PRAGMAS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class DatabaseWording:
     """What a database is to a person: what it is called, how to mend it, how to do without."""
 
     name: str
-    mend: str
-    without: str
+    repair_hint: str
+    alternative: str
 
 
-HISTORY = Subject(
+HISTORY = DatabaseWording(
     "history",
     "Start Baton again: it keeps the file aside and recovers what can be read.",
     "use --no-history",
 )
 
 
-class Damaged(StoreError):
+class DatabaseDamaged(StoreError):
     """The database file itself is broken."""
 
-    def __init__(self, what: str, subject: Subject = HISTORY) -> None:
+    def __init__(self, what: str, wording: DatabaseWording = HISTORY) -> None:
         super().__init__(
-            f"The {subject.name} file seems to be damaged ({what}).",
-            subject.mend,
+            f"The {wording.name} file seems to be damaged ({what}).",
+            wording.repair_hint,
         )
 
 
@@ -79,13 +84,14 @@ def sqlite_version() -> str:
     return sqlite3.sqlite_version
 
 
-def weakness(subject: Subject = HISTORY) -> str:
+def version_warning(wording: DatabaseWording = HISTORY) -> str:
     """Say in a sentence what is wrong with the SQLite in use, or return ""."""
-    if sqlite3.sqlite_version_info >= SOUND:
+    if sqlite3.sqlite_version_info >= MIN_SAFE_VERSION:
         return ""
+    needed = ".".join(map(str, MIN_SAFE_VERSION))
     return (
-        f"SQLite {sqlite3.sqlite_version} can damage the {subject.name} when two Batons write at "
-        f"once: Baton needs the package pysqlite3 with SQLite {'.'.join(map(str, SOUND))} or newer."
+        f"SQLite {sqlite3.sqlite_version} can damage the {wording.name} when two Batons write at "
+        f"once: Baton needs the package pysqlite3 with SQLite {needed} or newer."
     )
 
 
@@ -105,13 +111,13 @@ def connect(path: Path | None, mode: str = "rw") -> Connection:
 def _use_wal(connection: Connection) -> None:
     """Change to WAL mode; two that do so at the same new file get in each other's way at once."""
     try:
-        _patiently(connection, "PRAGMA journal_mode = WAL")
+        _retry_while_busy(connection, "PRAGMA journal_mode = WAL")
     except BaseException:
         connection.close()
         raise
 
 
-def _patiently(connection: Connection, statement: str) -> None:
+def _retry_while_busy(connection: Connection, statement: str) -> None:
     """Run a statement as soon as nobody else is in its way.
 
     SQLite's own waiting sleeps longer each time, up to 0.1 s, so that of two that write a lot one
@@ -134,7 +140,7 @@ def _begin(connection: Connection, kind: str) -> None:
         return
     connection.execute("PRAGMA busy_timeout = 0")
     try:
-        _patiently(connection, "BEGIN IMMEDIATE")
+        _retry_while_busy(connection, "BEGIN IMMEDIATE")
     finally:
         connection.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
 
@@ -155,16 +161,16 @@ def transaction(connection: Connection, kind: str = "IMMEDIATE") -> Iterator[Non
 _DBMOVED = 1032
 """SQLITE_READONLY_DBMOVED, which pysqlite3 doesn't name."""
 
-_DENIED = (
+_DENIED_TEXT = (
     "The {name} at {path} can't be written.",
     "Check the owner and the permissions of the file and its folder, or {without}.",
 )
-_BUSY = (
+_BUSY_TEXT = (
     f"Another program has kept the {{name}} locked for {BUSY_SECONDS} seconds, so the last change "
     "was not kept; everything before it was.",
     "Try again.",
 )
-_BY_CODE = {
+_TEXTS_BY_CODE = {
     sqlite3.SQLITE_FULL: (
         "The disk is full, so the last change was not kept; everything before it was.",
         "Make room on the disk of {path}, then try again.",
@@ -176,20 +182,20 @@ _BY_CODE = {
     ),
     sqlite3.SQLITE_NOMEM: ("There is not enough memory for the {name}.", "Close something."),
     sqlite3.SQLITE_TOOBIG: ("A text is too large for the {name}.", "Split it."),
-    sqlite3.SQLITE_READONLY: _DENIED,
+    sqlite3.SQLITE_READONLY: _DENIED_TEXT,
     _DBMOVED: (
         "The {name} file was moved away while it was in use, so the last change was not kept.",
         "Start Baton again.",
     ),
-    sqlite3.SQLITE_CANTOPEN: _DENIED,
-    sqlite3.SQLITE_PERM: _DENIED,
-    sqlite3.SQLITE_AUTH: _DENIED,
-    sqlite3.SQLITE_BUSY: _BUSY,
-    sqlite3.SQLITE_LOCKED: _BUSY,
-    sqlite3.SQLITE_PROTOCOL: _BUSY,
+    sqlite3.SQLITE_CANTOPEN: _DENIED_TEXT,
+    sqlite3.SQLITE_PERM: _DENIED_TEXT,
+    sqlite3.SQLITE_AUTH: _DENIED_TEXT,
+    sqlite3.SQLITE_BUSY: _BUSY_TEXT,
+    sqlite3.SQLITE_LOCKED: _BUSY_TEXT,
+    sqlite3.SQLITE_PROTOCOL: _BUSY_TEXT,
 }
-_OTHER = ("The {name} at {path} could not be used: {error}.", "Try again.")
-_DAMAGE = {
+_OTHER_TEXT = ("The {name} at {path} could not be used: {error}.", "Try again.")
+_DAMAGE_CODES = {
     sqlite3.SQLITE_CORRUPT,
     sqlite3.SQLITE_NOTADB,
     sqlite3.SQLITE_FORMAT,
@@ -201,7 +207,7 @@ _DAMAGE = {
 
 
 @contextmanager
-def explained(path: Path | None, subject: Subject = HISTORY) -> Iterator[None]:
+def explain_errors(path: Path | None, wording: DatabaseWording = HISTORY) -> Iterator[None]:
     """Turn SQLite's and the system's errors into a StoreError that a person can act upon."""
     try:
         yield
@@ -210,20 +216,22 @@ def explained(path: Path | None, subject: Subject = HISTORY) -> Iterator[None]:
         if code is None:
             raise  # the module's own complaints (a closed connection) are bugs
         if _means_damage(code, path):
-            raise Damaged(str(error), subject) from error
-        message, hint = _BY_CODE.get(code, _BY_CODE.get(_primary(code), _OTHER))
-        words = {"name": subject.name, "without": subject.without}
+            raise DatabaseDamaged(str(error), wording) from error
+        message, hint = _TEXTS_BY_CODE.get(
+            code, _TEXTS_BY_CODE.get(_primary_code(code), _OTHER_TEXT)
+        )
+        words = {"name": wording.name, "without": wording.alternative}
         words |= {"path": str(path or "memory"), "error": str(error)}
         raise StoreError(message.format(**words), hint.format(**words)) from error
     except UnicodeDecodeError as error:
         # Texts are decoded leniently, so this was a message that quotes a broken schema.
-        raise Damaged("its schema is unreadable", subject) from error
+        raise DatabaseDamaged("its schema is unreadable", wording) from error
     except OSError as error:
-        message = f"The {subject.name} at {path} can't be used: {error.strerror}."
-        raise StoreError(message, _DENIED[1].format(without=subject.without)) from error
+        message = f"The {wording.name} at {path} can't be used: {error.strerror}."
+        raise StoreError(message, _DENIED_TEXT[1].format(without=wording.alternative)) from error
 
 
-def _primary(code: int) -> int:
+def _primary_code(code: int) -> int:
     return code & 0xFF  # the upper bits only refine it
 
 
@@ -231,10 +239,10 @@ def _means_damage(code: int, path: Path | None) -> bool:
     if code == sqlite3.SQLITE_READONLY and path is not None:
         # With the rights to write, it is a flipped bit in the header that forbids it.
         return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
-    return _primary(code) in _DAMAGE
+    return _primary_code(code) in _DAMAGE_CODES
 
 
-def clean(text: str) -> str:
+def clean_text(text: str) -> str:
     """Return the text as SQLite can keep it: halves of UTF-16 pairs joined, lone ones replaced."""
     try:
         text.encode()
@@ -251,27 +259,38 @@ class Migration:
     statements: tuple[str, ...]
 
 
-def version(connection: Connection) -> int:
+def schema_version(connection: Connection) -> int:
     """Return how many migrations the database has had."""
     number: int = connection.execute("PRAGMA user_version").fetchone()[0]
     return number
 
 
 def migrate(connection: Connection, migrations: Sequence[Migration]) -> None:
-    """Apply what is missing in one transaction: nobody ever meets a schema that is half there."""
+    """Apply what is missing in one transaction: no reader ever meets half a schema."""
+    from sqlite_utils import Database  # here, since most starts have nothing to migrate
+
+    # Its own pragma and plugins would make this connection another one than at the next start.
+    database = Database(connection, recursive_triggers=False, execute_plugins=False)
     with transaction(connection):
         for number, migration in enumerate(migrations, start=1):
-            if version(connection) >= number:
+            if schema_version(connection) >= number:
                 continue  # also when another Baton was faster
             for statement in migration.statements:
-                connection.execute(statement)
-            connection.execute(
-                "INSERT INTO migrations VALUES (?, ?)", (migration.name, time.time())
-            )
-            connection.execute(f"PRAGMA user_version = {number}")
+                database.execute(statement)
+            database.table("migrations").insert({"name": migration.name, "applied": time.time()})
+            database.execute(f"PRAGMA user_version = {number}")
 
 
-def create(path: Path) -> None:
+def open_in_memory(migrations: Sequence[Migration]) -> Connection:
+    """Return a new database in memory with the newest schema, forgotten at the end."""
+    connection = connect(None)
+    for migration in migrations:
+        for statement in migration.statements:
+            connection.execute(statement)
+    return connection
+
+
+def create_database_file(path: Path) -> None:
     """Make sure that the file is there, and was at no moment readable by others."""
     make_folder(path.parent)
     os.close(open_private(path, os.O_RDWR | os.O_CREAT))
@@ -279,10 +298,10 @@ def create(path: Path) -> None:
         path.chmod(0o600)  # SQLite gives its side files the same mode
 
 
-def open_file(
+def open_database(
     path: Path,
     migrations: Sequence[Migration],
-    subject: Subject = HISTORY,
+    wording: DatabaseWording = HISTORY,
     proof: Callable[[Connection], None] | None = None,
 ) -> Connection:
     """Open a file that is there: connect, migrate, and look for damage where that is due.
@@ -290,18 +309,20 @@ def open_file(
     `proof` is what must hold of the contents besides. Raises Damaged, and StoreError for everything
     else.
     """
-    with explained(path, subject):
-        if 0 < path.stat().st_size < SMALLEST_BYTES:
-            raise Damaged("it is cut short", subject)  # SQLite would take it for an empty one
+    with explain_errors(path, wording):
+        if 0 < path.stat().st_size < MIN_FILE_BYTES:
+            raise DatabaseDamaged(
+                "it is cut short", wording
+            )  # SQLite would take it for an empty one
         connection = connect(path)
         try:
-            fresh = _prepare(connection, path, migrations, subject)
-            closely = _must_check(path, fresh)
+            fresh = _prepare(connection, path, migrations, wording)
+            closely = _needed_check(path, fresh)
             if closely is not None:
-                _check(connection, migrations if closely else (), subject)
+                _check_contents(connection, migrations if closely else (), wording)
                 if proof is not None:
                     proof(connection)
-            _mark_sound(path)
+            _mark_checked(path)
         except BaseException:
             connection.close()
             raise
@@ -309,7 +330,7 @@ def open_file(
 
 
 def _prepare(
-    connection: Connection, path: Path, migrations: Sequence[Migration], subject: Subject
+    connection: Connection, path: Path, migrations: Sequence[Migration], wording: DatabaseWording
 ) -> bool:
     """Bring the schema up to date; return whether the database was empty."""
     number: int
@@ -322,11 +343,11 @@ def _prepare(
         if number > 0 or tables > 0:
             applied = connection.execute("SELECT count(*) FROM migrations").fetchone()[0]
             if applied != number:
-                raise Damaged("its version and its contents disagree", subject)
+                raise DatabaseDamaged("its version and its contents disagree", wording)
     if number > len(migrations):
         raise StoreError(
-            f"The {subject.name} at {path} was written by a newer Baton; nothing was changed.",
-            f"Update Baton, or {subject.without}.",
+            f"The {wording.name} at {path} was written by a newer Baton; nothing was changed.",
+            f"Update Baton, or {wording.alternative}.",
         )
     if number > 0:
         _back_up(connection, path, migrations[number].name)
@@ -341,9 +362,9 @@ def _back_up(connection: Connection, path: Path, migration: str) -> None:
     a connection of its own, since SQLite doesn't copy from one that holds that lock.
     """
     part = path.with_name(f"{path.name}.part")
-    seen = version(connection)
+    seen = schema_version(connection)
     with transaction(connection):
-        if version(connection) > seen:
+        if schema_version(connection) > seen:
             return  # the other one has made the copy, and the migration too
         part.unlink(missing_ok=True)
         os.close(open_private(part, os.O_RDWR | os.O_CREAT | os.O_EXCL))
@@ -352,7 +373,7 @@ def _back_up(connection: Connection, path: Path, migration: str) -> None:
         part.replace(path.with_name(f"{path.name}.before-{migration}"))
 
 
-def stamp(path: Path) -> Path:
+def check_stamp(path: Path) -> Path:
     """Return the file whose time tells when the database was last found sound.
 
     Without it, the next start looks closely, at the search index too.
@@ -360,17 +381,17 @@ def stamp(path: Path) -> Path:
     return path.with_name(f"{path.name}-checked")
 
 
-def _must_check(path: Path, fresh: bool) -> bool | None:
+def _needed_check(path: Path, fresh: bool) -> bool | None:
     """Tell whether to look for damage, and then whether closely."""
-    age = _age(path)
+    age = _seconds_since_check(path)
     if fresh or (_is_recent(age) and path.stat().st_size > CHECK_ALWAYS_BYTES):
         return None
     return age is None
 
 
-def _age(path: Path) -> float | None:
+def _seconds_since_check(path: Path) -> float | None:
     try:
-        return time.time() - stamp(path).stat().st_mtime
+        return time.time() - check_stamp(path).stat().st_mtime
     except FileNotFoundError:
         return None
 
@@ -379,42 +400,43 @@ def _is_recent(age: float | None) -> bool:
     return age is not None and 0 <= age < CHECK_EVERY_SECONDS
 
 
-def _mark_sound(path: Path) -> None:
-    if not _is_recent(_age(path)):
-        os.close(open_private(stamp(path), os.O_WRONLY | os.O_CREAT))
-        os.utime(stamp(path))
+def _mark_checked(path: Path) -> None:
+    if not _is_recent(_seconds_since_check(path)):
+        os.close(open_private(check_stamp(path), os.O_WRONLY | os.O_CREAT))
+        os.utime(check_stamp(path))
 
 
-def _check(connection: Connection, migrations: Sequence[Migration], subject: Subject) -> None:
+def _check_contents(
+    connection: Connection, migrations: Sequence[Migration], wording: DatabaseWording
+) -> None:
     """Check all but the words in a search index, which takes ten times as long.
 
     With `migrations`, closely: those too, and whether the schema is as they make it.
     """
     if migrations:
-        _must_be_ok(connection.execute("PRAGMA integrity_check").fetchone(), subject)
-        _check_schema(connection, migrations, subject)
+        _require_ok(connection.execute("PRAGMA integrity_check").fetchone(), wording)
+        _check_schema(connection, migrations, wording)
         return
     tables = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND rootpage")
     for row in tables.fetchall():
         name = row["name"].replace("'", "''")
         found = connection.execute(f"PRAGMA integrity_check('{name}')").fetchone()
-        _must_be_ok(found, subject)
+        _require_ok(found, wording)
 
 
 def _check_schema(
-    connection: Connection, migrations: Sequence[Migration], subject: Subject
+    connection: Connection, migrations: Sequence[Migration], wording: DatabaseWording
 ) -> None:
     # Writing what stands there already: a header can forbid it, which nothing else would show.
     connection.execute(f"PRAGMA user_version = {len(migrations)}")
-    with closing(connect(None)) as reference:
-        migrate(reference, migrations)
+    with closing(open_in_memory(migrations)) as reference:
         if _schema(connection) != _schema(reference):
-            raise Damaged("its schema is not as Baton made it", subject)
+            raise DatabaseDamaged("its schema is not as Baton made it", wording)
 
 
-def _must_be_ok(row: tuple[str] | None, subject: Subject) -> None:
+def _require_ok(row: tuple[str] | None, wording: DatabaseWording) -> None:
     if row is not None and row[0] != "ok":
-        raise Damaged(row[0].splitlines()[0], subject)
+        raise DatabaseDamaged(row[0].splitlines()[0], wording)
 
 
 def _schema(connection: Connection) -> list[tuple[str, ...]]:
@@ -422,7 +444,7 @@ def _schema(connection: Connection) -> list[tuple[str, ...]]:
     return sorted(tuple(map(str, row)) for row in connection.execute(query))
 
 
-def has_past(path: Path) -> bool:
+def had_database(path: Path) -> bool:
     """Tell whether there was a database at this path before, whatever is there now.
 
     An empty file alone is no sign of one: a first start that is killed leaves it.
@@ -432,7 +454,7 @@ def has_past(path: Path) -> bool:
         for kind in ("broken", "before")
         for found in path.parent.glob(f"{path.name}.{kind}-*")
     )
-    return stamp(path).exists() or any(left) or has_lost_log(path)
+    return check_stamp(path).exists() or any(left) or has_lost_log(path)
 
 
 def has_lost_log(path: Path) -> bool:
@@ -463,3 +485,109 @@ def set_aside(path: Path) -> Path:
         if side.exists():
             side.rename(aside.with_name(aside.name + suffix))
     return aside
+
+
+class OpenedDatabase(Protocol):
+    """An open database; `warning` is a sentence for the person, or empty."""
+
+    @property
+    def connection(self) -> Connection:
+        """The connection, used by one thread only."""
+        ...
+
+    @property
+    def warning(self) -> str:
+        """What the person must know about the opening."""
+        ...
+
+
+Opened = TypeVar("Opened", bound=OpenedDatabase)
+
+
+class DatabaseThread(Generic[Opened]):
+    """One connection on one background thread: work is done in the order of the calls.
+
+    The event loop never waits for the disk. Opening begins at once; what goes wrong there is raised
+    by whatever is called first.
+    """
+
+    def __init__(
+        self, path: Path | None, wording: DatabaseWording, open_it: Callable[[], Opened]
+    ) -> None:
+        self.path = path
+        self._wording = wording
+        self._thread = ThreadPoolExecutor(1, f"baton-{wording.name}")
+        self._opened = self._thread.submit(open_it)
+
+    @property
+    def opened(self) -> Opened:
+        """The open database. Waits for it; raises what opening raised."""
+        return self._opened.result()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether opening went well. Waits for it."""
+        return self._opened.exception() is None
+
+    def submit(self, work: Callable[[], T]) -> Future[T]:
+        """Have the thread do something else in its turn."""
+        return self._thread.submit(work)
+
+    async def run(self, work: Callable[[Connection], T]) -> T:
+        """Return what a piece of work returns, which sees to its own transactions."""
+        return await asyncio.get_running_loop().run_in_executor(
+            self._thread, self.run_on_thread, work
+        )
+
+    def run_on_thread(self, work: Callable[[Connection], T]) -> T:
+        """Do a piece of work, called on the thread itself. Raises StoreError."""
+        connection = self.opened.connection
+        try:
+            with explain_errors(self.path, self._wording):
+                return work(connection)
+        except DatabaseDamaged:
+            if self.path is not None:
+                check_stamp(self.path).unlink(missing_ok=True)  # the next start looks closely
+            raise
+
+    async def read(
+        self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Return what a function reads in one transaction."""
+        return await self.run(partial(_in_transaction, "DEFERRED", work, args, kwargs))
+
+    async def write(
+        self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Return what a function returns once its changes are on disk, all of them or none."""
+        return await self.run(partial(_in_transaction, "IMMEDIATE", work, args, kwargs))
+
+    async def wipe_copies(self) -> None:
+        """Remove the copies of deleted texts in the log and in backups from before a migration."""
+        await self.run(self._wipe_copies)
+
+    def _wipe_copies(self, connection: Connection) -> None:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        if self.path is not None:
+            for backup in self.path.parent.glob(f"{self.path.name}.before-*"):
+                backup.unlink(missing_ok=True)
+
+    async def aclose(self) -> None:
+        """Close the file. Nothing may be called afterwards."""
+        self._thread.submit(self._close)
+        await asyncio.to_thread(self._thread.shutdown)
+
+    def _close(self) -> None:
+        if self.is_open:
+            self.opened.connection.close()
+
+
+def _in_transaction(
+    kind: str,
+    work: Callable[..., T],
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
+    connection: Connection,
+) -> T:
+    with transaction(connection, kind):
+        return work(connection, *args, **kwargs)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Terminal:
+class TerminalInfo:
     """Where Baton is shown. `colours` is how many there are; `inside` names tmux, screen or SSH."""
 
     attached: bool
@@ -20,21 +20,21 @@ class Terminal:
     inside: tuple[str, ...]
 
 
-def terminal(environ: Mapping[str, str] = os.environ) -> Terminal:
+def inspect_terminal(environ: Mapping[str, str] = os.environ) -> TerminalInfo:
     """Look this terminal up."""
     columns, lines = shutil.get_terminal_size()
     places = (("TMUX", "tmux"), ("STY", "screen"), ("SSH_CONNECTION", "SSH"))
-    return Terminal(
+    return TerminalInfo(
         attached=os.isatty(0) and os.isatty(1),
         columns=columns,
         lines=lines,
-        colours=_colours(environ),
+        colours=_count_colours(environ),
         term=environ.get("TERM", ""),
         inside=tuple(name for variable, name in places if environ.get(variable)),
     )
 
 
-def _colours(environ: Mapping[str, str]) -> int:
+def _count_colours(environ: Mapping[str, str]) -> int:
     term = environ.get("TERM", "")
     if environ.get("NO_COLOR") or term in {"", "dumb"}:
         return 2

@@ -5,35 +5,32 @@ from typing import TYPE_CHECKING
 from baton.core.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from baton.routing.learned_router import LearnedRouter
-    from baton.routing.learned_versions import Versions
+    from baton.routing.learned_router import LearnedRouter, RouterSpeed, measure_router
+    from baton.routing.personalisation import LearnedVersions
     from baton.routing.protocol import candidates
-    from baton.routing.refit import learn
-    from baton.routing.router_files import lacking, learned_file, shipped
-    from baton.routing.router_probe import Measured, measure
-    from baton.routing.scorer_process import Limits, Loaded
+    from baton.routing.router_files import learned_file, missing_part, read_scores, shipped_folder
+    from baton.routing.scorer_process import LoadedRouter, ScorerLimits, refit_router
 else:
     __getattr__ = lazy_exports(
         __name__,
-        router_files="lacking learned_file shipped",
-        learned_router="LearnedRouter",
-        refit="learn",
-        router_probe="Measured measure",
+        router_files="learned_file missing_part read_scores shipped_folder",
+        learned_router="LearnedRouter RouterSpeed measure_router",
         protocol="candidates",
-        scorer_process="Limits Loaded",
-        learned_versions="Versions",
+        scorer_process="LoadedRouter ScorerLimits refit_router",
+        personalisation="LearnedVersions",
     )
 
 __all__ = [
     "LearnedRouter",
-    "Limits",
-    "Loaded",
-    "Measured",
-    "Versions",
+    "LearnedVersions",
+    "LoadedRouter",
+    "RouterSpeed",
+    "ScorerLimits",
     "candidates",
-    "lacking",
-    "learn",
     "learned_file",
-    "measure",
-    "shipped",
+    "measure_router",
+    "missing_part",
+    "read_scores",
+    "refit_router",
+    "shipped_folder",
 ]

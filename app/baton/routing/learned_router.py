@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from baton.core.messages import Card
@@ -14,19 +15,25 @@ from baton.core.routing_types import Candidate, Draft, Estimate, Judgement
 from baton.core.run.rule_router import RuleRouter, routed, tool_alone
 from baton.ipc.process import Died
 from baton.routing.protocol import (
-    MOST_TEXTS,
+    MAX_TEXTS,
     candidates,
-    drafts_sent,
-    estimate_in,
-    judgement_in,
-    scores_in,
-    shown,
-    table_in,
+    decode_estimate,
+    decode_judgement,
+    decode_likeness,
+    decode_scores,
+    encode_drafts,
+    excerpt,
 )
-from baton.routing.router_files import shipped
-from baton.routing.scorer_process import USUAL, Limits, Loaded, Scorer, Unanswered
+from baton.routing.router_files import shipped_folder
+from baton.routing.scorer_process import (
+    DEFAULT_LIMITS,
+    LoadedRouter,
+    ScorerLimits,
+    ScorerProcess,
+    Unanswered,
+)
 
-_COMPARING = 5.0
+_JUDGING_SLACK = 5.0
 """How many times as long as a prompt several drafts may take: each is read like one."""
 
 
@@ -43,15 +50,15 @@ class LearnedRouter:
         folder: Path | None = None,
         learned: Path | None = None,
         *,
-        limits: Limits = USUAL,
+        limits: ScorerLimits = DEFAULT_LIMITS,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
-        self.folder = shipped() if folder is None else folder
-        self.tell: Callable[[str], object] = _nobody
-        self._scorer = Scorer(self.folder, learned, limits=limits, environ=environ)
-        self._scorer.on_news = lambda: self._say(self.warning or self._scorer.note)
+        self.folder = shipped_folder() if folder is None else folder
+        self.on_warning: Callable[[str], object] = _ignore_warning
+        self._scorer = ScorerProcess(self.folder, learned, limits=limits, environ=environ)
+        self._scorer.on_news = lambda: self._warn_once(self.warning or self._scorer.note)
         self._rule = RuleRouter()
-        self._told = self.warning
+        self._last_warning = self.warning
 
     @property
     def warning(self) -> str:
@@ -65,7 +72,7 @@ class LearnedRouter:
         return self._scorer.trouble
 
     @property
-    def loaded(self) -> Loaded | None:
+    def loaded(self) -> LoadedRouter | None:
         """What the child holds, once it is ready."""
         return self._scorer.loaded
 
@@ -78,9 +85,9 @@ class LearnedRouter:
         """Start the child; returns at once."""
         self._scorer.warm()
 
-    def beside(self, waits_anyway: Callable[[], bool]) -> None:
+    def wait_while(self, waits_anyway: Callable[[], bool]) -> None:
         """Have the first questions wait a little longer while that says it costs nobody time."""
-        self._scorer.waits_anyway = waits_anyway
+        self._scorer.is_waiting_anyway = waits_anyway
 
     async def route(self, material: Material, roster: Sequence[Card]) -> Route:
         """Return the route of the newest prompt; see core.ports.Router."""
@@ -94,12 +101,12 @@ class LearnedRouter:
             return None
         fields = [asdict(worker) for worker in workers]
         try:
-            value = await self._scorer.ask("estimate", text=shown(text), candidates=fields)
-            found = estimate_in(value, [worker.id for worker in workers])
+            value = await self._scorer.ask("estimate", text=excerpt(text), candidates=fields)
+            found = decode_estimate(value, [worker.id for worker in workers])
         except (Unanswered, Died) as error:
-            self._note(error)
+            self._report_failure(error)
             return None
-        self._say(self._scorer.note)
+        self._warn_once(self._scorer.note)
         return found
 
     async def judge(
@@ -107,33 +114,33 @@ class LearnedRouter:
     ) -> Judgement:
         """Return what is expected now that there are drafts; see core.ports.Router."""
         workers = candidates(roster)
-        if not drafts or len(drafts) > MOST_TEXTS or not workers:
+        if not drafts or len(drafts) > MAX_TEXTS or not workers:
             return await self._rule.judge(material, route, roster, drafts)
         try:
             value = await self._scorer.ask(
                 "judge",
-                _COMPARING + len(drafts),
-                text=shown(material.prompt),
+                _JUDGING_SLACK + len(drafts),
+                text=excerpt(material.prompt),
                 candidates=[asdict(worker) for worker in workers],
-                drafts=drafts_sent(drafts),
+                drafts=encode_drafts(drafts),
                 estimate=None if route.estimate is None else asdict(route.estimate),
             )
-            found = judgement_in(value, len(drafts), [worker.id for worker in workers])
+            found = decode_judgement(value, len(drafts), [worker.id for worker in workers])
         except (Unanswered, Died) as error:
-            self._note(error)
+            self._report_failure(error)
             return await self._rule.judge(material, route, roster, drafts)
         return found
 
     async def likeness(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """Return how alike each two texts are in meaning; see core.ports.Router."""
-        if not 1 < len(texts) <= MOST_TEXTS:
+        if not 1 < len(texts) <= MAX_TEXTS:
             return await self._rule.likeness(texts)
         try:
-            slack = _COMPARING + len(texts)
-            value = await self._scorer.ask("likeness", slack, texts=[shown(t) for t in texts])
-            found = table_in(value, len(texts))
+            slack = _JUDGING_SLACK + len(texts)
+            value = await self._scorer.ask("likeness", slack, texts=[excerpt(t) for t in texts])
+            found = decode_likeness(value, len(texts))
         except (Unanswered, Died) as error:
-            self._note(error)
+            self._report_failure(error)
             return await self._rule.likeness(texts)
         return found
 
@@ -144,28 +151,77 @@ class LearnedRouter:
         table = [list(figures) for figures in workers]
         try:
             value = await self._scorer.ask(
-                "turns", text=shown(text), position=list(position), workers=table
+                "turns", text=excerpt(text), position=list(position), workers=table
             )
-            return scores_in(value, len(workers))
+            return decode_scores(value, len(workers))
         except (Unanswered, Died) as error:
-            self._note(error)
+            self._report_failure(error)
             return await self._rule.score_turns(text, position, workers)
 
     async def aclose(self) -> None:
         """End the child; the router may be used again."""
         await self._scorer.aclose()
 
-    def _note(self, error: Exception) -> None:
+    def _report_failure(self, error: Exception) -> None:
         """See to it that the person hears once that the rule decides, and why."""
         if isinstance(error, Died):
-            self._scorer.distrust()
-        self._say(self.warning)
+            self._scorer.discard_child()
+        self._warn_once(self.warning)
 
-    def _say(self, what: str) -> None:
-        if what and what != self._told:
-            self._told = what
-            self.tell(what)
+    def _warn_once(self, what: str) -> None:
+        if what and what != self._last_warning:
+            self._last_warning = what
+            self.on_warning(what)
 
 
-def _nobody(_: str) -> None:
+def _ignore_warning(_: str) -> None:
     """Nobody is there to be told."""
+
+
+_PROMPT = "Which of these numbers are prime, and why are the others not: 51, 57, 59, 63, 71? " * 2
+"""Some 64 tokens."""
+
+_CANDIDATES = (Candidate("here", "qwen2.5-7b", 7.0), Candidate("there", "gpt-4o", 0.0, 10.0, True))
+
+_REPETITIONS = 21
+
+_PROBE_LIMITS = ScorerLimits(warm=10.0, cold=60.0)
+
+
+@dataclass(frozen=True, slots=True)
+class RouterSpeed:
+    """What was found: why it doesn't answer, or how fast it does, the pipes included."""
+
+    trouble: str = ""
+    note: str = ""
+    provider: str = ""
+    learned: bool = False
+    milliseconds: float = 0.0
+
+
+async def measure_router(
+    learned: Path, folder: Path | None = None, environ: Mapping[str, str] = os.environ
+) -> RouterSpeed:
+    """Start the router in a child of its own and ask it a few times."""
+    router = LearnedRouter(
+        folder or shipped_folder(), learned, limits=_PROBE_LIMITS, environ=environ
+    )
+    said: list[str] = []
+    router.on_warning = said.append
+    times = []
+    try:
+        for n in range(_REPETITIONS):
+            began = time.perf_counter()
+            answered = await router.estimate(f"{_PROMPT}{n}", _CANDIDATES)
+            if answered is None:
+                return RouterSpeed(router.trouble or "The router doesn't answer in time.")
+            times.append(time.perf_counter() - began)
+        assert router.loaded is not None
+        return RouterSpeed(
+            note=" ".join(said),
+            provider=router.loaded.provider,
+            learned=router.loaded.learned,
+            milliseconds=sorted(times)[_REPETITIONS // 2] * 1000,
+        )
+    finally:
+        await router.aclose()

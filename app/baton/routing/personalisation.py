@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
+
+from baton.core.errors import StoreError
 from baton.core.feedback import (
     AnswerSignals,
     Signal,
@@ -16,12 +20,7 @@ from baton.core.feedback import (
     strongest_signal,
 )
 from baton.core.routing_types import Candidate, RatedAnswer, RefitResult
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from baton.core.errors import StoreError
 from baton.platform.durable_files import create_file, make_folder
-
 
 MIN_ANSWERS = 12
 """With fewer answers than this nothing is learned."""
@@ -116,18 +115,18 @@ class Personaliser:
         lesson = LearningResult(len(here), signals, len(known) - len(here), dry_run=dry)
         if len(here) < MIN_ANSWERS:
             return lesson
-        draft = self._versions.begin()
+        draft = self._versions.create_draft()
         try:
             learned = await self._refit(rated_answers(here, roster, time.time()), draft)
             if learned.kept and not dry:
                 self._versions.keep(draft)
         finally:
-            self._versions.drop(draft)
+            self._versions.discard(draft)
         return replace(lesson, learned=learned)
 
     async def count_new_answers(self) -> int:
         """Return with how many answers something was done since the last time."""
-        return await self._answers.signals_since(self._versions.at or 0.0)
+        return await self._answers.signals_since(self._versions.learned_at or 0.0)
 
     def undo(self) -> str:
         """Take back what was learned last; say what counts now."""
@@ -142,9 +141,9 @@ def undo(versions: LearnedVersions) -> str:
     """Take back what was learned last; say what counts now."""
     if not versions.undo():
         return "There is nothing to undo: nothing was learned from your answers yet."
-    if versions.at is None:
+    if versions.learned_at is None:
         return f"What was learned is undone. {_RESET_NOTE}"
-    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(versions.at))
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(versions.learned_at))
     return f"What was learned last is undone. What was learned on {when} counts again."
 
 

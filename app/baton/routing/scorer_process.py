@@ -9,22 +9,23 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
 from baton.core.sanitiser import one_line
 from baton.ipc import frames
 from baton.ipc.process import Call, Child, Died, environment
 from baton.ipc.supervisor import Supervisor
 from baton.routing.router_files import file_stamp, missing_part
+
 if TYPE_CHECKING:
     import asyncio
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+
 from baton.core.errors import BatonError, ModelFileError, WorkerError, WorkerUnavailable
 from baton.core.routing_types import RatedAnswer, RefitResult
-from baton.ipc.process import Child, Died, environment
 from baton.ipc.supervisor import start
 from baton.routing.protocol import decode_learned, encode_rated
-from baton.routing.router_files import missing_part, shipped_folder
-
+from baton.routing.router_files import shipped_folder
 
 BACKOFF_SECONDS = (1.0, 2.0, 4.0)
 """Seconds after each death before the child is started again; until then nobody waits for it."""
@@ -119,8 +120,8 @@ class ScorerProcess(Supervisor):
             return self._refusal
         if self._recent_deaths() >= MAX_DEATHS:
             return (
-                f"The router process failed {MAX_DEATHS} times within ten minutes and is not started"
-                f" for now. {self._last_death} `baton doctor` checks it."
+                f"The router process failed {MAX_DEATHS} times within ten minutes and is not "
+                f"started for now. {self._last_death} `baton doctor` checks it."
             )
         return ""
 

@@ -25,7 +25,7 @@ from textual.worker import WorkerFailed
 
 from baton.core.errors import BatonError
 from baton.core.run.policy import ANYTHING, PromptLimits
-from baton.platform.os_signals import ENDING, HANGUP, hear, is_ignored
+from baton.platform.os_signals import ENDING_SIGNALS, HANGUP_SIGNAL, add_signal_handler, is_ignored
 from baton.tui import crash_report, key_bindings, themes
 from baton.tui.chat.chat_screen import ChatScreen
 from baton.tui.screens.overlay import Overlay, Palette
@@ -82,16 +82,16 @@ class BatonApp(App[None], inherit_bindings=False):
 
     def on_mount(self) -> None:
         """Leave in good order when the system or a closed terminal ends Baton."""
-        for number in ENDING:
-            hear(number, self.terminate, number)
+        for number in ENDING_SIGNALS:
+            add_signal_handler(number, self.terminate, number)
         if sys.platform == "win32":
             return  # nothing pauses it there
         # Textual pauses and goes on amid whatever runs. If that is writing to the terminal, it then
         # waits for ever for a lock of its own; the loop hears signals only between two callbacks.
         pause, resume = signal.getsignal(signal.SIGTSTP), signal.getsignal(signal.SIGCONT)
         if callable(pause) and callable(resume):
-            hear(signal.SIGTSTP, pause, signal.SIGTSTP, None)
-            hear(signal.SIGCONT, self._take_terminal_back, resume)
+            add_signal_handler(signal.SIGTSTP, pause, signal.SIGTSTP, None)
+            add_signal_handler(signal.SIGCONT, self._take_terminal_back, resume)
 
     def _take_terminal_back(self, resume: Callable[[int, None], object]) -> None:
         """Have Textual take the terminal again, if there was a pause.
@@ -104,7 +104,7 @@ class BatonApp(App[None], inherit_bindings=False):
 
     def terminate(self, number: int) -> None:
         """Leave in good order, as a signal asks."""
-        if number == HANGUP and self.kill_timer is None:
+        if number == HANGUP_SIGNAL and self.kill_timer is None:
             # Textual would wait for ever for a terminal that is gone to take what it writes.
             if self._driver is not None:
                 self._driver.write = _discard  # type: ignore[assignment]

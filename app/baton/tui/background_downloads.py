@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 from baton.core.byte_format import show_speed
 from baton.core.errors import BatonError
 from baton.download.progress import Phase, Progress
-from baton.models.model_types import Held
+from baton.models.model_types import LibraryModel
+from baton.presentation.words import duration_text, percent_done
 
 if TYPE_CHECKING:
     from baton.models.library import Library
@@ -47,11 +48,11 @@ class DownloadObserver(Protocol):
         """Something came, began or ended."""
         ...
 
-    async def arrived(self, held: Held) -> None:
+    async def arrived(self, held: LibraryModel) -> None:
         """A model is here, verified."""
         ...
 
-    async def verified(self, held: Held) -> None:
+    async def verified(self, held: LibraryModel) -> None:
         """A model's file was read again; this is how it stands."""
         ...
 
@@ -64,8 +65,8 @@ class DownloadObserver(Protocol):
         ...
 
 
-Steps = AsyncGenerator[Progress | Held]
-Done = Callable[[Held], Awaitable[None]]
+Steps = AsyncGenerator[Progress | LibraryModel]
+Done = Callable[[LibraryModel], Awaitable[None]]
 
 
 class Downloads:
@@ -91,13 +92,13 @@ class Downloads:
         """What is on its way now, by id; also what waits its turn."""
         return self._coming
 
-    def fetch(self, held: Held) -> None:
+    def fetch(self, held: LibraryModel) -> None:
         """Fetch a wanted model, or go on with it."""
         waits = Progress(Phase.WAITING, held.bytes, held.record.size)
         coming = ActiveDownload(held.id, held.record.name, held.id, waits)
         self._start(coming, lambda: self._library.fetch(held.id), self._receiver.arrived)
 
-    def verify(self, held: Held) -> None:
+    def verify(self, held: LibraryModel) -> None:
         """Read a model's file again."""
         begins = Progress(Phase.VERIFYING, 0, held.record.size)
         coming = ActiveDownload(held.id, held.record.name, held.id, begins)
@@ -106,14 +107,16 @@ class Downloads:
     def link(self, path: Path, name: str, size: int) -> None:
         """Use another program's file where it lies, once it has been verified."""
         coming = ActiveDownload(str(path), name, name, Progress(Phase.VERIFYING, 0, size))
-        self._start(coming, lambda: self._library.add(path, link=True), self._receiver.arrived)
+        self._start(
+            coming, lambda: self._library.import_files(path, link=True), self._receiver.arrived
+        )
 
-    async def pause(self, held: Held) -> None:
+    async def pause(self, held: LibraryModel) -> None:
         """Stop a download, and keep what has come; it doesn't go on by itself."""
         await self.stop(held.id)
         await asyncio.to_thread(self._library.pause, held.id)
 
-    async def resume(self, held: Held) -> None:
+    async def resume(self, held: LibraryModel) -> None:
         """Go on with a download that was paused or broken off."""
         self.fetch(await asyncio.to_thread(self._library.pause, held.id, False))
 
@@ -143,11 +146,11 @@ class Downloads:
         self._receiver.downloads_changed()
 
     async def _run(self, coming: ActiveDownload, steps: Callable[[], Steps], done: Done) -> None:
-        here: list[Held] = []
+        here: list[LibraryModel] = []
         try:
             async with self._slots, aclosing(steps()) as going:
                 async for step in going:
-                    if isinstance(step, Held):
+                    if isinstance(step, LibraryModel):
                         here.append(step)
                     else:
                         self._record_progress(coming, step)
@@ -215,24 +218,8 @@ def download_text(coming: ActiveDownload) -> str:
 
 def progress_text(progress: Progress) -> str:
     """Say how far, how fast, and how long still."""
-    parts = [f"{percent(progress)} %"] if progress.total else []
+    parts = [f"{percent_done(progress.done, progress.total)} %"] if progress.total else []
     if progress.phase is not Phase.WAITING:
         parts += [show_speed(progress.speed)] if progress.speed >= 1000 else []
-        parts += [f"{_duration_text(progress.left)} left"] if progress.left is not None else []
+        parts += [f"{duration_text(progress.left)} left"] if progress.left is not None else []
     return ", ".join(parts)
-
-
-def percent(progress: Progress) -> int:
-    """Return how much of it is done; all of it only when it is."""
-    return int(100 * progress.done / progress.total) if progress.total else 0
-
-
-def _duration_text(seconds: float) -> str:
-    if seconds < 60:
-        return f"{max(1, round(seconds))} s"
-    minutes = round(seconds / 60)
-    if minutes < 60:
-        return f"{minutes} min"
-    if minutes < 48 * 60:
-        return f"{minutes // 60} h {minutes % 60} min"
-    return f"{minutes // (24 * 60)} days"

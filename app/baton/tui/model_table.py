@@ -20,8 +20,8 @@ from baton.core.messages import Card
 from baton.core.money import show_usd
 from baton.core.sanitiser import one_line
 from baton.download.progress import Phase
-from baton.gguf.memory_fit import Fit, Verdict
-from baton.models.model_types import Foreign, Held, State
+from baton.gguf.memory_fit import Fit, FitVerdict
+from baton.models.model_types import ExternalModel, LibraryModel, ModelState
 from baton.presentation.models import licence_text, place_text
 from baton.presentation.money import price_text
 from baton.presentation.words import percent_done
@@ -53,11 +53,11 @@ class ModelRow:
     size: int = 0
     roles: tuple[ModelRole, ...] = ()
     card: Card | None = None
-    held: Held | None = None
+    held: LibraryModel | None = None
     entry: CatalogueEntry | None = None
-    foreign: Foreign | None = None
+    foreign: ExternalModel | None = None
     coming: ActiveDownload | None = None
-    verdict: Verdict | None = None
+    verdict: FitVerdict | None = None
     is_answering: bool = False
     is_recommended: bool = False
     memory: int = 0
@@ -82,10 +82,10 @@ class TableData:
     """What the table is made of, as it was read last."""
 
     roster: Sequence[Card] = ()
-    held: Sequence[Held] = ()
+    held: Sequence[LibraryModel] = ()
     entries: Mapping[str, CatalogueEntry] = field(default_factory=dict)
-    foreign: Sequence[Foreign] = ()
-    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+    foreign: Sequence[ExternalModel] = ()
+    verdicts: Mapping[str, FitVerdict] = field(default_factory=dict)
     recommended: Collection[str] = ()
     paces: Mapping[str, float] = field(default_factory=dict)
     uses: Mapping[str, tuple[float | None, float]] = field(default_factory=dict)
@@ -275,7 +275,7 @@ def state_text(row: ModelRow, *, wide: bool = False) -> tuple[str, str]:
     """Say how a row stands, in words and a colour that adds to them."""
     if row.coming is not None:
         return _download_state(row.coming), "$primary"
-    if row.held is not None and not row.held.state.usable:
+    if row.held is not None and not row.held.state.is_usable:
         return _unusable_state(row.held)
     if row.is_answering:
         return "answers now", "$primary"
@@ -297,8 +297,8 @@ def _download_state(coming: ActiveDownload) -> str:
     return f"{word} {percent_done(coming.progress.done, coming.progress.total)} %"
 
 
-def _unusable_state(held: Held) -> tuple[str, str]:
-    if held.state is State.COMING:
+def _unusable_state(held: LibraryModel) -> tuple[str, str]:
+    if held.state is ModelState.COMING:
         word = "paused" if held.record.paused else "stopped"
         part = f" {100 * held.bytes // held.record.size} %" if held.record.size else ""
         return f"{word}{part}", "$muted"
@@ -337,7 +337,7 @@ def totals_text(stock: TableData, memory: int, *, wide: bool = False) -> str:
 BAR_COLUMNS, SHORT_BAR_COLUMNS = 24, 12
 """How long bars are, where there is room and where there is little."""
 
-READABLE_STATES = (State.HERE, State.LINKED, State.CHANGED, State.BROKEN)
+READABLE_STATES = (ModelState.HERE, ModelState.LINKED, ModelState.CHANGED, ModelState.BROKEN)
 """States in which there is a file to be read through."""
 
 
@@ -347,9 +347,9 @@ def is_fetchable(row: ModelRow) -> bool:
         return False
     if row.held is None:
         return row.is_offered and row.entry is not None
-    if row.held.state is State.COMING:
+    if row.held.state is ModelState.COMING:
         return True
-    lost = row.held.state in (State.BROKEN, State.GONE)
+    lost = row.held.state in (ModelState.BROKEN, ModelState.GONE)
     return lost and not row.held.record.link and row.held.record.source != UNKNOWN_SOURCE
 
 
@@ -386,7 +386,7 @@ def row_card(row: ModelRow) -> Card | None:
 
 
 def row_details(
-    row: ModelRow, good: str = "", verdict: Verdict | None = None, adapter: str = ""
+    row: ModelRow, good: str = "", verdict: FitVerdict | None = None, adapter: str = ""
 ) -> Content:
     """Tell what is known of a model: what it is good at, its licence, whether it fits, its file.
 
@@ -428,8 +428,8 @@ def _price_text(card: Card) -> str:
     return text if card.price is not None else f"{text}: not asked until you enter one"
 
 
-def _fit_text(verdict: Verdict | None) -> str:
-    return f"{one_line(verdict.why)} {one_line(verdict.mend)}".strip() if verdict else ""
+def _fit_text(verdict: FitVerdict | None) -> str:
+    return f"{one_line(verdict.why)} {one_line(verdict.remedy)}".strip() if verdict else ""
 
 
 def _speed_text(row: ModelRow) -> str:
@@ -450,7 +450,7 @@ def _origin_text(row: ModelRow) -> str:
             if row.is_offered and row.entry
             else ""
         )
-    if row.held.state is State.COMING:
+    if row.held.state is ModelState.COMING:
         return f"From {one_line(str(row.held.record.source), 150)}"
     linked = "Linked: " if row.held.record.link else ""
     return f"{linked}{one_line(str(row.held.path))}"
@@ -466,11 +466,11 @@ def _fault_text(row: ModelRow) -> str:
     if row.held is None or row.coming is not None:
         return ""
     match row.held.state:
-        case State.BROKEN:
+        case ModelState.BROKEN:
             return f"Not used: {one_line(row.held.record.wrong) or 'its file is broken'}."
-        case State.GONE:
+        case ModelState.GONE:
             return "Its file isn't there any more."
-        case State.CHANGED:
+        case ModelState.CHANGED:
             return "Its file was changed: it is read through before it is loaded again."
     return ""
 
@@ -479,7 +479,9 @@ def _fetch_hint(row: ModelRow) -> str:
     """Say what Enter would do, where that takes more than a moment."""
     if is_fetchable(row) and row.held is not None:
         return (
-            "Enter goes on with it." if row.held.state is State.COMING else "Enter fetches it anew."
+            "Enter goes on with it."
+            if row.held.state is ModelState.COMING
+            else "Enter fetches it anew."
         )
     if row.entry is None or not row.is_offered or row.coming is not None:
         return ""

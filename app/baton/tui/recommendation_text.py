@@ -13,10 +13,12 @@ from baton.core.catalogue_types import ModelRole
 from baton.core.ports import Choice
 from baton.core.sanitiser import one_line
 from baton.platform.durable_files import make_folder
+from baton.presentation.models import gpu_text, licence_text
+from baton.presentation.words import count_text, join_words
 
 if TYPE_CHECKING:
     from baton.core.machine import Hardware
-    from baton.models.model_types import Foreign
+    from baton.models.model_types import ExternalModel
     from baton.models.recommendation import Pick, Recommendation
 
 DOWNLOAD = Choice("download", "Download in the background")
@@ -37,17 +39,11 @@ _ROLE_PURPOSES = {
     ModelRole.CODER: "to write code",
     ModelRole.REASONING: "to think hard",
 }
-_LICENCE_NAMES = {"apache-2.0": "Apache-2.0", "mit": "MIT"}
-
-
-def licence_text(licence: str) -> str:
-    """Write a licence's name as it is known."""
-    return _LICENCE_NAMES.get(licence.lower(), one_line(licence, 40))
 
 
 def machine_text(machine: Hardware) -> str:
     """Say in brackets what there is to run models on: "16 GB, 8 cores, no GPU"."""
-    cores = f"{machine.cores} {'core' if machine.cores == 1 else 'cores'}"
+    cores = count_text(machine.cores, "core")
     parts = [show_memory(machine.memory), cores, _gpu_text(machine)]
     if machine.battery is not None and not machine.plugged:
         parts.append("on battery")
@@ -60,7 +56,7 @@ def _gpu_text(machine: Hardware) -> str:
     if len(machine.gpus) > 1:
         together = sum(gpu.total for gpu in machine.gpus)
         return f"{len(machine.gpus)} GPUs with {show_memory(together)}"
-    return f"{one_line(machine.gpus[0].name, 40)} with {show_memory(machine.gpus[0].total)}"
+    return gpu_text(machine.gpus[0])
 
 
 def missing_picks(found: Recommendation) -> Sequence[Pick]:
@@ -109,12 +105,7 @@ def _speed_text(found: Recommendation) -> str:
     return f"About {speed:.0f} tokens/s." if speed >= 1.5 else "About 1 token/s, or less."
 
 
-def join_words(parts: Sequence[str]) -> str:
-    """Join what is enumerated in a sentence."""
-    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
-
-
-def foreign_text(found: Sequence[Foreign]) -> str:
+def foreign_text(found: Sequence[ExternalModel]) -> str:
     """Say what other programs have that could be used where it lies, or return ""."""
     if not found:
         return ""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from baton.core.run.orchestra import Orchestra
     from baton.history import Store
     from baton.models.library import Library
-    from baton.models.model_types import Held
+    from baton.models.model_types import LibraryModel
     from baton.money import Ledger
     from baton.routing.personalisation import Personaliser
 
@@ -27,7 +27,7 @@ def _report_nothing(_: Callable[[str], object]) -> None:
     """Nothing turns out later."""
 
 
-def _join_nothing(_: Held) -> str:
+def _join_nothing(_: LibraryModel) -> str:
     """Nobody new answers."""
     return ""
 
@@ -75,7 +75,7 @@ class AppServices:
     tell_later: Callable[[Callable[[str], object]], None] = _report_nothing
     tutor: Callable[[], Personaliser] | None = None
     library: Library | None = None
-    join: Callable[[Held], str] = _join_nothing
+    join: Callable[[LibraryModel], str] = _join_nothing
     leave: Callable[[str], Awaitable[None]] = _leave_nothing
     roles: Callable[[], Mapping[ModelRole, str]] = _no_roles
     assign: Callable[[str, Sequence[ModelRole]], str] = _assign_nothing

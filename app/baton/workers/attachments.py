@@ -1,7 +1,7 @@
 """Files that go along with a prompt: text, code, Markdown, CSV, and the text of PDFs.
 
 Everything that isn't an ordinary file full of text is refused with one sentence, and nothing here
-can hang: a pipe or a device is told apart before it is opened.
+can hang: a pipe or a device is detected before it is opened.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TRAILING_PUNCTUATION = ".,;:!?)]}'\""
 def read_attachment(path: Path, limit: int = MAX_TEXT_BYTES) -> Attachment:
     """Read a file's text, at most `limit` bytes of it. Raises ConfigError with one sentence.
 
-    What is wrong is told with the path as it was given.
+    The message names the path as it was given.
     """
     name = one_line(str(path))
     data = _read_bytes(path, name, max(limit, MAX_PDF_BYTES))

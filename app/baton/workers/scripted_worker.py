@@ -1,4 +1,4 @@
-"""A worker that says what it was told to say: for tests, the self-test and demonstrations."""
+"""A worker that follows a script: for tests, the self-test and demonstrations."""
 
 from __future__ import annotations
 

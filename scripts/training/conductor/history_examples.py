@@ -21,7 +21,7 @@ from baton.core.plan.plan import Plan, Step
 from baton.core.plan.plan_lines import TOOL_HEADS, WHOLE_REQUEST, PlanPart, format_lines
 from baton.core.plan.request_parts import DOUBTFUL_NEED
 from baton.core.view import RunView, fold_events
-from baton.history.past_runs import past_runs
+from baton.history.queries import past_runs
 from baton.platform.sqlite import connect, explain_errors, transaction
 from baton.workers.tools.computation.marked_text import mark
 

@@ -12,10 +12,9 @@ import gym
 import numpy as np
 
 from baton.core.plan.plan import KINDS
-from baton.routing import shipped
-from baton.routing.child.encoder import Encoder
-from baton.routing.child.features import features
-from baton.routing.child.task_kind import KindHead
+from baton.routing import shipped_folder
+from baton.routing.child.linear_heads import KindHead
+from baton.routing.child.text_features import Encoder, text_features
 
 SAID = 0.6
 """The share of the kind that the plan says."""
@@ -28,7 +27,7 @@ class KindReader:
     """Reads texts with the router's encoder and kind head."""
 
     def __init__(self) -> None:
-        folder = shipped()
+        folder = shipped_folder()
         self._encoder, self._head = Encoder(folder), KindHead.load(folder)
 
     def task(self, task: gym.Task, text: str) -> gym.Task:
@@ -37,7 +36,9 @@ class KindReader:
 
     def _likely(self, said: str, text: str) -> tuple[tuple[str, float], ...]:
         vectors = self._encoder.vectors([text]).astype(np.float64)
-        (chances,) = self._head.chances([text], vectors, np.array([features(text)], np.float64))
+        (chances,) = self._head.chances(
+            [text], vectors, np.array([text_features(text)], np.float64)
+        )
         mixed = zip(KINDS, (1 - SAID) * chances, strict=True)
         shares = [(kind, float(share) + SAID * (kind == said)) for kind, share in mixed]
         kept = [(kind, share) for kind, share in shares if share >= LEAST]

@@ -46,8 +46,8 @@ from baton.core.plan.turn_roles import (
     worker_features,
 )
 from baton.routing import shipped_folder
+from baton.routing.child.linear_heads import TURN_SHAPE, TurnHead
 from baton.routing.child.text_features import WIDTH, Encoder, Vectors
-from baton.routing.child.turn_head import TURN_SHAPE, TurnHead
 
 Floats = NDArray[np.float64]
 

@@ -13,12 +13,20 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
+from fit_abilities import fit_abilities
+from fit_trees import fit_trees
 from numpy.typing import NDArray
 
-from baton.routing.child import trees
-from baton.routing.child import unseen_models as workers
-from baton.routing.child.encoder import WIDTH
-from baton.routing.child.first_stage import LENGTH, Basis, Block, Floats, Heads, Points
+from baton.routing.child.first_stage import (
+    LENGTH_COLUMN,
+    Basis,
+    FirstStage,
+    Floats,
+    Points,
+    SetHeads,
+    Trees,
+)
+from baton.routing.child.text_features import WIDTH
 
 POINTS = 2000
 """So many questions a new one is compared with, of all sets together at most."""
@@ -104,7 +112,7 @@ def ridge(design: Floats, targets: Floats, penalty: float | Floats) -> Floats:
 Ways = Mapping[str, tuple[float, float, float]]
 
 
-def fit(samples: Sequence[Sample], seed: int = 0, ways: Ways | None = None) -> Heads:
+def fit(samples: Sequence[Sample], seed: int = 0, ways: Ways | None = None) -> FirstStage:
     """Fit all heads but that of the kinds.
 
     What each way is worth in each set is found out, which takes as long again, unless it is given.
@@ -117,18 +125,18 @@ def fit(samples: Sequence[Sample], seed: int = 0, ways: Ways | None = None) -> H
     whole = np.vstack(designs)
     axes = _axes(whole[:, 1 : 1 + WIDTH])
     points = _points(samples, designs, dice)
-    own_points, _ = points.alike(points_design(points))
+    own_points, _ = points.similarity(points_design(points))
     blocks, found = [], dict(ways or {})
     for sample, design in zip(samples, designs, strict=True):
         asked = np.hstack([design[:, 1 : 1 + WIDTH] @ axes, design[:, 1 + WIDTH :]])
-        inputs = Inputs(design, points.alike(design)[0], asked)
+        inputs = Inputs(design, points.similarity(design)[0], asked)
         fitter = _Fitter(own_points, seed)
         if sample.name not in found:
             found[sample.name] = fitter.weights(inputs, _contrast(sample.table()))
         blocks.append(fitter.block(sample, inputs, found[sample.name]))
     which = np.repeat(np.arange(len(samples)), [len(design) for design in designs])
     scores = {sample.name: _scores(sample) for sample in samples}
-    return Heads(
+    return FirstStage(
         basis,
         axes,
         points,
@@ -138,7 +146,7 @@ def fit(samples: Sequence[Sample], seed: int = 0, ways: Ways | None = None) -> H
         KNOWN,
         _slope(samples, designs),
         found,
-        workers.fit(scores),
+        fit_abilities(scores),
     )
 
 
@@ -178,7 +186,7 @@ def _points(
         rows.append(design[drawn])
         origins += [place] * len(drawn)
         outcomes.append(np.pad(table, ((0, 0), (0, most - table.shape[1]))))
-    return Points.of(np.vstack(rows), np.array(origins, np.int64), np.vstack(outcomes))
+    return Points.from_design(np.vstack(rows), np.array(origins, np.int64), np.vstack(outcomes))
 
 
 class _Fitter:
@@ -188,24 +196,24 @@ class _Fitter:
         self._held = _NEAR * alike + _JITTER * np.eye(len(alike))
         self._seed = seed
 
-    def block(self, sample: Sample, inputs: Inputs, ways: tuple[float, float, float]) -> Block:
+    def block(self, sample: Sample, inputs: Inputs, ways: tuple[float, float, float]) -> SetHeads:
         """Fit the heads of a set, each way as much as it is worth there."""
         table = sample.table()
         mean = table.mean(axis=0)
         linear, near, grown = self._ways(inputs, table - mean, _contrast(table), ways)
         linear = linear * ways[0]
         linear[0] += mean
-        return Block(
+        return SetHeads(
             sample.name,
             sample.workers,
             _kept(linear),
             _kept(near * ways[1]),
-            trees.Trees(grown.columns, grown.cuts, _kept(grown.values * ways[2])),
+            Trees(grown.columns, grown.cuts, _kept(grown.values * ways[2])),
         )
 
     def _ways(
         self, inputs: Inputs, targets: Floats, steer: Floats, ways: tuple[float, float, float]
-    ) -> tuple[Floats, Floats, trees.Trees]:
+    ) -> tuple[Floats, Floats, Trees]:
         """Fit those ways that are worth something."""
         linear = np.zeros((inputs.design.shape[1], targets.shape[1]))
         near = np.zeros((inputs.alike.shape[1], targets.shape[1]))
@@ -215,7 +223,7 @@ class _Fitter:
             gram = inputs.alike.T @ inputs.alike + self._held
             near = np.asarray(np.linalg.solve(gram, inputs.alike.T @ targets))
         dice = np.random.default_rng(self._seed)
-        grown = trees.fit(inputs.asked, targets, steer, dice, None if ways[2] else 0)
+        grown = fit_trees(inputs.asked, targets, steer, dice, None if ways[2] else 0)
         return linear, near, grown
 
     def weights(self, inputs: Inputs, steer: Floats) -> tuple[float, float, float]:
@@ -232,7 +240,7 @@ class _Fitter:
             mean = steer[part != number].mean()
             targets = steer[part != number] - mean
             linear, near, grown = self._ways(rest, targets[:, None], targets, ways)
-            own = (out.design @ linear, out.alike @ near, grown.table(out.asked))
+            own = (out.design @ linear, out.alike @ near, grown.predict(out.asked))
             told.append(np.column_stack(own))
             truth.append(steer[part == number] - mean)
         return _worth(np.vstack(told), np.concatenate(truth))
@@ -278,7 +286,7 @@ def _slope(samples: Sequence[Sample], designs: Sequence[Floats]) -> float:
     """Return by what part of itself the gain grows with a standard deviation of length, usually."""
     slopes = [_SLOPES[0]]
     for sample, design in zip(samples, designs, strict=True):
-        gain, length = _contrast(sample.table()), design[:, LENGTH]
+        gain, length = _contrast(sample.table()), design[:, LENGTH_COLUMN]
         if gain.mean() > _TELLING and len(gain) >= _FEW:
             apart = length - length.mean()
             slopes.append(float(apart @ gain / (apart @ apart + 1e-9) / gain.mean()))

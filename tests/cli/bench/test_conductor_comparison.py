@@ -18,7 +18,7 @@ from baton.core.plan.request_parts import TrainedConductor
 from baton.core.run.orchestra import Orchestra
 from baton.history import Store
 from baton.money import Ledger
-from baton.platform.settings import Paths, Settings, find_paths, load, write
+from baton.platform.settings import Paths, Settings, find_paths, load_settings, write_settings
 from baton.workers.scripted_worker import Script, ScriptedWorker
 from support.command_line import Call
 from support.scripted_conductors import PlainTools, drawn
@@ -96,12 +96,12 @@ def benched(monkeypatch: pytest.MonkeyPatch) -> Bench:
 def large() -> str:
     """A local worker in the settings that is large enough to conduct."""
     entry = {"id": "large-7b", "kind": "local", "model": "large-7b.gguf"}
-    write(find_paths().config_file, {"workers": [entry]})
+    write_settings(find_paths().config_file, {"workers": [entry]})
     return "large-7b"
 
 
 def conductor() -> str:
-    return load(find_paths().config_file).conductor
+    return load_settings(find_paths().config_file).conductor
 
 
 def test_a_model_that_plans_better_conducts_from_then_on(
@@ -131,7 +131,7 @@ def test_a_model_that_plans_no_better_changes_nothing(
     said = "No model plans better here than Baton's own conductor"
     assert done.out.splitlines()[-1] == f"{said}, which goes on planning."
     assert conductor() == ""
-    write(find_paths().config_file, {"conductor": large})
+    write_settings(find_paths().config_file, {"conductor": large})
     benched(plans(2), **{large: draws(2)})
     stays = f"stays {large}, which `baton models role conductor none` changes."
     assert stays in call("bench", "--conductor").out
@@ -149,7 +149,7 @@ def test_a_model_that_plans_no_better_changes_nothing(
 def test_what_the_person_chose_stays(
     call: Call, benched: Bench, large: str, named: str, said: str
 ) -> None:
-    write(find_paths().config_file, {"conductor": named})
+    write_settings(find_paths().config_file, {"conductor": named})
     benched(plans(1), **{large: draws(3)})
     assert said in call("bench", "--conductor").out
     assert conductor() == named
@@ -211,7 +211,7 @@ def test_a_model_that_can_not_be_loaded_leaves_the_others_to_be_compared(
 )
 def test_what_can_not_be_compared_is_refused(call: Call, more: list[str], said: str) -> None:
     lab = {"id": "lab", "kind": "server", "model": "m", "base_url": "http://127.0.0.1:9/v1"}
-    write(find_paths().config_file, {"workers": [lab]})
+    write_settings(find_paths().config_file, {"workers": [lab]})
     done = call("bench", "--conductor", *more)
     assert (done.code, done.out) == (2, "")
     assert said in done.err

@@ -21,7 +21,7 @@ from baton.cli.doctor import checks, function_checks, program_checks
 from baton.cli.doctor.check import Broken, CheckResult, CheckState, self_test_context
 from baton.cli.doctor.doctor_report import HIDDEN, Scrubber, write_report
 from baton.core.errors import StoreError
-from baton.platform.build_info import Built
+from baton.platform.build_info import BuildInfo
 from baton.workers.local import starter
 
 SECRET = "tango-7f3a9c2e5b8d4160"
@@ -272,9 +272,9 @@ def _relinked(link: Path) -> None:
 
 def as_built(monkeypatch: pytest.MonkeyPatch, flavour: str, version: str = "0.1.0") -> None:
     """Have the doctor take this for a packaged binary."""
-    facts = Built(version, flavour, "linux-x86_64", commit="c0ffee")
+    facts = BuildInfo(version, flavour, "linux-x86_64", commit="c0ffee")
     for module in (program_checks, function_checks):
-        monkeypatch.setattr(module, "built", lambda: facts)
+        monkeypatch.setattr(module, "build_info", lambda: facts)
 
 
 async def found(name: str) -> CheckResult:

@@ -27,7 +27,7 @@ CANARY = "sk-canary-0123456789abcdef"
 
 @pytest.fixture(autouse=True)
 def _nothing_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(secrets, "_stuck", None)
+    monkeypatch.setattr(secrets, "_stuck_thread", None)
 
 
 def found(last: str = "tools") -> dict[str, CheckResult]:
@@ -116,14 +116,14 @@ def test_a_missing_key_is_told_and_no_key_is_shown(
     assert findings["keys"].state is CheckState.WARN
     assert findings["keys"].text == "openai (OPENAI_API_KEY); missing for groq"
     use(monkeypatch, Drawer())
-    secrets.put("groq", CANARY)
+    secrets.save_key("groq", CANARY)
     findings = found()
     assert findings["keys"].text == "openai (OPENAI_API_KEY), groq (keyring)"
     assert not shows(CANARY, str(findings))
 
 
 def test_a_file_of_keys_that_others_can_read_is_told(home: Path) -> None:
-    secrets.put("openai", CANARY, file=find_paths().keys_file)
+    secrets.save_key("openai", CANARY, file=find_paths().keys_file)
     find_paths().keys_file.chmod(0o644)
     findings = found()
     assert findings["folders"].state is CheckState.WARN
@@ -194,7 +194,7 @@ def test_the_router_is_asked_and_what_is_wrong_with_it_is_told_with_the_mend(
     doubtful = found("router")["router"].text
     assert f"on CPU. What was learned from your answers can't be used: {learned} is" in doubtful
     assert not [odd for odd in ("pickle", "nothing learned", "..") if odd in doubtful]
-    monkeypatch.setattr("baton.routing.router_probe.shipped", lambda: tmp_path / "nowhere")
+    monkeypatch.setattr("baton.routing.learned_router.shipped_folder", lambda: tmp_path / "nowhere")
     ill = found("router")["router"]
     assert ill.state is CheckState.WARN
     assert "nowhere" in ill.text

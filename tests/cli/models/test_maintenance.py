@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from baton.models.model_types import State
-from baton.models.store import FolderShelf
-from baton.platform.settings import find_paths, load, write
+from baton.models.model_types import ModelState
+from baton.models.store import FolderModelStore
+from baton.platform.settings import find_paths, load_settings, write_settings
 from support.command_line import Call
 from support.sample_models import models, stock, tiny
 from support.terminal import Terminal
@@ -24,19 +24,19 @@ TINY = tiny(60_000)
 def own() -> Path:
     """A model that answers unless -m says otherwise; return its file."""
     file = stock("own", TINY)
-    write(find_paths().config_file, {"worker": "own"})
+    write_settings(find_paths().config_file, {"worker": "own"})
     return file
 
 
 def test_removing_says_what_it_frees_and_who_answers_then(call: Call, own: Path) -> None:
-    assert load(find_paths().config_file).worker == "own"
+    assert load_settings(find_paths().config_file).worker == "own"
     done = call("models", "remove", "own", "-y")
     assert done.code == 0, done.err
     assert "own is removed, which frees 60." in done.err
     assert "From now on small answers" in done.err
     assert not own.exists()
     assert list(models(call("models", "ls", "--json"))) == ["small"]
-    assert load(find_paths().config_file).worker == "small"
+    assert load_settings(find_paths().config_file).worker == "small"
 
 
 def test_removing_as_json(call: Call, own: Path) -> None:
@@ -93,8 +93,8 @@ def test_one_that_cannot_be_read_leaves_the_others_to_be_verified(call: Call, ow
     other = stock("other", tiny(70_000, seed=5))
     own.unlink()
     own.symlink_to("/proc/self/mem")  # may be opened, but not read
-    held = {held.id: held for held in FolderShelf(find_paths().models).held()}["own"]
-    assert held.state is State.CHANGED
+    held = {held.id: held for held in FolderModelStore(find_paths().models).models()}["own"]
+    assert held.state is ModelState.CHANGED
     done = call("models", "verify", "--json", "-q")
     assert done.code == 5
     told = {one["id"]: one for one in json.loads(done.out)["models"]}
@@ -157,7 +157,7 @@ def test_conversations_with_a_removed_model_stay_readable(call: Call, own: Path)
 
 
 def test_a_rotten_model_that_is_asked_by_name_says_what_is_wrong(call: Call, own: Path) -> None:
-    write(find_paths().config_file, {"worker": "small"})
+    write_settings(find_paths().config_file, {"worker": "small"})
     rotten = bytearray(own.read_bytes())
     rotten[-1] ^= 1
     own.write_bytes(bytes(rotten))

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from baton.compose import library
-from baton.platform.settings import find_paths, load
+from baton.platform.settings import find_paths, load_settings
 from support import gguf_writer
 from support.command_line import Call
 from support.fake_hub import Fault, Hub
@@ -52,7 +52,7 @@ def test_a_model_is_fetched_verified_and_takes_its_role(call: Call, hub: Hub) ->
     shown = models(call("models", "ls", "--json"))["tiny"]
     assert (shown["state"], shown["roles"], shown["default"]) == ("here", ["chat"], True)
     assert shown["sha256"] == hashlib.sha256(TINY).hexdigest()
-    assert load(find_paths().config_file).worker == "tiny"
+    assert load_settings(find_paths().config_file).worker == "tiny"
     again = call("models", "get", "tiny")
     assert (again.code, "is here already" in again.err) == (0, True)
     assert hub.served("tiny.gguf") == len(TINY)
@@ -67,7 +67,7 @@ def test_two_come_side_by_side_and_json_tells_of_both(call: Call, hub: Hub) -> N
         ("tiny", "tiny", "here"), ("other", "other", "here"),
     ]  # fmt: skip
     assert done.err == ""
-    settings = load(find_paths().config_file)
+    settings = load_settings(find_paths().config_file)
     assert (settings.worker, settings.prefer) == ("tiny", {"code": "other"})
 
 
@@ -82,7 +82,7 @@ def test_one_that_fails_leaves_the_other_alone(call: Call, hub: Hub) -> None:
 
 def test_the_role_can_be_chosen(call: Call, hub: Hub) -> None:
     assert call("models", "pull", "tiny", "--role", "conductor").code == 0
-    settings = load(find_paths().config_file)
+    settings = load_settings(find_paths().config_file)
     assert (settings.worker, settings.conductor) == ("small", "tiny")
 
 
@@ -90,10 +90,10 @@ def test_a_model_that_is_here_takes_no_role_again_unless_told(call: Call, hub: H
     assert call("models", "pull", "tiny", "--role", "conductor").code == 0
     assert call("models", "role", "conductor", "none").code == 0
     assert call("models", "pull", "tiny").code == 0
-    assert load(find_paths().config_file).conductor == ""
+    assert load_settings(find_paths().config_file).conductor == ""
     done = call("models", "pull", "tiny", "--role", "coder")
     assert (done.code, "writes code from now on" in done.err) == (0, True)
-    assert load(find_paths().config_file).prefer == {"code": "tiny"}
+    assert load_settings(find_paths().config_file).prefer == {"code": "tiny"}
 
 
 def test_wrong_bytes_are_never_a_model(call: Call, hub: Hub) -> None:
@@ -124,8 +124,8 @@ def test_one_that_the_catalogue_does_not_know_goes_on_by_its_id(call: Call, hub:
     hub.add("user/repo", {"Model-Q8_0.gguf": OTHER})
 
     async def only_want() -> None:
-        held = library(load(find_paths().config_file), find_paths())
-        await held.want("hf.co/user/repo")
+        held = library(load_settings(find_paths().config_file), find_paths())
+        await held.request_model("hf.co/user/repo")
         held.pause("model-q8_0")
         await held.aclose()
 
@@ -134,7 +134,7 @@ def test_one_that_the_catalogue_does_not_know_goes_on_by_its_id(call: Call, hub:
     assert "`baton models pull model-q8_0` goes on" in call("models", "show", "model-q8_0").out
     done = call("models", "pull", "model-q8_0", "--role", "reasoning")
     assert done.code == 0, done.err
-    assert load(find_paths().config_file).prefer == {
+    assert load_settings(find_paths().config_file).prefer == {
         "math": "model-q8_0",
         "reasoning": "model-q8_0",
     }

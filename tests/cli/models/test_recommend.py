@@ -15,9 +15,9 @@ from baton.cli.models.recommend import _together, machine_line
 from baton.core.catalogue_types import UNKNOWN_SOURCE, CatalogueEntry
 from baton.core.machine import Gpu, Hardware
 from baton.core.messages import Message, Request, Role
-from baton.gguf.memory_fit import Fit, Load, Verdict
+from baton.gguf.memory_fit import Fit, FitVerdict, ModelLoad
 from baton.models.recommendation import Pick, Recommendation
-from baton.platform.settings import find_paths, load, write
+from baton.platform.settings import find_paths, load_settings, write_settings
 from baton.workers.local import Memory, starter
 from support.command_line import Call
 from support.fake_hub import Hub
@@ -43,9 +43,9 @@ def test_the_recommendation_names_machine_models_and_the_way(call: Call) -> None
 
 def test_what_a_set_takes_is_no_riddle_beside_what_each_takes() -> None:
     picks = tuple(
-        Pick(CatalogueEntry(id, id, UNKNOWN_SOURCE), (), Load(id, 1, 0, 0, 0)) for id in "abc"
+        Pick(CatalogueEntry(id, id, UNKNOWN_SOURCE), (), ModelLoad(id, 1, 0, 0, 0)) for id in "abc"
     )
-    verdict = Verdict(Fit.FITS, 5, 9, "Together they take 5.3 GB of the 24 GB here.")
+    verdict = FitVerdict(Fit.FITS, 5, 9, "Together they take 5.3 GB of the 24 GB here.")
     assert _together(Recommendation(picks, 0, 5, verdict, "")) == (
         "They are loaded one at a time, so with what Baton itself needs they take 5.3 GB of the "
         "24 GB here."
@@ -85,18 +85,18 @@ def test_what_was_recommended_is_what_is_fetched(
         done = call("models", "pull", "--recommended")
         assert done.code == 0, done.err
         assert "chatty, 50.0 kB, will be fetched." in done.err
-        settings = load(find_paths().config_file)
+        settings = load_settings(find_paths().config_file)
         assert (settings.worker, settings.conductor) == ("chatty", ""), "nobody said it conducts"
         assert hub.served("solver.gguf") == 0
         assert "is here already" in call("models", "pull", "--recommended").err
         assert call("models", "pull", "--recommended", "chatty").code == 2
         # As after a kill when all of it had come, just before it got its roles.
-        write(find_paths().config_file, {"worker": None})
+        write_settings(find_paths().config_file, {"worker": None})
         assert "answers from now on" in call("models", "pull", "--recommended").err
-        assert load(find_paths().config_file).worker == "chatty"
-        write(find_paths().config_file, {"worker": "other"})
+        assert load_settings(find_paths().config_file).worker == "chatty"
+        write_settings(find_paths().config_file, {"worker": "other"})
         call("models", "pull", "--recommended")
-        assert load(find_paths().config_file).worker == "other", "a choice is left alone"
+        assert load_settings(find_paths().config_file).worker == "other", "a choice is left alone"
 
 
 def test_roles_are_shown_and_given(call: Call) -> None:
@@ -104,18 +104,18 @@ def test_roles_are_shown_and_given(call: Call) -> None:
     assert call("models", "role", "chat", "mine").code == 0
     assert call("models", "role", "coder", "mine").code == 0
     assert call("models", "role", "conductor", "mine").out == "mine\n"
-    settings = load(find_paths().config_file)
+    settings = load_settings(find_paths().config_file)
     assert settings.prefer == {"code": "mine"}
     told = json.loads(call("models", "role", "--json").out)["roles"]
     assert told == {"chat": "mine", "conductor": "mine", "coder": "mine", "reasoning": ""}
     assert "Baton chooses" in call("models", "role").out
     assert "no model, by your choice" in call("models", "role", "conductor", "rule").out
-    assert load(find_paths().config_file).conductor == "rule"
+    assert load_settings(find_paths().config_file).conductor == "rule"
     assert json.loads(call("models", "role", "--json").out)["missing"] == []
     assert call("models", "role", "conductor", "none").out == "Baton chooses\n"
     assert call("models", "role", "coder", "none").code == 0
     assert call("models", "role", "chat", "small").code == 0
-    settings = load(find_paths().config_file)
+    settings = load_settings(find_paths().config_file)
     assert (settings.worker, settings.prefer) == ("small", {})
 
 

@@ -250,7 +250,7 @@ def test_of_two_at_once_one_does_it(call: Call, own: Machine) -> None:
     from baton.install import Installation
 
     release = str(own.publish())
-    with Installation(own.world.target, find_paths().state, find_paths().cache).alone():
+    with Installation(own.world.target, find_paths().state, find_paths().cache).hold_lock():
         for command in (["update", "--from", release], ["rollback"], ["uninstall", "-y"]):
             done = call("self", *command)
             assert (done.code, "Another Baton is just changing" in done.err) == (1, True)
@@ -280,7 +280,7 @@ def test_a_checkout_a_package_and_a_folder_build_are_told_apart(
     for command in (["update"], ["rollback"], ["uninstall", "-y"], ["show"]):
         done = call("self", *command)
         assert (done.code, "This Baton is a folder" in done.err) == (2, True)
-    monkeypatch.setattr(building, "built", lambda: None)
+    monkeypatch.setattr(building, "build_info", lambda: None)
     for command in (["update"], ["rollback"], ["uninstall", "-y"], ["show"]):
         done = call("self", *command)
         assert (done.code, "runs from a checkout" in done.err, "`git pull`" in done.err) == (

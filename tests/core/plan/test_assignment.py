@@ -14,7 +14,8 @@ from baton.core.errors import PlanError
 from baton.core.labels import Label
 from baton.core.messages import Attachment, Card, Role, Turn, TurnStatus
 from baton.core.money import FREE, Price, Rates
-from baton.core.plan.assignment import assign_workers, skill, substitute_worker, success_chance
+from baton.core.plan.assignment import assign_workers, substitute_worker, success_chance
+from baton.core.plan.skill_estimates import skill
 from baton.core.plan.assignment_search import (
     SELF_CHECK_COST,
     WAITING_COST,

@@ -29,7 +29,17 @@ from baton.core.ports import SpendingRoom
 from baton.core.strategies._parts import SplitRequest
 from baton.core.strategies.hybrid import Hybrid
 from baton.workers.scripted_worker import ScriptedWorker
-from support.strategy_context import CLOUD, GEMMA, LLAMA, TALE, TINY, TOOL, Desk, play, situation
+from support.strategy_context import (
+    CLOUD,
+    GEMMA,
+    LLAMA,
+    TALE,
+    TINY,
+    TOOL,
+    ScriptedContext,
+    play,
+    situation,
+)
 
 UNITS = Card("units", "tool", "Units")
 TWO = "Translate 'good morning' to German and tell me what 17*23 is"
@@ -281,12 +291,14 @@ PLAN = Plan((Step("", "translate it"), Step("calculator", "17 * 23", ("prompt",)
 SUM = Plan((Step("calculator", "17 * 23", ("prompt",)),), (1,))
 
 
-def desk(parts: Plan | None, *cards: Card, **more: Any) -> Desk:
-    return Desk(situation(*cards, prompt=TWO, **more), parts=parts)
+def context(parts: Plan | None, *cards: Card, **more: Any) -> ScriptedContext:
+    return ScriptedContext(situation(*cards, prompt=TWO, **more), parts=parts)
 
 
 async def test_hybrid_plays_the_parts_in_their_order() -> None:
-    played = await play(Hybrid(), desk(PLAN, TINY, TOOL), lambda n, step: f"{n} by {step.worker}")
+    played = await play(
+        Hybrid(), context(PLAN, TINY, TOOL), lambda n, step: f"{n} by {step.worker}"
+    )
     assert played.text == "1 by tiny\n\n2 by calculator"
     assert played.proposals[0].why == "You ask for 2 things, so each is a step of its own."
 
@@ -295,41 +307,41 @@ async def test_a_sum_that_can_not_be_computed_is_answered_by_a_model() -> None:
     def say(number: int, step: Step) -> str | BatonError:
         return WorkerError("No.") if step.worker == "calculator" else "391, perhaps"
 
-    played = await play(Hybrid(), desk(SUM, TINY, TOOL), say)
+    played = await play(Hybrid(), context(SUM, TINY, TOOL), say)
     assert (played.workers, played.text) == (["calculator", "tiny"], "391, perhaps")
 
 
 async def test_a_sum_that_a_model_works_out_is_said_to_be_unsure() -> None:
     doubted = Step("", "17 times 23", (), DOUBTFUL_NEED)
     one = Plan((*PLAN.steps[:1], doubted), (1, 2))
-    proposal = await Hybrid().first(desk(one, TINY, TOOL))
+    proposal = await Hybrid().first(context(one, TINY, TOOL))
     said = "Step 2 couldn't be computed for certain: a model's result may be wrong."
     assert proposal.why.endswith(said)
     two = Plan((doubted, doubted), (1, 2))
-    assert "Steps 1 and 2 couldn't" in (await Hybrid().first(desk(two, TINY, TOOL))).why
+    assert "Steps 1 and 2 couldn't" in (await Hybrid().first(context(two, TINY, TOOL))).why
 
 
 async def test_parts_that_all_fail_leave_the_request_to_one_worker() -> None:
     def say(number: int, step: Step) -> str | BatonError:
         return "whole" if step.is_direct else WorkerError("No.")
 
-    assert (await play(Hybrid(), desk(PLAN, TINY, TOOL), say)).text == "whole"
+    assert (await play(Hybrid(), context(PLAN, TINY, TOOL), say)).text == "whole"
 
 
 @pytest.mark.parametrize("parts", [PLAN, SUM])
 async def test_mini_never_waits_for_a_plan(parts: Plan) -> None:
-    played = await play(Hybrid(), desk(parts, TINY, TOOL, mode="mini"), lambda n, s: s.worker)
+    played = await play(Hybrid(), context(parts, TINY, TOOL, mode="mini"), lambda n, s: s.worker)
     assert played.text == "tiny"
 
 
 async def test_whom_the_person_named_splits_and_this_one_still_computes() -> None:
     named = {"conductor": CLOUD.id}
-    whole = await Hybrid().first(desk(PLAN, TINY, TOOL, CLOUD, **named))
+    whole = await Hybrid().first(context(PLAN, TINY, TOOL, CLOUD, **named))
     assert whole.plan.steps != PLAN.steps
-    assert (await Hybrid().first(desk(SUM, TINY, TOOL, CLOUD, **named))).plan == SUM
+    assert (await Hybrid().first(context(SUM, TINY, TOOL, CLOUD, **named))).plan == SUM
 
 
-class Failing(Desk):
+class Failing(ScriptedContext):
     """Its conductor fails in some way."""
 
     error: BatonError = WorkerError("The conductor died.")
@@ -348,7 +360,7 @@ async def test_a_conductor_that_fails_leaves_the_request_whole() -> None:
 
 async def test_a_resumed_plan_is_not_split_again() -> None:
     outcome = Outcome(PLAN, {1: "guten Morgen", 2: "391"})
-    assert await SplitRequest(PLAN).next(desk(None, TINY, TOOL), outcome) is None
+    assert await SplitRequest(PLAN).next(context(None, TINY, TOOL), outcome) is None
 
 
 THREE = Plan(
@@ -366,7 +378,7 @@ def who(number: int, step: Step) -> str:
 
 
 async def test_what_a_check_finds_wrong_another_does_again_with_what_follows_from_it() -> None:
-    desk_ = desk(THREE, LLAMA, TOOL, GEMMA)
+    desk_ = context(THREE, LLAMA, TOOL, GEMMA)
     desk_.wrong = {1: "2 + 2 = 5"}
     played = await play(Hybrid(), desk_, who)
     assert not played.proposals[0].final
@@ -380,15 +392,15 @@ async def test_what_a_check_finds_wrong_another_does_again_with_what_follows_fro
 
 
 async def test_what_is_right_stays_and_a_tools_result_is_no_models() -> None:
-    desk_ = desk(THREE, LLAMA, TOOL, GEMMA)
+    desk_ = context(THREE, LLAMA, TOOL, GEMMA)
     desk_.wrong = {2: "a tool's"}
     assert (await play(Hybrid(), desk_, who)).answer == (1, 2, 3)
-    alone = await Hybrid().first(desk(THREE, TINY, TOOL))
+    alone = await Hybrid().first(context(THREE, TINY, TOOL))
     assert alone.final  # there is nobody else
 
 
 async def test_a_correction_that_comes_to_nothing_leaves_what_was_there() -> None:
-    desk_ = desk(THREE, LLAMA, TOOL, GEMMA)
+    desk_ = context(THREE, LLAMA, TOOL, GEMMA)
     desk_.wrong = {1: "2 + 2 = 5"}
 
     def say(number: int, step: Step) -> str | BatonError:
@@ -399,7 +411,7 @@ async def test_a_correction_that_comes_to_nothing_leaves_what_was_there() -> Non
 
 @pytest.mark.parametrize("left", [10**9, 0])
 async def test_who_costs_something_corrects_only_where_there_is_money_for_it(left: int) -> None:
-    desk_ = desk(replace(THREE, steps=THREE.steps[:2], answer=(1, 2)), LLAMA, TOOL, CLOUD)
+    desk_ = context(replace(THREE, steps=THREE.steps[:2], answer=(1, 2)), LLAMA, TOOL, CLOUD)
     desk_.wrong = {1: "2 + 2 = 5"}
     desk_.money = SpendingRoom(left, 0.0)
     workers = (await play(Hybrid(), desk_, who)).workers

@@ -30,7 +30,7 @@ from baton.core.ports import Route
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.rule_router import RuleRouter
 from baton.history import Store
-from baton.routing.router_files import read_scores
+from baton.routing import read_scores
 from baton.workers.scripted_worker import ScriptedWorker
 
 SCORES = {

@@ -32,12 +32,12 @@ class Weighs:
         self.said: list[bool] = []
         self.money: list[SpendingRoom] = []
 
-    async def first(self, desk: StrategyContext) -> Proposal:
-        self.said.append(await desk.weigh("far", self.gain, plain=self.plain))
-        self.money.append(await desk.funds())
-        return Proposal(single_step_plan(desk.situation.worker))
+    async def first(self, context: StrategyContext) -> Proposal:
+        self.said.append(await context.weigh("far", self.gain, plain=self.plain))
+        self.money.append(await context.funds())
+        return Proposal(single_step_plan(context.situation.worker))
 
-    async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
+    async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
         return None
 
 
@@ -111,7 +111,7 @@ async def test_what_costs_nothing_is_worth_any_gain() -> None:
             NANO,
             {},
             PromptLimits(attended=False),
-            "nothing may be spent: nobody is here to be asked.",
+            "nothing may be spent: there is no person to ask.",
         ),
         (0, BUDGET, PromptLimits(budget=NANO), "but that is more than is left today."),
     ],
@@ -181,12 +181,12 @@ class Looks:
     def __init__(self) -> None:
         self.money: list[SpendingRoom] = []
 
-    async def first(self, desk: StrategyContext) -> Proposal:
+    async def first(self, context: StrategyContext) -> Proposal:
         return Proposal(Plan((step("far", "One."),), (1,)))
 
-    async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
-        self.money.append(await desk.funds())
-        await desk.weigh("far", 1.0)
+    async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
+        self.money.append(await context.funds())
+        await context.weigh("far", 1.0)
         return None
 
 

@@ -1,4 +1,4 @@
-"""Strategies, played at a small desk: what they propose, and that they always come to an end."""
+"""Strategies in a scripted context: what they propose, and that they always come to an end."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from support.strategy_context import (
     TALE,
     TINY,
     TOOL,
-    Desk,
     Say,
+    ScriptedContext,
     expects,
     play,
     says,
@@ -46,7 +46,9 @@ from support.strategy_context import (
 
 
 async def test_single_asks_one_worker_whoever_else_is_there() -> None:
-    run = await play("single", Desk(situation(LLAMA, GEMMA, CLOUD, files=["a"])), says(""))
+    run = await play(
+        "single", ScriptedContext(situation(LLAMA, GEMMA, CLOUD, files=["a"])), says("")
+    )
     assert run.workers == ["llama"]
     assert run.outcome.plan.steps[0].access == ("prompt", "history", "file:a")
     assert run.proposals[0].final
@@ -57,19 +59,19 @@ async def test_single_asks_one_worker_whoever_else_is_there() -> None:
 @pytest.mark.parametrize("need", [Need("math", 5), Need("chat", 1), Need("code", 4)])
 async def test_hybrid_with_one_small_worker_is_single(mode: str, where: str, need: Need) -> None:
     route = Route(where, "Because.", need, template="draft-verify-revise")
-    desk = Desk(situation(TINY, mode=mode, route=route, prompt=SUM))
-    run = await play(strategy_of_mode(mode), desk, says("I can't."))
-    alone = await play("single", desk, says("I can't."))
+    context = ScriptedContext(situation(TINY, mode=mode, route=route, prompt=SUM))
+    run = await play(strategy_of_mode(mode), context, says("I can't."))
+    alone = await play("single", context, says("I can't."))
     assert run.outcome == alone.outcome
     assert run.proposals == alone.proposals
-    assert desk.asked == []
+    assert context.asked == []
 
 
 # A draft, and a second look
 
 
 async def test_a_draft_that_will_do_stays() -> None:
-    run = await play("hybrid", Desk(situation(TINY, CLOUD)), says("A tale."))
+    run = await play("hybrid", ScriptedContext(situation(TINY, CLOUD)), says("A tale."))
     assert run.workers == ["tiny"]
     assert not run.proposals[0].final
     assert (
@@ -78,11 +80,11 @@ async def test_a_draft_that_will_do_stays() -> None:
 
 
 async def test_what_keeps_a_prompt_on_this_machine_is_said() -> None:
-    private = Desk(situation(TINY, limits=PromptLimits(label=Label.LOCAL)))
+    private = ScriptedContext(situation(TINY, limits=PromptLimits(label=Label.LOCAL)))
     run = await play("hybrid", private, says("A tale."))
-    assert run.proposals[0].why == "This conversation is private, so nobody elsewhere is asked."
-    run = await play("route", Desk(situation(TINY, mode="local")), says("A tale."))
-    assert run.proposals[0].why == "The mode is local, so nobody elsewhere is asked."
+    assert run.proposals[0].why == "This conversation is private, so no remote model is asked."
+    run = await play("route", ScriptedContext(situation(TINY, mode="local")), says("A tale."))
+    assert run.proposals[0].why == "The mode is local, so no remote model is asked."
 
 
 @pytest.mark.parametrize(
@@ -96,7 +98,9 @@ async def test_what_keeps_a_prompt_on_this_machine_is_said() -> None:
 async def test_a_draft_that_will_not_do_calls_for_the_helper(
     text: str, cut: Sequence[int], why: str
 ) -> None:
-    run = await play("hybrid", Desk(situation(TINY, CLOUD)), says(text, "Better."), cut=cut)
+    run = await play(
+        "hybrid", ScriptedContext(situation(TINY, CLOUD)), says(text, "Better."), cut=cut
+    )
     assert run.workers == ["tiny", "gpt"]
     assert run.answer == (2,)
     assert (run.why, run.proposals[1].where) == (why, "cloud")
@@ -104,31 +108,35 @@ async def test_a_draft_that_will_not_do_calls_for_the_helper(
 
 
 async def test_a_cap_that_was_typed_cuts_as_wished() -> None:
-    desk = Desk(situation(TINY, CLOUD, limits=PromptLimits(max_tokens=5)))
-    assert (await play("hybrid", desk, says("A tale"), cut=[1])).workers == ["tiny"]
+    context = ScriptedContext(situation(TINY, CLOUD, limits=PromptLimits(max_tokens=5)))
+    assert (await play("hybrid", context, says("A tale"), cut=[1])).workers == ["tiny"]
 
 
 async def test_the_draft_comes_back_if_the_helper_has_not_a_word() -> None:
-    run = await play("hybrid", Desk(situation(TINY, CLOUD)), says("I can't.", DOWN))
+    run = await play("hybrid", ScriptedContext(situation(TINY, CLOUD)), says("I can't.", DOWN))
     assert run.answer == (1,)
     assert len(run.outcome.plan.steps) == 2
     assert run.text == "I can't."
 
 
 async def test_what_the_helper_began_is_the_answer_even_if_it_broke_off() -> None:
-    run = await play("hybrid", Desk(situation(TINY, CLOUD)), says("I can't.", DOWN), tear="Half")
+    run = await play(
+        "hybrid", ScriptedContext(situation(TINY, CLOUD)), says("I can't.", DOWN), tear="Half"
+    )
     assert run.answer == (2,)
     assert 2 in run.outcome.failed
 
 
 async def test_a_draft_that_failed_is_the_run_s_error() -> None:
-    run = await play("hybrid", Desk(situation(TINY, CLOUD)), says(DOWN))
+    run = await play("hybrid", ScriptedContext(situation(TINY, CLOUD)), says(DOWN))
     assert run.workers == ["tiny"]
 
 
 async def test_a_default_worker_elsewhere_answers_alone() -> None:
     for name in ("hybrid", "cascade"):
-        run = await play(name, Desk(situation(CLOUD, LLAMA, GEMMA, prompt=SUM)), says("I can't."))
+        run = await play(
+            name, ScriptedContext(situation(CLOUD, LLAMA, GEMMA, prompt=SUM)), says("I can't.")
+        )
         assert run.workers == ["gpt"]
         assert run.proposals[0].where == "cloud"
 
@@ -142,14 +150,14 @@ def by_tool(*cards: Card) -> RoutingContext:
 
 
 async def test_a_tool_answers_by_itself_and_sees_only_the_prompt() -> None:
-    run = await play("hybrid", Desk(by_tool(TINY, TOOL, CLOUD)), says("7"))
+    run = await play("hybrid", ScriptedContext(by_tool(TINY, TOOL, CLOUD)), says("7"))
     assert run.workers == ["calculator"]
     assert run.outcome.plan.steps[0].access == ("prompt",)
     assert run.why == "A plain sum."
 
 
 async def test_where_the_tool_fails_the_default_worker_answers() -> None:
-    run = await play("hybrid", Desk(by_tool(TINY, TOOL, CLOUD)), says(DOWN, "About 7"))
+    run = await play("hybrid", ScriptedContext(by_tool(TINY, TOOL, CLOUD)), says(DOWN, "About 7"))
     assert run.workers == ["calculator", "tiny"]
     assert run.answer == (2,)
 
@@ -158,19 +166,19 @@ HARD = Route("cloud", "This looks hard.", Need("writing", 4))
 
 
 async def test_what_the_router_sends_away_is_offered_to_the_helper_first() -> None:
-    run = await play("hybrid", Desk(situation(TINY, CLOUD, route=HARD)), says("A tale."))
+    run = await play("hybrid", ScriptedContext(situation(TINY, CLOUD, route=HARD)), says("A tale."))
     assert run.workers == ["gpt"]
     assert run.proposals[0].where == "cloud"
     refused = says(BudgetExceeded("Not now."), "A tale.")
-    run = await play("hybrid", Desk(situation(TINY, CLOUD, route=HARD)), refused)
+    run = await play("hybrid", ScriptedContext(situation(TINY, CLOUD, route=HARD)), refused)
     assert run.workers == ["gpt", "tiny"]
 
 
 @pytest.mark.parametrize("money", [SpendingRoom(0, 1.0), SpendingRoom(10**9, 1.0)])
 async def test_it_stays_here_when_the_budget_is_used(money: SpendingRoom) -> None:
     near = Route("cloud", "This looks hard.", Need("writing", 3))
-    desk = Desk(situation(LLAMA, CLOUD, route=near), money)
-    assert (await play("hybrid", desk, says("A tale."))).workers == ["llama"]
+    context = ScriptedContext(situation(LLAMA, CLOUD, route=near), money)
+    assert (await play("hybrid", context, says("A tale."))).workers == ["llama"]
 
 
 # Two answers
@@ -182,7 +190,7 @@ def two(**more: Any) -> RoutingContext:
 
 @pytest.mark.parametrize("name", ["hybrid", "cascade"])
 async def test_answers_that_agree_stay_here(name: str) -> None:
-    run = await play(name, Desk(two()), says("So it is 7 apples.", r"\boxed{7.0}"))
+    run = await play(name, ScriptedContext(two()), says("So it is 7 apples.", r"\boxed{7.0}"))
     assert run.workers == ["llama", "gemma"]
     assert run.answer == (1,)
     assert not run.proposals[0].final
@@ -190,7 +198,9 @@ async def test_answers_that_agree_stay_here(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["hybrid", "cascade"])
 async def test_answers_that_disagree_are_decided_elsewhere(name: str) -> None:
-    run = await play(name, Desk(two()), says("It is 7.", "It is 8.", "It is 7, of course."))
+    run = await play(
+        name, ScriptedContext(two()), says("It is 7.", "It is 8.", "It is 7, of course.")
+    )
     assert run.workers == ["llama", "gemma", "gpt"]
     assert run.answer == (3,)
     assert run.why == "The two local answers disagree."
@@ -206,8 +216,10 @@ async def test_an_unused_budget_pays_for_every_disagreement_and_a_used_one_for_f
             SpendingRoom(10**6, 0.55),
             SpendingRoom(0, 1.0),
         ):
-            desk = Desk(two(route=Route("local", "", Need("math", difficulty))), funds)
-            run = await play("hybrid", desk, says("7", "8", "7"))
+            context = ScriptedContext(
+                two(route=Route("local", "", Need("math", difficulty))), funds
+            )
+            run = await play("hybrid", context, says("7", "8", "7"))
             calls.append(len(run.workers) == 3)
         assert calls == sorted(calls, reverse=True)
         assert calls[0]
@@ -218,79 +230,95 @@ async def test_an_unused_budget_pays_for_every_disagreement_and_a_used_one_for_f
 
 async def test_without_help_the_stronger_one_counts_and_of_peers_the_chosen_one() -> None:
     lost = says("It is 7.", "It is 8.", DOWN)
-    assert (await play("cascade", Desk(two()), lost)).answer == (1,)
+    assert (await play("cascade", ScriptedContext(two()), lost)).answer == (1,)
     skilled = replace(GEMMA, skills={"math": 4.5})
-    run = await play("cascade", Desk(situation(LLAMA, skilled, prompt=SUM, need=MATH)), lost)
+    run = await play(
+        "cascade", ScriptedContext(situation(LLAMA, skilled, prompt=SUM, need=MATH)), lost
+    )
     assert (run.workers, run.answer) == (["llama", "gemma"], (2,))
-    run = await play("cascade", Desk(situation(GEMMA, LLAMA, prompt=SUM, need=MATH)), lost)
+    run = await play(
+        "cascade", ScriptedContext(situation(GEMMA, LLAMA, prompt=SUM, need=MATH)), lost
+    )
     assert (run.workers, run.answer) == (["gemma", "llama"], (1,))
 
 
 async def test_free_text_is_not_compared() -> None:
-    run = await play("cascade", Desk(situation(LLAMA, GEMMA, CLOUD)), says("In 1900.", "In 1950."))
+    run = await play(
+        "cascade", ScriptedContext(situation(LLAMA, GEMMA, CLOUD)), says("In 1900.", "In 1950.")
+    )
     assert (run.workers, run.answer) == (["llama", "gemma"], (1,))
     run = await play(
-        "cascade", Desk(situation(LLAMA, GEMMA, CLOUD)), says("I can't.", "Once.", "Twice.")
+        "cascade",
+        ScriptedContext(situation(LLAMA, GEMMA, CLOUD)),
+        says("I can't.", "Once.", "Twice."),
     )
     assert run.workers == ["llama", "gemma", "gpt"]
 
 
 async def test_one_worker_cascades_with_itself() -> None:
-    run = await play("cascade", Desk(situation(LLAMA, CLOUD, prompt=SUM)), says("7", "8", "9"))
+    run = await play(
+        "cascade", ScriptedContext(situation(LLAMA, CLOUD, prompt=SUM)), says("7", "8", "9")
+    )
     assert run.workers == ["llama", "llama", "gpt"]
 
 
 async def test_workers_of_unlike_strength_do_not_check_each_other() -> None:
-    desk = Desk(situation(TINY, BIG, CLOUD, prompt=SUM, need=MATH))
-    assert (await play("hybrid", desk, says("7"))).workers == ["tiny"]
+    context = ScriptedContext(situation(TINY, BIG, CLOUD, prompt=SUM, need=MATH))
+    assert (await play("hybrid", context, says("7"))).workers == ["tiny"]
 
 
 # Several answers
 
 
 async def test_the_majority_of_samples_counts() -> None:
-    run = await play("vote", Desk(situation(LLAMA, GEMMA)), says("It is 8", "So 7", "7.0"))
+    run = await play(
+        "vote", ScriptedContext(situation(LLAMA, GEMMA)), says("It is 8", "So 7", "7.0")
+    )
     assert (run.workers, run.answer) == (["llama"] * 3, (2,))
     assert run.why == "2 of 3 answers agree."
-    run = await play("vote", Desk(situation(LLAMA)), says(DOWN, "So 7", "8"))
+    run = await play("vote", ScriptedContext(situation(LLAMA)), says(DOWN, "So 7", "8"))
     assert run.answer == (2,)
 
 
 async def test_without_a_majority_the_strongest_counts() -> None:
     cards = (TINY, TOOL, LLAMA, BIG, GEMMA, CLOUD)
-    run = await play("majority", Desk(situation(*cards)), says("1", "2", "3", "4"))
+    run = await play("majority", ScriptedContext(situation(*cards)), says("1", "2", "3", "4"))
     assert run.workers == ["tiny", "big", "gemma", "llama"]
     assert run.answer == (2,)
-    run = await play("majority", Desk(situation(*cards)), says("1", "2", "3", "1"))
+    run = await play("majority", ScriptedContext(situation(*cards)), says("1", "2", "3", "1"))
     assert run.answer == (1,)
-    assert (await play("majority", Desk(situation(LLAMA, CLOUD)), says("1"))).workers == ["llama"]
+    assert (
+        await play("majority", ScriptedContext(situation(LLAMA, CLOUD)), says("1"))
+    ).workers == ["llama"]
 
 
 async def test_the_strongest_makes_one_of_all_proposals() -> None:
-    run = await play("moa", Desk(situation(LLAMA, GEMMA, CLOUD)), says("a", "b", "c"))
+    run = await play("moa", ScriptedContext(situation(LLAMA, GEMMA, CLOUD)), says("a", "b", "c"))
     assert run.workers == ["llama", "gemma", "gpt"]
     assert run.outcome.plan.steps[2].access == ("prompt", "history", "1", "2")
-    run = await play("moa", Desk(situation(LLAMA, GEMMA, CLOUD)), says("a", "b", DOWN))
+    run = await play("moa", ScriptedContext(situation(LLAMA, GEMMA, CLOUD)), says("a", "b", DOWN))
     assert (run.answer, run.text) == ((1,), "a")
-    assert (await play("moa", Desk(situation(TINY)), says(*"abcd"))).workers == ["tiny"] * 4
+    assert (await play("moa", ScriptedContext(situation(TINY)), says(*"abcd"))).workers == [
+        "tiny"
+    ] * 4
 
 
 async def test_a_revision_sees_prompt_and_draft() -> None:
-    run = await play("reflect", Desk(situation(LLAMA, CLOUD)), says("a", "b"))
+    run = await play("reflect", ScriptedContext(situation(LLAMA, CLOUD)), says("a", "b"))
     assert run.workers == ["llama", "llama"]
     assert run.outcome.plan.steps[1].access == ("prompt", "history", "1")
     assert run.text == "b"
-    assert (await play("reflect", Desk(situation(LLAMA)), says("a", ""))).text == "a"
+    assert (await play("reflect", ScriptedContext(situation(LLAMA)), says("a", ""))).text == "a"
 
 
 async def test_alone_means_alone() -> None:
     for name in STRATEGIES:
         cards = (LLAMA, GEMMA, BIG)
         route = Route("plan", "Much.", Need("math", 4), template="draft-verify-revise")
-        desk = Desk(situation(*cards, limits=PromptLimits(alone=True), route=route))
-        run = await play(name, desk, lambda number, step: "Some text.")
+        context = ScriptedContext(situation(*cards, limits=PromptLimits(alone=True), route=route))
+        run = await play(name, context, lambda number, step: "Some text.")
         assert set(run.workers) == {"llama"}, name
-        assert not desk.asked, name
+        assert not context.asked, name
 
 
 # Plans
@@ -316,19 +344,21 @@ PLAN = Route("plan", "You ask for 3 things.", MATH, template="split-merge")
 
 
 async def test_a_conductor_s_plan_is_played_and_accepted() -> None:
-    desk = Desk(situation(LLAMA, GEMMA, route=PLAN), answers=[drawn("Do a.", "Do b.")])
-    run = await play("conductor", desk, lambda number, step: f"text {number}")
+    context = ScriptedContext(
+        situation(LLAMA, GEMMA, route=PLAN), answers=[drawn("Do a.", "Do b.")]
+    )
+    run = await play("conductor", context, lambda number, step: f"text {number}")
     assert [step.subtask for step in run.outcome.plan.steps] == ["Do a.", "Do b."]
     assert run.text == "text 2"
-    assert len(desk.asked) > 1, "it looked at what came out"
+    assert len(context.asked) > 1, "it looked at what came out"
 
 
 async def test_hybrid_plans_where_the_router_wants_it_and_mini_never() -> None:
     for mode, tasks in (("auto", ["Do a.", "Do b."]), ("mini", ["Answer the prompt."])):
-        desk = Desk(
+        context = ScriptedContext(
             situation(LLAMA, GEMMA, route=PLAN, mode=mode), answers=[drawn("Do a.", "Do b.")]
         )
-        run = await play(strategy_of_mode(mode), desk, lambda number, step: "text")
+        run = await play(strategy_of_mode(mode), context, lambda number, step: "text")
         assert [step.subtask for step in run.outcome.plan.steps] == tasks
 
 
@@ -344,30 +374,34 @@ async def test_a_small_worker_draws_and_plays_no_plan_that_only_money_could(
     template: str, money: SpendingRoom, workers: list[str]
 ) -> None:
     route = Route("plan", "Hard.", Need("writing", 4), template=template)
-    run = await play("hybrid", Desk(situation(TINY, CLOUD, route=route), money), says("text"))
+    run = await play(
+        "hybrid", ScriptedContext(situation(TINY, CLOUD, route=route), money), says("text")
+    )
     assert run.workers == workers
 
 
 async def test_without_a_conductor_the_template_is_played() -> None:
-    run = await play("conductor", Desk(situation(TINY, route=PLAN)), lambda n, step: f"text {n}")
+    run = await play(
+        "conductor", ScriptedContext(situation(TINY, route=PLAN)), lambda n, step: f"text {n}"
+    )
     assert len(run.workers) == 5
     assert run.text == "text 5"
-    desk = Desk(situation(LLAMA, route=PLAN), answers=["nonsense", "nonsense"])
-    run = await play("conductor", desk, lambda number, step: "text")
+    context = ScriptedContext(situation(LLAMA, route=PLAN), answers=["nonsense", "nonsense"])
+    run = await play("conductor", context, lambda number, step: "text")
     assert len(run.workers) == 5
     assert "Llama could draw no plan." in run.proposals[0].why
-    desk = Desk(situation(LLAMA), answers=["nonsense", "nonsense"])
-    run = await play("conductor", desk, lambda number, step: "text")
+    context = ScriptedContext(situation(LLAMA), answers=["nonsense", "nonsense"])
+    run = await play("conductor", context, lambda number, step: "text")
     assert run.workers == ["llama"]
 
 
 @pytest.mark.parametrize("name", ["conductor", "hybrid", "ultra"])
 async def test_by_the_rule_only_templates_plan(name: str) -> None:
-    desk = Desk(situation(LLAMA, GEMMA, route=PLAN, conductor=RULE_CONDUCTOR))
-    run = await play(name, desk, lambda number, step: "text")
+    context = ScriptedContext(situation(LLAMA, GEMMA, route=PLAN, conductor=RULE_CONDUCTOR))
+    run = await play(name, context, lambda number, step: "text")
     assert len(run.proposals[0].plan.steps) == 5, "the template's"
-    assert desk.asked == []
-    plain = Desk(situation(LLAMA, GEMMA, conductor=RULE_CONDUCTOR))
+    assert context.asked == []
+    plain = ScriptedContext(situation(LLAMA, GEMMA, conductor=RULE_CONDUCTOR))
     run = await play("conductor", plain, lambda number, step: "text")
     assert (run.workers, plain.asked) == (["llama"], [])
     assert "No model plans, by your setting `conductor`." in run.proposals[0].why
@@ -375,7 +409,9 @@ async def test_by_the_rule_only_templates_plan(name: str) -> None:
 
 async def test_the_rule_asks_for_no_weaker_worker_than_usual_before_a_template_is_played() -> None:
     run = await play(
-        "hybrid", Desk(situation(TINY, route=PLAN, conductor=RULE_CONDUCTOR)), says("text")
+        "hybrid",
+        ScriptedContext(situation(TINY, route=PLAN, conductor=RULE_CONDUCTOR)),
+        says("text"),
     )
     assert run.workers == ["tiny"]
 
@@ -385,38 +421,44 @@ async def test_a_broken_template_of_the_person_s_leaves_one_worker_to_answer() -
         raise ConfigError("It is broken.")
 
     for name in ("conductor", "hybrid", "ultra"):
-        desk = Desk(situation(TINY, route=PLAN, templates=broken))
-        assert (await play(name, desk, says("text"))).workers == ["tiny"]
+        context = ScriptedContext(situation(TINY, route=PLAN, templates=broken))
+        assert (await play(name, context, says("text"))).workers == ["tiny"]
 
 
 async def test_a_plan_that_came_to_nothing_leaves_the_default_worker_to_answer() -> None:
     def say(number: int, step: Step) -> str | BatonError:
         return "text" if number == 6 else DOWN
 
-    run = await play("conductor", Desk(situation(TINY, route=PLAN)), say)
+    run = await play("conductor", ScriptedContext(situation(TINY, route=PLAN)), say)
     assert (run.workers[-1], run.answer, run.text) == ("tiny", (6,), "text")
 
 
 async def test_a_plan_s_answer_that_will_not_do_calls_for_the_helper() -> None:
-    desk = Desk(situation(LLAMA, GEMMA, CLOUD, route=PLAN), answers=[drawn("a.", "b.")])
-    run = await play("hybrid", desk, lambda n, step: "Good." if step.worker == "gpt" else "")
+    context = ScriptedContext(
+        situation(LLAMA, GEMMA, CLOUD, route=PLAN), answers=[drawn("a.", "b.")]
+    )
+    run = await play("hybrid", context, lambda n, step: "Good." if step.worker == "gpt" else "")
     assert (run.workers[-1], run.text) == ("gpt", "Good.")
     assert run.why == "The local answer is empty."
 
 
 async def test_a_document_is_read_by_the_template_even_where_somebody_could_conduct() -> None:
     route = Route("plan", "Long.", Need("summary", 2), template="read-long-document")
-    desk = Desk(situation(TINY, BIG, route=route, files=["a.txt"]))
-    run = await play("hybrid", desk, lambda number, step: "text")
+    context = ScriptedContext(situation(TINY, BIG, route=route, files=["a.txt"]))
+    run = await play("hybrid", context, lambda number, step: "text")
     assert run.outcome.plan.steps[0].access == ("prompt", "file:a.txt")
-    assert desk.asked == []
+    assert context.asked == []
 
 
 async def test_a_template_by_name() -> None:
     template = read_templates()["draft-verify-revise"]
-    run = await play(TemplateStrategy(template), Desk(situation(LLAMA, BIG)), says("a", "b", "c"))
+    run = await play(
+        TemplateStrategy(template), ScriptedContext(situation(LLAMA, BIG)), says("a", "b", "c")
+    )
     assert (run.text, run.proposals[0].why) == ("c", template.about)
-    run = await play(TemplateStrategy(template), Desk(situation(LLAMA, BIG)), says("a", DOWN, DOWN))
+    run = await play(
+        TemplateStrategy(template), ScriptedContext(situation(LLAMA, BIG)), says("a", DOWN, DOWN)
+    )
     assert (run.text, run.answer) == ("a", (1,))
 
 
@@ -424,7 +466,9 @@ async def test_a_template_by_name() -> None:
 
 
 async def test_an_accepted_answer_stays() -> None:
-    run = await play("ultra", Desk(situation(LLAMA, BIG)), says("It is 7.", "ACCEPT\nIt is."))
+    run = await play(
+        "ultra", ScriptedContext(situation(LLAMA, BIG)), says("It is 7.", "ACCEPT\nIt is.")
+    )
     assert (run.workers, run.answer) == (["llama", "big"], (1,))
     audit = run.outcome.plan.steps[1]
     assert (audit.access, audit.check, audit.subtask) == (("prompt", "1"), True, AUDIT)
@@ -432,15 +476,15 @@ async def test_an_accepted_answer_stays() -> None:
 
 async def test_problems_are_mended_once() -> None:
     said = says("It is 8.", "- 3 + 4 is 7.", "It is 7.")
-    run = await play("ultra", Desk(situation(LLAMA, BIG)), said)
+    run = await play("ultra", ScriptedContext(situation(LLAMA, BIG)), said)
     assert run.workers == ["llama", "big", "llama"]
     assert run.outcome.plan.steps[2].access == ("prompt", "history", "1", "2")
     assert run.text == "It is 7."
 
 
 async def test_what_a_check_finds_is_mended_without_an_audit() -> None:
-    desk = Desk(situation(LLAMA, BIG), wrong={1: "3 + 4 is 7, not 8."})
-    run = await play("ultra", desk, says("3 + 4 = 8", "3 + 4 = 7"))
+    context = ScriptedContext(situation(LLAMA, BIG), wrong={1: "3 + 4 is 7, not 8."})
+    run = await play("ultra", context, says("3 + 4 = 8", "3 + 4 = 7"))
     assert run.workers == ["llama", "llama"]
     assert "3 + 4 is 7, not 8." in run.outcome.plan.steps[1].subtask
     assert run.text == "3 + 4 = 7"
@@ -448,21 +492,23 @@ async def test_what_a_check_finds_is_mended_without_an_audit() -> None:
 
 @pytest.mark.parametrize("repair", ["", DOWN, "3 + 4 = 9"])
 async def test_a_repair_that_is_no_better_is_not_taken(repair: str | BatonError) -> None:
-    desk = Desk(situation(LLAMA, BIG), wrong={3: "3 + 4 is 7, not 9."})
-    run = await play("ultra", desk, says("It is 7.", "- No sum is shown.", repair))
+    context = ScriptedContext(situation(LLAMA, BIG), wrong={3: "3 + 4 is 7, not 9."})
+    run = await play("ultra", context, says("It is 7.", "- No sum is shown.", repair))
     assert (run.answer, run.text) == ((1,), "It is 7.")
 
 
 async def test_a_repair_that_stopped_at_its_cap_is_not_taken() -> None:
     said = says("It is 7.", "- No sum is shown.", "3 + 4 = 7, which")
-    run = await play("ultra", Desk(situation(LLAMA, BIG)), said, cut=[3])
+    run = await play("ultra", ScriptedContext(situation(LLAMA, BIG)), said, cut=[3])
     assert (run.answer, run.text) == ((1,), "It is 7.")
 
 
 async def test_nobody_audits_itself_and_the_weak_audit_nobody() -> None:
-    assert (await play("ultra", Desk(situation(LLAMA)), says("7"))).workers == ["llama"]
-    assert (await play("ultra", Desk(situation(LLAMA, TINY)), says("7"))).workers == ["llama"]
-    run = await play("ultra", Desk(situation(LLAMA, BIG)), says("It is 7.", DOWN))
+    assert (await play("ultra", ScriptedContext(situation(LLAMA)), says("7"))).workers == ["llama"]
+    assert (await play("ultra", ScriptedContext(situation(LLAMA, TINY)), says("7"))).workers == [
+        "llama"
+    ]
+    run = await play("ultra", ScriptedContext(situation(LLAMA, BIG)), says("It is 7.", DOWN))
     assert run.answer == (1,)
 
 
@@ -474,7 +520,9 @@ TEXTS = ("", "7", "The answer is 8.", "I can't.", "Once upon a time.", "ACCEPT",
 
 
 @st.composite
-def scenes(draw: st.DrawFn) -> tuple[str, Desk, dict[int, str | BatonError], list[int], str]:
+def scenes(
+    draw: st.DrawFn,
+) -> tuple[str, ScriptedContext, dict[int, str | BatonError], list[int], str]:
     talkers = st.sampled_from([card for card in CARDS if not card.is_tool])
     first = draw(talkers)
     others = draw(st.lists(st.sampled_from(CARDS), unique_by=lambda card: card.id))
@@ -495,7 +543,7 @@ def scenes(draw: st.DrawFn) -> tuple[str, Desk, dict[int, str | BatonError], lis
         told = expects(known, need=need, novelty=novelty, tokens=tokens, nearby=known)
         route = replace(route, estimate=told.estimate)
     plans = st.sampled_from([drawn("a."), drawn("a.", "b."), '{"accept":true}', "nonsense", ""])
-    desk = Desk(
+    context = ScriptedContext(
         situation(
             *cards,
             prompt=draw(st.sampled_from([SUM, TALE])),
@@ -513,25 +561,25 @@ def scenes(draw: st.DrawFn) -> tuple[str, Desk, dict[int, str | BatonError], lis
     outcomes = draw(st.dictionaries(st.integers(1, MAX_STEPS), said))
     name = draw(st.sampled_from([*STRATEGIES, "read-long-document"]))
     cut = draw(st.lists(st.integers(1, 5), max_size=2))
-    return name, desk, outcomes, cut, draw(st.sampled_from(["", "Half"]))
+    return name, context, outcomes, cut, draw(st.sampled_from(["", "Half"]))
 
 
-Scene = tuple[str, Desk, dict[int, "str | BatonError"], list[int], str]
+Scene = tuple[str, ScriptedContext, dict[int, "str | BatonError"], list[int], str]
 
 
 async def comes_to_an_end(scene: Scene) -> None:
-    name, desk, outcomes, cut, tear = scene
+    name, context, outcomes, cut, tear = scene
     way = (
         TemplateStrategy(read_templates()[name]) if name not in STRATEGIES else make_strategy(name)
     )
     run = await play(
-        way, desk, lambda number, step: outcomes.get(number, "text"), cut=cut, tear=tear
+        way, context, lambda number, step: outcomes.get(number, "text"), cut=cut, tear=tear
     )
     steps = run.outcome.plan.steps
     tools = [n for n, step in enumerate(steps, 1) if step.worker == TOOL.id]
-    assert not tools or desk.situation.route.tool or desk.asked, "a tool drafted"
+    assert not tools or context.situation.route.tool or context.asked, "a tool drafted"
     # Twice only where a draft plainly won't do after the first look ahead was refused.
-    assert len(desk.weighed) <= 2, "one prompt was weighed again and again"
+    assert len(context.weighed) <= 2, "one prompt was weighed again and again"
     if any(run.outcome.text(n).strip() for n, step in enumerate(steps, 1) if step.is_direct):
         assert run.text.strip(), "there was an answer, and it was lost"
 
@@ -552,11 +600,11 @@ async def test_every_strategy_comes_to_an_end_at_length(scene: Scene) -> None:
 @settings(max_examples=30)
 @given(scenes(), st.integers(1, 4))
 async def test_every_strategy_goes_on_with_what_another_run_left(scene: Scene, kept: int) -> None:
-    name, desk, outcomes, cut, tear = scene
+    name, context, outcomes, cut, tear = scene
     if name not in STRATEGIES:
         return
     say: Say = lambda number, step: outcomes.get(number, "text")  # noqa: E731
-    first = await play(name, desk, say, cut=cut, tear=tear)
+    first = await play(name, context, say, cut=cut, tear=tear)
     left = first.proposals[min(kept, len(first.proposals)) - 1].plan
 
     class Resumed:
@@ -568,5 +616,5 @@ async def test_every_strategy_goes_on_with_what_another_run_left(scene: Scene, k
         async def first(self, _: object) -> Proposal:
             return Proposal(replace(left), why="The plan was there already.", final=False)
 
-    run = await play(Resumed(), desk, say, cut=cut)
+    run = await play(Resumed(), context, say, cut=cut)
     assert run.outcome.plan.steps[: len(left.steps)]

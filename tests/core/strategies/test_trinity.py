@@ -30,8 +30,8 @@ from support.strategy_context import (
     GEMMA,
     LLAMA,
     TINY,
-    Desk,
     Say,
+    ScriptedContext,
     play,
     says,
     situation,
@@ -51,16 +51,16 @@ def tasks(run_steps: Sequence[object]) -> list[str]:
 
 
 async def test_one_worker_answers_at_once_and_for_good() -> None:
-    run = await play("trinity", Desk(situation(TINY)), says("A tale."))
+    run = await play("trinity", ScriptedContext(situation(TINY)), says("A tale."))
     assert run.workers == ["tiny"]
     assert run.proposals[0].final
     assert run.text == "A tale."
 
 
 async def test_all_three_roles_are_played_until_the_verifier_accepts() -> None:
-    desk = Desk(situation(LLAMA, GEMMA), scores=lambda *_: likes(1, 0, 1))
+    context = ScriptedContext(situation(LLAMA, GEMMA), scores=lambda *_: likes(1, 0, 1))
     said = says("Mind the dates.", "In 1812.", "The year is wrong.", "In 1815.")
-    run = await play("trinity", desk, said)
+    run = await play("trinity", context, said)
     steps = run.outcome.plan.steps
     assert tasks(steps) == [THINK, WORK, AUDIT, REPAIR]
     assert run.workers == ["gemma", "llama", "gemma", "llama"]
@@ -70,22 +70,22 @@ async def test_all_three_roles_are_played_until_the_verifier_accepts() -> None:
 
 
 async def test_an_accepted_answer_stands() -> None:
-    desk = Desk(situation(LLAMA, GEMMA), scores=lambda *_: likes(-1, 0, 1))
-    run = await play("trinity", desk, says("In 1815.", "ACCEPT"))
+    context = ScriptedContext(situation(LLAMA, GEMMA), scores=lambda *_: likes(-1, 0, 1))
+    run = await play("trinity", context, says("In 1815.", "ACCEPT"))
     assert tasks(run.outcome.plan.steps)[1:] == [AUDIT]
     assert run.text == "In 1815."
 
 
 async def test_the_answer_before_comes_back_where_the_next_has_not_a_word() -> None:
-    desk = Desk(situation(LLAMA, GEMMA), scores=lambda *_: likes(-1, 0, 1))
-    run = await play("trinity", desk, says("In 1815.", "Wrong.", ""))
+    context = ScriptedContext(situation(LLAMA, GEMMA), scores=lambda *_: likes(-1, 0, 1))
+    run = await play("trinity", context, says("In 1815.", "Wrong.", ""))
     assert run.text == "In 1815."
 
 
 async def test_nobody_elsewhere_speaks_where_nothing_may_be_spent() -> None:
-    desk = Desk(situation(TINY, CLOUD), SpendingRoom(0, 0.0))
-    desk.scores = lambda _, workers: [[-1.0] * len(workers), list(range(len(workers))), [-1.0]]
-    run = await play("trinity", desk, says("A tale."))
+    context = ScriptedContext(situation(TINY, CLOUD), SpendingRoom(0, 0.0))
+    context.scores = lambda _, workers: [[-1.0] * len(workers), list(range(len(workers))), [-1.0]]
+    run = await play("trinity", context, says("A tale."))
     assert run.workers == ["tiny"]
 
 
@@ -95,12 +95,12 @@ async def test_whatever_the_head_says_it_ends_after_five_turns(random: object, c
     assert hasattr(random, "uniform")
     draw = random.uniform
     cards = (TINY, LLAMA, GEMMA, BIG)[:count]
-    desk = Desk(
+    context = ScriptedContext(
         situation(*cards),
         scores=lambda _, workers: [[draw(-1, 1) for _ in workers] for _ in TurnRole],
     )
     said: Say = lambda number, step: "ACCEPT" if draw(0, 1) < 0.3 else f"Text {number}."  # noqa: E731
-    run = await play("trinity", desk, said)
+    run = await play("trinity", context, said)
     steps = run.outcome.plan.steps
     assert 1 <= len(steps) <= MAX_TURNS
     assert run.text.startswith(("Text", "ACCEPT"))

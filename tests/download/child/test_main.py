@@ -23,7 +23,7 @@ import pytest
 from baton.core.catalogue_types import Source
 from baton.download.child import hub_client, hub_names
 from baton.download.child.hub_errors import in_words
-from baton.download.child.hub_metadata import Metadata
+from baton.download.child.hub_metadata import HubMetadata
 from baton.ipc.parent_channel import Failure
 from baton.ipc.process import Child
 from support.fake_hub import Fault, Hub
@@ -165,7 +165,7 @@ async def test_spoiled_answers(talk: tuple[Talk, Hub], count: int) -> None:
             assert frame["error"] == "WorkerUnavailable"
             assert "makes no sense" in frame["message"]
         for offer in frame.get("value") or ():
-            assert hub_names.is_file(offer["source"]["file"])
+            assert hub_names.is_model_path(offer["source"]["file"])
             assert hub_names.is_commit(offer["source"]["revision"])
             assert hub_names.is_sha256(offer["sha256"]) or not offer["sha256"]
             assert offer["size"] > 0
@@ -174,29 +174,29 @@ async def test_spoiled_answers(talk: tuple[Talk, Hub], count: int) -> None:
 @pytest.mark.parametrize("status", [400, 403, 405, 501])
 def test_where_nothing_but_get_is_good_one_byte_is_asked_for(status: int) -> None:
     """Signed addresses are often good for GET alone."""
-    with Hub() as hub, closing(hub_client.Web(hub.environ)) as web:
+    with Hub() as hub, closing(hub_client.HubClient(hub.environ)) as web:
         hub.add("a/b", {"m.gguf": SMALL})
         hub.fault(Fault(status), on="resolve", method="HEAD")
         url = f"{hub.url}/a/b/resolve/main/m.gguf"
-        assert Metadata(web, lambda: False).look(Source(url=url)).size == len(SMALL)
+        assert HubMetadata(web, lambda: False).look_up(Source(url=url)).size == len(SMALL)
         assert [seen.headers.get("range") for seen in hub.contents()] == ["bytes=0-0"]
 
 
 def test_an_address_of_nothing_is_asked_once() -> None:
-    with Hub() as hub, closing(hub_client.Web(hub.environ)) as web:
+    with Hub() as hub, closing(hub_client.HubClient(hub.environ)) as web:
         hub.fault(Fault(404), on="resolve", times=0)
-        metadata = Metadata(web, lambda: False)
+        metadata = HubMetadata(web, lambda: False)
         with pytest.raises(Failure, match="has no"):
-            metadata.look(Source(url=f"{hub.url}/a/b/resolve/main/m.gguf"))
+            metadata.look_up(Source(url=f"{hub.url}/a/b/resolve/main/m.gguf"))
         assert len(hub.log) == 1
 
 
 def test_a_question_that_is_not_wanted_any_more_is_not_asked_again() -> None:
     """It is stopped while it waits before it asks a second time."""
-    with Hub() as hub, closing(hub_client.Web(hub.environ)) as web:
+    with Hub() as hub, closing(hub_client.HubClient(hub.environ)) as web:
         hub.fault(Fault(503, retry_after=3), on="api", times=0)
         with pytest.raises(hub_client.Stopped):
-            Metadata(web, lambda: bool(hub.log)).files("a/b")
+            HubMetadata(web, lambda: bool(hub.log)).list_files("a/b")
         assert len(hub.log) == 1
 
 
@@ -295,13 +295,15 @@ def test_a_wait_in_words(seconds: float | None, words: str) -> None:
 def test_the_account(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("hf_file\n")
     home = {"HF_HOME": str(tmp_path)}
-    assert hub_client.token_of({"HF_TOKEN": " hf_a ", **home}) == "hf_a"
-    assert hub_client.token_of({"HUGGING_FACE_HUB_TOKEN": "hf_b"}) == "hf_b"
-    assert hub_client.token_of(home) == "hf_file"
-    assert hub_client.token_of({"HF_TOKEN_PATH": str(tmp_path / "token")}) == "hf_file"
-    assert hub_client.token_of({"HF_HUB_DISABLE_IMPLICIT_TOKEN": "1", "HF_TOKEN": "hf_a"}) == ""
-    assert hub_client.token_of({"HF_HOME": str(tmp_path / "none")}) == ""
-    assert hub_client.token_of({"HF_TOKEN": "hf_a\r\nX-Header: b"}) == ""
+    assert hub_client.account_token({"HF_TOKEN": " hf_a ", **home}) == "hf_a"
+    assert hub_client.account_token({"HUGGING_FACE_HUB_TOKEN": "hf_b"}) == "hf_b"
+    assert hub_client.account_token(home) == "hf_file"
+    assert hub_client.account_token({"HF_TOKEN_PATH": str(tmp_path / "token")}) == "hf_file"
+    assert (
+        hub_client.account_token({"HF_HUB_DISABLE_IMPLICIT_TOKEN": "1", "HF_TOKEN": "hf_a"}) == ""
+    )
+    assert hub_client.account_token({"HF_HOME": str(tmp_path / "none")}) == ""
+    assert hub_client.account_token({"HF_TOKEN": "hf_a\r\nX-Header: b"}) == ""
 
 
 @pytest.mark.parametrize(
@@ -315,21 +317,23 @@ def test_the_account(tmp_path: Path) -> None:
     ],
 )
 def test_addresses_that_nothing_is_fetched_from(endpoint: str, url: str) -> None:
-    web = hub_client.Web({"HF_ENDPOINT": endpoint})
-    with pytest.raises(hub_client.Astray), web.open(url):
+    web = hub_client.HubClient({"HF_ENDPOINT": endpoint})
+    with pytest.raises(hub_client.UnsafeAddress), web.open(url):
         pass
 
 
 def test_the_token_is_for_the_hub_alone() -> None:
-    web = hub_client.Web({"HF_ENDPOINT": "https://mirror.example.org:8443/hf", "HF_TOKEN": "hf_x"})
-    assert web.is_own("https://mirror.example.org:8443/anything")
+    web = hub_client.HubClient(
+        {"HF_ENDPOINT": "https://mirror.example.org:8443/hf", "HF_TOKEN": "hf_x"}
+    )
+    assert web.is_hub("https://mirror.example.org:8443/anything")
     for url in (
         "https://mirror.example.org/hf",
         "http://mirror.example.org:8443/hf",
         "https://cdn.mirror.example.org:8443/",
         "https://mirror.example.org.evil.net:8443/",
     ):
-        assert not web.is_own(url)
+        assert not web.is_hub(url)
     source = Source("a/b", "x y/ü#?.gguf", "main")
     where = "https://mirror.example.org:8443/hf/a/b/resolve/main/x%20y/%C3%BC%23%3F.gguf"
     assert web.address(source) == where
@@ -337,20 +341,20 @@ def test_the_token_is_for_the_hub_alone() -> None:
 
 @pytest.mark.parametrize("said", ["1", "y", "enabled", "TRUE", "2", "banana"])
 def test_a_hub_that_may_be_switched_off_is_not_asked(said: str) -> None:
-    with closing(hub_client.Web({"HF_HUB_OFFLINE": said})) as web, pytest.raises(Failure):
-        web.send(httpx.Request("GET", hub_client.HUB))
+    with closing(hub_client.HubClient({"HF_HUB_OFFLINE": said})) as web, pytest.raises(Failure):
+        web.send(httpx.Request("GET", hub_client.DEFAULT_HUB))
 
 
 @pytest.mark.parametrize("said", ["", "0", "no", "False", " off "])
 def test_a_hub_that_is_plainly_not_switched_off_is_asked(said: str) -> None:
-    with closing(hub_client.Web({"HF_HUB_OFFLINE": said})) as web:
+    with closing(hub_client.HubClient({"HF_HUB_OFFLINE": said})) as web:
         assert not web.offline
 
 
 def test_a_token_that_somebody_put_in_goes_to_no_other_host() -> None:
     with Hub() as hub:
         hub.add("a/b", {"m.gguf": SMALL})
-        with closing(hub_client.Web({"HF_ENDPOINT": "https://hub.example.org"})) as web:
+        with closing(hub_client.HubClient({"HF_ENDPOINT": "https://hub.example.org"})) as web:
             url = f"{hub.url}/a/b/resolve/main/m.gguf"
             with web.open(url, headers={"Authorization": "Bearer hf_canary"}) as response:
                 assert response.status_code == 200
@@ -368,10 +372,10 @@ def test_a_compressed_answer_is_refused_and_its_connection_closed() -> None:
             try:
                 with web.open(url):
                     pass
-            except hub_client.Astray as error:
+            except hub_client.UnsafeAddress as error:
                 refused.append(error)  # kept, as the frames that hold the answer are
 
-        with closing(hub_client.Web({})) as web:
+        with closing(hub_client.HubClient({})) as web:
             asking = threading.Thread(target=ask)
             asking.start()
             connection, _ = listening.accept()
@@ -388,24 +392,30 @@ def test_a_compressed_answer_is_refused_and_its_connection_closed() -> None:
 @pytest.mark.parametrize("endpoint", ["example.org", "ftp://x", "https://u:p@x", "https://x/?a=b"])
 def test_endpoints_that_are_none(endpoint: str) -> None:
     with pytest.raises(Failure):
-        hub_client.Web({"HF_ENDPOINT": endpoint})
+        hub_client.HubClient({"HF_ENDPOINT": endpoint})
 
 
 @pytest.mark.parametrize("proxy", ["http://", "http://:8080", "http://127.0.0.1:0", "ftp://x"])
 def test_a_proxy_that_cannot_be_used_is_an_error(proxy: str) -> None:
     said = r"The proxy that is set .* can't be used"
-    with closing(hub_client.Web({"HTTPS_PROXY": proxy})) as web, pytest.raises(Failure, match=said):
-        web.send(httpx.Request("GET", hub_client.HUB))
+    with (
+        closing(hub_client.HubClient({"HTTPS_PROXY": proxy})) as web,
+        pytest.raises(Failure, match=said),
+    ):
+        web.send(httpx.Request("GET", hub_client.DEFAULT_HUB))
 
 
 @pytest.mark.parametrize("said", ["nan", "-1", "0", "soon", ""])
 def test_a_patience_that_is_none_is_the_usual_one(said: str) -> None:
-    assert hub_client.Web({"HF_HUB_DOWNLOAD_TIMEOUT": said}).patience == hub_client.READ_SECONDS
+    assert (
+        hub_client.HubClient({"HF_HUB_DOWNLOAD_TIMEOUT": said}).read_seconds
+        == hub_client.READ_SECONDS
+    )
 
 
 def test_parts_of_a_model() -> None:
-    assert hub_names.parts_of("m-Q4_K_M.gguf") == 1
-    assert hub_names.parts_of("m-Q4_K_M-00001-of-00003.gguf") == 3
-    assert hub_names.parts_of("x/M-00002-OF-00002.GGUF") == 2
-    assert hub_names.parts_of("m-00001-of-00001.gguf") == 1
-    assert hub_names.parts_of("m-1-of-3.gguf") == 1
+    assert hub_names.split_count("m-Q4_K_M.gguf") == 1
+    assert hub_names.split_count("m-Q4_K_M-00001-of-00003.gguf") == 3
+    assert hub_names.split_count("x/M-00002-OF-00002.GGUF") == 2
+    assert hub_names.split_count("m-00001-of-00001.gguf") == 1
+    assert hub_names.split_count("m-1-of-3.gguf") == 1

@@ -16,21 +16,21 @@ import pytest
 from baton.download.child import disk_space
 from baton.download.child import partial_file as partials
 from baton.download.child import progress_report as reports
-from baton.download.child.digest import Follower
+from baton.download.child.digest import PartialHasher
 from baton.download.child.hub_client import Stopped
-from baton.download.child.partial_file import Partial
-from baton.download.child.progress_report import Report
+from baton.download.child.partial_file import PartialFile
+from baton.download.child.progress_report import ProgressReport
 from baton.download.progress import Phase, Progress
 from baton.ipc.parent_channel import Failure
 
 
 @pytest.fixture
-def partial(tmp_path: Path) -> Iterator[Partial]:
-    with Partial(tmp_path / "x.partial", 10) as partial:
+def partial(tmp_path: Path) -> Iterator[PartialFile]:
+    with PartialFile(tmp_path / "x.partial", 10) as partial:
         yield partial
 
 
-def test_nothing_is_changed_once_it_is_closed(partial: Partial) -> None:
+def test_nothing_is_changed_once_it_is_closed(partial: PartialFile) -> None:
     partial.append(b"12345")
     partial.etag = '"one"'
     partial.close()
@@ -47,7 +47,7 @@ def test_nothing_is_changed_once_it_is_closed(partial: Partial) -> None:
 
 
 def test_a_disk_that_failed_once_is_not_believed_again(
-    partial: Partial, monkeypatch: pytest.MonkeyPatch
+    partial: PartialFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a failed sync, a second one says that all is well although it is not."""
     failing = [OSError(5, "Input/output error")]
@@ -63,7 +63,7 @@ def test_a_disk_that_failed_once_is_not_believed_again(
 
 
 def test_its_name_is_on_disk_before_anybody_is_told_of_it(
-    partial: Partial, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    partial: PartialFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The folder holds the name: after a power cut it must still be there."""
     partial.append(b"12345")
@@ -75,13 +75,13 @@ def test_its_name_is_on_disk_before_anybody_is_told_of_it(
         synced.append((os.fstat(handle).st_ino, target.exists()))
 
     monkeypatch.setattr(os, "fsync", fsync)
-    partial.become(target)
+    partial.move_to(target)
     assert (target.parent.stat().st_ino, True) in synced
     assert target.read_bytes() == b"12345"
 
 
 def test_it_is_brought_to_the_disk_while_it_grows(
-    partial: Partial, monkeypatch: pytest.MonkeyPatch
+    partial: PartialFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(partials, "STRIDE", 4)
     monkeypatch.setattr(partials, "STEP", 1)
@@ -98,22 +98,24 @@ def test_it_is_brought_to_the_disk_while_it_grows(
     assert not syncing.is_alive()
 
 
-def test_a_partial_that_was_cut_by_another_program_is_an_error(partial: Partial) -> None:
+def test_a_partial_that_was_cut_by_another_program_is_an_error(partial: PartialFile) -> None:
     partial.append(b"0123456789")
     os.truncate(partial.path, 5)
     ending = threading.Timer(30, partial.close)
     ending.start()
     try:
         with pytest.raises(OSError, match="was cut"):
-            Follower(partial).run()
+            PartialHasher(partial).run()
     finally:
         ending.cancel()
 
 
-def test_what_is_begun_anew_is_hashed_anew(partial: Partial) -> None:
+def test_what_is_begun_anew_is_hashed_anew(partial: PartialFile) -> None:
     partial.append(b"01234")
     found: list[str] = []
-    following = threading.Thread(target=lambda: found.append(Follower(partial).run()), daemon=True)
+    following = threading.Thread(
+        target=lambda: found.append(PartialHasher(partial).run()), daemon=True
+    )
     following.start()
     partial.restart()
     partial.append(b"abcdefghij")
@@ -121,7 +123,7 @@ def test_what_is_begun_anew_is_hashed_anew(partial: Partial) -> None:
     assert found == [hashlib.sha256(b"abcdefghij").hexdigest()]
 
 
-def test_a_watcher_is_woken_when_it_is_begun_anew(partial: Partial) -> None:
+def test_a_watcher_is_woken_when_it_is_begun_anew(partial: PartialFile) -> None:
     waits = threading.Event()
 
     def watch() -> None:
@@ -137,7 +139,7 @@ def test_a_watcher_is_woken_when_it_is_begun_anew(partial: Partial) -> None:
     assert not watching.is_alive()
 
 
-def test_hashing_waits_for_what_comes(partial: Partial) -> None:
+def test_hashing_waits_for_what_comes(partial: PartialFile) -> None:
     """It may take hours: one that looks again and again would keep a core busy."""
     waits, looks, known = [0], [0], threading.Event()
 
@@ -156,7 +158,9 @@ def test_hashing_waits_for_what_comes(partial: Partial) -> None:
     partial.changed = Changed()
     partial.append(b"01234")
     found: list[str] = []
-    following = threading.Thread(target=lambda: found.append(Follower(partial).run()), daemon=True)
+    following = threading.Thread(
+        target=lambda: found.append(PartialHasher(partial).run()), daemon=True
+    )
     following.start()
     assert known.wait(30)
     assert (waits, looks) == ([1], [1])
@@ -169,7 +173,7 @@ def test_what_begins_anew_has_no_speed_below_zero(monkeypatch: pytest.MonkeyPatc
     now = SimpleNamespace(seconds=0.0)
     monkeypatch.setattr(reports, "time", SimpleNamespace(monotonic=lambda: now.seconds))
     steps: list[Progress] = []
-    report = Report(steps.append, 1000)
+    report = ProgressReport(steps.append, 1000)
     for seconds, done in ((1.0, 100), (2.0, 300), (3.0, 50), (4.0, 150)):
         now.seconds = seconds
         report(Phase.DOWNLOADING, done)
@@ -184,7 +188,7 @@ def test_a_phase_is_reported_at_once_and_then_not_too_often(
     now = SimpleNamespace(seconds=0.0)
     monkeypatch.setattr(reports, "time", SimpleNamespace(monotonic=lambda: now.seconds))
     steps: list[Progress] = []
-    report = Report(steps.append, 1000)
+    report = ProgressReport(steps.append, 1000)
     for seconds, phase, done in (
         (1.00, Phase.DOWNLOADING, 0),
         (1.05, Phase.DOWNLOADING, 100),
@@ -205,7 +209,7 @@ def test_a_phase_is_reported_at_once_and_then_not_too_often(
 
 def test_a_wait_is_part_of_what_is_left() -> None:
     steps: list[Progress] = []
-    Report(steps.append, 1000)(Phase.DOWNLOADING, 0, wait=7.0)
+    ProgressReport(steps.append, 1000)(Phase.DOWNLOADING, 0, wait=7.0)
     assert steps[0].left == 7.0
 
 
@@ -217,8 +221,8 @@ def test_a_disk_needs_more_room_than_what_is_to_come(
 
     with_free(1_099_999)
     with pytest.raises(Failure, match="The disk has no room"):
-        disk_space.check(tmp_path, 1_000_000, "m.gguf")
+        disk_space.check_room(tmp_path, 1_000_000, "m.gguf")
     with_free(1_100_000)
-    disk_space.check(tmp_path, 1_000_000, "m.gguf")
+    disk_space.check_room(tmp_path, 1_000_000, "m.gguf")
     with_free(0)
-    disk_space.check(tmp_path, 0, "m.gguf")
+    disk_space.check_room(tmp_path, 0, "m.gguf")

@@ -29,13 +29,13 @@ def signed(folder: Path, content: bytes) -> str:
 def refusal(folder: Path, key: str) -> str:
     """Return what is said of a release that nothing may be used of."""
     with pytest.raises(Failure) as failure:
-        signed_release.manifest(str(folder), key)
+        signed_release.fetch_manifest(str(folder), key)
     return str(failure.value)
 
 
 def test_what_the_key_signed_is_believed(folder: Path) -> None:
     key = signed(folder, b"{}")
-    assert signed_release.manifest(str(folder), key) == "{}"
+    assert signed_release.fetch_manifest(str(folder), key) == "{}"
     (folder / MANIFEST).write_bytes(b"{ }")
     assert "its signature is wrong" in refusal(folder, key)
     (folder / SIGNATURE).write_text("0" * 127)
@@ -46,9 +46,11 @@ def test_what_the_key_signed_is_believed(folder: Path) -> None:
 
 
 def test_a_list_is_read_whole_or_not_at_all(folder: Path) -> None:
-    key = signed(folder, b" " * signed_release.LARGEST)
-    assert signed_release.manifest(str(folder), key) == " " * signed_release.LARGEST
-    key = signed(folder, b" " * (signed_release.LARGEST + 1))
+    key = signed(folder, b" " * signed_release.MAX_MANIFEST_BYTES)
+    assert (
+        signed_release.fetch_manifest(str(folder), key) == " " * signed_release.MAX_MANIFEST_BYTES
+    )
+    key = signed(folder, b" " * (signed_release.MAX_MANIFEST_BYTES + 1))
     assert "is far too long" in refusal(folder, key)
     key = signed(folder, b"\xff")
     assert "its list isn't text" in refusal(folder, key)
@@ -71,7 +73,7 @@ def test_a_file_that_is_missing_or_cut_is_not_copied(
         (folder / "baton").write_bytes(content)
     target = folder.with_name("target") / "baton"
     with pytest.raises(Failure, match=what):
-        signed_release.bring(
+        signed_release.fetch_release_file(
             str(folder), "baton", 5, "0" * 64, target, lambda _: None, lambda: False
         )
     assert not target.parent.exists()

@@ -18,9 +18,9 @@ import pytest
 from baton.core.catalogue_types import ModelOffer, Source
 from baton.download.child import digest, transfer
 from baton.download.child import partial_file as partials
-from baton.download.child.http_download import Pace, Puller
-from baton.download.child.hub_client import Stopped, Web
-from baton.download.child.partial_file import Partial
+from baton.download.child.http_download import HttpDownload, RetryPolicy
+from baton.download.child.hub_client import HubClient, Stopped
+from baton.download.child.partial_file import PartialFile
 from baton.download.progress import Phase
 from baton.ipc.parent_channel import Failure
 from support.download_processes import FILE, QUICK, REPO, Told, offer_in, partial_of, unvouched
@@ -47,7 +47,7 @@ def fetch(
     hub: Hub, offer: ModelOffer, target: Path, told: Told | None = None, patience: float = 0.3
 ) -> str:
     told = told or Told()
-    with closing(Web({**hub.environ, "HF_HUB_DOWNLOAD_TIMEOUT": str(patience)})) as web:
+    with closing(HubClient({**hub.environ, "HF_HUB_DOWNLOAD_TIMEOUT": str(patience)})) as web:
         return transfer.fetch(offer, target, told, told.stopped, web=web, pace=QUICK)
 
 
@@ -263,8 +263,8 @@ def test_what_comes_is_brought_to_the_disk_meanwhile(
 def test_attempts_that_each_bring_something_may_be_many(hub: Hub, target: Path) -> None:
     """Two in a row that bring nothing would end it."""
     hub.fault(Fault(cut=1 << 16), times=0)
-    with closing(Web(hub.environ)) as web:
-        pace = Pace(tries=2, pause=0.0, longest=0.0)
+    with closing(HubClient(hub.environ)) as web:
+        pace = RetryPolicy(max_failures=2, first_pause=0.0, max_pause=0.0)
         transfer.fetch(offer_in(hub, SIZE), target, Told(), lambda: False, web=web, pace=pace)
     assert target.read_bytes() == CONTENT
 
@@ -273,12 +273,15 @@ def test_what_was_stopped_asks_no_more(hub: Hub, target: Path) -> None:
     """It is stopped while it waits before its next attempt."""
     hub.fault(Fault(status=503, retry_after=3600), on="resolve", times=0)
     target.parent.mkdir(parents=True)
-    offer, pace = offer_in(hub, SIZE), Pace(tries=3, pause=0.0, longest=0.0, patience=9999)
+    offer, pace = (
+        offer_in(hub, SIZE),
+        RetryPolicy(max_failures=3, first_pause=0.0, max_pause=0.0, max_retry_after=9999),
+    )
     with (
-        closing(Web(hub.environ)) as web,
-        Partial(partial_of(offer, target), SIZE) as begun,
+        closing(HubClient(hub.environ)) as web,
+        PartialFile(partial_of(offer, target), SIZE) as begun,
     ):
-        puller = Puller(web, offer, begun, pace)
+        puller = HttpDownload(web, offer, begun, pace)
         begun.close()
         with pytest.raises(Stopped):
             puller.run()
@@ -491,10 +494,10 @@ def test_a_copy_of_something_else_is_refused(tmp_path: Path, target: Path, known
 def test_a_file_is_read_and_hashed(tmp_path: Path) -> None:
     path, told = tmp_path / "m.gguf", Told()
     path.write_bytes(CONTENT * 5)
-    assert digest.digest(path, told, told.stopped) == hashlib.sha256(CONTENT * 5).hexdigest()
+    assert digest.hash_file(path, told, told.stopped) == hashlib.sha256(CONTENT * 5).hexdigest()
     assert told.phases == {Phase.VERIFYING}
-    assert told.steps[0].done == digest.PIECE
+    assert told.steps[0].done == digest.READ_BYTES
     with pytest.raises(Stopped):
-        digest.digest(path, Told(), lambda: True)
+        digest.hash_file(path, Told(), lambda: True)
     with pytest.raises(Failure, match="can't be read"):
-        digest.digest(tmp_path / "none", told, told.stopped)
+        digest.hash_file(tmp_path / "none", told, told.stopped)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from baton.core.catalogue_types import ModelOffer
 from baton.download.child import transfer
-from baton.download.child.hub_client import Stopped, Web
+from baton.download.child.hub_client import HubClient, Stopped
 from baton.ipc.parent_channel import Failure
 from support.download_processes import (
     FILE,
@@ -42,8 +42,8 @@ def hub() -> Iterator[Hub]:
 
 
 @pytest.fixture(scope="module")
-def web(hub: Hub) -> Iterator[Web]:
-    with closing(Web({**hub.environ, "HF_HUB_DOWNLOAD_TIMEOUT": "5"})) as web:
+def web(hub: Hub) -> Iterator[HubClient]:
+    with closing(HubClient({**hub.environ, "HF_HUB_DOWNLOAD_TIMEOUT": "5"})) as web:
         yield web
 
 
@@ -89,7 +89,9 @@ def lies(dice: random.Random) -> dict[str, Callable[[], Fault]]:
 
 
 @pytest.mark.parametrize("count", [36, pytest.param(504, marks=pytest.mark.long)])
-def test_no_wrong_bytes_are_ever_accepted(hub: Hub, web: Web, tmp_path: Path, count: int) -> None:
+def test_no_wrong_bytes_are_ever_accepted(
+    hub: Hub, web: HubClient, tmp_path: Path, count: int
+) -> None:
     dice, offer = random.Random(count), offer_in(hub, SIZE)
     ways = lies(dice)
     for number, kind in zip(range(count), list(ways) * count, strict=False):
@@ -112,10 +114,10 @@ def test_no_wrong_bytes_are_ever_accepted(hub: Hub, web: Web, tmp_path: Path, co
         _soon_right(offer, target, web)
 
 
-def test_an_etag_of_another_file_is_noticed(hub: Hub, web: Web, tmp_path: Path) -> None:
+def test_an_etag_of_another_file_is_noticed(hub: Hub, web: HubClient, tmp_path: Path) -> None:
     offer, target = offer_in(hub, SIZE), tmp_path / "m" / FILE
     for etag in ('"' + "0" * 64 + '"', 'W/"' + "f" * 64 + '"'):
-        with closing(Web(hub.environ)) as fresh:
+        with closing(HubClient(hub.environ)) as fresh:
             address = fresh.address(offer.source)
             headers = {"X-Linked-Etag": etag}
             location = f"{address}?again"
@@ -133,7 +135,7 @@ def _is_clear(failure: Failure, target: Path) -> None:
     assert failure.fields["error"] in ("ModelFileError", "WorkerUnavailable")
 
 
-def _soon_right(offer: ModelOffer, target: Path, web: Web) -> None:
+def _soon_right(offer: ModelOffer, target: Path, web: HubClient) -> None:
     """Once nothing goes wrong any more it comes at once, or after what was wrong was deleted."""
     with suppress(Failure):
         transfer.fetch(offer, target, Told(), lambda: False, web=web, pace=QUICK)
@@ -176,7 +178,10 @@ ENDS = st.one_of(
 )
 @given(st.lists(st.tuples(st.lists(EVENTS, max_size=6), ENDS), max_size=6), st.booleans())
 def test_every_story_ends_with_the_right_file_or_a_sentence(
-    hub: Hub, web: Web, attempts: list[tuple[list[Fault], tuple[str, int] | None]], vouched: bool
+    hub: Hub,
+    web: HubClient,
+    attempts: list[tuple[list[Fault], tuple[str, int] | None]],
+    vouched: bool,
 ) -> None:
     offer = offer_in(hub, SIZE) if vouched else unvouched(hub, SIZE)
     with tempfile.TemporaryDirectory() as folder:
@@ -194,7 +199,7 @@ def test_every_story_ends_with_the_right_file_or_a_sentence(
 
 def _attempt(
     hub: Hub,
-    web: Web,
+    web: HubClient,
     offer: ModelOffer,
     target: Path,
     faults: list[Fault],

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from baton.core.catalogue_types import UNKNOWN_SOURCE, Source
-from baton.models.model_types import Foreign
-from baton.models.store import FolderShelf, external_stores
-from baton.models.store.external_models import find
-from baton.models.store.external_stores import Walk
+from baton.models.model_types import ExternalModel
+from baton.models.store import FolderModelStore, external_stores
+from baton.models.store.external_models import find_external_models
+from baton.models.store.external_stores import FolderScan
 from models.store.test_model_store import QWEN
 from support.gguf_writer import Tensor, Value, header
 
@@ -29,13 +29,13 @@ REVISION = "d" * 40
 @pytest.fixture
 def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the home folder of somebody who has used other programs before."""
-    monkeypatch.setattr(external_stores, "SHARED", ())
+    monkeypatch.setattr(external_stores, "SHARED_OLLAMA_FOLDERS", ())
     return tmp_path / "person"
 
 
 @pytest.fixture
-def shelf(person: Path, tmp_path: Path) -> FolderShelf:
-    return FolderShelf(tmp_path / "models", {"HOME": str(person)})
+def shelf(person: Path, tmp_path: Path) -> FolderModelStore:
+    return FolderModelStore(tmp_path / "models", {"HOME": str(person)})
 
 
 def gguf(salt: str = "", tensors: int = 1, **texts: str) -> bytes:
@@ -77,21 +77,23 @@ def pulled(root: Path, name: str, data: bytes | None = None, **changes: Any) -> 
     return blob, sha256
 
 
-def names(found: list[Foreign] | Any) -> list[str]:
+def names(found: list[ExternalModel] | Any) -> list[str]:
     return [model.name for model in found]
 
 
-def test_somebody_without_other_programs_has_nothing(shelf: FolderShelf, person: Path) -> None:
-    assert list(shelf.foreign()) == []
-    assert list(FolderShelf(shelf.folder, {}).foreign()) == []
+def test_somebody_without_other_programs_has_nothing(shelf: FolderModelStore, person: Path) -> None:
+    assert list(shelf.external_models()) == []
+    assert list(FolderModelStore(shelf.folder, {}).external_models()) == []
     assert not person.exists()
 
 
-def test_the_hugging_face_cache_tells_hash_and_source(shelf: FolderShelf, person: Path) -> None:
+def test_the_hugging_face_cache_tells_hash_and_source(
+    shelf: FolderModelStore, person: Path
+) -> None:
     path, sha256 = cached(person, "unsloth/Qwen3-4B-GGUF", "Q4/Qwen3-4B-Q4_K_M.gguf")
     source = Source("unsloth/Qwen3-4B-GGUF", "Q4/Qwen3-4B-Q4_K_M.gguf", REVISION)
-    assert list(shelf.foreign()) == [
-        Foreign("Qwen3-4B-Q4_K_M", path, path.stat().st_size, "Hugging Face", sha256, source)
+    assert list(shelf.external_models()) == [
+        ExternalModel("Qwen3-4B-Q4_K_M", path, path.stat().st_size, "Hugging Face", sha256, source)
     ]
 
 
@@ -105,18 +107,18 @@ def test_a_cache_that_was_moved_is_found(person: Path, tmp_path: Path, name: str
         moved = tmp_path
     elif name == "HF_HUB_CACHE":
         moved = moved / "hub"
-    shelf = FolderShelf(tmp_path / "models", {"HOME": str(person), name: str(moved)})
-    assert names(shelf.foreign()) == ["model-a"]
+    shelf = FolderModelStore(tmp_path / "models", {"HOME": str(person), name: str(moved)})
+    assert names(shelf.external_models()) == ["model-a"]
 
 
-def test_ollama_tells_name_and_hash(shelf: FolderShelf, person: Path) -> None:
+def test_ollama_tells_name_and_hash(shelf: FolderModelStore, person: Path) -> None:
     root = person / ".ollama/models"
     blob, sha256 = pulled(root, "registry.ollama.ai/library/qwen3/8b")
     pulled(root, "registry.ollama.ai/someone/tuned/latest")
     pulled(root, "hf.co/unsloth/Qwen3-GGUF/Q4_K_M")
-    found = list(shelf.foreign())
+    found = list(shelf.external_models())
     assert names(found) == ["hf.co/unsloth/Qwen3-GGUF:Q4_K_M", "qwen3:8b", "someone/tuned:latest"]
-    assert found[1] == Foreign(
+    assert found[1] == ExternalModel(
         "qwen3:8b", blob, blob.stat().st_size, "Ollama", sha256, UNKNOWN_SOURCE
     )
 
@@ -124,14 +126,17 @@ def test_ollama_tells_name_and_hash(shelf: FolderShelf, person: Path) -> None:
 def test_ollama_as_a_service_and_elsewhere(
     person: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(external_stores, "SHARED", (tmp_path / "service",))
+    monkeypatch.setattr(external_stores, "SHARED_OLLAMA_FOLDERS", (tmp_path / "service",))
     pulled(tmp_path / "service", "registry.ollama.ai/library/a/1b")
     pulled(tmp_path / "moved", "registry.ollama.ai/library/b/1b")
     environ = {"HOME": str(person), "OLLAMA_MODELS": str(tmp_path / "moved")}
-    assert names(FolderShelf(tmp_path / "models", environ).foreign()) == ["a:1b", "b:1b"]
+    assert names(FolderModelStore(tmp_path / "models", environ).external_models()) == [
+        "a:1b",
+        "b:1b",
+    ]
 
 
-def test_programs_that_keep_plain_files(shelf: FolderShelf, person: Path) -> None:
+def test_programs_that_keep_plain_files(shelf: FolderModelStore, person: Path) -> None:
     places = {
         ".lmstudio/models/someone/Qwen3-GGUF/Qwen3-Q4.gguf": ("LM Studio", "Qwen3-Q4"),
         ".cache/lm-studio/models/someone/Old-GGUF/Old.gguf": ("LM Studio", "Old"),
@@ -141,17 +146,17 @@ def test_programs_that_keep_plain_files(shelf: FolderShelf, person: Path) -> Non
     }
     for place in places:
         lay(person / place)
-    found = {(model.program, model.name): model.path for model in shelf.foreign()}
+    found = {(model.program, model.name): model.path for model in shelf.external_models()}
     assert found == {what: person / place for place, what in places.items()}
 
 
-def test_lm_studio_says_where_it_is(shelf: FolderShelf, person: Path, tmp_path: Path) -> None:
+def test_lm_studio_says_where_it_is(shelf: FolderModelStore, person: Path, tmp_path: Path) -> None:
     lay(tmp_path / "big disk/models/a/b/here.gguf")
     lay(person / ".lmstudio-home-pointer", f"{tmp_path / 'big disk'}\n".encode())
-    assert names(shelf.foreign()) == ["here"]
+    assert names(shelf.external_models()) == ["here"]
 
 
-def test_what_is_no_model_that_talks_is_left_out(shelf: FolderShelf, person: Path) -> None:
+def test_what_is_no_model_that_talks_is_left_out(shelf: FolderModelStore, person: Path) -> None:
     folder = person / ".lmstudio/models/a/b"
     for name in (
         "mmproj-model-f16.gguf",
@@ -178,27 +183,31 @@ def test_what_is_no_model_that_talks_is_left_out(shelf: FolderShelf, person: Pat
     root = person / ".ollama/models"
     pulled(root, "registry.ollama.ai/library/all-minilm/22m", gguf(architecture="bert"))
     pulled(root, "registry.ollama.ai/library/mxbai-embed-large/latest")
-    assert names(shelf.foreign()) == ["explora", "huge"]
+    assert names(shelf.external_models()) == ["explora", "huge"]
 
 
-def test_what_is_used_already_is_left_out(shelf: FolderShelf, person: Path, tmp_path: Path) -> None:
+def test_what_is_used_already_is_left_out(
+    shelf: FolderModelStore, person: Path, tmp_path: Path
+) -> None:
     path, sha256 = cached(person, "a/b", "model-a.gguf")
     other, _ = cached(person, "a/c", "model-b.gguf")
     blob, _ = pulled(person / ".ollama/models", "registry.ollama.ai/library/a/1b")
-    assert names(shelf.foreign()) == ["model-a", "model-b", "a:1b"]
-    shelf.put(replace(QWEN, id="link", file=path.name, link=os.path.realpath(path)))
-    shelf.put(replace(QWEN, id="blob", file=blob.name, link=str(blob)))
-    assert names(shelf.foreign()) == ["model-b"]
+    assert names(shelf.external_models()) == ["model-a", "model-b", "a:1b"]
+    shelf.save(replace(QWEN, id="link", file=path.name, link=os.path.realpath(path)))
+    shelf.save(replace(QWEN, id="blob", file=blob.name, link=str(blob)))
+    assert names(shelf.external_models()) == ["model-b"]
     coming = replace(QWEN, sha256=Path(os.path.realpath(other)).name)
-    held = shelf.put(coming)
-    assert names(shelf.foreign()) == ["model-b"], "instead of the download"
+    held = shelf.save(coming)
+    assert names(shelf.external_models()) == ["model-b"], "instead of the download"
     held.path.write_bytes(other.read_bytes())
-    shelf.put(replace(coming, stamp=shelf.stamp(held.path)))
-    assert names(shelf.foreign()) == []
+    shelf.save(replace(coming, stamp=shelf.file_stamp(held.path)))
+    assert names(shelf.external_models()) == []
     assert sha256
 
 
-def test_the_same_file_is_offered_once(shelf: FolderShelf, person: Path, tmp_path: Path) -> None:
+def test_the_same_file_is_offered_once(
+    shelf: FolderModelStore, person: Path, tmp_path: Path
+) -> None:
     path, _ = cached(person, "a/b", "model-a.gguf")
     later = path.parent.with_name("e" * 40) / path.name
     later.parent.mkdir()
@@ -206,20 +215,20 @@ def test_the_same_file_is_offered_once(shelf: FolderShelf, person: Path, tmp_pat
     studio = person / ".lmstudio/models/a/b/mine.gguf"
     studio.parent.mkdir(parents=True)
     studio.symlink_to(path)
-    assert names(shelf.foreign()) == ["model-a"]
+    assert names(shelf.external_models()) == ["model-a"]
 
 
-def test_loose_files_in_the_models_folder_are_offered(shelf: FolderShelf) -> None:
-    shelf.put(QWEN)
+def test_loose_files_in_the_models_folder_are_offered(shelf: FolderModelStore) -> None:
+    shelf.save(QWEN)
     lay(shelf.folder / QWEN.id / "unnamed.gguf")
     loose = lay(shelf.folder / "loose.gguf")
     lay(shelf.folder / "by hand" / "mine.gguf")
     lay(shelf.folder / "spoilt" / "model.json", b"{")
     lay(shelf.folder / "spoilt" / "kept.gguf")
-    found = list(shelf.foreign())
+    found = list(shelf.external_models())
     assert names(found) == ["kept", "loose", "mine"]
-    shelf.put(replace(QWEN, id="loose", file="loose.gguf", link=str(loose)))
-    assert names(shelf.foreign()) == ["kept", "mine"]
+    shelf.save(replace(QWEN, id="loose", file="loose.gguf", link=str(loose)))
+    assert names(shelf.external_models()) == ["kept", "mine"]
     assert list(shelf.orphans()) == [], "somebody may have laid it there"
     assert any("unnamed.gguf" in problem for problem in shelf.problems())
 
@@ -241,12 +250,12 @@ def test_loose_files_in_the_models_folder_are_offered(shelf: FolderShelf) -> Non
     ids=range(10),
 )
 def test_a_hostile_manifest_is_passed_over(
-    shelf: FolderShelf, person: Path, manifest: bytes
+    shelf: FolderModelStore, person: Path, manifest: bytes
 ) -> None:
     root = person / ".ollama/models"
     pulled(root, "registry.ollama.ai/library/good/1b")
     lay(root / "manifests/registry.ollama.ai/library/bad/1b", manifest)
-    assert names(shelf.foreign()) == ["good:1b"]
+    assert names(shelf.external_models()) == ["good:1b"]
 
 
 @pytest.mark.parametrize(
@@ -261,15 +270,15 @@ def test_a_hostile_manifest_is_passed_over(
     ids=str,
 )
 def test_a_manifest_that_leads_elsewhere_is_passed_over(
-    shelf: FolderShelf, person: Path, changes: dict[str, Any]
+    shelf: FolderModelStore, person: Path, changes: dict[str, Any]
 ) -> None:
     lay(person / "secret")
     pulled(person / ".ollama/models", "registry.ollama.ai/library/a/1b", **changes)
-    assert names(shelf.foreign()) == []
+    assert names(shelf.external_models()) == []
 
 
 def test_a_model_that_needs_an_adapter_is_not_offered_without(
-    shelf: FolderShelf, person: Path
+    shelf: FolderModelStore, person: Path
 ) -> None:
     root = person / ".ollama/models"
     pulled(root, "registry.ollama.ai/library/a/1b")
@@ -279,10 +288,12 @@ def test_a_model_that_needs_an_adapter_is_not_offered_without(
         {"mediaType": "application/vnd.ollama.image.adapter", "digest": "sha256:x", "size": 1}
     )
     path.write_text(json.dumps(manifest))
-    assert names(shelf.foreign()) == []
+    assert names(shelf.external_models()) == []
 
 
-def test_pipes_loops_and_strange_names_are_passed_over(shelf: FolderShelf, person: Path) -> None:
+def test_pipes_loops_and_strange_names_are_passed_over(
+    shelf: FolderModelStore, person: Path
+) -> None:
     folder = person / ".lmstudio/models/a/b"
     lay(folder / "good.gguf")
     os.mkfifo(folder / "pipe.gguf")
@@ -301,21 +312,21 @@ def test_pipes_loops_and_strange_names_are_passed_over(shelf: FolderShelf, perso
     root = person / ".ollama/models/manifests/registry.ollama.ai/library/x"
     root.mkdir(parents=True)
     os.mkfifo(root / "latest")
-    assert names(shelf.foreign()) == ["good"]
+    assert names(shelf.external_models()) == ["good"]
 
 
-def test_a_link_out_of_the_cache_tells_no_hash(shelf: FolderShelf, person: Path) -> None:
+def test_a_link_out_of_the_cache_tells_no_hash(shelf: FolderModelStore, person: Path) -> None:
     path, _ = cached(person, "a/b", "model-a.gguf")
     path.unlink()
     path.symlink_to(lay(person / "elsewhere" / ("a" * 64)))
-    assert [model.sha256 for model in shelf.foreign()] == [""]
+    assert [model.sha256 for model in shelf.external_models()] == [""]
 
 
 @pytest.mark.parametrize("folder", ["models--a--b", "models--..--..", "models--", "datasets--a--b"])
-def test_strange_folders_in_the_cache(shelf: FolderShelf, person: Path, folder: str) -> None:
+def test_strange_folders_in_the_cache(shelf: FolderModelStore, person: Path, folder: str) -> None:
     root = person / ".cache/huggingface/hub" / folder / "snapshots"
     lay(root / "main" / "model-a.gguf")
-    for model in shelf.foreign():
+    for model in shelf.external_models():
         assert model.source == UNKNOWN_SOURCE
         assert model.sha256 == ""
 
@@ -329,6 +340,6 @@ def test_a_look_ends_however_much_there_is(person: Path, tmp_path: Path) -> None
         deep = deep / "deep"
     lay(deep / "deep.gguf")
     environ = {"HOME": str(person)}
-    assert len(find(tmp_path / "models", environ, [])) == 50
-    assert len(find(tmp_path / "models", environ, [], Walk(entries=20))) < 20
-    assert find(tmp_path / "models", environ, [], Walk(seconds=-1)) == []
+    assert len(find_external_models(tmp_path / "models", environ, [])) == 50
+    assert len(find_external_models(tmp_path / "models", environ, [], FolderScan(entries=20))) < 20
+    assert find_external_models(tmp_path / "models", environ, [], FolderScan(seconds=-1)) == []

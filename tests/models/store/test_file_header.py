@@ -9,58 +9,58 @@ from pathlib import Path
 import pytest
 
 from baton.core.errors import ModelFileError
-from baton.gguf.header import Cut, Malformed, read
-from baton.models.store import FolderShelf
-from baton.models.store.file_header import FIRST
+from baton.gguf.header import HeaderIncomplete, MalformedHeader, parse_header
+from baton.models.store import FolderModelStore
+from baton.models.store.file_header import FIRST_BYTES
 from support import gguf_writer
 
 TENSORS = [gguf_writer.Tensor("token_embd.weight", (64, 32))]
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> FolderShelf:
-    return FolderShelf(tmp_path / "models", {})
+def shelf(tmp_path: Path) -> FolderModelStore:
+    return FolderModelStore(tmp_path / "models", {})
 
 
 @pytest.mark.parametrize("words", [300, 200_000])
 def test_a_header_is_read_however_long_it_is(
-    shelf: FolderShelf, tmp_path: Path, words: int
+    shelf: FolderModelStore, tmp_path: Path, words: int
 ) -> None:
     data = gguf_writer.whole(
         gguf_writer.facts(general__name="x") | gguf_writer.vocabulary(words), TENSORS
     )
     path = tmp_path / "model.gguf"
     path.write_bytes(data)
-    assert (len(data) > 2 * FIRST) == (words > 300)
-    assert shelf.header(path) == read(data, len(data))
-    assert shelf.header(path).vocabulary == words
+    assert (len(data) > 2 * FIRST_BYTES) == (words > 300)
+    assert shelf.read_header(path) == parse_header(data, len(data))
+    assert shelf.read_header(path).vocabulary == words
 
 
-def test_what_is_no_model_is_told_of(shelf: FolderShelf, tmp_path: Path) -> None:
+def test_what_is_no_model_is_told_of(shelf: FolderModelStore, tmp_path: Path) -> None:
     data = gguf_writer.whole(gguf_writer.facts() | gguf_writer.vocabulary(300), TENSORS)
     path = tmp_path / "model.gguf"
     for wrong in (b"", b"<html>", data[:100], data[:-1000], b"GGUF" + bytes(100)):
         path.write_bytes(wrong)
         with pytest.raises(ModelFileError, match=r"model\.gguf is no model that can be used: it"):
-            shelf.header(path)
+            shelf.read_header(path)
 
 
-def test_what_is_no_file_is_told_of(shelf: FolderShelf, tmp_path: Path) -> None:
+def test_what_is_no_file_is_told_of(shelf: FolderModelStore, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     for path in (tmp_path / "none", tmp_path, tmp_path / "pipe", tmp_path / "loop", Path("\0")):
         with pytest.raises(ModelFileError):
-            shelf.header(path)
+            shelf.read_header(path)
 
 
-def test_mutated_and_hostile_headers_are_told_of(shelf: FolderShelf, tmp_path: Path) -> None:
+def test_mutated_and_hostile_headers_are_told_of(shelf: FolderModelStore, tmp_path: Path) -> None:
     data = gguf_writer.whole(gguf_writer.facts() | gguf_writer.vocabulary(300), TENSORS)
     chance = random.Random(3)
     path = tmp_path / "model.gguf"
     for wrong in (*gguf_writer.hostile(), *(gguf_writer.mutated(data, chance) for _ in range(200))):
         path.write_bytes(wrong)
         try:
-            assert shelf.header(path) == read(wrong, len(wrong))
+            assert shelf.read_header(path) == parse_header(wrong, len(wrong))
         except ModelFileError:
-            with pytest.raises((Cut, Malformed)):
-                read(wrong, len(wrong))
+            with pytest.raises((HeaderIncomplete, MalformedHeader)):
+                parse_header(wrong, len(wrong))

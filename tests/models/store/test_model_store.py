@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from baton.core.catalogue_types import ModelRole, Source
 from baton.core.errors import ConfigError, ModelFileError
-from baton.models.model_types import Record, Stamp, State
-from baton.models.store import FolderShelf
+from baton.models.model_types import FileStamp, ModelRecord, ModelState
+from baton.models.store import FolderModelStore
 from support.root_privileges import held_to_file_modes
 
 SHA = "a" * 64
-QWEN = Record(
+QWEN = ModelRecord(
     id="qwen3-4b",
     name="Qwen3 4B",
     file="Qwen3-4B-Q4_K_M.gguf",
@@ -35,138 +35,143 @@ QWEN = Record(
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> FolderShelf:
-    return FolderShelf(tmp_path / "models", {})
+def shelf(tmp_path: Path) -> FolderModelStore:
+    return FolderModelStore(tmp_path / "models", {})
 
 
-def arrive(shelf: FolderShelf, record: Record = QWEN, data: bytes = b"GGUF") -> Path:
+def arrive(shelf: FolderModelStore, record: ModelRecord = QWEN, data: bytes = b"GGUF") -> Path:
     """Put a model there as a download does."""
-    path = shelf.put(record).path
+    path = shelf.save(record).path
     path.write_bytes(data)
-    shelf.put(replace(record, size=len(data), stamp=shelf.stamp(path)))
+    shelf.save(replace(record, size=len(data), stamp=shelf.file_stamp(path)))
     return path
 
 
-def state(shelf: FolderShelf, id: str = QWEN.id) -> State:
+def state(shelf: FolderModelStore, id: str = QWEN.id) -> ModelState:
     held = shelf.get(id)
     assert held is not None
-    assert [held] == [other for other in shelf.held() if other.id == id]
+    assert [held] == [other for other in shelf.models() if other.id == id]
     return held.state
 
 
-def test_a_folder_that_is_not_there_holds_nothing_and_is_not_made(shelf: FolderShelf) -> None:
-    assert list(shelf.held()) == []
+def test_a_folder_that_is_not_there_holds_nothing_and_is_not_made(shelf: FolderModelStore) -> None:
+    assert list(shelf.models()) == []
     assert shelf.get("qwen3-4b") is None
     assert shelf.remove("qwen3-4b") == 0
     assert not shelf.folder.exists()
 
 
-def test_looking_at_start_loads_nothing_that_only_changes_need(shelf: FolderShelf) -> None:
+def test_looking_at_start_loads_nothing_that_only_changes_need(shelf: FolderModelStore) -> None:
     code = """
 import sys
 from pathlib import Path
-from baton.models.store import FolderShelf
-held = list(FolderShelf(Path(sys.argv[1]), {}).held())
+from baton.models.store import FolderModelStore
+held = list(FolderModelStore(Path(sys.argv[1]), {}).held())
 heavy = {"msgspec", "filelock", "asyncio", "baton.gguf.header"}
 heavy |= {"baton.models.store.external_stores"}
 print(len(held), *sorted(heavy & set(sys.modules)))
 """
     args = [sys.executable, "-c", code, str(shelf.folder)]
     assert subprocess.check_output(args, text=True) == "0\n"
-    shelf.put(QWEN)
+    shelf.save(QWEN)
     assert subprocess.check_output(args, text=True) == "1 msgspec\n"
 
 
-def test_a_record_comes_back_as_it_was_put(shelf: FolderShelf) -> None:
-    full = replace(QWEN, stamp=Stamp(4, 5), forced=True, paused=True, wrong="half of it is zeros")
+def test_a_record_comes_back_as_it_was_put(shelf: FolderModelStore) -> None:
+    full = replace(
+        QWEN, stamp=FileStamp(4, 5), forced=True, paused=True, wrong="half of it is zeros"
+    )
     for record in (QWEN, full, replace(QWEN, id="linked", link=str(shelf.folder / "x.gguf"))):
-        held = shelf.put(record)
+        held = shelf.save(record)
         assert held.record == record
         assert shelf.get(record.id) == held
-    assert [held.id for held in FolderShelf(shelf.folder, {}).held()] == ["linked", "qwen3-4b"]
+    assert [held.id for held in FolderModelStore(shelf.folder, {}).models()] == [
+        "linked",
+        "qwen3-4b",
+    ]
 
 
-def test_only_this_person_can_read_what_is_recorded(shelf: FolderShelf) -> None:
-    path = shelf.put(QWEN).path.with_name("model.json")
+def test_only_this_person_can_read_what_is_recorded(shelf: FolderModelStore) -> None:
+    path = shelf.save(QWEN).path.with_name("model.json")
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
     assert shelf.folder.stat().st_mode & 0o777 == 0o700
     assert sorted(file.name for file in path.parent.iterdir()) == ["model.json"]
 
 
-def test_a_download_is_coming_until_its_file_is_verified(shelf: FolderShelf) -> None:
-    held = shelf.put(QWEN)
-    assert (held.state, held.bytes) == (State.COMING, 0)
+def test_a_download_is_coming_until_its_file_is_verified(shelf: FolderModelStore) -> None:
+    held = shelf.save(QWEN)
+    assert (held.state, held.bytes) == (ModelState.COMING, 0)
     held.path.with_name(f"{SHA}.partial").write_bytes(b"GG")
     found = shelf.get(QWEN.id)
     assert found is not None
-    assert (found.state, found.bytes) == (State.COMING, 2)
+    assert (found.state, found.bytes) == (ModelState.COMING, 2)
     held.path.write_bytes(b"GGUF")
-    assert state(shelf) is State.CHANGED, "killed between the rename and the record"
-    shelf.put(replace(QWEN, stamp=shelf.stamp(held.path)))
-    assert state(shelf) is State.HERE
-    assert [found.bytes for found in shelf.held()] == [4]
+    assert state(shelf) is ModelState.CHANGED, "killed between the rename and the record"
+    shelf.save(replace(QWEN, stamp=shelf.file_stamp(held.path)))
+    assert state(shelf) is ModelState.HERE
+    assert [found.bytes for found in shelf.models()] == [4]
 
 
-def test_a_download_that_nobody_vouches_for_has_a_name_of_its_own(shelf: FolderShelf) -> None:
-    held = shelf.put(replace(QWEN, sha256=""))
+def test_a_download_that_nobody_vouches_for_has_a_name_of_its_own(shelf: FolderModelStore) -> None:
+    held = shelf.save(replace(QWEN, sha256=""))
     held.path.with_name(f"{'f' * 64}.partial").write_bytes(b"GGU")
     held.path.with_name(f"{'f' * 64}.partial.etag").write_bytes(b"x" * 100)
-    assert [(model.state, model.bytes) for model in shelf.held()] == [(State.COMING, 3)]
+    assert [(model.state, model.bytes) for model in shelf.models()] == [(ModelState.COMING, 3)]
 
 
-def test_a_file_that_was_touched_is_changed(shelf: FolderShelf) -> None:
+def test_a_file_that_was_touched_is_changed(shelf: FolderModelStore) -> None:
     path = arrive(shelf)
-    stamp = shelf.stamp(path)
+    stamp = shelf.file_stamp(path)
     assert stamp is not None
     path.write_bytes(b"GGUFF")
     os.utime(path, ns=(stamp.mtime_ns, stamp.mtime_ns))
-    assert state(shelf) is State.CHANGED, "another size"
+    assert state(shelf) is ModelState.CHANGED, "another size"
     path.write_bytes(b"GGUG")
     os.utime(path, ns=(stamp.mtime_ns, stamp.mtime_ns + 1))
-    assert state(shelf) is State.CHANGED, "another time"
+    assert state(shelf) is ModelState.CHANGED, "another time"
     os.utime(path, ns=(stamp.mtime_ns, stamp.mtime_ns))
-    assert state(shelf) is State.HERE
+    assert state(shelf) is ModelState.HERE
     path.unlink()
-    assert state(shelf) is State.GONE
+    assert state(shelf) is ModelState.GONE
 
 
-def test_what_is_wrong_stays_wrong_until_somebody_says_otherwise(shelf: FolderShelf) -> None:
+def test_what_is_wrong_stays_wrong_until_somebody_says_otherwise(shelf: FolderModelStore) -> None:
     arrive(shelf, replace(QWEN, wrong="its hash is another"))
-    assert state(shelf) is State.BROKEN
+    assert state(shelf) is ModelState.BROKEN
     arrive(shelf)
-    assert state(shelf) is State.HERE
+    assert state(shelf) is ModelState.HERE
 
 
-def test_a_linked_file_is_used_where_it_lies(shelf: FolderShelf, tmp_path: Path) -> None:
+def test_a_linked_file_is_used_where_it_lies(shelf: FolderModelStore, tmp_path: Path) -> None:
     theirs = tmp_path / "sha256-of a blob"
     theirs.write_bytes(b"GGUF")
     linked = replace(QWEN, file=theirs.name, link=str(theirs))
-    held = shelf.put(linked)
-    assert (held.path, held.state, held.bytes) == (theirs, State.CHANGED, 0)
-    shelf.put(replace(linked, stamp=shelf.stamp(theirs)))
-    assert state(shelf) is State.LINKED
+    held = shelf.save(linked)
+    assert (held.path, held.state, held.bytes) == (theirs, ModelState.CHANGED, 0)
+    shelf.save(replace(linked, stamp=shelf.file_stamp(theirs)))
+    assert state(shelf) is ModelState.LINKED
     theirs.write_bytes(b"other")
-    assert state(shelf) is State.CHANGED
+    assert state(shelf) is ModelState.CHANGED
     theirs.unlink()
-    assert state(shelf) is State.GONE
+    assert state(shelf) is ModelState.GONE
     theirs.write_bytes(b"GGUF")
     shelf.remove(QWEN.id)
     assert theirs.read_bytes() == b"GGUF"
     assert not (shelf.folder / QWEN.id).exists()
 
 
-def test_something_else_in_the_files_place_is_no_file(shelf: FolderShelf) -> None:
+def test_something_else_in_the_files_place_is_no_file(shelf: FolderModelStore) -> None:
     path = arrive(shelf)
     path.unlink()
     os.mkfifo(path)
-    assert state(shelf) is State.GONE
+    assert state(shelf) is ModelState.GONE
     path.unlink()
     path.mkdir()
-    assert state(shelf) is State.GONE
+    assert state(shelf) is ModelState.GONE
 
 
-def test_removing_says_how_much_it_freed(shelf: FolderShelf) -> None:
+def test_removing_says_how_much_it_freed(shelf: FolderModelStore) -> None:
     path = arrive(shelf, data=b"GGUF" * 1000)
     path.with_name(f"{SHA}.partial").write_bytes(b"x" * 500)
     record = path.with_name("model.json").stat().st_size
@@ -178,7 +183,7 @@ def test_removing_says_how_much_it_freed(shelf: FolderShelf) -> None:
 
 
 def test_a_file_with_another_name_elsewhere_frees_nothing(
-    shelf: FolderShelf, tmp_path: Path
+    shelf: FolderModelStore, tmp_path: Path
 ) -> None:
     path = arrive(shelf, data=b"GGUF" * 1000)
     os.link(path, tmp_path / "mine.gguf")
@@ -187,7 +192,7 @@ def test_a_file_with_another_name_elsewhere_frees_nothing(
     assert (tmp_path / "mine.gguf").exists()
 
 
-def test_removing_leaves_what_baton_did_not_write(shelf: FolderShelf) -> None:
+def test_removing_leaves_what_baton_did_not_write(shelf: FolderModelStore) -> None:
     path = arrive(shelf)
     path.with_name("notes.txt").write_text("mine")
     path.with_name("mine.gguf").write_text("mine")
@@ -197,7 +202,7 @@ def test_removing_leaves_what_baton_did_not_write(shelf: FolderShelf) -> None:
     assert left == ["folder", "mine.gguf", "notes.txt"]
 
 
-def test_links_never_lead_deleting_outside(shelf: FolderShelf, tmp_path: Path) -> None:
+def test_links_never_lead_deleting_outside(shelf: FolderModelStore, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "model.json").write_text("theirs")
@@ -211,15 +216,15 @@ def test_links_never_lead_deleting_outside(shelf: FolderShelf, tmp_path: Path) -
     assert not path.parent.exists()
     path.parent.symlink_to(outside)
     assert shelf.get(QWEN.id) is None
-    for change in (lambda: shelf.remove(QWEN.id), lambda: shelf.put(QWEN)):
+    for change in (lambda: shelf.remove(QWEN.id), lambda: shelf.save(QWEN)):
         with pytest.raises(ConfigError, match="link to somewhere else"):
             change()
     assert (outside / "model.json").read_text() == "theirs"
     assert theirs.read_bytes() == b"GGUF"
 
 
-def test_a_model_that_is_being_downloaded_is_not_removed(shelf: FolderShelf) -> None:
-    path = shelf.put(QWEN).path
+def test_a_model_that_is_being_downloaded_is_not_removed(shelf: FolderModelStore) -> None:
+    path = shelf.save(QWEN).path
     partial = path.with_name(f"{SHA}.partial")
     partial.write_bytes(b"GG")
     with (
@@ -228,7 +233,7 @@ def test_a_model_that_is_being_downloaded_is_not_removed(shelf: FolderShelf) -> 
     ):
         shelf.remove(QWEN.id)
     assert partial.exists()
-    assert state(shelf) is State.COMING
+    assert state(shelf) is ModelState.COMING
     assert shelf.remove(QWEN.id) > 0
     assert not path.parent.exists()
 
@@ -236,8 +241,8 @@ def test_a_model_that_is_being_downloaded_is_not_removed(shelf: FolderShelf) -> 
 @pytest.mark.parametrize(
     "id", ["", ".", "..", "../x", "a/b", "/a", "A", "con", "nul.x", "com1", "é", "a" * 65, "-a"]
 )
-def test_names_that_are_no_ids_are_refused(shelf: FolderShelf, id: str) -> None:
-    for change in (lambda: shelf.put(replace(QWEN, id=id)), lambda: shelf.remove(id)):
+def test_names_that_are_no_ids_are_refused(shelf: FolderModelStore, id: str) -> None:
+    for change in (lambda: shelf.save(replace(QWEN, id=id)), lambda: shelf.remove(id)):
         with pytest.raises(ConfigError, match="can't be a model's id"):
             change()
     assert shelf.get(id) is None
@@ -251,9 +256,9 @@ def test_names_that_are_no_ids_are_refused(shelf: FolderShelf, id: str) -> None:
         *("a\nb.gguf", "a\x1b.gguf", "a\u202e.gguf", "\udc80.gguf", " a.gguf", "a" * 200 + ".gguf"),
     ],
 )
-def test_names_that_are_no_files_are_refused(shelf: FolderShelf, file: str) -> None:
+def test_names_that_are_no_files_are_refused(shelf: FolderModelStore, file: str) -> None:
     with pytest.raises(ConfigError, match="can't be named"):
-        shelf.put(replace(QWEN, file=file))
+        shelf.save(replace(QWEN, file=file))
     assert not shelf.folder.exists()
 
 
@@ -270,18 +275,18 @@ def test_names_that_are_no_files_are_refused(shelf: FolderShelf, file: str) -> N
     ],
     ids=str,
 )
-def test_what_could_not_be_read_back_is_refused(shelf: FolderShelf, bad: Record) -> None:
+def test_what_could_not_be_read_back_is_refused(shelf: FolderModelStore, bad: ModelRecord) -> None:
     with pytest.raises(ConfigError):
-        shelf.put(bad)
-    assert list(shelf.held()) == []
+        shelf.save(bad)
+    assert list(shelf.models()) == []
 
 
-def test_outside_texts_become_one_line(shelf: FolderShelf) -> None:
-    held = shelf.put(replace(QWEN, name="Evil\x1b]0;\nmodel" + "x" * 500, licence="\udc80" * 999))
+def test_outside_texts_become_one_line(shelf: FolderModelStore) -> None:
+    held = shelf.save(replace(QWEN, name="Evil\x1b]0;\nmodel" + "x" * 500, licence="\udc80" * 999))
     assert held.record.name.startswith("Evil�]0; model")
     assert len(held.record.name + held.record.licence) <= 240
     assert shelf.get(QWEN.id) == held
-    assert shelf.put(replace(QWEN, name="")).record.name == QWEN.id
+    assert shelf.save(replace(QWEN, name="")).record.name == QWEN.id
 
 
 ANY = st.text(max_size=80)
@@ -294,10 +299,10 @@ def test_nothing_ever_escapes_the_folder(
     tmp_path_factory: pytest.TempPathFactory, id: str, file: str
 ) -> None:
     top = tmp_path_factory.mktemp("top")
-    shelf = FolderShelf(top / "models", {})
+    shelf = FolderModelStore(top / "models", {})
     for record in (replace(QWEN, id=id), replace(QWEN, file=file)):
         try:
-            held = shelf.put(record)
+            held = shelf.save(record)
         except ConfigError:
             continue
         assert held.path.parent == shelf.folder / record.id
@@ -307,9 +312,9 @@ def test_nothing_ever_escapes_the_folder(
     assert not shelf.folder.exists() or [path.name for path in shelf.folder.iterdir()] == [".lock"]
 
 
-def test_a_record_of_another_kind_is_never_fatal(shelf: FolderShelf) -> None:
-    good = shelf.put(replace(QWEN, id="good"))
-    record = shelf.put(QWEN).path.with_name("model.json")
+def test_a_record_of_another_kind_is_never_fatal(shelf: FolderModelStore) -> None:
+    good = shelf.save(replace(QWEN, id="good"))
+    record = shelf.save(QWEN).path.with_name("model.json")
     whole = json.loads(record.read_text())
     for bad in (
         b"",
@@ -325,40 +330,40 @@ def test_a_record_of_another_kind_is_never_fatal(shelf: FolderShelf) -> None:
         json.dumps({"schema": 1, "record": whole["record"] | {"roles": ["king"]}}).encode(),
     ):
         record.write_bytes(bad)
-        assert list(shelf.held()) == [good]
+        assert list(shelf.models()) == [good]
         assert shelf.get(QWEN.id) is None
     record.unlink()
     os.mkfifo(record)
-    assert list(shelf.held()) == [good]
+    assert list(shelf.models()) == [good]
     record.unlink()
     record.symlink_to(good.path.with_name("model.json"))
-    assert list(shelf.held()) == [good]
+    assert list(shelf.models()) == [good]
 
 
-def test_a_full_disk_costs_nothing_that_was_recorded(shelf: FolderShelf) -> None:
+def test_a_full_disk_costs_nothing_that_was_recorded(shelf: FolderModelStore) -> None:
     resource = pytest.importorskip("resource", reason="other systems set no such limits")
-    held = shelf.put(QWEN)
+    held = shelf.save(QWEN)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
     try:
         for id in (QWEN.id, "another"):
             with pytest.raises(ModelFileError, match="What was recorded before is kept"):
-                shelf.put(replace(QWEN, id=id, name="another"))
+                shelf.save(replace(QWEN, id=id, name="another"))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert list(shelf.held()) == [held]
+    assert list(shelf.models()) == [held]
     assert list(shelf.orphans()) == [shelf.folder / "another"]
 
 
 @held_to_file_modes()
-def test_a_folder_that_takes_nothing_is_told_of(shelf: FolderShelf) -> None:
+def test_a_folder_that_takes_nothing_is_told_of(shelf: FolderModelStore) -> None:
     shelf.folder.mkdir(mode=0o500)
     with pytest.raises(ModelFileError, match="can't be changed"):
-        shelf.put(QWEN)
+        shelf.save(QWEN)
 
 
-def test_a_file_in_the_folders_place_is_told_of(shelf: FolderShelf) -> None:
+def test_a_file_in_the_folders_place_is_told_of(shelf: FolderModelStore) -> None:
     shelf.folder.write_text("a file")
     with pytest.raises(ModelFileError, match="can't be changed"):
-        shelf.put(QWEN)
-    assert list(shelf.held()) == []
+        shelf.save(QWEN)
+    assert list(shelf.models()) == []

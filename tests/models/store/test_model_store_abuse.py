@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from baton.core.errors import ModelFileError
-from baton.models.model_types import Held
-from baton.models.store import FolderShelf
+from baton.models.model_types import LibraryModel
+from baton.models.store import FolderModelStore
 from models.store.test_model_store import QWEN, arrive
 from support import model_store_process
 from support.model_store_process import record_of
@@ -22,11 +22,11 @@ BOTH = [pytest.param(1, id="short"), pytest.param(20, id="long", marks=pytest.ma
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> FolderShelf:
-    return FolderShelf(tmp_path / "models", {})
+def shelf(tmp_path: Path) -> FolderModelStore:
+    return FolderModelStore(tmp_path / "models", {})
 
 
-def baton(shelf: FolderShelf, who: str, times: int, *removing: str) -> subprocess.Popen[str]:
+def baton(shelf: FolderModelStore, who: str, times: int, *removing: str) -> subprocess.Popen[str]:
     args = [
         sys.executable,
         "-P",
@@ -39,7 +39,7 @@ def baton(shelf: FolderShelf, who: str, times: int, *removing: str) -> subproces
     return subprocess.Popen(args, stdout=subprocess.PIPE, text=True)
 
 
-def must_be_whole(held: Held | None, *who: str) -> int:
+def must_be_whole(held: LibraryModel | None, *who: str) -> int:
     """Return the number of a record; all of its parts must be of the same one."""
     assert held is not None
     assert held.record in [record_of(held.record.size, name) for name in who]
@@ -47,8 +47,8 @@ def must_be_whole(held: Held | None, *who: str) -> int:
 
 
 @pytest.mark.parametrize("times", BOTH)
-def test_a_kill_leaves_the_record_before_or_after(shelf: FolderShelf, times: int) -> None:
-    shelf.put(record_of(0))
+def test_a_kill_leaves_the_record_before_or_after(shelf: FolderModelStore, times: int) -> None:
+    shelf.save(record_of(0))
     seed = random.Random(20261121)
     for _ in range(6 * times):
         with baton(shelf, "x", 10**9) as child:
@@ -57,7 +57,7 @@ def test_a_kill_leaves_the_record_before_or_after(shelf: FolderShelf, times: int
             time.sleep(seed.uniform(0, 0.04))
             child.kill()
         must_be_whole(shelf.get("model"), "x")
-        assert [held.id for held in shelf.held()] == ["model"]
+        assert [held.id for held in shelf.models()] == ["model"]
         for path in shelf.orphans():
             assert path.name.startswith(".model-")
             shelf.discard(path)
@@ -65,7 +65,7 @@ def test_a_kill_leaves_the_record_before_or_after(shelf: FolderShelf, times: int
 
 
 @pytest.mark.parametrize("times", BOTH)
-def test_two_at_once_never_mix_their_records(shelf: FolderShelf, times: int) -> None:
+def test_two_at_once_never_mix_their_records(shelf: FolderModelStore, times: int) -> None:
     looks = 0
     with baton(shelf, "x", 60 * times) as x, baton(shelf, "y", 60 * times) as y:
         while x.poll() is None or y.poll() is None:
@@ -80,7 +80,7 @@ def test_two_at_once_never_mix_their_records(shelf: FolderShelf, times: int) -> 
 
 
 @pytest.mark.parametrize("times", BOTH)
-def test_putting_and_removing_at_once_leaves_order(shelf: FolderShelf, times: int) -> None:
+def test_putting_and_removing_at_once_leaves_order(shelf: FolderModelStore, times: int) -> None:
     args = 60 * times, "and remove"
     with baton(shelf, "x", *args) as x, baton(shelf, "y", *args) as y:
         assert (x.wait(), y.wait()) == (0, 0)
@@ -113,7 +113,7 @@ def mutated(data: bytes, seed: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("times", BOTH)
-def test_mutated_records_are_never_fatal_nor_followed(shelf: FolderShelf, times: int) -> None:
+def test_mutated_records_are_never_fatal_nor_followed(shelf: FolderModelStore, times: int) -> None:
     other = arrive(shelf, replace(QWEN, id="other"))
     path = arrive(shelf).with_name("model.json")
     whole = path.read_bytes()
@@ -122,13 +122,13 @@ def test_mutated_records_are_never_fatal_nor_followed(shelf: FolderShelf, times:
     for _ in range(500 * times):
         path.write_bytes(mutated(whole, seed))
         held = shelf.get(QWEN.id)
-        assert {model.id for model in shelf.held()} == {"other"} | ({held.id} if held else set())
+        assert {model.id for model in shelf.models()} == {"other"} | ({held.id} if held else set())
         assert len(shelf.problems()) == (held is None)
         if held is not None:
             read += 1
             assert held.path.parent == path.parent or held.path.is_absolute()
             assert held.record.link or held.path.parent == path.parent
-            shelf.put(held.record)
+            shelf.save(held.record)
             assert shelf.get(QWEN.id) == held
     assert read, "some mutations only change a word"
     assert other.exists()
@@ -136,7 +136,7 @@ def test_mutated_records_are_never_fatal_nor_followed(shelf: FolderShelf, times:
 
 @pytest.mark.parametrize("times", BOTH)
 def test_mutated_descriptions_of_a_stick_are_told_of(
-    shelf: FolderShelf, tmp_path: Path, times: int
+    shelf: FolderModelStore, tmp_path: Path, times: int
 ) -> None:
     stick = tmp_path / "stick"
     stick.mkdir()
@@ -148,7 +148,7 @@ def test_mutated_descriptions_of_a_stick_are_told_of(
     for _ in range(500 * times):
         path.write_bytes(mutated(whole, seed))
         try:
-            found = shelf.bundle(stick)
+            found = shelf.read_bundle(stick)
         except ModelFileError:
             continue
         for record, file in found:

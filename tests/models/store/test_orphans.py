@@ -9,14 +9,14 @@ import pytest
 from filelock import FileLock
 
 from baton.core.errors import ConfigError
-from baton.models.model_types import State
-from baton.models.store import FolderShelf
+from baton.models.model_types import ModelState
+from baton.models.store import FolderModelStore
 from models.store.test_model_store import QWEN, SHA, arrive, state
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> FolderShelf:
-    return FolderShelf(tmp_path / "models", {})
+def shelf(tmp_path: Path) -> FolderModelStore:
+    return FolderModelStore(tmp_path / "models", {})
 
 
 def lay(path: Path, data: bytes = b"x" * 100) -> Path:
@@ -25,21 +25,21 @@ def lay(path: Path, data: bytes = b"x" * 100) -> Path:
     return path
 
 
-def test_a_folder_in_order_has_nothing_left_over(shelf: FolderShelf) -> None:
+def test_a_folder_in_order_has_nothing_left_over(shelf: FolderModelStore) -> None:
     assert list(shelf.orphans()) == []
     assert not shelf.folder.exists()
     arrive(shelf)
-    coming = shelf.put(replace(QWEN, id="coming")).path
+    coming = shelf.save(replace(QWEN, id="coming")).path
     lay(coming.with_name(f"{SHA}.partial"))
     lay(coming.with_name(f"{SHA}.lock"))
-    lay(shelf.put(replace(QWEN, id="unknown", sha256="")).path.with_name("x.partial"))
+    lay(shelf.save(replace(QWEN, id="unknown", sha256="")).path.with_name("x.partial"))
     assert list(shelf.orphans()) == []
     assert list(shelf.problems()) == []
 
 
-def test_what_nobody_wants_is_left_over(shelf: FolderShelf) -> None:
+def test_what_nobody_wants_is_left_over(shelf: FolderModelStore) -> None:
     here = arrive(shelf).parent
-    coming = shelf.put(replace(QWEN, id="coming")).path.parent
+    coming = shelf.save(replace(QWEN, id="coming")).path.parent
     unwanted = [
         lay(coming / f"{'b' * 64}.partial"),
         lay(coming / f"{'b' * 64}.partial.etag"),
@@ -55,11 +55,11 @@ def test_what_nobody_wants_is_left_over(shelf: FolderShelf) -> None:
     assert freed == [100, 100, 100, 100, 0, 100]
     assert list(shelf.orphans()) == [shelf.folder / "nothing"]
     assert shelf.discard(shelf.folder / "nothing") == 0
-    assert state(shelf) is State.HERE
-    assert state(shelf, "coming") is State.COMING
+    assert state(shelf) is ModelState.HERE
+    assert state(shelf, "coming") is ModelState.COMING
 
 
-def test_what_is_on_its_way_is_never_left_over(shelf: FolderShelf) -> None:
+def test_what_is_on_its_way_is_never_left_over(shelf: FolderModelStore) -> None:
     partial = lay(arrive(shelf).with_name(f"{SHA}.partial"))
     other = lay(shelf.folder / "norecord" / f"{SHA}.partial")
     for path in (partial, other):
@@ -74,7 +74,7 @@ def test_what_is_on_its_way_is_never_left_over(shelf: FolderShelf) -> None:
 
 
 def test_what_baton_did_not_write_is_told_of_and_left_alone(
-    shelf: FolderShelf, tmp_path: Path
+    shelf: FolderModelStore, tmp_path: Path
 ) -> None:
     arrive(shelf)
     theirs = [
@@ -98,13 +98,13 @@ def test_what_baton_did_not_write_is_told_of_and_left_alone(
     assert all(path.exists() for path in theirs)
 
 
-def test_a_model_that_somebody_laid_beside_another_is_theirs(shelf: FolderShelf) -> None:
+def test_a_model_that_somebody_laid_beside_another_is_theirs(shelf: FolderModelStore) -> None:
     adapter = lay(arrive(shelf).with_name("my-lora.gguf"))
     assert list(shelf.orphans()) == []
     assert list(shelf.problems()) == [f"{adapter} belongs to no model, and Baton leaves it alone."]
 
 
-def test_a_folder_without_a_record_loses_only_what_baton_left(shelf: FolderShelf) -> None:
+def test_a_folder_without_a_record_loses_only_what_baton_left(shelf: FolderModelStore) -> None:
     mine = lay(shelf.folder / "mixed" / "mine.gguf")
     partial = lay(mine.with_name(f"{SHA}.partial"))
     assert list(shelf.orphans()) == [partial]
@@ -113,15 +113,15 @@ def test_a_folder_without_a_record_loses_only_what_baton_left(shelf: FolderShelf
     assert mine.exists()
 
 
-def test_nothing_that_a_record_links_is_left_over(shelf: FolderShelf) -> None:
+def test_nothing_that_a_record_links_is_left_over(shelf: FolderModelStore) -> None:
     mine = lay(arrive(shelf).with_name("mine.gguf"))
-    shelf.put(replace(QWEN, id="linked", link=str(mine)))
+    shelf.save(replace(QWEN, id="linked", link=str(mine)))
     assert list(shelf.orphans()) == []
     with pytest.raises(ConfigError, match="was not deleted"):
         shelf.discard(mine)
 
 
-def test_only_files_in_the_folder_can_be_discarded(shelf: FolderShelf, tmp_path: Path) -> None:
+def test_only_files_in_the_folder_can_be_discarded(shelf: FolderModelStore, tmp_path: Path) -> None:
     path = arrive(shelf)
     outside = lay(tmp_path / "outside" / "x.partial")
     inside = path.with_name("deep")
@@ -143,7 +143,7 @@ def test_only_files_in_the_folder_can_be_discarded(shelf: FolderShelf, tmp_path:
     ):
         with pytest.raises(ConfigError, match="was not deleted"):
             shelf.discard(bad)
-    assert state(shelf) is State.HERE
+    assert state(shelf) is ModelState.HERE
     assert outside.exists()
     link = path.with_name("y.partial")
     link.symlink_to(outside)
@@ -152,13 +152,13 @@ def test_only_files_in_the_folder_can_be_discarded(shelf: FolderShelf, tmp_path:
     assert outside.exists()
 
 
-def test_a_models_file_can_be_discarded_for_a_better_one(shelf: FolderShelf) -> None:
+def test_a_models_file_can_be_discarded_for_a_better_one(shelf: FolderModelStore) -> None:
     path = arrive(shelf)
     assert shelf.discard(path) == 4
-    assert state(shelf) is State.GONE
+    assert state(shelf) is ModelState.GONE
 
 
-def test_a_models_folder_that_cannot_be_read_is_told_of(shelf: FolderShelf) -> None:
+def test_a_models_folder_that_cannot_be_read_is_told_of(shelf: FolderModelStore) -> None:
     assert list(shelf.problems()) == []
     shelf.folder.write_text("a file")
     assert "can't be read" in shelf.problems()[0]

@@ -9,12 +9,18 @@ from pathlib import Path
 import fit_first_stage
 import numpy as np
 import pytest
+from fit_trees import fit_trees
 
 from baton.core.routing_types import Candidate
-from baton.routing.child import RouterFileError, trees
-from baton.routing.child.encoder import WIDTH
-from baton.routing.child.features import NAMES
-from baton.routing.child.first_stage import ARRAYS, LENGTH, WORDS, Floats, Heads
+from baton.routing.child import RouterFileError
+from baton.routing.child.first_stage import (
+    ARRAYS_FILE,
+    LENGTH_COLUMN,
+    METADATA_FILE,
+    FirstStage,
+    Floats,
+)
+from baton.routing.child.text_features import FEATURE_NAMES, WIDTH
 
 WAYS = {"first": (0.3, 0.4, 0.5)}
 """As if that had been found: so few questions can't tell."""
@@ -30,7 +36,7 @@ def sample(name: str, seed: int, count: int = 240) -> fit_first_stage.Sample:
     vectors = middle + dice.normal(size=(count, WIDTH)) / 30
     vectors[:, 10] = dice.normal(size=count) / 3
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    figures = dice.normal(size=(count, len(NAMES))) + 2
+    figures = dice.normal(size=(count, len(FEATURE_NAMES))) + 2
     hard = vectors[:, 10] > 0
     quality = {
         WEAK.id: np.where(hard, 0.0, 1.0),
@@ -44,15 +50,15 @@ def sample(name: str, seed: int, count: int = 240) -> fit_first_stage.Sample:
 
 
 @pytest.fixture(scope="module")
-def heads() -> Heads:
+def heads() -> FirstStage:
     return fit_first_stage.fit([sample("first", 0), sample("second", 1)], 0, WAYS)
 
 
-def seen(heads: Heads, one: fit_first_stage.Sample) -> Floats:
+def seen(heads: FirstStage, one: fit_first_stage.Sample) -> Floats:
     return heads.basis.design(one.vectors, one.figures)
 
 
-def test_gain_is_told_on_questions_that_were_not_fitted_on(heads: Heads) -> None:
+def test_gain_is_told_on_questions_that_were_not_fitted_on(heads: FirstStage) -> None:
     other = replace(sample("first", 0, 400), name="new")
     reading = heads.read(seen(heads, other)[240:])
     hard = (other.vectors[:, 10] > 0)[240:]
@@ -61,7 +67,7 @@ def test_gain_is_told_on_questions_that_were_not_fitted_on(heads: Heads) -> None
     assert gain[~hard].mean() < 0.3
 
 
-def test_quality_and_gain_tell_the_same_where_both_workers_are_known(heads: Heads) -> None:
+def test_quality_and_gain_tell_the_same_where_both_workers_are_known(heads: FirstStage) -> None:
     reading = heads.read(seen(heads, sample("first", 0)))
     difference = heads.quality(reading, STRONG) - heads.quality(reading, WEAK)
     gain = heads.gain(reading, WEAK, STRONG)
@@ -70,10 +76,10 @@ def test_quality_and_gain_tell_the_same_where_both_workers_are_known(heads: Head
     assert not heads.gain(reading, WEAK, WEAK).any()
 
 
-def test_what_is_new_is_left_to_length(heads: Heads) -> None:
-    design = np.zeros((3, 1 + WIDTH + len(NAMES)))
+def test_what_is_new_is_left_to_length(heads: FirstStage) -> None:
+    design = np.zeros((3, 1 + WIDTH + len(FEATURE_NAMES)))
     design[:, 0], design[:, 300] = 1.0, np.sqrt(WIDTH)
-    design[:, LENGTH] = [-2.0, 0.0, 2.0]
+    design[:, LENGTH_COLUMN] = [-2.0, 0.0, 2.0]
     reading = heads.read(design)
     assert (reading.shares[:, -1] == 1.0).all()
     short, usual, long = heads.gain(reading, WEAK, STRONG)
@@ -84,7 +90,7 @@ def test_what_is_new_is_left_to_length(heads: Heads) -> None:
     assert (np.diff(heads.quality(reading, WEAK)) < 0).all()
 
 
-def test_a_worker_below_all_that_were_measured_is_worse_than_they_are(heads: Heads) -> None:
+def test_a_worker_below_all_that_were_measured_is_worse_than_they_are(heads: FirstStage) -> None:
     reading = heads.read(seen(heads, sample("first", 0)))
     usual, tiny = (
         heads.quality(reading, Candidate(f"nobody-{size}b", billions=size)) for size in (8.0, 0.135)
@@ -94,14 +100,14 @@ def test_a_worker_below_all_that_were_measured_is_worse_than_they_are(heads: Hea
     assert tiny.mean() < min(heads.quality(reading, one).mean() for one in (WEAK, STRONG)) / 2
 
 
-def test_answers_to_hard_questions_are_longer(heads: Heads) -> None:
+def test_answers_to_hard_questions_are_longer(heads: FirstStage) -> None:
     one = sample("first", 0)
-    tokens = heads.length(seen(heads, one))
+    tokens = heads.expected_tokens(seen(heads, one))
     hard = one.vectors[:, 10] > 0
     assert tokens[hard].mean() > 1.5 * tokens[~hard].mean()
 
 
-def test_one_text_is_read_as_among_others(heads: Heads) -> None:
+def test_one_text_is_read_as_among_others(heads: FirstStage) -> None:
     design = seen(heads, sample("first", 0))
     alone, among = heads.read(design[7:8]), heads.read(design)
     for one in (WEAK, STRONG):
@@ -109,25 +115,25 @@ def test_one_text_is_read_as_among_others(heads: Heads) -> None:
             heads.quality(alone, one)[0], heads.quality(among, one)[7], atol=1e-5
         )
         np.testing.assert_allclose(
-            heads.nearby(alone, one)[0], heads.nearby(among, one)[7], atol=1e-5
+            heads.nearby_quality(alone, one)[0], heads.nearby_quality(among, one)[7], atol=1e-5
         )
 
 
-def test_a_file_holds_all_of_it(heads: Heads, tmp_path: Path) -> None:
+def test_a_file_holds_all_of_it(heads: FirstStage, tmp_path: Path) -> None:
     heads.save(tmp_path)
-    again = Heads.load(tmp_path)
+    again = FirstStage.load(tmp_path)
     design = seen(heads, sample("second", 1))
     before, after = heads.read(design), again.read(design)
     for one in (WEAK, STRONG, Candidate("nobody")):
         np.testing.assert_allclose(heads.quality(before, one), again.quality(after, one), atol=2e-3)
 
 
-def test_the_same_questions_make_the_same_bytes(heads: Heads, tmp_path: Path) -> None:
+def test_the_same_questions_make_the_same_bytes(heads: FirstStage, tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     heads.save(tmp_path / "a")
     fit_first_stage.fit([sample("first", 0), sample("second", 1)], 0, WAYS).save(tmp_path / "b")
-    for name in (ARRAYS, WORDS):
+    for name in (ARRAYS_FILE, METADATA_FILE):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
 
@@ -135,7 +141,7 @@ def test_questions_that_may_not_be_shipped_are_not_in_the_files(tmp_path: Path) 
     secret = replace(sample("secret", 1), shown=False)
     heads = fit_first_stage.fit([sample("first", 0), secret])
     assert set(heads.points.origin.tolist()) == {0}
-    assert [block.name for block in heads.blocks] == ["first", "secret"]
+    assert [block.name for block in heads.sets] == ["first", "secret"]
 
 
 def test_unknown_outcomes_and_few_questions() -> None:
@@ -147,14 +153,16 @@ def test_unknown_outcomes_and_few_questions() -> None:
     }
     few = sample("few", 1).take(np.arange(240) < 9)
     heads = fit_first_stage.fit([replace(one, quality=gaps), few])
-    assert heads.blocks[0].workers == (WEAK.id, STRONG.id)
+    assert heads.sets[0].workers == (WEAK.id, STRONG.id)
     reading = heads.read(seen(heads, one))
     assert np.isfinite(heads.quality(reading, WEAK)).all()
 
 
-@pytest.mark.parametrize("name", [ARRAYS, WORDS])
+@pytest.mark.parametrize("name", [ARRAYS_FILE, METADATA_FILE])
 @pytest.mark.parametrize("damage", ["missing", "empty", "cut", "other"])
-def test_a_broken_file_is_refused(heads: Heads, tmp_path: Path, name: str, damage: str) -> None:
+def test_a_broken_file_is_refused(
+    heads: FirstStage, tmp_path: Path, name: str, damage: str
+) -> None:
     heads.save(tmp_path)
     whole = (tmp_path / name).read_bytes()
     (tmp_path / name).unlink()
@@ -162,7 +170,7 @@ def test_a_broken_file_is_refused(heads: Heads, tmp_path: Path, name: str, damag
         damaged = {"empty": b"", "cut": whole[: len(whole) // 2], "other": b"\x80" * 99}
         (tmp_path / name).write_bytes(damaged[damage])
     with pytest.raises(RouterFileError):
-        Heads.load(tmp_path)
+        FirstStage.load(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -170,23 +178,23 @@ def test_a_broken_file_is_refused(heads: Heads, tmp_path: Path, name: str, damag
     [{"format": 1}, {"figures": ["other"]}, {"blocks": []}, {"known": [0.5]}, {"abilities": {}}],
 )
 def test_files_that_do_not_fit_together_are_refused(
-    heads: Heads, tmp_path: Path, change: dict[str, object]
+    heads: FirstStage, tmp_path: Path, change: dict[str, object]
 ) -> None:
     heads.save(tmp_path)
-    words = json.loads((tmp_path / WORDS).read_text("utf-8"))
-    (tmp_path / WORDS).write_text(json.dumps(words | change), "utf-8")
+    words = json.loads((tmp_path / METADATA_FILE).read_text("utf-8"))
+    (tmp_path / METADATA_FILE).write_text(json.dumps(words | change), "utf-8")
     with pytest.raises(RouterFileError):
-        Heads.load(tmp_path)
+        FirstStage.load(tmp_path)
 
 
-def test_numbers_that_are_none_are_refused(heads: Heads, tmp_path: Path) -> None:
+def test_numbers_that_are_none_are_refused(heads: FirstStage, tmp_path: Path) -> None:
     heads.save(tmp_path)
-    with np.load(tmp_path / ARRAYS) as file:
+    with np.load(tmp_path / ARRAYS_FILE) as file:
         arrays = {name: file[name] for name in file.files}
     arrays["member"] = np.full_like(arrays["member"], np.nan)
-    np.savez(tmp_path / ARRAYS, **arrays)
+    np.savez(tmp_path / ARRAYS_FILE, **arrays)
     with pytest.raises(RouterFileError, match="missing"):
-        Heads.load(tmp_path)
+        FirstStage.load(tmp_path)
 
 
 def test_what_tells_most_weighs_most() -> None:
@@ -202,8 +210,8 @@ def test_trees_find_a_threshold_that_no_line_does() -> None:
     dice = np.random.default_rng(0)
     inputs = dice.normal(size=(600, 6))
     truth = (np.abs(inputs[:, 2]) > 1).astype(float)
-    grown = trees.fit(inputs[:400], truth[:400, None], truth[:400], np.random.default_rng(1))
-    told = grown.table(inputs[400:])[:, 0]
+    grown = fit_trees(inputs[:400], truth[:400, None], truth[:400], np.random.default_rng(1))
+    told = grown.predict(inputs[400:])[:, 0]
     assert np.corrcoef(told, truth[400:])[0, 1] > 0.8
     assert np.corrcoef(inputs[400:, 2], truth[400:])[0, 1] < 0.3
-    np.testing.assert_allclose(grown.row(inputs[400]), grown.table(inputs[400:401])[0])
+    np.testing.assert_allclose(grown.predict_row(inputs[400]), grown.predict(inputs[400:401])[0])

@@ -261,10 +261,10 @@ async def test_it_knows_no_secret_and_has_no_socket(
 
 _FRONT = """
 import asyncio, sys
-from baton.routing import LearnedRouter, Limits
+from baton.routing import LearnedRouter, ScorerLimits
 from baton.core.routing_types import Candidate
 async def main():
-    router = LearnedRouter(limits=Limits(warm=30, cold=60))
+    router = LearnedRouter(limits=ScorerLimits(warm=30, cold=60))
     await router.estimate("hello", [Candidate("a")])
     print(router.pid, flush=True)
     await asyncio.sleep(600)

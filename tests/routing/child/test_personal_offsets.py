@@ -14,7 +14,6 @@ import pytest
 
 from baton.core.routing_types import Candidate, RatedAnswer, RefitResult
 from baton.routing.child import RouterFileError
-from baton.routing.child.answer_votes import Floats
 from baton.routing.child.personal_offsets import (
     APART_MOST,
     LEVEL_MORE,
@@ -24,6 +23,7 @@ from baton.routing.child.personal_offsets import (
     UnpersonalisedRouter,
     learn_offsets,
 )
+from baton.routing.child.second_stage import Floats
 
 SMALL = Candidate("small", "llama-3.1-8b", 8.0)
 OTHER = Candidate("other", "gemma-2-9b", 9.0)
@@ -44,7 +44,7 @@ VARIED = [prompt(subject, number) for subject in SUBJECTS for number in range(10
 class Hashed:
     """Texts by their first word and their length; what is expected falls with the length."""
 
-    def texts(self, texts: Sequence[str]) -> SeenTexts:
+    def read_texts(self, texts: Sequence[str]) -> SeenTexts:
         vectors = np.zeros((len(texts), 24))
         kinds = np.full((len(texts), 12), 0.02)
         for row, text in enumerate(texts):

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baton.core.routing_types import Candidate, Draft, Estimate
-from baton.routing.child import RouterFileError, answer_votes
-from baton.routing.child.second_stage import Agreement
+from baton.routing.child import RouterFileError, second_stage
+from baton.routing.child.second_stage import SecondStage
 
 SMALL, MATE, THIRD, BIG = (Candidate(name) for name in ("small", "mate", "third", "big"))
 WORKERS = (SMALL, MATE, THIRD, BIG)
@@ -62,7 +62,7 @@ def made_up(name: str, count: int = 1500, seed: int = 0, level: float = 0.0) -> 
 
 
 FITTED = fit_agreement([made_up("one"), made_up("two", seed=1, level=1.5)])
-BOTH = pytest.mark.parametrize("heads", [Agreement.plain(), FITTED], ids=["plain", "fitted"])
+BOTH = pytest.mark.parametrize("heads", [SecondStage.unfitted(), FITTED], ids=["plain", "fitted"])
 
 
 # Which answers agree
@@ -96,23 +96,23 @@ BOTH = pytest.mark.parametrize("heads", [Agreement.plain(), FITTED], ids=["plain
     ],
 )
 def test_answers_agree_by_what_they_say(a: str, b: str, alike: bool) -> None:
-    first, second = answer_votes.grouped([a, b])
+    first, second = second_stage.group_answers([a, b])
     assert (first == second != 0) is alike
 
 
 def test_an_answer_that_is_none_is_in_no_group() -> None:
-    assert answer_votes.grouped(["", "3", "-", "3.0", "4"]) == [0, 2, 0, 2, 5]
-    assert answer_votes.key("0.50") == Fraction(1, 2)
+    assert second_stage.group_answers(["", "3", "-", "3.0", "4"]) == [0, 2, 0, 2, 5]
+    assert second_stage.comparison_key("0.50") == Fraction(1, 2)
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.text(max_size=40), max_size=5))
 def test_any_answers_can_be_compared(answers: list[str]) -> None:
-    groups = answer_votes.grouped(answers)
+    groups = second_stage.group_answers(answers)
     assert len(groups) == len(answers)
-    assert answer_votes.grouped(answers) == groups
+    assert second_stage.group_answers(answers) == groups
     for answer in answers:
-        answer_votes.kind(answer)
+        second_stage.answer_kind(answer)
 
 
 # Who is right
@@ -134,14 +134,14 @@ def test_the_posterior_is_that_of_a_sum_over_every_case() -> None:
         ])  # fmt: skip
         cases += each
         other += each.sum() * p[3]
-    right, who, none = answer_votes.posterior(groups, prior[None], np.array([asked]), alike[None])
+    right, who, none = second_stage.posterior(groups, prior[None], np.array([asked]), alike[None])
     assert right[0] == pytest.approx(np.array([cases[0], cases[0], cases[1]]) / cases.sum())
     assert none[0] == pytest.approx(cases[2] / cases.sum())
     assert who[0] == pytest.approx(other / cases.sum())
 
 
 @BOTH
-def test_those_who_agree_are_likely_right(heads: Agreement) -> None:
+def test_those_who_agree_are_likely_right(heads: SecondStage) -> None:
     def quality(*answers: str) -> tuple[float, ...]:
         return heads.judge(WORKERS, drafts(*answers), EXPECTED, unlike).quality
 
@@ -157,7 +157,7 @@ def test_those_who_agree_are_likely_right(heads: Agreement) -> None:
 
 
 @BOTH
-def test_the_likelier_answer_is_shown_only_if_it_is_by_much(heads: Agreement) -> None:
+def test_the_likelier_answer_is_shown_only_if_it_is_by_much(heads: SecondStage) -> None:
     assert heads.judge(WORKERS, drafts("7", "8", "8"), EXPECTED, unlike).best == 1
     assert heads.judge(WORKERS, drafts("7", "8", "9"), EXPECTED, unlike).best == 0
     assert heads.judge(WORKERS, drafts("7", "7", "8"), EXPECTED, unlike).best == 0
@@ -167,7 +167,7 @@ def test_the_likelier_answer_is_shown_only_if_it_is_by_much(heads: Agreement) ->
 
 
 @BOTH
-def test_a_single_draft_is_judged_too(heads: Agreement) -> None:
+def test_a_single_draft_is_judged_too(heads: SecondStage) -> None:
     told = heads.judge(WORKERS, drafts("7"), EXPECTED, unlike)
     assert told.best == 0
     assert told.agreement is None
@@ -177,7 +177,7 @@ def test_a_single_draft_is_judged_too(heads: Agreement) -> None:
 
 
 @BOTH
-def test_agreeing_with_oneself_says_less(heads: Agreement) -> None:
+def test_agreeing_with_oneself_says_less(heads: SecondStage) -> None:
     twice = [replace(draft, worker="small") for draft in drafts("7", "7")]
     alone = heads.judge(WORKERS, drafts("7", "7"), EXPECTED, unlike).quality[0]
     assert heads.judge(WORKERS, twice, EXPECTED, unlike).quality[0] < alone
@@ -245,8 +245,8 @@ ODD = st.builds(
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(ODD, max_size=12), st.sampled_from([Agreement.plain(), FITTED]))
-def test_any_drafts_are_judged_within_bounds(given_: list[Draft], heads: Agreement) -> None:
+@given(st.lists(ODD, max_size=12), st.sampled_from([SecondStage.unfitted(), FITTED]))
+def test_any_drafts_are_judged_within_bounds(given_: list[Draft], heads: SecondStage) -> None:
     told = heads.judge(WORKERS, given_, EXPECTED, unlike)
     assert len(told.quality) == len(given_)
     assert all(0 <= chance <= 1 for chance in told.quality)
@@ -278,15 +278,15 @@ def test_what_was_fitted_is_better_than_a_guess_on_another_set() -> None:
 def test_the_same_data_and_seed_make_the_same_weights() -> None:
     sets = [made_up("one", 300), made_up("two", 300, seed=1)]
     first, again = fit_agreement(sets, seed=3), fit_agreement(sets[::-1], seed=3)
-    assert first.numbers() == again.numbers()
-    assert first.numbers() != fit_agreement(sets, seed=4).numbers()
+    assert first.to_numbers() == again.to_numbers()
+    assert first.to_numbers() != fit_agreement(sets, seed=4).to_numbers()
 
 
 def test_where_there_is_nothing_to_fit_on_the_votes_stand() -> None:
     one = made_up("one", 50)
     bare = Set("bare", one.quality, {}, {})
-    assert fit_agreement([bare]).numbers() == Agreement.plain().numbers()
-    assert fit_agreement([]).numbers() == Agreement.plain().numbers()
+    assert fit_agreement([bare]).to_numbers() == SecondStage.unfitted().to_numbers()
+    assert fit_agreement([]).to_numbers() == SecondStage.unfitted().to_numbers()
     gaps = Set("gaps", {w: np.where(q > 0, np.nan, q) for w, q in one.quality.items()},
                one.answers, {})  # fmt: skip
     assert np.isfinite(fit_agreement([gaps, one]).right).all()
@@ -294,7 +294,7 @@ def test_where_there_is_nothing_to_fit_on_the_votes_stand() -> None:
 
 def test_it_is_kept_in_a_file(tmp_path: Path) -> None:
     FITTED.save(tmp_path)
-    again = Agreement.load(tmp_path)
+    again = SecondStage.load(tmp_path)
     told = again.judge(WORKERS, drafts("7", "7", "8"), EXPECTED, unlike)
     was = FITTED.judge(WORKERS, drafts("7", "7", "8"), EXPECTED, unlike)
     assert told.quality == pytest.approx(was.quality, abs=1e-3)
@@ -303,7 +303,7 @@ def test_it_is_kept_in_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("harm", [{"scale": [1.0]}, {"right": [math.nan] * 16}, {"asked": "x"}])
 def test_a_broken_file_is_told_apart(harm: dict[str, object], tmp_path: Path) -> None:
     with pytest.raises(RouterFileError):
-        Agreement.load(tmp_path)
-    (tmp_path / "agreement.json").write_text(json.dumps(FITTED.numbers() | harm))
+        SecondStage.load(tmp_path)
+    (tmp_path / "agreement.json").write_text(json.dumps(FITTED.to_numbers() | harm))
     with pytest.raises(RouterFileError):
-        Agreement.load(tmp_path)
+        SecondStage.load(tmp_path)

@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+from fit_abilities import fit_abilities
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -91,7 +92,7 @@ def measured() -> dict[str, dict[str, tuple[float, int]]]:
 
 
 def test_abilities_are_on_one_scale_over_all_sets() -> None:
-    found = unseen_models.fit(measured())
+    found = fit_abilities(measured())
     assert found.level["hard"] - found.level["easy"] == pytest.approx(2.0, abs=0.25)
     ranked = sorted(found.workers, key=lambda worker: found.workers[worker])
     assert ranked[0] == "gemma-2-2b"
@@ -100,7 +101,7 @@ def test_abilities_are_on_one_scale_over_all_sets() -> None:
 
 
 def test_one_that_nobody_measured_is_placed_by_its_size_and_price() -> None:
-    found = unseen_models.fit(measured())
+    found = fit_abilities(measured())
 
     def ability(name: str = "it", billions: float = 0.0, dollars: float = 0.0) -> float:
         return found.ability(Candidate(name, name, billions, dollars, outside=dollars > 0))
@@ -117,7 +118,7 @@ def test_one_that_nobody_measured_is_placed_by_its_size_and_price() -> None:
 
 
 def test_a_card_says_something_of_one_that_nobody_measured() -> None:
-    found = unseen_models.fit(measured())
+    found = fit_abilities(measured())
 
     def ability(**skills: float) -> float:
         return found.ability(Candidate("mine", "mine-8b", skills=skills))
@@ -129,7 +130,7 @@ def test_a_card_says_something_of_one_that_nobody_measured() -> None:
 
 
 def test_what_was_measured_of_it_counts_by_whatever_name() -> None:
-    found = unseen_models.fit(measured())
+    found = fit_abilities(measured())
     packed = Candidate("small", "Gemma-2-9b-it-Q4_K_M.gguf")
     assert found.ability(packed) == found.workers["gemma-2-9b"]
     assert found.nearest_workers(packed, ["gemma-2-2b", "gemma-2-9b"]) == {"gemma-2-9b": 1.0}
@@ -139,7 +140,7 @@ def test_what_was_measured_of_it_counts_by_whatever_name() -> None:
 
 
 def test_it_is_kept_as_plain_numbers() -> None:
-    found = unseen_models.fit(measured())
+    found = fit_abilities(measured())
     again = unseen_models.Abilities.from_numbers(json.loads(json.dumps(found.to_numbers())))
     for name in ("gemma-2-9b", "qwen3-32b", "gpt-5", "?"):
         assert again.ability(Candidate(name)) == pytest.approx(
@@ -153,6 +154,6 @@ def test_it_is_kept_as_plain_numbers() -> None:
 
 
 def test_little_data_still_gives_sane_abilities() -> None:
-    found = unseen_models.fit({"only": {"llama-2-7b": (1.0, 3), "gpt-4": (0.0, 3)}})
+    found = fit_abilities({"only": {"llama-2-7b": (1.0, 3), "gpt-4": (0.0, 3)}})
     assert np.isfinite(found.worth).all()
     assert abs(found.ability(Candidate("yi-34b"))) < 6

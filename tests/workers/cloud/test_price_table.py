@@ -22,7 +22,13 @@ from baton.core.money import NANO, Price, Rates
 from baton.core.run.policy import RunTerms, check
 from baton.core.view import RunView
 from baton.platform.secrets import PROVIDERS
-from baton.platform.settings import Budget, CloudWorker, PriceSettings, Settings, find_paths
+from baton.platform.settings import (
+    BudgetSettings,
+    CloudWorkerSettings,
+    PriceSettings,
+    Settings,
+    find_paths,
+)
 from baton.workers.cloud import price_table
 from baton.workers.cloud.price_table import CONFIGURED, cheapest, facts, price_of, snapshot
 from support.fake_cloud import Cloud
@@ -98,7 +104,7 @@ def test_two_hundred_corrupt_entries_are_unknown_and_refused(ship: Ship) -> None
     assert price_of("openai/good") is not None
     terms = RunTerms({}, Policy.BUDGET, "auto", False)
     for number, entry in enumerate(entries):
-        card = card_of(CloudWorker(f"w{number}", f"openai/{number}"))
+        card = card_of(CloudWorkerSettings(f"w{number}", f"openai/{number}"))
         assert card.price is None, entry
         with pytest.raises(BudgetExceeded, match="is not known, so nothing was sent"):
             check(card, Label.CLOUD, terms)
@@ -114,8 +120,8 @@ async def test_not_one_request_is_made_at_a_corrupt_price(
     with Cloud() as cloud:
         here = replace(PROVIDERS["openai"], base_url=cloud.base("openai"))
         monkeypatch.setitem(PROVIDERS, "openai", here)
-        workers = tuple(CloudWorker(name, name) for name in names)
-        budget = Budget(day="100", policy=Policy.BUDGET)
+        workers = tuple(CloudWorkerSettings(name, name) for name in names)
+        budget = BudgetSettings(day="100", policy=Policy.BUDGET)
         settings = Settings(budget=budget, workers=workers, worker="openai/gpt-4o-mini")
         baton = compose(settings, find_paths(), history=False)
         try:

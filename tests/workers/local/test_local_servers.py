@@ -12,7 +12,7 @@ import pytest
 from msgspec import convert
 
 from baton.core.labels import Label
-from baton.platform.settings import ServerWorker
+from baton.platform.settings import ServerWorkerSettings
 from baton.workers.local.local_servers import LIMIT, Found, Place, engines, places
 
 OLLAMA, LM_STUDIO, LLAMA_SERVER = places({})
@@ -198,5 +198,5 @@ def test_ollama_is_looked_for_where_it_listens_if_that_is_here(
 def test_what_is_found_makes_an_entry_in_the_settings() -> None:
     here = Found("a", "Ollama", "a:8b", "http://127.0.0.1:11434/v1")
     cloud = replace(here, id="b", cloud=True)
-    assert convert(here.entry, ServerWorker).privacy is None  # as the address says
-    assert convert(cloud.entry, ServerWorker).privacy is Label.CLOUD
+    assert convert(here.entry, ServerWorkerSettings).privacy is None  # as the address says
+    assert convert(cloud.entry, ServerWorkerSettings).privacy is Label.CLOUD

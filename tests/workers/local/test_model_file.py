@@ -13,7 +13,7 @@ import pytest
 from baton.core.errors import ModelFileError
 from baton.core.machine import Gpu, Hardware
 from baton.core.messages import Card
-from baton.gguf.memory_fit import Fit, Load, judge
+from baton.gguf.memory_fit import Fit, ModelLoad, judge_fit
 from baton.workers.local import (
     GenerationSettings,
     Memory,
@@ -274,8 +274,8 @@ async def test_those_that_ask_for_gpus_at_once_all_hear_of_them(
 @pytest.mark.parametrize("used", [0.1, 0.5, 0.79, 0.82])
 def test_what_is_judged_to_fit_can_be_loaded(used: float) -> None:
     size = int(16 * GB * used)
-    load = Load("Any", size, 0, 8192, 0)
-    fits = judge([load], Hardware(16 * GB, 16 * GB, 8, 8)).fit is not Fit.WONT
+    load = ModelLoad("Any", size, 0, 8192, 0)
+    fits = judge_fit([load], Hardware(16 * GB, 16 * GB, 8, 8)).fit is not Fit.WONT
     memory = Memory(look=lambda: MachineMemory(16 * GB, 16 * GB))
     with nullcontext() if fits else pytest.raises(NoRoom):
         memory.make_room(Lodger(0), load.total, load)

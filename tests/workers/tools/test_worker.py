@@ -23,7 +23,8 @@ from baton.core.errors import WorkerError
 from baton.core.labels import Label
 from baton.core.messages import Message, Request, Role, Text, Usage, fenced
 from baton.core.money import FREE
-from baton.workers.tools import ToolWorker, build_tools, sandbox
+from baton.core.plan.plan_lines import parse_lines
+from baton.workers.tools import RequestReader, ToolWorker, build_tools, sandbox
 from baton.workers.tools.child.main import compute
 from baton.workers.tools.computation import CannotCompute
 from support.processes import wait_until_over
@@ -255,11 +256,11 @@ async def test_its_environment_holds_no_key() -> None:
 
 PARENT = """
 import asyncio, sys
-from baton.workers.tools import tools
+from baton.workers.tools import build_tools
 from baton.core.messages import Message, Request, Role
 
 async def main():
-    worker = tools()["clock"]
+    worker = build_tools()["clock"]
     async for _ in worker.stream(Request((Message(Role.USER, "now"),))):
         pass
     print(worker.toolbox.pid, flush=True)
@@ -284,8 +285,54 @@ def test_no_process_outlives_its_parent() -> None:
 
 
 def test_the_front_loads_no_engine_of_the_tools() -> None:
-    code = "import sys; from baton.workers.tools import tools; tools(); print(*sys.modules)"
+    code = (
+        "import sys; from baton.workers.tools import build_tools; build_tools();"
+        " print(*sys.modules)"
+    )
     done = subprocess.run(
         [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True
     )
     assert not {"pint", "dateutil", "jsonschema", "ctypes"} & set(done.stdout.split())
+
+
+async def test_a_request_is_marked_and_its_parts_checked(workers: Mapping[str, ToolWorker]) -> None:
+    reader = RequestReader(workers["units"].toolbox)
+    request = "Convert forty-two km to miles, then write a poem about 3 May 2027"
+    assert "42 km" in await reader.mark(request)
+    parts = parse_lines("units: 42 km -> mi\nwriting2: write a poem about 2027-05-03")
+    checked = await reader.check(request, parts)
+    assert [(c.text, c.problem) for c in checked] == [
+        ("42 km -> mi", ""),
+        ("write a poem about 3 May 2027", ""),
+    ]
+    (wrong,) = await reader.check(request, parse_lines("calc: 42 + 29"))
+    assert wrong.problem
+
+
+async def test_each_tool_computes_its_expressions(workers: Mapping[str, ToolWorker]) -> None:
+    asked = f"What was asked:\n{fenced('Wie viel ist das?')}\n\n"
+    for tool, expression, says in (
+        ("calculator", "17 * 23", "17 \u00d7 23 = 391"),
+        ("units", "42 km -> mi", "26,1 Meilen"),
+        ("clock", "days(2027-01-01, 2027-01-31)", "30 Tage"),
+    ):
+        request = Request((Message(Role.USER, asked + expression),))
+        chunks = [chunk async for chunk in workers[tool].stream(request)]
+        assert says in "".join(chunk.text for chunk in chunks if isinstance(chunk, Text))
+
+
+async def test_what_is_no_expression_is_refused_in_a_sentence(
+    workers: Mapping[str, ToolWorker],
+) -> None:
+    request = Request((Message(Role.USER, "a fathom of rope"),))
+    with pytest.raises(WorkerError, match="no expression"):
+        [chunk async for chunk in workers["units"].stream(request)]
+
+
+async def test_a_text_of_any_size_ends_in_an_answer_or_a_sentence(
+    workers: Mapping[str, ToolWorker],
+) -> None:
+    reader = RequestReader(workers["units"].toolbox)
+    assert await reader.mark("7 " * 50_000)
+    with pytest.raises(WorkerError, match="too long"):
+        await reader.mark("7" * 40_000_000)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from baton.bench.bench_results import Results, Setting
-from baton.bench.strategy_bench import Played, Row
+from baton.bench.bench_results import BenchSetting, ResultsFile
+from baton.bench.strategy_bench import PlayedQuestion, StrategyRow
 from baton.core.errors import BudgetExceeded, ConfigError
 from baton.core.money import parse_usd
 
@@ -64,7 +64,7 @@ class Bench:
         for option, names in (("workers", self.workers), ("strategy", options.strategies)):
             if not names:
                 raise ConfigError(f"--{option} names none.", f"For example: {_EXAMPLES[option]}.")
-        self.results = Results(options.out or Path(f"{dataset.name}.results.jsonl"))
+        self.results = ResultsFile(options.out or Path(f"{dataset.name}.results.jsonl"))
         questions = list(dataset.questions)
         if options.seed is not None:
             random.Random(options.seed).shuffle(questions)
@@ -82,18 +82,18 @@ class Bench:
         """Return what else changes results."""
         return ""
 
-    def setting(self, one: Round) -> Setting:
+    def setting(self, one: Round) -> BenchSetting:
         """Return what results of a round belong to."""
         name, digest = self.dataset.name, self.dataset.digest
-        return Setting(name, digest, one.strategy, self.workers, self.terms(one))
+        return BenchSetting(name, digest, one.strategy, self.workers, self.terms(one))
 
-    def done(self, one: Round) -> list[Played]:
+    def done(self, one: Round) -> list[PlayedQuestion]:
         """Return what is there already of the questions, in the file's order."""
         wanted = {question.id for question in self.questions}
-        found = self.results.of(self.setting(one))
+        found = self.results.played_before(self.setting(one))
         return [played for name, played in found.items() if name in wanted]
 
-    async def go_on(self, one: Round) -> AsyncIterator[Played]:
+    async def go_on(self, one: Round) -> AsyncIterator[PlayedQuestion]:
         """Give what was played before, then play the rest and keep it."""
         before = self.done(one)
         for played in before:
@@ -103,20 +103,20 @@ class Bench:
         if rest:
             setting = self.setting(one)
             async for played in self.play(one, rest, before):
-                self.results.add(setting, played)
+                self.results.append(setting, played)
                 yield played
 
     def play(
-        self, one: Round, questions: Sequence[Question], before: Sequence[Played]
-    ) -> AsyncIterator[Played]:
+        self, one: Round, questions: Sequence[Question], before: Sequence[PlayedQuestion]
+    ) -> AsyncIterator[PlayedQuestion]:
         """Play questions. Raises BudgetExceeded where money doesn't last."""
         raise NotImplementedError
 
-    def baselines(self) -> Sequence[Row]:
+    def baselines(self) -> Sequence[StrategyRow]:
         """Return what is known without playing."""
         return ()
 
-    def remarks(self, rows: Sequence[Row]) -> Sequence[str]:
+    def remarks(self, rows: Sequence[StrategyRow]) -> Sequence[str]:
         """Return what is to be said besides the figures."""
         return ()
 

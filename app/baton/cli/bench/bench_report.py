@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from baton.bench.strategy_bench import Row, ends, mixed
+from baton.bench.strategy_bench import StrategyRow, mixing_ends, random_mixing
 from baton.cli.bench.cost_plot import Plot, Point
 from baton.cli.stores import format_columns
 from baton.core.money import format_usd
@@ -16,7 +16,7 @@ _WIDTH = 80
 _HEAD = ["strategy", "right", "95 %", "tokens", "dollars", "seconds", "calls", "local"]
 
 
-def table(rows: Sequence[Row]) -> str:
+def table(rows: Sequence[StrategyRow]) -> str:
     """Write rows in columns; tokens, seconds and calls are per question, dollars for all."""
     cells = [_cells(row) for row in rows]
     widths = [max(map(len, column)) for column in zip(_HEAD[1:], *cells, strict=True)]
@@ -27,7 +27,7 @@ def table(rows: Sequence[Row]) -> str:
     )
 
 
-def _cells(row: Row) -> list[str]:
+def _cells(row: StrategyRow) -> list[str]:
     low, high = row.interval
     count = max(1, row.questions)
     graded = bool(row.graded)
@@ -42,11 +42,11 @@ def _cells(row: Row) -> list[str]:
     ]
 
 
-def remarks(rows: Sequence[Row]) -> list[str]:
+def remarks(rows: Sequence[StrategyRow]) -> list[str]:
     """Say what the table alone doesn't."""
     told = []
     for row in rows:
-        chance = mixed(rows, row.cost)
+        chance = random_mixing(rows, row.cost)
         if chance is not None and not row.baseline:
             more = (row.accuracy - chance) * 100
             told.append(
@@ -61,7 +61,7 @@ def remarks(rows: Sequence[Row]) -> list[str]:
     return told
 
 
-def markdown(rows: Sequence[Row]) -> str:
+def markdown(rows: Sequence[StrategyRow]) -> str:
     """Write rows as a table in Markdown, with what random mixing reaches at the same cost."""
     lines = [
         "| strategy | right | 95 % | dollars | in the cloud | random mixing at that cost |",
@@ -69,7 +69,7 @@ def markdown(rows: Sequence[Row]) -> str:
     ]
     for row in rows:
         low, high = row.interval
-        chance = None if row.baseline else mixed(rows, row.cost)
+        chance = None if row.baseline else random_mixing(rows, row.cost)
         cells = [
             row.name,
             f"{row.accuracy * 100:.2f} %",
@@ -82,7 +82,7 @@ def markdown(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-def as_object(row: Row, rows: Sequence[Row]) -> dict[str, Any]:
+def as_object(row: StrategyRow, rows: Sequence[StrategyRow]) -> dict[str, Any]:
     """Return a row as `--json` prints it; the names are fixed."""
     low, high = row.interval
     count = max(1, row.questions)
@@ -101,22 +101,22 @@ def as_object(row: Row, rows: Sequence[Row]) -> dict[str, Any]:
         "calls_per_question": row.calls / count,
         "local_share": row.local_share,
         "refused": row.refused,
-        "random_mixing": mixed(rows, row.cost),
+        "random_mixing": random_mixing(rows, row.cost),
     }
 
 
-def _curve(row: Row) -> str:
+def _curve(row: StrategyRow) -> str:
     """Return the strategy whose curve a row is on ("hybrid, 20 %"), or ""."""
     return "" if row.baseline else row.name.partition(",")[0]
 
 
-def plot(title: str, rows: Sequence[Row]) -> Plot:
+def plot(title: str, rows: Sequence[StrategyRow]) -> Plot:
     """Return what to draw: every row that could be graded."""
     points = [
         Point(row.name, row.cost, row.accuracy, *row.interval, row.baseline, _curve(row))
         for row in rows
         if row.graded
     ]
-    found = ends(rows)
+    found = mixing_ends(rows)
     line = () if found is None else tuple((row.cost, row.accuracy) for row in found)
     return Plot(title, tuple(points), line)

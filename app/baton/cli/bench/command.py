@@ -20,7 +20,7 @@ from baton.core.sanitiser import one_line
 from baton.platform.durable_files import replace_file
 
 if TYPE_CHECKING:
-    from baton.bench.strategy_bench import Played, Row
+    from baton.bench.strategy_bench import PlayedQuestion, StrategyRow
     from baton.cli.bench.base_bench import Bench
 
 _EXAMPLES = """\b
@@ -201,20 +201,20 @@ def _wanted(dataset: Path | None, workers: str | None, policy: str | None) -> Pa
 
 async def _compare(bench: Bench, as_json: bool, svg: Path | None) -> int:
     """Play each strategy; show the table even where money did not last."""
-    from baton.bench.strategy_bench import summed
+    from baton.bench.strategy_bench import sum_row
 
     stopped: BudgetExceeded | None = None
     rows = list(bench.baselines())
     async with bench:
         for this in bench.rounds:
-            played: list[Played] = []
+            played: list[PlayedQuestion] = []
             try:
                 async for one in bench.go_on(this):
                     played.append(one)
                     _progress(this.title, len(played), len(bench.questions))
             except BudgetExceeded as error:
                 stopped = bench.explained(error, this.title, len(played))
-            rows.append(summed(this.title, played))
+            rows.append(sum_row(this.title, played))
             if stopped is not None:
                 break
     _show(bench, rows, as_json, svg)
@@ -227,7 +227,7 @@ def _progress(name: str, done: int, count: int) -> None:
         print(f"{one_line(name, 40)}: {done} of {count}", end=end, file=sys.stderr, flush=True)
 
 
-def _show(bench: Bench, rows: Sequence[Row], as_json: bool, svg: Path | None) -> None:
+def _show(bench: Bench, rows: Sequence[StrategyRow], as_json: bool, svg: Path | None) -> None:
     from baton.cli.bench import bench_report
     from baton.cli.bench.cost_plot import as_svg, in_characters, legend
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from baton.bench.conductor_bench import ConductorBench, ConductorRow, drawing
+from baton.bench.conductor_bench import ConductorBench, ConductorRow, plan_drawer
 from baton.bench.conductor_episodes import read_episodes
 from baton.cli.bench.base_bench import listed
 from baton.cli.options import add_named_worker
@@ -21,7 +21,7 @@ from baton.core.errors import BatonError, ConfigError
 from baton.core.plan.conductor import can_conduct
 from baton.core.run.rule_router import RuleRouter
 from baton.core.sanitiser import one_line
-from baton.platform.settings import LocalWorker, Paths, Settings, find_paths, load
+from baton.platform.settings import LocalWorkerSettings, Paths, Settings, find_paths, load_settings
 
 if TYPE_CHECKING:
     from baton.bench.conductor_score import Episode
@@ -57,7 +57,7 @@ class Verdict:
 async def compare(options: Options) -> int:
     """Have each conductor plan the episodes, show the table, and let the best one conduct."""
     paths = find_paths()
-    settings = load(paths.config_file)
+    settings = load_settings(paths.config_file)
     episodes = read_episodes(options.limit)
     rows: list[ConductorRow] = []
     failures: list[str] = []
@@ -88,13 +88,13 @@ async def _composed(
     for name in listed(options.workers):
         settings, known = add_named_worker(settings, name)
         named.append(known or name)
-    remote = {entry.id for entry in settings.roster if not isinstance(entry, LocalWorker)}
+    remote = {entry.id for entry in settings.roster if not isinstance(entry, LocalWorkerSettings)}
     if refused := [name for name in named if name in remote]:
         raise ConfigError(
             f"{one_line(refused[0])} is not a local model, and only those are compared.",
             "Name local models: --workers A,B",
         )
-    entries = tuple(entry for entry in settings.workers if isinstance(entry, LocalWorker))
+    entries = tuple(entry for entry in settings.workers if isinstance(entry, LocalWorkerSettings))
     # Also where the person wants no model to plan, the comparison takes place.
     alone = msgspec.structs.replace(settings, workers=entries, conductor="", offline=True)
     baton = compose(alone, paths, history=False)
@@ -128,7 +128,7 @@ async def _row(
     bench: ConductorBench, baton: Baton, name: str, episodes: Sequence[Episode]
 ) -> ConductorRow:
     trained = baton.orchestra.trained
-    draw = drawing(name if name or trained is None else trained)
+    draw = plan_drawer(name if name or trained is None else trained)
     drawn = []
     async for one in bench.play(draw, episodes):
         drawn.append(one)
@@ -184,7 +184,7 @@ _STAYS = "your setting `conductor` stays {}, which `baton models role conductor 
 
 def _is_kept(worker: str, baton: Baton, paths: Paths) -> bool:
     """Tell whether the settings can name a worker: one made of a file's path is gone afterwards."""
-    entries = {entry.id for entry in load(paths.config_file).roster}
+    entries = {entry.id for entry in load_settings(paths.config_file).roster}
     return worker in entries | {held.id for held in baton.library.models()}
 
 

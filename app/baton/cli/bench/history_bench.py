@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from baton.bench.backtest import Case, Row, happened, replay
+from baton.bench.backtest import PastPrompt, PolicyRow, actual_row, replay_policy
 from baton.cli.output import emit, emit_json, notify
 from baton.cli.stores import format_columns
 from baton.cli.usage import parse_since
@@ -55,7 +55,7 @@ class Options:
 class Looked:
     """A person's prompts as cases, and those that are left out as they asked elsewhere by name."""
 
-    cases: Sequence[Case]
+    cases: Sequence[PastPrompt]
     named: int = 0
     named_cost: int = 0
     helper: str = ""
@@ -72,8 +72,8 @@ async def look_back(options: Options) -> int:
             return 0
         ceilings = _ceilings(options.budget, baton.settings.budget.ceilings)
         looked = await _looked(baton, past)
-    rows = [happened(looked.cases)]
-    rows += [await replay(looked.cases, pace, ceilings) for pace in paces]
+    rows = [actual_row(looked.cases)]
+    rows += [await replay_policy(looked.cases, pace, ceilings) for pace in paces]
     if options.as_json:
         emit_json(_object(since, looked, rows, ceilings))
     else:
@@ -85,10 +85,10 @@ async def look_back(options: Options) -> int:
 @asynccontextmanager
 async def _opened() -> AsyncIterator[Baton]:
     from baton.compose import compose
-    from baton.platform.settings import find_paths, load
+    from baton.platform.settings import find_paths, load_settings
 
     paths = find_paths()
-    baton = compose(load(paths.config_file), paths)
+    baton = compose(load_settings(paths.config_file), paths)
     try:
         yield baton
     finally:
@@ -182,11 +182,13 @@ class _Estimator:
         left = {sent.worker for sent in view.sent}
         return bool(view.calls) and all(call.worker in left for call in view.calls)
 
-    async def case(self, run: PastRun, view: RunView) -> Case:
+    async def case(self, run: PastRun, view: RunView) -> PastPrompt:
         """Return what is known of a prompt, and what must be estimated."""
         good = dated_grade(run.signals, time.time())[0] if run.signals else None
         asked, record = _asked(view), run.record
-        case = Case(record.created, record.conversation, _SURE, 0.0, 0, asked, view.cost, good)
+        case = PastPrompt(
+            record.created, record.conversation, _SURE, 0.0, 0, asked, view.cost, good
+        )
         last = next((one for one in reversed(view.weighed) if self._elsewhere(one)), None)
         quality = _scored(view)
         if last is not None and quality is not None:
@@ -204,7 +206,7 @@ class _Estimator:
         card = self.roster.get(worker)
         return card.privacy if card is not None else Label.CLOUD
 
-    async def _estimated(self, run: PastRun, view: RunView, case: Case) -> Case:
+    async def _estimated(self, run: PastRun, view: RunView, case: PastPrompt) -> PastPrompt:
         from baton.core.strategies._draft_scoring import expected_quality
 
         roster = (self.here, *(card for card in self.roster.values() if card is not self.here))
@@ -267,12 +269,12 @@ def _progress(done: int, count: int) -> None:
 # What a person sees
 
 
-def _table(rows: Sequence[Row]) -> str:
+def _table(rows: Sequence[PolicyRow]) -> str:
     head = ["policy", "asked elsewhere", "cost", "good, as expected", "as you judged"]
     return format_columns([head, *(_cells(row) for row in rows)])
 
 
-def _cells(row: Row) -> list[str]:
+def _cells(row: PolicyRow) -> list[str]:
     judged = f"{row.rated_good:.1f} of {row.rated} ({row.known} known)" if row.rated else "-"
     return [
         row.policy,
@@ -283,7 +285,7 @@ def _cells(row: Row) -> list[str]:
     ]
 
 
-def _remarks(looked: Looked, rows: Sequence[Row], ceilings: Mapping[Scope, int]) -> list[str]:
+def _remarks(looked: Looked, rows: Sequence[PolicyRow], ceilings: Mapping[Scope, int]) -> list[str]:
     """Say what the table means, what of it is known and what only expected."""
     told = [""]
     told += [_compared(row, rows[0]) for row in rows[1:]]
@@ -328,7 +330,7 @@ def _judged(count: int) -> str:
     )
 
 
-def _compared(row: Row, then: Row) -> str:
+def _compared(row: PolicyRow, then: PolicyRow) -> str:
     """Say what a policy would have saved and lost, or the other way round."""
     money, good = row.cost - then.cost, row.good - then.good
     cost = "just as much"
@@ -341,7 +343,7 @@ def _compared(row: Row, then: Row) -> str:
 
 
 def _object(
-    since: float, looked: Looked, rows: Sequence[Row], ceilings: Mapping[Scope, int]
+    since: float, looked: Looked, rows: Sequence[PolicyRow], ceilings: Mapping[Scope, int]
 ) -> dict[str, Any]:
     cases = looked.cases
     return {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 import click
 
-from baton.bench.strategy_bench import Grader, Played, play_all
+from baton.bench.strategy_bench import Grader, PlayedQuestion, play_all
 from baton.cli.bench.base_bench import Bench, Options, Round
 from baton.cli.output import notify
 from baton.core.errors import ConfigError
@@ -52,10 +52,10 @@ class Live(Bench):
         """Put the workers together, once the person agreed to what it may cost."""
         from baton.cli.options import add_named_worker
         from baton.compose import compose
-        from baton.platform.settings import find_paths, load
+        from baton.platform.settings import find_paths, load_settings
 
         paths = find_paths()
-        settings, ids = load(paths.config_file), []
+        settings, ids = load_settings(paths.config_file), []
         for name in self.workers:
             settings, known = add_named_worker(settings, name)
             ids.append(known or name)
@@ -117,8 +117,8 @@ class Live(Bench):
         return total
 
     async def play(
-        self, one: Round, questions: Sequence[Question], before: Sequence[Played]
-    ) -> AsyncIterator[Played]:
+        self, one: Round, questions: Sequence[Question], before: Sequence[PlayedQuestion]
+    ) -> AsyncIterator[PlayedQuestion]:
         """Play questions by the person's workers, for what is left of the budget."""
         from baton.core.run.policy import PromptLimits
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from baton.bench.strategy_bench import Played, Row, baselines
+from baton.bench.strategy_bench import PlayedQuestion, StrategyRow, baseline_rows
 from baton.cli.bench.base_bench import Bench, Options, Round, listed
 from baton.core.errors import ConfigError
 from baton.core.money import Price
@@ -62,21 +62,21 @@ class Replay(Bench):
         return "; ".join([*self._terms, *order])
 
     def play(
-        self, one: Round, questions: Sequence[Question], before: Sequence[Played]
-    ) -> AsyncIterator[Played]:
+        self, one: Round, questions: Sequence[Question], before: Sequence[PlayedQuestion]
+    ) -> AsyncIterator[PlayedQuestion]:
         """Play questions by recorded models."""
         from baton.cli.bench.replay_orchestra import Table, replay
 
         table = Table(self.dataset, self.models, self._router, one.ceiling)
         return replay(table, questions, one.strategy, before)
 
-    def baselines(self) -> Sequence[Row]:
+    def baselines(self) -> Sequence[StrategyRow]:
         """Return what each model reaches alone, and the oracle."""
         from baton.cli.bench.replay_orchestra import cards
 
-        return baselines(self.dataset, self.questions, cards(self.models))
+        return baseline_rows(self.dataset, self.questions, cards(self.models))
 
-    def remarks(self, rows: Sequence[Row]) -> Sequence[str]:
+    def remarks(self, rows: Sequence[StrategyRow]) -> Sequence[str]:
         """Say which router decided, and what recordings can't show."""
         told = ["The answers are replayed, so seconds are Baton's own."]
         played = {row.name.partition(",")[0] for row in rows if not row.baseline}

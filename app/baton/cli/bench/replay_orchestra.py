@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from baton.bench.replay_worker import ReplayWorker, card_of
-from baton.bench.strategy_bench import Grader, Played, play_all
+from baton.bench.replay_worker import ReplayWorker, recorded_card
+from baton.bench.strategy_bench import Grader, PlayedQuestion, play_all
 from baton.core.errors import ConfigError
 from baton.core.hold_decision import MAX_AMOUNT_NANOS
 from baton.core.ledger_types import HoldRequest, Policy, Scope, SpendingStyle
@@ -55,7 +55,7 @@ class Table:
 
 def cards(models: Recordings) -> list[Card]:
     """Return the cards of the models as they are replayed."""
-    return [card_of(model, price) for model, price in models.items()]
+    return [recorded_card(model, price) for model, price in models.items()]
 
 
 class Progress:
@@ -127,8 +127,11 @@ async def _book(ledger: Ledger, amount: int) -> None:
 
 
 async def replay(
-    table: Table, questions: Sequence[Question], strategy: str, before: Sequence[Played] = ()
-) -> AsyncIterator[Played]:
+    table: Table,
+    questions: Sequence[Question],
+    strategy: str,
+    before: Sequence[PlayedQuestion] = (),
+) -> AsyncIterator[PlayedQuestion]:
     """Play questions by recorded models, within a ceiling of which some is spent already.
 
     Where that forbids a call the strategy goes on without: it is part of what is measured.

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from baton.core.errors import BatonError, ConfigError, StoreError
 from baton.core.sanitiser import one_line
-from baton.platform.build_info import built
+from baton.platform.build_info import build_info
 from baton.platform.durable_files import make_folder
-from baton.platform.settings import Paths, Settings, find_paths, load
+from baton.platform.settings import Paths, Settings, find_paths, load_settings
 
 MIN_FREE_BYTES = 16 << 20
 """What the self-test writes takes less: small databases, and libraries' temporary files."""
@@ -82,7 +82,7 @@ Check = Callable[[CheckContext], Awaitable[str]]
 def setup_context(paths: Paths) -> CheckContext:
     """Return the person's own setup; settings that can't be read count as the defaults."""
     try:
-        return CheckContext(paths, paths, os.environ, settings=load(paths.config_file))
+        return CheckContext(paths, paths, os.environ, settings=load_settings(paths.config_file))
     except ConfigError as error:
         return CheckContext(paths, paths, os.environ, settings_error=error)
 
@@ -125,7 +125,7 @@ def _make_scratch_folder(own: Paths) -> Path:
 
 def repair_hint() -> str:
     """Say what to do about a part of Baton that is broken."""
-    if built() is not None:
+    if build_info() is not None:
         return (
             "Install Baton again: a file may be damaged. If that changes nothing, tell us, with"
             " the report of `baton doctor --self-test --report FILE`."

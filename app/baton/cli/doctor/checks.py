@@ -24,7 +24,7 @@ from baton.cli.doctor.check import (
 )
 from baton.core.errors import BatonError
 from baton.doctor import PARTS
-from baton.platform.os_signals import ENDING, hear
+from baton.platform.os_signals import ENDING_SIGNALS, add_signal_handler
 from baton.platform.settings import find_paths
 
 CHECK_SECONDS = 120.0
@@ -168,7 +168,7 @@ def report_checks(
         assert task is not None
         with suppress(RuntimeError):
             for number in _ending_signals():
-                hear(number, task.cancel)
+                add_signal_handler(number, task.cancel)
         async for result in results:
             report(result)
 
@@ -181,4 +181,4 @@ def report_checks(
 
 def _ending_signals() -> list[int]:
     """Return the signals that end this process; nohup ignores one, which then stays ignored."""
-    return [number for number in ENDING if signal.getsignal(number) is signal.SIG_DFL]
+    return [number for number in ENDING_SIGNALS if signal.getsignal(number) is signal.SIG_DFL]

@@ -16,9 +16,9 @@ from pathlib import Path
 from baton import __version__
 from baton.cli.doctor.check import CheckResult, CheckState
 from baton.core.errors import BatonError, StoreError
-from baton.platform.build_info import built
+from baton.platform.build_info import build_info
 from baton.platform.durable_files import replace_file
-from baton.platform.settings import find_paths, load
+from baton.platform.settings import find_paths, load_settings
 
 HIDDEN = "[hidden]"
 
@@ -89,7 +89,7 @@ def write_report(
 
 def _build_facts() -> dict[str, str]:
     """Return what a bug report should say of the program and the machine."""
-    facts = built()
+    facts = build_info()
     made = {} if facts is None else asdict(facts)
     made.pop("update_key", None)
     return {
@@ -194,7 +194,7 @@ def _environment_secrets(environ: Mapping[str, str]) -> tuple[str, ...]:
         and not value.startswith("/")
     }
     with suppress(BatonError):  # settings that are wrong are told elsewhere
-        found |= set(load(find_paths(environ).config_file, environ).cloud.words)
+        found |= set(load_settings(find_paths(environ).config_file, environ).cloud.words)
     return tuple(sorted(filter(None, found), key=len, reverse=True))
 
 

@@ -24,13 +24,13 @@ from baton.core.routing_types import Candidate
 from baton.core.run.policy import PromptLimits
 from baton.core.view import RunView, fold_events
 from baton.doctor import use_part_in_child
-from baton.platform.build_info import built
-from baton.platform.os_signals import ENDING, unhear
+from baton.platform.build_info import build_info
+from baton.platform.os_signals import ENDING_SIGNALS, remove_signal_handler
 
 if TYPE_CHECKING:
     from baton.core.run.orchestra import Orchestra
     from baton.history import Store
-    from baton.models.model_types import Held
+    from baton.models.model_types import LibraryModel
     from baton.tui.app import BatonApp
     from baton.workers.tools import ToolWorker
 
@@ -59,7 +59,7 @@ async def check_answer(context: CheckContext) -> str:
     """Have a model on this machine answer: the starter model, or one that the person has."""
     from baton.workers.local import STARTER, find_model
 
-    facts = built()
+    facts = build_info()
     try:
         if await asyncio.to_thread(_is_changed, find_model(STARTER).path):
             raise Broken("The starter model's file isn't as it was delivered.")
@@ -90,16 +90,16 @@ def _is_changed(file: Path) -> bool:
     return base64.urlsafe_b64encode(digest).decode().rstrip("=") != known.value
 
 
-async def _own_model(context: CheckContext) -> Held | None:
+async def _own_model(context: CheckContext) -> LibraryModel | None:
     """Return a model that the person has, the one that answers if there are several."""
     from baton.compose import library
-    from baton.platform.settings import Settings, load
+    from baton.platform.settings import Settings, load_settings
 
     try:
-        settings = load(context.own.config_file)
+        settings = load_settings(context.own.config_file)
     except BatonError:  # `baton doctor` reports it
         settings = Settings()
-    held = [one for one in library(settings, context.own).models() if one.state.usable]
+    held = [one for one in library(settings, context.own).models() if one.state.is_usable]
     held.sort(key=lambda one: (one.id != settings.worker, one.bytes))
     return held[0] if held else None
 
@@ -107,9 +107,9 @@ async def _own_model(context: CheckContext) -> Held | None:
 async def _generate_answer(context: CheckContext, model: str, name: str, expected: str) -> str:
     """Have a model answer, in the real orchestra, and say how fast it was."""
     from baton.compose import compose
-    from baton.platform.settings import LocalWorker, Settings
+    from baton.platform.settings import LocalWorkerSettings, Settings
 
-    entry = LocalWorker("self-test", model=model)
+    entry = LocalWorkerSettings("self-test", model=model)
     settings = Settings(worker=entry.id, workers=(entry,), tools=False)
     baton = compose(settings, context.paths, history=False, only=(entry.id,))
     baton.orchestra.router = None
@@ -375,5 +375,5 @@ def _text_of(picture: str) -> str:
 
 def _restore_signals() -> None:
     """Undo what the app made of the system's signals."""
-    for number in ENDING:
-        unhear(number)
+    for number in ENDING_SIGNALS:
+        remove_signal_handler(number)

@@ -19,8 +19,8 @@ from baton.core.errors import BatonError
 from baton.core.machine import Gpu
 from baton.core.sanitiser import one_line
 from baton.doctor import processor_text, use_part_in_child
-from baton.platform import computer
-from baton.platform.build_info import built
+from baton.platform import hardware
+from baton.platform.build_info import build_info
 
 if TYPE_CHECKING:
     from baton.workers.local import LlamaInfo
@@ -35,7 +35,7 @@ _MAX_NAMED = 3
 async def check_build(_: CheckContext) -> str:
     """Say what this is, and on what it runs."""
     where = f"{platform.system()} {platform.release()}, {platform.machine()}"
-    facts = built()
+    facts = build_info()
     if facts is None:
         return f"baton {__version__}, not packaged, Python {platform.python_version()} on {where}"
     told = " ".join(filter(None, (facts.flavour, facts.platform, facts.gpu)))
@@ -49,7 +49,7 @@ async def check_build(_: CheckContext) -> str:
 
 async def check_contents(_: CheckContext) -> str:
     """Compare every file of the packaged binary with the list that was made with it."""
-    if built() is None:
+    if build_info() is None:
         return "not a packaged binary, so there is no list to compare it with"
     return await asyncio.to_thread(
         lambda: compare_with_manifest(Path(sys.executable).resolve().parent)
@@ -178,7 +178,7 @@ async def check_llama(context: CheckContext) -> str:
     if missing:
         return CheckWarning(f"{text}. {missing}")
     known = [Gpu(gpu.description, gpu.free, gpu.total) for gpu in found.devices]
-    idle = () if context.folder is not None else computer.machine(gpus=known).idle_gpus
+    idle = () if context.folder is not None else hardware.inspect_machine(gpus=known).idle_gpus
     return CheckWarning(f"{text}. {idle_gpu_text(idle, found.gpu)}") if idle else text
 
 
@@ -216,8 +216,7 @@ def _compare_count(count: int, least: int, text: str) -> str:
 
 async def check_router_files(_: CheckContext) -> str:
     """Look for everything that the router and the skill table read, and tell which they are."""
-    from baton.routing import missing_part, shipped_folder
-    from baton.routing.measured_skills import read_scores
+    from baton.routing import missing_part, read_scores, shipped_folder
 
     folder = shipped_folder()
     told = []
@@ -289,5 +288,7 @@ def idle_gpu_text(idle: Sequence[str], can: bool) -> str:
     cards = ", ".join(one_line(name, 80) for name in idle)
     if can:
         return f"It can't use {cards}: is the driver there, and new enough for this build?"
-    what = "Baton's build for CUDA or Vulkan" if built() else "a build of llama-cpp-python for it"
+    what = (
+        "Baton's build for CUDA or Vulkan" if build_info() else "a build of llama-cpp-python for it"
+    )
     return f"{cards} would be faster: install {what}."

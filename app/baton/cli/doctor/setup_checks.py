@@ -13,9 +13,9 @@ from baton.core.byte_format import show_memory, show_size
 from baton.core.errors import ModelFileError
 from baton.core.model_roles import RULE_CONDUCTOR
 from baton.core.money import show_usd
-from baton.platform import computer
-from baton.platform.settings import CloudWorker, LocalWorker
-from baton.platform.terminal import terminal as describe_terminal
+from baton.platform import hardware
+from baton.platform.hardware import inspect_terminal as describe_terminal
+from baton.platform.settings import CloudWorkerSettings, LocalWorkerSettings
 
 _LOW_BYTES = 2**30
 """Bytes of disk or memory below which it is worth a warning."""
@@ -33,7 +33,7 @@ async def check_settings(context: CheckContext) -> str:
 
 async def check_machine(_: CheckContext) -> str:
     """Report processor, memory and battery."""
-    machine = computer.machine()
+    machine = hardware.inspect_machine()
     text = (
         f"{machine.processor}, {machine.cores} cores, {machine.threads} threads;"
         f" {show_memory(machine.memory)} of memory, {machine.free_percent} % free"
@@ -121,9 +121,9 @@ def _check_database(database: Path) -> str:
 
 async def check_keyring(_: CheckContext) -> str:
     """Report the keyring."""
-    from baton.platform.secrets import keyring_here
+    from baton.platform.secrets import keyring_status
 
-    name, why = keyring_here()
+    name, why = keyring_status()
     return name or CheckWarning(f"{why}; keys for cloud workers can come from the environment")
 
 
@@ -132,10 +132,12 @@ async def check_keys(context: CheckContext) -> str:
     from baton.cli.keys import key_name
     from baton.platform import secrets
 
-    outside = [worker for worker in context.settings.roster if not isinstance(worker, LocalWorker)]
+    outside = [
+        worker for worker in context.settings.roster if not isinstance(worker, LocalWorkerSettings)
+    ]
     needed = {name for worker in outside if (name := key_name(worker))}
     names = dict.fromkeys([*secrets.PROVIDERS, *sorted(needed)])
-    found = secrets.listed(names, file=context.paths.keys_file, environ=os.environ)
+    found = secrets.find_keys(names, file=context.paths.keys_file, environ=os.environ)
     text = ", ".join(f"{name} ({key.source})" for name, key in found.items()) or "none"
     missing = sorted(needed - set(found))
     return CheckWarning(f"{text}; missing for {', '.join(missing)}") if missing else text
@@ -167,19 +169,19 @@ async def check_money(context: CheckContext) -> str:
 async def check_models(context: CheckContext) -> str:
     """Report which models were fetched, and which of them can't be used."""
     from baton.compose import library
-    from baton.models.model_types import State
+    from baton.models.model_types import ModelState
 
     models = library(context.settings, context.paths)
     found = models.models()
-    lost = [held for held in found if held.state in (State.BROKEN, State.GONE)]
+    lost = [held for held in found if held.state in (ModelState.BROKEN, ModelState.GONE)]
     problems = [*(f"{held.id} is {held.state.value}." for held in lost), *models.problems()]
     if problems:
         return CheckWarning(f"{' '.join(problems)} `baton models ls` lists them all.")
     if not found:
         return "none fetched; `baton models recommend` says which suit this machine"
     size = show_size(sum(held.bytes for held in found))
-    names = ", ".join(held.id for held in found if held.state is not State.COMING)
-    coming = ", ".join(held.id for held in found if held.state is State.COMING)
+    names = ", ".join(held.id for held in found if held.state is not ModelState.COMING)
+    coming = ", ".join(held.id for held in found if held.state is ModelState.COMING)
     parts = (names, f"{coming} incomplete" if coming else "", f"{size} in {context.paths.models}")
     return "; ".join(filter(None, parts))
 
@@ -256,7 +258,7 @@ async def _try_worker(worker: str, context: CheckContext) -> str:
     from baton.compose.local_workers import NOTHING_HERE
 
     chosen = next((w for w in context.settings.roster if w.id == worker), None)
-    if isinstance(chosen, CloudWorker):
+    if isinstance(chosen, CloudWorkerSettings):
         return f"{worker} was not tried, which costs money: `baton workers test {worker}`"
     try:
         trial = await try_worker(context.settings, context.paths, worker)

@@ -18,14 +18,14 @@ from baton.core.messages import Card
 from baton.core.model_roles import STARTER_ID as WORKER
 from baton.core.model_roles import role_holders
 from baton.core.plan.skill_table import Mastery, measured_scores
-from baton.gguf.memory_fit import Fit, Verdict, load_of_entry
-from baton.models.model_types import Held
-from baton.platform.settings import LocalWorker, Settings, find_paths, load
+from baton.gguf.memory_fit import Fit, FitVerdict, estimate_entry_load
+from baton.models.model_types import LibraryModel
+from baton.platform.settings import LocalWorkerSettings, Settings, find_paths, load_settings
 from baton.workers.local import STARTER, find_model, starter
 
 if TYPE_CHECKING:
     from baton.compose import Baton
-    from baton.gguf.memory_fit import Load
+    from baton.gguf.memory_fit import ModelLoad
     from baton.models.library import Library
 
 IN_CATALOGUE = "catalogue"
@@ -45,10 +45,10 @@ class Known:
     state: str
     default: bool = False
     roles: tuple[ModelRole, ...] = ()
-    held: Held | None = None
+    held: LibraryModel | None = None
     entry: CatalogueEntry | None = None
     file: Path | None = None
-    load: Load | None = None
+    load: ModelLoad | None = None
     speed: float | None = None
     used: float | None = None
     too_large: bool = False
@@ -90,7 +90,7 @@ class Known:
 async def opened(offline: bool = False) -> AsyncIterator[tuple[Library, Settings]]:
     """Open this person's models; what was begun is let go in the end."""
     paths = find_paths()
-    settings = load(paths.config_file, flags={"offline": True} if offline else {})
+    settings = load_settings(paths.config_file, flags={"offline": True} if offline else {})
     library = compose_library(settings, paths)
     try:
         yield library, settings
@@ -101,7 +101,7 @@ async def opened(offline: bool = False) -> AsyncIterator[tuple[Library, Settings
 async def survey(whole: bool = False) -> list[Known]:
     """Return the models that answer or are on their way, and with `whole` the catalogue's too."""
     paths = find_paths()
-    baton = compose(load(paths.config_file), paths)
+    baton = compose(load_settings(paths.config_file), paths)
     try:
         return await _Survey(baton).all(whole)
     finally:
@@ -116,7 +116,7 @@ class _Survey:
         self._library = baton.library
         self._settings = baton.settings
         self._entries = self._library.entries()
-        self._verdicts: Mapping[str, Verdict] = {}
+        self._verdicts: Mapping[str, FitVerdict] = {}
         self._held = {held.id: held for held in self._library.models()}
 
     async def all(self, whole: bool) -> list[Known]:
@@ -161,13 +161,13 @@ class _Survey:
             known = replace(known, too_large=verdict.fit is Fit.WONT)
         return replace(known, load=self._load(known))
 
-    def _worker(self, id: str) -> LocalWorker | None:
+    def _worker(self, id: str) -> LocalWorkerSettings | None:
         """Return the entry of a local worker that stands in the settings, if there is one."""
         entries = {entry.id: entry for entry in self._settings.roster}
         entry = entries.get(id)
-        return entry if isinstance(entry, LocalWorker) else None
+        return entry if isinstance(entry, LocalWorkerSettings) else None
 
-    def _file(self, worker: LocalWorker) -> Path | None:
+    def _file(self, worker: LocalWorkerSettings) -> Path | None:
         if (held := self._held.get(worker.model)) is not None:
             return held.path
         try:
@@ -175,23 +175,23 @@ class _Survey:
         except BatonError:
             return None
 
-    def _load(self, known: Known) -> Load | None:
+    def _load(self, known: Known) -> ModelLoad | None:
         """Return what a model takes of memory: by its file, else by the catalogue."""
         with suppress(BatonError, OSError):
             if known.file is not None and known.file.is_file():
-                return self._library.load(known.file, known.card.context)
+                return self._library.memory_load(known.file, known.card.context)
             if known.entry is not None and known.entry.size:
-                return load_of_entry(known.entry, self._settings.local.context)
+                return estimate_entry_load(known.entry, self._settings.local.context)
         return None
 
 
-def _state(worker: LocalWorker, file: Path | None) -> str:
+def _state(worker: LocalWorkerSettings, file: Path | None) -> str:
     if file is None or not file.is_file():
         return "gone"
     return "starter" if worker.model == STARTER else "here"
 
 
-def _card_of(held: Held) -> Card:
+def _card_of(held: LibraryModel) -> Card:
     """Return a model that can't answer now as a worker's card."""
     record = held.record
     return Card(held.id, "local", record.name, size=record.size, licence=record.licence)

@@ -27,8 +27,8 @@ from baton.core.errors import BatonError, ConfigError, ModelFileError
 from baton.core.model_roles import STARTER_ID, role_holders, settings_without_model
 from baton.core.sanitiser import one_line
 from baton.download.progress import Progress
-from baton.models.model_types import Held, State
-from baton.platform.settings import LocalWorker, Settings, find_paths, write
+from baton.models.model_types import LibraryModel, ModelState
+from baton.platform.settings import LocalWorkerSettings, Settings, find_paths, write_settings
 from baton.workers.local import starter
 
 if TYPE_CHECKING:
@@ -85,12 +85,12 @@ def _users(model: str, settings: Settings) -> list[str]:
     users = [
         entry.id
         for entry in settings.roster
-        if isinstance(entry, LocalWorker) and entry.model == model != entry.id
+        if isinstance(entry, LocalWorkerSettings) and entry.model == model != entry.id
     ]
     return [f"  {one_line(user)} is a worker with that model: it won't answer" for user in users]
 
 
-def fetched(id: str, library: Library, settings: Settings) -> Held:
+def fetched(id: str, library: Library, settings: Settings) -> LibraryModel:
     """Return a model of Baton's own folder. Raises ConfigError, also for other workers.
 
     Raises ModelFileError for the starter where Baton came without it.
@@ -108,16 +108,16 @@ def _vacate(id: str, settings: Settings) -> None:
     """Take a model out of the settings."""
     held = role_holders(settings.worker, settings.conductor, settings.prefer)
     if changes := settings_without_model(id, held):
-        write(find_paths().config_file, changes)
+        write_settings(find_paths().config_file, changes)
 
 
-def _removed(one: Held, size: int) -> str:
+def _removed(one: LibraryModel, size: int) -> str:
     if one.record.link:
         return f"{one.id} is taken off the list; {one_line(one.record.link)} stays where it is."
     return f"{one.id} is removed, which frees {show_size(size)}."
 
 
-def _row(one: Held, roles: Sequence[ModelRole]) -> str:
+def _row(one: LibraryModel, roles: Sequence[ModelRole]) -> str:
     does = f"  {', '.join(role.value for role in roles)}" if roles else ""
     return f"  {one.id}  {model_text.state(one)}  {show_size(one.bytes)}{does}"
 
@@ -167,7 +167,7 @@ def verify(ids: tuple[str, ...], quiet: bool, as_json: bool) -> int:
     """
     interrupts.restore_default_handler()
     verified = asyncio.run(_verify(ids, quiet))
-    wrong = [held for held, error in verified if error or not held.state.usable]
+    wrong = [held for held, error in verified if error or not held.state.is_usable]
     if as_json:
         status = "failed" if wrong else "finished"
         models = [
@@ -184,10 +184,10 @@ def verify(ids: tuple[str, ...], quiet: bool, as_json: bool) -> int:
     return ModelFileError.exit_code if wrong else 0
 
 
-async def _verify(ids: Sequence[str], quiet: bool) -> list[tuple[Held, BatonError | None]]:
+async def _verify(ids: Sequence[str], quiet: bool) -> list[tuple[LibraryModel, BatonError | None]]:
     async with opened() as (library, settings):
         chosen = [fetched(id, library, settings) for id in dict.fromkeys(ids)] or [
-            held for held in library.models() if held.state is not State.COMING
+            held for held in library.models() if held.state is not ModelState.COMING
         ]
         board = Board([held.id for held in chosen], quiet)
         try:
@@ -196,7 +196,9 @@ async def _verify(ids: Sequence[str], quiet: bool) -> list[tuple[Held, BatonErro
             board.close()
 
 
-async def _verified(library: Library, held: Held, board: Board) -> tuple[Held, BatonError | None]:
+async def _verified(
+    library: Library, held: LibraryModel, board: Board
+) -> tuple[LibraryModel, BatonError | None]:
     """Return how a model is; one that can't be read leaves the others alone."""
     problem = None
     try:
@@ -212,12 +214,12 @@ async def _verified(library: Library, held: Held, board: Board) -> tuple[Held, B
     return held, problem
 
 
-def _verdict(held: Held) -> str:
-    if held.state is State.COMING:
+def _verdict(held: LibraryModel) -> str:
+    if held.state is ModelState.COMING:
         return "not all of it is here yet"
-    if held.state is State.GONE:
+    if held.state is ModelState.GONE:
         return f"gone: there is no {one_line(str(held.path))} any more"
-    if held.state is State.BROKEN:
+    if held.state is ModelState.BROKEN:
         return f"broken: {held.record.wrong}"
     return f"as it should be ({show_size(held.record.size)}, sha256 {held.record.sha256[:12]}…)"
 
@@ -256,7 +258,7 @@ def export(ids: tuple[str, ...], folder: Path, quiet: bool, as_json: bool) -> No
 async def _export(ids: Sequence[str], folder: Path, quiet: bool) -> tuple[list[Path], int]:
     async with opened() as (library, settings):
         chosen = [fetched(id, library, settings) for id in dict.fromkeys(ids)] or [
-            held for held in library.models() if held.state.usable
+            held for held in library.models() if held.state.is_usable
         ]
         if not chosen:
             raise ModelFileError("There are no models to copy.", "`baton models pull` gets some.")

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 def _library() -> Library:
     from baton.compose import library
-    from baton.platform.settings import find_paths, load
+    from baton.platform.settings import find_paths, load_settings
 
     paths = find_paths()
-    return library(load(paths.config_file), paths)
+    return library(load_settings(paths.config_file), paths)
 
 
 def _items(offered: dict[str, str], begun: str) -> list[CompletionItem]:

@@ -25,12 +25,12 @@ from baton.core.catalogue_types import UNKNOWN_SOURCE
 from baton.core.errors import BatonError, ConfigError
 from baton.core.sanitiser import one_line
 from baton.download.progress import Progress
-from baton.models.model_types import Foreign, Held
+from baton.models.model_types import ExternalModel, LibraryModel
 
 if TYPE_CHECKING:
     from baton.models.library import Library
 
-Steps = AsyncGenerator[Progress | Held]
+Steps = AsyncGenerator[Progress | LibraryModel]
 
 _IMPORTS = """\b
 Examples:
@@ -93,16 +93,16 @@ def _list_found(as_json: bool) -> int:
     return 0
 
 
-async def _foreign() -> Sequence[Foreign]:
+async def _foreign() -> Sequence[ExternalModel]:
     async with opened() as (library, _):
-        return await asyncio.to_thread(library.foreign)
+        return await asyncio.to_thread(library.external_models)
 
 
-def _shown(one: Foreign) -> str:
+def _shown(one: ExternalModel) -> str:
     return one_line(one.name, 60)
 
 
-def _foreign_object(one: Foreign) -> dict[str, Any]:
+def _foreign_object(one: ExternalModel) -> dict[str, Any]:
     return {
         "name": one.name,
         "program": one.program,
@@ -119,7 +119,7 @@ async def _import(
     async with opened() as (library, _):
         files = [(name, Path(name)) for name in paths]
         if found:
-            listed = await asyncio.to_thread(library.foreign)
+            listed = await asyncio.to_thread(library.external_models)
             files = [(name, _named(name, listed).path) for name in paths]
         outcomes: list[Outcome] = []
         board = Board([_title(name) for name, _ in files], quiet)
@@ -128,7 +128,7 @@ async def _import(
                 if not found and _is_elsewhere(name, library):
                     outcomes.append(Outcome(name, error=_to_pull(name)))
                     continue
-                add = partial(library.add, file, id=id, link=link or found, force=force)
+                add = partial(library.import_files, file, id=id, link=link or found, force=force)
                 await _take(library, name, add, board, outcomes)
         except asyncio.CancelledError:
             board.close()
@@ -174,7 +174,7 @@ def _title(name: str) -> str:
     return one_line(Path(name).name or name, 40)
 
 
-def _named(name: str, listed: Sequence[Foreign]) -> Foreign:
+def _named(name: str, listed: Sequence[ExternalModel]) -> ExternalModel:
     import difflib
 
     for one in listed:

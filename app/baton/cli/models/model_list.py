@@ -21,10 +21,10 @@ from baton.cli.output import emit, emit_json, notify
 from baton.cli.stores import format_columns
 from baton.core.byte_format import show_size
 from baton.core.sanitiser import one_line
-from baton.models.model_types import State
+from baton.models.model_types import ModelState
 
 if TYPE_CHECKING:
-    from baton.models.model_types import Held
+    from baton.models.model_types import LibraryModel
     from baton.workers.local.loaded_models import Running
 
 _HEAD = ("  id", "role", "state", "size", "memory", "tokens/s", "last used", "licence")
@@ -149,13 +149,15 @@ async def _totals() -> str:
     return "\n".join([total.strip(), *problems])
 
 
-def _amounts(models: Sequence[Held]) -> list[str]:
-    here = [held for held in models if held.state is not State.COMING]
+def _amounts(models: Sequence[LibraryModel]) -> list[str]:
+    here = [held for held in models if held.state is not ModelState.COMING]
     told = [f"{model_text.count(len(here))}, {show_size(sum(held.bytes for held in here))}"]
-    linked = sum(held.record.size for held in here if held.state is State.LINKED)
+    linked = sum(held.record.size for held in here if held.state is ModelState.LINKED)
     if linked:
         told.append(f"{show_size(linked)} linked")
-    coming = sum(held.record.size - held.bytes for held in models if held.state is State.COMING)
+    coming = sum(
+        held.record.size - held.bytes for held in models if held.state is ModelState.COMING
+    )
     if coming:
         told.append(f"{show_size(coming)} still to come")
     return told

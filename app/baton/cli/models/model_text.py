@@ -7,7 +7,7 @@ import time
 from baton.core.byte_format import show_part, show_speed
 from baton.core.sanitiser import one_line
 from baton.download.progress import Phase, Progress
-from baton.models.model_types import Held, State
+from baton.models.model_types import LibraryModel, ModelState
 
 _LICENCES = {"apache-2.0": "Apache-2.0", "mit": "MIT"}
 
@@ -41,9 +41,9 @@ def speed(tokens: float | None) -> str:
     return "" if tokens is None else f"{tokens:.0f}" if tokens >= 10 else f"{tokens:.1f}"
 
 
-def state(held: Held) -> str:
+def state(held: LibraryModel) -> str:
     """Say how a model stands: "here", "coming 40 %", "paused 40 %", "broken"."""
-    if held.state is not State.COMING:
+    if held.state is not ModelState.COMING:
         return held.state.value
     word = "paused" if held.record.paused else "coming"
     return f"{word} {share(held.bytes, held.record.size)} %"

@@ -25,7 +25,7 @@ from baton.core.catalogue_types import UNKNOWN_SOURCE, ModelRole
 from baton.core.errors import BatonError, ConfigError, ModelFileError
 from baton.core.model_roles import recommended_roles, role_holders, roles_on_arrival
 from baton.models.library_state import NeedsAgreement
-from baton.models.model_types import Held, State
+from baton.models.model_types import LibraryModel, ModelState
 
 if TYPE_CHECKING:
     from baton.models.library import Library
@@ -122,7 +122,7 @@ async def _recommended(library: Library, settings: Settings) -> list[Outcome]:
     if not picks:
         _, found = await advise(library, settings, True)
         picks = [(pick.entry.id, pick.roles) for pick in found.picks]
-    here = {held.id for held in library.models() if held.state.usable}
+    here = {held.id for held in library.models() if held.state.is_usable}
     missing = [(id, recommended_roles(roles)) for id, roles in picks if id not in here]
     # Also after an attempt that was killed when a model had come, before it had its roles.
     having = role_holders(settings.worker, settings.conductor, settings.prefer)
@@ -136,15 +136,15 @@ async def _recommended(library: Library, settings: Settings) -> list[Outcome]:
     return [Outcome(id, roles=roles) for id, roles in (*idle, *missing)]
 
 
-def _is_unfinished(held: Held) -> bool:
-    return not held.state.usable and _has_source(held)
+def _is_unfinished(held: LibraryModel) -> bool:
+    return not held.state.is_usable and _has_source(held)
 
 
-def _has_source(held: Held) -> bool:
+def _has_source(held: LibraryModel) -> bool:
     return held.record.source != UNKNOWN_SOURCE
 
 
-def _going_on(held: Held) -> Outcome:
+def _going_on(held: LibraryModel) -> Outcome:
     return Outcome(held.id, held)
 
 
@@ -169,12 +169,12 @@ def _to_agree(error: NeedsAgreement) -> str:
     return f"{error.message}{place}\nFetch it under this licence?"
 
 
-def _on_shelf(library: Library, outcome: Outcome) -> Held | None:
+def _on_shelf(library: Library, outcome: Outcome) -> LibraryModel | None:
     """Return the model that is to go on, if it is one that the catalogue doesn't know."""
     if outcome.held is not None or outcome.asked in library.entries():
         return outcome.held
     held = {one.id: one for one in library.models()}.get(outcome.asked)
-    if held is not None and not held.state.usable and not _has_source(held):
+    if held is not None and not held.state.is_usable and not _has_source(held):
         raise ModelFileError(
             f"{held.id} came from a file of this machine, so it can't be fetched again.",
             f"`baton models rm {held.id}`, then `baton models import PATH`.",
@@ -182,8 +182,10 @@ def _on_shelf(library: Library, outcome: Outcome) -> Held | None:
     return held
 
 
-async def _wanted(library: Library, outcome: Outcome, wish: Wish, agreed: bool) -> Held:
-    return await library.want(outcome.asked, outcome.roles, agreed=agreed, force=wish.forced)
+async def _wanted(library: Library, outcome: Outcome, wish: Wish, agreed: bool) -> LibraryModel:
+    return await library.request_model(
+        outcome.asked, outcome.roles, agreed=agreed, force=wish.forced
+    )
 
 
 async def _fetch_all(library: Library, outcomes: Sequence[Outcome], quiet: bool) -> None:
@@ -207,11 +209,11 @@ async def _fetch_all(library: Library, outcomes: Sequence[Outcome], quiet: bool)
 async def _fetch(library: Library, outcome: Outcome, board: Board) -> None:
     assert outcome.held is not None, "only what was found is fetched"
     id = outcome.held.id
-    fresh = outcome.held.state is not State.HERE or outcome.roles is not None
+    fresh = outcome.held.state is not ModelState.HERE or outcome.roles is not None
     try:
         async with aclosing(library.fetch(id)) as steps:
             async for step in steps:
-                if isinstance(step, Held):
+                if isinstance(step, LibraryModel):
                     outcome.held = step
                 else:
                     board.show(id, step)

@@ -14,8 +14,8 @@ from baton.core.catalogue_types import ModelRole
 from baton.core.errors import BatonError
 from baton.core.model_roles import arrival_text
 from baton.gguf.memory_fit import Fit
-from baton.models.model_types import Held, State
-from baton.platform.settings import find_paths, load
+from baton.models.model_types import LibraryModel, ModelState
+from baton.platform.settings import find_paths, load_settings
 
 if TYPE_CHECKING:
     from baton.models.library import Library
@@ -26,25 +26,25 @@ class Outcome:
     """What came of what was asked for: `held` in the end, or the error."""
 
     asked: str
-    held: Held | None = None
+    held: LibraryModel | None = None
     error: BatonError | None = None
     said: str = ""
     roles: tuple[ModelRole, ...] | None = None
 
 
 async def settled(
-    library: Library, held: Held, fresh: bool, roles: tuple[ModelRole, ...] | None = None
+    library: Library, held: LibraryModel, fresh: bool, roles: tuple[ModelRole, ...] | None = None
 ) -> str:
     """Give a model its roles if it has arrived just now (or was asked to take some), and say so."""
     paths = find_paths()
     name = f"{held.id} ({show_size(held.record.size)})"
-    if held.state is State.BROKEN:
+    if held.state is ModelState.BROKEN:
         return f"{name} is broken: {held.record.wrong}."
     if not fresh:
         return f"{name} is here already."
     wanted = replace(held.record, roles=held.record.roles if roles is None else roles)
-    takes = appoint(replace(held, record=wanted), library, load(paths.config_file), paths)
-    said = arrival_text(held.id, name, takes, library.suited(held.id))
+    takes = appoint(replace(held, record=wanted), library, load_settings(paths.config_file), paths)
+    said = arrival_text(held.id, name, takes, library.suitable_roles(held.id))
     verdict = await library.verdict(held.id)
     return said if verdict.fit is Fit.FITS else f"{said} {verdict.why}".strip()
 
@@ -74,7 +74,7 @@ def as_object(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     }
 
 
-def held_object(held: Held | None) -> dict[str, Any]:
+def held_object(held: LibraryModel | None) -> dict[str, Any]:
     """Return how a model stands, for machines."""
     record = held.record if held is not None else None
     return {

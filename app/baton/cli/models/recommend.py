@@ -29,8 +29,8 @@ from baton.core.model_roles import (
     settings_without_model,
 )
 from baton.core.sanitiser import one_line
-from baton.models.model_types import State
-from baton.platform.settings import Settings, find_paths, load, write
+from baton.models.model_types import ModelState
+from baton.platform.settings import Settings, find_paths, load_settings, write_settings
 
 if TYPE_CHECKING:
     from baton.core.machine import Hardware
@@ -184,8 +184,8 @@ def role(role: str | None, model: str | None, as_json: bool) -> None:
     """
     file = find_paths().config_file
     if role is not None and model is not None:
-        write(file, _changes(ModelRole(role), model, load(file)))
-    settings = load(file)
+        write_settings(file, _changes(ModelRole(role), model, load_settings(file)))
+    settings = load_settings(file)
     having = role_holders(settings.worker, settings.conductor, settings.prefer)
     cards, default = list_workers()
     here = {card.id for card in cards if not card.is_tool}
@@ -215,7 +215,7 @@ def _changes(role: ModelRole, model: str, settings: Settings) -> Mapping[str, An
     if model == RULE_CONDUCTOR and role is ModelRole.CONDUCTOR:
         return {"conductor": RULE_CONDUCTOR}
     known = named(model, asyncio.run(survey(whole=True)))
-    coming = known.held is not None and known.held.state is State.COMING
+    coming = known.held is not None and known.held.state is ModelState.COMING
     if coming or known.state == IN_CATALOGUE:
         raise ConfigError(
             f"{known.id} isn't here{' yet' if coming else ''}, so it can't have a role.",

@@ -20,7 +20,7 @@ from baton.core.sanitiser import one_line
 from baton.platform.settings import Paths, find_paths
 
 if TYPE_CHECKING:
-    from baton.install import Belongings, Thing
+    from baton.install import InstalledFiles, RemovableFiles
     from baton.platform.secrets import Key
 
 _Fate = Literal["keep", "remove"]
@@ -79,12 +79,12 @@ def uninstall(
         fates = asyncio.run(_ask(going, fates))
         if not asyncio.run(agrees("Take Baton away?")):
             raise click.exceptions.Exit(1)
-    with installation(paths).alone():
+    with installation(paths).hold_lock():
         freed = going.remove(fates)
     import json  # noqa: F401  (nothing can be imported from what is deleted now)
 
     stays = [*going.stays, *going.belongings.remove_unpacked()]
-    left = going.belongings.tidy()
+    left = going.belongings.remove_empty_folders()
     if as_json:
         told = {"freed_bytes": freed, "stays": [*stays, *map(str, left)]}
         return emit_json({"schema": 1, "status": "finished", **told})
@@ -96,16 +96,16 @@ def uninstall(
 class _Going:
     """What there is, and its removal."""
 
-    def __init__(self, paths: Paths, belongings: Belongings) -> None:
-        from baton.models.store import FolderShelf
+    def __init__(self, paths: Paths, belongings: InstalledFiles) -> None:
+        from baton.models.store import FolderModelStore
 
         self.belongings = belongings
         self.stays: list[str] = []
         self._paths = paths
-        self._shelf = FolderShelf(paths.models)
+        self._shelf = FolderModelStore(paths.models)
         self._program, self._unpacked = belongings.program(), belongings.unpacked()
         self.history, self._keys_file = belongings.history(), belongings.keys()
-        self.models = self._shelf.held()
+        self.models = self._shelf.models()
         self.models_size = sum(held.bytes for held in self.models)
         self.keys = _kept_keys(paths)
 
@@ -138,7 +138,7 @@ class _Going:
     def remove(self, fates: _Fates) -> int:
         """Remove what goes, the program last; return the bytes freed."""
         freed = 0
-        self.stays += self.belongings.foreign()
+        self.stays += self.belongings.foreign_program_notes()
         if fates.keys == "remove":
             self._remove_keys()
         elif self.keys:
@@ -151,7 +151,7 @@ class _Going:
         # What was unpacked goes after all else, as this program runs from it; it counts here.
         return freed + self._removed(self._program) + self._unpacked.size
 
-    def _removed(self, thing: Thing) -> int:
+    def _removed(self, thing: RemovableFiles) -> int:
         self.stays += self.belongings.remove(thing)
         return thing.size
 
@@ -175,7 +175,7 @@ class _Going:
 
         for name in self.keys:
             try:
-                secrets.remove(name, file=self._paths.keys_file)
+                secrets.remove_key(name, file=self._paths.keys_file)
             except BatonError as error:
                 self.stays.append(str(error))
 
@@ -183,14 +183,14 @@ class _Going:
 def _kept_keys(paths: Paths) -> Mapping[str, Key]:
     """Return the keys that Baton keeps, in the keyring or as plain text, by provider or worker."""
     from baton.platform import secrets
-    from baton.platform.settings import LocalWorker, load
+    from baton.platform.settings import LocalWorkerSettings, load_settings
 
     names = list(secrets.PROVIDERS)
     try:
-        for worker in load(paths.config_file).roster:
-            if not isinstance(worker, LocalWorker) and worker.api_key_env:
+        for worker in load_settings(paths.config_file).roster:
+            if not isinstance(worker, LocalWorkerSettings) and worker.api_key_env:
                 names.append(worker.api_key_env)
-        return secrets.listed(names, file=paths.keys_file, environ={})
+        return secrets.find_keys(names, file=paths.keys_file, environ={})
     except BatonError:  # settings or keys that can't be read: `baton doctor` tells of them
         return {}
 

@@ -19,11 +19,11 @@ from baton.core.errors import BatonError, ConfigError
 from baton.core.sanitiser import one_line
 from baton.download.progress import Progress
 from baton.download.releases import FLAVOURS, GPUS, is_address
-from baton.install.updater import Changed, Found, Standing
-from baton.platform.settings import find_paths, load
+from baton.install.updater import FoundRelease, ReleaseStanding, UpdateResult
+from baton.platform.settings import find_paths, load_settings
 
 if TYPE_CHECKING:
-    from baton.install.updater import Updating
+    from baton.install.updater import Updater
 
 _UPDATES = """\b
 Examples:
@@ -51,7 +51,7 @@ def show(as_json: bool) -> None:
     from baton.platform import build_info as building
 
     installed = installation(find_paths())
-    built, receipt = building.built(), installed.receipt
+    built, receipt = building.build_info(), installed.receipt
     assert built is not None, "an installation was built"
     before = installed.previous_build if installed.previous else None
     if as_json:
@@ -138,20 +138,20 @@ class _Wish:
     quiet: bool
 
 
-async def _update(wish: _Wish, check: bool, offline: bool) -> tuple[Found, str]:
+async def _update(wish: _Wish, check: bool, offline: bool) -> tuple[FoundRelease, str]:
     from baton.compose.own_installation import updating
 
     paths = find_paths()
-    settings = load(paths.config_file, flags={"offline": True} if offline else {})
+    settings = load_settings(paths.config_file, flags={"offline": True} if offline else {})
     updates = updating(paths, offline=settings.offline)
     try:
         if check:
-            return await updates.look(wish.source, wish.flavour, wish.gpu), "none"
-        with updates.installed.alone():
-            mended = updates.mended()
+            return await updates.find_release(wish.source, wish.flavour, wish.gpu), "none"
+        with updates.installation.hold_lock():
+            mended = updates.finish_interrupted()
             if not wish.quiet:
                 _tell_of(mended)
-            found = await updates.look(wish.source, wish.flavour, wish.gpu)
+            found = await updates.find_release(wish.source, wish.flavour, wish.gpu)
             await _permit(found, wish)
             changed = await _bring(updates, found, wish.quiet)
     finally:
@@ -161,9 +161,9 @@ async def _update(wish: _Wish, check: bool, offline: bool) -> tuple[Found, str]:
     return found, changed.action
 
 
-async def _permit(found: Found, wish: _Wish) -> None:
+async def _permit(found: FoundRelease, wish: _Wish) -> None:
     """Refuse, or ask about, what isn't newer. Raises BatonError and Exit."""
-    if found.standing in (Standing.NEWER, Standing.HERE, Standing.OTHER):
+    if found.standing in (ReleaseStanding.NEWER, ReleaseStanding.HERE, ReleaseStanding.OTHER):
         return
     if not wish.force:
         raise BatonError(
@@ -171,7 +171,7 @@ async def _permit(found: Found, wish: _Wish) -> None:
             "If you expected a newer one, somebody may be handing out an old release;"
             " --force takes it all the same.",
         )
-    if found.standing is not Standing.OLDER or wish.yes:
+    if found.standing is not ReleaseStanding.OLDER or wish.yes:
         return
     if not somebody():
         raise ConfigError(
@@ -181,8 +181,8 @@ async def _permit(found: Found, wish: _Wish) -> None:
         raise click.exceptions.Exit(1)
 
 
-async def _bring(updates: Updating, found: Found, quiet: bool) -> Changed:
-    if not (quiet or found.standing is Standing.HERE):
+async def _bring(updates: Updater, found: FoundRelease, quiet: bool) -> UpdateResult:
+    if not (quiet or found.standing is ReleaseStanding.HERE):
         where = "" if is_address(found.source) else "folder "
         notify(
             f"{found.now} -> {found.build}, {show_size(found.file.size)}"
@@ -223,14 +223,14 @@ def rollback(as_json: bool) -> None:
         )
 
 
-async def _rollback() -> Changed:
+async def _rollback() -> UpdateResult:
     from baton.compose.own_installation import updating
 
     # Whatever the settings say: it may be that this version can't read them.
     updates = updating(find_paths())
     try:
-        with updates.installed.alone():
-            mended = updates.mended()
+        with updates.installation.hold_lock():
+            mended = updates.finish_interrupted()
             _tell_of(mended)
             if mended is not None and mended.action == "rollback":
                 return mended
@@ -241,7 +241,7 @@ async def _rollback() -> Changed:
     return changed
 
 
-def _tell_of(mended: Changed | None) -> None:
+def _tell_of(mended: UpdateResult | None) -> None:
     if mended is not None:
         notify(
             f"The {mended.action} that was interrupted is complete now:"
@@ -249,28 +249,28 @@ def _tell_of(mended: Changed | None) -> None:
         )
 
 
-def _done(changed: Changed, updates: Updating) -> str:
+def _done(changed: UpdateResult, updates: Updater) -> str:
     if changed.action == "none":
         return f"This is {changed.now} already, byte for byte."
     verb = "Updated to" if changed.action == "update" else "Gone back to"
     return (
-        f"{verb} {changed.now}: {updates.installed.target}."
+        f"{verb} {changed.now}: {updates.installation.target}."
         f" {changed.before} is kept; `baton self rollback` comes back to it."
     )
 
 
-def _verdict(found: Found) -> str:
+def _verdict(found: FoundRelease) -> str:
     there = f"{found.build}{f' of {found.released}' if found.released else ''}"
     return {
-        Standing.NEWER: f"There is {there}; this is {found.now}.",
-        Standing.HERE: f"This is the release's version already: {there}.",
-        Standing.OTHER: f"There is {there}; this is {found.now}.",
-        Standing.EQUAL: f"The release is of the same version as this, {there}, but another file.",
-        Standing.OLDER: f"The release is older than this ({found.now}): {there}.",
+        ReleaseStanding.NEWER: f"There is {there}; this is {found.now}.",
+        ReleaseStanding.HERE: f"This is the release's version already: {there}.",
+        ReleaseStanding.OTHER: f"There is {there}; this is {found.now}.",
+        ReleaseStanding.EQUAL: f"The release is of the same version as this, {there}, but another file.",
+        ReleaseStanding.OLDER: f"The release is older than this ({found.now}): {there}.",
     }[found.standing]
 
 
-def _object(found: Found) -> dict[str, Any]:
+def _object(found: FoundRelease) -> dict[str, Any]:
     return {
         "version": found.build.version,
         "flavour": found.build.flavour,
@@ -278,7 +278,7 @@ def _object(found: Found) -> dict[str, Any]:
         "released": found.released,
         "installed_version": found.now.version,
         "standing": found.standing.value,
-        "available": found.standing in (Standing.NEWER, Standing.OTHER),
+        "available": found.standing in (ReleaseStanding.NEWER, ReleaseStanding.OTHER),
         "bytes": found.file.size,
         "source": found.source,
     }

@@ -1,8 +1,8 @@
-"""Whether an answer is right, as far as that can be told without a person; and how sure that is.
+"""Grades answers to questions with known answers, and the confidence interval of a score.
 
-A question with its right answer is graded by what its kind says: a number by its value, a choice by
-its letter, a text by a regular expression, the parts of a request by one each, code by its tests
-(elsewhere: it must be executed).
+The kind of a question decides how: a number by its value, a choice by its letter, a text by a
+regular expression, the parts of a request by one each. Code is graded by its tests, which the bench
+runs in the sandbox.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from baton.core.code_blocks import blocks
+from baton.core.plan.short_answer import numbers_agree
 
 NUMBER, CHOICE, REGEX, PARTS = "number", "choice", "regex", "parts"
 PYTHON, TEXT = "python", "text"
@@ -43,7 +44,7 @@ class Question:
 
     @property
     def prompt(self) -> str:
-        """What is asked, with the choices if there are any."""
+        """The question, with the choices if there are any."""
         if not self.choices:
             return self.text
         listed = (f"{choice_letter(n)}. {choice}" for n, choice in enumerate(self.choices))
@@ -51,11 +52,11 @@ class Question:
 
 
 HELD_OUT_SHARE = 0.3
-"""The share of the questions that a router is tried on, once it was trained on the others."""
+"""The share of the questions that a router is tested on and was not trained on."""
 
 
 def is_held_out(question: Question, salt: str) -> bool:
-    """Tell whether a router that was trained with that salt never saw the question."""
+    """Whether a router that was trained with that salt never saw the question."""
     digest = hashlib.sha256(f"{salt}:{question.key}".encode()).digest()
     return int.from_bytes(digest[:8], "big") / 2**64 < HELD_OUT_SHARE
 
@@ -67,7 +68,7 @@ def choice_letter(place: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RecordedAnswer:
-    """What a model once answered: the short answer found in it ("": none), and how good it was.
+    """A recorded answer of a model: the short answer found in it ("": none), and its score.
 
     `score` is 1 for right and 0 for wrong, `length` the characters of the whole answer.
     """
@@ -97,7 +98,7 @@ class Dataset:
 
 
 def recorded_tokens(text: str) -> int:
-    """Return how many tokens a text has, about: recordings know only characters."""
+    """Return an estimate of the tokens of a text: recordings hold only its characters."""
     return -(-len(text) // 4)
 
 
@@ -120,7 +121,7 @@ def grade_answer(question: Question, text: str) -> float:
             return float(_plain_text(_announced_line(text) or text) == _plain_text(question.answer))
 
 
-# What is said to be the answer
+# Finding the answer in a text
 
 
 _CUE = re.compile(
@@ -152,7 +153,7 @@ _MAX_NUMBER_CHARS = 400  # a model that repeats a digit without end has not answ
 
 
 def final_number(text: str) -> Fraction | None:
-    """Return the number that a text comes to: the one announced as the answer, else the last."""
+    """Return the number that a text announces as the answer, else its last one."""
     announced = next(_numbers_in(_announced_line(text)), None)
     if announced is not None:
         return announced
@@ -178,9 +179,7 @@ def _numbers_in(text: str) -> Iterator[Fraction]:
 
 def _same_number(text: str, answer: str) -> bool:
     said, right = final_number(text), final_number(answer)
-    if said is None or right is None:
-        return False
-    return abs(said - right) <= Fraction(1, 10**6) * max(Fraction(1), abs(right))
+    return said is not None and right is not None and numbers_agree(said, right)
 
 
 _LETTER = re.compile(r"^\W*(?:option\s+|choice\s+|text\{)?\(?([A-Za-z])(?![\w'\u2019])", re.I)
@@ -208,7 +207,7 @@ def python_in(text: str) -> str:
 _PYTHON = ("", "python", "py", "python3")
 
 
-# How sure that is
+# Confidence
 
 
 Z_95 = 1.959963984540054

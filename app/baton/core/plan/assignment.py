@@ -1,7 +1,7 @@
-"""Who does which step: decided by an exact search over the roster.
+"""Assigns a worker to each step, by an exact search over the roster.
 
-A small conductor writes what a step needs, and this names the worker. Measured with workers that
-it had never seen, a small conductor came to .88 of the best possible when code chose, and to .74
+A small conductor writes what a step needs, and code chooses the worker. Measured with workers that
+it had never seen, a small conductor reached .88 of the best possible score when code chose, and .74
 when it chose itself.
 """
 
@@ -21,43 +21,34 @@ from baton.core.plan.token_estimates import StepTokens, step_tokens
 from baton.core.plan.tool_routing import can_compute
 from baton.core.ports import NO_PREFERENCES
 
-__all__ = [
-    "assign_workers",
-    "skill",
-    "substitute_worker",
-    "success_chance",
-    "success_difficulty",
-    "without_unfit_workers",
-]
-
 _CHANCE_PER_DOLLAR = 6.0
-"""What a dollar costs in chance of success: for a cent, a step must be 6 % likelier to go well."""
+"""The gain in chance of success that a dollar must buy: for a cent, 6 %."""
 
 _CALL_COST = {Label.LOCAL: 0.01, Label.LAN: 0.015, Label.CLOUD: 0.03}
-"""What asking a model costs: more where texts have to leave, so not just for a shorter wait.
-Asking a tool costs nothing."""
+"""What calling a model costs: more where texts leave this machine, so not just for a shorter wait.
+Calling a tool costs nothing."""
 
 _LABEL_RANK = {Label.LOCAL: 0, Label.LAN: 1, Label.CLOUD: 2}
 _TIE_BREAK = 1e-6
-"""Between equals the nearer one is taken, then the one that stands first in the roster."""
+"""Among equals the nearer worker is taken, then the first in the roster."""
 
 _PREFERENCE_VALUE = 2.0
-"""What it is worth that a worker is the person's choice: more than any difference in chance."""
+"""The value of a worker that the person prefers: more than any difference in chance."""
 
 _MIN_ANSWER_TOKENS = 256
 """Fewer tokens of answer than this are of no use."""
 
 _LOCAL_PROCESSOR = " processor"
-"""What all models that run here share, whatever their slots say. No worker has such an id."""
+"""The resource that all local models share, whatever their slots. No worker has such an id."""
 
 
 def success_chance(card: Card, need: Need) -> float:
-    """Return how likely a worker does well what is needed, from 0 to 1."""
+    """Return the chance that a worker does well what is needed, from 0 to 1."""
     return chance_at(skill(card, need.kind), need.difficulty)
 
 
 def success_difficulty(card: Card, kind: str, likely: float) -> float:
-    """Return how difficult what a worker does well so likely must be: `chance` read backwards."""
+    """Return the difficulty at which a worker's chance of success is `likely`."""
     return skill(card, kind) - level_at(min(0.98, max(0.02, likely)), 0)
 
 
@@ -74,10 +65,10 @@ def assign_workers(
     """Return the plan with a worker for every step that names none in the roster.
 
     The first `after` steps were played and stay as they are. `left` is what may be spent, in
-    nano-dollars (None: no limit); where it has to last, a step must gain so much more by a worker
-    that costs something. `material` tells how much there is to read. `prefer` names the worker that
-    shall do steps of a kind, where it can and there is money for it. Raises PlanError when nobody
-    can do a step, or not for that money.
+    nano-dollars (None: no limit); where it has to last, a worker that costs something must
+    be better by `gain`. `material` is what the steps read, by which they are sized. `prefer` names
+    the worker for steps of a kind, where it can do them and there is money for it. Raises PlanError
+    when no worker can do a step, or not for that money.
     """
     cards = {card.id: card for card in roster}
     levels = _step_levels(plan, after)
@@ -117,7 +108,7 @@ def substitute_worker(
 ) -> str:
     """Return the next best worker for a step whose worker failed, or "" if there is none.
 
-    `without` are those that shall not be asked (again).
+    `without` are those that are not asked (again).
     """
     others = [card for card in roster if card.id not in without]
     options = _ranked_options(step, others, step_tokens(step, material))
@@ -207,8 +198,7 @@ def _make_option(
 ) -> Option:
     """Return what a worker is worth for a step. One without a price must not be used at all.
 
-    The person's choice is taken whatever it is worth, but not where that costs money that has to
-    last.
+    The person's choice is taken at any value, but not where it costs money that has to last.
     """
     written = min(size.written, card.max_output)
     most, cost = 0, 0
@@ -232,7 +222,7 @@ def _make_option(
 
 
 def _is_assignable(card: Card, step: Step, size: StepTokens) -> bool:
-    """Tell whether a worker may be given a step at all."""
+    """Whether a worker may be given a step at all."""
     if card.is_tool:
         right = is_tool_for(card, step.need.kind) and can_compute(card.id, step.subtask)
         return right and not step.is_direct

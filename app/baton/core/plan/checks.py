@@ -29,7 +29,7 @@ MAX_RUNS = 6
 """How often code is run for one text."""
 
 Compute = Callable[[str, str], Awaitable[str]]
-"""Gives a tool (by its id) a text and returns its answer. Raises WorkerError, or LookupError."""
+"""Returns the answer of a tool (by its id) to a text. Raises WorkerError, or LookupError."""
 
 _PYTHON_LANGUAGES = ("python", "py", "python3", "pycon")
 _TEXT_LANGUAGES = (
@@ -77,7 +77,7 @@ _SCHEMA_WORDS = (
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was looked at (code, JSON, sums), and what was found."""
+    """What was checked (code, JSON, sums), and the result."""
 
     what: str
     verdict: Verdict
@@ -112,13 +112,13 @@ async def check_text(text: str, prompt: str, compute: Compute | None) -> tuple[F
 
 
 def is_checkable(text: str) -> bool:
-    """Tell whether there is anything in a text that `check` might find right or wrong."""
+    """Whether there is anything in a text that `check` might find right or wrong."""
     text = text[:MAX_TEXT_CHARS]
     return bool(blocks(text) or text.lstrip()[:1] in ("{", "[") or claimed_sums(prose(text)))
 
 
 class _Checker:
-    """Checks one text; counts what it has the tools do."""
+    """Checks one text; counts the programs that it runs."""
 
     def __init__(self, prompt: str, compute: Compute | None) -> None:
         self._prompt = prompt
@@ -126,7 +126,7 @@ class _Checker:
         self._runs = 0
 
     async def check_python(self, codes: Sequence[str]) -> list[Finding]:
-        """Run the code that has tests, parse all other."""
+        """Run the code that has tests, and parse the rest."""
         tested = [n for n, code in enumerate(codes) if _has_tests(code)]
         findings = [await self._run_tests(codes, n) for n in tested]
         used = max(tested, default=-1)
@@ -154,7 +154,7 @@ class _Checker:
         return first
 
     async def _parse_python(self, codes: Sequence[str]) -> Finding:
-        """Have code without tests parsed: where the jail is, because a parser can be overrun."""
+        """Parse code without tests: in the sandbox, because code can crash a parser."""
         sources = [textwrap.dedent(_without_shell_lines(code)) for code in codes]
         program = f"import ast\nfor code in {sources!r}:\n    ast.parse(code)"
         found = await self._run_program("Python", program)
@@ -216,7 +216,7 @@ class _Checker:
         return [Finding("sums", Verdict.RIGHT, f"{right} recomputed.")] if right else []
 
     async def _run_program(self, what: str, program: str, *, tested: bool = False) -> Finding:
-        """Run a program; that it can't be run says nothing of it.
+        """Run a program; one that can't be run stays unchecked.
 
         Where it is `tested`, only tests that ran and passed say that it is right.
         """
@@ -243,7 +243,7 @@ class _Checker:
 
 
 def _has_tests(code: str) -> bool:
-    """Return whether code looks as if it had tests: an assertion of a function's own is none."""
+    """Whether code seems to have tests: an assertion within a function is none."""
     # After a form feed Python counts the indentation from 0.
     lines = [re.sub(r"^[ \t\f]*\f", "", line) for line in LINE_BREAK.split(code)]
     if _TESTS.search("\n".join(lines)):
@@ -258,13 +258,13 @@ def _has_tests(code: str) -> bool:
 
 
 def _as_program(code: str) -> str:
-    """Make a program of what may be a session: its own output is its test."""
+    """Return code as a program; of an interactive session, its own output is the test."""
     session = code.lstrip().startswith(">>>")
     return f"__doc__ = {textwrap.dedent(code) + chr(10)!r}" if session else textwrap.dedent(code)
 
 
 def _without_shell_lines(code: str) -> str:
-    """Leave out what is no Python in a notebook: `%pip install`, `!ls`."""
+    """Return notebook code without its magic lines: `%pip install`, `!ls`."""
     return re.sub(r"^[%!].*$", "", code, flags=re.MULTILINE)
 
 
@@ -386,7 +386,7 @@ _SCALES = _word_set(
 
 @dataclass(frozen=True, slots=True)
 class ClaimedSum:
-    """One claim: how it stands there, its readings (`left`, `right`), and whether to doubt it."""
+    """One claimed sum: its text, its readings (`left`, `right`), and whether they are doubtful."""
 
     written: str
     readings: tuple[tuple[str, str], ...]
@@ -484,5 +484,5 @@ def _right_side(text: str) -> _Side | None:
 
 
 def _is_like_a_date(math: str) -> bool:
-    """Tell whether it may be a date, a range or a fraction: 3-4, 2024-01-15, 1/2."""
+    """Whether an expression may be a date, a range or a fraction: 3-4, 2024-01-15, 1/2."""
     return not re.search(r"[*^+()]|\s[-/]\s", math) or bool(re.search(r"(?<![\d.,])0\d", math))

@@ -18,7 +18,6 @@ from baton.core.messages import Card, Message, Purpose, Role, estimated_tokens, 
 from baton.core.model_roles import RULE_CONDUCTOR
 from baton.core.plan.assignment import (
     assign_workers,
-    skill,
     substitute_worker,
     without_unfit_workers,
 )
@@ -40,7 +39,7 @@ from baton.core.plan.plan_schema import (
     format_plan,
     without_unused_steps,
 )
-from baton.core.plan.skill_estimates import parameter_billions
+from baton.core.plan.skill_estimates import parameter_billions, skill
 from baton.core.ports import PlanningContext, RoutingContext, SpendingRoom
 from baton.core.sanitiser import one_line
 
@@ -51,21 +50,21 @@ _STRONG_BILLIONS = 20.0
 """Billions from which on a model may choose workers itself."""
 
 _MAX_POOL_WORKERS = 7
-"""Workers that a conductor is told of: with more weak ones it chooses worse."""
+"""Workers that a conductor knows of: with more weak ones it chooses worse."""
 
 _MAX_PLAN_TOKENS = 1024
 _MAX_REMOTE_PLAN_TOKENS = 2048
-"""Tokens that a plan may take; models elsewhere may have to think first."""
+"""Tokens that a plan may take; remote models may have to think first."""
 
 _MAX_PROMPT_TOKENS = 6000
-"""Tokens that a conductor is told at most, to see whether there is money for it."""
+"""The most tokens of a conductor's prompt, for the check whether there is money for it."""
 
 _PLANNING_STEP = Step("", "Draw a plan.", need=Need("planning", 4))
-"""What conducting asks of a worker, to compare those who could."""
+"""The step that planning is, to compare the workers that can do it."""
 
 
 def can_conduct(card: Card) -> bool:
-    """Tell whether a worker may draw plans: no tool, and no model that is known to be too small."""
+    """Whether a worker may draw plans: no tool, and no model that is known to be too small."""
     if card.is_tool:
         return False
     size = parameter_billions(card)
@@ -73,9 +72,9 @@ def can_conduct(card: Card) -> bool:
 
 
 def choose_conductor(situation: RoutingContext, funds: SpendingRoom) -> str:
-    """Return who draws the plan: the person's choice, else a local worker, else one elsewhere.
+    """Return who draws the plan: the person's choice, else a local worker, else a remote one.
 
-    "" where nobody can, or not for the money that is left, or where the person wants no model to.
+    "" where no worker can, or not for the money that is left, or where the person wants none to.
     """
     if situation.conductor == RULE_CONDUCTOR:
         return ""
@@ -108,66 +107,66 @@ class LanguageConductor:
     def __init__(self, worker: str) -> None:
         self._worker = worker
 
-    async def plan(self, desk: PlanningContext) -> Plan:
-        """Return a plan for the prompt. Raises PlanError, or whatever the worker raises."""
-        situation = desk.situation
+    async def plan(self, context: PlanningContext) -> Plan:
+        """Return a plan for the prompt. Raises PlanError, or what the worker raises."""
+        situation = context.situation
         conductor, pool = situation.card(self._worker), _known_workers(situation)
         canvas = _plan_schema(situation, conductor, pool)
         kind = situation.route.need.kind
         messages = plan_messages(situation.material, canvas, pool, conductor, kind)
-        plan = await self._draw_plan(desk, messages, canvas, None)
+        plan = await self._draw_plan(context, messages, canvas, None)
         assert plan is not None  # without an outcome there is nothing to accept
         return plan
 
-    async def review(self, desk: PlanningContext, outcome: Outcome) -> Plan | None:
+    async def review(self, context: PlanningContext, outcome: Outcome) -> Plan | None:
         """Return None to accept what came out, or a corrective plan. Raises as `plan`."""
-        situation = desk.situation
+        situation = context.situation
         done = len(outcome.plan.steps)
         if done >= MAX_STEPS:
             return None
         conductor, pool = situation.card(self._worker), _known_workers(situation)
         canvas = _plan_schema(situation, conductor, pool, outcome)
         messages = review_messages(situation.material, outcome, canvas, pool, conductor)
-        plan = await self._draw_plan(desk, messages, canvas, outcome)
+        plan = await self._draw_plan(context, messages, canvas, outcome)
         return None if plan == outcome.plan else plan
 
     async def _draw_plan(
         self,
-        desk: PlanningContext,
+        context: PlanningContext,
         messages: Sequence[Message],
         canvas: PlanSchema,
         outcome: Outcome | None,
     ) -> Plan | None:
-        """Have a plan drawn, once more where the first can't be used."""
-        text = await self._ask_worker(desk, messages, canvas)
+        """Return a plan; a second one where the first can't be used."""
+        text = await self._ask_worker(context, messages, canvas)
         try:
-            return await self._parse_plan(desk, text, canvas, outcome)
+            return await self._parse_plan(context, text, canvas, outcome)
         except PlanError as problem:
             text = await self._ask_worker(
-                desk, repair_messages(messages, text, problem.message), canvas
+                context, repair_messages(messages, text, problem.message), canvas
             )
         try:
-            return await self._parse_plan(desk, text, canvas, outcome)
+            return await self._parse_plan(context, text, canvas, outcome)
         except PlanError as problem:
-            name = desk.situation.card(self._worker).name
+            name = context.situation.card(self._worker).name
             raise PlanError(f"{name} drew no plan that can be used. {problem.message}") from problem
 
     async def _ask_worker(
-        self, desk: PlanningContext, messages: Sequence[Message], canvas: PlanSchema
+        self, context: PlanningContext, messages: Sequence[Message], canvas: PlanSchema
     ) -> str:
-        card = desk.situation.card(self._worker)
+        card = context.situation.card(self._worker)
         most = _MAX_REMOTE_PLAN_TOKENS if card.uses_gateway else _MAX_PLAN_TOKENS
-        return await desk.ask(self._worker, messages, Purpose.PLAN, canvas.answer_format(), most)
+        return await context.ask(self._worker, messages, Purpose.PLAN, canvas.answer_format(), most)
 
     async def _parse_plan(
-        self, desk: PlanningContext, text: str, canvas: PlanSchema, outcome: Outcome | None
+        self, context: PlanningContext, text: str, canvas: PlanSchema, outcome: Outcome | None
     ) -> Plan | None:
         """Return the plan in a text, with no worker named that may not do its step."""
         if (drawn := canvas.parse(text)) is None:
             return None
         before = outcome.plan.steps if outcome is not None else ()
         plan = without_unused_steps(*drawn, before)
-        situation, left = desk.situation, (await desk.funds()).left
+        situation, left = context.situation, (await context.funds()).left
         return without_unfit_workers(
             plan, situation.roster, left=left, after=len(before), material=situation.material
         )
@@ -190,14 +189,14 @@ def _plan_schema(
 
 
 def _known_workers(situation: RoutingContext) -> list[Card]:
-    """Return the workers that a conductor is told of, in the roster's order."""
+    """Return the workers that a conductor knows of, in the roster's order."""
     models = [card for card in situation.roster if not card.is_tool]
     best = sorted(models[1:], key=lambda card: -skill(card, situation.route.need.kind))
     kept = {card.id for card in (*models[:1], *best[: _MAX_POOL_WORKERS - 1])}
     return [card for card in situation.roster if card.is_tool or card.id in kept]
 
 
-# What the conductor is told
+# Prompts
 
 
 _MAX_EXAMPLES = 4
@@ -317,7 +316,7 @@ _EXAMPLES = (
 def plan_messages(
     material: Material, canvas: PlanSchema, pool: Sequence[Card], conductor: Card, kind: str
 ) -> list[Message]:
-    """Return what a conductor is told to draw a plan; `kind` is what the task is likely to be."""
+    """Return the prompt for a plan; `kind` is the likely kind of the task."""
     messages = [Message(Role.SYSTEM, _rules_text(canvas, pool))]
     for example in [e for e in _EXAMPLES if kind not in _example_kinds(e)][:_MAX_EXAMPLES]:
         shown = _example_messages(example, canvas, pool)
@@ -330,7 +329,7 @@ def plan_messages(
 def review_messages(
     material: Material, outcome: Outcome, canvas: PlanSchema, pool: Sequence[Card], conductor: Card
 ) -> list[Message]:
-    """Return what a conductor is told to accept how a plan went, or to mend it."""
+    """Return the prompt for a review: accept the outcome of a plan, or correct it."""
     rules = _rules_text(canvas, pool) + _REVIEW_RULE
     room = _max_shown_chars(conductor)
     parts = [_request_text(material, canvas, room // 2)]
@@ -348,7 +347,7 @@ def review_messages(
 
 
 def repair_messages(messages: Sequence[Message], text: str, problem: str) -> list[Message]:
-    """Return what a conductor is told after a plan that can't be used."""
+    """Return the prompt after a plan that can't be used."""
     again = f"That can't be used. {problem} Write the whole JSON object once more."
     said = Message(Role.ASSISTANT, shortened(text, 2000) or "(nothing)")
     return [*messages, said, Message(Role.USER, again)]
@@ -363,7 +362,7 @@ def shortened(text: str, limit: int) -> str:
 
 
 def _max_shown_chars(conductor: Card) -> int:
-    """Return how many characters of what was typed and written a conductor is shown."""
+    """Return how many characters of prompts and results a conductor is shown."""
     return max(1500, min(_MAX_SHOWN_CHARS, ((conductor.context or 8192) - _RESERVED_TOKENS) * 2))
 
 
@@ -427,7 +426,7 @@ def _example_kinds(example: _Example) -> set[str]:
 def _example_messages(
     example: _Example, canvas: PlanSchema, pool: Sequence[Card]
 ) -> tuple[Message, Message] | None:
-    """Return an example with the workers that code would choose; None if it can't be done."""
+    """Return an example with the workers that code would choose; None if none can do it."""
     plan = example.plan
     if canvas.workers:
         try:
@@ -442,7 +441,7 @@ def _example_messages(
 
 
 def _request_text(material: Material, canvas: PlanSchema, room: int) -> str:
-    """Return what is asked, with the names of the files and the latest turns, shortened."""
+    """Return the prompt with the names of the files and the latest turns, shortened."""
     sizes = [estimated_tokens(material.file(name)[1]) for name in canvas.files]
     files = [
         f"file {number}: {one_line(name, 80)}, about {size:,} tokens"
@@ -463,7 +462,7 @@ def _framed_request(prompt: str, files: Sequence[str], turns: Sequence[str]) -> 
 
 
 def _step_report(number: int, step: Step, outcome: Outcome, room: int) -> str:
-    """Return how a step went: its need, its task, its text."""
+    """Return the report of a step: its need, its task, its text."""
     head = f"Step {number} ({step.need.kind}{', a check' if step.check else ''}):"
     task = fenced(shortened(step.subtask, 400))
     if number in outcome.failed:

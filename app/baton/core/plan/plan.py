@@ -143,7 +143,7 @@ class Plan:
     def messages(
         self, number: int, material: Material, outputs: Mapping[int, str], system: str = ""
     ) -> tuple[Message, ...]:
-        """Return exactly what step `number` may see, oldest first.
+        """Return exactly the messages that step `number` may see, oldest first.
 
         `outputs` are the texts of steps that are over; one without a text has failed. All of it is
         data for the worker: only `system`, the worker's own text, becomes a system message.
@@ -193,7 +193,7 @@ def _validate_step(number: int, step: Step) -> None:
 
 
 def _hold_all(turns: Sequence[Turn], access: Sequence[str]) -> bool:
-    """Tell whether these turns hold all that an access list names: the prompt, whole files."""
+    """Whether these turns hold all that an access list names: the prompt, whole files."""
     there = {PROMPT, HISTORY, *(FILE + file.name for turn in turns for file in turn.files)}
     return PROMPT in access and there.issuperset(access)
 
@@ -240,7 +240,7 @@ class Outcome:
 
     `cut` are those that stopped at their length cap, `failed` those that failed or were left out
     (their text, if any, is only a part), each with a sentence. `confidence` is the mean
-    log-probability of a step's tokens, where its worker tells.
+    log-probability of a step's tokens, where its worker reports it.
     """
 
     plan: Plan

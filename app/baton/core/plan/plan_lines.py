@@ -51,7 +51,7 @@ _REPEATED = re.compile(r"(?<!\S)(\S+(?: \S+){0,3})(?:,? \1){3}\S*$")
 
 
 def is_repeating(text: str) -> bool:
-    """Tell whether a plan that is being written has begun to repeat itself: no more comes of it.
+    """Whether a plan that is being written has begun to repeat itself, so that it is useless.
 
     A sum may have the same number several times.
     """

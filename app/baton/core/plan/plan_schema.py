@@ -3,8 +3,8 @@
     {"steps":[{"kind":"math","difficulty":3,"sees":["prompt"],"uses":[],"worker":2,
                "check":false,"task":"..."}],"answer":[1]}
 
-A grammar is made for this very prompt: what isn't there (a file, a later step, a worker) can't be
-written. Whatever comes is checked all the same, as not every worker can be held to a grammar.
+A grammar is made for this very prompt: what doesn't exist (a file, a later step, a worker) can't
+be written. The text is validated all the same, as not every worker can be held to a grammar.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class PlanSchema:
     def parse(self, text: str) -> tuple[tuple[Step, ...], tuple[int, ...]] | None:
         """Return the steps that were drawn and the answer; None where what there is was accepted.
 
-        Raises PlanError, with a sentence that tells the model what is wrong.
+        Raises PlanError, with a sentence for the model that says what is wrong.
         """
         drawn = _parse_object(text)
         if self.done and drawn.get("accept") is True:
@@ -140,7 +140,7 @@ class PlanSchema:
 def without_unused_steps(
     steps: Sequence[Step], answer: tuple[int, ...], before: Sequence[Step] = ()
 ) -> Plan:
-    """Return a plan without the drawn steps that nothing comes of: no answer, and no check."""
+    """Return a plan without the drawn steps that neither the answer nor a check uses."""
     everything = (*before, *steps)
     wanted = set(answer) | {n for n, step in enumerate(everything, start=1) if step.check}
     for number in range(len(everything), 0, -1):
@@ -218,7 +218,7 @@ def _parse_task(drawn: dict[str, Any], what: str) -> str:
 
 
 def _shown_once(found: re.Match[str]) -> str:
-    """Say what a looping model repeated just once; a number with many zeros stays."""
+    """Return what a looping model repeated just once; a number with many zeros stays."""
     return found[1] if any(map(str.isalpha, found[1])) else found[0]
 
 

@@ -1,7 +1,7 @@
-"""The trained conductor: what a request is made of, each part a step of its own.
+"""The trained conductor: splits a request into parts, each of them a step.
 
 A small model writes the parts, one a line (core.plan.plan_lines); code marks the request before it
-reads, checks every part after it, and chooses the workers. Whatever is in doubt is not split.
+reads, checks every part after it, and chooses the workers. A doubtful request is not split.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ doubt. Of 150 requests with parts 3 more get a step for each than with -0.1, of 
 """
 
 MAX_COMPUTED_CHARS = 200
-"""A longer request for one thing is a story with numbers in it, which an expression seldom tells
-whole. What people have computed has fewer than 100."""
+"""A longer request for one thing is a story with numbers in it, which an expression seldom
+covers. What people have computed has fewer than 100."""
 
 
 DOUBTFUL_NEED = Need("calculation", 2)
@@ -66,7 +66,7 @@ class RequestTools(Protocol):
     """Reads requests before and after the model does."""
 
     def warm(self) -> None:
-        """Begin whatever takes long before a first request, and return at once. Never raises."""
+        """Begin what takes long before a first request, and return at once. Never raises."""
         ...
 
     async def mark(self, request: str) -> str:
@@ -180,7 +180,7 @@ class RequestReader:
 
 
 _NUMBER = re.compile(r"\d")
-"""What a sum is told by; number words are rare where a plan left something out."""
+"""The sign of a possible sum; number words are rare where a plan left something out."""
 
 
 def checked_subtasks(
@@ -222,7 +222,7 @@ def with_implied_inputs(
 
 
 def is_worth_following(request: str, parts: Sequence[PlanPart], written: WrittenPlan) -> bool:
-    """Tell whether there is anything to a plan, and the model was sure enough of it."""
+    """Whether there is anything to a plan, and the model was sure enough of it."""
     tasks = {(part.tool, part.text.casefold()) for part in parts}
     if len(tasks) < len(parts):
         return False
@@ -243,7 +243,7 @@ def is_worth_following(request: str, parts: Sequence[PlanPart], written: Written
 
 
 def is_sure(request: str, sums: Sequence[PlanPart], confidence: float | None) -> bool:
-    """Tell whether the model was sure enough of sums for them to be computed."""
+    """Whether the model was sure enough of sums for them to be computed."""
     is_named = all(names_operations(request, part.tool, part.text) for part in sums)
     least = MIN_NAMED_CONFIDENCE if is_named else MIN_COMPUTED_CONFIDENCE
     return confidence is None or confidence >= least
@@ -271,7 +271,7 @@ def doubtful_parts(
 
 
 def is_one_sum(parts: Sequence[PlanPart]) -> bool:
-    """Tell whether tools do every part, and each but the last is there for a later one."""
+    """Whether tools do every part, and each but the last is there for a later one."""
     used = {number for part in parts for number in part.inputs}
     return all(part.tool for part in parts) and used >= set(range(1, len(parts)))
 

@@ -94,7 +94,7 @@ _FORMULA = re.compile(r"\\[a-zA-Z]{3,}|\$(?=\S)[^$\n]{0,200}\S\$(?!\d)")
 
 
 def wants_reasoning(request: str) -> bool:
-    """Tell whether a request is for a proof, a riddle or a textbook's problem.
+    """Whether a request is for a proof, a riddle or a textbook's problem.
 
     A computed number is no answer to it.
     """
@@ -103,7 +103,7 @@ def wants_reasoning(request: str) -> bool:
 
 
 def may_have_parts(request: str) -> bool:
-    """Tell whether the trained conductor should look at a request."""
+    """Whether the trained conductor should look at a request."""
     request = request.strip()
     if not request or len(request) > MAX_REQUEST_CHARS:
         return False
@@ -162,7 +162,7 @@ _OPERATION = re.compile(r"[-+]\s*[\d.]+%|[\d.]+%\s*\*|\*\s*[\d.]+%|[-+*/^]|[a-z]
 
 
 def names_operations(request: str, tool: str, expression: str) -> bool:
-    """Tell whether a request names all that an expression does with its numbers.
+    """Whether a request names all that an expression does with its numbers.
 
     A quantity that is converted to another unit, or two that are multiplied to give one, needs no
     word: units that don't fit have no value.
@@ -181,7 +181,7 @@ def names_operations(request: str, tool: str, expression: str) -> bool:
 
 
 def _has_sign(operation: str, request: str) -> bool:
-    """Tell whether a request has an operation's sign between two numbers."""
+    """Whether a request has an operation's sign between two numbers."""
     signs = _SIGNS.get(operation)
     return signs is not None and re.search(rf"\d\s*(?:{signs})\s*\d", request) is not None
 

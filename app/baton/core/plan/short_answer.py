@@ -19,6 +19,8 @@ _MAX_CUES = 24
 _MAX_ANSWER_WORDS = 6
 """An announced answer of more words is a sentence, which two workers would word differently."""
 
+_MAX_RELATIVE_DIFFERENCE = Fraction(1, 10**6)
+
 _BOXED = re.compile(r"\\f?box(?:ed)?\s{0,9}\{")
 _CUE = re.compile(
     r"#{4,9}|\\f?box(?:ed)?\s{0,9}\{"
@@ -50,7 +52,7 @@ def announced_answer(text: str) -> str:
 
 
 def answers_agree(a: str, b: str) -> bool:
-    """Tell whether two texts come to the same short answer; numbers count by their value.
+    """Whether two texts come to the same short answer; numbers count by their value.
 
     Texts without one agree only where they are the same word for word.
     """
@@ -87,7 +89,12 @@ def _keys_agree(a: str, b: str) -> bool:
     x, y = _key_value(a), _key_value(b)
     if x is None or y is None:
         return False
-    return abs(x - y) <= Fraction(1, 10**6) * max(abs(x), abs(y))
+    return numbers_agree(x, y)
+
+
+def numbers_agree(a: Fraction, b: Fraction) -> bool:
+    """Whether two numbers are the same answer: they differ by a millionth of the larger at most."""
+    return abs(a - b) <= _MAX_RELATIVE_DIFFERENCE * max(abs(a), abs(b))
 
 
 def _key_value(key: str) -> Fraction | None:

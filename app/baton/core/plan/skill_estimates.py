@@ -1,4 +1,4 @@
-"""How difficult a task may be for a worker, as far as it can be told from its card."""
+"""Skill estimates from a worker's card: the difficulty of tasks that it does well."""
 
 from __future__ import annotations
 
@@ -89,12 +89,12 @@ def _with_kind_offset(base: float, kind: str) -> float:
 
 
 def chance_at(level: float, difficulty: float) -> float:
-    """Return how likely somebody of that level does a task of that difficulty well, 0 to 1."""
+    """Return the chance that a worker of a level does a task of a difficulty well, 0 to 1."""
     return 1 / (1 + math.exp(-(_STEEPNESS * (level - difficulty) + _EVEN_LOG_ODDS)))
 
 
 def level_at(likely: float, difficulty: float) -> float:
-    """Return the level of somebody who does a task of that difficulty well so likely."""
+    """Return the level at which the chance of success at a difficulty is `likely`."""
     likely = min(1 - 1e-6, max(1e-6, likely))
     return difficulty + (math.log(likely / (1 - likely)) - _EVEN_LOG_ODDS) / _STEEPNESS
 
@@ -105,12 +105,12 @@ def ordinary_difficulty(kind: str) -> int:
 
 
 def is_tool_for(card: Card, kind: str) -> bool:
-    """Tell whether a tool is for tasks of a kind."""
+    """Whether a tool is for tasks of a kind."""
     return kind in _TOOL_KINDS.get(card.id, frozenset())
 
 
 def parameter_billions(card: Card) -> float:
-    """Return about how many billions of parameters a model has; 0 where nothing tells."""
+    """Return about how many billions of parameters a model has; 0 if unknown."""
     if card.parameters:
         return card.parameters / 1e9
     for name in (card.model, card.id, card.name):
@@ -130,7 +130,7 @@ def _general_skill(card: Card) -> float:
 
 
 def _interpolated_skill(size: float) -> float:
-    """Read the table, on a logarithmic scale between its rows."""
+    """Interpolate the table on a logarithmic scale."""
     first, last = _SKILL_BY_BILLIONS[0], _SKILL_BY_BILLIONS[-1]
     if size <= first[0]:
         return first[1]

@@ -1,4 +1,4 @@
-"""What workers are good at: as shipped measurements, their size and the person's answers say.
+"""What workers are good at, by shipped measurements, their size and the person's own answers.
 
 A table by task kind. It begins with what was measured of a model, or with a guess from its size,
 and moves with what the person did with its answers: as a Beta posterior, whose prior is worth a few
@@ -49,7 +49,7 @@ _SIMILAR_KINDS = (
 )
 
 _MAX_SHIFT = 2.0
-"""The most that one kind tells others, in log-odds before that."""
+"""The most that one kind moves others, in log-odds before that share."""
 
 _MAX_CARRIED_SHIFT = 0.8
 """The most that all other kinds together move the log-odds of one."""
@@ -61,13 +61,13 @@ _GENERAL_SHARE = 0.5
 """How much of what a model is above its size in measured kinds is expected in the others."""
 
 _MIN_MEASURED_MODELS = 3
-"""So many measured models of known size tell how difficult the measured tasks were."""
+"""Measured models of known size that are needed to infer how difficult the measured tasks were."""
 
 MAX_RECENT_ANSWERS = 200
-"""So many of the newest answers are looked at: more would take time, and tell of longer ago."""
+"""Only the newest answers count: more would take time and be older."""
 
 _FRESH_SECONDS = 300.0
-"""After so many seconds the person's answers are looked at again."""
+"""After this time the person's answers are read again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +75,8 @@ class Mastery:
     """How well a worker does one kind of task.
 
     `level` is the difficulty, 1 to 5, up to which it does well; `chance` how likely a good answer
-    to an ordinary task of the kind is. `basis` is where the prior comes from: typed, measured, or
-    guess; `answers` of the person's own have moved it since.
+    to an ordinary task of the kind is. `basis` is where the prior comes from: configured ("typed"),
+    measured, published or guess; `answers` of the person's own have moved it since.
     """
 
     kind: str
@@ -92,7 +92,7 @@ class Mastery:
 
 
 def masteries(card: Card, scores: Scores, own: Sequence[GradedAnswer]) -> dict[str, Mastery]:
-    """Return what a worker is good at, by kind; what the person typed stays as it is."""
+    """Return what a worker is good at, by kind; configured skills stay as they are."""
     prior = _priors(card, scores)
     mine = [one for one in own if one.worker == card.id]
     evidence = {kind: _evidence(kind, mine) for kind in prior}
@@ -112,11 +112,13 @@ def masteries(card: Card, scores: Scores, own: Sequence[GradedAnswer]) -> dict[s
 def skill_levels(card: Card, scores: Scores, own: Sequence[GradedAnswer]) -> dict[str, float]:
     """Return a card's skills, as far as more is known than its size."""
     found = masteries(card, scores, own)
-    told = (
+    has_evidence = (
         card.published or measured_scores(card, scores) or any(one.worker == card.id for one in own)
     )
     return {
-        kind: round(one.level, 3) for kind, one in found.items() if told or one.basis == CONFIGURED
+        kind: round(one.level, 3)
+        for kind, one in found.items()
+        if has_evidence or one.basis == CONFIGURED
     }
 
 
@@ -142,7 +144,7 @@ def count_own_answers(table: Mapping[str, Mastery]) -> int:
 
 
 def skill_summary(card: Card, table: Mapping[str, Mastery]) -> str:
-    """Say what a worker does best and worst, and how that is known; "" of a tool."""
+    """Return what a worker does best and worst, and on what that rests; "" for a tool."""
     best = masteries_best_first(table)
     if not best:
         return ""
@@ -152,7 +154,7 @@ def skill_summary(card: Card, table: Mapping[str, Mastery]) -> str:
 
 
 def basis_text(card: Card, table: Mapping[str, Mastery]) -> str:
-    """Say on what a table mainly rests: a few answers move a beginning, and don't replace it."""
+    """Return on what a table mainly rests: a few answers move the prior, and don't replace it."""
     count = count_own_answers(table)
     own = [own_answers_text(count)] if count else []
     return ", ".join([_prior_text(card, table), *own] if count < _PRIOR_ANSWERS[GUESS] else own)
@@ -168,12 +170,12 @@ def _prior_text(card: Card, table: Mapping[str, Mastery]) -> str:
 
 
 def own_answers_text(count: int) -> str:
-    """Say of how many answers it is that a person did something with them."""
+    """Return the number of the person's own answers in words."""
     return "one answer of your own" if count == 1 else f"your own {count} answers"
 
 
 def guess_basis(card: Card) -> str:
-    """Say what is known of a model that nobody measured."""
+    """Return what the estimate of an unmeasured model rests on."""
     if parameter_billions(card):
         return "its size"
     return "its price" if card.price is not None and not card.price.is_free else "where it runs"
@@ -295,9 +297,9 @@ def _log_odds(chance: float) -> float:
 
 
 class SkillTable:
-    """Tells a roster's cards what their workers are good at.
+    """Adds skills to the cards of a roster.
 
-    Both sources are read when a card is first wanted, the person's answers again after some
+    Both sources are read when a card is first requested, the person's answers again after some
     minutes. Where their history can't be read, only the shipped measurements count.
     """
 
@@ -315,7 +317,7 @@ class SkillTable:
 
     @property
     def scores(self) -> Scores:
-        """What Baton ships of measurements."""
+        """The shipped measurements."""
         if self._scores is None:
             self._scores = self._read()
         return self._scores

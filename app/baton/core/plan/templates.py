@@ -172,7 +172,7 @@ def _names_in_file(file: str, text: str, count: int) -> list[str]:
     if count <= 1:
         return [FILE + file]
     if count > MAX_STEPS:
-        return [FILE + file] * count  # more than any plan can have: whoever counts them, refuses
+        return [FILE + file] * count  # more than any plan can have, so the caller refuses
     there = len(cut(text, count))
     return [f"{FILE}{file}#{n}/{count}" for n in range(1, there + 1)]
 
@@ -277,7 +277,7 @@ def _parse_answer(data: Mapping[str, Any], count: int, name: str) -> tuple[int, 
 
 
 def _refuse_unused_steps(drawn: Sequence[TemplateStep], answer: tuple[int, ...], name: str) -> None:
-    """Refuse what no plan could be made of, whatever the prompt."""
+    """Refuse a template that makes no valid plan for any prompt."""
     try:
         Plan(tuple(replace(d.step, access=()) for d in drawn), answer)
     except PlanError as error:

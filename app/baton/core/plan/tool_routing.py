@@ -11,7 +11,7 @@ import ast
 import re
 
 MAX_CHARS = 200
-"""A longer text is a task in words, whatever numbers it holds."""
+"""A longer text is a task in words, even with numbers in it."""
 
 _SUM = re.compile(r"(?!.*\.\.)[\d\s.,()*/%!^+\u00d7\u00f7\u00b7\u2212\u221a²³-]+")
 _PERCENT = re.compile(r"%\s*(?:of|von|de|di)\s")
@@ -28,8 +28,8 @@ _NAME = re.compile(
     r"4-4-2|4-3-3|4-2-3-1|3-5-2|3-4-3|5-3-2|3-2-1|\d\d?/\d\d?/\d{4}|"
     r"(?:1\d|20)\d\d-(?:1\d|20)\d\d|1-800(?:-\d+)*|\d{3}-\d{3}-\d{4}"
 )
-"""Sums to the eye, but whoever asks what they *are* means something else: a day, a shop, a ratio, a
-way to play football, some years, a date, a number to call."""
+"""They look like sums, but a person who asks what they *are* means something else: a day, a shop, a
+ratio, a football formation, some years, a date, a telephone number."""
 _DAY = re.compile(r"(?<![\d.-])[12]\d{3}-\d\d?-\d\d?(?![\d.-])")
 _THOUSANDS = re.compile(r"(?<![\d.,])[1-9]\d{0,2}[.,]\d{3}(?!\d)")
 """One number in English, another one where the point stands between thousands."""
@@ -50,7 +50,7 @@ _CONVERSION = (
 
 
 def can_compute(tool: str, text: str) -> bool:
-    """Tell whether a tool can answer a text alone."""
+    """Whether a tool can answer a text alone."""
     if len(text) > MAX_CHARS or "\n" in text.strip():
         return False
     match tool:

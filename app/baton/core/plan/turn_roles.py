@@ -29,8 +29,8 @@ class TurnRole(IntEnum):
 class TurnPosition:
     """What happened so far: `turn` counts from 0, the other numbers are workers' places.
 
-    `thought`, `wrote` and `verified` say who did that last (None: nobody); `is_rejected` whether
-    the verifier found something wrong with what stands.
+    `thought`, `wrote` and `verified` are the workers that did that last (None: none did);
+    `is_rejected` is whether the verifier found something wrong with the answer.
     """
 
     turn: int = 0
@@ -100,10 +100,10 @@ def scores_by_rule(workers: Sequence[Sequence[float]]) -> list[list[float]]:
 def is_allowed(
     role: TurnRole, place: int, position: TurnPosition, workers: Sequence[WorkerFacts]
 ) -> bool:
-    """Tell whether a worker may take a role now.
+    """Whether a worker may take a role now.
 
-    Somebody thinks before anything is written, and once; nobody verifies what it wrote itself, or
-    what was verified already. A tool only works.
+    A thinker comes before anything is written, and once; no worker verifies its own answer, or one
+    that was verified already. A tool only works.
     """
     if role is TurnRole.WORKER:
         return position.wrote is None or position.is_rejected
@@ -119,7 +119,7 @@ def best_move(
 ) -> tuple[TurnRole, int] | None:
     """Return the role and the worker with the highest score, None where what is written stands.
 
-    `scores` has a row for each role. In the last turn somebody can only work. What was written and
+    `scores` has a row for each role. The last turn can only be work. What was written and
     not rejected stands where nothing scores above 0.
     """
     moves = [

@@ -14,15 +14,13 @@ from baton.core.spending.usage_rate import UsageRate, days_left_in_month, days_l
 
 MIN_PROMPTS = 20
 MIN_DAYS = 3
-"""With fewer, whatever is said of the future is a guess."""
+"""With fewer, any forecast is a guess."""
 
 _RECENT_DAYS = 14
 """The last days that say what a day costs."""
 
-
 _RECENT_PROMPTS = 240
 """The last prompts that say what gains are usual."""
-
 
 _RELATIVE_MARGIN = 1e-6
 

@@ -1,7 +1,7 @@
-"""Spends what is allowed where it gains most, so that it lasts and isn't hoarded.
+"""Paces spending: money goes where it gains most, so that it lasts and isn't hoarded.
 
-A running quantile of what help was worth lately says how good it must be for the money to last; a
-bucket, which fills as prompts come, corrects that: whoever spent more than was planned by now must
+A running quantile of the recent worth of help says how good it must be for the money to last. A
+bucket, which fills as prompts come, corrects that: after more than the planned spending, help must
 gain more, and the other way round. The ceiling itself is the ledger's job.
 """
 
@@ -57,7 +57,7 @@ class SpendingRate:
 class BarController:
     """Learns what help is usually worth, and says what it must be worth to be bought.
 
-    `worth` is whatever is to be had for a unit of cost; costs are in any unit. A pure function of
+    `worth` is the gain for a unit of cost; costs are in any unit. A pure function of
     what was added.
     """
 
@@ -269,7 +269,7 @@ def valid_gain(gain: float) -> float:
 
 
 def is_spending_allowed(standing: Standing) -> bool:
-    """Tell whether anything may be spent: by a ceiling, or by what this prompt itself may cost."""
+    """Whether anything may be spent: by a ceiling, or by what this prompt itself may cost."""
     typed = any(room.scope is Scope.RUN and room.ceiling for room in standing.rooms)
     return not standing.frozen and (standing.is_cloud_on or typed)
 

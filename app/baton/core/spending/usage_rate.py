@@ -1,4 +1,4 @@
-"""How much is still to come: what a person's days so far say of today and of this month."""
+"""How many prompts are still to come today and this month, by a person's days so far."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ MAX_AGE_DAYS = 30
 _HOUR, _DAY = 3600, 86400
 
 _PRIOR_PROMPTS_PER_DAY = 12
-"""Prompts in a day, until the person's own days tell."""
+"""Prompts in a day, before the person's own days are known."""
 
 _PRIOR_PROMPTS_PER_CONVERSATION = 8
-"""Prompts that a conversation still has, until the person's own ones tell."""
+"""Prompts that a conversation still has, before the person's own ones are known."""
 
 _HALF_LIFE_DAYS = 7.0
-"""A day that is so many days ago tells half as much."""
+"""After so many days a day counts half."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +51,10 @@ class _PromptTime:
 
 
 class UsageRate:
-    """When prompts came that could be helped.
+    """The times of the prompts that help was weighed for, and how many are still to come.
 
-    `progress` is for whoever knows how many there will be (a benchmark): it says how much of all is
-    done, from 0 to 1, with the one that is at hand.
+    `progress` is for a caller that knows how many there will be (a benchmark): the share that is
+    done, from 0 to 1, with the current one.
     """
 
     def __init__(self, progress: Callable[[], float] | None = None) -> None:
@@ -62,7 +62,6 @@ class UsageRate:
         self._times: deque[_PromptTime] = deque(maxlen=MAX_PROMPTS)
 
     def add(self, at: float, session: str) -> None:
-        """Note that one came."""
         self._times.append(_prompt_time(at, session))
 
     def outlook(self, scope: Scope, now: float, session: str = "") -> Outlook:
@@ -105,7 +104,7 @@ class UsageRate:
     def _other_days(self, now: _PromptTime) -> tuple[float, float]:
         """Return what earlier days with any prompts had up to this time of the day, and after it.
 
-        A day as nobody knows better is among them.
+        The prior day is among them.
         """
         left = days_left_today(now.at)
         weights = dict.fromkeys((one.day for one in self._earlier(now.day)), 0.0)
@@ -144,12 +143,10 @@ class UsageRate:
 
 
 def days_left_today(now: float) -> float:
-    """Return how much of the day is left, in days."""
     return (_DAY - _prompt_time(now, "").second) / _DAY
 
 
 def days_left_in_month(now: float) -> float:
-    """Return how much of the month is left, in days."""
     return days_left_today(now) + _full_days_left(_prompt_time(now, "").day)
 
 

@@ -17,7 +17,7 @@ _NO_BALANCES = Standing(())
 _FREE_REASON = "It costs nothing."
 _ASKED_NOTE = " You are asked first."
 _POLICY_REASONS = {Policy.NEVER: "the policy is never."}
-_UNATTENDED_REASON = "nobody is here to be asked."
+_UNATTENDED_REASON = "there is no person to ask."
 
 
 async def spending_room(stage: RunContext) -> SpendingRoom:
@@ -41,8 +41,8 @@ async def weigh_help(
 ) -> Weighed:
     """Decide whether a worker should be asked, which likely makes a good answer so much likelier.
 
-    Where it is `plain` that what there is won't do, pace only decides where nobody is asked and
-    there is enough: else the offer tells the person what could be had, or what stands in the way.
+    Where it is `plain` that what there is won't do, pace only decides where no person is asked and
+    there is enough money: else the offer shows the person what help costs, or what prevents it.
     """
     gain = valid_gain(gain)
     if card.price is not None and card.price.is_free:
@@ -66,7 +66,7 @@ async def weigh_help(
 async def _current_standing(stage: RunContext) -> Standing:
     """Return how money stands, with what this prompt may cost by itself: resumed runs share that.
 
-    Nothing is there where the ledger can't be read, or nobody is there to be asked for leave.
+    It is empty where the ledger can't be read, or where there is no person to ask.
     """
     purse = stage.purse
     if must_ask(stage.offers.policy, purse.limits) is None:

@@ -1,7 +1,7 @@
-"""Ways to come to an answer: each decides what is played, and all are played alike.
+"""Strategies: each decides which plans are executed to answer a prompt.
 
-A strategy is asked for a first plan, and after each plan that was played whether there shall be
-more. One small file each; a name is the same on the command line, in settings and in `bench`.
+A strategy proposes a first plan, and after each executed plan whether there are more steps. One
+file each; a name is the same on the command line, in settings and in `bench`.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ STRATEGIES = {
     ),
     "route": StrategyEntry(f"{_PACKAGE}.route:RouteAlone", "The router alone picks who answers."),
     "knn": StrategyEntry(
-        f"{_PACKAGE}.knn:NearestNeighbours", "Whoever did best with similar questions answers."
+        f"{_PACKAGE}.knn:NearestNeighbours",
+        "The worker that did best with similar questions answers.",
     ),
     "conductor": StrategyEntry(
         f"{_PACKAGE}.conductor_plan:ConductorStrategy",
-        "A conductor draws a plan, and mends it once it has seen.",
+        "A conductor draws a plan, and corrects it after its results.",
     ),
     "cascade": StrategyEntry(
         f"{_PACKAGE}.cascade:Cascade", "Two workers here; a stronger one where they disagree."

@@ -1,4 +1,4 @@
-"""One draft or two here, looked at once more before they stay."""
+"""One draft or two by local workers, reviewed before one stays."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _MIN_LOCAL_HELP_GAIN = 0.15
 class DraftReview:
     """The default worker drafts, by itself or beside another; then it is decided what stays.
 
-    Where two drafts leave it open, a third worker here is asked before anybody is for money. Help
+    Where two drafts leave it open, a third worker here is asked before a paid one. Help
     is asked for where its gain, now that there are drafts, is worth its price. With `weighed`
     that was decided before: then only a draft that plainly won't do calls for it.
     """
@@ -54,9 +54,9 @@ class DraftReview:
         self._workers = workers
         self._weighed = weighed
 
-    async def first(self, desk: StrategyContext) -> Proposal:
-        """Propose the drafts, or the answer where there is nobody who could help."""
-        situation = desk.situation
+    async def first(self, context: StrategyContext) -> Proposal:
+        """Propose the drafts, or the answer where no worker could help."""
+        situation = context.situation
         if len(self._workers) > 1:
             return drafts_proposal(
                 situation, self._workers, _drafting_reason(situation, self._workers)
@@ -67,70 +67,72 @@ class DraftReview:
         first = f"{mine} answers first, and its answer is looked at before it stays."
         return replace(single_answer(situation, chance_text(situation) or first), final=False)
 
-    async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
+    async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Propose what stays of the drafts, or help, then what there was without it."""
-        drafts = _draft_numbers(desk.situation, outcome.plan)
+        drafts = _draft_numbers(context.situation, outcome.plan)
         last = len(outcome.plan.steps)
         if last > len(drafts):
             lost = outcome.plan.answer == (last,) and is_lost(outcome, last)
             whole = written_steps(outcome, drafts) or drafts
             return (
-                keep_step(outcome, _draft_by_rule(desk.situation, outcome, whole), _NO_HELP_REASON)
+                keep_step(
+                    outcome, _draft_by_rule(context.situation, outcome, whole), _NO_HELP_REASON
+                )
                 if lost
                 else None
             )
-        if last == 1 and (1 in outcome.failed or not has_helper(desk.situation)):
+        if last == 1 and (1 in outcome.failed or not has_helper(context.situation)):
             return None
-        return await self._review(desk, outcome, drafts)
+        return await self._review(context, outcome, drafts)
 
     async def _review(
-        self, desk: StrategyContext, outcome: Outcome, drafts: Sequence[int]
+        self, context: StrategyContext, outcome: Outcome, drafts: Sequence[int]
     ) -> Proposal | None:
-        situation = desk.situation
+        situation = context.situation
         plain = _plain_fault(situation, outcome, drafts)
-        if not plain and not await self._may_ask_for_help(desk):
+        if not plain and not await self._may_ask_for_help(context):
             return _keep_draft(outcome, _draft_by_rule(situation, outcome, drafts), "")
-        await _check_drafts(desk, outcome, written_steps(outcome, drafts))
-        judged = await desk.judge(outcome, drafts)
+        await _check_drafts(context, outcome, written_steps(outcome, drafts))
+        judged = await context.judge(outcome, drafts)
         stays = _kept_draft(situation, outcome, drafts, judged)
         quality = dict(zip(drafts, judged.quality, strict=True))
         gain = judged.gain.get(situation.helper, 0.0)
         gain += judged.quality[judged.best] - quality[stays]
         hopeless = bool(plain) and len(drafts) == 1
-        if hopeless:  # it is as good as no answer, whoever wrote it
+        if hopeless:  # it is as good as no answer
             gain += quality[stays]
         why = plain or _doubt_reason(drafts, judged)
-        if len(drafts) == 2 and (another := await _third_drafter(desk, outcome, gain)):
+        if len(drafts) == 2 and (another := await _third_drafter(context, outcome, gain)):
             step = answer_step(situation, another, optional=True)
             return Proposal(outcome.plan.with_steps((step,), (stays,)), "local", why, final=False)
-        if has_helper(situation) and await _is_help_worth_it(desk, gain, hopeless):
+        if has_helper(situation) and await _is_help_worth_it(context, gain, hopeless):
             step = answer_step(situation, situation.helper, optional=True)
             return Proposal(outcome.plan.with_steps((step,), (len(drafts) + 1,)), "cloud", why)
         return _keep_draft(outcome, stays, plain)
 
-    async def _may_ask_for_help(self, desk: StrategyContext) -> bool:
-        """Tell whether drafts that look well may still call for help."""
-        known = desk.situation.route.estimate is not None
-        return known and not self._weighed and await can_pay_helper(desk)
+    async def _may_ask_for_help(self, context: StrategyContext) -> bool:
+        """Whether drafts that look well may still call for help."""
+        known = context.situation.route.estimate is not None
+        return known and not self._weighed and await can_pay_helper(context)
 
 
-async def _is_help_worth_it(desk: StrategyContext, gain: float, hopeless: bool) -> bool:
-    """Tell whether the helper's gain is worth its price, and a person's waiting."""
-    situation = desk.situation
+async def _is_help_worth_it(context: StrategyContext, gain: float, hopeless: bool) -> bool:
+    """Whether the helper's gain is worth its price, and a person's waiting."""
+    situation = context.situation
     if not situation.card(situation.helper).uses_gateway:
         return hopeless or gain > _MIN_LOCAL_HELP_GAIN
-    return await desk.weigh(situation.helper, gain, plain=hopeless)
+    return await context.weigh(situation.helper, gain, plain=hopeless)
 
 
-async def _third_drafter(desk: StrategyContext, outcome: Outcome, gain: float) -> str:
-    """Return who here should be asked before anybody is for money, or ""."""
+async def _third_drafter(context: StrategyContext, outcome: Outcome, gain: float) -> str:
+    """Return the local worker to ask before a paid one, or ""."""
     if (
         gain <= _MIN_THIRD_DRAFT_GAIN
-        or not has_helper(desk.situation)
-        or not await can_pay_helper(desk)
+        or not has_helper(context.situation)
+        or not await can_pay_helper(context)
     ):
         return ""
-    return third_drafter(desk.situation, {step.worker for step in outcome.plan.steps})
+    return third_drafter(context.situation, {step.worker for step in outcome.plan.steps})
 
 
 def _draft_numbers(situation: RoutingContext, plan: Plan) -> Sequence[int]:
@@ -185,7 +187,7 @@ def _kept_draft(
 
     Two others that agree against it are a reason to ask for help, not to take theirs: in GSM8K that
     was right more often (by 69 in a hundred), in MMLU-Pro and MATH less often (by 33 and more), and
-    nothing that is known before tells these apart.
+    nothing that is known before separates these.
     """
     if situation.route.estimate is None:
         return _draft_by_rule(situation, outcome, drafts)
@@ -204,16 +206,16 @@ def _keep_draft(outcome: Outcome, step: int, why: str) -> Proposal | None:
     return keep_step(outcome, step, why or _MAJORITY_REASON)
 
 
-async def _check_drafts(desk: StrategyContext, outcome: Outcome, drafts: Sequence[int]) -> None:
+async def _check_drafts(context: StrategyContext, outcome: Outcome, drafts: Sequence[int]) -> None:
     """Check by computing what can be."""
     from baton.core.plan.checks import is_checkable
 
     for number in drafts:
         if is_checkable(outcome.text(number)):
-            await desk.check(outcome, number)
+            await context.check(outcome, number)
 
 
-# What a plan comes to
+# Help after a plan
 
 
 def helper_proposal(situation: RoutingContext, outcome: Outcome) -> Proposal | None:
@@ -228,7 +230,7 @@ def helper_proposal(situation: RoutingContext, outcome: Outcome) -> Proposal | N
         return None
     if mine in outcome.failed or not (why := help_reason(situation, outcome, mine)):
         return None
-    # Optional: where the person keeps the draft, nobody else is to write another one.
+    # Optional: where the person keeps the draft, no other worker writes another one.
     step = answer_step(situation, situation.helper, optional=True)
     return Proposal(plan.with_steps((step,), (last + 1,)), "cloud", why)
 
@@ -236,5 +238,5 @@ def helper_proposal(situation: RoutingContext, outcome: Outcome) -> Proposal | N
 def _local_answer_step(situation: RoutingContext, plan: Plan) -> int:
     """Return the last step, if it is the answer and was written here; else 0."""
     last = len(plan.steps)
-    outside = {card.id for card in situation.roster if card.uses_gateway}
-    return last if plan.answer == (last,) and plan.steps[-1].worker not in outside else 0
+    remote = {card.id for card in situation.roster if card.uses_gateway}
+    return last if plan.answer == (last,) and plan.steps[-1].worker not in remote else 0

@@ -20,7 +20,7 @@ MIN_ONE_DRAFT_CHANCE = 0.9
 """From this chance on one draft is enough, if the estimate is sure."""
 
 _MIN_TOLD_GAIN = 0.2
-"""From this gain on it is worth telling that a worker is seldom right."""
+"""From this gain on a person is shown that a worker is seldom right."""
 
 _MIN_MATE_CHANCE = 0.1
 """With less chance than this a worker is no help in checking another."""
@@ -36,7 +36,7 @@ _MAX_TWICE_TOKENS = 600
 
 
 def is_sure(situation: RoutingContext) -> bool:
-    """Tell whether the prompt is enough like what is known."""
+    """Whether the prompt is enough like what is known."""
     estimate = situation.route.estimate
     return estimate is not None and estimate.novelty <= MAX_SURE_NOVELTY
 
@@ -75,21 +75,20 @@ def chance_text(situation: RoutingContext) -> str:
 
 
 def tenths(chance: float) -> str:
-    """Write a chance for people."""
     return f"{min(9, max(1, round(10 * chance)))} in 10"
 
 
 def has_helper(situation: RoutingContext) -> bool:
-    """Tell whether there is somebody to ask where the default worker won't do."""
+    """Whether there is somebody to ask where the default worker won't do."""
     return bool(situation.helper) and not situation.card(situation.worker).uses_gateway
 
 
-async def can_pay_helper(desk: StrategyContext) -> bool:
-    """Tell whether the helper may be asked at all, now."""
-    price = desk.situation.card(desk.situation.helper).price
+async def can_pay_helper(context: StrategyContext) -> bool:
+    """Whether the helper may be asked at all, now."""
+    price = context.situation.card(context.situation.helper).price
     if price is not None and price.is_free:
         return True
-    return (await desk.funds()).left != 0
+    return (await context.funds()).left != 0
 
 
 def drafting_pair(situation: RoutingContext) -> tuple[str, ...]:
@@ -111,7 +110,7 @@ def drafting_pair(situation: RoutingContext) -> tuple[str, ...]:
 
 
 def _second_drafter(situation: RoutingContext) -> str:
-    """Return the other worker here whose answer tells most of the default one's, or "".
+    """Return the other local worker by whose answer the default one's is best checked, or "".
 
     Without an estimate only a peer is taken: where a weaker one disagrees, it is just wrong. With
     one that is known, and counts.
@@ -175,7 +174,7 @@ _END_CHARS = 300
 
 
 def wants_short_answer(situation: RoutingContext) -> bool:
-    """Tell whether a prompt wants a number, a choice, or something else that is short."""
+    """Whether a prompt wants a number, a choice, or something else that is short."""
     prompt, kind = head_and_tail(situation.material.prompt), situation.route.need.kind
     if len(_CHOICES.findall(prompt)) > 1:
         return True

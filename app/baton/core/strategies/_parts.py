@@ -29,30 +29,29 @@ class SplitRequest:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
 
-    async def first(self, desk: StrategyContext) -> Proposal:
-        """Propose the plan."""
+    async def first(self, context: StrategyContext) -> Proposal:
         steps = self._plan.steps
         if len(steps) == 1:
-            name = desk.situation.card(steps[0].worker).name
+            name = context.situation.card(steps[0].worker).name
             return Proposal(self._plan, "local", f"{name} computes this exactly.")
         why = f"You ask for {len(steps)} things, so each is a step of its own."
         in_doubt = [n for n, step in enumerate(steps, start=1) if step.need == DOUBTFUL_NEED]
-        final = not can_be_corrected(desk.situation, self._plan)
+        final = not can_be_corrected(context.situation, self._plan)
         return Proposal(self._plan, "plan", f"{why} {_doubt_text(in_doubt)}".strip(), final)
 
-    async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
+    async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Propose what corrects the plan, or one worker's answer where nothing came of it."""
         played = len(outcome.plan.steps)
         if len(self._plan.steps) > 1:
             again = None
-            if played == len(self._plan.steps) and can_be_corrected(desk.situation, self._plan):
-                again = await corrective_proposal(desk, outcome)
+            if played == len(self._plan.steps) and can_be_corrected(context.situation, self._plan):
+                again = await corrective_proposal(context, outcome)
             elif len(outcome.plan.answer) == len(self._plan.answer):
                 again = restored_proposal(self._plan, outcome)
-            return again or fallback_answer(desk.situation, outcome)
+            return again or fallback_answer(context.situation, outcome)
         if not is_lost(outcome, 1) or played > 1:
             return None
-        step = answer_step(desk.situation, desk.situation.worker)
+        step = answer_step(context.situation, context.situation.worker)
         return Proposal(outcome.plan.with_steps((step,), (2,)), why="That couldn't be computed.")
 
 
@@ -66,19 +65,19 @@ def _doubt_text(steps: Sequence[int]) -> str:
     return f"Steps {named} couldn't be computed for certain: a model's results may be wrong."
 
 
-async def split_strategy(desk: StrategyContext) -> SplitRequest | None:
+async def split_strategy(context: StrategyContext) -> SplitRequest | None:
     """Return the way in which a request with parts is played, None for any other request.
 
     Where the person named a conductor, that one splits requests; this one only has things computed.
     """
-    situation = desk.situation
+    situation = context.situation
     if situation.mode == "mini" or situation.limits.alone:
         return None
     try:
-        plan = await desk.split()
+        plan = await context.split()
     except StoreError:
         raise
-    except BatonError:  # whoever answers instead meets what is wrong here, and tells
+    except BatonError:  # the worker that answers instead meets the same error and reports it
         return None
     if plan is None or (situation.conductor and len(plan.steps) > 1):
         return None
@@ -93,27 +92,27 @@ CHECKED_KINDS = {"calculation", "math", "code", "extraction"}
 
 
 def can_be_corrected(situation: RoutingContext, plan: Plan) -> bool:
-    """Tell whether a model does a part that can be checked, and another worker is configured."""
+    """Whether a model does a part that can be checked, and another worker is configured."""
     tools = {card.id for card in situation.roster if card.is_tool}
     checked = any(s.need.kind in CHECKED_KINDS and s.worker not in tools for s in plan.steps)
     return checked and len(conversational_workers(situation)) > 1
 
 
-async def corrective_proposal(desk: StrategyContext, outcome: Outcome) -> Proposal | None:
+async def corrective_proposal(context: StrategyContext, outcome: Outcome) -> Proposal | None:
     """Propose the plan with another worker for each part that is wrong, None where none is.
 
     Wrong is a part without a word, a refusal, an answer that was cut off, and a sum, code or JSON
     that a check finds wrong. Steps that use a wrong part are repeated with the new one. A worker
     with a price is asked only where the gain is worth it.
     """
-    situation, plan = desk.situation, outcome.plan
+    situation, plan = context.situation, outcome.plan
     steps: list[Step] = []
     moved: dict[int, int] = {}
     names = []
     for number, step in enumerate(plan.steps, start=1):
         other = ""
-        if number in plan.answer and await _is_part_wrong(desk, outcome, number):
-            other = await _other_worker(desk, step)
+        if number in plan.answer and await _is_part_wrong(context, outcome, number):
+            other = await _other_worker(context, step)
         if other:
             names.append(situation.card(other).name)
         if other or (step.worker in _talker_ids(situation) and moved.keys() & set(step.inputs)):
@@ -144,13 +143,13 @@ def restored_proposal(first: Plan, outcome: Outcome) -> Proposal | None:
     return Proposal(replace(outcome.plan, answer=answer), "plan", why)
 
 
-async def _is_part_wrong(desk: StrategyContext, outcome: Outcome, number: int) -> bool:
-    situation = desk.situation
+async def _is_part_wrong(context: StrategyContext, outcome: Outcome, number: int) -> bool:
+    situation = context.situation
     if outcome.plan.steps[number - 1].worker not in _talker_ids(situation):
         return False
     if help_reason(situation, outcome, number):
         return True
-    found = await desk.check(outcome, number)
+    found = await context.check(outcome, number)
     return any(one.verdict is Verdict.WRONG for one in found)
 
 
@@ -158,9 +157,9 @@ def _talker_ids(situation: RoutingContext) -> set[str]:
     return {card.id for card in conversational_workers(situation)}
 
 
-async def _other_worker(desk: StrategyContext, step: Step) -> str:
+async def _other_worker(context: StrategyContext, step: Step) -> str:
     """Return another worker for a wrong part, "" where none is able or worth its price."""
-    situation, left = desk.situation, (await desk.funds()).left
+    situation, left = context.situation, (await context.funds()).left
     others = conversational_workers(situation)
     other = substitute_worker(step, others, {step.worker}, left, material=situation.material)
     if not other:
@@ -168,4 +167,4 @@ async def _other_worker(desk: StrategyContext, step: Step) -> str:
     card = situation.card(other)
     if card.price is not None and card.price.is_free:
         return other
-    return other if await desk.weigh(other, success_chance(card, step.need)) else ""
+    return other if await context.weigh(other, success_chance(card, step.need)) else ""

@@ -33,21 +33,21 @@ def answer_step(situation: RoutingContext, worker: str, *, optional: bool = Fals
 
 
 def single_answer(situation: RoutingContext, why: str = "") -> Proposal:
-    """Propose that the default worker answers, and nobody else."""
+    """Propose that the default worker alone answers."""
     card = situation.card(situation.worker)
-    told = local_only_reason(situation) or f"{card.name} runs on this machine."
+    reason = local_only_reason(situation) or f"{card.name} runs on this machine."
     if card.uses_gateway:
-        told = f"{card.name} was asked for."
+        reason = f"{card.name} was asked for."
     plan = Plan((answer_step(situation, card.id),), (1,))
-    said = f"{situation.choice} {why}".strip() or told
+    said = f"{situation.choice} {why}".strip() or reason
     return Proposal(plan, "cloud" if card.remote else "local", said)
 
 
 def local_only_reason(situation: RoutingContext) -> str:
     """Say in a sentence what keeps the prompt on this machine, or return ""."""
     if situation.limits.label is Label.LOCAL:
-        return "This conversation is private, so nobody elsewhere is asked."
-    return "The mode is local, so nobody elsewhere is asked." if situation.mode == "local" else ""
+        return "This conversation is private, so no remote model is asked."
+    return "The mode is local, so no remote model is asked." if situation.mode == "local" else ""
 
 
 def drafts_proposal(situation: RoutingContext, workers: Iterable[str], why: str) -> Proposal:
@@ -127,7 +127,7 @@ def written_steps(outcome: Outcome, among: Iterable[int]) -> list[int]:
 
 
 def is_lost(outcome: Outcome, step: int) -> bool:
-    """Tell whether a step, now that it is over, has come to nothing: not one word of it."""
+    """Whether a step, now that it is over, has come to nothing: not one word of it."""
     return not outcome.texts.get(step, "").strip()
 
 
@@ -149,9 +149,8 @@ class Delegation:
         self._worker = worker
         self._why = why
 
-    async def first(self, desk: StrategyContext) -> Proposal:
-        """Propose that the other one answers."""
-        situation = desk.situation
+    async def first(self, context: StrategyContext) -> Proposal:
+        situation = context.situation
         why = self._why or situation.route.why
         if not self._worker:
             step = replace(_tool_step(situation), optional=True)
@@ -160,11 +159,11 @@ class Delegation:
         where = "cloud" if situation.card(self._worker).remote else "local"
         return Proposal(Plan((step,), (1,)), where, why)
 
-    async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
+    async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Propose that the default worker answers after all."""
         if len(outcome.plan.steps) > 1 or not is_lost(outcome, 1):
             return None
-        situation = desk.situation
+        situation = context.situation
         step = answer_step(situation, situation.worker)
         name = situation.card(situation.worker).name
         return Proposal(outcome.plan.with_steps((step,), (2,)), why=f"{name} answers.")

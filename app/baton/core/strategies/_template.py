@@ -25,27 +25,26 @@ class TemplateStrategy:
     def __init__(self, template: Template) -> None:
         self._template = template
 
-    async def first(self, desk: StrategyContext) -> Proposal:
-        """Propose the template's plan."""
+    async def first(self, context: StrategyContext) -> Proposal:
         try:
-            plan = await template_plan(desk, self._template)
+            plan = await template_plan(context, self._template)
         except PlanError as problem:
-            return single_answer(desk.situation, f"{problem.message} So one worker answers.")
+            return single_answer(context.situation, f"{problem.message} So one worker answers.")
         return Proposal(plan, "plan", self._template.about)
 
-    async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
+    async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Propose another answer only where the plan came to none."""
-        return fallback_answer(desk.situation, outcome)
+        return fallback_answer(context.situation, outcome)
 
 
-async def template_plan(desk: StrategyContext, template: Template) -> Plan:
+async def template_plan(context: StrategyContext, template: Template) -> Plan:
     """Return a template's plan for the prompt, with a worker for each step. Raises PlanError."""
     from baton.core.plan.assignment import assign_workers
 
-    situation = desk.situation
+    situation = context.situation
     roster = conversational_workers(situation)
     plan = template.plan(situation.material, roster, situation.route.need)
-    funds = await desk.funds()
+    funds = await context.funds()
     try:
         return assign_workers(
             plan,
@@ -60,9 +59,10 @@ async def template_plan(desk: StrategyContext, template: Template) -> Plan:
 
 
 def _with_local_workers(situation: RoutingContext, plan: Plan) -> Plan:
-    """Give what nobody seems to have the room or the money for to who holds most here.
+    """Give all open steps to the local worker with the largest context.
 
-    How long results get is only guessed: extracts of a document are mostly short. Raises PlanError.
+    For plans that no worker seems to have the room or the money for: how long results get is only
+    guessed, and extracts of a document are mostly short. Raises PlanError.
     """
     cards = local_workers(situation)
     if not cards:

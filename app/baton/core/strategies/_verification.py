@@ -1,4 +1,4 @@
-"""An answer is checked: by executing what can be, then by another worker; then mended once.
+"""An answer is verified: by executing what can be, then by another worker; then repaired once.
 
 The auditor sees the prompt and the answer, nothing of how it came about. The steps themselves say
 how far that went, so it can be gone on with at any time.
@@ -47,32 +47,32 @@ class Verification:
     def __init__(self) -> None:
         self._wrong: dict[tuple[int, ...], int] = {}
 
-    async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
+    async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Propose the audit, the repair, or the answer from before a repair that made it worse."""
         steps = outcome.plan.steps
         if _is_repair(steps[-1]):
-            return await self._review_repair(desk, outcome)
+            return await self._review_repair(context, outcome)
         if steps[-1].subtask == AUDIT:
-            return _repair_after_audit(desk.situation, outcome)
+            return _repair_after_audit(context.situation, outcome)
         if len(steps) >= MAX_STEPS or not all(outcome.text(n) for n in outcome.plan.answer):
             return None
-        wrong = await self._wrong_checks(desk, outcome, outcome.plan.answer)
+        wrong = await self._wrong_checks(context, outcome, outcome.plan.answer)
         if wrong:
             return _repair_proposal(
-                desk.situation, outcome, outcome.plan.answer, _findings_text(wrong)
+                context.situation, outcome, outcome.plan.answer, _findings_text(wrong)
             )
-        return _audit_proposal(desk.situation, outcome)
+        return _audit_proposal(context.situation, outcome)
 
     async def _wrong_checks(
-        self, desk: StrategyContext, outcome: Outcome, steps: tuple[int, ...]
+        self, context: StrategyContext, outcome: Outcome, steps: tuple[int, ...]
     ) -> list[Checked]:
         """Return what is wrong in some steps' texts, as far as it can be executed."""
-        found = [finding for n in steps for finding in await desk.check(outcome, n)]
+        found = [finding for n in steps for finding in await context.check(outcome, n)]
         wrong = [finding for finding in found if finding.verdict is Verdict.WRONG]
         self._wrong[steps] = len(wrong)
         return wrong
 
-    async def _review_repair(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
+    async def _review_repair(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Go back to what was repaired, if the repair is empty, unfinished or worse."""
         last = len(outcome.plan.steps)
         steps = outcome.plan.steps
@@ -83,8 +83,8 @@ class Verification:
             why = "The repair failed, so the answer stays as it was."
             return Proposal(replace(outcome.plan, answer=before), "plan", why)
         if before not in self._wrong:
-            await self._wrong_checks(desk, outcome, before)
-        if len(await self._wrong_checks(desk, outcome, (last,))) > self._wrong[before]:
+            await self._wrong_checks(context, outcome, before)
+        if len(await self._wrong_checks(context, outcome, (last,))) > self._wrong[before]:
             why = "The repair made it worse, so the answer stays as it was."
             return Proposal(replace(outcome.plan, answer=before), "plan", why)
         return None
@@ -128,7 +128,7 @@ def _repair_after_audit(situation: RoutingContext, outcome: Outcome) -> Proposal
 
 
 def is_accepted(said: str) -> bool:
-    """Tell whether an audit found nothing wrong."""
+    """Whether an audit found nothing wrong."""
     return _ACCEPTED.match(said.strip()) is not None
 
 
@@ -152,11 +152,11 @@ def _repair_proposal(
 
 
 def _findings_text(wrong: Iterable[Checked]) -> str:
-    """Write down what checks found, as data for the one who mends it."""
+    """Return what checks found, as data for the worker that repairs the answer."""
     return "\n".join(f"{finding.what}: {finding.note}"[:600] for finding in wrong)[:4000]
 
 
 def is_verifying(outcome: Outcome) -> bool:
-    """Tell whether a plan has come to its verification."""
+    """Whether a plan has come to its verification."""
     last = outcome.plan.steps[-1]
     return last.subtask == AUDIT or _is_repair(last)

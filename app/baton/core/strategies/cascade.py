@@ -1,7 +1,7 @@
 """Two answers here, and a stronger worker where they disagree.
 
 Measured on GSM8K with two models of 8 to 9 billion parameters: 96 % right with a fifth of the
-questions sent elsewhere, against 97 % with all of them.
+questions sent to the cloud, against 97 % with all of them.
 """
 
 from __future__ import annotations
@@ -29,49 +29,48 @@ class Cascade:
     """Two workers here (or one, twice) answer; where they disagree, the helper is asked.
 
     Free text can't be compared: then the first answer counts, unless it plainly won't do. A default
-    worker that is elsewhere answers alone.
+    worker that is remote answers alone.
     """
 
-    async def first(self, desk: StrategyContext) -> Proposal:
-        """Propose the two answers."""
-        situation = desk.situation
+    async def first(self, context: StrategyContext) -> Proposal:
+        situation = context.situation
         if situation.card(situation.worker).uses_gateway:
             return single_answer(situation)
         cards = local_workers(situation)
         pair = [cards[0].id, cards[1].id if len(cards) > 1 else cards[0].id]
-        told = "Two workers here answer" if len(cards) > 1 else f"{cards[0].name} answers twice"
+        drafters = "Two workers here answer" if len(cards) > 1 else f"{cards[0].name} answers twice"
         more = "a stronger one is asked if they disagree." if situation.helper else "to compare."
         return drafts_proposal(
-            situation, pair, f"{told}, {'and ' if situation.helper else ''}{more}"
+            situation, pair, f"{drafters}, {'and ' if situation.helper else ''}{more}"
         )
 
-    async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
+    async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Propose what the two come to, then help, then what there was without it."""
         steps = len(outcome.plan.steps)
         if steps == 1:
             return None
         if steps == 2:
-            return await self._compare(desk, outcome)
+            return await self._compare(context, outcome)
         lost = outcome.plan.answer == (3,) and is_lost(outcome, 3)
         return (
-            keep_step(outcome, kept_answer(desk.situation, outcome), _NO_HELP_REASON)
+            keep_step(outcome, kept_answer(context.situation, outcome), _NO_HELP_REASON)
             if lost
             else None
         )
 
-    async def _compare(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
-        situation = desk.situation
+    async def _compare(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
+        situation = context.situation
         stays = kept_answer(situation, outcome)
         why = disagreement(situation, outcome)
-        if why and situation.helper and await self.is_worth_it(desk, outcome):
+        if why and situation.helper and await self.is_worth_it(context, outcome):
             step = answer_step(situation, situation.helper, optional=True)
             return Proposal(outcome.plan.with_steps((step,), (3,)), "cloud", why)
         if outcome.plan.answer == (stays,):
             return None
         return keep_step(outcome, stays, why or "Only one of the two has an answer.")
 
-    async def is_worth_it(self, desk: StrategyContext, outcome: Outcome) -> bool:
-        """Tell whether help is worth asking for: always, where a person chose this strategy."""
+    async def is_worth_it(self, context: StrategyContext, outcome: Outcome) -> bool:
+        """Whether help is worth asking for: always, where a person chose this strategy."""
         return True
 
 

@@ -1,4 +1,4 @@
-"""A conductor draws the plan, and mends it once it has seen what came out."""
+"""A conductor draws the plan, and corrects it after seeing the results."""
 
 from __future__ import annotations
 
@@ -29,51 +29,50 @@ class ConductorStrategy:
         self._name = ""
         self._kept: tuple[int, ...] = ()
 
-    async def first(self, desk: StrategyContext) -> Proposal:
-        """Propose the first plan."""
+    async def first(self, context: StrategyContext) -> Proposal:
         from baton.core.plan.conductor import LanguageConductor, choose_conductor
 
-        situation = desk.situation
+        situation = context.situation
         if situation.limits.alone:
             return single_answer(situation)
         if situation.route.template == LONG_DOCUMENT:
-            return await self._template_proposal(desk)
-        if not situation.conductor and (parts := await split_strategy(desk)) is not None:
-            return await parts.first(desk)
-        if not (worker := choose_conductor(situation, await desk.funds())):
-            return await self._template_proposal(desk)
+            return await self._template_proposal(context)
+        if not situation.conductor and (parts := await split_strategy(context)) is not None:
+            return await parts.first(context)
+        if not (worker := choose_conductor(situation, await context.funds())):
+            return await self._template_proposal(context)
         self._name = situation.card(worker).name
         conductor = LanguageConductor(worker)
         try:
-            plan = await conductor.plan(desk)
+            plan = await conductor.plan(context)
         except StoreError:
             raise
         except BatonError:
-            return await self._template_proposal(desk, f"{self._name} could draw no plan.")
+            return await self._template_proposal(context, f"{self._name} could draw no plan.")
         self._conductor = conductor
         count = len(plan.steps)
         if count == 1:
             return Proposal(plan, "plan", f"{self._name} finds that one step is enough.")
         return Proposal(plan, "plan", f"{self._name} split this into {count} steps.", final=False)
 
-    async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
+    async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Propose what the conductor adds, or a way out where the plan came to nothing."""
         if self._kept and all(is_lost(outcome, n) for n in outcome.plan.answer):
             kept, self._kept = self._kept, ()
-            why = "What should mend it failed, so the answer before stays."
+            why = "The correction failed, so the answer before it stays."
             return Proposal(replace(outcome.plan, answer=kept), "plan", why)
-        return await self._corrective_proposal(desk, outcome) or fallback_answer(
-            desk.situation, outcome
+        return await self._corrective_proposal(context, outcome) or fallback_answer(
+            context.situation, outcome
         )
 
     async def _corrective_proposal(
-        self, desk: StrategyContext, outcome: Outcome
+        self, context: StrategyContext, outcome: Outcome
     ) -> Proposal | None:
         if self._conductor is None or self._left <= 0 or len(outcome.plan.steps) == 1:
             return None
         self._left -= 1
         try:
-            plan = await self._conductor.review(desk, outcome)
+            plan = await self._conductor.review(context, outcome)
         except StoreError:
             raise
         except BatonError:
@@ -83,35 +82,37 @@ class ConductorStrategy:
             return None
         if all(outcome.text(n) for n in outcome.plan.answer):
             self._kept = outcome.plan.answer
-        return Proposal(plan, "plan", f"{self._name} mends what came out.", final=False)
+        return Proposal(plan, "plan", f"{self._name} corrects the result.", final=False)
 
-    async def _template_proposal(self, desk: StrategyContext, why: str = "") -> Proposal:
+    async def _template_proposal(self, context: StrategyContext, why: str = "") -> Proposal:
         """Propose the template that suits the prompt, or that the default worker answers."""
-        situation = desk.situation
+        situation = context.situation
         name = situation.route.template
         if name:
             try:
                 template = situation.templates()[name]
-                plan = await template_plan(desk, template)
+                plan = await template_plan(context, template)
             except (KeyError, BatonError) as problem:
                 if isinstance(problem, StoreError):
                     raise
             else:
-                told = why or situation.route.why
-                return Proposal(plan, "plan", f"{told} {template.about}")
+                reason = why or situation.route.why
+                return Proposal(plan, "plan", f"{reason} {template.about}")
         from baton.core.plan.conductor import can_conduct
 
         if not why and situation.conductor == RULE_CONDUCTOR:
             why = "No model plans, by your setting `conductor`."
-        told = why or "Nobody here can draw a plan."
-        funds = await desk.funds()
+        reason = why or "No worker here can draw a plan."
+        funds = await context.funds()
         if not why and funds.left == 0 and any(map(can_conduct, situation.roster)):
-            told = "Nobody here can draw a plan, and no money may be spent on one without --budget."
-        return single_answer(situation, f"{told} So one worker answers.")
+            reason = (
+                "No worker here can draw a plan, and no money may be spent on one without --budget."
+            )
+        return single_answer(situation, f"{reason} So one worker answers.")
 
 
 def has_template(situation: RoutingContext) -> bool:
-    """Tell whether there is a template that suits the prompt."""
+    """Whether there is a template that suits the prompt."""
     try:
         return bool(situation.route.template) and situation.route.template in situation.templates()
     except BatonError:  # one of the person's own is wrong: said where it is named

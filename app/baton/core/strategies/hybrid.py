@@ -40,7 +40,7 @@ class Hybrid:
     A tool answers what is written as an expression; a request that has parts, or can be computed,
     is played as the trained conductor splits it. Where the router is sure that only the helper will
     do, it is asked at once. Two workers here of about the same strength draft what has a short
-    answer. What calls for a plan gets one, where somebody can draw it. Else the default worker
+    answer. What calls for a plan gets one, where a worker can draw it. Else the default worker
     drafts. Drafts are looked at once more before they stay, and help is asked for where that is
     worth its price. One worker by itself just answers.
     """
@@ -48,64 +48,62 @@ class Hybrid:
     def __init__(self) -> None:
         self._way: Strategy | None = None
 
-    async def first(self, desk: StrategyContext) -> Proposal:
-        """Propose what the chosen way does."""
-        self._way = await _choose_strategy(desk)
-        return self._left_open(desk, await self._way.first(desk))
+    async def first(self, context: StrategyContext) -> Proposal:
+        self._way = await _choose_strategy(context)
+        return self._left_open(context, await self._way.first(context))
 
-    async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
-        """Go on in that way."""
+    async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
         if self._way is None:
             self._way = _strategy_of_plan(outcome)
-        proposal = await self._way.next(desk, outcome)
+        proposal = await self._way.next(context, outcome)
         if proposal is not None:
-            return self._left_open(desk, proposal)
+            return self._left_open(context, proposal)
         return (
-            helper_proposal(desk.situation, outcome)
+            helper_proposal(context.situation, outcome)
             if isinstance(self._way, ConductorStrategy)
             else None
         )
 
-    def _left_open(self, desk: StrategyContext, proposal: Proposal) -> Proposal:
+    def _left_open(self, context: StrategyContext, proposal: Proposal) -> Proposal:
         """Leave it open whether what a plan comes to stays: the helper may still be asked."""
-        may_be_helped = isinstance(self._way, ConductorStrategy) and bool(desk.situation.helper)
+        may_be_helped = isinstance(self._way, ConductorStrategy) and bool(context.situation.helper)
         return replace(proposal, final=False) if may_be_helped else proposal
 
 
-async def _choose_strategy(desk: StrategyContext) -> Strategy:
-    situation = desk.situation
+async def _choose_strategy(context: StrategyContext) -> Strategy:
+    situation = context.situation
     if situation.route.tool in {card.id for card in situation.roster if card.is_tool}:
         return Delegation()
-    if (parts := await split_strategy(desk)) is not None:
+    if (parts := await split_strategy(context)) is not None:
         return parts
     if not has_helper(situation):
-        return ConductorStrategy() if await _should_plan(desk) else DraftReview()
-    if await can_pay_helper(desk):
-        return await _choose_with_help(desk)
-    return ConductorStrategy() if await _should_plan(desk) else DraftReview()
+        return ConductorStrategy() if await _should_plan(context) else DraftReview()
+    if await can_pay_helper(context):
+        return await _choose_with_help(context)
+    return ConductorStrategy() if await _should_plan(context) else DraftReview()
 
 
-async def _choose_with_help(desk: StrategyContext) -> Strategy:
+async def _choose_with_help(context: StrategyContext) -> Strategy:
     """Choose where the helper may be asked."""
-    situation = desk.situation
+    situation = context.situation
     weighed = False
     if _is_helper_clearly_better(situation) and wants_short_answer(situation):
-        if await desk.weigh(situation.helper, expected_gain(situation, situation.helper)):
+        if await context.weigh(situation.helper, expected_gain(situation, situation.helper)):
             return Delegation(situation.helper, _no_draft_reason(situation))
         weighed = True
     elif two := drafting_pair(situation):
         return DraftReview(two)
-    if await _should_plan(desk):
+    if await _should_plan(context):
         return ConductorStrategy()
     if not weighed and _should_ask_helper_first(situation):
         weighed = True
-        if await desk.weigh(situation.helper, expected_gain(situation, situation.helper)):
+        if await context.weigh(situation.helper, expected_gain(situation, situation.helper)):
             return Delegation(situation.helper, _no_draft_reason(situation))
     return DraftReview(weighed=weighed)
 
 
 def _is_helper_clearly_better(situation: RoutingContext) -> bool:
-    """Tell whether a draft here would only cost time; whom the person prefers here is asked."""
+    """Whether a draft here would only cost time; whom the person prefers here is asked."""
     return (
         not situation.choice
         and is_sure(situation)
@@ -114,7 +112,7 @@ def _is_helper_clearly_better(situation: RoutingContext) -> bool:
 
 
 def _should_ask_helper_first(situation: RoutingContext) -> bool:
-    """Tell whether the helper should be asked first, if that is worth its price."""
+    """Whether the helper should be asked first, if that is worth its price."""
     if situation.choice:
         return False
     if situation.route.estimate is None:
@@ -137,17 +135,17 @@ def _strategy_of_plan(outcome: Outcome) -> Strategy:
     return DraftReview()
 
 
-async def _should_plan(desk: StrategyContext) -> bool:
-    """Tell whether the router wants a plan, and who is there can draw and play one."""
-    situation = desk.situation
+async def _should_plan(context: StrategyContext) -> bool:
+    """Whether the router wants a plan, and who is there can draw and play one."""
+    situation = context.situation
     route = situation.route
     if route.where != "plan" or situation.mode == "mini" or situation.limits.alone:
         return False
-    if route.template == LONG_DOCUMENT:  # without it nobody could read all of it
+    if route.template == LONG_DOCUMENT:  # no worker could read all of it without
         return has_template(situation)
     from baton.core.plan.conductor import choose_conductor
 
-    funds = await desk.funds()
+    funds = await context.funds()
     is_named = situation.conductor not in ("", RULE_CONDUCTOR)
     if not (is_named or _would_plan_help(situation, funds)):
         return False
@@ -155,7 +153,7 @@ async def _should_plan(desk: StrategyContext) -> bool:
 
 
 def _would_plan_help(situation: RoutingContext, funds: SpendingRoom) -> bool:
-    """Tell whether a plan would help: small models get worse by looking at each other's work.
+    """Whether a plan would help: small models get worse by looking at each other's work.
 
     Where only the helper is strong, it answers a single question sooner by itself.
     """

@@ -1,6 +1,6 @@
 """The worker that did best on the most similar questions answers.
 
-In place of trained routers that learn to tell workers apart: nearest neighbours do as well (arXiv
+An alternative to trained routers: nearest neighbours do as well (arXiv
 2505.12601), and need no training.
 """
 
@@ -13,14 +13,13 @@ from baton.core.strategies._steps import Delegation, conversational_workers, sin
 
 
 class NearestNeighbours:
-    """Whoever was right most often nearby answers; one that costs money only if that is worth it.
+    """The worker that was right most often nearby answers; a paid one only if that is worth it.
 
     Where nothing similar is known, the default worker answers.
     """
 
-    async def first(self, desk: StrategyContext) -> Proposal:
-        """Propose who answers."""
-        situation = desk.situation
+    async def first(self, context: StrategyContext) -> Proposal:
+        situation = context.situation
         known = _workers_with_neighbours(situation)
         if situation.card(situation.worker).uses_gateway:
             return single_answer(situation)
@@ -32,17 +31,17 @@ class NearestNeighbours:
         if chosen not in free:
             here = _best_nearby(situation, free) if free else situation.card(situation.worker)
             more = _nearby_quality(situation, chosen) - _nearby_quality(situation, here)
-            chosen = chosen if await desk.weigh(chosen.id, more) else here
+            chosen = chosen if await context.weigh(chosen.id, more) else here
         why = f"{chosen.name} did best with the most similar questions."
         if chosen.id == situation.worker:
             return single_answer(situation, why)
-        return await Delegation(chosen.id, why).first(desk)
+        return await Delegation(chosen.id, why).first(context)
 
-    async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
+    async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Propose that the default worker answers where the chosen one has nothing."""
-        if outcome.plan.steps[0].worker == desk.situation.worker:
+        if outcome.plan.steps[0].worker == context.situation.worker:
             return None
-        return await Delegation().next(desk, outcome)
+        return await Delegation().next(context, outcome)
 
 
 def _workers_with_neighbours(situation: RoutingContext) -> list[Card]:

@@ -32,9 +32,9 @@ class MixtureOfAgents:
     with weaker ones (arXiv 2502.00674).
     """
 
-    async def first(self, desk: StrategyContext) -> Proposal:
+    async def first(self, context: StrategyContext) -> Proposal:
         """Propose the proposals and what is made of them."""
-        situation = desk.situation
+        situation = context.situation
         writer = strongest_worker(situation, conversational_workers(situation))
         proposers = [card.id for card in local_workers(situation)[:MAX_PROPOSERS]] or [
             situation.worker
@@ -48,7 +48,7 @@ class MixtureOfAgents:
         why = f"{len(proposers)} answers are proposed, and {writer.name} makes one of them."
         return Proposal(Plan(tuple(steps), (len(steps),)), where, why)
 
-    async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
+    async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Propose the strongest proposer's answer, where nothing was made of them."""
         last = len(outcome.plan.steps)
         if outcome.plan.answer != (last,) or not is_lost(outcome, last):
@@ -56,5 +56,5 @@ class MixtureOfAgents:
         numbers = written_steps(outcome, range(1, last))
         if not numbers:
             return None
-        best = best_step(desk.situation, outcome, numbers)
+        best = best_step(context.situation, outcome, numbers)
         return keep_step(outcome, best, "The proposals could not be put together.")

@@ -18,9 +18,8 @@ class Reflect:
     def __init__(self, rounds: int = 1) -> None:
         self._rounds = rounds
 
-    async def first(self, desk: StrategyContext) -> Proposal:
-        """Propose the draft and its revisions."""
-        situation = desk.situation
+    async def first(self, context: StrategyContext) -> Proposal:
+        situation = context.situation
         steps = [answer_step(situation, situation.worker)]
         for number in range(1, self._rounds + 1):
             access = full_access(situation, (number,))
@@ -31,7 +30,7 @@ class Reflect:
         why = f"{card.name} revises its own answer."
         return Proposal(Plan(tuple(steps), (len(steps),)), where, why)
 
-    async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
+    async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Propose the last version that was written, where the last one wasn't."""
         last = len(outcome.plan.steps)
         versions = written_steps(outcome, range(1, last + 1))

@@ -14,24 +14,23 @@ MIN_NOTABLE_GAIN = 0.05
 class RouteAlone:
     """The default worker or the helper answers, by the gain that is expected of the helper."""
 
-    async def first(self, desk: StrategyContext) -> Proposal:
-        """Propose who answers."""
-        situation = desk.situation
+    async def first(self, context: StrategyContext) -> Proposal:
+        situation = context.situation
         if not has_helper(situation):
             return single_answer(situation)
         more = expected_gain(situation, situation.helper)
         name = situation.card(situation.helper).name
-        if await desk.weigh(situation.helper, more):
+        if await context.weigh(situation.helper, more):
             points = round(100 * more)
             why = f"{name} is likelier to get this right, by about {points} %, which is worth it."
-            return await Delegation(situation.helper, why).first(desk)
+            return await Delegation(situation.helper, why).first(context)
         mine = situation.card(situation.worker).name
-        will_do = f"{mine} will do, as far as can be told."
+        will_do = f"{mine} is likely good enough."
         better = f"{name} is likelier to get this right, but isn't asked."
         return single_answer(
             situation, chance_text(situation) or (better if more > MIN_NOTABLE_GAIN else will_do)
         )
 
-    async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
+    async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Propose that the default worker answers where the helper has nothing."""
-        return await Delegation().next(desk, outcome)
+        return await Delegation().next(context, outcome)

@@ -10,10 +10,8 @@ from baton.core.strategies._steps import single_answer
 class Single:
     """The default worker answers the prompt; what comes out, stands."""
 
-    async def first(self, desk: StrategyContext) -> Proposal:
-        """Propose the ordinary plan."""
-        return single_answer(desk.situation)
+    async def first(self, context: StrategyContext) -> Proposal:
+        return single_answer(context.situation)
 
-    async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
-        """Leave it at that."""
+    async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
         return None

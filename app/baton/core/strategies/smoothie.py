@@ -25,33 +25,34 @@ class Smoothie:
     With fewer than two the default worker answers alone.
     """
 
-    async def first(self, desk: StrategyContext) -> Proposal:
-        """Propose an answer by each."""
-        cards = local_workers(desk.situation)[:MAX_VOTERS]
+    async def first(self, context: StrategyContext) -> Proposal:
+        cards = local_workers(context.situation)[:MAX_VOTERS]
         if len(cards) < 2:
-            return single_answer(desk.situation, "There is no other worker here to compare with.")
+            return single_answer(
+                context.situation, "There is no other worker here to compare with."
+            )
         why = f"{len(cards)} workers here answer, and what is most like all the others counts."
-        return drafts_proposal(desk.situation, [card.id for card in cards], why)
+        return drafts_proposal(context.situation, [card.id for card in cards], why)
 
-    async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
+    async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Propose the answer in the middle of all, once."""
         steps = outcome.plan.steps
         whole = written_steps(outcome, range(1, len(steps) + 1))
         if len(steps) == 1 or not whole:
             return None
-        chosen, why = await _most_alike_step(desk, outcome, whole)
+        chosen, why = await _most_alike_step(context, outcome, whole)
         return None if outcome.plan.answer == (chosen,) else keep_step(outcome, chosen, why)
 
 
 async def _most_alike_step(
-    desk: StrategyContext, outcome: Outcome, whole: list[int]
+    context: StrategyContext, outcome: Outcome, whole: list[int]
 ) -> tuple[int, str]:
     """Return the answer that counts, and why."""
-    situation = desk.situation
+    situation = context.situation
     usable = [n for n in whole if not help_reason(situation, outcome, n)] or whole
     if len(usable) == 1:
         return usable[0], "Only one answer will do."
-    likeness = await desk.likeness([outcome.text(n) for n in usable])
+    likeness = await context.likeness([outcome.text(n) for n in usable])
     means = [
         sum(row[:place] + row[place + 1 :]) / (len(usable) - 1)
         for place, row in enumerate(map(list, likeness))

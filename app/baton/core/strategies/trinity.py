@@ -48,14 +48,14 @@ class Trinity:
     def __init__(self) -> None:
         self._is_over = False
 
-    async def first(self, desk: StrategyContext) -> Proposal:
-        """Propose who writes the first answer, and who thinks about it before, if anybody."""
-        proposal = await _next_turns(desk, None, await _allowed_workers(desk), TurnPosition())
+    async def first(self, context: StrategyContext) -> Proposal:
+        """Propose the writer of the first answer, and a thinker before it where that scores."""
+        proposal = await _next_turns(context, None, await _allowed_workers(context), TurnPosition())
         assert proposal is not None
         self._is_over = proposal.final
         return proposal
 
-    async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
+    async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Propose a verifier, a better answer after a rejection, or that the answer stands."""
         steps = outcome.plan.steps
         wrote = outcome.plan.answer[-1]
@@ -68,21 +68,21 @@ class Trinity:
             return keep_step(outcome, kept, "The answer before stays.") if kept else None
         if self._is_over:
             return None
-        cards = await _allowed_workers(desk)
-        proposal = await _next_turns(desk, outcome.plan, cards, _plan_position(cards, outcome))
+        cards = await _allowed_workers(context)
+        proposal = await _next_turns(context, outcome.plan, cards, _plan_position(cards, outcome))
         self._is_over = proposal is not None and proposal.final
         return proposal
 
 
 async def _next_turns(
-    desk: StrategyContext, plan: Plan | None, cards: Sequence[Card], position: TurnPosition
+    context: StrategyContext, plan: Plan | None, cards: Sequence[Card], position: TurnPosition
 ) -> Proposal | None:
     """Propose turns up to one on which the next depends; None where what is written stands.
 
     `plan` is None before the first.
     """
-    situation = desk.situation
-    move = await _head_move(desk, cards, position)
+    situation = context.situation
+    move = await _head_move(context, cards, position)
     why = []
     while move is not None:
         role, place = move
@@ -91,7 +91,7 @@ async def _next_turns(
         position = position_after(position, role, place)
         if role is TurnRole.VERIFIER:
             return _turn_proposal(situation, plan, why, final=False)
-        move = await _head_move(desk, cards, position)
+        move = await _head_move(context, cards, position)
         if role is TurnRole.WORKER:
             return _turn_proposal(situation, plan, why, final=move is None)
     return None
@@ -155,26 +155,26 @@ def _plan_position(cards: Sequence[Card], outcome: Outcome) -> TurnPosition:
 
 
 def _is_rejected(outcome: Outcome, verifier: int) -> bool:
-    """Tell whether a verifier found something wrong; one without a word found nothing."""
+    """Whether a verifier found something wrong; one without a word found nothing."""
     said = outcome.text(verifier).strip()
     return bool(said) and not is_accepted(said)
 
 
-async def _allowed_workers(desk: StrategyContext) -> list[Card]:
+async def _allowed_workers(context: StrategyContext) -> list[Card]:
     """Return who may speak: those that cost something only where something may be spent."""
-    left = (await desk.funds()).left
-    mine, *others = conversational_workers(desk.situation)
+    left = (await context.funds()).left
+    mine, *others = conversational_workers(context.situation)
     return [mine, *(card for card in others if left != 0 or not card.uses_gateway)]
 
 
 async def _head_move(
-    desk: StrategyContext, cards: Sequence[Card], position: TurnPosition
+    context: StrategyContext, cards: Sequence[Card], position: TurnPosition
 ) -> tuple[TurnRole, int] | None:
     """Return what the head would have done next."""
-    workers = [_worker_facts(desk.situation, card) for card in cards]
+    workers = [_worker_facts(context.situation, card) for card in cards]
     figures = [worker_features(worker, n, position) for n, worker in enumerate(workers)]
-    need = desk.situation.route.need
-    scores = await desk.score_turns(position_features(position, need), figures)
+    need = context.situation.route.need
+    scores = await context.score_turns(position_features(position, need), figures)
     return best_move(scores, position, workers)
 
 

@@ -17,14 +17,14 @@ class Ultra:
         self._plan = ConductorStrategy()
         self._check = Verification()
 
-    async def first(self, desk: StrategyContext) -> Proposal:
-        """Propose the conducted plan, which may still be mended."""
-        return replace(await self._plan.first(desk), final=False)
+    async def first(self, context: StrategyContext) -> Proposal:
+        """Propose the conducted plan, which may still be corrected."""
+        return replace(await self._plan.first(context), final=False)
 
-    async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
+    async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Let the conductor finish, then verify."""
         if not is_verifying(outcome):
-            proposal = await self._plan.next(desk, outcome)
+            proposal = await self._plan.next(context, outcome)
             if proposal is not None:
                 return replace(proposal, final=False)
-        return await self._check.next(desk, outcome)
+        return await self._check.next(context, outcome)

@@ -317,20 +317,20 @@ def use_keyring() -> str:
 
     name, value = f"self-test-{token_hex(8)}", token_hex(16)
     file = None
-    backend, why = secrets.keyring_here()
+    backend, why = secrets.keyring_status()
     try:
-        secrets.put(name, value)
+        secrets.save_key(name, value)
     except secrets.NoKeyring as error:
         why = why or error.why
         file = Path(os.environ["BATON_HOME"]) / "config" / "keys.toml"
-        secrets.put(name, value, file=file)
+        secrets.save_key(name, value, file=file)
     try:
-        found = secrets.listed([name], file=file, environ={}).get(name)
+        found = secrets.find_keys([name], file=file, environ={}).get(name)
         expect(found is not None and found.value == value, "A key that was kept isn't there.")
     finally:
         with suppress(ConfigError):  # of a keyring that can't be asked: nothing is in it
-            secrets.remove(name, file=file)
-    expect(name not in secrets.listed([name], file=file, environ={}), "A key can't be removed.")
+            secrets.remove_key(name, file=file)
+    expect(name not in secrets.find_keys([name], file=file, environ={}), "A key can't be removed.")
     if file is None:
         return f"a key was kept in {backend}, read back, and removed"
     return DoubtfulText(

@@ -9,24 +9,26 @@ from pathlib import Path
 
 from baton.download.child import disk_space
 from baton.download.child.hub_client import Stopped
-from baton.download.child.partial_file import STEP, Partial
-from baton.download.child.progress_report import Report
+from baton.download.child.partial_file import NOTIFY_BYTES, PartialFile
+from baton.download.child.progress_report import ProgressReport
 from baton.download.progress import Phase, Progress
 
-PIECE = 1 << 20
+READ_BYTES = 1 << 20
 """How much is read at once: large enough that hashing, which needs no lock, is nearly all."""
 
 
-def digest(path: Path, progress: Callable[[Progress], None], stopped: Callable[[], bool]) -> str:
+def hash_file(path: Path, progress: Callable[[Progress], None], stopped: Callable[[], bool]) -> str:
     """Read a file and return its sha256 in hex. Raises Failure and Stopped."""
-    with disk_space.read(path):
-        return _digest(path, progress, stopped)
+    with disk_space.explain_read_errors(path):
+        return _hash_file(path, progress, stopped)
 
 
-def _digest(path: Path, progress: Callable[[Progress], None], stopped: Callable[[], bool]) -> str:
-    sha256, piece = hashlib.sha256(), memoryview(bytearray(PIECE))
+def _hash_file(
+    path: Path, progress: Callable[[Progress], None], stopped: Callable[[], bool]
+) -> str:
+    sha256, piece = hashlib.sha256(), memoryview(bytearray(READ_BYTES))
     with path.open("rb", buffering=0) as file:
-        report = Report(progress, os.fstat(file.fileno()).st_size)
+        report = ProgressReport(progress, os.fstat(file.fileno()).st_size)
         done = 0
         while count := file.readinto(piece):
             if stopped():
@@ -37,21 +39,21 @@ def _digest(path: Path, progress: Callable[[Progress], None], stopped: Callable[
     return sha256.hexdigest()
 
 
-class Follower:
+class PartialHasher:
     """Hashes a partial while it grows, from what is in the file and not from what was meant to be.
 
     So what an earlier process wrote is checked in the same way as what comes now, side by side with
     the download.
     """
 
-    def __init__(self, partial: Partial) -> None:
+    def __init__(self, partial: PartialFile) -> None:
         self.done = 0
         self._partial = partial
 
     def run(self) -> str:
         """Return the sha256 in hex once all of it is there. Raises OSError and Stopped."""
         sha256, epoch = hashlib.sha256(), 0
-        piece = memoryview(bytearray(PIECE))
+        piece = memoryview(bytearray(READ_BYTES))
         with self._partial.path.open("rb", buffering=0) as file:
             while True:
                 size, now = self._wait(epoch)
@@ -60,14 +62,14 @@ class Follower:
                     file.seek(0)
                 elif self.done == self._partial.total:
                     return sha256.hexdigest()
-                while self.done < size and self._is_same(epoch):
+                while self.done < size and self._is_current(epoch):
                     count = file.readinto(piece[: size - self.done]) or 0
-                    if not count and self._is_same(epoch):
+                    if not count and self._is_current(epoch):
                         raise OSError(f"{self._partial.path} was cut by somebody else")
                     sha256.update(piece[:count])
                     self.done += count
 
-    def _is_same(self, epoch: int) -> bool:
+    def _is_current(self, epoch: int) -> bool:
         return self._partial.epoch == epoch and not self._partial.closed
 
     def _wait(self, epoch: int) -> tuple[int, int]:
@@ -75,7 +77,7 @@ class Follower:
         partial = self._partial
 
         def due() -> bool:
-            enough = min(STEP, partial.total - self.done)
+            enough = min(NOTIFY_BYTES, partial.total - self.done)
             return partial.closed or partial.epoch != epoch or partial.size - self.done >= enough
 
         with partial.changed:

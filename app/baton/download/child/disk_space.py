@@ -11,17 +11,17 @@ from pathlib import Path
 from baton.core.byte_format import show_size
 from baton.ipc.parent_channel import Failure
 
-MARGIN = 1.1
+DISK_MARGIN = 1.1
 """A disk must have room for so much more than what is still to come."""
 
-_FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
+_DISK_FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
 _WINDOWS_FULL = {39, 112}  # ERROR_HANDLE_DISK_FULL, ERROR_DISK_FULL
 
 
-def check(folder: Path, coming: int, name: str) -> None:
+def check_room(folder: Path, coming: int, name: str) -> None:
     """Refuse what would not find room in a folder, before it comes. Raises Failure."""
-    needed = int(coming * MARGIN)
-    with told(folder, name):
+    needed = int(coming * DISK_MARGIN)
+    with explain_write_errors(folder, name):
         free = shutil.disk_usage(folder).free
     if coming and free < needed:
         raise Failure(
@@ -33,16 +33,16 @@ def check(folder: Path, coming: int, name: str) -> None:
 
 
 @contextmanager
-def told(folder: Path, name: str) -> Iterator[None]:
+def explain_write_errors(folder: Path, name: str) -> Iterator[None]:
     """Turn what the system refuses into a Failure; `name` is the file's."""
     try:
         yield
     except OSError as error:
-        raise _failure(error, folder, name) from error
+        raise _write_failure(error, folder, name) from error
 
 
 @contextmanager
-def read(path: Path) -> Iterator[None]:
+def explain_read_errors(path: Path) -> Iterator[None]:
     """Turn what the system refuses while a file is read into a Failure."""
     try:
         yield
@@ -54,8 +54,8 @@ def read(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _failure(error: OSError, folder: Path, name: str) -> Failure:
-    if error.errno in _FULL or getattr(error, "winerror", None) in _WINDOWS_FULL:
+def _write_failure(error: OSError, folder: Path, name: str) -> Failure:
+    if error.errno in _DISK_FULL or getattr(error, "winerror", None) in _WINDOWS_FULL:
         message = f"The disk became full while {name} was written. What has come is kept."
         hint = "Make room and run it again; it goes on where it ended."
     elif error.errno == errno.EFBIG:

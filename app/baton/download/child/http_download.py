@@ -27,39 +27,39 @@ from baton.core.catalogue_types import ModelOffer
 from baton.core.sanitiser import one_line
 from baton.download.child import hub_client, hub_errors
 from baton.download.child.hub_client import Stopped
-from baton.download.child.partial_file import Partial
+from baton.download.child.partial_file import PartialFile
 from baton.ipc.parent_channel import Failure
 
-PIECE = 1 << 19
+READ_BYTES = 1 << 19
 """How much is read from a connection at once; all that a killed process can lose."""
 
-_GLANCE = 0.25
+_POLL_SECONDS = 0.25
 """How often a silent connection is looked at, in seconds."""
 
 _Read = Callable[[int, float], "bytes | memoryview"]
 """Reads at most so many bytes within so many seconds."""
 
-_SOME = 1 << 16
+_MIN_GAIN_BYTES = 1 << 16
 """Attempts that bring less than this, all together, bring nothing: else they might never end."""
 
-_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
+_CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class RetryPolicy:
     """How patient a transfer is: attempts without anything new, and seconds.
 
     The first pause is `pause`, each further one twice as long, up to `longest`. A server that asks
     for more than `patience` is not waited for.
     """
 
-    tries: int = 5
-    pause: float = 1.0
-    longest: float = 30.0
-    patience: float = 300.0
+    max_failures: int = 5
+    first_pause: float = 1.0
+    max_pause: float = 30.0
+    max_retry_after: float = 300.0
 
 
-class Trouble(Exception):
+class TransientFailure(Exception):
     """An attempt failed in a way that may pass; `wait` is what the server asked for, in seconds."""
 
     def __init__(self, failure: Failure, wait: float | None = None) -> None:
@@ -67,13 +67,13 @@ class Trouble(Exception):
         self.wait = wait
 
 
-class Puller:
+class HttpDownload:
     """Appends what is missing to a partial, until it is all there or nothing comes any more."""
 
     def __init__(
-        self, web: hub_client.Web, offer: ModelOffer, partial: Partial, pace: Pace
+        self, web: hub_client.HubClient, offer: ModelOffer, partial: PartialFile, pace: RetryPolicy
     ) -> None:
-        self.rests_until = 0.0
+        self.paused_until = 0.0
         self._web = web
         self._offer = offer
         self._partial = partial
@@ -87,22 +87,24 @@ class Puller:
         while self._partial.size < self._offer.size:
             try:
                 self._attempt()
-            except Trouble as trouble:
-                if self._partial.size - most >= _SOME:
+            except TransientFailure as trouble:
+                if self._partial.size - most >= _MIN_GAIN_BYTES:
                     failures, most = 0, self._partial.size
                 failures += 1
-                if failures >= self._pace.tries:
+                if failures >= self._pace.max_failures:
                     raise trouble.failure from trouble
-                self._rest(trouble, failures)
+                self._pause(trouble, failures)
 
-    def _rest(self, trouble: Trouble, failures: int) -> None:
+    def _pause(self, trouble: TransientFailure, failures: int) -> None:
         pace = self._pace
-        wait = min(pace.longest, pace.pause * 2 ** (failures - 1)) * random.uniform(0.5, 1.0)
+        wait = min(pace.max_pause, pace.first_pause * 2 ** (failures - 1)) * random.uniform(
+            0.5, 1.0
+        )
         if trouble.wait is not None:
-            if trouble.wait > pace.patience:
+            if trouble.wait > pace.max_retry_after:
                 raise trouble.failure from trouble
             wait = max(wait, trouble.wait)
-            self.rests_until = time.monotonic() + wait
+            self.paused_until = time.monotonic() + wait
         self._partial.wait(wait)
 
     def _attempt(self) -> None:
@@ -114,29 +116,29 @@ class Puller:
             with self._web.open(
                 self._web.address(self._offer.source),
                 first=start or None,
-                headers=self._condition() if start else None,
+                headers=self._version_condition() if start else None,
             ) as response:
-                skip = self._begin(response, start)
-                self._take(response, skip)
-        except hub_client.Astray as error:
-            raise hub_errors.of_error(error, self._what) from error
+                skip = self._check_response(response, start)
+                self._append_body(response, skip)
+        except hub_client.UnsafeAddress as error:
+            raise hub_errors.connection_failure(error, self._what) from error
         except httpx.TransportError as error:
-            raise Trouble(hub_errors.of_error(error, self._what)) from error
+            raise TransientFailure(hub_errors.connection_failure(error, self._what)) from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise hub_errors.of_error(error, self._what) from error
+            raise hub_errors.connection_failure(error, self._what) from error
         if self._partial.size < self._offer.size:
-            raise Trouble(self._cut())
+            raise TransientFailure(self._connection_cut())
 
     # What a server answers
 
-    def _condition(self) -> dict[str, str]:
+    def _version_condition(self) -> dict[str, str]:
         """Ask for the same version, where nothing else would tell in the end."""
         return {} if self._offer.sha256 else {"If-Range": self._partial.etag}
 
-    def _begin(self, response: httpx.Response, start: int) -> int:
+    def _check_response(self, response: httpx.Response, start: int) -> int:
         """Check an answer before its body; return how many bytes of that are here already."""
-        self._same_file(response)
-        self._refuse(response)
+        self._check_identity(response)
+        self._check_status(response)
         match response.status_code:
             case 206:
                 self._check_range(response, start)
@@ -147,25 +149,27 @@ class Puller:
                     return start
                 if start:
                     self._partial.restart()
-                self._partial.etag = _strong(response.headers.get("ETag", ""))
+                self._partial.etag = _strong_etag(response.headers.get("ETag", ""))
                 return 0
-        raise Trouble(self._odd(f"HTTP {response.status_code} for a file"))
+        raise TransientFailure(self._wrong_answer(f"HTTP {response.status_code} for a file"))
 
-    def _refuse(self, response: httpx.Response) -> None:
+    def _check_status(self, response: httpx.Response) -> None:
         """Raise what a status means that brings nothing."""
         status = response.status_code
         if status < 400:
             return
         if status == 416:
-            raise Trouble(self._odd(f"there is nothing after {self._partial.size:,} bytes"))
-        failure = hub_errors.of_response(response, self._what)
-        if status in hub_client.TRANSIENT:
-            raise Trouble(failure, hub_client.retry_after(response.headers))
+            raise TransientFailure(
+                self._wrong_answer(f"there is nothing after {self._partial.size:,} bytes")
+            )
+        failure = hub_errors.response_failure(response, self._what)
+        if status in hub_client.TRANSIENT_STATUSES:
+            raise TransientFailure(failure, hub_client.retry_after(response.headers))
         if response.history:  # it may be only the signature that has expired
-            raise Trouble(self._turned_away(response))
+            raise TransientFailure(self._refused(response))
         raise failure
 
-    def _same_file(self, response: httpx.Response) -> None:
+    def _check_identity(self, response: httpx.Response) -> None:
         """Refuse another file than the one that was looked up, if the hub says so itself."""
         for answer in (*response.history, response):
             linked = answer.headers.get("X-Linked-Etag", "").strip('W/"').lower()
@@ -179,40 +183,44 @@ class Puller:
 
     def _check_range(self, response: httpx.Response, start: int) -> None:
         told = one_line(response.headers.get("Content-Range", ""), 60).strip()
-        match = _RANGE.fullmatch(told)
+        match = _CONTENT_RANGE.fullmatch(told)
         if match is None or not start:
-            raise Trouble(self._odd(f"a part nobody asked for ({told or 'unnamed'})"))
+            raise TransientFailure(
+                self._wrong_answer(f"a part nobody asked for ({told or 'unnamed'})")
+            )
         first, last = int(match[1]), int(match[2])
         if first != start or last < first:
-            raise Trouble(self._odd(f"another part than was asked for ({told})"))
+            raise TransientFailure(self._wrong_answer(f"another part than was asked for ({told})"))
         if match[3] not in ("*", str(self._offer.size)) or last >= self._offer.size:
-            raise Trouble(self._odd(f"a part of another file ({told})"))
+            raise TransientFailure(self._wrong_answer(f"a part of another file ({told})"))
         self._check_length(response, last + 1 - first)
-        if not self._offer.sha256 and _strong(response.headers.get("ETag", "")) not in (
+        if not self._offer.sha256 and _strong_etag(response.headers.get("ETag", "")) not in (
             "",
             self._partial.etag,
         ):
             self._partial.restart()
-            raise Trouble(self._odd("a part of another version"))
+            raise TransientFailure(self._wrong_answer("a part of another version"))
 
     def _check_length(self, response: httpx.Response, length: int) -> None:
         told = response.headers.get("Content-Length")
         if told is not None and told != str(length):
-            raise Trouble(self._odd(f"{one_line(told, 20)} bytes where {length} are right"))
+            raise TransientFailure(
+                self._wrong_answer(f"{one_line(told, 20)} bytes where {length} are right")
+            )
 
     # What comes
 
-    def _take(self, response: httpx.Response, skip: int) -> None:
+    def _append_body(self, response: httpx.Response, skip: int) -> None:
         """Append a body but for its first bytes. Raises Failure if it is longer than promised."""
-        for piece in self._pieces(response):
+        for piece in self._read_body(response):
             fresh = memoryview(piece)[min(skip, len(piece)) :]
             skip -= len(piece) - len(fresh)
             if self._partial.size + len(fresh) > self._offer.size:
-                raise Longer(self._offer, self._name)
+                raise FileTooLong(self._offer, self._name)
             if fresh:
                 self._partial.append(fresh)
 
-    def _pieces(self, response: httpx.Response) -> Iterator[bytes | memoryview]:
+    def _read_body(self, response: httpx.Response) -> Iterator[bytes | memoryview]:
         """Give the body as it comes. Raises Stopped, Trouble and httpx's errors."""
         length = response.headers.get("Content-Length")
         whole = response.iter_raw()
@@ -225,60 +233,60 @@ class Puller:
         first = next(whole, b"")
         yield first
         left = int(length) - len(first)
-        read = _reader(stream)
+        read = _make_reader(stream)
         while left > 0:
-            piece = self._read(read, min(PIECE, left))
+            piece = self._read(read, min(READ_BYTES, left))
             if not piece:
-                raise Trouble(self._cut())
+                raise TransientFailure(self._connection_cut())
             left -= len(piece)
             yield piece
 
     def _read(self, read: _Read, most: int) -> bytes | memoryview:
         """Read what has come, at most so much; nothing at the end."""
-        silent = time.monotonic() + self._web.patience
+        silent = time.monotonic() + self._web.read_seconds
         while True:
             if self._partial.closed:
                 raise Stopped
             try:
-                return read(most, _GLANCE)
+                return read(most, _POLL_SECONDS)
             except httpcore.ReadTimeout as error:
                 if time.monotonic() >= silent:
-                    failure = hub_errors.of_error(httpx.ReadTimeout(""), self._what)
-                    raise Trouble(failure) from error
+                    failure = hub_errors.connection_failure(httpx.ReadTimeout(""), self._what)
+                    raise TransientFailure(failure) from error
             except httpcore.NetworkError as error:
-                raise Trouble(self._cut()) from error
+                raise TransientFailure(self._connection_cut()) from error
 
     # What is told
 
-    def _odd(self, what: str) -> Failure:
+    def _wrong_answer(self, what: str) -> Failure:
         return Failure(
             "ModelFileError",
             f"The server of {self._name} sends something else than the file: {what}."
-            f" {self._kept()}",
+            f" {self._kept_text()}",
             "Try again later, or fetch it from elsewhere.",
         )
 
-    def _cut(self) -> Failure:
+    def _connection_cut(self) -> Failure:
         return Failure(
             "WorkerUnavailable",
-            f"The connection was cut again and again while {self._name} came. {self._kept()}",
+            f"The connection was cut again and again while {self._name} came. {self._kept_text()}",
             "Check the network and run it again; it goes on where it ended.",
         )
 
-    def _turned_away(self, response: httpx.Response) -> Failure:
+    def _refused(self, response: httpx.Response) -> Failure:
         return Failure(
             "WorkerUnavailable",
             f"{one_line(response.url.host)} refuses {self._name} (HTTP {response.status_code}),"
-            f" although its source led there. {self._kept()}",
+            f" although its source led there. {self._kept_text()}",
             "Try again later; if there is a proxy, check that it lets that host through.",
         )
 
-    def _kept(self) -> str:
+    def _kept_text(self) -> str:
         here, whole = show_size(self._partial.size), show_size(self._offer.size)
         return f"{here} of {whole} are here and kept."
 
 
-class Longer(Failure):
+class FileTooLong(Failure):
     """More came than the file is long: nothing of it can be believed."""
 
     def __init__(self, offer: ModelOffer, name: str) -> None:
@@ -290,13 +298,13 @@ class Longer(Failure):
         )
 
 
-def _strong(etag: str) -> str:
+def _strong_etag(etag: str) -> str:
     """Return an etag by which the same bytes can be asked for again, else ""."""
     etag = etag.strip()
     return etag if re.fullmatch(r'"[\x21\x23-\x7e]{1,1000}"', etag) else ""
 
 
-def _reader(stream: Any) -> _Read:
+def _make_reader(stream: Any) -> _Read:
     """Return what reads a connection's bytes: into the same memory again and again if it can.
 
     That takes half as long as having new memory made for each piece. What it returns is good until
@@ -306,7 +314,7 @@ def _reader(stream: Any) -> _Read:
     if socket is None or tls not in (None, socket):
         read: _Read = stream.read
         return read
-    room = memoryview(bytearray(PIECE))
+    room = memoryview(bytearray(READ_BYTES))
 
     def read_into(most: int, seconds: float) -> memoryview:
         try:

@@ -34,37 +34,37 @@ from baton import __version__
 from baton.core.catalogue_types import Source
 from baton.core.labels import Label, address_label
 from baton.ipc.parent_channel import Failure
-from baton.platform.proxies import has_place, is_usable, proxy_for
+from baton.platform.proxies import has_host, is_usable, proxy_for
 
-HUB = "https://huggingface.co"
+DEFAULT_HUB = "https://huggingface.co"
 """The hub, where HF_ENDPOINT names no other."""
 
 CONNECT_SECONDS = 10.0
 READ_SECONDS = 30.0
 """How long to wait for a connection, and for the next bytes (HF_HUB_DOWNLOAD_TIMEOUT)."""
 
-MOST_REDIRECTS = 8
+MAX_REDIRECTS = 8
 
-TRANSIENT = frozenset({408, 425, 429, *range(500, 600)})
+TRANSIENT_STATUSES = frozenset({408, 425, 429, *range(500, 600)})
 """What a server answers that may answer well a little later."""
 
-MOST_WAIT = 86_400.0
+MAX_WAIT_SECONDS = 86_400.0
 """Nobody is believed who says to come back later than this, in seconds."""
 
-_YES = {"1", "ON", "YES", "TRUE"}
-_NO = {"", "0", "OFF", "NO", "N", "FALSE"}
-_LIMITED = re.compile(r'"\w+"\s*;\s*r\s*=\s*0\s*;\s*t\s*=\s*(\d{1,9})')
+_TRUE_WORDS = {"1", "ON", "YES", "TRUE"}
+_FALSE_WORDS = {"", "0", "OFF", "NO", "N", "FALSE"}
+_RATE_LIMIT = re.compile(r'"\w+"\s*;\s*r\s*=\s*0\s*;\s*t\s*=\s*(\d{1,9})')
 
 
 class Stopped(Exception):
     """Nobody wants the result any more: the front has said so."""
 
 
-class Astray(httpx.TransportError):
+class UnsafeAddress(httpx.TransportError):
     """An address, or a redirect, leads where nothing is fetched from; the text says where."""
 
 
-class Web:
+class HubClient:
     """The fetcher's one way out; any thread may use it.
 
     `endpoint` is the hub's address, `token` the account's ("": none), `offline` whether the
@@ -75,14 +75,16 @@ class Web:
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         self._environ = environ
         self.endpoint = _endpoint(environ)
-        self.token = token_of(environ)
+        self.token = account_token(environ)
         # Fails closed: any value that isn't plainly a no keeps Baton from connecting.
-        self.offline = environ.get("HF_HUB_OFFLINE", "").strip().upper() not in _NO
-        self._own = _origin(self.endpoint)
-        self._ways: dict[str | None, httpx.HTTPTransport] = {}
+        self.offline = environ.get("HF_HUB_OFFLINE", "").strip().upper() not in _FALSE_WORDS
+        self._hub_origin = _origin(self.endpoint)
+        self._transports: dict[str | None, httpx.HTTPTransport] = {}
         self._trusted: ssl.SSLContext | None = None
         self._lock = threading.Lock()
-        self.patience = _seconds(environ.get("HF_HUB_DOWNLOAD_TIMEOUT", "")) or READ_SECONDS
+        self.read_seconds = (
+            _timeout_seconds(environ.get("HF_HUB_DOWNLOAD_TIMEOUT", "")) or READ_SECONDS
+        )
         self._client = self.client()
 
     @property
@@ -120,13 +122,13 @@ class Web:
     def client(self, most: int | None = None) -> httpx.Client:
         """Return a client that obeys all rules; `most` limits the bytes of each answer."""
         return httpx.Client(
-            transport=_Way(self, most),
+            transport=_GuardedTransport(self, most),
             headers={"User-Agent": f"baton/{__version__}"},
             trust_env=False,
             follow_redirects=True,
-            max_redirects=MOST_REDIRECTS,
+            max_redirects=MAX_REDIRECTS,
             timeout=httpx.Timeout(
-                self.patience, connect=min(self.patience, CONNECT_SECONDS), pool=None
+                self.read_seconds, connect=min(self.read_seconds, CONNECT_SECONDS), pool=None
             ),
             event_hooks={"response": [self._check_redirect]},
         )
@@ -134,12 +136,12 @@ class Web:
     def close(self) -> None:
         """Let go of all connections."""
         self._client.close()
-        for way in self._ways.values():
+        for way in self._transports.values():
             way.close()
 
-    def is_own(self, url: str) -> bool:
+    def is_hub(self, url: str) -> bool:
         """Tell whether an address is the hub's own, which may see the account's token."""
-        return _origin(url) == self._own
+        return _origin(url) == self._hub_origin
 
     def send(self, request: httpx.Request) -> httpx.Response:
         """Send one request, no redirects followed."""
@@ -150,23 +152,25 @@ class Web:
                 "Unset it, or carry models over: `baton models export` and `baton models import`.",
             )
         url = str(request.url)
-        self._check(url)
+        self._check_address(url)
         request.headers["Accept-Encoding"] = "identity"
         request.headers.pop("Authorization", None)
-        if self.token and self.is_own(url):
+        if self.token and self.is_hub(url):
             request.headers["Authorization"] = f"Bearer {self.token}"
-        return self._way(proxy_for(url, "", self._environ)).handle_request(request)
+        return self._transport(proxy_for(url, "", self._environ)).handle_request(request)
 
-    def _check(self, url: str) -> None:
+    def _check_address(self, url: str) -> None:
         """Refuse an address that nothing is fetched from. Raises Astray."""
         parts, there = urlsplit(url), address_label(url)
         if parts.scheme == "https" or (parts.scheme == "http" and there is Label.LOCAL):
             return
         # The person may have chosen a hub without encryption, in their own network or elsewhere.
-        chosen = there is Label.LAN or self.is_own(url)
-        if parts.scheme == self._own[0] == "http" and chosen:
+        chosen = there is Label.LAN or self.is_hub(url)
+        if parts.scheme == self._hub_origin[0] == "http" and chosen:
             return
-        raise Astray(f"{parts.scheme}://{parts.netloc} is no address that is safe to fetch from")
+        raise UnsafeAddress(
+            f"{parts.scheme}://{parts.netloc} is no address that is safe to fetch from"
+        )
 
     def _check_redirect(self, response: httpx.Response) -> None:
         """Refuse a redirect that leads nearer than it came from, or out of encryption."""
@@ -175,23 +179,25 @@ class Web:
         here = response.request.url
         with suppress(httpx.InvalidURL):
             to = here.join(response.headers["location"])
-            self._check(str(to))
+            self._check_address(str(to))
             there = address_label(str(to))
-            nearer = _FARNESS[there] < _FARNESS[address_label(str(here))]
+            nearer = _DISTANCES[there] < _DISTANCES[address_label(str(here))]
             # A mirror may have a name of the wide world and a store in the same network.
-            mirror = self.endpoint != HUB and self.is_own(str(here)) and there is Label.LAN
+            mirror = self.endpoint != DEFAULT_HUB and self.is_hub(str(here)) and there is Label.LAN
             if (nearer and not mirror) or (here.scheme, to.scheme) == ("https", "http"):
-                raise Astray(f"{here.host} leads to {to.scheme}://{to.host}, which is not safe")
+                raise UnsafeAddress(
+                    f"{here.host} leads to {to.scheme}://{to.host}, which is not safe"
+                )
 
-    def _way(self, proxy: str | None) -> httpx.HTTPTransport:
+    def _transport(self, proxy: str | None) -> httpx.HTTPTransport:
         """Return the connections through a proxy, or without one."""
         with self._lock:
-            if proxy not in self._ways:
+            if proxy not in self._transports:
                 self._trusted = self._trusted or trusted(self._environ)
                 try:
-                    if proxy is not None and not has_place(proxy):
+                    if proxy is not None and not has_host(proxy):
                         raise ValueError("the proxy has no place")
-                    self._ways[proxy] = httpx.HTTPTransport(
+                    self._transports[proxy] = httpx.HTTPTransport(
                         verify=self._trusted, proxy=proxy, trust_env=False
                     )
                 except (ImportError, ValueError, httpx.InvalidURL) as error:
@@ -200,13 +206,13 @@ class Web:
                         "The proxy that is set (HTTPS_PROXY, ALL_PROXY) can't be used.",
                         "Its address begins with http:// or https://.",
                     ) from error
-            return self._ways[proxy]
+            return self._transports[proxy]
 
 
-class _Way(httpx.BaseTransport):
+class _GuardedTransport(httpx.BaseTransport):
     """Where a client's requests go: through `Web`, and answers no longer than agreed."""
 
-    def __init__(self, web: Web, most: int | None) -> None:
+    def __init__(self, web: HubClient, most: int | None) -> None:
         self._web = web
         self._most = most
 
@@ -216,13 +222,15 @@ class _Way(httpx.BaseTransport):
         coding = response.headers.get("Content-Encoding", "identity").strip().lower()
         if coding not in ("", "identity"):
             response.close()
-            raise Astray(f"{request.url.host} sends its answers packed, which nobody asked for")
+            raise UnsafeAddress(
+                f"{request.url.host} sends its answers packed, which nobody asked for"
+            )
         if self._most is not None and isinstance(response.stream, httpx.SyncByteStream):
-            response.stream = _Short(response.stream, self._most)
+            response.stream = _LimitedStream(response.stream, self._most)
         return response
 
 
-class _Short(httpx.SyncByteStream):
+class _LimitedStream(httpx.SyncByteStream):
     """An answer that may only be so long, and take so long."""
 
     def __init__(self, stream: httpx.SyncByteStream, most: int) -> None:
@@ -234,7 +242,7 @@ class _Short(httpx.SyncByteStream):
         for piece in self._stream:
             seen += len(piece)
             if seen > self._most or time.monotonic() > end:
-                raise Astray("the answer doesn't come to an end")
+                raise UnsafeAddress("the answer doesn't come to an end")
             yield piece
 
     def close(self) -> None:
@@ -243,9 +251,9 @@ class _Short(httpx.SyncByteStream):
 
 
 @functools.cache
-def web() -> Web:
+def default_client() -> HubClient:
     """Return this process's way out. Raises Failure."""
-    return Web()
+    return HubClient()
 
 
 def trusted(environ: Mapping[str, str]) -> ssl.SSLContext:
@@ -275,22 +283,22 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float |
     named = {name.lower(): value.strip() for name, value in headers.items()}
     after = named.get("retry-after", "")
     if after.isdecimal() and after.isascii():
-        return min(float(after[:9]), MOST_WAIT)
+        return min(float(after[:9]), MAX_WAIT_SECONDS)
     with suppress(ValueError, TypeError, OverflowError):
         until = parsedate_to_datetime(after)
         until = until if until.tzinfo else until.replace(tzinfo=datetime.UTC)
         wait = until.timestamp() - (time.time() if now is None else now)
-        return min(max(wait, 0.0), MOST_WAIT)
-    if match := _LIMITED.search(named.get("ratelimit", "")):
-        return min(float(match[1]), MOST_WAIT)
+        return min(max(wait, 0.0), MAX_WAIT_SECONDS)
+    if match := _RATE_LIMIT.search(named.get("ratelimit", "")):
+        return min(float(match[1]), MAX_WAIT_SECONDS)
     return None
 
 
-_FARNESS = {Label.LOCAL: 0, Label.LAN: 1, Label.CLOUD: 2}
+_DISTANCES = {Label.LOCAL: 0, Label.LAN: 1, Label.CLOUD: 2}
 
 
 def _endpoint(environ: Mapping[str, str]) -> str:
-    endpoint = environ.get("HF_ENDPOINT", "").strip().rstrip("/") or HUB
+    endpoint = environ.get("HF_ENDPOINT", "").strip().rstrip("/") or DEFAULT_HUB
     if not is_usable(endpoint):
         raise Failure(
             "ConfigError",
@@ -300,9 +308,9 @@ def _endpoint(environ: Mapping[str, str]) -> str:
     return endpoint
 
 
-def token_of(environ: Mapping[str, str]) -> str:
+def account_token(environ: Mapping[str, str]) -> str:
     """Return the account's token: from the environment, else from the hub's own file."""
-    if environ.get("HF_HUB_DISABLE_IMPLICIT_TOKEN", "").strip().upper() in _YES:
+    if environ.get("HF_HUB_DISABLE_IMPLICIT_TOKEN", "").strip().upper() in _TRUE_WORDS:
         return ""
     named = environ.get("HF_TOKEN") or environ.get("HUGGING_FACE_HUB_TOKEN") or ""
     if not named:
@@ -328,7 +336,7 @@ def _origin(url: str) -> tuple[str, str, int]:
     return parts.scheme, (parts.hostname or "").rstrip("."), port
 
 
-def _seconds(text: str) -> float:
+def _timeout_seconds(text: str) -> float:
     try:
         seconds = float(text)
     except ValueError:

@@ -74,19 +74,19 @@ _BY_CODE = {
     "EntryNotFound": _NOT_THERE,
 }
 _BY_STATUS = {401: _NO_ACCESS, 403: _NO_ACCESS, 404: _NOT_THERE, 410: _NOT_THERE, 429: _TOO_OFTEN}
-_BAD_TOKEN = "invalid credentials"
+_BAD_TOKEN_TEXT = "invalid credentials"
 
 
-def of_response(response: httpx.Response, what: str) -> Failure:
+def response_failure(response: httpx.Response, what: str) -> Failure:
     """Return what an answer means that brings nothing."""
     status, headers = response.status_code, response.headers
     said = headers.get("X-Error-Message", "")
     meaning = _BY_CODE.get(headers.get("X-Error-Code", "")) or _BY_STATUS.get(status, _ODD)
-    if status == 401 and _BAD_TOKEN in said.lower():
+    if status == 401 and _BAD_TOKEN_TEXT in said.lower():
         meaning = _TOKEN
     elif status == 401 and meaning is _NO_ACCESS and "://" not in what:
         meaning = _NO_REPO  # so hubs answer strangers, lest they learn what is there
-    elif status in hub_client.TRANSIENT and status != 429:
+    elif status in hub_client.TRANSIENT_STATUSES and status != 429:
         meaning = _FAILED
     return _failure(
         meaning,
@@ -100,13 +100,13 @@ def of_response(response: httpx.Response, what: str) -> Failure:
     )
 
 
-def of_error(error: Exception, what: str) -> Failure:
+def connection_failure(error: Exception, what: str) -> Failure:
     """Return what a failed connection means, or one that was refused here."""
     what = one_line(what)
     match error:
         case httpx.TooManyRedirects():
             message, hint = f"The address of {what} leads round in circles.", ""
-        case hub_client.Astray() | httpx.InvalidURL():
+        case hub_client.UnsafeAddress() | httpx.InvalidURL():
             message = f"{what} was not fetched: {one_line(str(error))}."
             hint = "Fetch it from an address that begins with https://."
         case httpx.TimeoutException():
@@ -115,11 +115,11 @@ def of_error(error: Exception, what: str) -> Failure:
         case httpx.ProxyError():
             message = f"The proxy doesn't let {what} through: {one_line(str(error))}."
             hint = "Check HTTPS_PROXY and NO_PROXY."
-        case httpx.ConnectError() if _is_distrust(error):
+        case httpx.ConnectError() if _is_tls_error(error):
             message = f"The server of {what} can't be trusted: {one_line(str(error))}."
             hint = "Where a network puts its own certificate in between, SSL_CERT_FILE names it."
         case httpx.ConnectError():
-            message = f"{what} can't be reached: {_why(error)}."
+            message = f"{what} can't be reached: {_connect_reason(error)}."
             hint = "Check the network, and HF_ENDPOINT if it is set; nothing was lost."
         case _:
             message = f"The connection was cut when {what} was asked for. What has come is kept."
@@ -127,7 +127,7 @@ def of_error(error: Exception, what: str) -> Failure:
     return Failure("WorkerUnavailable", message, hint or "Fetch it from elsewhere.")
 
 
-def _why(error: httpx.ConnectError) -> str:
+def _connect_reason(error: httpx.ConnectError) -> str:
     """Say in plain words why nothing could be connected to; the system's where there are none."""
     cause: BaseException | None = error
     while cause is not None:
@@ -139,7 +139,7 @@ def _why(error: httpx.ConnectError) -> str:
     return one_line(re.sub(r"^\[Errno -?\d+\] ", "", str(error))) or type(error).__name__
 
 
-def nonsense(host: str, what: str, why: str) -> Failure:
+def invalid_answer(host: str, what: str, why: str) -> Failure:
     """An answer is none that a hub gives; `why` goes on after a colon."""
     return Failure(
         "WorkerUnavailable",
@@ -178,7 +178,7 @@ def _repo(what: str) -> str:
     return one_line(what if "://" in what else "/".join(what.split("/")[:2]))
 
 
-def _is_distrust(error: BaseException | None) -> bool:
+def _is_tls_error(error: BaseException | None) -> bool:
     while error is not None:
         if isinstance(error, ssl.SSLError):
             return True

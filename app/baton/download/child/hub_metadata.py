@@ -19,7 +19,7 @@ from baton import __version__
 from baton.core.catalogue_types import ModelOffer, Source
 from baton.core.sanitiser import one_line
 from baton.download.child import hub_errors, hub_names
-from baton.download.child.hub_client import TRANSIENT, Stopped, Web, retry_after
+from baton.download.child.hub_client import TRANSIENT_STATUSES, HubClient, Stopped, retry_after
 from baton.gguf import header as gguf
 from baton.gguf.header import Header
 from baton.ipc.parent_channel import Failure
@@ -27,42 +27,44 @@ from baton.ipc.parent_channel import Failure
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
-MOST_ANSWER = 16 << 20
+MAX_ANSWER_BYTES = 16 << 20
 """Bytes of an answer about a repository; the largest known have 3 MB."""
 
-MOST_FILE = 1 << 46
-MOST_FILES = 2000
+MAX_FILE_BYTES = 1 << 46
+MAX_FILES = 2000
 
 FIRST_BYTES = 4 << 20
-MOST_HEADER = 64 << 20
+MAX_HEADER_BYTES = 64 << 20
 """How much of a file is fetched to read its header: most end within the first megabytes."""
 
-PAUSES = (0.3, 1.0)
+RETRY_PAUSES = (0.3, 1.0)
 """Seconds to wait before a question is asked again that could not be answered just then."""
 
-MOST_PATIENCE = 5.0
+MAX_RETRY_SECONDS = 5.0
 """A server that wants to be left alone for longer isn't waited for."""
 
 _LICENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9 .+_-]{0,79}")
 _LENGTH = re.compile(r"[0-9]{1,18}")
-_SPAN = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
+_CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
 
 T = TypeVar("T")
 
 
-class Metadata:
+class HubMetadata:
     """Asks one hub, and addresses. Raises Failure, and Stopped once `stopped` says so."""
 
-    def __init__(self, web: Web, stopped: Callable[[], bool]) -> None:
+    def __init__(self, web: HubClient, stopped: Callable[[], bool]) -> None:
         self._web = web
         self._stopped = stopped
 
-    def look(self, source: Source) -> ModelOffer:
+    def look_up(self, source: Source) -> ModelOffer:
         """Return what is known of one file now, pinned."""
         hub_names.check_source(source)
         if source.url:
-            return self._patiently(source.url, lambda: self._at(source))
-        offers = {offer.source.file: offer for offer in self._offers(source.repo, source.revision)}
+            return self._retry(source.url, lambda: self._look_up_address(source))
+        offers = {
+            offer.source.file: offer for offer in self._repo_offers(source.repo, source.revision)
+        }
         if source.file in offers:
             return offers[source.file]
         there = list(offers)[:8]
@@ -72,86 +74,86 @@ class Metadata:
             f"It has: {one_line(', '.join(there), 300)}." if there else "It has no GGUF files.",
         )
 
-    def files(self, repo: str, revision: str = "") -> Sequence[ModelOffer]:
+    def list_files(self, repo: str, revision: str = "") -> Sequence[ModelOffer]:
         """Return the GGUF files of a repository that come in one piece."""
         hub_names.check_repo(repo, revision)
-        offers = list(self._offers(repo, revision))
-        whole = [offer for offer in offers if hub_names.parts_of(offer.source.file) == 1]
+        offers = list(self._repo_offers(repo, revision))
+        whole = [offer for offer in offers if hub_names.split_count(offer.source.file) == 1]
         if offers and not whole:
             hub_names.check_file(offers[0].source.file)
-        return whole[:MOST_FILES]
+        return whole[:MAX_FILES]
 
-    def header(self, offer: ModelOffer) -> Header:
+    def read_header(self, offer: ModelOffer) -> Header:
         """Return a file's header, fetching as little of the file as will do."""
         hub_names.check_source(offer.source)
-        file = offer.source.file or hub_names.file_of(offer.source.url)
-        most = min(offer.size or MOST_HEADER, MOST_HEADER)
+        file = offer.source.file or hub_names.file_name(offer.source.url)
+        most = min(offer.size or MAX_HEADER_BYTES, MAX_HEADER_BYTES)
         data, wanted = bytearray(), min(FIRST_BYTES, most)
         while True:
-            self._patiently(str(offer.source), partial(self._read_on, offer, data, wanted))
+            self._retry(str(offer.source), partial(self._fetch_beginning, offer, data, wanted))
             try:
-                return gguf.read(bytes(data), offer.size or None)
-            except gguf.Cut as cut:
+                return gguf.parse_header(bytes(data), offer.size or None)
+            except gguf.HeaderIncomplete as cut:
                 if wanted >= most:
-                    raise _unusable(file, "its header doesn't come to an end") from cut
+                    raise _unusable_failure(file, "its header doesn't come to an end") from cut
                 wanted = min(most, max(cut.needed, 2 * wanted))
-            except gguf.Malformed as error:
-                raise _unusable(file, str(error)) from error
+            except gguf.MalformedHeader as error:
+                raise _unusable_failure(file, str(error)) from error
 
     # Repositories
 
-    def _offers(self, repo: str, revision: str) -> Iterator[ModelOffer]:
-        info = self._patiently(repo, lambda: self._info(repo, revision))
+    def _repo_offers(self, repo: str, revision: str) -> Iterator[ModelOffer]:
+        info = self._retry(repo, lambda: self._model_info(repo, revision))
         commit = info.sha
         if not hub_names.is_commit(commit) or (
             hub_names.is_commit(revision) and commit != revision
         ):
-            raise self._nonsense(repo, f"its revision is {commit!r}")
+            raise self._invalid_answer(repo, f"its revision is {commit!r}")
         licence, gated = _licence(info), bool(info.gated)
         for sibling in info.siblings or ():
             name = sibling.rfilename
-            if not isinstance(name, str) or not hub_names.is_file(name):
+            if not isinstance(name, str) or not hub_names.is_model_path(name):
                 continue  # a picture, a text, or a trick
             size, sha256 = sibling.size, ""
             if sibling.lfs is not None:
                 size, sha256 = sibling.lfs.size, sibling.lfs.sha256
                 if not hub_names.is_sha256(sha256):
-                    raise self._nonsense(repo, f"the sha256 of {name} is {sha256!r}")
+                    raise self._invalid_answer(repo, f"the sha256 of {name} is {sha256!r}")
             if not _is_size(size):
-                raise self._nonsense(repo, f"the size of {name} is {size!r}")
+                raise self._invalid_answer(repo, f"the size of {name} is {size!r}")
             yield ModelOffer(Source(repo, name, commit), size, sha256, licence, gated)
 
-    def _info(self, repo: str, revision: str) -> Any:
+    def _model_info(self, repo: str, revision: str) -> Any:
         """Return what the official client makes of the hub's answer."""
-        api = _api(self._web)
+        api = _hub_api(self._web)
         try:
             return api.model_info(
-                repo, revision=revision or None, files_metadata=True, timeout=self._web.patience
+                repo, revision=revision or None, files_metadata=True, timeout=self._web.read_seconds
             )
         except (Failure, httpx.HTTPError, httpx.InvalidURL):
             raise
         except Exception as error:  # an answer of another shape fails in many ways
-            raise self._nonsense(
+            raise self._invalid_answer(
                 repo, f"it is no answer of a hub ({type(error).__name__})"
             ) from error
 
     # Addresses
 
-    def _at(self, source: Source) -> ModelOffer:
+    def _look_up_address(self, source: Source) -> ModelOffer:
         """Return what an address says of itself."""
         with self._web.open(source.url, method="HEAD") as response:
             if response.status_code < 400:
-                return self._offer(source, response)
+                return self._address_offer(source, response)
         if response.status_code not in (400, 403, 405, 501):
-            raise _refused(response)
+            raise _status_error(response)
         # Signed addresses are often good for GET alone.
         with self._web.open(source.url, first=0, last=0) as response:
             if response.status_code not in (200, 206):
-                raise _refused(response)
-            return self._offer(source, response)
+                raise _status_error(response)
+            return self._address_offer(source, response)
 
-    def _offer(self, source: Source, response: httpx.Response) -> ModelOffer:
-        file = source.file or hub_names.file_of(source.url)
+    def _address_offer(self, source: Source, response: httpx.Response) -> ModelOffer:
+        file = source.file or hub_names.file_name(source.url)
         if response.headers.get("Content-Type", "").lower().startswith("text/html"):
             raise Failure(
                 "ConfigError",
@@ -169,18 +171,18 @@ class Metadata:
 
     # Headers
 
-    def _read_on(self, offer: ModelOffer, data: bytearray, wanted: int) -> None:
+    def _fetch_beginning(self, offer: ModelOffer, data: bytearray, wanted: int) -> None:
         """Fetch a file's first bytes, as far as they are wanted and not here yet."""
         url, have = self._web.address(offer.source), len(data)
         with self._web.open(url, first=have, last=wanted - 1) as response:
             if response.status_code == 416:
-                raise _changed(offer)
+                raise _changed_failure(offer)
             if response.status_code not in (200, 206):
-                raise _refused(response)
+                raise _status_error(response)
             if response.status_code == 200:
                 data.clear()  # it sends everything, from the start
             else:
-                self._check_span(offer, response, have)
+                self._check_range(offer, response, have)
             for piece in response.iter_raw():
                 data += piece[: wanted - len(data)]
                 if self._stopped():
@@ -190,28 +192,28 @@ class Metadata:
         if offer.size:
             raise httpx.RemoteProtocolError("it ended too soon", request=response.request)
 
-    def _check_span(self, offer: ModelOffer, response: httpx.Response, have: int) -> None:
-        match = _SPAN.fullmatch(response.headers.get("Content-Range", ""))
+    def _check_range(self, offer: ModelOffer, response: httpx.Response, have: int) -> None:
+        match = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
         if match is None or int(match[1]) != have:
             host, what = response.url.host, str(offer.source)
-            raise hub_errors.nonsense(host, what, "it sent another part than was asked for")
+            raise hub_errors.invalid_answer(host, what, "it sent another part than was asked for")
         if match[3] != "*" and offer.size and int(match[3]) != offer.size:
-            raise _changed(offer)
+            raise _changed_failure(offer)
 
     # Patience
 
-    def _patiently(self, what: str, ask: Callable[[], T]) -> T:
+    def _retry(self, what: str, ask: Callable[[], T]) -> T:
         """Ask, and ask again a little later where that may help."""
-        for pause in (*PAUSES, None):
+        for pause in (*RETRY_PAUSES, None):
             try:
                 return ask()
             except (httpx.HTTPError, httpx.InvalidURL) as error:
                 response: httpx.Response | None = getattr(error, "response", None)
-                wait = _wait(error, response, pause)
+                wait = _retry_seconds(error, response, pause)
                 if wait is None:
                     if response is not None:
-                        raise hub_errors.of_response(response, what) from error
-                    raise hub_errors.of_error(error, what) from error
+                        raise hub_errors.response_failure(response, what) from error
+                    raise hub_errors.connection_failure(error, what) from error
                 self._sleep(wait)
         raise AssertionError("the last time has no pause")
 
@@ -222,31 +224,33 @@ class Metadata:
                 raise Stopped
             time.sleep(min(rest, 0.1))
 
-    def _nonsense(self, what: str, why: str) -> Failure:
-        return hub_errors.nonsense(self._web.host, what, why)
+    def _invalid_answer(self, what: str, why: str) -> Failure:
+        return hub_errors.invalid_answer(self._web.host, what, why)
 
 
-def _wait(error: Exception, response: httpx.Response | None, pause: float | None) -> float | None:
+def _retry_seconds(
+    error: Exception, response: httpx.Response | None, pause: float | None
+) -> float | None:
     """Return how long to wait before asking again, None not to."""
     if pause is None:
         return None
     if response is None:
         return pause if isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError) else None
     stale = response.status_code == 403 and bool(response.history)  # an address that expired
-    if response.status_code not in TRANSIENT and not stale:
+    if response.status_code not in TRANSIENT_STATUSES and not stale:
         return None
     after = retry_after(response.headers)
     if after is None:
         return None if response.status_code == 429 else pause
-    return after if after <= MOST_PATIENCE else None
+    return after if after <= MAX_RETRY_SECONDS else None
 
 
-def _api(web: Web) -> HfApi:
+def _hub_api(web: HubClient) -> HfApi:
     """Return the official client, made to go our way out and to tell nobody anything."""
     os.environ.update(HF_HUB_DISABLE_TELEMETRY="1", HF_HUB_DISABLE_UPDATE_CHECK="1")
     from huggingface_hub import HfApi, set_client_factory
 
-    set_client_factory(lambda: web.client(MOST_ANSWER))
+    set_client_factory(lambda: web.client(MAX_ANSWER_BYTES))
     return HfApi(
         endpoint=web.endpoint, token=False, library_name="baton", library_version=__version__
     )
@@ -268,7 +272,7 @@ def _licence(info: Any) -> str:
 
 def _size_of(response: httpx.Response) -> int | None:
     """Return how large a file is, from whatever says so."""
-    match = _SPAN.fullmatch(response.headers.get("Content-Range", ""))
+    match = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
     lengths = [match[3]] if match is not None else []
     if response.status_code == 200:
         lengths.append(response.headers.get("Content-Length", ""))
@@ -290,14 +294,14 @@ def _hash_of(response: httpx.Response) -> str:
 
 
 def _is_size(size: object) -> bool:
-    return type(size) is int and 0 < size <= MOST_FILE
+    return type(size) is int and 0 < size <= MAX_FILE_BYTES
 
 
-def _refused(response: httpx.Response) -> httpx.HTTPStatusError:
+def _status_error(response: httpx.Response) -> httpx.HTTPStatusError:
     return httpx.HTTPStatusError("", request=response.request, response=response)
 
 
-def _changed(offer: ModelOffer) -> Failure:
+def _changed_failure(offer: ModelOffer) -> Failure:
     return Failure(
         "ModelFileError",
         f"{one_line(str(offer.source))} isn't as large any more as it was said to be.",
@@ -305,7 +309,7 @@ def _changed(offer: ModelOffer) -> Failure:
     )
 
 
-def _unusable(file: str, why: str) -> Failure:
+def _unusable_failure(file: str, why: str) -> Failure:
     return Failure(
         "ModelFileError",
         f"{one_line(file)} is no model that can be used: {one_line(why)}.",

@@ -13,26 +13,26 @@ from baton.core.catalogue_types import Source
 from baton.core.sanitiser import one_line
 from baton.ipc.parent_channel import Failure
 
-MOST_PARTS = 8
-LONGEST_PART = 200
-LONGEST_ADDRESS = 4096
+MAX_PARTS = 8
+MAX_PART_BYTES = 200
+MAX_ADDRESS_CHARS = 4096
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
 _REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_SPLIT = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
-_DEVICES = frozenset(
+_SPLIT_FILE = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
+_DEVICE_NAMES = frozenset(
     {"con", "prn", "aux", "nul"} | {f"{port}{n}" for port in ("com", "lpt") for n in range(10)}
 )
 
 
-def is_file(name: str) -> bool:
+def is_model_path(name: str) -> bool:
     """Tell whether a name is a GGUF file's in a repository, perhaps in folders there."""
     parts = name.split("/")
     return (
         name.lower().endswith(".gguf")
-        and len(parts) <= MOST_PARTS
+        and len(parts) <= MAX_PARTS
         and all(_is_plain(part) for part in parts)
     )
 
@@ -47,9 +47,9 @@ def is_sha256(text: object) -> bool:
     return isinstance(text, str) and _SHA256.fullmatch(text) is not None
 
 
-def parts_of(file: str) -> int:
+def split_count(file: str) -> int:
     """Return how many files a model is split into, of which this is one; 1 if it isn't."""
-    match = _SPLIT.search(file)
+    match = _SPLIT_FILE.search(file)
     return max(1, int(match[2])) if match else 1
 
 
@@ -73,17 +73,17 @@ def check_repo(repo: str, revision: str) -> None:
 
 def check_file(file: str) -> None:
     """Refuse what can't be a model's file. Raises Failure."""
-    if not is_file(file):
+    if not is_model_path(file):
         raise Failure(
             "ConfigError",
             f"{one_line(file)!r} can't be a model's file here.",
             "It needs a plain name that ends with .gguf.",
         )
-    if (parts := parts_of(file)) > 1:
-        raise split(file, parts)
+    if (parts := split_count(file)) > 1:
+        raise split_failure(file, parts)
 
 
-def split(file: str, parts: int) -> Failure:
+def split_failure(file: str, parts: int) -> Failure:
     """A model comes in several files."""
     return Failure(
         "ModelFileError",
@@ -99,10 +99,10 @@ def check_source(source: Source) -> None:
         _check_address(source.url)
     else:
         check_repo(source.repo, source.revision)
-    check_file(source.file or file_of(source.url))
+    check_file(source.file or file_name(source.url))
 
 
-def file_of(url: str) -> str:
+def file_name(url: str) -> str:
     """Return the name of the file that an address leads to."""
     return unquote(urlsplit(url).path).rpartition("/")[2]
 
@@ -113,7 +113,7 @@ def _check_address(url: str) -> None:
         _ = parts.port
     except ValueError:
         parts = urlsplit("")
-    plain = url.isascii() and url.isprintable() and " " not in url and len(url) <= LONGEST_ADDRESS
+    plain = url.isascii() and url.isprintable() and " " not in url and len(url) <= MAX_ADDRESS_CHARS
     if not plain or not parts.hostname or "@" in parts.netloc:
         raise Failure(
             "ConfigError",
@@ -129,6 +129,6 @@ def _is_plain(part: str) -> bool:
         and not set(part) & set('\\<>:"|?*')
         and not part.startswith(".")
         and part == part.strip().rstrip(".")
-        and 0 < len(part.encode()) <= LONGEST_PART
-        and part.partition(".")[0].strip().lower() not in _DEVICES
+        and 0 < len(part.encode()) <= MAX_PART_BYTES
+        and part.partition(".")[0].strip().lower() not in _DEVICE_NAMES
     )

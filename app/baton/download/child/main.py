@@ -49,11 +49,11 @@ class Job:
         """Note that nobody wants it any more."""
         self._stopped.set()
 
-    def stopped(self) -> bool:
+    def is_stopped(self) -> bool:
         """Tell whether to end."""
         return self._stopped.is_set()
 
-    def tell(self, progress: Progress) -> None:
+    def report(self, progress: Progress) -> None:
         """Tell the front how far it is."""
         self._front.send("progress", id=self.id, progress=asdict(progress))
 
@@ -62,7 +62,7 @@ class Job:
         from baton.download.child.hub_client import Stopped
 
         try:
-            value = _WORK[self.frame["type"]](self)
+            value = _HANDLERS[self.frame["type"]](self)
         except Stopped:
             self._front.send("stopped", id=self.id)
         except Failure as failure:
@@ -78,7 +78,7 @@ class Job:
             self._front.send("done", id=self.id, value=value)
 
 
-class Fetcher:
+class JobRunner:
     """Starts what the front asks for."""
 
     def __init__(self, front: Front) -> None:
@@ -104,9 +104,9 @@ class Fetcher:
 
 def _without_token(fields: dict[str, Any]) -> dict[str, Any]:
     """Take the account's token out of what is shown to people: a server may have echoed it."""
-    from baton.download.child.hub_client import token_of
+    from baton.download.child.hub_client import account_token
 
-    token = token_of(os.environ)
+    token = account_token(os.environ)
     if not token:
         return fields
     return {
@@ -125,15 +125,15 @@ def _files(job: Job) -> Any:
 
 
 def _header(job: Job) -> Any:
-    return asdict(_metadata(job).header(_offer(job.frame["offer"])))
+    return asdict(_metadata(job).header(_read_offer(job.frame["offer"])))
 
 
 def _fetch(job: Job) -> Any:
     from baton.download.child import hub_names, transfer
 
-    offer, target = _offer(job.frame["offer"]), Path(job.frame["target"])
+    offer, target = _read_offer(job.frame["offer"]), Path(job.frame["target"])
     hub_names.check_source(offer.source)
-    return transfer.fetch(offer, target, job.tell, job.stopped)
+    return transfer.fetch(offer, target, job.report, job.is_stopped)
 
 
 def _copy(job: Job) -> Any:
@@ -141,19 +141,19 @@ def _copy(job: Job) -> Any:
 
     frame = job.frame
     source, target = Path(frame["source"]), Path(frame["target"])
-    return transfer.copy(source, target, frame["sha256"], job.tell, job.stopped)
+    return transfer.copy(source, target, frame["sha256"], job.report, job.is_stopped)
 
 
 def _digest(job: Job) -> Any:
     from baton.download.child import digest
 
-    return digest.digest(Path(job.frame["path"]), job.tell, job.stopped)
+    return digest.hash_file(Path(job.frame["path"]), job.report, job.is_stopped)
 
 
 def _release(job: Job) -> Any:
     from baton.download.child import signed_release
 
-    return signed_release.manifest(job.frame["source"], job.frame["key"])
+    return signed_release.fetch_manifest(job.frame["source"], job.frame["key"])
 
 
 def _bring(job: Job) -> Any:
@@ -162,10 +162,12 @@ def _bring(job: Job) -> Any:
     source, name, size, sha256, target = (
         job.frame[field] for field in ("source", "name", "size", "sha256", "target")
     )
-    return signed_release.bring(source, name, size, sha256, Path(target), job.tell, job.stopped)
+    return signed_release.fetch_release_file(
+        source, name, size, sha256, Path(target), job.report, job.is_stopped
+    )
 
 
-_WORK: dict[str, Callable[[Job], Any]] = {
+_HANDLERS: dict[str, Callable[[Job], Any]] = {
     "look": _look,
     "files": _files,
     "header": _header,
@@ -178,13 +180,13 @@ _WORK: dict[str, Callable[[Job], Any]] = {
 
 
 def _metadata(job: Job) -> Any:
-    from baton.download.child.hub_client import web
-    from baton.download.child.hub_metadata import Metadata
+    from baton.download.child.hub_client import default_client
+    from baton.download.child.hub_metadata import HubMetadata
 
-    return Metadata(web(), job.stopped)
+    return HubMetadata(default_client(), job.is_stopped)
 
 
-def _offer(fields: dict[str, Any]) -> ModelOffer:
+def _read_offer(fields: dict[str, Any]) -> ModelOffer:
     return ModelOffer(**{**fields, "source": Source(**fields["source"])})
 
 
@@ -193,7 +195,7 @@ def main() -> None:
     keep_quiet_and_private()
     inbox: queue.SimpleQueue[frames.Frame] = queue.SimpleQueue()
     try:
-        fetcher = Fetcher(Front(*take_pipes(), inbox.put))
+        fetcher = JobRunner(Front(*take_pipes(), inbox.put))
         while True:
             fetcher.take(inbox.get())
     except Exception:

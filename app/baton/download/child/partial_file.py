@@ -27,19 +27,19 @@ from types import TracebackType
 from typing import Self
 
 from baton.download.child.hub_client import Stopped
-from baton.platform.durable_files import open_private, settle
+from baton.platform.durable_files import open_private, sync_folder
 
-POLL = 0.1
+POLL_SECONDS = 0.1
 """How often to look whether another Baton is done, in seconds."""
 
-STEP = 4 << 20
+NOTIFY_BYTES = 4 << 20
 """How much must be new before anybody is woken: doing that often costs more than hashing."""
 
-STRIDE = 64 << 20
+SYNC_BYTES = 64 << 20
 """After how many bytes more it is brought to the disk."""
 
 
-class Partial:
+class PartialFile:
     """The file at `path`, made if need be; one thread appends, others may watch it grow.
 
     `changed` is notified when it has grown by a `STEP` or to its `total`, and whenever `epoch` or
@@ -55,7 +55,7 @@ class Partial:
         self._writing = threading.Lock()
         self._syncing = threading.Lock()
         self._unsynced: OSError | None = None
-        self._file = open(path, "r+b", buffering=0, opener=_private)  # noqa: SIM115
+        self._file = open(path, "r+b", buffering=0, opener=_open_private)  # noqa: SIM115
         self.size = self._file.seek(0, os.SEEK_END)
 
     def append(self, data: bytes | memoryview) -> None:
@@ -68,12 +68,12 @@ class Partial:
                 count = self._file.write(rest)
             rest = rest[count:]
             with self.changed:
-                step, self.size = self.size // STEP, self.size + count
-                if self.size // STEP > step or self.size >= self.total:
+                step, self.size = self.size // NOTIFY_BYTES, self.size + count
+                if self.size // NOTIFY_BYTES > step or self.size >= self.total:
                     self.changed.notify_all()
 
     @property
-    def is_certain(self) -> bool:
+    def is_trustworthy(self) -> bool:
         """Whether what is here is what was written: the machine has run ever since."""
         import psutil
 
@@ -115,7 +115,7 @@ class Partial:
         synced = self.size
 
         def due() -> bool:
-            return self.closed or self.size - synced >= STRIDE
+            return self.closed or self.size - synced >= SYNC_BYTES
 
         while True:
             with self.changed:
@@ -159,10 +159,10 @@ class Partial:
         self._etag.unlink(missing_ok=True)
         self.path.unlink(missing_ok=True)
 
-    def become(self, target: Path) -> None:
+    def move_to(self, target: Path) -> None:
         """Take the target's name and place; it is closed, and was read and synced before."""
         self.path.replace(target)
-        settle(target.parent)
+        sync_folder(target.parent)
         self._etag.unlink(missing_ok=True)
 
     def __enter__(self) -> Self:
@@ -177,18 +177,18 @@ class Partial:
         self.close()
 
 
-def key_of(sha256: str, source: object) -> str:
+def partial_key(sha256: str, source: object) -> str:
     """Return what a file's partial is named by."""
     return sha256 or hashlib.sha256(str(source).encode("utf-8", "replace")).hexdigest()
 
 
-def place(folder: Path, key: str) -> Path:
+def partial_path(folder: Path, key: str) -> Path:
     """Return where the partial lies."""
     return folder / f"{key}.partial"
 
 
 @contextmanager
-def locked(
+def lock_partial(
     folder: Path, key: str, waiting: Callable[[], None], stopped: Callable[[], bool]
 ) -> Iterator[None]:
     """Be the only one who writes this partial; `waiting` is called while another one does.
@@ -201,7 +201,7 @@ def locked(
     lock = FileLock(path, mode=0o600, thread_local=False)
     while True:
         with suppress(Timeout):
-            lock.acquire(timeout=POLL, poll_interval=POLL)
+            lock.acquire(timeout=POLL_SECONDS, poll_interval=POLL_SECONDS)
             break
         if stopped():
             raise Stopped
@@ -219,5 +219,5 @@ def locked(
                 path.unlink()
 
 
-def _private(path: str, flags: int) -> int:
+def _open_private(path: str, flags: int) -> int:
     return open_private(path, flags | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0))

@@ -8,17 +8,17 @@ from collections.abc import Callable
 
 from baton.download.progress import Phase, Progress
 
-EVERY = 0.1
+REPORT_SECONDS = 0.1
 """The least time between two reports of the same phase, in seconds."""
 
-WINDOW = 5.0
+SPEED_WINDOW_SECONDS = 5.0
 """Speed is that of the last so many seconds."""
 
-_TOO_SHORT = 0.2
+_MIN_SPEED_SECONDS = 0.2
 """What was seen for a shorter time has no speed yet."""
 
 
-class Report:
+class ProgressReport:
     """Tells `progress` how far something of `total` bytes is."""
 
     def __init__(self, progress: Callable[[Progress], None], total: int) -> None:
@@ -42,7 +42,7 @@ class Report:
         if phase is not self._phase:
             self._phase = phase
             self._seen.clear()
-        self._next = now + EVERY
+        self._next = now + REPORT_SECONDS
         self._done = min(self.total, max(self._done, done))
         moved = done if moved is None else moved
         speed = self._speed(now, moved)
@@ -56,7 +56,7 @@ class Report:
         if seen and moved < seen[-1][1]:
             seen.clear()
         seen.append((now, moved))
-        while len(seen) > 2 and now - seen[1][0] >= WINDOW:
+        while len(seen) > 2 and now - seen[1][0] >= SPEED_WINDOW_SECONDS:
             seen.popleft()
         since = now - seen[0][0]
-        return (moved - seen[0][1]) / since if since >= _TOO_SHORT else 0.0
+        return (moved - seen[0][1]) / since if since >= _MIN_SPEED_SECONDS else 0.0

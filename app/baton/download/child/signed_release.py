@@ -18,36 +18,38 @@ import httpx
 from baton.core.catalogue_types import ModelOffer, Source
 from baton.core.sanitiser import one_line
 from baton.download.child import hub_client, hub_errors, transfer
-from baton.download.child.http_download import Pace
+from baton.download.child.http_download import RetryPolicy
 from baton.download.progress import Progress
 from baton.download.releases import MANIFEST, SIGNATURE, is_address
 from baton.ipc.parent_channel import Failure
 from baton.platform.proxies import is_usable
 
-LARGEST = 1 << 20
+MAX_MANIFEST_BYTES = 1 << 20
 """How many bytes a manifest may have; a signature needs 128 and a line break."""
 
 _SIGNATURE = re.compile(rb"[0-9a-f]{128}\s{0,2}")
-_ACCOUNT = frozenset({"HF_TOKEN", "HF_TOKEN_PATH", "HUGGING_FACE_HUB_TOKEN", "HF_HUB_OFFLINE"})
+_ACCOUNT_VARIABLES = frozenset(
+    {"HF_TOKEN", "HF_TOKEN_PATH", "HUGGING_FACE_HUB_TOKEN", "HF_HUB_OFFLINE"}
+)
 
 
-def manifest(source: str, key: str) -> str:
+def fetch_manifest(source: str, key: str) -> str:
     """Return a release's manifest, which was signed by that key. Raises Failure."""
-    parts = ((MANIFEST, LARGEST), (SIGNATURE, 256))
+    parts = ((MANIFEST, MAX_MANIFEST_BYTES), (SIGNATURE, 256))
     if is_address(source):
-        with closing(_web(source)) as web:
-            read = [_fetched(web, _address(source, name), most) for name, most in parts]
+        with closing(_release_client(source)) as web:
+            read = [_fetch_small(web, _address(source, name), most) for name, most in parts]
     else:
-        read = [_read(Path(source) / name, most) for name, most in parts]
+        read = [_read_small(Path(source) / name, most) for name, most in parts]
     content, signature = read
     check_signature(content, signature, key, source)
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise _distrusted(source, "its list isn't text") from error
+        raise _distrust_failure(source, "its list isn't text") from error
 
 
-def bring(
+def fetch_release_file(
     source: str,
     name: str,
     size: int,
@@ -61,10 +63,12 @@ def bring(
     It goes on where an earlier attempt ended. Raises Failure and Stopped.
     """
     if not is_address(source):
-        return _copied(Path(source) / name, size, sha256, target, progress, stopped)
+        return _copy_file(Path(source) / name, size, sha256, target, progress, stopped)
     offer = ModelOffer(Source(file=name, url=_address(source, name)), size, sha256)
-    with closing(_web(source)) as web:
-        return transfer.fetch(offer, target, progress, stopped, web=web, pace=Pace(pause=0.5))
+    with closing(_release_client(source)) as web:
+        return transfer.fetch(
+            offer, target, progress, stopped, web=web, pace=RetryPolicy(first_pause=0.5)
+        )
 
 
 def check_signature(content: bytes, signature: bytes, key: str, source: str) -> None:
@@ -73,12 +77,12 @@ def check_signature(content: bytes, signature: bytes, key: str, source: str) -> 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     if _SIGNATURE.fullmatch(signature) is None:
-        raise _distrusted(source, "its signature isn't one")
+        raise _distrust_failure(source, "its signature isn't one")
     try:
         public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(key))
         public.verify(bytes.fromhex(signature.decode("ascii").strip()), content)
     except InvalidSignature as error:
-        raise _distrusted(source, "its signature is wrong") from error
+        raise _distrust_failure(source, "its signature is wrong") from error
     except ValueError as error:
         raise Failure(
             "ConfigError",
@@ -87,18 +91,18 @@ def check_signature(content: bytes, signature: bytes, key: str, source: str) -> 
         ) from error
 
 
-def _fetched(web: hub_client.Web, url: str, most: int) -> bytes:
+def _fetch_small(web: hub_client.HubClient, url: str, most: int) -> bytes:
     """Return a file of a release, which must be there and small. Raises Failure."""
     try:
         with web.client(most) as client, client.stream("GET", url) as response:
             if response.status_code != 200:
-                raise hub_errors.of_response(response, url)
+                raise hub_errors.response_failure(response, url)
             return b"".join(response.iter_raw())
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise hub_errors.of_error(error, url) from error
+        raise hub_errors.connection_failure(error, url) from error
 
 
-def _web(source: str, environ: Mapping[str, str] = os.environ) -> hub_client.Web:
+def _release_client(source: str, environ: Mapping[str, str] = os.environ) -> hub_client.HubClient:
     """Return the way to an address that the person named, as to a mirror: http is for them to say.
 
     No account's token goes there.
@@ -109,15 +113,17 @@ def _web(source: str, environ: Mapping[str, str] = os.environ) -> hub_client.Web
             f"{one_line(re.sub('//[^/]*@', '//…@', source))!r} is no address of a release.",
             "It begins with https:// (or http://), and holds no password, ? or #.",
         )
-    kept = {name: value for name, value in environ.items() if name not in _ACCOUNT}
-    return hub_client.Web({**kept, "HF_ENDPOINT": source, "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1"})
+    kept = {name: value for name, value in environ.items() if name not in _ACCOUNT_VARIABLES}
+    return hub_client.HubClient(
+        {**kept, "HF_ENDPOINT": source, "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1"}
+    )
 
 
 def _address(source: str, name: str) -> str:
     return f"{source.rstrip('/')}/{quote(name)}"
 
 
-def _read(path: Path, most: int) -> bytes:
+def _read_small(path: Path, most: int) -> bytes:
     try:
         if not path.is_file():
             raise FileNotFoundError(2, "it isn't there")
@@ -130,11 +136,11 @@ def _read(path: Path, most: int) -> bytes:
             f"Name a folder that holds a release: it has {MANIFEST} and {SIGNATURE}.",
         ) from error
     if len(content) > most:
-        raise _distrusted(str(path.parent), f"its {path.name} is far too long")
+        raise _distrust_failure(str(path.parent), f"its {path.name} is far too long")
     return content
 
 
-def _copied(
+def _copy_file(
     source: Path,
     size: int,
     sha256: str,
@@ -152,7 +158,7 @@ def _copied(
     return transfer.copy(source, target, sha256, progress, stopped)
 
 
-def _distrusted(source: str, why: str) -> Failure:
+def _distrust_failure(source: str, why: str) -> Failure:
     return Failure(
         "ConfigError",
         f"The release in {one_line(source)} is not from who made this Baton: {why}.",

@@ -18,18 +18,18 @@ from typing import Any, TypeVar
 from baton.core.catalogue_types import ModelOffer
 from baton.download.child import disk_space, hub_client
 from baton.download.child import partial_file as partials
-from baton.download.child.digest import Follower, digest
-from baton.download.child.http_download import Longer, Pace, Puller
+from baton.download.child.digest import PartialHasher, hash_file
+from baton.download.child.http_download import FileTooLong, HttpDownload, RetryPolicy
 from baton.download.child.hub_client import Stopped
-from baton.download.child.partial_file import Partial
-from baton.download.child.progress_report import EVERY, Report
+from baton.download.child.partial_file import PartialFile
+from baton.download.child.progress_report import REPORT_SECONDS, ProgressReport
 from baton.download.progress import Phase, Progress
 from baton.ipc.parent_channel import Failure
 from baton.platform.durable_files import make_folder
 
-PACE = Pace()
+RETRY_POLICY = RetryPolicy()
 
-_COPIED = 1 << 20
+_COPY_BYTES = 1 << 20
 
 T = TypeVar("T")
 Tell = Callable[[Progress], None]
@@ -42,8 +42,8 @@ def fetch(
     progress: Tell,
     stopped: Stop,
     *,
-    web: hub_client.Web | None = None,
-    pace: Pace = PACE,
+    web: hub_client.HubClient | None = None,
+    pace: RetryPolicy = RETRY_POLICY,
 ) -> str:
     """Fetch a file to `target` and return its sha256, going on where an earlier attempt ended.
 
@@ -56,10 +56,12 @@ def fetch(
             f"Nobody says how large {offer.source} is, so it can't be fetched safely.",
             "Fetch it by other means, and `baton models import` it.",
         )
-    wanted = _Wanted(offer.size, offer.sha256.lower(), target, str(offer.source))
+    wanted = _Target(offer.size, offer.sha256.lower(), target, str(offer.source))
 
-    way = web or hub_client.web()
-    return _bring(wanted, lambda partial: Puller(way, offer, partial, pace), progress, stopped)
+    way = web or hub_client.default_client()
+    return _transfer(
+        wanted, lambda partial: HttpDownload(way, offer, partial, pace), progress, stopped
+    )
 
 
 def copy(source: Path, target: Path, sha256: str, progress: Tell, stopped: Stop) -> str:
@@ -67,14 +69,16 @@ def copy(source: Path, target: Path, sha256: str, progress: Tell, stopped: Stop)
 
     In all else as `fetch`. Raises Failure and Stopped.
     """
-    with disk_space.read(source):
+    with disk_space.explain_read_errors(source):
         size = source.stat().st_size
-    wanted = _Wanted(size, sha256.lower(), target, str(source))
-    return _bring(wanted, lambda partial: _Copier(source, size, sha256, partial), progress, stopped)
+    wanted = _Target(size, sha256.lower(), target, str(source))
+    return _transfer(
+        wanted, lambda partial: _FileCopy(source, size, sha256, partial), progress, stopped
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _Target:
     """A file to be had: its length and contents, where it shall lie, and where it comes from."""
 
     size: int
@@ -87,11 +91,11 @@ class _Wanted:
         return self.target.name
 
 
-class _Copier:
+class _FileCopy:
     """Appends to a partial what is missing of another file."""
 
-    def __init__(self, source: Path, size: int, sha256: str, partial: Partial) -> None:
-        self.rests_until = 0.0
+    def __init__(self, source: Path, size: int, sha256: str, partial: PartialFile) -> None:
+        self.paused_until = 0.0
         self._source = source
         self._size = size
         self._vouched = bool(sha256)
@@ -101,9 +105,12 @@ class _Copier:
         """Raises Failure, OSError from the disk, and Stopped once the partial is closed."""
         if not self._vouched:
             self._partial.restart()
-        with disk_space.read(self._source), self._source.open("rb", buffering=0) as file:
+        with (
+            disk_space.explain_read_errors(self._source),
+            self._source.open("rb", buffering=0) as file,
+        ):
             file.seek(self._partial.size)
-            pieces = iter(lambda: file.read(_COPIED), b"")
+            pieces = iter(lambda: file.read(_COPY_BYTES), b"")
             for piece in pieces:
                 self._append(piece)
         if self._partial.size < self._size:
@@ -120,89 +127,89 @@ class _Copier:
                 f"{self._source} became longer while it was copied.",
                 "Copy it when nobody writes it any more.",
             )
-        with disk_space.told(self._partial.path.parent, self._source.name):
+        with disk_space.explain_write_errors(self._partial.path.parent, self._source.name):
             self._partial.append(piece)
 
 
-_Source = Puller | _Copier
+_Source = HttpDownload | _FileCopy
 
 
-def _bring(
-    wanted: _Wanted, begin: Callable[[Partial], _Source], progress: Tell, stopped: Stop
+def _transfer(
+    wanted: _Target, begin: Callable[[PartialFile], _Source], progress: Tell, stopped: Stop
 ) -> str:
-    folder, key = wanted.target.parent, partials.key_of(wanted.sha256, wanted.source)
-    path = partials.place(folder, key)
-    report = Report(progress, wanted.size)
+    folder, key = wanted.target.parent, partials.partial_key(wanted.sha256, wanted.source)
+    path = partials.partial_path(folder, key)
+    report = ProgressReport(progress, wanted.size)
 
     def waiting() -> None:
-        report(Phase.WAITING, _size(path))
+        report(Phase.WAITING, _file_size(path))
 
-    with disk_space.told(folder, wanted.name):
+    with disk_space.explain_write_errors(folder, wanted.name):
         make_folder(folder)
-        with partials.locked(folder, key, waiting, stopped):
-            return _here(wanted, path, report, stopped) or _brought(
+        with partials.lock_partial(folder, key, waiting, stopped):
+            return _existing_hash(wanted, path, report, stopped) or _complete(
                 wanted, path, begin, report, stopped
             )
 
 
-def _here(wanted: _Wanted, path: Path, report: Report, stopped: Stop) -> str:
+def _existing_hash(wanted: _Target, path: Path, report: ProgressReport, stopped: Stop) -> str:
     """Return the sha256 of a target that is here already, "" if it must be had."""
-    if _size(wanted.target) != wanted.size:
+    if _file_size(wanted.target) != wanted.size:
         return ""
 
     def tell(step: Progress) -> None:
         report(Phase.VERIFYING, step.done)
 
-    found = digest(wanted.target, tell, stopped)
+    found = hash_file(wanted.target, tell, stopped)
     if wanted.sha256 in ("", found):
         return found
     wanted.target.unlink()
-    raise _wrong(wanted)
+    raise _wrong_contents(wanted)
 
 
-def _brought(
-    wanted: _Wanted,
+def _complete(
+    wanted: _Target,
     path: Path,
-    begin: Callable[[Partial], _Source],
-    report: Report,
+    begin: Callable[[PartialFile], _Source],
+    report: ProgressReport,
     stopped: Stop,
 ) -> str:
     """Bring what is missing, check all of it, and give the file its name."""
-    with Partial(path, wanted.size) as partial:
-        vouched = wanted.sha256 or (partial.etag and partial.is_certain)
+    with PartialFile(path, wanted.size) as partial:
+        vouched = wanted.sha256 or (partial.etag and partial.is_trustworthy)
         if partial.size > wanted.size or not vouched:
             partial.restart()
-        disk_space.check(path.parent, wanted.size - partial.size, wanted.name)
+        disk_space.check_room(path.parent, wanted.size - partial.size, wanted.name)
         try:
-            found = _watched(wanted, partial, begin(partial), report, stopped)
+            found = _append_and_hash(wanted, partial, begin(partial), report, stopped)
         except (Failure, Stopped) as end:
-            if isinstance(end, Longer) or not partial.size:
+            if isinstance(end, FileTooLong) or not partial.size:
                 partial.discard()
             raise
     if wanted.sha256 not in ("", found):
         partial.discard()
-        raise _wrong(wanted)
-    partial.become(wanted.target)
+        raise _wrong_contents(wanted)
+    partial.move_to(wanted.target)
     return found
 
 
-def _watched(
-    wanted: _Wanted, partial: Partial, source: _Source, report: Report, stopped: Stop
+def _append_and_hash(
+    wanted: _Target, partial: PartialFile, source: _Source, report: ProgressReport, stopped: Stop
 ) -> str:
     """Let bytes come and be hashed and settle on the disk, and tell how far it is."""
-    follower = Follower(partial)
-    coming, hashing = _start(source.run), _start(follower.run)
-    _start(partial.keep_syncing)
+    follower = PartialHasher(partial)
+    coming, hashing = _start_thread(source.run), _start_thread(follower.run)
+    _start_thread(partial.keep_syncing)
     try:
-        for _ in _until({coming, hashing}, stopped):
+        for _ in _poll_until_done({coming, hashing}, stopped):
             if coming.done():
                 report(Phase.VERIFYING, partial.size, follower.done)
             else:
-                rest = source.rests_until - time.monotonic()
+                rest = source.paused_until - time.monotonic()
                 report(Phase.DOWNLOADING, partial.size, wait=rest if rest > 0 else None)
         found = hashing.result()
         if wanted.sha256 in ("", found):
-            for _ in _until({_start(partial.sync)}, stopped):
+            for _ in _poll_until_done({_start_thread(partial.sync)}, stopped):
                 report(Phase.VERIFYING, wanted.size, wanted.size)
         return found
     finally:
@@ -210,7 +217,7 @@ def _watched(
         wait({hashing}, 1.0)
 
 
-def _until(works: set[Future[Any]], stopped: Stop) -> Generator[None]:
+def _poll_until_done(works: set[Future[Any]], stopped: Stop) -> Generator[None]:
     """Yield every now and then until all is done. Raises what goes wrong first, and Stopped."""
     while True:
         for work in [one for one in works if one.done()]:
@@ -221,10 +228,10 @@ def _until(works: set[Future[Any]], stopped: Stop) -> Generator[None]:
         if stopped():
             raise Stopped
         yield
-        wait(works, EVERY, FIRST_COMPLETED)
+        wait(works, REPORT_SECONDS, FIRST_COMPLETED)
 
 
-def _start(work: Callable[[], T]) -> Future[T]:
+def _start_thread(work: Callable[[], T]) -> Future[T]:
     """Do it in a thread that nobody has to wait for: a name may take long to be looked up."""
     future: Future[T] = Future()
 
@@ -238,14 +245,14 @@ def _start(work: Callable[[], T]) -> Future[T]:
     return future
 
 
-def _size(path: Path) -> int:
+def _file_size(path: Path) -> int:
     try:
         return path.stat().st_size
     except OSError:
         return 0
 
 
-def _wrong(wanted: _Wanted) -> Failure:
+def _wrong_contents(wanted: _Target) -> Failure:
     return Failure(
         "ModelFileError",
         f"{wanted.name} came with other contents than it should have, so it was not kept.",

@@ -15,23 +15,23 @@ from pathlib import Path
 from baton.core.catalogue_types import UNKNOWN_SOURCE, Source
 from baton.core.errors import ConfigError, ModelFileError
 from baton.core.sanitiser import one_line
-from baton.models.model_types import Record
-from baton.models.store.folder_changes import is_file, replace_whole
+from baton.models.model_types import ModelRecord
+from baton.models.store.folder_changes import is_regular_file, replace_json
 from baton.models.store.manifest import (
-    SCHEMA,
-    Unreadable,
-    check,
-    parse,
-    read_small,
-    tidied,
-    write_json,
+    RECORD_SCHEMA,
+    UnreadableRecord,
+    check_record,
+    clean_record,
+    decode_json,
+    encode_json,
+    read_limited,
 )
 from baton.models.store.safe_names import is_model_file, is_sha256
 
-NAME = "baton-models.json"
+BUNDLE_FILE = "baton-models.json"
 """The file that describes the others."""
 
-LARGEST = 1 << 20
+MAX_BUNDLE_BYTES = 1 << 20
 """How many bytes it may have."""
 
 _REPO = re.compile(r"[\w.-]{1,100}/[\w.-]{1,100}", re.ASCII)
@@ -41,101 +41,101 @@ _REVISION = re.compile(r"[0-9a-f]{40}|")
 @dataclass(frozen=True, slots=True)
 class _Bundle:
     schema: int
-    records: tuple[Record, ...]
+    records: tuple[ModelRecord, ...]
 
 
-def read_bundle(folder: Path) -> Sequence[tuple[Record, Path]]:
+def read_bundle(folder: Path) -> Sequence[tuple[ModelRecord, Path]]:
     """Return the models that a folder holds, and where their files are.
 
     Raises ModelFileError where one isn't there or isn't of its size, and for what can't be true.
     """
-    records = _described(folder)
+    records = _read_description(folder)
     if records is None:
-        raise _undescribed(folder)
+        raise _undescribed_error(folder)
     for record in records:
         path = folder / record.file
-        if not is_file(path):
-            raise _incomplete(path, "isn't there")
+        if not is_regular_file(path):
+            raise _incomplete_error(path, "isn't there")
         if (size := path.stat().st_size) != record.size:
-            raise _incomplete(path, f"has {size:,} bytes instead of {record.size:,}")
+            raise _incomplete_error(path, f"has {size:,} bytes instead of {record.size:,}")
     return [(record, folder / record.file) for record in records]
 
 
-def packed(folder: Path, record: Record) -> Record:
+def bundled_record(folder: Path, record: ModelRecord) -> ModelRecord:
     """Return a model's record as it goes into a folder, with the name that its file gets there.
 
     The name is one that neither another model there has, nor a file of somebody else's. Raises
     ModelFileError where what the folder holds can't be read.
     """
-    carried = _carried(record)
-    models = _described(folder) or ()
+    carried = _portable_record(record)
+    models = _read_description(folder) or ()
     if again := [model for model in models if model.id == record.id]:
         return replace(carried, file=again[0].file)
     taken = {model.file.lower() for model in models}
     names = (f"{record.id}-{number}.gguf" for number in count(2))
     for name in chain([record.file, f"{record.id}.gguf"], names):
         if is_model_file(name) and name.lower() not in taken:
-            there = (folder / name).lstat().st_size if is_file(folder / name) else None
+            there = (folder / name).lstat().st_size if is_regular_file(folder / name) else None
             if there == record.size or not os.path.lexists(folder / name):
                 return replace(carried, file=name)
     raise AssertionError("names never end")
 
 
-def write_bundle(folder: Path, records: Sequence[Record]) -> None:
+def write_bundle(folder: Path, records: Sequence[ModelRecord]) -> None:
     """Describe models whose files lie in a folder, beside what it held before.
 
     Raises ConfigError where two models want the same file, ModelFileError where what the folder
     held before can't be read, or nothing can be written.
     """
-    models = {record.id: record for record in _described(folder) or ()}
+    models = {record.id: record for record in _read_description(folder) or ()}
     for record in records:
-        models[record.id] = _carried(record)
-        _check(models[record.id])
+        models[record.id] = _portable_record(record)
+        _check_bundled(models[record.id])
     files = [record.file.lower() for record in models.values()]
     if twice := {file for file in files if files.count(file) > 1}:
         raise ConfigError(
             f"Two models have a file named {min(twice)}.", "Export them into two folders."
         )
-    content = {"schema": SCHEMA, "records": [models[id] for id in sorted(models)]}
+    content = {"schema": RECORD_SCHEMA, "records": [models[id] for id in sorted(models)]}
     try:
-        replace_whole(folder / NAME, write_json(content))
+        replace_json(folder / BUNDLE_FILE, encode_json(content))
     except OSError as error:
         raise ModelFileError(
-            f"{_shown(folder)} can't be written: {error.strerror or error}.",
+            f"{_path_text(folder)} can't be written: {error.strerror or error}.",
             "Check that it is there, that it isn't full, and that you may write there.",
         ) from error
 
 
-def _described(folder: Path) -> Sequence[Record] | None:
+def _read_description(folder: Path) -> Sequence[ModelRecord] | None:
     """Return what a folder says of its models, None if it says nothing."""
     try:
-        data = read_small(folder / NAME, LARGEST)
+        data = read_limited(folder / BUNDLE_FILE, MAX_BUNDLE_BYTES)
         if data is None:
             return None
-        found = parse(data, _Bundle)
-        if found.schema != SCHEMA:
-            raise Unreadable("it was written by another version of Baton")
-        records = [_carried(record) for record in found.records]
+        found = decode_json(data, _Bundle)
+        if found.schema != RECORD_SCHEMA:
+            raise UnreadableRecord("it was written by another version of Baton")
+        records = [_portable_record(record) for record in found.records]
         for record in records:
-            _check(record)
+            _check_bundled(record)
         if len({record.id for record in records}) < len(records):
-            raise Unreadable("it names a model twice")
-    except (Unreadable, ConfigError) as error:
+            raise UnreadableRecord("it names a model twice")
+    except (UnreadableRecord, ConfigError) as error:
         why = error.message if isinstance(error, ConfigError) else str(error)
         raise ModelFileError(
-            f"{_shown(folder / NAME)} can't be used: {one_line(why).rstrip('.')}.",
+            f"{_path_text(folder / BUNDLE_FILE)} can't be used: {one_line(why).rstrip('.')}.",
             "Export the models anew, into an empty folder.",
         ) from error
     return records
 
 
-def _carried(record: Record) -> Record:
+def _portable_record(record: ModelRecord) -> ModelRecord:
     """Return what another machine may know: not how and where the file lay here."""
     plain = replace(record, link="", stamp=None, forced=False, paused=False, wrong="", added=0.0)
-    return tidied(replace(plain, source=_honest(record.source)))
+    return clean_record(replace(plain, source=_credible_source(record.source)))
 
 
-def _honest(source: Source) -> Source:
+def _credible_source(source: Source) -> Source:
     """Return where a file came from, if that can be true."""
     if source.url:
         plain = source.url.startswith(("https://", "http://")) and source.url.isprintable()
@@ -145,22 +145,22 @@ def _honest(source: Source) -> Source:
     return source if known and inside and len(source.file) < 1000 else UNKNOWN_SOURCE
 
 
-def _check(record: Record) -> None:
+def _check_bundled(record: ModelRecord) -> None:
     """Raise ConfigError where a record doesn't describe a file beside it."""
-    check(record)
+    check_record(record)
     if not is_model_file(record.file) or record.size < 1 or not is_sha256(record.sha256):
         raise ConfigError(
             f"Nobody has verified {record.id} yet.", f"Run `baton models verify {record.id}` first."
         )
 
 
-def _undescribed(folder: Path) -> ModelFileError:
+def _undescribed_error(folder: Path) -> ModelFileError:
     """Tell of a folder that `write_bundle` never wrote, with the models that lie in it."""
     try:
         files = sorted(path.name for path in folder.iterdir() if is_model_file(path.name))
     except OSError as error:
         return ModelFileError(
-            f"{_shown(folder)} can't be read: {error.strerror or error}.",
+            f"{_path_text(folder)} can't be read: {error.strerror or error}.",
             "Check its owner and permissions.",
         )
     hint = "Name a .gguf file."
@@ -168,16 +168,16 @@ def _undescribed(folder: Path) -> ModelFileError:
         more = f" ({len(files)} are in it)" if len(files) > 1 else ""
         hint = f"Name the model files in it, such as {one_line(files[0])!r}{more}."
     return ModelFileError(
-        f"{_shown(folder)} is a folder that `baton models export` didn't make.", hint
+        f"{_path_text(folder)} is a folder that `baton models export` didn't make.", hint
     )
 
 
-def _incomplete(path: Path, what: str) -> ModelFileError:
+def _incomplete_error(path: Path, what: str) -> ModelFileError:
     return ModelFileError(
-        f"{_shown(path)} {what}; nothing was taken from this folder.",
+        f"{_path_text(path)} {what}; nothing was taken from this folder.",
         "Copy the folder anew, or export the models again.",
     )
 
 
-def _shown(path: Path) -> str:
+def _path_text(path: Path) -> str:
     return one_line(str(path), 300)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 
-def delete(paths: Iterable[Path]) -> int:
+def delete_files(paths: Iterable[Path]) -> int:
     """Delete files; return the bytes freed. What is gone already, and folders, are passed over.
 
     A file that has other names elsewhere takes as much room as before.

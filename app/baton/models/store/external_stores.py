@@ -15,23 +15,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from baton.core.catalogue_types import UNKNOWN_SOURCE, Source
-from baton.models.store.manifest import Unreadable, parse, read_small
+from baton.models.store.manifest import UnreadableRecord, decode_json, read_limited
 from baton.models.store.safe_names import is_sha256
 
-ENTRIES = 20_000
+MAX_ENTRIES = 20_000
 """How many names are looked at in all."""
 
-SECONDS = 3.0
+MAX_SECONDS = 3.0
 """How long a look may take in all; what was found until then is offered."""
 
-SHARED = (Path("/usr/share/ollama/.ollama/models"),)
+SHARED_OLLAMA_FOLDERS = (Path("/usr/share/ollama/.ollama/models"),)
 """Where Ollama keeps models when it runs as a service of the machine."""
 
-_MANIFEST = 1 << 18
-_REPO = re.compile(r"models--([\w.-]+)", re.ASCII)
+_MAX_MANIFEST_BYTES = 1 << 18
+_REPO_FOLDER = re.compile(r"models--([\w.-]+)", re.ASCII)
 _REVISION = re.compile(r"[0-9a-f]{40}")
-_MODEL = "application/vnd.ollama.image.model"
-_ADAPTER = "application/vnd.ollama.image.adapter"
+_MODEL_TYPE = "application/vnd.ollama.image.model"
+_ADAPTER_TYPE = "application/vnd.ollama.image.adapter"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +46,14 @@ class Candidate:
     size: int = 0
 
 
-class Walk:
+class FolderScan:
     """A look through folders that ends in time."""
 
-    def __init__(self, entries: int = ENTRIES, seconds: float = SECONDS) -> None:
+    def __init__(self, entries: int = MAX_ENTRIES, seconds: float = MAX_SECONDS) -> None:
         self._left = entries
         self._end = time.monotonic() + seconds
 
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         """Count one look, and tell whether there were enough."""
         self._left -= 1
         return self._left < 0 or time.monotonic() > self._end
@@ -64,7 +64,7 @@ class Walk:
         try:
             with os.scandir(folder) as entries:
                 for entry in entries:
-                    if self.over():
+                    if self.is_over():
                         return
                     if not entry.is_dir(follow_symlinks=False):
                         yield folder / entry.name
@@ -82,54 +82,62 @@ class Walk:
                 yield path
 
 
-def candidates(environ: Mapping[str, str], walk: Walk) -> Iterator[Candidate]:
+def candidates(environ: Mapping[str, str], walk: FolderScan) -> Iterator[Candidate]:
     """Yield what the programs that are known here keep as models."""
-    home = _path(environ.get("HOME") or environ.get("USERPROFILE", ""), Path())
+    home = _absolute_path(environ.get("HOME") or environ.get("USERPROFILE", ""), Path())
     if home is None:
         return
-    places = _Places(environ, home)
+    places = _StoreFolders(environ, home)
     for root in places.hugging_face():
         yield from _hugging_face(root, walk)
     for root in places.ollama():
         yield from _ollama(root, walk)
-    for program, root, depth in places.plain():
+    for program, root, depth in places.plain_stores():
         for path in walk.models(root, depth):
             name = path.stem if path.stem.lower() != "model" else path.parent.name
             yield Candidate(program, name, path)
 
 
-class _Places:
+class _StoreFolders:
     """Where programs keep their models on this system, by its environment."""
 
     def __init__(self, environ: Mapping[str, str], home: Path) -> None:
         self._environ = environ
         self._home = home
-        self._cache = self._caches = self._set("XDG_CACHE_HOME") or home / ".cache"
-        self._data = self._roaming = self._set("XDG_DATA_HOME") or home / ".local" / "share"
+        self._cache = self._caches = self._variable_path("XDG_CACHE_HOME") or home / ".cache"
+        self._data = self._roaming = (
+            self._variable_path("XDG_DATA_HOME") or home / ".local" / "share"
+        )
         if sys.platform == "darwin":
             self._caches = home / "Library" / "Caches"
             self._data = self._roaming = home / "Library" / "Application Support"
         elif sys.platform == "win32":
-            self._data = self._caches = self._set("LOCALAPPDATA") or home / "AppData" / "Local"
-            self._roaming = self._set("APPDATA") or home / "AppData" / "Roaming"
+            self._data = self._caches = (
+                self._variable_path("LOCALAPPDATA") or home / "AppData" / "Local"
+            )
+            self._roaming = self._variable_path("APPDATA") or home / "AppData" / "Roaming"
 
-    def _set(self, name: str) -> Path | None:
-        return _path(self._environ.get(name, ""), self._home)
+    def _variable_path(self, name: str) -> Path | None:
+        return _absolute_path(self._environ.get(name, ""), self._home)
 
     def hugging_face(self) -> list[Path]:
-        above = self._set("HF_HOME") or self._cache / "huggingface"
-        return [self._set("HF_HUB_CACHE") or self._set("HUGGINGFACE_HUB_CACHE") or above / "hub"]
+        above = self._variable_path("HF_HOME") or self._cache / "huggingface"
+        return [
+            self._variable_path("HF_HUB_CACHE")
+            or self._variable_path("HUGGINGFACE_HUB_CACHE")
+            or above / "hub"
+        ]
 
     def ollama(self) -> list[Path]:
-        mine = self._set("OLLAMA_MODELS") or self._home / ".ollama" / "models"
-        return [mine, *SHARED]
+        mine = self._variable_path("OLLAMA_MODELS") or self._home / ".ollama" / "models"
+        return [mine, *SHARED_OLLAMA_FOLDERS]
 
-    def plain(self) -> list[tuple[str, Path, int]]:
+    def plain_stores(self) -> list[tuple[str, Path, int]]:
         """Return programs that keep their files under their names, and how deep."""
         jan = self._roaming / "Jan" / "data"
         return [
             *(("LM Studio", place / "models", 4) for place in self._lm_studio()),
-            ("llama.cpp", self._set("LLAMA_CACHE") or self._caches / "llama.cpp", 1),
+            ("llama.cpp", self._variable_path("LLAMA_CACHE") or self._caches / "llama.cpp", 1),
             ("GPT4All", self._data / "nomic.ai" / "GPT4All", 1),
             ("GPT4All", self._home / ".cache" / "gpt4all", 1),
             ("Jan", jan / "llamacpp" / "models", 4),
@@ -140,15 +148,15 @@ class _Places:
     def _lm_studio(self) -> list[Path]:
         """Return where LM Studio says that it is, else where it usually is."""
         try:
-            said = read_small(self._home / ".lmstudio-home-pointer", 4096) or b""
-            place = _path(said.decode().strip(), self._home)
-        except (Unreadable, UnicodeDecodeError):
+            said = read_limited(self._home / ".lmstudio-home-pointer", 4096) or b""
+            place = _absolute_path(said.decode().strip(), self._home)
+        except (UnreadableRecord, UnicodeDecodeError):
             place = None
         usual = [self._home / ".lmstudio", self._home / ".cache" / "lm-studio"]
         return list(dict.fromkeys([place, *usual] if place is not None else usual))
 
 
-def _path(value: str, home: Path) -> Path | None:
+def _absolute_path(value: str, home: Path) -> Path | None:
     """Return a whole path that a setting names, if it does."""
     if not value or not value.isprintable():
         return None
@@ -156,17 +164,17 @@ def _path(value: str, home: Path) -> Path | None:
     return path if path.is_absolute() else None
 
 
-def _hugging_face(root: Path, walk: Walk) -> Iterator[Candidate]:
+def _hugging_face(root: Path, walk: FolderScan) -> Iterator[Candidate]:
     """Look through huggingface_hub's cache: what a snapshot names links to a blob.
 
     models--USER--REPO/snapshots/REVISION/FILE -> ../../blobs/SHA256
     """
-    for folder in _folders(root, walk):
-        if (found := _REPO.fullmatch(folder.name)) is None:
+    for folder in _subfolders(root, walk):
+        if (found := _REPO_FOLDER.fullmatch(folder.name)) is None:
             continue
         repo = found[1].replace("--", "/")
         blobs = Path(os.path.realpath(folder / "blobs"))
-        for snapshot in _folders(folder / "snapshots", walk):
+        for snapshot in _subfolders(folder / "snapshots", walk):
             for path in walk.models(snapshot, 3):
                 file = path.relative_to(snapshot).as_posix()
                 pinned = _REVISION.fullmatch(snapshot.name) is not None and repo.count("/") == 1
@@ -181,12 +189,12 @@ def _hugging_face(root: Path, walk: Walk) -> Iterator[Candidate]:
                 )
 
 
-def _folders(folder: Path, walk: Walk) -> list[Path]:
+def _subfolders(folder: Path, walk: FolderScan) -> list[Path]:
     found = []
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
-                if walk.over():
+                if walk.is_over():
                     break
                 if entry.is_dir(follow_symlinks=False):
                     found.append(folder / entry.name)
@@ -207,7 +215,7 @@ class _Manifest:
     layers: tuple[_Layer, ...]
 
 
-def _ollama(root: Path, walk: Walk) -> Iterator[Candidate]:
+def _ollama(root: Path, walk: FolderScan) -> Iterator[Candidate]:
     """Look through Ollama's models: a manifest for each, which names the blob.
 
     manifests/REGISTRY/NAMESPACE/MODEL/TAG -> blobs/sha256-SHA256
@@ -215,7 +223,7 @@ def _ollama(root: Path, walk: Walk) -> Iterator[Candidate]:
     manifests = root / "manifests"
     for path in walk.files(manifests, 3):
         parts = path.relative_to(manifests).parts
-        if len(parts) != 4 or (layer := _layer(path)) is None:
+        if len(parts) != 4 or (layer := _model_layer(path)) is None:
             continue
         registry, namespace, model, tag = parts
         name = f"{model}:{tag}" if namespace == "library" else f"{namespace}/{model}:{tag}"
@@ -226,15 +234,15 @@ def _ollama(root: Path, walk: Walk) -> Iterator[Candidate]:
         yield Candidate("Ollama", name, blob, sha256, size=layer.size)
 
 
-def _layer(path: Path) -> _Layer | None:
+def _model_layer(path: Path) -> _Layer | None:
     """Return a manifest's model, if that is a file of its own and is used as it is."""
     try:
-        data = read_small(path, _MANIFEST)
-        layers = parse(data or b"", _Manifest).layers
-    except Unreadable:
+        data = read_limited(path, _MAX_MANIFEST_BYTES)
+        layers = decode_json(data or b"", _Manifest).layers
+    except UnreadableRecord:
         return None
-    models = [layer for layer in layers if layer.mediaType == _MODEL]
-    if len(models) != 1 or any(layer.mediaType == _ADAPTER for layer in layers):
+    models = [layer for layer in layers if layer.mediaType == _MODEL_TYPE]
+    if len(models) != 1 or any(layer.mediaType == _ADAPTER_TYPE for layer in layers):
         return None
     (model,) = models
     whole = model.digest.startswith("sha256:") and is_sha256(model.digest.removeprefix("sha256:"))

@@ -9,36 +9,36 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from baton.core.errors import ConfigError, ModelFileError
-from baton.models.store.safe_names import DRAFT, LOCK
-from baton.platform.durable_files import make_folder, replacing
+from baton.models.store.safe_names import DRAFT_PREFIX, LOCK_FILE
+from baton.platform.durable_files import make_folder, open_replacement
 
-PATIENCE = 10.0
+LOCK_SECONDS = 10.0
 """How many seconds another Baton may take to change the folder; it needs a few milliseconds."""
 
 
 @contextmanager
-def writing(folder: Path) -> Iterator[None]:
+def lock_folder(folder: Path) -> Iterator[None]:
     """Keep other Batons from changing the models folder meanwhile; it is made if need be.
 
     Raises ModelFileError, also where the system refuses what is done inside.
     """
     from filelock import FileLock, Timeout
 
-    with told(folder):
+    with explain_folder_errors(folder):
         make_folder(folder)
         try:
-            with FileLock(folder / LOCK, timeout=PATIENCE, poll_interval=0.01, mode=0o600):
+            with FileLock(folder / LOCK_FILE, timeout=LOCK_SECONDS, poll_interval=0.01, mode=0o600):
                 yield
         except Timeout:
             raise ModelFileError(
-                f"Another Baton has kept {folder} locked for {PATIENCE:.0f} seconds, so nothing"
+                f"Another Baton has kept {folder} locked for {LOCK_SECONDS:.0f} seconds, so nothing"
                 " was changed.",
                 "Wait for it, or end it, and try again.",
             ) from None
 
 
 @contextmanager
-def told(folder: Path) -> Iterator[None]:
+def explain_folder_errors(folder: Path) -> Iterator[None]:
     """Turn what the system refuses into a sentence."""
     try:
         yield
@@ -50,19 +50,19 @@ def told(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def replace_whole(path: Path, data: bytes) -> None:
+def replace_json(path: Path, data: bytes) -> None:
     """Write a file so that it is the old one or the new one, whatever happens meanwhile."""
-    draft = path.with_name(f"{DRAFT}{os.urandom(8).hex()}.json")
-    with replacing(path, draft=draft) as file:
+    draft = path.with_name(f"{DRAFT_PREFIX}{os.urandom(8).hex()}.json")
+    with open_replacement(path, draft=draft) as file:
         file.write(data)
 
 
 @contextmanager
-def downloads_stopped(folder: Path, what: str) -> Iterator[None]:
+def hold_download_locks(folder: Path, what: str) -> Iterator[None]:
     """Hold the locks of a model's downloads. Raises ConfigError if one is under way."""
     with ExitStack() as held:
         for lock in sorted(folder.glob("*.lock")):
-            if not hold(lock, held):
+            if not try_lock(lock, held):
                 raise ConfigError(
                     f"{what} is being downloaded, so it was not removed.",
                     "Stop the download first, or wait for it.",
@@ -70,13 +70,13 @@ def downloads_stopped(folder: Path, what: str) -> Iterator[None]:
         yield
 
 
-def is_busy(lock: Path) -> bool:
+def is_locked(lock: Path) -> bool:
     """Tell whether somebody holds a lock now."""
     with ExitStack() as held:
-        return not hold(lock, held)
+        return not try_lock(lock, held)
 
 
-def hold(lock: Path, until: ExitStack) -> bool:
+def try_lock(lock: Path, until: ExitStack) -> bool:
     """Take a lock, if it is one and nobody has it; tell whether nobody had."""
     from filelock import FileLock, Timeout
 
@@ -94,7 +94,7 @@ def hold(lock: Path, until: ExitStack) -> bool:
     return True
 
 
-def is_file(path: Path) -> bool:
+def is_regular_file(path: Path) -> bool:
     """Tell whether there is an ordinary file; a link to one is none."""
     try:
         return stat.S_ISREG(path.lstat().st_mode)

@@ -7,7 +7,7 @@ import re
 import struct
 from pathlib import Path
 
-from baton.models.store.ordinary_file import ordinary
+from baton.models.store.ordinary_file import open_regular_file
 
 _HEAD = 1 << 16
 _MOST_KEYS = 64
@@ -26,7 +26,7 @@ _SILENT = re.compile(r"bert|clip|embedding|t5encoder|wavtokenizer|whisper", re.I
 """Architectures that don't write."""
 
 
-def talks(path: Path, name: str = "") -> int:
+def chat_model_bytes(path: Path, name: str = "") -> int:
     """Return the size of a file that looks like a model that can talk, 0 of any other.
 
     `name` is what its program calls it. Nothing but its beginning is read, and a pipe is never
@@ -35,7 +35,7 @@ def talks(path: Path, name: str = "") -> int:
     if _OTHER.search(path.name) or _OTHER.search(name):
         return 0
     try:
-        with ordinary(path) as file:
+        with open_regular_file(path) as file:
             return os.fstat(file.fileno()).st_size if _is_model(file.read(_HEAD)) else 0
     except OSError:
         return 0

@@ -10,47 +10,54 @@ from typing import Any, TypeVar
 
 from baton.core.errors import ConfigError
 from baton.core.sanitiser import one_line
-from baton.models.model_types import Record
-from baton.models.store.ordinary_file import ordinary
-from baton.models.store.safe_names import RECORD, check_file, check_id, is_id, is_plain, is_sha256
+from baton.models.model_types import ModelRecord
+from baton.models.store.ordinary_file import open_regular_file
+from baton.models.store.safe_names import (
+    RECORD_FILE,
+    check_model_file,
+    check_model_id,
+    is_model_id,
+    is_plain_name,
+    is_sha256,
+)
 
-SCHEMA = 1
+RECORD_SCHEMA = 1
 """Which kind of records these are; one of a higher number is a later Baton's."""
 
-LARGEST = 1 << 16
+MAX_RECORD_BYTES = 1 << 16
 """How many bytes a record may have."""
 
 T = TypeVar("T")
 
-_HUGE = 1 << 50
+_MAX_MODEL_BYTES = 1 << 50
 
 
-class Unreadable(Exception):
+class UnreadableRecord(Exception):
     """A record can't be used; the text is a part of a sentence saying why."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Outline:
+class _SchemaOnly:
     schema: int
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
-    record: Record
+class _RecordFile:
+    record: ModelRecord
 
 
-def load(folder: Path) -> Record | None:
+def load_record(folder: Path) -> ModelRecord | None:
     """Return what is recorded in a model's folder, None if nothing is. Raises Unreadable."""
-    data = read_small(folder / RECORD, LARGEST)
+    data = read_limited(folder / RECORD_FILE, MAX_RECORD_BYTES)
     if data is None:
         return None
-    record = _decode(data)
+    record = _decode_record(data)
     if record.id != folder.name:
-        raise Unreadable(f"it is the record of {one_line(record.id, 80)!r}")
+        raise UnreadableRecord(f"it is the record of {one_line(record.id, 80)!r}")
     return record
 
 
-def survey(folder: Path) -> Iterator[tuple[Path, Record | str | None]]:
+def list_records(folder: Path) -> Iterator[tuple[Path, ModelRecord | str | None]]:
     """Yield each folder of the models folder with its record, by name.
 
     In a record's place stands a part of a sentence where it can't be used, None where there is
@@ -67,55 +74,57 @@ def survey(folder: Path) -> Iterator[tuple[Path, Record | str | None]]:
             if model.is_symlink():
                 yield model, "it is a link to somewhere else"
             else:
-                yield model, load(model) if is_id(name) else None
-        except Unreadable as error:
+                yield model, load_record(model) if is_model_id(name) else None
+        except UnreadableRecord as error:
             yield model, str(error)
 
 
-def read_small(path: Path, limit: int) -> bytes | None:
+def read_limited(path: Path, limit: int) -> bytes | None:
     """Return an ordinary file's contents, None where there is none. Raises Unreadable.
 
     A link isn't followed, and a pipe never waited for.
     """
     try:
-        with ordinary(path, itself=True) as file:
+        with open_regular_file(path, itself=True) as file:
             data = file.read(limit + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise Unreadable(error.strerror or str(error)) from error
+        raise UnreadableRecord(error.strerror or str(error)) from error
     if len(data) > limit:
-        raise Unreadable("it is too large")
+        raise UnreadableRecord("it is too large")
     return data
 
 
-def _decode(data: bytes) -> Record:
-    if parse(data, _Outline).schema != SCHEMA:
-        raise Unreadable("it was written by another version of Baton")
-    record = parse(data, _Kept).record
+def _decode_record(data: bytes) -> ModelRecord:
+    if decode_json(data, _SchemaOnly).schema != RECORD_SCHEMA:
+        raise UnreadableRecord("it was written by another version of Baton")
+    record = decode_json(data, _RecordFile).record
     try:
-        check(record)
+        check_record(record)
     except ConfigError as error:
-        raise Unreadable(error.message.rstrip(".")) from error
+        raise UnreadableRecord(error.message.rstrip(".")) from error
     return record
 
 
-def parse(data: bytes, form: type[T]) -> T:
+def decode_json(data: bytes, form: type[T]) -> T:
     """Return what JSON says, of that form. Raises Unreadable."""
     import msgspec
 
     try:
         return msgspec.json.decode(data, type=form)
     except (msgspec.MsgspecError, RecursionError, ValueError) as error:  # bytes that aren't UTF-8
-        raise Unreadable(f"it isn't what it should be ({one_line(str(error), 120)})") from error
+        raise UnreadableRecord(
+            f"it isn't what it should be ({one_line(str(error), 120)})"
+        ) from error
 
 
-def encode(record: Record) -> bytes:
+def encode_record(record: ModelRecord) -> bytes:
     """Return a record as it is kept. Raises ConfigError if it can't be."""
-    return write_json({"schema": SCHEMA, "record": record})
+    return encode_json({"schema": RECORD_SCHEMA, "record": record})
 
 
-def write_json(content: Mapping[str, Any]) -> bytes:
+def encode_json(content: Mapping[str, Any]) -> bytes:
     """Return something as JSON for people. Raises ConfigError where a text isn't one."""
     import msgspec
 
@@ -127,7 +136,7 @@ def write_json(content: Mapping[str, Any]) -> bytes:
         ) from error
 
 
-def tidied(record: Record) -> Record:
+def clean_record(record: ModelRecord) -> ModelRecord:
     """Return a record whose outside texts fit one line of a terminal."""
     return replace(
         record,
@@ -137,12 +146,12 @@ def tidied(record: Record) -> Record:
     )
 
 
-def check(record: Record) -> None:
+def check_record(record: ModelRecord) -> None:
     """Raise ConfigError where a record could lead out of the folder, or can't be true."""
-    check_id(record.id)
+    check_model_id(record.id)
     if not record.link:
-        check_file(record.file)
-    elif not is_plain(record.file):
+        check_model_file(record.file)
+    elif not is_plain_name(record.file):
         raise ConfigError(
             f"A model's file can't be named {one_line(record.file, 80)!r} here.",
             "Rename it, or link it under another name.",
@@ -154,5 +163,5 @@ def check(record: Record) -> None:
     if record.sha256 and not is_sha256(record.sha256):
         raise ConfigError(f"{one_line(record.sha256, 80)!r} is no sha256.", "It has 64 hex digits.")
     sizes = (record.size, record.stamp.size if record.stamp is not None else 0)
-    if not all(0 <= size < _HUGE for size in sizes):
+    if not all(0 <= size < _MAX_MODEL_BYTES for size in sizes):
         raise ConfigError(f"No model has {sizes[0]} bytes.", "Look at its source again.")

@@ -20,48 +20,74 @@ from numpy.typing import NDArray
 
 from baton.core.routing_types import Candidate
 from baton.routing.child import RouterFileError
-from baton.routing.child.encoder import WIDTH
-from baton.routing.child.features import NAMES
-from baton.routing.child.trees import Trees
+from baton.routing.child.text_features import FEATURE_NAMES, WIDTH
 from baton.routing.child.unseen_models import Abilities
 
 Floats = NDArray[np.float64]
+Places = NDArray[np.int64]
+
+TREE_DEPTH = 3
+
+
+@dataclass(frozen=True)
+class Trees:
+    """In each row a tree: the columns it asks for, the thresholds, what its leaves are worth."""
+
+    columns: Places
+    cuts: Floats
+    values: Floats
+
+    def predict(self, inputs: Floats) -> Floats:
+        """Return what all trees come to for each row of inputs: a column for each target."""
+        total = np.zeros((len(inputs), self.values.shape[2]))
+        for columns, cuts, values in zip(self.columns, self.cuts, self.values, strict=True):
+            total += values[(inputs[:, columns] > cuts) @ LEAF_BITS]
+        return total
+
+    def predict_row(self, inputs: Floats) -> Floats:
+        """Return the same for a single row, quickly."""
+        leaves = (inputs[self.columns] > self.cuts) @ LEAF_BITS
+        return np.asarray(self.values[np.arange(len(leaves)), leaves].sum(axis=0), np.float64)
+
+
+LEAF_BITS = 1 << np.arange(TREE_DEPTH)[::-1]
+
 
 FORMAT = 2
 """Raised whenever a file of an older one can't be used."""
 
-ARRAYS, WORDS = "heads.npz", "heads.json"
+ARRAYS_FILE, METADATA_FILE = "heads.npz", "heads.json"
 
-LENGTH = 1 + WIDTH + NAMES.index("length")
+LENGTH_COLUMN = 1 + WIDTH + FEATURE_NAMES.index("length")
 """The column of a design that says how long a text is."""
 
 SHARP_VECTORS, SHARP_FIGURES = 1.5, 1.0
 """How fast likeness falls with the distance of two texts' vectors, and of their figures."""
 
-_UNMET = 0.05
+_UNMET_WEIGHT = 0.05
 """What a set says of two workers that didn't both answer it, beside one that they did."""
 
-_APART = 0.4
+_MIN_LEVEL_GAP = 0.4
 """Length tells between two workers as if they were at least so far apart on the whole."""
 
-_BEYOND = 0.25
+_MAX_UNADJUSTED_GAP = 0.25
 """Log-odds up to which a worker counts as one of those that are most like it."""
 
-_ALWAYS = 0.015
+_LENGTH_GAIN = 0.015
 """What a standard deviation of length adds to a gain, however well a text is known.
 
 Nothing else carries over to tasks that were never seen: there it is worth .01 to .02 of APGR, on
 known ones it costs .003."""
 
-_SURE = 2.0
+_MEMBERSHIP_POWER = 2.0
 """How much surer than it is the head that tells sets apart is taken to be."""
 
-_NEIGHBOURS = 30
+_NEIGHBOUR_COUNT = 30
 
-_POINTS = ("vectors", "figures", "origin", "outcomes")
+_POINT_ARRAYS = ("vectors", "figures", "origin", "outcomes")
 
-_STEP = 32.0
-_AT_ONCE = 1000
+_FIGURE_STEPS = 32.0
+_BATCH_ROWS = 1000
 
 
 @dataclass(frozen=True)
@@ -90,13 +116,13 @@ class Points:
     """How good the set's workers were, in their order, from 0 to 255."""
 
     @classmethod
-    def of(cls, design: Floats, origin: NDArray[np.int64], outcomes: Floats) -> Points:
+    def from_design(cls, design: Floats, origin: NDArray[np.int64], outcomes: Floats) -> Points:
         """Take the rows of a design."""
         vectors, figures = design[:, 1 : 1 + WIDTH], design[:, 1 + WIDTH :]
         largest = np.abs(vectors).max(axis=1, keepdims=True) + 1e-9
         return cls(
             np.round(vectors / largest * 127).astype(np.int8),
-            np.round(np.clip(figures, -3.9, 3.9) * _STEP).astype(np.int8),
+            np.round(np.clip(figures, -3.9, 3.9) * _FIGURE_STEPS).astype(np.int8),
             origin.astype(np.int8),
             np.round(np.clip(outcomes, 0.0, 1.0) * 255).astype(np.uint8),
         )
@@ -108,13 +134,13 @@ class Points:
 
     @cached_property
     def _figures(self) -> NDArray[np.float32]:
-        return self.figures.astype(np.float32) / np.float32(_STEP)
+        return self.figures.astype(np.float32) / np.float32(_FIGURE_STEPS)
 
     @cached_property
     def _squares(self) -> NDArray[np.float32]:
         return np.asarray((self._figures**2).sum(axis=1))
 
-    def alike(self, design: Floats) -> tuple[Floats, Floats]:
+    def similarity(self, design: Floats) -> tuple[Floats, Floats]:
         """Return how alike each text is to each point (from 0 to 1), and the cosines."""
         vectors = (design[:, 1 : 1 + WIDTH] / np.sqrt(WIDTH)).astype(np.float32)
         figures = design[:, 1 + WIDTH :].astype(np.float32)
@@ -125,23 +151,27 @@ class Points:
 
 
 @dataclass(frozen=True)
-class Block:
+class SetHeads:
     """The heads of one set: what a design, the points and trees are worth for each worker."""
 
     name: str
     workers: tuple[str, ...]
     linear: Floats
-    near: Floats
+    likeness: Floats
     trees: Trees
 
-    def table(self, design: Floats, alike: Floats, inputs: Floats) -> Floats:
+    def qualities(self, design: Floats, alike: Floats, inputs: Floats) -> Floats:
         """Return the quality of each worker's answer to each text."""
-        told = self.trees.row(inputs[0])[None] if len(inputs) == 1 else self.trees.table(inputs)
-        return np.clip(design @ self.linear + alike @ self.near + told, 0.0, 1.0)
+        told = (
+            self.trees.predict_row(inputs[0])[None]
+            if len(inputs) == 1
+            else self.trees.predict(inputs)
+        )
+        return np.clip(design @ self.linear + alike @ self.likeness + told, 0.0, 1.0)
 
 
 @dataclass(frozen=True)
-class Reading:
+class TextReading:
     """What the heads see in texts: each set's table of qualities, and how much it has to say.
 
     The last of the shares is that of what none of them knows; `length` is near 0 for a usual one.
@@ -151,22 +181,22 @@ class Reading:
     tables: tuple[Floats, ...]
     shares: Floats
     length: Floats
-    likest: NDArray[np.int64]
-    nearness: Floats
+    nearest: NDArray[np.int64]
+    nearest_weights: Floats
 
 
 @dataclass(frozen=True)
-class Heads:
+class FirstStage:
     """All that was fitted."""
 
     basis: Basis
     axes: Floats
     points: Points
-    blocks: tuple[Block, ...]
-    member: Floats
+    sets: tuple[SetHeads, ...]
+    membership: Floats
     """What tells the sets apart: a column for each."""
     tokens: Floats
-    known: tuple[float, float]
+    known_range: tuple[float, float]
     """Whose likest point is no more alike than the first is new, than the second is known."""
     slope: float
     """By what part of itself a gain grows with a standard deviation of length, where all is new."""
@@ -178,68 +208,71 @@ class Heads:
         """Return what the trees ask for: the main directions of the vectors, and the figures."""
         return np.hstack([design[:, 1 : 1 + WIDTH] @ self.axes, design[:, 1 + WIDTH :]])
 
-    def read(self, design: Floats) -> Reading:
+    def read(self, design: Floats) -> TextReading:
         """Return what the heads see in texts."""
         parts = [
-            self._read(design[at : at + _AT_ONCE]) for at in range(0, len(design), _AT_ONCE)
-        ] or [self._read(design)]
-        return Reading(
+            self._read_batch(design[at : at + _BATCH_ROWS])
+            for at in range(0, len(design), _BATCH_ROWS)
+        ] or [self._read_batch(design)]
+        return TextReading(
             tuple(np.vstack(tables) for tables in zip(*(p.tables for p in parts), strict=True)),
             np.vstack([part.shares for part in parts]),
             np.concatenate([part.length for part in parts]),
-            np.vstack([part.likest for part in parts]),
-            np.vstack([part.nearness for part in parts]),
+            np.vstack([part.nearest for part in parts]),
+            np.vstack([part.nearest_weights for part in parts]),
         )
 
-    def _read(self, design: Floats) -> Reading:
-        alike, cosines = self.points.alike(design)
+    def _read_batch(self, design: Floats) -> TextReading:
+        alike, cosines = self.points.similarity(design)
         inputs = self.inputs(design)
-        member = np.clip(design @ self.member, 1e-3, None) ** _SURE
-        member *= self._known(cosines) / member.sum(axis=1, keepdims=True)
+        member = np.clip(design @ self.membership, 1e-3, None) ** _MEMBERSHIP_POWER
+        member *= self._familiarity(cosines) / member.sum(axis=1, keepdims=True)
         new = np.clip(1.0 - member.sum(axis=1), 0.0, 1.0)
-        tables = tuple(block.table(design, alike, inputs) for block in self.blocks)
-        count = min(_NEIGHBOURS, cosines.shape[1])
+        tables = tuple(block.qualities(design, alike, inputs) for block in self.sets)
+        count = min(_NEIGHBOUR_COUNT, cosines.shape[1])
         likest = np.argpartition(-cosines, max(0, count - 1), axis=1)[:, :count]
         nearness = np.exp(10.0 * np.take_along_axis(cosines, likest, axis=1).astype(np.float64))
         nearness /= np.maximum(nearness.sum(axis=1, keepdims=True), 1e-12)
         shares = np.column_stack([member, new])
-        return Reading(tables, shares, design[:, LENGTH], likest.astype(np.int64), nearness)
+        return TextReading(
+            tables, shares, design[:, LENGTH_COLUMN], likest.astype(np.int64), nearness
+        )
 
-    def _known(self, cosines: Floats) -> Floats:
+    def _familiarity(self, cosines: Floats) -> Floats:
         """Return how far each set knows what is like each text, from 0 to 1."""
-        low, high = self.known
-        likest = np.repeat(cosines.max(axis=1, initial=-1.0)[:, None], len(self.blocks), axis=1)
-        for place in range(len(self.blocks)):
+        low, high = self.known_range
+        likest = np.repeat(cosines.max(axis=1, initial=-1.0)[:, None], len(self.sets), axis=1)
+        for place in range(len(self.sets)):
             own = self.points.origin == place
             if own.any():  # what may not be shipped is judged by the others
                 likest[:, place] = cosines[:, own].max(axis=1)
         return np.asarray(np.clip((likest - low) / (high - low), 0.0, 1.0), np.float64)
 
-    def quality(self, reading: Reading, candidate: Candidate) -> Floats:
+    def quality(self, reading: TextReading, candidate: Candidate) -> Floats:
         """Return the chance of a good answer by a worker to each text."""
         level = self.level(candidate)
         plain = np.clip(level - self.slope * (1.0 - level) * reading.length, 0.0, 1.0)
         total = reading.shares[:, -1] * plain
-        for place in range(len(self.blocks)):
-            total += reading.shares[:, place] * self._told(reading, place, candidate)
+        for place in range(len(self.sets)):
+            total += reading.shares[:, place] * self._set_quality(reading, place, candidate)
         return np.clip(total, 0.0, 1.0)
 
-    def _told(self, reading: Reading, place: int, candidate: Candidate) -> Floats:
+    def _set_quality(self, reading: TextReading, place: int, candidate: Candidate) -> Floats:
         """Return what a set says of a worker: what those of it do that are most like it.
 
         Where they are all abler, or less able, so much less or more.
         """
-        workers = self.blocks[place].workers
-        weights = self.abilities.nearest(candidate, workers)
+        workers = self.sets[place].workers
+        weights = self.abilities.nearest_workers(candidate, workers)
         column = np.array([weights.get(worker, 0.0) for worker in workers])
         told = np.asarray(reading.tables[place] @ column)
-        beyond = self.abilities.beyond(candidate, workers)
-        if abs(beyond) < _BEYOND:
+        beyond = self.abilities.ability_gap(candidate, workers)
+        if abs(beyond) < _MAX_UNADJUSTED_GAP:
             return told
         odds = np.clip(told, 0.02, 0.98)
         return np.asarray(1.0 / (1.0 + (1.0 / odds - 1.0) * np.exp(-beyond)))
 
-    def gain(self, reading: Reading, local: Candidate, other: Candidate) -> Floats:
+    def gain(self, reading: TextReading, local: Candidate, other: Candidate) -> Floats:
         """Return how much likelier a good answer by another worker is than by the local one.
 
         Not just the difference: sets that both of them answered have the most to say.
@@ -249,14 +282,14 @@ class Heads:
         # Who is outside is asked because it should know more, though it may look the same.
         sign = float(np.sign(apart) if local.outside == other.outside else other.outside * 2 - 1)
         length = sign * np.clip(reading.length, -3.0, 3.0)
-        longer = self.slope * length * max(abs(apart), _APART)
-        total = reading.shares[:, -1] * (apart + longer) + _ALWAYS * length
+        longer = self.slope * length * max(abs(apart), _MIN_LEVEL_GAP)
+        total = reading.shares[:, -1] * (apart + longer) + _LENGTH_GAIN * length
         weights, gains = [], []
-        for place, block in enumerate(self.blocks):
-            near = [self.abilities.nearest(one, block.workers) for one in (local, other)]
+        for place, block in enumerate(self.sets):
+            near = [self.abilities.nearest_workers(one, block.workers) for one in (local, other)]
             met = all(len(one) == 1 for one in near)
-            weights.append(reading.shares[:, place] * (1.0 if met else _UNMET))
-            first, second = (self._told(reading, place, one) for one in (local, other))
+            weights.append(reading.shares[:, place] * (1.0 if met else _UNMET_WEIGHT))
+            first, second = (self._set_quality(reading, place, one) for one in (local, other))
             gains.append(second - first)
         held = np.array(weights)
         known = 1.0 - reading.shares[:, -1]
@@ -264,25 +297,25 @@ class Heads:
         total += (held * np.array(gains)).sum(axis=0)
         return np.asarray(np.clip(total, -1.0, 1.0), np.float64)
 
-    def nearby(self, reading: Reading, candidate: Candidate) -> Floats:
+    def nearby_quality(self, reading: TextReading, candidate: Candidate) -> Floats:
         """Return the quality of a worker's answers to the questions most like each text."""
         told = np.full(len(self.points.origin), self.level(candidate))
-        for place, block in enumerate(self.blocks):
-            weights = self.abilities.nearest(candidate, block.workers)
+        for place, block in enumerate(self.sets):
+            weights = self.abilities.nearest_workers(candidate, block.workers)
             column = np.array([weights.get(worker, 0.0) for worker in block.workers])
             own = self.points.origin == place
             told[own] = self.points.outcomes[own, : len(column)] / 255.0 @ column
         if not len(told):
             return np.full(len(reading.shares), self.level(candidate))
-        return np.asarray((told[reading.likest] * reading.nearness).sum(axis=1))
+        return np.asarray((told[reading.nearest] * reading.nearest_weights).sum(axis=1))
 
     def level(self, candidate: Candidate) -> float:
         """Return what a worker reaches on the sets on average."""
-        hard = np.array([self.abilities.level[block.name] for block in self.blocks])
-        odds = np.clip(self.abilities.of(candidate) - hard, -30.0, 30.0)
+        hard = np.array([self.abilities.level[block.name] for block in self.sets])
+        odds = np.clip(self.abilities.ability(candidate) - hard, -30.0, 30.0)
         return float((1.0 / (1.0 + np.exp(-odds))).mean())
 
-    def length(self, design: Floats) -> Floats:
+    def expected_tokens(self, design: Floats) -> Floats:
         """Return how many tokens an answer to each text likely has."""
         return np.expm1(np.clip(design @ self.tokens, 0.7, 9.0))
 
@@ -290,46 +323,46 @@ class Heads:
         """Write both files."""
         arrays: dict[str, Any] = {
             "centre": self.basis.centre, "scale": self.basis.scale, "axes": self.axes,
-            "member": self.member, "tokens": self.tokens,
+            "member": self.membership, "tokens": self.tokens,
         }  # fmt: skip
-        for place, block in enumerate(self.blocks):
-            arrays[f"linear{place}"], arrays[f"near{place}"] = block.linear, block.near
+        for place, block in enumerate(self.sets):
+            arrays[f"linear{place}"], arrays[f"near{place}"] = block.linear, block.likeness
             arrays[f"cuts{place}"], arrays[f"values{place}"] = block.trees.cuts, block.trees.values
         arrays = {name: array.astype(np.float32) for name, array in arrays.items()}
-        for place, block in enumerate(self.blocks):
+        for place, block in enumerate(self.sets):
             arrays[f"columns{place}"] = block.trees.columns.astype(np.int16)
-        for name in _POINTS:
+        for name in _POINT_ARRAYS:
             arrays[f"point_{name}"] = getattr(self.points, name)
-        np.savez(folder / ARRAYS, **arrays)
+        np.savez(folder / ARRAYS_FILE, **arrays)
         words = {
             "format": FORMAT,
-            "figures": list(NAMES),
-            "known": self.known,
+            "figures": list(FEATURE_NAMES),
+            "known": self.known_range,
             "slope": self.slope,
             "ways": self.ways,
-            "blocks": [{"name": b.name, "workers": list(b.workers)} for b in self.blocks],
-            "abilities": self.abilities.numbers(),
+            "blocks": [{"name": b.name, "workers": list(b.workers)} for b in self.sets],
+            "abilities": self.abilities.to_numbers(),
         }
-        (folder / WORDS).write_text(json.dumps(words, indent=1) + "\n", "utf-8")
+        (folder / METADATA_FILE).write_text(json.dumps(words, indent=1) + "\n", "utf-8")
 
     @classmethod
-    def load(cls, folder: Path) -> Heads:
+    def load(cls, folder: Path) -> FirstStage:
         """Read both files. Raises RouterFileError."""
         try:
-            words = json.loads((folder / WORDS).read_text("utf-8"))
-            if words["format"] != FORMAT or words["figures"] != list(NAMES):
-                raise RouterFileError(f"{folder / WORDS} is of another format.")
-            with (folder / ARRAYS).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+            words = json.loads((folder / METADATA_FILE).read_text("utf-8"))
+            if words["format"] != FORMAT or words["figures"] != list(FEATURE_NAMES):
+                raise RouterFileError(f"{folder / METADATA_FILE} is of another format.")
+            with (folder / ARRAYS_FILE).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
-            return cls._of(words, arrays)
+            return cls._from_arrays(words, arrays)
         except RouterFileError:
             raise
         except Exception as error:  # numpy and json raise whatever they stumble over
             raise RouterFileError(f"{folder}: {error}") from error
 
     @classmethod
-    def _of(cls, words: Mapping[str, Any], arrays: Mapping[str, Any]) -> Heads:
-        points = Points(*(arrays[f"point_{name}"] for name in _POINTS))
+    def _from_arrays(cls, words: Mapping[str, Any], arrays: Mapping[str, Any]) -> FirstStage:
+        points = Points(*(arrays[f"point_{name}"] for name in _POINT_ARRAYS))
         exact = {name: np.asarray(array, np.float64) for name, array in arrays.items()}
         if not all(np.isfinite(array).all() for array in exact.values()):
             raise RouterFileError("Some numbers are missing.")
@@ -339,7 +372,9 @@ class Heads:
             Basis(exact["centre"], exact["scale"]),
             exact["axes"],
             points,
-            tuple(_block(place, one, arrays, exact) for place, one in enumerate(words["blocks"])),
+            tuple(
+                _set_heads(place, one, arrays, exact) for place, one in enumerate(words["blocks"])
+            ),
             exact["member"],
             exact["tokens"],
             (low, high),
@@ -347,14 +382,14 @@ class Heads:
             {str(name): (float(a), float(b), float(c)) for name, (a, b, c) in ways},
             Abilities.from_numbers(words["abilities"]),
         )
-        heads.quality(heads.read(np.zeros((1, 1 + WIDTH + len(NAMES)))), Candidate("any"))
+        heads.quality(heads.read(np.zeros((1, 1 + WIDTH + len(FEATURE_NAMES)))), Candidate("any"))
         return heads
 
 
-def _block(
+def _set_heads(
     place: int, one: Mapping[str, Any], arrays: Mapping[str, Any], exact: Mapping[str, Floats]
-) -> Block:
+) -> SetHeads:
     columns = np.asarray(arrays[f"columns{place}"], np.int64)
     trees = Trees(columns, exact[f"cuts{place}"], exact[f"values{place}"])
     own = (exact[f"linear{place}"], exact[f"near{place}"])
-    return Block(str(one["name"]), tuple(map(str, one["workers"])), *own, trees)
+    return SetHeads(str(one["name"]), tuple(map(str, one["workers"])), *own, trees)

@@ -21,7 +21,7 @@ import numpy as np
 
 from baton.core.model_names import canonical_name
 from baton.core.routing_types import Candidate, RatedAnswer, RefitResult
-from baton.platform.durable_files import replacing
+from baton.platform.durable_files import open_replacement
 from baton.routing.child import RouterFileError
 from baton.routing.child.second_stage import Floats
 
@@ -117,7 +117,7 @@ class PersonalOffsets:
             "format": np.array(FORMAT), "workers": np.array(self.workers or ("",)),
             "level": self.level.astype(np.float32), "worth": self.worth.astype(np.float32),
         }  # fmt: skip
-        with replacing(target) as file:
+        with open_replacement(target) as file:
             np.savez(file, **arrays)
 
     @classmethod

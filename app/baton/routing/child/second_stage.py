@@ -11,21 +11,21 @@ stage A expected, by weights that are no more than sane.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-from fractions import Fraction
-from functools import lru_cache
-import numpy as np
-from numpy.typing import NDArray
-from baton.core.plan.short_answer import normalised_answer
 import json
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
 from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from baton.core.plan.short_answer import normalised_answer
 from baton.core.routing_types import Candidate, Draft, Estimate, Judgement
 from baton.routing.child import RouterFileError
-
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -58,7 +58,11 @@ def group_answers(answers: Sequence[str]) -> list[int]:
 
 @lru_cache(maxsize=65536)
 def comparison_key(answer: str) -> str | Fraction | None:
-    """Return what an answer is compared by, or None where it is none."""
+    """Return what an answer is compared by, or None where it is none.
+
+    Numbers are rounded to six digits, unlike by `short_answer.numbers_agree`: the shipped weights
+    were trained on features with this rounding.
+    """
     text = answer[:_MAX_ANSWER_CHARS].strip().strip("$*`").strip()
     if text.strip(" .-_") == "":
         return None

@@ -172,9 +172,9 @@ class SpendingScreen(WritingScreen):
 
     async def _write(self, changes: dict[str, Any]) -> dict[str, Any]:
         """Change the settings' file; return what takes that back."""
-        from baton.platform.settings import write
+        from baton.platform.settings import write_settings
 
-        return await asyncio.to_thread(write, self.desk.config, changes)
+        return await asyncio.to_thread(write_settings, self.desk.config, changes)
 
     async def action_offline(self, state: str = "") -> None:
         """Connect to nothing but this machine, or lift that again."""

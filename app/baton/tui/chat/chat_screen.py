@@ -18,8 +18,8 @@ from baton.core.ports import Question
 from baton.core.run.metered_worker import uninterrupted
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView
+from baton.presentation.answers import declined_offer_text, worker_name
 from baton.tui import key_bindings
-from baton.tui.answer_summary import declined_offer_text, worker_name
 from baton.tui.chat.onboarding import AdvisingScreen
 from baton.tui.chat.run_presenter import Presenter
 from baton.tui.prompt_queue import ConversationState, PromptQueue, QueuedPrompt

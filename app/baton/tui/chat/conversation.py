@@ -16,13 +16,13 @@ from baton.core.ledger_types import Status
 from baton.core.messages import Role, Turn
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView
-from baton.tui import desktop
-from baton.tui.answer_summary import (
+from baton.presentation.answers import (
     AnswerSummary,
     CardsById,
     summarise_answer,
     without_released_charges,
 )
+from baton.tui import desktop
 from baton.tui.prompt_queue import ConversationState, record_view, used_context_share
 from baton.tui.services import AppServices
 from baton.tui.widgets.status_lines import Footer, Header

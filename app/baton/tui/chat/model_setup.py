@@ -10,11 +10,12 @@ from textual import work
 
 from baton.core.errors import BatonError, WorkerUnavailable
 from baton.core.sanitiser import one_line
-from baton.models.model_types import Held, State
+from baton.models.model_types import LibraryModel, ModelState
+from baton.presentation.words import join_words
 from baton.tui import background_downloads
 from baton.tui.background_downloads import Downloads
 from baton.tui.chat.plan_controls import ConductingScreen
-from baton.tui.recommendation_text import STICK_HINT, join_words
+from baton.tui.recommendation_text import STICK_HINT
 from baton.tui.screens.overlay import Overlay
 from baton.tui.services import AppServices
 
@@ -74,7 +75,7 @@ class EquippingScreen(ConductingScreen):
             self.footer.said = ""
         if held is None:
             return
-        if held.state.usable:
+        if held.state.is_usable:
             await self.transcript.note(f"{held.record.name} is here already.")
         else:
             self.downloads.fetch(held)
@@ -109,7 +110,7 @@ class EquippingScreen(ConductingScreen):
         if self.downloads is not None and self.is_mounted:
             self.footer.beside = background_downloads.downloads_text(self.downloads.coming)
 
-    async def arrived(self, held: Held) -> None:
+    async def arrived(self, held: LibraryModel) -> None:
         """Let a model take over that is here now."""
         before = self.desk.orchestra.default
         try:
@@ -121,9 +122,9 @@ class EquippingScreen(ConductingScreen):
         if self.is_mounted:
             await self._tell(said)
 
-    async def verified(self, held: Held) -> None:
+    async def verified(self, held: LibraryModel) -> None:
         """Say how a model's file is that was read again."""
-        if held.state.usable:
+        if held.state.is_usable:
             await self._tell(f"{held.record.name} is as it was when it came.")
         else:
             why = held.record.wrong or "its file isn't there any more"
@@ -222,13 +223,13 @@ class EquippingScreen(ConductingScreen):
             self.use(worker)
 
 
-def _is_unfinished(held: Held) -> bool:
+def _is_unfinished(held: LibraryModel) -> bool:
     """Tell whether a model was still on its way when Baton was left."""
-    unseen = held.state is State.CHANGED and held.record.stamp is None and not held.record.link
-    return held.state is State.COMING or unseen
+    unseen = held.state is ModelState.CHANGED and held.record.stamp is None and not held.record.link
+    return held.state is ModelState.COMING or unseen
 
 
-def _names(models: list[Held]) -> str:
+def _names(models: list[LibraryModel]) -> str:
     parts = [
         f"{one_line(held.record.name, 40)} ({100 * held.bytes // held.record.size} % is here)"
         if held.record.size and held.bytes

@@ -11,6 +11,7 @@ from baton.core.byte_format import show_size
 from baton.core.errors import BatonError
 from baton.core.model_roles import STARTER_ID, recommended_roles
 from baton.core.sanitiser import one_line
+from baton.presentation.words import join_words
 from baton.tui.chat.model_setup import NO_LIBRARY, EquippingScreen
 from baton.tui.recommendation_text import (
     CHOOSE,
@@ -21,7 +22,6 @@ from baton.tui.recommendation_text import (
     STICK_HINT,
     foreign_text,
     is_put_off,
-    join_words,
     missing_picks,
     recommendation_text,
     remember_put_off,
@@ -125,8 +125,8 @@ class AdvisingScreen(EquippingScreen):
 
         library = self.desk.library
         assert library is not None
-        machine = await library.machine()
-        foreign = foreign_text(await asyncio.to_thread(library.foreign))
+        machine = await library.inspect_machine()
+        foreign = foreign_text(await asyncio.to_thread(library.external_models))
         stick = self._stick()
 
         async def say(found: Recommendation) -> None:

@@ -14,7 +14,12 @@ from baton.core.messages import TurnStatus
 from baton.core.ports import Choice, ConversationPosition, Question
 from baton.core.run.policy import may_use
 from baton.core.view import RunView, activity_text
-from baton.tui.answer_summary import answer_author, answer_parts, charge_warnings, summarise_answer
+from baton.presentation.answers import (
+    answer_author,
+    answer_parts,
+    charge_warnings,
+    summarise_answer,
+)
 from baton.tui.prompt_queue import QueuedPrompt, RunFollower, used_context_share
 from baton.tui.widgets.composer import Composer
 from baton.tui.widgets.turn_view import TurnView

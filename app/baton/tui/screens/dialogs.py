@@ -12,14 +12,14 @@ from textual.widgets import Input, Static
 from baton.core.catalogue_types import ModelRole
 from baton.core.ports import Choice
 from baton.core.sanitiser import one_line, sanitise
-from baton.models.model_types import Held
+from baton.models.model_types import LibraryModel
 from baton.tui import key_bindings
 from baton.tui.screens.overlay import Overlay
 from baton.tui.widgets.question_view import ChoiceView
 
 if TYPE_CHECKING:
     from baton.models.library import Library
-    from baton.models.library_state import NeedsAgreement
+    from baton.models.model_types import NeedsAgreement
 
 DECLINE = Choice("no", "Leave it")
 
@@ -106,25 +106,25 @@ class RoleScreen(Overlay[ModelRole]):
 
 async def request_model(
     app: App[Any], library: Library, model: str, roles: Sequence[ModelRole] | None = None
-) -> Held | None:
+) -> LibraryModel | None:
     """Return the model, to be fetched now; None if the person thought better of it.
 
     A licence that isn't a free one must be agreed to, and a model that won't fit insisted on. To be
     called in a worker of the app's, since it may wait for the person. Raises BatonError.
     """
-    from baton.models.library_state import DoesNotFit, NeedsAgreement
+    from baton.models.model_types import DoesNotFit, NeedsAgreement
 
     agreed = force = False
     while True:
         try:
-            return await library.want(model, roles, agreed=agreed, force=force)
+            return await library.request_model(model, roles, agreed=agreed, force=force)
         except NeedsAgreement as error:
             text = f"{error.message}\n{_licence_place_text(error)}"
             agreed = await _confirm(app, "Agree to its licence?", text, "I agree to it")
             if not agreed:
                 return None
         except DoesNotFit as error:
-            text = f"{error.verdict.why}\n{error.verdict.mend}".strip()
+            text = f"{error.verdict.why}\n{error.verdict.remedy}".strip()
             force = await _confirm(app, "It won't fit", text, "Download it all the same")
             if not force:
                 return None

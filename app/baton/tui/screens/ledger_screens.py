@@ -18,7 +18,6 @@ from baton.core.ledger_types import (
     Charge,
     Egress,
     Policy,
-    Scope,
     ScopeBalance,
     SpendingStyle,
     Standing,
@@ -26,8 +25,14 @@ from baton.core.ledger_types import (
 )
 from baton.core.money import show_usd
 from baton.core.sanitiser import one_line, sanitise
-from baton.tui import key_bindings, money_text
-from baton.tui.money_text import charge_text
+from baton.presentation.money import (
+    POLICY_NAMES,
+    charge_text,
+    room_text,
+    spending_summary,
+    unconfirmed_text,
+)
+from baton.tui import key_bindings
 from baton.tui.screens.dialogs import ConfirmScreen
 from baton.tui.screens.overlay import Overlay
 from baton.tui.widgets.text_view import TextView
@@ -37,12 +42,6 @@ if TYPE_CHECKING:
     from baton.money import Ledger
 
 BAR_COLUMNS = 24
-SCOPE_TITLES = {
-    Scope.RUN: "This prompt",
-    Scope.SESSION: "This conversation",
-    Scope.DAY: "Today",
-    Scope.MONTH: "This month",
-}
 OFF_TEXT = "The cloud is off: no ceiling is set. /budget day 2 allows up to $2 a day."
 RELEASE_WARNING = (
     "Release it only if your provider's own bill does not show it: it then no longer counts "
@@ -122,7 +121,7 @@ class MoneyScreen(Overlay[None]):
         ]
         self.query_one("#sums", Static).update(Content("\n").join(lines))
         self._list()
-        self.footer.status = money_text.spending_summary(standing) or "nothing spent"
+        self.footer.status = spending_summary(standing) or "nothing spent"
         self.refresh_bindings()
 
     def _list(self) -> None:
@@ -130,16 +129,16 @@ class MoneyScreen(Overlay[None]):
         listing.clear_options()
         listing.add_options(Option(_charge_option(charge)) for charge in self._unconfirmed)
         listing.display = title.display = bool(self._unconfirmed)
-        title.update(money_text.unconfirmed_text(self._unconfirmed))
+        title.update(unconfirmed_text(self._unconfirmed))
         if self._unconfirmed:
             listing.highlighted = 0
             listing.focus()
 
     def _rules(self, standing: Standing) -> list[Content]:
         """Say when money is spent, and what keeps it from being."""
-        words = money_text.POLICY_NAMES[self._orchestra.terms.policy]
+        words = POLICY_NAMES[self._orchestra.terms.policy]
         if self._policy is not None:
-            words += f" (in this conversation: {money_text.POLICY_NAMES[self._policy]})"
+            words += f" (in this conversation: {POLICY_NAMES[self._policy]})"
         pace = self._orchestra.pacer.thrift
         lines = [
             Content.assemble(("When to spend: ", "$muted"), words),
@@ -173,7 +172,7 @@ class MoneyScreen(Overlay[None]):
     @work(group="change")
     async def _release(self, charges: Sequence[Charge]) -> None:
         what = "Release" if len(charges) == 1 else "Release them all"
-        text = f"{money_text.unconfirmed_text(charges)}.\n{RELEASE_WARNING}"
+        text = f"{unconfirmed_text(charges)}.\n{RELEASE_WARNING}"
         heading = "Release what was not charged?"
         if not await self.app.push_screen_wait(ConfirmScreen(heading, text, what)):
             return
@@ -214,10 +213,12 @@ def _ceiling_lines(standing: Standing) -> list[Content]:
         amount = f"{show_usd(room.used)} {ceiling}"
         lines.append(
             Content.assemble(
-                (f"{SCOPE_TITLES[room.scope]:<19}", "bold"), *_ceiling_bar(room), f"  {amount}"
+                (f"{room.scope.phrase.capitalize():<19}", "bold"),
+                *_ceiling_bar(room),
+                f"  {amount}",
             )
         )
-        lines.append(Content.styled(f"{'':<19}{money_text.room_text(room)}", "$muted"))
+        lines.append(Content.styled(f"{'':<19}{room_text(room)}", "$muted"))
     return lines
 
 
@@ -339,10 +340,10 @@ class SentScreen(Overlay[None]):
         sent = self._sent
         at = time.strftime("%d %b %Y %H:%M:%S", time.localtime(sent.at))
         facts = [at, one_line(sent.worker, 30), f"{sent.size:,} bytes"]
-        money = charge_text(sent.status, sent.held, sent.charged)
+        charged = charge_text(sent.status, sent.held, sent.charged)
         about = Content.assemble(
             (f"To {one_line(sent.destination, 80)}", "bold"),
-            ("\n" + " · ".join([*facts, money]), "$muted"),
+            ("\n" + " · ".join([*facts, charged]), "$muted"),
             (f"\nSHA-256 {one_line(sent.sha256)}", "$muted"),
         )
         yield Static(about, classes="about")
@@ -352,9 +353,9 @@ class SentScreen(Overlay[None]):
 
 def _egress_option(sent: Egress) -> Content:
     at = time.strftime("%d %b %H:%M", time.localtime(sent.at))
-    money = charge_text(sent.status, sent.held, sent.charged)
+    charged = charge_text(sent.status, sent.held, sent.charged)
     return Content.assemble(
         (one_line(sent.destination, 80), "bold"),
         (f"  {at}", "$muted"),
-        f"\n{one_line(sent.worker, 30)} · {sent.size:,} bytes · {money}",
+        f"\n{one_line(sent.worker, 30)} · {sent.size:,} bytes · {charged}",
     )

@@ -20,8 +20,8 @@ from baton.core.errors import BatonError
 from baton.core.messages import Card
 from baton.core.model_roles import STARTER_ID
 from baton.core.sanitiser import one_line, sanitise
-from baton.gguf.memory_fit import Verdict
-from baton.models.model_types import State
+from baton.gguf.memory_fit import FitVerdict
+from baton.models.model_types import ModelState
 from baton.tui import background_downloads, key_bindings, model_table
 from baton.tui.model_table import (
     BAR_COLUMNS,
@@ -65,7 +65,7 @@ class ModelsScreen(Overlay[str]):
         self._rows: dict[str, ModelRow] = {}
         self._lines: dict[str, Content] = {}
         self._strengths: dict[str, str] = {}
-        self._verdicts: dict[str, Verdict] = {}
+        self._verdicts: dict[str, FitVerdict] = {}
         self._last_downloads = self._downloads_state()
         self._shown: dict[str, Content] = {}
         self._complaint = ""
@@ -130,7 +130,7 @@ class ModelsScreen(Overlay[str]):
                 lambda: (self._library.models(), self._library.entries())
             )
             self._read(replace(self._stock, held=held, entries=entries, roles=self._desk.roles()))
-            foreign = await asyncio.to_thread(self._library.foreign)
+            foreign = await asyncio.to_thread(self._library.external_models)
             self._read(replace(self._stock, foreign=foreign))
             await self._judge()
         except BatonError as error:
@@ -140,7 +140,7 @@ class ModelsScreen(Overlay[str]):
         """Find out what of the catalogue would fit; once, since it takes a while."""
         if self._stock.verdicts:
             return
-        machine = await self._library.machine()
+        machine = await self._library.inspect_machine()
         verdicts = self._library.verdicts(machine)
         found = await self._library.recommend(self._chat.starter_speed)
         picks = [pick.entry.id for pick in found.picks]
@@ -266,7 +266,7 @@ class ModelsScreen(Overlay[str]):
             self._strengths[row.key] = skill_summary(
                 card, await self._desk.orchestra.skills.masteries_of(card)
             )
-            if row.held is not None and row.held.state.usable and self._desk.library is not None:
+            if row.held is not None and row.held.state.is_usable and self._desk.library is not None:
                 self._verdicts[row.key] = await self._library.verdict(row.key)
         except BatonError as error:
             self._complain(error)
@@ -305,7 +305,7 @@ class ModelsScreen(Overlay[str]):
         held = row.held if row is not None else None
         match action:
             case "choose":
-                lost = held is not None and not held.state.usable
+                lost = held is not None and not held.state.is_usable
                 return row is not None and row.card is not None and not lost
             case "fetch":
                 return row is not None and is_fetchable(row)
@@ -313,7 +313,7 @@ class ModelsScreen(Overlay[str]):
                 return row is not None and row.foreign is not None
             case "pause" | "go_on":
                 goes = row is not None and row.coming is not None
-                coming = held is not None and held.state is State.COMING
+                coming = held is not None and held.state is ModelState.COMING
                 return coming and goes == (action == "pause")
             case "verify":
                 usable = held is not None and held.state in READABLE_STATES

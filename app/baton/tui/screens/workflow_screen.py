@@ -12,8 +12,8 @@ from textual.widgets import OptionList, Static
 
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView, StepView
+from baton.presentation.answers import CardsById
 from baton.tui import key_bindings, workflow_text
-from baton.tui.answer_summary import CardsById
 from baton.tui.screens.overlay import Overlay
 from baton.tui.widgets.text_view import TextView
 

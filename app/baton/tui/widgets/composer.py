@@ -23,8 +23,8 @@ from baton.core.errors import ConfigError
 from baton.core.messages import Attachment, Turn
 from baton.core.messages import Prompt as Asked
 from baton.core.sanitiser import one_line, sanitise
+from baton.presentation.words import file_text
 from baton.tui import key_bindings, slash_commands
-from baton.tui.widgets.turn_view import file_text
 
 PAUSE_SECONDS = 0.25
 """After how many seconds without typing a draft is kept and its files are looked at."""

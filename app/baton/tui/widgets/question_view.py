@@ -12,14 +12,14 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import Static
 
-from baton.core.hold_decision import shown_rounded_up
-from baton.core.labels import Label
-from baton.core.plan.plan import Plan, Step
+from baton.core.plan.plan import Plan
 from baton.core.ports import CallOffer, Choice, Question
 from baton.core.sanitiser import one_line, sanitise
 from baton.core.view import RunView
-from baton.tui import key_bindings, money_text
-from baton.tui.answer_summary import CardsById, worker_name, worker_place
+from baton.presentation.answers import CardsById, destination_text, worker_name, worker_place
+from baton.presentation.money import call_price_text
+from baton.presentation.plans import access_text, step_cost_text
+from baton.tui import key_bindings
 from baton.tui.widgets.text_view import TextView
 
 
@@ -204,7 +204,7 @@ class OfferCard(ScrollableQuestion):
 
     def heading(self) -> Content:
         """Return the question with the price."""
-        price = money_text.price_text(self._offer.most, self._offer.left, self._offer.scope)
+        price = call_price_text(self._offer.most, self._offer.left, self._offer.scope)
         text = one_line(self.question.text)
         return Content.assemble((text, "bold"), "   ", (price, "$accent"))
 
@@ -222,22 +222,6 @@ class OfferCard(ScrollableQuestion):
 def _fact_line(name: str, text: str) -> Static:
     content = Content.assemble((f"{name}: ", "$muted"), one_line(text, 300))
     return Static(content, classes="line")
-
-
-def destination_text(offer: CallOffer) -> str:
-    """Say where the text would go, and what was hidden in it."""
-    things = sum(
-        int(n) for n in (p.split()[0] for p in offer.hidden.split(", ") if p) if n.isdigit()
-    )
-    hidden = ""
-    if offer.hidden:
-        noun = "thing" if things == 1 else "things"
-        hidden = f" ({things} {noun} hidden: {one_line(offer.hidden)})"
-    card = offer.card
-    whose = one_line(card.address or card.provider, 80)
-    if not card.address and (card.kind != "cloud" or not whose):
-        whose = "your network" if card.privacy is Label.LAN else "the cloud"
-    return f"Leaves this machine for {whose}{hidden}:"
 
 
 _EMPTY_RUN = RunView()
@@ -278,27 +262,15 @@ def plan_text(plan: Plan, roster: CardsById, costs: Sequence[int | None]) -> str
     """Write a plan's steps out, each with its worker, its instruction, and what it may cost."""
     lines = []
     for number, (step, cost) in enumerate(zip(plan.steps, costs, strict=True), start=1):
-        name = one_line(worker_name(step.worker, roster), 40) or "whoever suits"
+        name = one_line(worker_name(step.worker, roster), 40) or "whichever worker suits"
         facts = [name, worker_place(step.worker, _EMPTY_RUN, roster)] if step.worker else [name]
-        facts += _cost_texts(cost, "about " if step.inputs else "")
-        facts.append(f"sees {_access_text(step)}")
+        facts += filter(None, [step_cost_text(step, cost)])
+        facts.append(f"sees {access_text(step.access)}")
         facts += ["may be left out"] if step.optional else []
         if number in plan.answer:
             facts.append("its text is the answer" if len(plan.answer) == 1 else "in the answer")
         lines += [f"{number:>2}  {' '.join(step.subtask.split())}", f"    {' · '.join(facts)}"]
     return "\n".join(lines)
-
-
-def _access_text(step: Step) -> str:
-    names = (one_line(name.removeprefix("file:"), 40) for name in step.access)
-    return ", ".join(names) or "nothing but this"
-
-
-def _cost_texts(cost: int | None, about: str) -> list[str]:
-    """Say what a step can cost at most; `about` that where it reads what isn't written yet."""
-    if cost is None:
-        return ["no price"]
-    return [f"at most {about}{shown_rounded_up(cost)}"] if cost else []
 
 
 TAB_HINT = "(Tab to get here)"

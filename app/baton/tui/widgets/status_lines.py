@@ -11,8 +11,8 @@ from textual.screen import Screen
 from textual.widget import Widget
 
 from baton.core.sanitiser import one_line
+from baton.presentation.money import FROZEN_TEXT
 from baton.tui.key_bindings import footer_rank
-from baton.tui.money_text import FROZEN_TEXT
 
 
 class SplitLine(Widget):

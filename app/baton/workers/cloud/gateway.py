@@ -103,7 +103,7 @@ class Gateway(Supervisor):
         """Return where requests to an address go, and through which proxy; "" if nowhere."""
         if not proxies.is_usable(url):
             return ""
-        return proxies.way(url, proxies.proxy_for(url, self._proxy, self._environ, privacy))
+        return proxies.route_text(url, proxies.proxy_for(url, self._proxy, self._environ, privacy))
 
     def may_read(self, *variables: str) -> None:
         """Let the child know these variables of the environment: a worker's key is in one.

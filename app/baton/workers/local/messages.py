@@ -7,7 +7,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from baton.gguf.memory_fit import Load
+from baton.gguf.memory_fit import ModelLoad
 from baton.ipc.messages import FinalReply, Message, reply_decoder, request_decoder
 
 # Requests
@@ -24,7 +24,7 @@ class LoadModel(Message, tag="load"):
     threads: int
     gpu_layers: int
     gpu_share: float
-    expected: Load
+    expected: ModelLoad
     idle_seconds: float | None
 
 

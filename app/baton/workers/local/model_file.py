@@ -11,9 +11,9 @@ from typing import NamedTuple
 import baton
 from baton.core.errors import ModelFileError
 from baton.core.messages import Card
-from baton.gguf.header import Header, Malformed, read_on
-from baton.gguf.memory_fit import Load, load_of
-from baton.platform.build_info import built
+from baton.gguf.header import Header, MalformedHeader, read_header
+from baton.gguf.memory_fit import ModelLoad, estimate_load
+from baton.platform.build_info import build_info
 
 STARTER = "smollm2-135m"
 """The starter model's name in settings."""
@@ -62,7 +62,7 @@ def starter() -> ModelFile:
         )
         return ModelFile(path, card, temperature=0.0)
     others = "`baton models ls` lists what is here, and `baton models recommend` what suits it."
-    if (facts := built()) is not None and facts.flavour == "slim":
+    if (facts := build_info()) is not None and facts.flavour == "slim":
         raise ModelFileError("This Baton came without the starter model.", others)
     raise ModelFileError(
         "The starter model isn't installed.", f"Run `scripts/baton` once with a network. {others}"
@@ -84,9 +84,9 @@ def check_gguf(path: Path) -> int:
     return path.stat().st_size
 
 
-def load_for(path: Path, context: int, kv: str = "f16") -> Load:
+def load_for(path: Path, context: int, kv: str = "f16") -> ModelLoad:
     """Return what a model will take with that context. Raises ModelFileError."""
-    return load_of(read_file(path), path.stat().st_size, context, 16 if kv == "f16" else 8)
+    return estimate_load(read_file(path), path.stat().st_size, context, 16 if kv == "f16" else 8)
 
 
 def read_file(path: Path) -> Header:
@@ -97,13 +97,13 @@ def read_file(path: Path) -> Header:
             hint = "Name a .gguf file inside it."
             raise ModelFileError(f"{path} is a folder, not a model file.", hint)
         if not stat.S_ISREG(status.st_mode):  # a pipe would never end
-            raise Malformed("it isn't an ordinary file")
+            raise MalformedHeader("it isn't an ordinary file")
         if not status.st_size:
             raise ModelFileError(f"{path} is empty.", "Download it again.")
         return _header(path, status.st_size, status.st_mtime_ns)
     except FileNotFoundError:
         raise ModelFileError(f"There is no file {path}.", "Check its path.") from None
-    except Malformed as error:
+    except MalformedHeader as error:
         hint = "Baton runs GGUF files: look for one of that kind, or download it again."
         raise ModelFileError(f"{path} is no model that can be used: {error}.", hint) from None
     except (OSError, ValueError) as error:
@@ -119,4 +119,4 @@ def _header(path: Path, size: int, changed: int) -> Header:
     It is read and not mapped: a file that somebody cuts off meanwhile would end the process.
     """
     with path.open("rb") as file:
-        return read_on(file.read, size)
+        return read_header(file.read, size)

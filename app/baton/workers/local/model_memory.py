@@ -11,7 +11,13 @@ from typing import NamedTuple, Protocol
 
 from baton.core.byte_format import show_size
 from baton.core.errors import ModelFileError
-from baton.gguf.memory_fit import LIMIT, SPARE, Load, room_beside, smaller_contexts
+from baton.gguf.memory_fit import (
+    MEMORY_SHARE,
+    SPARE_BYTES,
+    ModelLoad,
+    room_beside,
+    smaller_contexts,
+)
 from baton.platform import cgroups
 from baton.workers.local.cpu_lock import Processor
 from baton.workers.local.native_probe import gpus
@@ -89,9 +95,9 @@ class Memory:
     @property
     def limit(self) -> int:
         """How many bytes all loaded models may hold together."""
-        return (self._given or int(self._look().total * LIMIT)) + self.gpu
+        return (self._given or int(self._look().total * MEMORY_SHARE)) + self.gpu
 
-    def make_room(self, tenant: Tenant, needed: int, load: Load | None = None) -> None:
+    def make_room(self, tenant: Tenant, needed: int, load: ModelLoad | None = None) -> None:
         """Unload idle models, the least recently used first, until `needed` bytes fit.
 
         `load` is what they are for, so that what would mend it can be told. Raises Crowded when
@@ -119,7 +125,7 @@ class Memory:
         """
         others = [other for other in self._tenants if other is not tenant]
         promised = sum(max(other.resident - _taken(other), 0) for other in others)
-        return self._look().available - SPARE - promised + _taken(tenant) + self.gpu
+        return self._look().available - SPARE_BYTES - promised + _taken(tenant) + self.gpu
 
     async def find_gpus(self) -> bool:
         """Find out what GPUs have free, once; return whether there is more room by that."""
@@ -159,7 +165,7 @@ class Memory:
 def machine_memory(root: Path = Path("/")) -> MachineMemory:
     """Return this machine's memory, or its container's if that is less."""
     total, available = _meminfo(root)
-    allowed = cgroups.memory(lambda path: (root / path.lstrip("/")).read_text("utf-8"))
+    allowed = cgroups.memory_allowance(lambda path: (root / path.lstrip("/")).read_text("utf-8"))
     if allowed is None:
         return MachineMemory(total, available)
     return MachineMemory(min(total, allowed.limit), min(available, allowed.room))
@@ -207,7 +213,9 @@ def _gain(tenant: Tenant) -> int:
     return max(tenant.resident, _taken(tenant))
 
 
-def _check(needed: int, limit: int, free: int, others: Sequence[Tenant], load: Load | None) -> None:
+def _check(
+    needed: int, limit: int, free: int, others: Sequence[Tenant], load: ModelLoad | None
+) -> None:
     """Make sure that there will be room once idle models are gone. Raises Crowded and NoRoom."""
     free += sum(_gain(other) for other in others if not other.busy)
     busy = [other for other in others if other.busy]
@@ -222,7 +230,7 @@ def _check(needed: int, limit: int, free: int, others: Sequence[Tenant], load: L
         raise _not_free(needed, held, free, load)
 
 
-def _too_large(needed: int, held: int, limit: int, load: Load | None) -> NoRoom:
+def _too_large(needed: int, held: int, limit: int, load: ModelLoad | None) -> NoRoom:
     others = f", and models that are answering hold {show_size(held)}" if held else ""
     kind = Crowded if held else NoRoom
     free = max(limit - held, 0)
@@ -235,7 +243,7 @@ def _too_large(needed: int, held: int, limit: int, load: Load | None) -> NoRoom:
     )
 
 
-def _not_free(needed: int, held: int, free: int, load: Load | None) -> NoRoom:
+def _not_free(needed: int, held: int, free: int, load: ModelLoad | None) -> NoRoom:
     others = " beside models that are answering" if held else ""
     kind = Crowded if held else NoRoom
     free = max(free, 0)
@@ -248,9 +256,9 @@ def _not_free(needed: int, held: int, free: int, load: Load | None) -> NoRoom:
     )
 
 
-def _mend(load: Load | None, free: int) -> str:
+def _mend(load: ModelLoad | None, free: int) -> str:
     """Return the largest context that fits, or that another model would have to be chosen."""
     for context in smaller_contexts(load.context) if load is not None else ():
-        if load is not None and load.at(context).total <= free:
+        if load is not None and load.with_context(context).total <= free:
             return f"Set its `context` to {context}, with which it fits"
     return "Choose a smaller model"

@@ -28,7 +28,7 @@ from baton.core.messages import (
     Thinking,
     Usage,
     Writing,
-    about_tokens,
+    estimated_tokens,
 )
 from baton.core.sanitiser import one_line
 from baton.ipc import supervisor
@@ -91,7 +91,7 @@ class ModelRequest(NamedTuple):
     def about_tokens(self) -> int:
         """About how many tokens its texts have."""
         texts = [*(message["content"] for message in self.prompt.messages), self.prompt.grammar]
-        return sum(about_tokens(text or "") for text in texts)
+        return sum(estimated_tokens(text or "") for text in texts)
 
 
 class ModelProcess(Supervisor):

@@ -5,13 +5,11 @@ from typing import TYPE_CHECKING
 from baton.core.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from baton.workers.tools.request_reader import RequestReader
-    from baton.workers.tools.worker import Toolbox, ToolWorker, sandbox, tools
+    from baton.workers.tools.worker import RequestReader, Toolbox, ToolWorker, build_tools, sandbox
 else:
     __getattr__ = lazy_exports(
         __name__,
-        request_reader="RequestReader",
-        worker="ToolWorker Toolbox sandbox tools",
+        worker="RequestReader ToolWorker Toolbox build_tools sandbox",
     )
 
-__all__ = ["RequestReader", "ToolWorker", "Toolbox", "sandbox", "tools"]
+__all__ = ["RequestReader", "ToolWorker", "Toolbox", "build_tools", "sandbox"]

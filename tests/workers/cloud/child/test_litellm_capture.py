@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from baton.core.labels import Label, address_label
-from baton.platform.proxies import address, is_usable, on_loopback, proxy_for
+from baton.platform.proxies import is_usable, loopback_addresses, proxy_for, request_address
 from baton.workers.cloud.child.call_errors import without
 from baton.workers.cloud.child.litellm_capture import Relay
 
@@ -78,11 +78,11 @@ async def test_noise_does_no_harm(relay: Relay, client: httpx.AsyncClient) -> No
 
 
 def test_addresses() -> None:
-    assert address("https://a/v1/", "chat", "m") == "https://a/v1/chat/completions"
-    assert address("https://a/v1", "responses", "m") == "https://a/v1/responses"
-    assert address("https://a", "messages", "m") == "https://a/v1/messages"
-    assert address("https://a/v1", "messages", "m") == "https://a/v1/messages"
-    told = address("https://a/v1beta", "gemini", "../x?key=1")
+    assert request_address("https://a/v1/", "chat", "m") == "https://a/v1/chat/completions"
+    assert request_address("https://a/v1", "responses", "m") == "https://a/v1/responses"
+    assert request_address("https://a", "messages", "m") == "https://a/v1/messages"
+    assert request_address("https://a/v1", "messages", "m") == "https://a/v1/messages"
+    told = request_address("https://a/v1beta", "gemini", "../x?key=1")
     assert told == "https://a/v1beta/models/..%2Fx%3Fkey%3D1:streamGenerateContent?alt=sse"
 
 
@@ -104,7 +104,7 @@ def test_addresses() -> None:
 )
 def test_what_is_this_machine(url: str, numeric: list[str]) -> None:
     """What may see private texts (`reach`) and what is reached without names and proxies agree."""
-    assert on_loopback(url) == numeric
+    assert loopback_addresses(url) == numeric
     assert (address_label(url) is Label.LOCAL) is bool(numeric)
     assert (proxy_for(url, "http://proxy", {}) is None) is bool(numeric)
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from baton.core.sampling_settings import Sampling
-from baton.gguf.memory_fit import QUANTISED_BITS, kv_of
+from baton.gguf.memory_fit import QUANTISED_BITS, kv_cache_bytes
 from baton.workers.local import starter
 from baton.workers.local.child import llama, main
 from baton.workers.local.child.llama_loader import LlamaError, c
@@ -56,7 +56,7 @@ def test_contexts_take_what_was_foretold(
     assert ctx
     c.llama_free(ctx)
     model.free()
-    expected = kv_of(read_file(path), tokens, QUANTISED_BITS if quantised else 16)
+    expected = kv_cache_bytes(read_file(path), tokens, QUANTISED_BITS if quantised else 16)
     assert kept(told) == pytest.approx(expected / 2**20, abs=0.02)
 
 
@@ -66,7 +66,7 @@ def test_the_starter_takes_what_was_foretold(told: list[str]) -> None:
     told.clear()
     c.llama_free(model.context(4096, 1))
     model.free()
-    assert kept(told) == kv_of(read_file(path), 4096) / 2**20 == 90
+    assert kept(told) == kv_cache_bytes(read_file(path), 4096) / 2**20 == 90
 
 
 def continued(model: llama.Model, ctx: llama.Context, prompt: list[int], count: int) -> list[int]:
@@ -170,24 +170,24 @@ def loaded(path: Path, **how: Any) -> dict[str, Any]:
 def test_a_runner_tells_what_its_model_will_take(tmp_path: Path) -> None:
     path = tiny(tmp_path, "gemma3")
     sizes = [loaded(path, kv=kv)["bytes"] for kv in ("f16", "q8_0")]
-    kvs = [kv_of(read_file(path), 4096, bits) for bits in (16, QUANTISED_BITS)]
+    kvs = [kv_cache_bytes(read_file(path), 4096, bits) for bits in (16, QUANTISED_BITS)]
     assert sizes[0] - sizes[1] >= kvs[0] - kvs[1] > 0
     assert loaded(path, context=2048)["bytes"] < sizes[0]
 
 
 def test_layers_that_fit_leave_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from baton.gguf.memory_fit import GPU_RESERVE, load_of
+    from baton.gguf.memory_fit import GPU_RESERVED_BYTES, estimate_load
 
     path = tiny(tmp_path, "llama")
-    load = load_of(read_file(path), path.stat().st_size, 4096)
+    load = estimate_load(read_file(path), path.stat().st_size, 4096)
 
     def with_free(*free: int) -> int:
         found = [GpuDevice("gpu", "A GPU", free_, 2 * free_) for free_ in free]
         monkeypatch.setattr(llama, "devices", lambda: found)
         return llama.layers_that_fit(load)
 
-    enough = GPU_RESERVE + load.weights + load.kv + load.scratch
-    assert with_free() == with_free(GPU_RESERVE) == 0
+    enough = GPU_RESERVED_BYTES + load.weights + load.kv + load.scratch
+    assert with_free() == with_free(GPU_RESERVED_BYTES) == 0
     assert with_free(enough) == LAYERS + 1
-    assert with_free(enough, GPU_RESERVE // 2) == LAYERS + 1
+    assert with_free(enough, GPU_RESERVED_BYTES // 2) == LAYERS + 1
     assert 0 < with_free(enough - load.weights // 2) < LAYERS

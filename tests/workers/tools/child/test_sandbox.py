@@ -21,8 +21,8 @@ import psutil
 import pytest
 
 from baton.core.errors import WorkerError
-from baton.workers.tools import Toolbox, sandbox, tools
-from baton.workers.tools.child.seccomp import _ALLOWED, MEMORY_BYTES, _filter, _prctl
+from baton.workers.tools import Toolbox, build_tools, sandbox
+from baton.workers.tools.child.seccomp import _ALLOWED_CALLS, MEMORY_BYTES, _filter, _prctl
 from support.processes import wait_until_over
 from support.sandbox_escapes import ATTACKS
 from support.shared_folders import let_look
@@ -287,18 +287,18 @@ def test_a_process_is_confined_whatever_it_was_allowed_before() -> None:
 JAILER = """
 from baton.workers.tools.child import sandbox_guest as jailed
 from baton.ipc.parent_channel import Failure
-from baton.workers.tools.child.sandbox_host import Jailer
+from baton.workers.tools.child.sandbox_host import SandboxHost
 def broken(*files):
     raise OSError("it does not work")
 if BROKEN:
     jailed.run = broken
-jailer = Jailer.start()
+host = SandboxHost.start()
 for number in (1, 2):
     try:
-        print(jailer.run(number, "```python\\nprint(6 * 7)\\n```", 60.0))
+        print(host.run(number, "```python\\nprint(6 * 7)\\n```", 60.0))
     except Failure as failure:
         print(failure)
-    jailer.cancel(number)
+    host.cancel(number)
 """
 
 
@@ -361,7 +361,7 @@ def test_calls_of_another_machine_kill(
     monkeypatch.setattr("platform.machine", lambda: machine)
     program = _filter()
     column = ("x86_64", "aarch64").index(machine)
-    allowed = {numbers[column] for numbers in _ALLOWED.values()}
+    allowed = {numbers[column] for numbers in _ALLOWED_CALLS.values()}
     for number in (*range(600), 0x40000000, 0x40000001, 2**32 - 1):
         assert decide(program, number, kind) == (ALLOW if number in allowed else REFUSE)
         for other in {0x40000003, 0x40000028, 0xC000003E, 0xC00000B7, 0} - {kind}:
@@ -394,7 +394,7 @@ async def test_it_is_limited_by_the_time_that_it_uses_not_only_by_the_clock(
 
 
 async def test_doctor_can_ask_what_is_in_force(guarded: Guarded) -> None:
-    assert await guarded.toolbox.info() == sandbox()
+    assert await guarded.toolbox.sandbox_info() == sandbox()
     assert "seccomp" in sandbox()
 
 
@@ -518,7 +518,7 @@ async def test_the_code_of_a_step_is_found_in_what_it_was_shown(guarded: Guarded
 
 
 def test_where_there_is_no_sandbox_there_is_no_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "python" in tools()
+    assert "python" in build_tools()
     monkeypatch.setattr("platform.machine", lambda: "riscv64")
     assert sandbox() == ""
-    assert set(tools()) == {"calculator", "units", "clock"}
+    assert set(build_tools()) == {"calculator", "units", "clock"}

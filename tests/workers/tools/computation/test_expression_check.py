@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from baton.workers.tools.computation.expression_check import corrected, problem, unused
+from baton.workers.tools.computation.expression_check import (
+    correct_expression,
+    find_problem,
+    find_unused_number,
+)
 from baton.workers.tools.computation.marked_text import mark
 
 
@@ -68,7 +72,7 @@ from baton.workers.tools.computation.marked_text import mark
 )
 def test_what_the_request_does_not_hold_is_found(request_: str, line: str, foreign: str) -> None:
     tool, _, expression = line.partition(": ")
-    assert problem(tool, expression, mark(request_)) == foreign
+    assert find_problem(tool, expression, mark(request_)) == foreign
 
 
 @pytest.mark.parametrize(
@@ -86,7 +90,7 @@ def test_what_the_request_does_not_hold_is_found(request_: str, line: str, forei
 def test_a_name_copied_wrongly_is_corrected_where_only_one_can_be_meant(
     request_: str, expression: str, right: str
 ) -> None:
-    assert corrected("clock", expression, mark(request_)) == right
+    assert correct_expression("clock", expression, mark(request_)) == right
 
 
 @pytest.mark.parametrize(
@@ -105,4 +109,4 @@ def test_a_name_copied_wrongly_is_corrected_where_only_one_can_be_meant(
 def test_what_no_part_holds_is_found(
     request_: str, expressions: list[str], texts: list[str], left: str
 ) -> None:
-    assert unused(expressions, texts, mark(request_).text) == left
+    assert find_unused_number(expressions, texts, mark(request_).text) == left

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.workers.tools.computation.request_spans import divide
+from baton.workers.tools.computation.request_spans import divide_request
 
 
 def parts(*lines: str) -> list[tuple[str, bool]]:
@@ -70,7 +70,7 @@ def parts(*lines: str) -> list[tuple[str, bool]]:
 def test_each_part_stands_for_its_own_words(
     request_: str, plan: Sequence[tuple[str, bool]], words: list[str]
 ) -> None:
-    assert divide(request_, plan).words == words
+    assert divide_request(request_, plan).words == words
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_each_part_stands_for_its_own_words(
 def test_a_sentence_that_no_part_is_about_is_found(
     request_: str, plan: Sequence[tuple[str, bool]], left: list[str]
 ) -> None:
-    assert divide(request_, plan).omitted == left
+    assert divide_request(request_, plan).omitted == left
 
 
 SOME = ("add", "12", "and", "7,", "then", "write.", "a", "poem?", "3.5", "km", "#1", "*")
@@ -145,7 +145,7 @@ def test_any_plan_has_a_span_for_each_part_and_adds_no_words(
     request_: list[str], plan: list[tuple[str, bool]]
 ) -> None:
     text = " ".join(request_)
-    division = divide(text, plan)
+    division = divide_request(text, plan)
     assert len(division.words) == len(plan)
     pieces = [*division.omitted, division.background]
     assert all(words in text for words in pieces)
@@ -154,5 +154,7 @@ def test_any_plan_has_a_span_for_each_part_and_adds_no_words(
 
 
 def test_a_story_before_the_sums_is_background_and_not_a_request() -> None:
-    division = divide("My sister turns 30 this week. What is 15% of 80?", parts("=15% * 80"))
+    division = divide_request(
+        "My sister turns 30 this week. What is 15% of 80?", parts("=15% * 80")
+    )
     assert (division.omitted, division.background) == ([], "My sister turns 30 this week.")

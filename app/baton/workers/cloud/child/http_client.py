@@ -94,11 +94,11 @@ class Outward:
         """
         targets = self._targets(call)
         proxy = self._proxy(call, targets[0])
-        if proxy is None and addresses.is_name_at_home(targets[0]):
+        if proxy is None and addresses.is_lan_name(targets[0]):
             targets = await self._at_home(call, targets[0])
         way = self._connector(call, proxy)
         self._check(call, body)
-        call.announce(addresses.way(call.base_url, proxy), body)
+        call.announce(addresses.route_text(call.base_url, proxy), body)
         await call.go.wait()
         patience = Patience(call, self._rules)
         response = await self._send(way, call, targets, body, patience)
@@ -156,8 +156,8 @@ class Outward:
                 "It begins with http:// or https://, has a plain name (an international one begins"
                 " with xn--), and holds no password, ? or #: `baton config edit`.",
             )
-        url = addresses.address(call.base_url, call.dialect, call.model)
-        local = addresses.on_loopback(url)
+        url = addresses.request_address(call.base_url, call.dialect, call.model)
+        local = addresses.loopback_addresses(url)
         if self._rules.offline and not local:
             raise Failure(
                 "WorkerError",
@@ -172,7 +172,7 @@ class Outward:
             target, self._rules.proxy, self._rules.proxies, Label(call.privacy)
         )
         if proxy and call.key and urlsplit(target).scheme == "http":
-            through = addresses.way(target, proxy).rpartition(" through ")[2]
+            through = addresses.route_text(target, proxy).rpartition(" through ")[2]
             raise Failure(
                 "ConfigError",
                 f"{call.who} has an http:// address, so the proxy {through} would read its key."
@@ -185,8 +185,8 @@ class Outward:
         """Return where a name of the home network leads. Raises Failure if to another place."""
         try:
             async with asyncio.timeout(self._rules.connect):
-                return await addresses.at_home(target)
-        except addresses.LeadsAway as error:
+                return await addresses.resolve_lan_name(target)
+        except addresses.LeavesNetwork as error:
             raise Failure(
                 "WorkerError",
                 f"{call.who} has a name of the home network, but its address {error} is not in"
@@ -278,7 +278,7 @@ class Outward:
             return key
         try:
             found = await asyncio.to_thread(
-                secrets.find,
+                secrets.find_key,
                 call.provider,
                 variable=call.variable,
                 file=self._rules.keys_file,
@@ -297,7 +297,7 @@ class Outward:
         A client around them would look into redirects, and send cookies back.
         """
         if proxy not in self._ways:
-            if proxy is not None and not addresses.has_place(proxy):
+            if proxy is not None and not addresses.has_host(proxy):
                 raise ValueError("the proxy has no place")
             self._trusted = self._trusted or trusted(self._environ)
             self._ways[proxy] = httpx.AsyncHTTPTransport(

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from baton.platform.build_info import built
+from baton.platform.build_info import build_info
 
 LIBRARIES = ("libgcc_s.so.1", "libstdc++.so.6")
 """What belongs together, in the order in which they need each other."""
@@ -33,7 +33,7 @@ _VERSION = re.compile(rb"GLIBCXX_3\.4\.(\d+)\0")
 
 def prefer_newer() -> None:
     """Load the system's C++ library if that is better. To be called before llama.cpp is loaded."""
-    build = built()
+    build = build_info()
     if sys.platform != "linux" or build is None or not build.gpu:
         return
     folder = newer_than(Path(sys.executable).parent / "lib", map(Path, FOLDERS))

@@ -16,7 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from baton.core.sampling_settings import Sampling
-from baton.gguf.memory_fit import BATCH, GPU_BATCH, GPU_RESERVE, Load, layers_on_gpu
+from baton.gguf.memory_fit import (
+    BATCH_TOKENS,
+    GPU_BATCH_TOKENS,
+    GPU_RESERVED_BYTES,
+    ModelLoad,
+    layers_on_gpu,
+)
 from baton.ipc.parent_channel import Failure
 from baton.workers.local.child.llama_loader import LlamaError, c, gpu_kinds, load_backends
 from baton.workers.local.child.sampler import FIRST, Constrained, Sampler
@@ -99,9 +105,9 @@ _LOUD = (3, 4)  # GGML_LOG_LEVEL_WARN, GGML_LOG_LEVEL_ERROR
 _ABORTED = 2  # what llama_decode returns then
 
 
-def layers_that_fit(load: Load) -> int:
+def layers_that_fit(load: ModelLoad) -> int:
     """Guess how many of a model's layers the GPUs have room for; one more than it has means all."""
-    free = sum(max(device.free - GPU_RESERVE, 0) for device in devices())
+    free = sum(max(device.free - GPU_RESERVED_BYTES, 0) for device in devices())
     return layers_on_gpu(load, free) if free else 0
 
 
@@ -153,7 +159,7 @@ class Model:
         self.trained_context = c.llama_model_n_ctx_train(self._model)
         self.layers = c.llama_model_n_layer(self._model)
         self.gpu_layers = min(gpu_layers, self.layers) if c.llama_supports_gpu_offload() else 0
-        self.batch = GPU_BATCH if self.gpu_layers else BATCH
+        self.batch = GPU_BATCH_TOKENS if self.gpu_layers else BATCH_TOKENS
         self.parameters = c.llama_model_n_params(self._model)
         self.window = c.llama_model_n_swa(self._model)
 

@@ -46,17 +46,17 @@ _Function = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _StatementPlace:
     """Where statements stand: whether each must run, and whether a failure in them is caught."""
 
-    must: bool = True
+    must_run: bool = True
     is_test: bool = True
-    guarded: bool = False
-    in_class: bool = False
-    in_function: bool = False
+    is_guarded: bool = False
+    is_in_class: bool = False
+    is_in_function: bool = False
 
 
-class Recorder:
+class CheckRecorder:
     """Counts what is checked while code from `file` runs; made before any of it does.
 
     `owners` are modules whose functions the code may not replace, besides those known here.
@@ -65,7 +65,7 @@ class Recorder:
     def __init__(self, file: str, *owners: object) -> None:
         self.file = file
         self._marks = [f"\0{name}\0{id(self)}" for name in ("check", "equal", "begin", "end")]
-        self._hooks = dict(zip(self._marks, self._functions(), strict=True))
+        self._hooks = dict(zip(self._marks, self._recording_functions(), strict=True))
         self._written: dict[int, str] = {}
         self._asserted: dict[int, bool] = {}
         self._ran: set[int] = set()
@@ -78,10 +78,10 @@ class Recorder:
         self.checks = 0
         self.problems: list[tuple[str, BaseException]] = []
         self.started: set[str] = set()
-        self._patch()
+        self._patch_libraries()
         self._pristine = [
             (owner, name, value, getattr(value, "__code__", None))
-            for owner, name, value in _own_functions(owners)
+            for owner, name, value in _protected_functions(owners)
         ]
 
     def compile(self, code: str) -> CodeType:
@@ -92,7 +92,7 @@ class Recorder:
             compiled = compile(tree, self.file, "exec", dont_inherit=True)
         except RecursionError:  # a tree is deeper than what the compiler builds by itself
             return compile(code, self.file, "exec", dont_inherit=True)
-        return self._hooked(compiled)
+        return self._with_hooks(compiled)
 
     def is_tampered(self) -> bool:
         """Tell whether the code has replaced a function that its tests are judged with."""
@@ -120,15 +120,15 @@ class Recorder:
         """Tell whether a test function was run to its end already."""
         return isinstance(test, FunctionType) and test.__code__.co_firstlineno in self._ended
 
-    def lose(self, reason: str) -> None:
+    def add_loss(self, reason: str) -> None:
         """Note why a test can't be counted."""
         self._lost.append(reason)
 
-    def swallowed(self) -> int:
+    def swallowed_line(self) -> int:
         """Return the line of an assertion that failed where the code itself caught that, or 0."""
         return next((line for line, guarded in self._caught if guarded), 0)
 
-    def doubt(self) -> str:
+    def why_not_tested(self) -> str:
         """Return why what ran is no proof, or "" if it is one."""
         if self.is_tampered():
             return "The code replaces functions that its tests are judged with."
@@ -148,38 +148,38 @@ class Recorder:
             return f"The assertion in line {lines[0]} did not run."
         return "" if self.checks else "No test ran."
 
-    def failed(self, line: int, *, guarded: bool = False) -> None:
+    def record_failure(self, line: int, *, guarded: bool = False) -> None:
         """Note a failure: if the code goes on nevertheless, this was caught."""
         self._caught.append((line, guarded))
 
-    def forgive(self) -> None:
+    def forgive_newest(self) -> None:
         """Note that the newest failure was what a test expected."""
         del self._caught[-1:]
 
-    def _functions(self) -> Iterator[Callable[..., object]]:
+    def _recording_functions(self) -> Iterator[Callable[..., object]]:
         def check(line: int, guarded: bool, value: object) -> bool:
             self._ran.add(line)
             if isinstance(value, _NEVER_FALSE):
-                self.lose(f"The assertion in line {line} is always true: nothing is called.")
+                self.add_loss(f"The assertion in line {line} is always true: nothing is called.")
             held = bool(value)
             if held:
                 self.checks += 1
             else:
-                self.failed(line, guarded=guarded)
+                self.record_failure(line, guarded=guarded)
             return held
 
         def equal(line: int, guarded: bool, left: object, right: object) -> bool:
             held = check(line, guarded, left == right)
             if held and (_equals_anything(left) or _equals_anything(right)):
-                self.lose(f"What is compared in line {line} says that it equals anything.")
+                self.add_loss(f"What is compared in line {line} says that it equals anything.")
             return held
 
         def begin(line: int) -> None:
-            self._open.append((line, self.checks, _handled()))
+            self._open.append((line, self.checks, _handled_error()))
 
         def end(line: int) -> None:
             opened, before, handled = self._open.pop() if self._open else (0, 0, None)
-            if opened == line and self.checks > before and _handled() is handled:
+            if opened == line and self.checks > before and _handled_error() is handled:
                 self._ended.add(line)
 
         yield from (check, equal, begin, end)
@@ -187,40 +187,40 @@ class Recorder:
     # What is written
 
     def _instrument(self, tree: ast.Module) -> None:
-        todo: list[tuple[list[ast.stmt], _Place]] = [(tree.body, _Place())]
+        todo: list[tuple[list[ast.stmt], _StatementPlace]] = [(tree.body, _StatementPlace())]
         while todo:
             body, place = todo.pop()
             for statement in body:
                 if isinstance(statement, ast.Assert):
-                    self._watch(statement, place)
-                todo.extend(self._within(statement, place))
+                    self._instrument_assert(statement, place)
+                todo.extend(self._bodies_within(statement, place))
         ast.fix_missing_locations(tree)
 
-    def _within(
-        self, statement: ast.stmt, place: _Place
-    ) -> Iterator[tuple[list[ast.stmt], _Place]]:
+    def _bodies_within(
+        self, statement: ast.stmt, place: _StatementPlace
+    ) -> Iterator[tuple[list[ast.stmt], _StatementPlace]]:
         if isinstance(statement, _Function):
-            yield list(statement.body), _inside(statement, place)
-            if statement.name.startswith("test") and _checks(statement):
-                self._enclose(statement)
+            yield list(statement.body), _place_inside(statement, place)
+            if statement.name.startswith("test") and _has_checks(statement):
+                self._instrument_test(statement)
             return
         if isinstance(statement, ast.ClassDef):
-            yield statement.body, replace(place, in_class=True)
+            yield statement.body, replace(place, is_in_class=True)
             return
-        if place.in_function and not _always_runs(statement):
-            place = replace(place, must=False)
-        caught = isinstance(statement, _Try) and place.is_test and _catches(statement)
-        yield getattr(statement, "body", []), replace(place, guarded=place.guarded or caught)
+        if place.is_in_function and not _always_runs(statement):
+            place = replace(place, must_run=False)
+        caught = isinstance(statement, _Try) and place.is_test and _catches_failures(statement)
+        yield getattr(statement, "body", []), replace(place, is_guarded=place.is_guarded or caught)
         for name in ("orelse", "finalbody"):
             yield getattr(statement, name, []), place
         for handler in getattr(statement, "handlers", ()):
-            yield handler.body, replace(place, must=False)
+            yield handler.body, replace(place, must_run=False)
         for case in getattr(statement, "cases", ()):
             yield case.body, place
 
-    def _watch(self, statement: ast.Assert, place: _Place) -> None:
-        test, line, must = statement.test, statement.lineno, place.must
-        if why := _vacuity(test):
+    def _instrument_assert(self, statement: ast.Assert, place: _StatementPlace) -> None:
+        test, line, must = statement.test, statement.lineno, place.must_run
+        if why := _why_always_true(test):
             self._vacuous.append(f"The assertion in line {line} is always true: {why}.")
             return
         if isinstance(test, ast.Constant):
@@ -229,7 +229,7 @@ class Recorder:
             must = False  # a place that must not be reached
         self._asserted[line] = self._asserted.get(line, False) or must
         check, equal = self._marks[:2]
-        given: list[ast.expr] = [ast.Constant(line), ast.Constant(place.guarded)]
+        given: list[ast.expr] = [ast.Constant(line), ast.Constant(place.is_guarded)]
         match test:
             case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
                 call = ast.Call(ast.Constant(equal), [*given, left, right], [])
@@ -237,7 +237,7 @@ class Recorder:
                 call = ast.Call(ast.Constant(check), [*given, test], [])
         statement.test = ast.copy_location(call, test)
 
-    def _enclose(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+    def _instrument_test(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         """Have a test function say when it begins and ends."""
         line = min([function.lineno, *(d.lineno for d in function.decorator_list)])
         self._written[line] = function.name
@@ -252,10 +252,10 @@ class Recorder:
         tried = ast.Try(body=rest or [ast.Pass()], handlers=[], orelse=[], finalbody=[end])
         function.body = [*head, begin, ast.copy_location(tried, function.body[0])]
 
-    def _hooked(self, code: CodeType) -> CodeType:
+    def _with_hooks(self, code: CodeType) -> CodeType:
         """Put the recorder's own functions where the code calls them: they have no names."""
         constants = tuple(
-            self._hooked(value)
+            self._with_hooks(value)
             if isinstance(value, CodeType)
             else self._hooks.get(value, value)
             if isinstance(value, str)
@@ -266,7 +266,7 @@ class Recorder:
 
     # What libraries check
 
-    def _patch(self) -> None:
+    def _patch_libraries(self) -> None:
         case = unittest.TestCase()
         for context in (
             case.assertRaises(AssertionError),  # noqa: PT027
@@ -274,35 +274,43 @@ class Recorder:
             case.assertLogs(),
         ):
             expecting: Any = type(context)
-            expecting.__exit__ = self._expecting(expecting.__exit__)
+            expecting.__exit__ = self._wrap_expecting(expecting.__exit__)
         for owner in (unittest.TestCase, mock.NonCallableMock):
             for name in [name for name in vars(owner) if name.startswith("assert")]:
-                setattr(owner, name, self._counting(getattr(owner, name)))
+                setattr(owner, name, self._wrap_counting(getattr(owner, name)))
         for name in ("assertEqual", "assertEquals"):
             if hasattr(unittest.TestCase, name):
-                setattr(unittest.TestCase, name, self._comparing(getattr(unittest.TestCase, name)))
+                setattr(
+                    unittest.TestCase, name, self._wrap_comparing(getattr(unittest.TestCase, name))
+                )
         for name in ("assertTrue", "assertFalse"):
-            setattr(unittest.TestCase, name, self._requiring_text(getattr(unittest.TestCase, name)))
+            setattr(
+                unittest.TestCase, name, self._wrap_requiring_text(getattr(unittest.TestCase, name))
+            )
         result: Any = unittest.TestResult
-        result.startTest = self._noting(result.startTest, lambda test: self.started.add(test.id()))
-        result.addError = self._noting(result.addError, self._problem)
-        result.addFailure = self._noting(result.addFailure, self._problem)
-        result.addSubTest = self._noting(result.addSubTest, self._problem)
+        result.startTest = self._wrap_noting(
+            result.startTest, lambda test: self.started.add(test.id())
+        )
+        result.addError = self._wrap_noting(result.addError, self._record_problem)
+        result.addFailure = self._wrap_noting(result.addFailure, self._record_problem)
+        result.addSubTest = self._wrap_noting(result.addSubTest, self._record_problem)
         for name, why in (
             ("addSkip", "was skipped"),
             ("addExpectedFailure", "is expected to fail"),
             ("addUnexpectedSuccess", "was expected to fail"),
         ):
-            setattr(result, name, self._noting(getattr(result, name), self._losing(why)))
+            setattr(
+                result, name, self._wrap_noting(getattr(result, name), self._loss_recorder(why))
+            )
 
-    def _problem(self, test: unittest.TestCase, *rest: Any) -> None:
+    def _record_problem(self, test: unittest.TestCase, *rest: Any) -> None:
         if (error := rest[-1]) is not None:  # of a sub-test that succeeded
             self.problems.append((str(test), error[1]))
 
-    def _losing(self, why: str) -> Callable[..., object]:
-        return lambda test, *_: self.lose(f"The test {test} {why}.")
+    def _loss_recorder(self, why: str) -> Callable[..., object]:
+        return lambda test, *_: self.add_loss(f"The test {test} {why}.")
 
-    def _noting(
+    def _wrap_noting(
         self, method: Callable[..., object], note: Callable[..., object]
     ) -> Callable[..., object]:
         @wraps(method)
@@ -312,7 +320,7 @@ class Recorder:
 
         return noted
 
-    def _counting(self, method: Callable[..., object]) -> Callable[..., object]:
+    def _wrap_counting(self, method: Callable[..., object]) -> Callable[..., object]:
         @wraps(method)
         def counted(*arguments: object, **named: object) -> object:
             before = self.checks
@@ -320,7 +328,7 @@ class Recorder:
                 returned = method(*arguments, **named)
             except AssertionError as error:
                 if error is not self._newest:  # a method that calls another
-                    self.failed(_line(self.file))
+                    self.record_failure(_running_line(self.file))
                 self._newest = error
                 raise
             if not hasattr(returned, "__exit__"):  # `with` is not yet left
@@ -329,45 +337,45 @@ class Recorder:
 
         return counted
 
-    def _comparing(self, method: Callable[..., object]) -> Callable[..., object]:
+    def _wrap_comparing(self, method: Callable[..., object]) -> Callable[..., object]:
         @wraps(method)
         def compared(case: object, first: object, second: object, *rest: Any, **named: Any) -> None:
             method(case, first, second, *rest, **named)
             if _equals_anything(first) or _equals_anything(second):
-                self.lose("What is compared in a test says that it equals anything.")
+                self.add_loss("What is compared in a test says that it equals anything.")
 
         return compared
 
-    def _requiring_text(self, method: Callable[..., object]) -> Callable[..., object]:
+    def _wrap_requiring_text(self, method: Callable[..., object]) -> Callable[..., object]:
         @wraps(method)
         def checked(case: object, value: object, msg: object = None) -> None:
             method(case, value, msg)
             if msg is not None and not isinstance(msg, str):
-                self.lose(f"{method.__name__} compares nothing with its second argument.")
+                self.add_loss(f"{method.__name__} compares nothing with its second argument.")
 
         return checked
 
-    def _expecting(self, leave: Callable[..., object]) -> Callable[..., object]:
+    def _wrap_expecting(self, leave: Callable[..., object]) -> Callable[..., object]:
         @wraps(leave)
         def left(context: object, kind: Any, *rest: object) -> object:
             try:
                 answer = leave(context, kind, *rest)
             except AssertionError:
-                self.failed(_line(self.file))
+                self.record_failure(_running_line(self.file))
                 raise
             if answer or kind is None:
                 self.checks += 1
             if answer and kind is not None and issubclass(kind, AssertionError):
-                self.forgive()
+                self.forgive_newest()
             return answer
 
         return left
 
 
-class Examples(doctest.DocTestRunner):
+class ExampleRunner(doctest.DocTestRunner):
     """Runs doctest's examples without a word; those with an expected output count as checks."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: CheckRecorder) -> None:
         super().__init__(verbose=False)
         self._recorder = recorder
 
@@ -383,7 +391,7 @@ class Examples(doctest.DocTestRunner):
         """Say nothing: the runner counts it."""
 
 
-class _Stranger:
+class _EqualsItselfOnly:
     """Equals nothing but itself."""
 
 
@@ -393,18 +401,18 @@ def _equals_anything(value: object) -> bool:
     if not isinstance(compare, FunctionType):
         return False
     try:
-        return bool(compare(value, _Stranger()) is not NotImplemented) and bool(
-            value == _Stranger()
+        return bool(compare(value, _EqualsItselfOnly()) is not NotImplemented) and bool(
+            value == _EqualsItselfOnly()
         )
     except Exception:
         return False
 
 
-def _handled() -> BaseException | None:
+def _handled_error() -> BaseException | None:
     return sys.exception()
 
 
-def _line(file: str) -> int:
+def _running_line(file: str) -> int:
     """Return the line of the code in `file` that is being run."""
     frame: Any = sys._getframe()
     while frame is not None:
@@ -414,7 +422,7 @@ def _line(file: str) -> int:
     return 0
 
 
-def _checks(function: ast.AST) -> bool:
+def _has_checks(function: ast.AST) -> bool:
     """Tell whether anything is asserted in a function."""
     for node in ast.walk(function):
         if isinstance(node, ast.Assert):
@@ -424,13 +432,15 @@ def _checks(function: ast.AST) -> bool:
     return False
 
 
-def _inside(function: ast.FunctionDef | ast.AsyncFunctionDef, place: _Place) -> _Place:
+def _place_inside(
+    function: ast.FunctionDef | ast.AsyncFunctionDef, place: _StatementPlace
+) -> _StatementPlace:
     """Return what holds in a function: only tests must run all that they assert."""
     is_test = function.name.startswith("test")
-    is_top = not (place.in_class or place.in_function)
+    is_top = not (place.is_in_class or place.is_in_function)
     runs = is_test or (is_top and function.name.startswith(("run", "main")))
     checks = is_top and function.name.startswith(("check", "verify"))
-    return _Place(must=runs or checks, is_test=runs, in_function=True)
+    return _StatementPlace(must_run=runs or checks, is_test=runs, is_in_function=True)
 
 
 def _always_runs(statement: ast.stmt) -> bool:
@@ -440,7 +450,7 @@ def _always_runs(statement: ast.stmt) -> bool:
     return not isinstance(statement, (*_Try, ast.Match))
 
 
-def _vacuity(test: ast.expr) -> str:
+def _why_always_true(test: ast.expr) -> str:
     """Return why an assertion can't fail by the way it is written, or ""."""
     match test:
         case ast.Tuple(elts=[_, *_]):
@@ -455,7 +465,7 @@ def _vacuity(test: ast.expr) -> str:
     return ""
 
 
-def _catches(statement: ast.Try | ast.TryStar) -> bool:
+def _catches_failures(statement: ast.Try | ast.TryStar) -> bool:
     """Tell whether a failed assertion is caught for good by a statement that tries."""
     for handler in statement.handlers:
         named = ast.unparse(handler.type) if handler.type is not None else "BaseException"
@@ -464,13 +474,13 @@ def _catches(statement: ast.Try | ast.TryStar) -> bool:
     return False
 
 
-def _own_functions(others: Iterable[Any]) -> Iterator[tuple[Any, str, object]]:
+def _protected_functions(others: Iterable[Any]) -> Iterator[tuple[Any, str, object]]:
     """Return the functions that tests are judged with, by where they stand."""
     owners: tuple[Any, ...] = (
         builtins, unittest, unittest.TestCase, unittest.TestResult, unittest.TextTestResult,
         unittest.TextTestRunner, unittest.TestSuite, unittest.TestLoader, unittest.case,
         unittest.suite, unittest.result, mock.NonCallableMock, doctest, doctest.DocTestRunner,
-        doctest.OutputChecker, Recorder, *others,
+        doctest.OutputChecker, CheckRecorder, *others,
     )  # fmt: skip
     for owner in owners:
         for name, value in list(vars(owner).items()):

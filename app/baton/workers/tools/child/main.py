@@ -29,10 +29,10 @@ from baton.workers.tools.child import sandbox_host
 from baton.workers.tools.computation import CannotCompute
 
 
-class Tools:
+class ToolServer:
     """Answers calls, each in a thread of its own: the front makes a few at a time."""
 
-    def __init__(self, jailer: sandbox_host.Jailer | None) -> None:
+    def __init__(self, jailer: sandbox_host.SandboxHost | None) -> None:
         self._jailer = jailer
         self._work: queue.SimpleQueue[frames.Frame] = queue.SimpleQueue()
         self._front = Front(*take_pipes(), self._take)
@@ -51,7 +51,7 @@ class Tools:
     def _answer(self, frame: frames.Frame) -> None:
         number = frame["id"]
         if frame["type"] == "info":
-            self._front.send("done", id=number, text=sandbox_host.about(self._jailer))
+            self._front.send("done", id=number, text=sandbox_host.try_sandbox(self._jailer))
             return
         try:
             text = self._computed(frame)
@@ -62,7 +62,7 @@ class Tools:
         if frame["tool"] == "mark":  # the conductor writes now, and its plan will be checked
             from baton.workers.tools.computation import plan_steps
 
-            plan_steps.prepare()
+            plan_steps.import_libraries()
 
     def _computed(self, frame: frames.Frame) -> str:
         try:
@@ -102,9 +102,9 @@ def compute(tool: str, text: str) -> str:
     Raises CannotCompute.
     """
     from baton.workers.tools.computation import NotAnExpression
-    from baton.workers.tools.computation.claims import judge_claims
     from baton.workers.tools.computation.plan_steps import compute_step, compute_written
-    from baton.workers.tools.question_text import questions
+    from baton.workers.tools.computation.written_expression import judge_claims
+    from baton.workers.tools.question_text import question_candidates
 
     try:
         return compute_step(_EXPRESSIONS[tool], text)
@@ -112,7 +112,7 @@ def compute(tool: str, text: str) -> str:
         reason = CannotCompute(f"There is no expression in this that the {tool} tool can read.")
     except CannotCompute as error:
         reason = error
-    candidates = list(questions(text))
+    candidates = list(question_candidates(text))
     for candidate in candidates:
         try:
             return compute_written(_EXPRESSIONS[tool], candidate, text)
@@ -137,7 +137,7 @@ def main() -> None:
         os.chdir("/")
     try:
         # The jailer is a fork of this process while it has one thread and knows nothing.
-        Tools(sandbox_host.Jailer.start()).serve()
+        ToolServer(sandbox_host.SandboxHost.start()).serve()
     except Exception:
         traceback.print_exc(file=sys.stderr)
     finally:

@@ -34,7 +34,7 @@ from importlib.machinery import BuiltinImporter, FrozenImporter
 from typing import Any, NoReturn
 
 from baton.workers.tools.child import seccomp
-from baton.workers.tools.child.check_recorder import ExampleRunner, CheckRecorder
+from baton.workers.tools.child.check_recorder import CheckRecorder, ExampleRunner
 from baton.workers.tools.child.sandbox_host import HEADER
 
 NAME, TESTS = "code.py", "tests.py"

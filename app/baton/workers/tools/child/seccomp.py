@@ -23,7 +23,7 @@ if sys.platform != "win32":
 
 MEMORY_BYTES = 512 * 1024 * 1024
 
-_ALLOWED = {  # name: x86_64, aarch64
+_ALLOWED_CALLS = {  # name: x86_64, aarch64
     "write": (1, 64),
     "mmap": (9, 222),
     "mprotect": (10, 226),
@@ -54,7 +54,7 @@ _ALLOWED = {  # name: x86_64, aarch64
 _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 """The column above, and the kernel's name for the machine."""
 
-_NOBODY = 65534
+_UNPRIVILEGED_ID = 65534
 _SET_DEATH_SIGNAL, _SET_SECCOMP, _NO_NEW_PRIVILEGES = 1, 22, 38
 _FILTER_MODE = 2
 _KILL, _ALLOW, _REFUSE = 0x80000000, 0x7FFF0000, 0x00050000
@@ -65,7 +65,7 @@ _RETURN_KILL, _RETURN_REFUSE, _RETURN_ALLOW = (
 )
 
 
-def in_force() -> str:
+def describe_sandbox() -> str:
     """Say in a sentence what code would run in on this machine, or "" where there is nothing."""
     known = sys.platform == "linux" and platform.machine() in _MACHINES
     actions = Path("/proc/sys/kernel/seccomp/actions_avail")
@@ -102,8 +102,8 @@ def confine(seconds: int, memory: int = MEMORY_BYTES) -> None:
     if os.geteuid() == 0:
         with suppress(OSError):  # already without the right to: then it isn't root's process
             os.setgroups([])
-            os.setresgid(_NOBODY, _NOBODY, _NOBODY)
-            os.setresuid(_NOBODY, _NOBODY, _NOBODY)
+            os.setresgid(_UNPRIVILEGED_ID, _UNPRIVILEGED_ID, _UNPRIVILEGED_ID)
+            os.setresuid(_UNPRIVILEGED_ID, _UNPRIVILEGED_ID, _UNPRIVILEGED_ID)
     die_with_parent(parent)  # changing the user has forgotten it
     _prctl(_NO_NEW_PRIVILEGES, 1)
     program = _filter()
@@ -116,7 +116,7 @@ def confine(seconds: int, memory: int = MEMORY_BYTES) -> None:
 def _filter() -> bytes:
     """Return the program that the kernel runs before each system call."""
     column, machine = _MACHINES[platform.machine()]
-    numbers = [both[column] for both in _ALLOWED.values()]
+    numbers = [both[column] for both in _ALLOWED_CALLS.values()]
     program = [
         _LOAD_MACHINE,
         (_JUMP_IF_EQUAL, 1, 0, machine),

@@ -23,7 +23,7 @@ from baton.workers.tools.computation import CannotCompute
 from baton.workers.tools.computation.expression import Result, evaluate_source
 
 WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-_FIXED = {
+_FIXED_HOLIDAYS = {
     "christmas": (12, 25),
     "christmaseve": (12, 24),
     "newyear": (1, 1),
@@ -31,7 +31,7 @@ _FIXED = {
     "halloween": (10, 31),
     "valentine": (2, 14),
 }
-HOLIDAYS = (*_FIXED, "easter")
+HOLIDAYS = (*_FIXED_HOLIDAYS, "easter")
 
 _SPAN = re.compile(r"(?<![\w.:-])(\d+(?:\.\d+)?|#\d)\s*(bd|mo|min|ms|[dwyhs])(?!\w)")
 _DATE = re.compile(r"(?<![\w.:-])(?:(\d{4})-(\d\d)-(\d\d)|(\d{4})-(\d\d)|(\d\d)-(\d\d))(?![\w.:-])")
@@ -121,7 +121,7 @@ def evaluate_dates(text: str, names: Mapping[str, Any], now: datetime | None) ->
     source = _ARGUMENT.sub(lambda m: m[0] if m[1].split()[0] in known else f'"{m[1]}"', source)
     source = _SPAN.sub(r'for_(\1, "\2")', source).replace("#", "result_")
     return evaluate_source(
-        source, calendar_.functions, calendar_.names | dict(names), _OPERATORS(calendar_)
+        source, calendar_.functions, calendar_.names | dict(names), _operators(calendar_)
     )
 
 
@@ -132,7 +132,7 @@ def _date(year: int, month: int, day: int) -> date:
         raise CannotCompute(f"There is no such day as {year}-{month:02}-{day:02}.") from error
 
 
-def _OPERATORS(calendar_: Calendar) -> Mapping[type[ast.AST], Callable[..., Any]]:
+def _operators(calendar_: Calendar) -> Mapping[type[ast.AST], Callable[..., Any]]:
     return {
         ast.Add: lambda left, right: calendar_.shift(left, right, 1),
         ast.Sub: lambda left, right: calendar_.shift(left, right, -1),
@@ -163,13 +163,13 @@ class Calendar:
             "tomorrow": lambda: self._today + timedelta(1),
             "yesterday": lambda: self._today - timedelta(1),
             "now": self.now_in,
-            "weekday": lambda day: WEEKDAYS[self._coming(day).weekday()],
-            "days": lambda start, end: Fraction(self._between(start, end)),
-            "weeks": lambda start, end: Fraction(self._between(start, end), 7),
+            "weekday": lambda day: WEEKDAYS[self._coming_date(day).weekday()],
+            "days": lambda start, end: Fraction(self._days_between(start, end)),
+            "weeks": lambda start, end: Fraction(self._days_between(start, end), 7),
             "months": self._months,
             "age": self._age,
-            "week": lambda day: Fraction(self._coming(day).isocalendar().week),
-            "dayofyear": lambda day: Fraction(self._coming(day).timetuple().tm_yday),
+            "week": lambda day: Fraction(self._coming_date(day).isocalendar().week),
+            "dayofyear": lambda day: Fraction(self._coming_date(day).timetuple().tm_yday),
             "leap": lambda year: calendar.isleap(self._year(year)),
             "daysin": self._days_in,
             "nth": self._nth,
@@ -191,7 +191,7 @@ class Calendar:
             return this if this >= self._today else self.holiday(name, self._today.year + 1)
         if name == "easter":
             return easter(year)
-        return _date(year, *_FIXED[name])
+        return _date(year, *_FIXED_HOLIDAYS[name])
 
     def _written_date(self, text: str) -> date | DayOfYear | Month:
         numbers = [int(part) for part in text.split("-")]
@@ -221,7 +221,7 @@ class Calendar:
             return Span(working_days=number.numerator)
         return Span(relativedelta(**{_UNITS[unit]: number.numerator}))  # type: ignore[arg-type]
 
-    def _coming(self, day: Any) -> date:
+    def _coming_date(self, day: Any) -> date:
         """Return a day as a date; without a year, the coming one."""
         match day:
             case datetime():
@@ -235,27 +235,27 @@ class Calendar:
                 return day.moment.date()
         raise CannotCompute("A date is needed here.")
 
-    def _pair(self, start: Any, end: Any) -> tuple[date, date]:
+    def _date_pair(self, start: Any, end: Any) -> tuple[date, date]:
         """Return two days as dates, those without a year the nearest in that order."""
         if isinstance(start, DayOfYear) and isinstance(end, DayOfYear):
             first, second = start.in_year(self._today.year), end.in_year(self._today.year)
             return (first, second) if first <= second else (first, end.in_year(first.year + 1))
         if isinstance(start, DayOfYear):
-            second = self._coming(end)
+            second = self._coming_date(end)
             first = start.in_year(second.year)
             return (first if first <= second else start.in_year(second.year - 1)), second
         if isinstance(end, DayOfYear):
-            first = self._coming(start)
+            first = self._coming_date(start)
             second = end.in_year(first.year)
             return first, second if second >= first else end.in_year(first.year + 1)
-        return self._coming(start), self._coming(end)
+        return self._coming_date(start), self._coming_date(end)
 
-    def _between(self, start: Any, end: Any) -> int:
-        first, second = self._pair(start, end)
+    def _days_between(self, start: Any, end: Any) -> int:
+        first, second = self._date_pair(start, end)
         return (second - first).days
 
     def _months(self, start: Any, end: Any) -> Fraction:
-        first, second = self._pair(start, end)
+        first, second = self._date_pair(start, end)
         between = relativedelta(second, first)
         return Fraction(between.years * 12 + between.months)
 
@@ -271,7 +271,7 @@ class Calendar:
         return Fraction(relativedelta(end, start).years)
 
     def _year_or_date(self, value: Any) -> int | date:
-        return self._year(value) if isinstance(value, Fraction) else self._coming(value)
+        return self._year(value) if isinstance(value, Fraction) else self._coming_date(value)
 
     @staticmethod
     def _year(value: Any) -> int:
@@ -327,7 +327,11 @@ class Calendar:
             )
         if isinstance(left, ClockTime):
             return ClockTime(left.seconds + sign * _in_seconds(right))
-        day = left.in_year(self._today.year) if isinstance(left, DayOfYear) else self._coming(left)
+        day = (
+            left.in_year(self._today.year)
+            if isinstance(left, DayOfYear)
+            else self._coming_date(left)
+        )
         if right.seconds:
             raise CannotCompute("Hours can be added to a time, not to a date.")
         try:
@@ -402,18 +406,18 @@ def _zone(city: Any) -> ZoneInfo:
     """Return the time zone of a place: as a lexicon names it, or by its IANA name."""
     from baton.workers.tools.computation.lexicon import city_zone
 
-    name = city_zone(str(city)) or _iana(str(city))
+    name = city_zone(str(city)) or _iana_zone(str(city))
     if not name:
         raise CannotCompute(f"The time zone of {city} isn't known here.")
     return ZoneInfo(name)
 
 
-def _iana(city: str) -> str:
+def _iana_zone(city: str) -> str:
     wanted = city.strip().lower().replace(" ", "_")
-    return _by_city().get(wanted, "")
+    return _zones_by_city().get(wanted, "")
 
 
 @cache
-def _by_city() -> Mapping[str, str]:
+def _zones_by_city() -> Mapping[str, str]:
     zones = sorted(available_timezones(), key=lambda zone: (zone.count("/"), zone), reverse=True)
     return {zone.rpartition("/")[2].lower(): zone for zone in zones if "/" in zone} | {"utc": "UTC"}

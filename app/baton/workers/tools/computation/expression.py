@@ -149,15 +149,15 @@ def evaluate_source(
     return Result(value, function)
 
 
-_NUMBER = r"\d+(?:\.\d+)?"
-_PERCENT = re.compile(rf"((?<![\w.]){_NUMBER}|#\d)\s*%(?!\s*[\w(])")
+_NUMBER_PATTERN = r"\d+(?:\.\d+)?"
+_PERCENT_PATTERN = re.compile(rf"((?<![\w.]){_NUMBER_PATTERN}|#\d)\s*%(?!\s*[\w(])")
 _LEADING_ZEROS = re.compile(r"(?<![\w.])0+(?=\d)")
 _REFERENCE = re.compile(r"#(\d)")
 
 
 def python_source(text: str) -> str:
     """Return calculator notation as Python: `^`, percentages, `#1` for an earlier result."""
-    text = _PERCENT.sub(r"percent(\1)", text)
+    text = _PERCENT_PATTERN.sub(r"percent(\1)", text)
     text = _LEADING_ZEROS.sub("", text) if "0b" not in text and "0x" not in text else text
     return _REFERENCE.sub(r"result_\1", text).replace("^", "**")
 

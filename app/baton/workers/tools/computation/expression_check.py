@@ -32,25 +32,27 @@ _SHAPE = re.compile(r"\d{4}-\d\d-\d\d|\d{4}-\d\d|\d\d-\d\d|\d\d:\d\d(?::\d\d)?|\
 _TIME_UNITS = frozenset({"ms", "s", "min", "h", "d", "w", "mo", "y", "bd"})
 
 
-def problem(tool: str, expression: str, request: MarkedText) -> str:
+def find_problem(tool: str, expression: str, request: MarkedText) -> str:
     """Return what is foreign to the request in an expression, "" where nothing is."""
     expression = expression.replace("l/100km", "")
     foreign = (
-        _lost_sign(expression, request.text)
-        or _made_up(expression, request.text)
-        or _foreign_literal(expression, request)
+        _find_lost_sign(expression, request.text)
+        or _find_invented_number(expression, request.text)
+        or _find_foreign_literal(expression, request)
     )
     if foreign:
         return foreign
     match tool:
         case "calc":
-            return _repeated(expression, request.text) or _other_factors(expression, request.text)
+            return _find_repeated_number(expression, request.text) or _find_other_factors(
+                expression, request.text
+            )
         case "units":
-            return _foreign_unit(expression, request)
-    return _other_count(expression, request) or _foreign_name(expression, request)
+            return _find_foreign_unit(expression, request)
+    return _find_other_count(expression, request) or _find_foreign_name(expression, request)
 
 
-def _foreign_literal(expression: str, request: MarkedText) -> str:
+def _find_foreign_literal(expression: str, request: MarkedText) -> str:
     """Return a number, date or time that a request doesn't hold."""
     there = request_literals(request.text)
     for match in _LITERAL.finditer(expression):
@@ -59,7 +61,7 @@ def _foreign_literal(expression: str, request: MarkedText) -> str:
             case "based":
                 if value[2:].lower() not in request.text.lower():
                     return value
-            case "number" if _plain(value) not in there and value not in CONSTANTS:
+            case "number" if _plain_number(value) not in there and value not in CONSTANTS:
                 return value
             case "date" if value not in there and not _is_completed(value, there, request):
                 return value
@@ -85,7 +87,7 @@ def _is_about_time(request: str) -> bool:
     return _TIME.search(request) is not None and _JOURNEY.search(request) is None
 
 
-def _lost_sign(expression: str, request: str) -> str:
+def _find_lost_sign(expression: str, request: str) -> str:
     """Return a negative number of the request that an expression has without its sign."""
     for number in _NEGATIVE.findall(request):
         if re.search(rf"(?<![\d.-]){re.escape(number)}(?![\d.])", expression.replace(" ", "")):
@@ -93,7 +95,7 @@ def _lost_sign(expression: str, request: str) -> str:
     return ""
 
 
-def _made_up(expression: str, request: str) -> str:
+def _find_invented_number(expression: str, request: str) -> str:
     """Return a percentage, or a quantity of more than one, that a request doesn't hold as such.
 
     The 8 of 08:15 is no 8 h, and "75 por 16" no 75%.
@@ -102,7 +104,7 @@ def _made_up(expression: str, request: str) -> str:
     numbers = request_literals(request)
     for number, unit in _MEASURED.findall(expression):
         is_said = f"{number}{unit}" in there or (unit != "%" and number in numbers)
-        if not (is_said or _plain(number) == "1"):
+        if not (is_said or _plain_number(number) == "1"):
             return f"{number}{'' if unit == '%' else ' '}{unit}"
     return ""
 
@@ -113,17 +115,17 @@ _MEASURED = re.compile(rf"(?<![\w.#:])(\d+(?:\.\d+)?) ?(%|(?:{_CODES})(?![\w(]))
 _NEGATIVE = re.compile(r"(?:^|[\s(])[-\u2212](\d+(?:\.\d+)?)(?![\d.]|-\d)")
 
 
-def unused(expressions: Iterable[str], texts: Sequence[str], words: str) -> str:
+def find_unused_number(expressions: Iterable[str], texts: Sequence[str], words: str) -> str:
     """Return the first number, date or time of some marked words that no part of a plan holds.
 
     Not looked for: the 1 of a fraction, the base of a decimal logarithm, the number of a list's
     point, how many things are asked for, the hundred that a percentage is of ("por 100").
     """
     said = " ; ".join([*expressions, *texts])
-    held = Counter(map(_plain, _SHAPE.findall(said)))
+    held = Counter(map(_plain_number, _SHAPE.findall(said)))
     dates = [date for date in _SHAPE.findall(said) if date[4:5] == "-"]
     held.update(date[5:] if len(date) == 10 else date[:4] for date in dates)
-    for literal in map(_plain, _SHAPE.findall(_UNSAID.sub(" ", words))):
+    for literal in map(_plain_number, _SHAPE.findall(_UNSAID.sub(" ", words))):
         if held[literal] <= 0 and literal not in "".join(texts):
             return literal
         held[literal] -= 1
@@ -138,22 +140,22 @@ _UNSAID = re.compile(
 )
 
 
-def foreign_word(text: str, request: MarkedText) -> str:
+def find_foreign_word(text: str, request: MarkedText) -> str:
     """Return the first word of a part's text that the request holds in no form, "" for none.
 
     Short words may be put otherwise, and other words bent.
     """
     there = set(_WORD.findall(request.text.casefold()))
     for word in _WORD.findall(text.casefold()):
-        if word in there or (len(word) < MIN_WORD and not word.isdecimal()):
+        if word in there or (len(word) < MIN_WORD_CHARS and not word.isdecimal()):
             continue
-        if not difflib.get_close_matches(word, there, n=1, cutoff=LIKE):
+        if not difflib.get_close_matches(word, there, n=1, cutoff=MIN_WORD_LIKENESS):
             return str(word)
     return ""
 
 
-MIN_WORD = 4
-LIKE = 0.75
+MIN_WORD_CHARS = 4
+MIN_WORD_LIKENESS = 0.75
 """How alike two words are that count as forms of one, by difflib's ratio."""
 
 _WORD = re.compile(r"\w+")
@@ -161,10 +163,10 @@ _WORD = re.compile(r"\w+")
 
 def request_literals(text: str) -> frozenset[str]:
     """Return the literals in a marked text."""
-    return frozenset(map(_plain, _SHAPE.findall(text)))
+    return frozenset(map(_plain_number, _SHAPE.findall(text)))
 
 
-def _plain(literal: str) -> str:
+def _plain_number(literal: str) -> str:
     """Return a number without zeros at its end: 312.00 is 312."""
     if "." not in literal:
         return literal
@@ -178,9 +180,9 @@ def _is_completed(date: str, there: frozenset[str], request: MarkedText) -> bool
     return is_there and any(literal.startswith(date[:4]) for literal in there)
 
 
-def _foreign_unit(expression: str, request: MarkedText) -> str:
+def _find_foreign_unit(expression: str, request: MarkedText) -> str:
     """Return a unit that the request names in no form."""
-    said = _said_units(request)
+    said = _unit_words(request)
     for match in _CODE.finditer(expression):
         code = match[1]
         if (
@@ -192,15 +194,17 @@ def _foreign_unit(expression: str, request: MarkedText) -> str:
     return ""
 
 
-def _repeated(expression: str, request: str) -> str:
+def _find_repeated_number(expression: str, request: str) -> str:
     """Return a number that an expression has more often than a request that holds it."""
-    held = Counter(map(_plain, _SHAPE.findall(request)))
-    used = Counter(_plain(m[0]) for m in _LITERAL.finditer(expression) if m.lastgroup == "number")
+    held = Counter(map(_plain_number, _SHAPE.findall(request)))
+    used = Counter(
+        _plain_number(m[0]) for m in _LITERAL.finditer(expression) if m.lastgroup == "number"
+    )
     more = (number for number, count in used.items() if count > held[number] > 0)
     return next((f"a second {number}" for number in more), "")
 
 
-def _other_factors(expression: str, request: str) -> str:
+def _find_other_factors(expression: str, request: str) -> str:
     """Say what an expression gives instead where a request asks for factors that aren't prime."""
     is_asked = "factors(" not in expression or _PRIME_FACTORS.search(request)
     return "" if is_asked else "prime factors"
@@ -212,7 +216,7 @@ _PRIME_FACTORS = re.compile(
 )
 
 
-def _other_count(expression: str, request: MarkedText) -> str:
+def _find_other_count(expression: str, request: MarkedText) -> str:
     """Return the unit in which a request wants a time counted that an expression counts otherwise.
 
     So many years are not computed as days.
@@ -235,7 +239,7 @@ _HOW_MANY = (
 )
 
 
-def _foreign_name(expression: str, request: MarkedText) -> str:
+def _find_foreign_name(expression: str, request: MarkedText) -> str:
     """Return a holiday, weekday, city or time difference that the request doesn't name."""
     if expression.startswith("diff(") and not _is_about_time(request.text):
         return "a time difference"
@@ -268,7 +272,7 @@ def named_holidays(text: str, words: Lexicon) -> frozenset[str]:
     return frozenset(names[form] for form in found)
 
 
-def corrected(tool: str, expression: str, request: MarkedText) -> str:
+def correct_expression(tool: str, expression: str, request: MarkedText) -> str:
     """Return an expression with the holiday or month that the request names instead of another.
 
     Only where it names one, so that none other can be meant: Christmas for Christmas Eve, or the
@@ -291,7 +295,7 @@ def named_month(request: MarkedText) -> str:
     named = [
         month
         for month, (name, *_) in forms
-        if len(name) >= MIN_WORD
+        if len(name) >= MIN_WORD_CHARS
         and re.search(rf"(?<!\w){re.escape(name)}(?!\w)", request.text, re.IGNORECASE)
     ]
     return f"{named[0]:02}" if len(named) == 1 else ""
@@ -303,7 +307,7 @@ _YEAR_DAYS = re.compile(r"daysin\((\d{4})\)")
 _NAME = re.compile(r"[^\W\d_](?:[^\W\d_]|[ .'-](?=[^\W\d_]))*")
 
 
-def _said_units(request: MarkedText) -> frozenset[str]:
+def _unit_words(request: MarkedText) -> frozenset[str]:
     """Return the codes of all units that a marked request names, each part of `km/h` too."""
     codes = set()
     words = lexicon(request.language)

@@ -28,29 +28,29 @@ _ROMAN_NUMERAL = re.compile(r"unroman\(\s*['\"]?([MDCLXVI]{1,15})['\"]?\s*\)", r
 def evaluate_numbers(source: str, names: Mapping[str, Any]) -> Result:
     """Return the value of a `calc` expression in Python's notation. Raises CannotCompute."""
     source = _ROMAN_NUMERAL.sub(r'unroman("\1")', source)
-    result = evaluate_source(source, FUNCTIONS, {**CONSTANTS, **names}, OPERATORS)
+    result = evaluate_source(source, FUNCTIONS, {**NAMED_CONSTANTS, **names}, OPERATORS)
     value = result.value
     if isinstance(value, Percent):
         value = value.share
     if isinstance(value, tuple) or not isinstance(value, (Fraction, str, bool, list)):
         raise NotAnExpression
-    return Result(bounded(value) if isinstance(value, Fraction) else value, result.function)
+    return Result(require_bounded(value) if isinstance(value, Fraction) else value, result.function)
 
 
-def bounded(value: Fraction) -> Fraction:
+def require_bounded(value: Fraction) -> Fraction:
     """Return a number that isn't too large to be shown. Raises CannotCompute."""
     if max(value.numerator.bit_length(), value.denominator.bit_length()) > MAX_BITS:
         raise CannotCompute("The numbers are too large.")
     return value
 
 
-CONSTANTS: Mapping[str, Any] = {
+NAMED_CONSTANTS: Mapping[str, Any] = {
     "pi": Fraction("3.14159265358979323846264338327950288419716939937510582097494"),
     "e": Fraction(Decimal(1).exp(_PRECISE)),
 }
 
 
-def plain(value: Any) -> Any:
+def plain_number(value: Any) -> Any:
     """Return a per cent value as its share of one, anything else as it is."""
     return value.share if isinstance(value, Percent) else value
 
@@ -61,7 +61,7 @@ def add(left: Any, right: Any) -> Any:
         if isinstance(left, Percent):
             return Percent(left.number + right.number)
         return left * (1 + right.share)
-    return plain(left) + right
+    return plain_number(left) + right
 
 
 def subtract(left: Any, right: Any) -> Any:
@@ -70,12 +70,12 @@ def subtract(left: Any, right: Any) -> Any:
         if isinstance(left, Percent):
             return Percent(left.number - right.number)
         return left * (1 - right.share)
-    return plain(left) - right
+    return plain_number(left) - right
 
 
 def power(base: Any, exponent: Any) -> Any:
     """Raise to a power, exactly where that is possible."""
-    base, exponent = plain(base), plain(exponent)
+    base, exponent = plain_number(base), plain_number(exponent)
     if not isinstance(exponent, Fraction):
         raise CannotCompute("An exponent is a number.")
     if exponent.denominator == 1:
@@ -98,8 +98,8 @@ def power(base: Any, exponent: Any) -> Any:
 OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
     ast.Add: add,
     ast.Sub: subtract,
-    ast.Mult: lambda left, right: plain(left) * plain(right),
-    ast.Div: lambda left, right: plain(left) / plain(right),
+    ast.Mult: lambda left, right: plain_number(left) * plain_number(right),
+    ast.Div: lambda left, right: plain_number(left) / plain_number(right),
     ast.Pow: power,
     ast.USub: lambda value: Percent(-value.number) if isinstance(value, Percent) else -value,
     ast.UAdd: lambda value: value,
@@ -118,7 +118,7 @@ def _rounded(value: Decimal | float) -> Fraction:
 
 
 def _number(value: Any) -> Fraction:
-    value = plain(value)
+    value = plain_number(value)
     if not isinstance(value, Fraction):
         raise CannotCompute("A number is needed here.")
     return value
@@ -262,7 +262,7 @@ def roman(value: Any) -> str:
     return text
 
 
-def _unroman(text: Any) -> Fraction:
+def _parse_roman(text: Any) -> Fraction:
     worth = [_ROMAN[sign] for sign in str(text).upper()]
     total = sum(
         -now if now < after else now for now, after in zip(worth, [*worth[1:], 0], strict=True)
@@ -320,6 +320,6 @@ FUNCTIONS: Functions = {
     "base": in_base,
     "dec": _from_base,
     "roman": roman,
-    "unroman": _unroman,
+    "unroman": _parse_roman,
     "frac": lambda value: str(_number(value).limit_denominator(10**6)),
 }

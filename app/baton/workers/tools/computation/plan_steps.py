@@ -19,8 +19,8 @@ from baton.workers.tools.computation.expression_check import (
     correct_expression,
     find_foreign_word,
     find_problem,
-    request_literals,
     find_unused_number,
+    request_literals,
 )
 from baton.workers.tools.computation.lexicon import guess_language
 from baton.workers.tools.computation.marked_text import MarkedText, mark

@@ -65,9 +65,9 @@ def evaluate_quantities(text: str, names: Mapping[str, Any]) -> Result:
     source = _QUANTITY.sub(r'quantity(\1, "\2")', source.strip())
     source = _TIMES_UNIT.sub(r') * unit("\1")', source)
     found = evaluate_source(
-        python_source(source), _FUNCTIONS, {**numbers.CONSTANTS, **names}, numbers.OPERATORS
+        python_source(source), _FUNCTIONS, {**numbers.NAMED_CONSTANTS, **names}, numbers.OPERATORS
     ).value
-    value = numbers.plain(found)
+    value = numbers.plain_number(found)
     if not arrow:
         return Result(_without_unit(value))
     codes = target.split()
@@ -80,36 +80,36 @@ def evaluate_quantities(text: str, names: Mapping[str, Any]) -> Result:
 
 def _without_unit(value: Any) -> Fraction:
     if isinstance(value, Fraction):
-        return numbers.bounded(value)
+        return numbers.require_bounded(value)
     if not getattr(value, "dimensionless", False):
         raise CannotCompute("This names no unit to convert to.")
-    return numbers.bounded(Fraction(value.to("dimensionless").magnitude))
+    return numbers.require_bounded(Fraction(value.to("dimensionless").magnitude))
 
 
 def _split(value: Any, codes: list[str]) -> tuple[tuple[Fraction, str], ...]:
     """Return a quantity in units: whole numbers of all but the last."""
     parts = []
-    left = _converted(value, codes[0])
+    left = _convert(value, codes[0])
     for position, code in enumerate(codes[:-1]):
         whole = Fraction(int(left))
         parts.append((whole, code))
         rest = left - whole
-        left = _converted(_registry().Quantity(rest, _unit(code)), codes[position + 1])
+        left = _convert(_registry().Quantity(rest, _unit(code)), codes[position + 1])
     return (*parts, (left, codes[-1]))
 
 
-def _converted(value: Any, code: str) -> Fraction:
+def _convert(value: Any, code: str) -> Fraction:
     import pint
 
     try:
-        return numbers.bounded(Fraction(value.to(_unit(code)).magnitude))
+        return numbers.require_bounded(Fraction(value.to(_unit(code)).magnitude))
     except pint.errors.DimensionalityError as error:
         if (value.units**-1).dimensionality != _unit(code).dimensionality:
             raise CannotCompute("These units measure different things.") from error
         if not value.magnitude:
             raise CannotCompute("This would divide by zero.") from error
         inverse = 1 / value  # litres for 100 km into miles per gallon
-        return numbers.bounded(Fraction(inverse.to(_unit(code)).magnitude))
+        return numbers.require_bounded(Fraction(inverse.to(_unit(code)).magnitude))
 
 
 def _dimensionless(value: Any) -> Any:
@@ -117,12 +117,12 @@ def _dimensionless(value: Any) -> Any:
     return value if isinstance(value, Fraction) else _without_unit(value)
 
 
-def _one(code: str) -> Any:
+def _first_quantity(code: str) -> Any:
     return _quantity(Fraction(1), code)
 
 
 def _quantity(amount: Any, code: str) -> Any:
-    amount = numbers.plain(amount)
+    amount = numbers.plain_number(amount)
     if not isinstance(amount, Fraction):  # an earlier result that is a date, or has several parts
         raise CannotCompute("Only a number can have a unit.")
     return _registry().Quantity(amount, _unit(code))
@@ -130,7 +130,7 @@ def _quantity(amount: Any, code: str) -> Any:
 
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "quantity": _quantity,
-    "unit": _one,
+    "unit": _first_quantity,
     "percent": numbers.FUNCTIONS["percent"],
     "sqrt": numbers.FUNCTIONS["sqrt"],
     "floor": lambda value: numbers.FUNCTIONS["floor"](_dimensionless(value)),

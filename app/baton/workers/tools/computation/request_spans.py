@@ -72,7 +72,7 @@ class Division:
     background: str
 
 
-def divide(request: str, parts: Sequence[tuple[str, bool]]) -> Division:
+def divide_request(request: str, parts: Sequence[tuple[str, bool]]) -> Division:
     """Return a marked request divided among parts: the text of each, and if it is an expression."""
     anchors = _anchors(request, parts)
     sentences = _omitted(request, parts, anchors)
@@ -90,12 +90,12 @@ def divide(request: str, parts: Sequence[tuple[str, bool]]) -> Division:
     omitted: list[str] = []
     background = ""
     for sentence in sentences:
-        text = _trimmed(request[sentence.start : sentence.end])
+        text = _trim_span(request[sentence.start : sentence.end])
         if sentence.end <= start and "?" not in text:
             background = background or text
         else:
             omitted.append(text)
-    words = [_trimmed(part) for part in words]
+    words = [_trim_span(part) for part in words]
     if anchors and anchors[0] and not parts[0][1] and (opening := _OPENING.match(words[0])):
         words[0] = _without(words[0], opening.end(), request[anchors[0].start : anchors[0].end])
     return Division(words, [*questions, *omitted], background)
@@ -114,7 +114,7 @@ def _without_question(words: str, anchor: str) -> tuple[str, str]:
     its_sentence = _SENTENCE_END.split(words[:sum_end])[-1]
     if not match["uncounted"] and not _ASKING.search(its_sentence):
         return words, ""
-    question = _trimmed(words[match.start() :])
+    question = _trim_span(words[match.start() :])
     if len(_WORD.findall(question)) + ("?" in question) < MIN_WORDS:
         return words, ""
     return words[: match.start()], question
@@ -122,7 +122,7 @@ def _without_question(words: str, anchor: str) -> tuple[str, str]:
 
 def _without(words: str, opening: int, anchor: str) -> str:
     """Return a part's words without an opening that its plan doesn't repeat."""
-    return _trimmed(words[opening:]) if words.find(anchor) >= opening else words
+    return _trim_span(words[opening:]) if words.find(anchor) >= opening else words
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,11 +185,11 @@ def _words(
             # Behind an expression a text's first words may not be in the plan.
             cuts.append(_last_joint(request, start, end) if parts[number][1] else end)
         else:
-            cuts.append(_cut(request, start, end))
+            cuts.append(_cut_text(request, start, end))
     return [request[a:b] for a, b in itertools.pairwise([*cuts, len(request)])]
 
 
-def _cut(request: str, start: int, end: int) -> int:
+def _cut_text(request: str, start: int, end: int) -> int:
     """Return where in a gap one part ends and the next one begins.
 
     A colon begins a list, which the last joint ends.
@@ -214,7 +214,7 @@ def _next_joint(request: str, start: int) -> int:
     return match.start() if match else start
 
 
-def _trimmed(text: str) -> str:
+def _trim_span(text: str) -> str:
     """Return a part's words without what joins them to others."""
     return _AFTER.sub("", _BEFORE.sub("", text))
 
@@ -235,7 +235,7 @@ def _omitted(
     stems = {stem for sentence in numbers for stem in _stems(request, sentence)}
     omitted: list[_Span] = []
     for place, sentence in enumerate(sentences):
-        text = _trimmed(request[sentence.start : sentence.end])
+        text = _trim_span(request[sentence.start : sentence.end])
         length = len(_WORD.findall(text)) + ("?" in text)
         if length < MIN_WORDS or any(map(sentence.overlaps, held)):
             continue

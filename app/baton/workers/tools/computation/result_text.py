@@ -69,7 +69,7 @@ def is_rounded(value: Fraction, digits: int = SIGNIFICANT_DIGITS) -> bool:
     return round(value, max(0, digits - whole)) != value
 
 
-def _shown(expression: str, words: Lexicon) -> str:
+def _readable_expression(expression: str, words: Lexicon) -> str:
     """Return an expression with a mathematician's signs and the language's decimal sign."""
     text = re.sub(
         r"(?<=[\d)%\s])\s*([*/-])\s*(?=[\d(\s#a-z])", lambda m: f" {_SIGNS[m[1]]} ", expression
@@ -89,33 +89,35 @@ def _calc(expression: str, result: Result, words: Lexicon) -> str:
     inside = expression.partition("(")[2].rpartition(")")[0]
     match result.function, value:
         case "isprime", bool():
-            return answers["prime" if value else "not_prime"].format(value=_shown(inside, words))
+            return answers["prime" if value else "not_prime"].format(
+                value=_readable_expression(inside, words)
+            )
         case "factors", list():
-            return f"{_shown(inside, words)} = {f' {_TIMES} '.join(map(str, value))}"
+            return f"{_readable_expression(inside, words)} = {f' {_TIMES} '.join(map(str, value))}"
         case "pct", Fraction():
             return (
                 answers["percent"].format(value=number_text(value, words))
-                + f" ({_shown(expression, words)})"
+                + f" ({_readable_expression(expression, words)})"
             )
         case "change", Fraction():
             key = "percent_up" if value >= 0 else "percent_down"
             return (
                 answers[key].format(value=number_text(abs(value), words))
-                + f" ({_shown(expression, words)})"
+                + f" ({_readable_expression(expression, words)})"
             )
     text = number_text(value, words) if isinstance(value, Fraction) else str(value)
     sign = "≈" if isinstance(value, Fraction) and is_rounded(value) else "="
-    return f"{_shown(expression, words)} {sign} {text}"
+    return f"{_readable_expression(expression, words)} {sign} {text}"
 
 
 def _units(expression: str, result: Result, words: Lexicon) -> str:
     if not isinstance(result.value, Amount):
-        return f"{_shown(expression, words)} = {number_text(result.value, words)}"
+        return f"{_readable_expression(expression, words)} = {number_text(result.value, words)}"
     amount = result.value
     to = " ".join(quantity_text(value, code, words) for value, code in amount.parts)
     source = _SOURCE.fullmatch(amount.source)
     if source is None:
-        return f"{_shown(amount.source, words)} = {to}"
+        return f"{_readable_expression(amount.source, words)} = {to}"
     value = Fraction(source[1])
     key = "convert_one" if value == 1 else "convert"
     return (
@@ -129,7 +131,9 @@ def scaled_amount_text(expression: str, amount: Amount, result: Result, language
     """Return a sentence with a multiple or share of `#1`, an amount, in its unit."""
     words = lexicon(language)
     value, code = amount.parts[-1]
-    text = re.sub(r"#\d", quantity_text(value, code, words), _shown(expression, words))
+    text = re.sub(
+        r"#\d", quantity_text(value, code, words), _readable_expression(expression, words)
+    )
     sign = "≈" if is_rounded(result.value, UNIT_DIGITS) else "="
     return f"{text} {sign} {quantity_text(result.value, code, words)}"
 
@@ -189,7 +193,7 @@ def _clock(expression: str, result: Result, words: Lexicon) -> str:
         case "now", CityTime(city=""):
             return answers["now"].format(time=f"{value.moment:%H:%M}")
         case _, CityTime():
-            time = f"{value.moment:%H:%M}" + _other_day(value.day, words)
+            time = f"{value.moment:%H:%M}" + _day_note(value.day, words)
             return answers["time_in"].format(city=value.city, time=time)
     return f"{_clock_value(result, words)} ({expression})"
 
@@ -204,7 +208,7 @@ def _clock_value(result: Result, words: Lexicon) -> str:
         case DayOfYear():
             return f"{value.day} {words.months[value.month - 1][0]}"
         case ClockTime():
-            return answers["time"].format(time=value.text() + _other_day(value.day, words))
+            return answers["time"].format(time=value.text() + _day_note(value.day, words))
         case Duration() | Span():
             return duration_text(value.seconds, words)
         case Fraction() if result.function in _COUNTS:
@@ -228,7 +232,7 @@ _COUNTS = {
 """The functions that count, and how what they count is said."""
 
 
-def _other_day(days: int, words: Lexicon) -> str:
+def _day_note(days: int, words: Lexicon) -> str:
     if not days:
         return ""
     known = {1: words.answers["next_day"], -1: words.answers["previous_day"]}

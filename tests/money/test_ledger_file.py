@@ -297,7 +297,7 @@ async def main():
     for _ in range(3):
         hold = await ledger.hold(bill())
         await ledger.sent(hold.call, "https://cloud.invalid", b"x")
-        await ledger.settle(hold.call, Used(10, 10))
+        await ledger.settle(hold.call, BilledTokens(10, 10))
     os.kill(os.getpid(), signal.SIGKILL)
 asyncio.run(main())"""
     asyncio.run(home.spend())

@@ -11,11 +11,12 @@ from baton.core.errors import ConfigError, StoreError
 from baton.core.events import TERMINAL, Cancelled, Event, Failed, Finished
 from baton.core.history_types import Conversation
 from baton.core.labels import Label, strictest
+from baton.core.ledger_types import Policy
 from baton.core.messages import Prompt, Role, Turn, TurnStatus, conversation_title
 from baton.core.ports import ConversationPosition, RecordedRun
 from baton.history import rows
-from baton.history.edits import set_label
-from baton.platform.process_owner import this_process
+from baton.history.queries import turn_position
+from baton.platform.process_owner import current_process
 from baton.platform.sqlite import Connection, clean_text
 
 _MAX_KEY_DRIFT_MS = 1 << 32
@@ -53,7 +54,7 @@ def begin_run(
         + [turn.label for turn in sent]
         + [file.label for turn in sent for file in turn.files]
     )
-    run, owner = new_id(), this_process()
+    run, owner = new_id(), current_process()
     answer = Turn(
         new_id(), conversation.id, asked, Role.ASSISTANT, "", TurnStatus.STREAMING, derived, now
     )
@@ -217,3 +218,97 @@ def _require_changed(rows_changed: int) -> None:
             "This conversation was deleted while its answer was being written.",
             "Nothing else was lost; ask again in a new conversation.",
         )
+
+
+def select(connection: Connection, turn: str) -> None:
+    """Make the newest branch through this turn the current one."""
+    place = turn_position(connection, turn)
+    # Children have higher keys than their parents, so the highest beneath is a leaf.
+    connection.execute(
+        """UPDATE conversations SET head = (
+            WITH RECURSIVE beneath (id, key) AS (
+                SELECT id, key FROM turns WHERE id = ?
+                UNION SELECT turns.id, turns.key FROM turns JOIN beneath
+                ON turns.parent = beneath.id
+            ) SELECT id FROM beneath ORDER BY key DESC LIMIT 1
+        ) WHERE id = ?""",
+        [turn, place["conversation"]],
+    )
+
+
+def rename(connection: Connection, conversation: str, title: str) -> None:
+    """Give a conversation another title."""
+    _update_conversation(connection, conversation, "title = ?", clean_text(title))
+
+
+def relabel(connection: Connection, conversation: str, label: Label) -> None:
+    """Let everything in a conversation travel exactly so far from now on, and record that."""
+    set_label(connection, conversation, label)
+    connection.execute(
+        "UPDATE files SET label = ? WHERE turn IN (SELECT id FROM turns WHERE conversation = ?)",
+        [label, conversation],
+    )
+    connection.execute("UPDATE turns SET label = ? WHERE conversation = ?", [label, conversation])
+
+
+def set_label(connection: Connection, conversation: str, label: Label) -> None:
+    """Let whatever is added to a conversation travel no farther than so, and record that."""
+    connection.execute(
+        "INSERT INTO label_changes (conversation, at, old, label) "
+        "SELECT id, ?, label, ? FROM conversations WHERE id = ?",
+        [time.time(), label, conversation],
+    )
+    _update_conversation(connection, conversation, "label = ?", label)
+
+
+def set_policy(connection: Connection, conversation: str, policy: Policy | None) -> None:
+    """Record when a conversation may spend (None: as the settings say)."""
+    _update_conversation(connection, conversation, "policy = ?", policy)
+
+
+def hide(connection: Connection, conversation: str) -> None:
+    """Delete a conversation so that `restore` can bring it back."""
+    _update_conversation(connection, conversation, "hidden_at = ?", time.time())
+
+
+def restore(connection: Connection, conversation: str) -> None:
+    """Bring a deleted conversation back."""
+    _update_conversation(connection, conversation, "hidden_at = NULL")
+
+
+def _update_conversation(
+    connection: Connection, conversation: str, change: str, *values: object
+) -> None:
+    changed = connection.execute(
+        f"UPDATE conversations SET {change} WHERE id = ?", [*values, conversation]
+    )
+    if changed.rowcount == 0:
+        raise ConfigError(f"There is no conversation {conversation!r}.")
+
+
+def purge(connection: Connection, conversation: str) -> None:
+    """Remove a conversation and all that belongs to it: turns, files, runs, events, index."""
+    removed = connection.execute("DELETE FROM conversations WHERE id = ?", [conversation])
+    if removed.rowcount == 0:
+        raise ConfigError(f"There is no conversation {conversation!r}.")
+    connection.execute("DELETE FROM drafts WHERE conversation = ?", [conversation])
+
+
+def purge_hidden(connection: Connection, older_than_seconds: float) -> int:
+    """Remove what was deleted so long ago; return how many conversations that were."""
+    hidden = connection.execute(
+        "SELECT id FROM conversations WHERE hidden_at <= ?", [time.time() - older_than_seconds]
+    ).fetchall()
+    for row in hidden:
+        purge(connection, row["id"])
+    return len(hidden)
+
+
+def save_draft(connection: Connection, conversation: str, text: str) -> None:
+    """Keep what was typed and not sent; nothing at all removes it."""
+    if text:
+        connection.execute(
+            "INSERT OR REPLACE INTO drafts VALUES (?, ?)", [conversation, clean_text(text)]
+        )
+    else:
+        connection.execute("DELETE FROM drafts WHERE conversation = ?", [conversation])

@@ -1,45 +1,16 @@
-"""Boosted trees of one question per level, in plain numpy: for what changes at a threshold."""
+"""Fits boosted trees of one question per level, in plain numpy."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Places = NDArray[np.int64]
+from baton.routing.child.first_stage import LEAF_BITS, TREE_DEPTH, Floats, Places, Trees
 
-DEPTH = 3
 _ROUNDS, _PACE, _HELD = 120, 0.07, 20.0
 _BINS, _COLUMNS, _ROWS = 16, 0.2, 0.5
 
 
-@dataclass(frozen=True)
-class Trees:
-    """In each row a tree: the columns it asks for, the thresholds, what its leaves are worth."""
-
-    columns: Places
-    cuts: Floats
-    values: Floats
-
-    def table(self, inputs: Floats) -> Floats:
-        """Return what all trees come to for each row of inputs: a column for each target."""
-        total = np.zeros((len(inputs), self.values.shape[2]))
-        for columns, cuts, values in zip(self.columns, self.cuts, self.values, strict=True):
-            total += values[(inputs[:, columns] > cuts) @ _BITS]
-        return total
-
-    def row(self, inputs: Floats) -> Floats:
-        """Return the same for a single row, quickly."""
-        leaves = (inputs[self.columns] > self.cuts) @ _BITS
-        return np.asarray(self.values[np.arange(len(leaves)), leaves].sum(axis=0), np.float64)
-
-
-_BITS = 1 << np.arange(DEPTH)[::-1]
-
-
-def fit(
+def fit_trees(
     inputs: Floats,
     targets: Floats,
     steer: Floats,
@@ -48,9 +19,9 @@ def fit(
 ) -> Trees:
     """Fit trees for some targets (columns) that all ask what tells most about `steer`."""
     if rounds == 0:
-        none = np.zeros((0, DEPTH))
-        return Trees(none.astype(np.int64), none, np.zeros((0, 1 << DEPTH, targets.shape[1])))
-    cuts = [_cuts(column) for column in inputs.T]
+        none = np.zeros((0, TREE_DEPTH))
+        return Trees(none.astype(np.int64), none, np.zeros((0, 1 << TREE_DEPTH, targets.shape[1])))
+    cuts = [_thresholds(column) for column in inputs.T]
     codes = np.stack(
         [np.searchsorted(own, column) for own, column in zip(cuts, inputs.T, strict=True)], axis=1
     )
@@ -61,36 +32,38 @@ def fit(
     for _ in range(rounds or _ROUNDS):
         some = np.sort(dice.choice(codes.shape[1], width, replace=False))
         rows = np.flatnonzero(dice.random(len(codes)) < _ROWS)
-        questions = _grown(codes[np.ix_(rows, some)], rest[rows, 0])
+        questions = _grow_tree(codes[np.ix_(rows, some)], rest[rows, 0])
         columns = some[[column for column, _ in questions]]
         at = np.array([code for _, code in questions])
-        leaves = (codes[:, columns] > at) @ _BITS
-        worth = _worth(leaves[rows], rest[rows]) * _PACE
+        leaves = (codes[:, columns] > at) @ LEAF_BITS
+        worth = _leaf_values(leaves[rows], rest[rows]) * _PACE
         rest -= worth[leaves]
         asked.append(columns)
-        bounds.append([_cut(cuts[column], code) for column, code in zip(columns, at, strict=True)])
+        bounds.append(
+            [_threshold(cuts[column], code) for column, code in zip(columns, at, strict=True)]
+        )
         values.append(worth[:, 1:])
     return Trees(np.array(asked, np.int64), np.array(bounds), np.array(values))
 
 
-def _cuts(column: Floats) -> Floats:
+def _thresholds(column: Floats) -> Floats:
     found = np.unique(np.quantile(column, np.linspace(0, 1, _BINS + 1)[1:-1]))
     # As a file holds them.
     return found.astype(np.float32).astype(np.float64)
 
 
-def _cut(cuts: Floats, code: int) -> float:
+def _threshold(cuts: Floats, code: int) -> float:
     return float(cuts[code]) if code < len(cuts) else 1e30
 
 
-def _grown(codes: Places, rest: Floats) -> list[tuple[int, int]]:
+def _grow_tree(codes: Places, rest: Floats) -> list[tuple[int, int]]:
     """Return for each level the column and the code above which it goes right."""
     count, width = codes.shape
     leaves = np.zeros(count, np.int64)
     spread = np.repeat(rest, width)
     places = np.arange(width) * _BINS + codes
     questions = []
-    for level in range(DEPTH):
+    for level in range(TREE_DEPTH):
         index = (leaves[:, None] * (width * _BINS) + places).ravel()
         shape = (1 << level, width, _BINS)
         size = int(np.prod(shape))
@@ -105,7 +78,7 @@ def _grown(codes: Places, rest: Floats) -> list[tuple[int, int]]:
     return questions
 
 
-def _worth(leaves: Places, rest: Floats) -> Floats:
-    counts = np.bincount(leaves, minlength=1 << DEPTH) + _HELD
-    sums = [np.bincount(leaves, column, 1 << DEPTH) for column in rest.T]
+def _leaf_values(leaves: Places, rest: Floats) -> Floats:
+    counts = np.bincount(leaves, minlength=1 << TREE_DEPTH) + _HELD
+    sums = [np.bincount(leaves, column, 1 << TREE_DEPTH) for column in rest.T]
     return np.asarray(np.stack(sums, axis=1) / counts[:, None], np.float64)

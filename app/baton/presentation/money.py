@@ -1,4 +1,4 @@
-"""How money is written for people: no widget is needed for that."""
+"""Money in words: ceilings, charges, prices."""
 
 from __future__ import annotations
 
@@ -7,15 +7,10 @@ from dataclasses import dataclass, field
 
 from baton.core.hold_decision import shown_rounded_down, shown_rounded_up
 from baton.core.ledger_types import Charge, Policy, Scope, ScopeBalance, Standing, Status
-from baton.core.money import show_usd
+from baton.core.messages import Card
+from baton.core.money import format_usd, show_usd
 
 FROZEN_TEXT = "cloud frozen"
-SCOPE_NAMES = {
-    Scope.RUN: "this prompt",
-    Scope.SESSION: "this conversation",
-    Scope.DAY: "today",
-    Scope.MONTH: "this month",
-}
 SCOPE_REMAINDERS = {
     Scope.RUN: "left for this prompt",
     Scope.SESSION: "left in this conversation",
@@ -59,7 +54,7 @@ def room_text(room: ScopeBalance) -> str:
     return ", ".join(parts)
 
 
-def price_text(most: int, left: int | None, scope: str) -> str:
+def call_price_text(most: int, left: int | None, scope: str) -> str:
     """Write what a call may cost, and what is left of the tightest ceiling before it."""
     cost = f"at most {shown_rounded_up(most)}" if most else "costs nothing"
     if left is None or scope not in set(Scope):
@@ -116,8 +111,29 @@ class CeilingAlarm:
 
 def _alarm_text(room: ScopeBalance, passed: int) -> str:
     ceiling = show_usd(room.ceiling or 0)
-    name = f"the ceiling of {ceiling} for {SCOPE_NAMES[room.scope]}"
+    name = f"the ceiling of {ceiling} for {room.scope.phrase}"
     if passed >= 100:
         return f"All of {name} is used; Baton goes on locally. /budget raises it."
     charged = show_usd(room.settled + room.unconfirmed)
     return f"{passed} % of {name} is used ({charged}). /budget raises it."
+
+
+def price_text(card: Card) -> str:
+    """Say what a worker costs."""
+    if card.price is None:
+        return "price unknown"
+    if card.price.is_free:
+        return "costs nothing"
+    rates = card.price.rates
+    return f"{rate_text(rates.input)} in, {rate_text(rates.output)} out per million tokens"
+
+
+def rate_text(rate: int) -> str:
+    """Write a rate with all its digits, but cents with two: "$0.0375", "$0.10", "$2"."""
+    whole, point, rest = format_usd(rate).partition(".")
+    return f"${whole}{point}{rest.ljust(2, '0') if rest else ''}"
+
+
+def offer_cost_text(most: int) -> str:
+    """Say what an offered call can cost."""
+    return f"at most {shown_rounded_up(most)}" if most else "for nothing"

@@ -1,16 +1,89 @@
-"""What a text looks like, counted: cheap, and robust against anything."""
+"""Turns a text into 384 numbers that say what it is about."""
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Sequence
-from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from baton.routing.child.encoder import plain
+from baton.routing.child import RouterFileError
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+import math
+import re
+from functools import lru_cache
+
+WIDTH = 384
+HEAD_CHARS, TAIL_CHARS = 2400, 1200
+HEAD_TOKENS, TAIL_TOKENS = 144, 112
+"""Of a long text its beginning and its end are read: the task stands in one of them."""
+
+CPU_PROVIDER = "CPUExecutionProvider"
+Vectors = NDArray[np.float32]
+
+
+def readable_excerpt(text: str) -> str:
+    """Return what of a text is read, as characters that every library takes."""
+    if len(text) > HEAD_CHARS + TAIL_CHARS:
+        text = f"{text[:HEAD_CHARS]}\n{text[-TAIL_CHARS:]}"
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+class Encoder:
+    """A sentence encoder. Raises RouterFileError where its files are missing or broken."""
+
+    def __init__(
+        self, folder: Path, threads: int = 1, providers: Sequence[str] | None = None
+    ) -> None:
+        from tokenizers import Tokenizer
+
+        try:
+            self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+            self._tokenizer.no_padding()
+            self._tokenizer.no_truncation()
+            self._session = load_session(folder / "encoder.onnx", threads, providers)
+        except Exception as error:  # both libraries raise bare exceptions of their own
+            raise RouterFileError(f"{folder}: {error}") from error
+
+    def vectors(self, texts: Sequence[str]) -> Vectors:
+        """Return a vector of length 1 for each text.
+
+        One at a time: the integers' scale is taken over all that is computed at once, so that in
+        a batch each would depend on the others.
+        """
+        found = np.zeros((len(texts), WIDTH), np.float32)
+        for number, text in enumerate(texts):
+            found[number] = self._vector(text)
+        return found
+
+    def _vector(self, text: str) -> Vectors:
+        ids = self._tokenizer.encode(readable_excerpt(text)).ids
+        if len(ids) > HEAD_TOKENS + TAIL_TOKENS:
+            ids = ids[:HEAD_TOKENS] + ids[-TAIL_TOKENS:]
+        fed = np.array([ids], np.int64)
+        (vector,) = self._session.run(
+            ["embedding"], {"input_ids": fed, "attention_mask": np.ones_like(fed)}
+        )
+        return np.nan_to_num(np.asarray(vector[0], np.float32))
+
+
+def load_session(file: Path, threads: int, providers: Sequence[str] | None) -> InferenceSession:
+    """Load an ONNX file for what it shall run on: the processor, if nothing better is named."""
+    import onnxruntime
+
+    options: Any = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    there = onnxruntime.get_available_providers()
+    chosen = [name for name in providers or () if name in there and name != CPU_PROVIDER]
+    return onnxruntime.InferenceSession(str(file), options, providers=[*chosen, CPU_PROVIDER])
+
 
 _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 _NAME = re.compile(r"(?<=[a-z,] )[A-Z]")
@@ -20,7 +93,7 @@ _SENTENCE = re.compile(r"[.!?。！？]+(?:\s|$)")  # noqa: RUF001
 _DIGIT, _CAPITAL = re.compile(r"\d"), re.compile(r"[A-Z]")
 _NESTED = re.compile(r"[\[({][^\])}]{0,80}[\[({]")
 
-_SIGNS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
+_SIGN_PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     (name, re.compile(pattern, re.MULTILINE))
     for name, pattern in (
         ("formula", r"\\[a-zA-Z]+|\$[^$\n]{1,80}\$|[\^_]\{"),
@@ -115,7 +188,7 @@ _LEXICON = {
     "pronoun": "he she his her they their him them it its",
     "scenario": "suppose consider given assume imagine let",
 }
-_CLASSES = tuple(_LEXICON)
+_CLASS_NAMES = tuple(_LEXICON)
 
 
 @lru_cache(maxsize=20_000)
@@ -123,7 +196,7 @@ def _classes(word: str) -> tuple[int, ...]:
     """Return the places of the classes that a word belongs to."""
     return tuple(
         place
-        for place, entries in enumerate(_ENTRIES)
+        for place, entries in enumerate(_CLASS_ENTRIES)
         if word in entries[0] or word.startswith(entries[1])
     )
 
@@ -133,7 +206,7 @@ def _entries(words: str) -> tuple[frozenset[str], tuple[str, ...]]:
     return whole, tuple(word[:-1] for word in words.split() if word.endswith("*"))
 
 
-_ENTRIES = tuple(map(_entries, _LEXICON.values()))
+_CLASS_ENTRIES = tuple(map(_entries, _LEXICON.values()))
 
 
 def _spread(numbers: Sequence[int]) -> float:
@@ -203,7 +276,7 @@ def _options(text: str) -> list[float]:
 
 
 def _lexical(words: Sequence[str]) -> list[float]:
-    counts = [0] * len(_CLASSES)
+    counts = [0] * len(_CLASS_NAMES)
     for word in words:
         for place in _classes(word[:24]):
             counts[place] += 1
@@ -212,25 +285,25 @@ def _lexical(words: Sequence[str]) -> list[float]:
 
 
 def _signs(text: str) -> list[float]:
-    counts = [len(pattern.findall(text)) for _, pattern in _SIGNS]
+    counts = [len(pattern.findall(text)) for _, pattern in _SIGN_PATTERNS]
     return [figure for count in counts for figure in (float(count > 0), math.log1p(count))]
 
 
-NAMES = (
+FEATURE_NAMES = (
     *("length", "lines", "digits", "capitals", "spaces", "foreign", "questions", "commas"),
     *("brackets", "colons", "asks", "words", "word", "long words", "longest", "variety"),
     *("names", "sentences", "sentence", "numbers", "number share", "number length"),
     *("distinct numbers", "decimals", "nested", "options", "option", "option spread", "stem"),
     *("numeric options", "repeated", "of the above"),
-    *(f"{name} {what}" for name in _CLASSES for what in ("there", "share")),
-    *(f"{name} {what}" for name, _ in _SIGNS for what in ("there", "count")),
+    *(f"{name} {what}" for name in _CLASS_NAMES for what in ("there", "share")),
+    *(f"{name} {what}" for name, _ in _SIGN_PATTERNS for what in ("there", "count")),
 )
 """What the figures are, in their order."""
 
 
-def features(text: str) -> NDArray[np.float64]:
+def text_features(text: str) -> NDArray[np.float64]:
     """Return the figures of a text: finite, and of a size of about 0 to 10."""
-    shown = plain(text)
+    shown = readable_excerpt(text)
     words = _WORD.findall(shown.casefold())
     figures = _characters(shown, len(text)) + _words(shown, words) + _options(shown)
     return np.array(figures + _lexical(words) + _signs(shown), np.float64)

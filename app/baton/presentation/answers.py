@@ -1,4 +1,4 @@
-"""What is told of an answer beside its text: who wrote it where, for how much, and what was not."""
+"""What is shown of an answer beside its text: its author, its cost, and what was not asked."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from baton.core.events import Called, Decision, Offered
+from baton.core.events import Called, Decision, Offered, Weighed
 from baton.core.hold_decision import overcharge_error, shown_rounded_up
 from baton.core.labels import Label
 from baton.core.messages import Card
 from baton.core.money import show_usd
+from baton.core.ports import CallOffer
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView, StepView
+from baton.presentation.money import offer_cost_text
+from baton.presentation.plans import has_not_begun, run_progress
 
 CardsById = Mapping[str, Card]
 """The workers there are, by their ids."""
@@ -24,9 +27,18 @@ UNCONFIRMED_NOTICE = (
 )
 
 
+DECISIONS = {
+    Decision.SENT: "sent",
+    Decision.KEPT: "kept here",
+    Decision.EDIT: "to be changed first",
+    Decision.CEILING: "not sent, for the ceiling",
+    Decision.NEVER: "not sent",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class AnswerPart:
-    """One part of an answer; `afar` is who wrote it elsewhere, and for how much ("": local)."""
+    """One part of an answer; `remote_author` names a remote worker and its cost ("": local)."""
 
     text: str
     remote_author: str = ""
@@ -36,11 +48,11 @@ class AnswerPart:
 class AnswerSummary:
     """What is known of an answer, and its place among its versions.
 
-    `steps` says of each step that was begun where it was done: local, network or cloud. `afar` is
-    who wrote the answer elsewhere, and for how much; where several wrote it, `parts` say who wrote
-    what. `notes` are quiet lines under it, `warnings` are about its charges. `withdrawn` is whether
-    the person decided not to send the prompt, `interrupted` after what a run ended that can be gone
-    on with; nothing of it was done if it is `unplayed`.
+    `steps` has for each step that was begun where it was done: local, network or cloud.
+    `remote_author` is the remote worker that wrote the answer, with its cost; where several workers
+    wrote it, `parts` say which wrote what. `notes` are quiet lines under it, `warnings` are about
+    its charges. `is_withdrawn` is whether the person decided not to send the prompt;
+    `interruption` says how far a run came that can be resumed, `is_unplayed` that nothing was done.
     """
 
     seconds: float | None = None
@@ -54,7 +66,7 @@ class AnswerSummary:
     warnings: tuple[str, ...] = ()
     is_withdrawn: bool = False
     interruption: str = ""
-    is_not_run: bool = False
+    is_unplayed: bool = False
     version: int = 1
     versions: int = 1
 
@@ -95,7 +107,7 @@ def summarise_answer(run: RunView, roster: CardsById) -> AnswerSummary:
         failure=failure or "",
         is_withdrawn=run.is_withdrawn,
         interruption=interruption_text(run),
-        is_not_run=run.is_unplayed,
+        is_unplayed=run.is_unplayed,
     )
 
 
@@ -116,17 +128,46 @@ def answer_parts(run: RunView, roster: CardsById) -> tuple[AnswerPart, ...]:
 
 
 def interruption_text(run: RunView) -> str:
-    """Say after which step a run ended that can be gone on with, or return ""."""
-    if run.status in ("running", "finished") or run.is_withdrawn or len(run.steps) < 2:
+    """Say how far a run came that can be resumed, or return ""."""
+    if run.is_withdrawn or len(run.steps) < 2:
         return ""
-    if all(step.status == "waiting" for step in run.steps):
-        return f"This plan of {len(run.steps)} steps was not played."
-    done = [step.number for step in run.steps if step.status == "done"]
-    if not done or len(done) == len(run.steps):
+    done = [step for step in run.steps if step.status == "done"]
+    if not has_not_begun(run) and len(done) in (0, len(run.steps)):
         return ""
-    if done == list(range(1, len(done) + 1)):
-        return f"Interrupted after step {done[-1]} of {len(run.steps)}."
-    return f"Interrupted with {len(done)} of {len(run.steps)} steps done."
+    progress = run_progress(run)
+    return f"{progress[0].upper()}{progress[1:]}." if progress else ""
+
+
+def weighed_text(weighed: Weighed, name: str) -> str:
+    """Say whether a worker is worth its price for a prompt, and why."""
+    verdict = "worth asking" if weighed.ok else "not asked"
+    return f"{one_line(name, 40)} is {verdict}: {one_line(weighed.why, 300)}"
+
+
+def offer_text(offer: Offered, name: str) -> str:
+    """Say what was offered to a remote worker, at what price at most, and what was decided."""
+    hidden = f", hidden: {one_line(offer.hidden)}" if offer.hidden else ""
+    message = f" ({one_line(offer.message)})" if offer.message else ""
+    return (
+        f"{one_line(name, 40)}, {offer_cost_text(offer.most)} · {DECISIONS[offer.decision]}"
+        f"{message}. {one_line(offer.why)} {offer.size:,} bytes of text{hidden}."
+    )
+
+
+def destination_text(offer: CallOffer) -> str:
+    """Say where the text of an offer would go, and what is hidden in it."""
+    things = sum(
+        int(n) for n in (p.split()[0] for p in offer.hidden.split(", ") if p) if n.isdigit()
+    )
+    hidden = ""
+    if offer.hidden:
+        noun = "thing" if things == 1 else "things"
+        hidden = f" ({things} {noun} hidden: {one_line(offer.hidden)})"
+    card = offer.card
+    whose = one_line(card.address or card.provider, 80)
+    if not card.address and (card.kind != "cloud" or not whose):
+        whose = "your network" if card.privacy is Label.LAN else "the cloud"
+    return f"Leaves this machine for {whose}{hidden}:"
 
 
 def answer_author(run: RunView) -> StepView | None:

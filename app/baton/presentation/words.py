@@ -1,0 +1,43 @@
+"""Counts, times, sizes and lists in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from baton.core.byte_format import show_size
+from baton.core.messages import Attachment, estimated_tokens
+from baton.core.sanitiser import one_line
+
+
+def join_words(words: Sequence[str]) -> str:
+    """Join words as a sentence does: "a", "a and b", "a, b and c"."""
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def count_text(number: int, noun: str) -> str:
+    """Write how many there are: "1 model", "3 models"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def duration_text(seconds: float) -> str:
+    """Write a time to wait: "40 s", "3 min", "1 h 20 min", "3 days"."""
+    if seconds < 60:
+        return f"{max(1, round(seconds))} s"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours >= 48:
+        return f"{hours // 24} days"
+    return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+
+
+def percent_done(done: int, total: int) -> int:
+    """Return how much is done, in whole percent: 100 only when it is all."""
+    return 100 * done // total if total else 0
+
+
+def file_text(file: Attachment) -> str:
+    """Name a file with its size and about how many tokens it takes."""
+    tokens = estimated_tokens(file.text)
+    return f"{one_line(file.name, 40)} ({show_size(file.size)}, about {tokens:,} tokens)"
