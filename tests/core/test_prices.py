@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
+from baton.core.prices import FREE, TOKENS_PER_RATE, BilledTokens, Price, Rates, Tier
 from hypothesis import given
 from hypothesis import strategies as st
-
-from baton.core.prices import FREE, TOKENS_PER_RATE, BilledTokens, Price, Rates, Tier
 
 tokens = st.integers(0, 10**7)
 rate = st.integers(0, 10**12) | st.sampled_from([0, 37_500_000, 250_000_000, 15_000_000_000])

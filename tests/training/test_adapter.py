@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy
 import pytest
+from baton.workers.local.child.lora import BASE_KEY, PROMPT_KEY
 
 from baton.workers.local import conductor_adapter, starter
 from baton.workers.local.child import llama
 from baton.workers.local.child.llama_loader import c
-from baton.workers.local.child.lora import BASE_KEY, PROMPT_KEY
 
 REFERENCE = json.loads((Path(__file__).parent / "logits.json").read_text("utf-8"))
 EVERY = 97

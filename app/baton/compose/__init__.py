@@ -371,8 +371,7 @@ def _go_offline(connecting: Collection[Library | Gateway], offline: bool) -> Non
 def skill_table(store: Store | None) -> SkillTable:
     """Return what workers are good at, by what Baton ships and by that history (None: without)."""
     from baton.core.plan.skill_table import MAX_RECENT_ANSWERS, SkillTable
-    from baton.routing import shipped_folder
-    from baton.routing import read_scores
+    from baton.routing import read_scores, shipped_folder
 
     own = None if store is None else partial(store.outcomes, MAX_RECENT_ANSWERS)
     return SkillTable(partial(read_scores, shipped_folder()), own)

@@ -251,8 +251,8 @@ class Child:
         """End the child at once; `fault` is a sentence if that is a failure of the child's."""
         if not self.ended:
             self._fault = self._fault or fault
-        self.killed = True
-        self._process.kill()
+            self.killed = True
+            self._process.kill()
 
     def reject(self) -> InvalidReply:
         """End the child for a reply that makes no sense; return what to raise."""

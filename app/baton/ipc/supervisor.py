@@ -95,7 +95,8 @@ class Supervisor(ABC):
         if len(deaths) >= MAX_DEATHS:
             left = deaths[-MAX_DEATHS] + DEATHS_WINDOW_SECONDS - time.monotonic()
             raise WorkerUnavailable(
-                f"{title} failed {len(deaths)} times within ten minutes and is not started for now.",
+                f"{title} failed {len(deaths)} times within ten minutes and is not started"
+                " for now.",
                 f"{advice}, or try again in {max(1, round(left / 60))} minutes.",
             )
 

@@ -280,7 +280,7 @@ class ModelProcess(Supervisor):
                     yield _chunk_of(await call.receive(), child)
         except AdapterError:
             raise  # the model itself is well
-        except (ChildDied, ModelFileError):
+        except ModelFileError:
             child.kill()
             raise
         finally:

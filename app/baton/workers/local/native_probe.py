@@ -38,8 +38,8 @@ async def check_model(path: Path, environ: Mapping[str, str] = os.environ) -> No
         reply = await _ask(one_line(path.name), environ, CheckFile(path))
     except WorkerUnavailable as error:  # llama.cpp crashed
         raise ModelFileError(error.message, error.hint) from error
-    if isinstance(reply, Failed) and isinstance(error := error_of(reply), ModelFileError):
-        raise error
+    if isinstance(reply, Failed) and reply.error == ModelFileError.__name__:
+        raise error_of(reply)
 
 
 async def _ask(name: str, environ: Mapping[str, str], request: Message) -> Any:

@@ -108,7 +108,7 @@ def test_an_adapter_is_put_on_and_taken_off_exactly(
     model: llama.Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(llama, "SMALLEST_CONTEXT", 64)
-    adapter = model.adapter(str(make_adapter(tmp_path / "chance.gguf")))
+    adapter = model.adapter(make_adapter(tmp_path / "chance.gguf"))
     assert adapter
     prompt = model.tokenise(STORY, special=False)[:40]
     ours, another = context(model), context(model)
