@@ -267,7 +267,7 @@ def _replayed(
 ) -> Iterator[Row]:
     from baton.bench.datasets import read_dataset
     from baton.cli.bench import bench_report
-    from baton.cli.bench.cost_plot import as_svg
+    from baton.cli.bench.bench_report import draw_svg
 
     dataset = read_dataset(file)
     parts = [_part(dataset, recording, salt) for salt in routers]
@@ -278,10 +278,10 @@ def _replayed(
     rows = [_added(same) for same in zip(*tables, strict=True)]
     count = sum(map(len, parts))
     told = f"### {name}: {count} questions held out, {', '.join(recording.local)} here"
-    TABLES.append(f"{told}, {recording.cloud} in the cloud\n\n{bench_report.markdown(rows)}")
+    TABLES.append(f"{told}, {recording.cloud} in the cloud\n\n{bench_report.format_markdown(rows)}")
     if "svg" in WHERE:
-        drawn = bench_report.plot(f"{name}: right, over what all questions cost", rows)
-        (WHERE["svg"] / f"bench_{name}.svg").write_text(as_svg(drawn), "utf-8")
+        drawn = bench_report.make_plot(f"{name}: right, over what all questions cost", rows)
+        (WHERE["svg"] / f"bench_{name}.svg").write_text(draw_svg(drawn), "utf-8")
     hybrid = [one for one in rows if one.name.startswith("hybrid")]
     for one in hybrid:
         yield _against(f"{name}: {one.name}, against random mixing", one, _mixed(rows, one.cost))
@@ -361,7 +361,7 @@ def _between(name: str, rows: Sequence[strategy_bench.StrategyRow]) -> Row:
 async def _rows(
     dataset: Dataset, questions: Sequence[Question], recording: Recording, router: Path
 ) -> list[strategy_bench.StrategyRow]:
-    from baton.cli.bench.replay_orchestra import Table, cards, replay
+    from baton.cli.bench.replay_bench import ReplaySetup, play_recorded, recorded_cards
 
     read, written = (int(rate * NANO) for rate in recording.price)
     models: dict[str, Price | None] = dict.fromkeys(recording.local)
@@ -369,7 +369,10 @@ async def _rows(
     orders = [list(questions) for _ in range(ORDERS)]
     for number, order in enumerate(orders[1:], start=1):
         random.Random(number).shuffle(order)
-    rows = [_often(row) for row in strategy_bench.baseline_rows(dataset, questions, cards(models))]
+    rows = [
+        _often(row)
+        for row in strategy_bench.baseline_rows(dataset, questions, recorded_cards(models))
+    ]
     always = (
         next(row.cost for row in rows if row.name == strategy_bench.ALWAYS_PREFIX + recording.cloud)
         // ORDERS
@@ -379,12 +382,12 @@ async def _rows(
         (f"{name}, {part} %", name, always * part // 100) for name in PAID for part in BUDGETS
     ]
     for title, strategy, ceiling in wanted:
-        table = Table(dataset, models, router, ceiling)
+        table = ReplaySetup(dataset, models, router, ceiling)
         if ceiling is None:
-            played = [one async for one in replay(table, questions, strategy)]
+            played = [one async for one in play_recorded(table, questions, strategy)]
             rows.append(_often(strategy_bench.sum_row(title, played)))
             continue
-        played = [one for order in orders async for one in replay(table, order, strategy)]
+        played = [one for order in orders async for one in play_recorded(table, order, strategy)]
         rows.append(strategy_bench.sum_row(title, played))
     return rows
 

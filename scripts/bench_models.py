@@ -47,10 +47,11 @@ PIECE = 16 << 20
 FETCH = """
 import sys, time
 from pathlib import Path
-from baton.download.child import transfer, hub_client as wire
-from baton.core.catalogue_types import Offer, Source
+from baton.download.child import hub_client, transfer
+from baton.core.catalogue_types import ModelOffer, Source
 repo, file, revision, size, sha256, target = sys.argv[1:]
-offer, web = Offer(Source(repo, file, revision), int(size), sha256), wire.web()
+offer = ModelOffer(Source(repo, file, revision), int(size), sha256)
+web = hub_client.default_client()
 start = time.perf_counter()
 assert transfer.fetch(offer, Path(target), lambda step: None, lambda: False) == sha256
 print(time.perf_counter() - start)
@@ -58,9 +59,9 @@ print(time.perf_counter() - start)
 DIGEST = """
 import sys, time
 from pathlib import Path
-from baton.download.child.digest import digest
+from baton.download.child.transfer import hash_file
 start = time.perf_counter()
-found = digest(Path(sys.argv[1]), lambda step: None, lambda: False)
+found = hash_file(Path(sys.argv[1]), lambda step: None, lambda: False)
 print(time.perf_counter() - start, found)
 """
 

@@ -37,7 +37,7 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "scripts" / "training" / "conduc
 import gym  # noqa: E402
 
 from baton.bench.conductor_score import bootstrap_interval  # noqa: E402
-from baton.cli.bench.cost_plot import Plot, Point, as_svg  # noqa: E402
+from baton.cli.bench.bench_report import Plot, Point, draw_svg  # noqa: E402
 from baton.core.messages import Chunk, Prompt, Request  # noqa: E402
 from baton.core.money import NANO, Price, Rates, parse_usd  # noqa: E402  # noqa: E402
 from baton.core.plan.plan import KINDS  # noqa: E402
@@ -465,7 +465,7 @@ def main() -> None:
     ]
     print(parts_report(conducted, tasks))
     if args.svg:
-        args.svg.write_text(as_svg(frontier(rows, tasks)), encoding="utf-8")
+        args.svg.write_text(draw_svg(frontier(rows, tasks)), encoding="utf-8")
 
 
 if __name__ == "__main__":

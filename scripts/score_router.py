@@ -86,13 +86,18 @@ def read_known(path: Path, drafted: Sequence[str]) -> Rows:
         raise Missing(f"{path} has a length that is no number: {error}.") from error
 
 
+def rank(model: RouterModel, texts: Sequence[str], local: Candidate, cloud: Candidate) -> Floats:
+    """Return how much each text should rather go to the cloud worker: its expected gain."""
+    return np.array([one.gain[cloud.id] for one in model.estimates(texts, [local, cloud])])
+
+
 def scores(
     model: RouterModel, rows: Rows, local: str, cloud: str, mates: Sequence[str] = ()
 ) -> Floats:
     """Return the expected gain of the cloud worker over the local one on each question."""
     here, there = candidate(local), candidate(cloud, outside=True)
     if not mates:
-        return model.rank(rows.texts, here, there)
+        return rank(model, rows.texts, here, there)
     everyone = [here, *(candidate(mate) for mate in mates), there]
     found = []
     for start in range(0, len(rows), AT_ONCE):

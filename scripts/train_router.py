@@ -42,7 +42,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "training" / "router"))
 import fit_first_stage
 import routing_rows
 from fit_heads import FOLDS, fit_kind_head, fit_length_head
-from fit_second_stage import fit_agreement
+from fit_second_stage import fit_second_stage
 from routing_rows import Rows
 from routing_skills import skill_table
 
@@ -130,7 +130,7 @@ def train(
     data = [usable(rows) for rows in data]
     samples = [sampled(rows, shelf) for rows in data]
     heads = fit_first_stage.fit(samples, seed)
-    agreement = fit_agreement(data, held_out(data, samples, heads.ways), seed, heads.abilities)
+    agreement = fit_second_stage(data, held_out(data, samples, heads.ways), seed, heads.abilities)
     out.mkdir(parents=True, exist_ok=True)
     for name in ENCODER:
         if not (out / name).exists():

@@ -1,7 +1,8 @@
-"""Plans scored against requests whose parts are known."""
+"""What a plan scores, and the episodes that conductors are compared on."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -13,10 +14,14 @@ from baton.bench.conductor_score import (
     ExpectedPart,
     PlanScore,
     bootstrap_interval,
+    read_episodes,
     score_plan,
     value_text,
 )
 from baton.core.plan.plan import DIRECT_SUBTASK, PROMPT, Plan, Step, single_step_plan
+from baton.core.plan.plan_lines import MAX_TEXT_CHARS, TOOL_HEADS
+from baton.core.plan.request_words import may_have_parts
+from baton.workers.tools.computation.plan_steps import Part, check_parts, compute_step
 
 SUM = ExpectedPart("17 * 23", ("17", "23"), tool="calculator")
 WISH = ExpectedPart("write a wish for Dana", ("wish",), ("dana",))
@@ -140,10 +145,10 @@ STEPS = st.builds(
     ),
     st.just((PROMPT,)) | st.just(()),
 )
-EPISODES = st.sampled_from([TWO, CHAIN, ONE, COMPUTED])
+ANY_EPISODE = st.sampled_from([TWO, CHAIN, ONE, COMPUTED])
 
 
-@given(st.lists(STEPS, min_size=1, max_size=5), EPISODES)
+@given(st.lists(STEPS, min_size=1, max_size=5), ANY_EPISODE)
 def test_any_plan_has_a_score_within_bounds(steps: list[Step], episode: Episode) -> None:
     score = score_plan(plan(*steps), episode)
     assert 0.0 <= score.points <= 1.0
@@ -154,7 +159,7 @@ def test_any_plan_has_a_score_within_bounds(steps: list[Step], episode: Episode)
         assert score.points >= 0.5
 
 
-@given(st.lists(STEPS, min_size=1, max_size=4), EPISODES)
+@given(st.lists(STEPS, min_size=1, max_size=4), ANY_EPISODE)
 def test_a_step_more_never_makes_a_right_plan_better(steps: list[Step], episode: Episode) -> None:
     score = score_plan(plan(*steps), episode)
     more = score_plan(plan(*steps, model("and sing a song")), episode)
@@ -194,3 +199,75 @@ def test_more_episodes_make_a_narrower_interval() -> None:
     narrow_low, narrow_high = bootstrap_interval([0.0, 1.0] * 30)
     assert narrow_high - narrow_low < high - low
     assert narrow_low < 0.5 < narrow_high
+
+
+EPISODES = read_episodes()
+HEADS = {tool: head for head, tool in TOOL_HEADS.items()}
+
+
+def checked_plan(episode: Episode) -> Plan:
+    """Return the expected plan as the trained conductor's is played."""
+    asked: list[Part] = [
+        {"tool": HEADS.get(part.tool, ""), "text": part.text, "inputs": part.needs}
+        for part in episode.parts
+    ]
+    found = check_parts(episode.request, asked)
+    assert [part["problem"] for part in found] == [""] * len(found)
+    steps = tuple(
+        Step(
+            part.tool or "small",
+            one["text"],
+            (*((PROMPT,) if part.tool else ()), *map(str, part.needs)),
+        )
+        for part, one in zip(episode.parts, found, strict=True)
+    )
+    return Plan(steps, tuple(range(1, len(steps) + 1)))
+
+
+def test_there_are_so_many_of_each_sort_and_language() -> None:
+    languages = Counter(episode.language for episode in EPISODES)
+    assert languages == {"en": 30, "de": 6, "fr": 6, "es": 6, "it": 6, "pt": 6}
+    several = [episode for episode in EPISODES if len(episode.parts) > 1]
+    assert len(several) == 24
+    assert all(len(episode.parts) <= 4 for episode in several)
+    assert sum(any(part.needs for part in episode.parts) for episode in several) >= 8
+    assert sum(episode.is_whole for episode in EPISODES) == 18
+    assert len({episode.id for episode in EPISODES}) == len(EPISODES) == 60
+    assert len({episode.request for episode in EPISODES}) == 60
+
+
+def test_the_first_ones_are_of_all_sorts() -> None:
+    first = read_episodes(3)
+    assert first == EPISODES[:3]
+    assert {(len(one.parts) > 1, one.is_whole) for one in first} == {
+        (True, False), (False, False), (False, True),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("episode", EPISODES, ids=lambda episode: episode.id)
+def test_the_expected_plan_is_right_and_no_other_is(episode: Episode) -> None:
+    if episode.is_whole:
+        assert score_plan(None, episode) == RIGHT
+        return
+    assert may_have_parts(episode.request)
+    expected = checked_plan(episode)
+    assert score_plan(expected, episode) == RIGHT
+    whole = score_plan(None, episode)
+    assert whole.points == (0.5 if len(episode.parts) == 1 else 0.0)
+    for number in range(len(expected.steps)):
+        steps = [*expected.steps[:number], *expected.steps[number + 1 :]]
+        if steps and not any(step.inputs for step in steps):
+            less = Plan(tuple(steps), tuple(range(1, len(steps) + 1)))
+            assert score_plan(less, episode).points <= 1 - 1 / len(expected.steps)
+
+
+@pytest.mark.parametrize(
+    ("tool", "text"),
+    sorted({(p.tool, p.text) for e in EPISODES for p in e.parts if p.tool and "#" not in p.text}),
+)
+def test_what_a_tool_shall_compute_can_be_computed(tool: str, text: str) -> None:
+    assert compute_step(HEADS[tool], text)
+
+
+def test_texts_are_short_enough_for_a_line_of_a_plan() -> None:
+    assert max(len(part.text) for episode in EPISODES for part in episode.parts) <= MAX_TEXT_CHARS

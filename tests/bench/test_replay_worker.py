@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from baton.bench.bench_results import BenchSetting, ResultsFile
 from baton.bench.datasets import read_dataset
 from baton.bench.replay_worker import ReplayWorker
-from baton.bench.strategy_bench import PlayedQuestion
+from baton.bench.strategy_bench import BenchSetting, PlayedQuestion, ResultsFile
 from baton.core.errors import ConfigError, WorkerError
 from baton.core.labels import Label
 from baton.core.ledger_types import Scope

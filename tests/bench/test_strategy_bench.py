@@ -18,7 +18,7 @@ from baton.bench.strategy_bench import (
     random_mixing,
     sum_row,
 )
-from baton.cli.bench.live_bench import executing
+from baton.cli.bench.live_bench import code_executor
 from baton.core.errors import BudgetExceeded, SecretMissing, WorkerError, WorkerUnavailable
 from baton.core.labels import Label
 from baton.core.ledger_types import Policy, Scope
@@ -209,7 +209,7 @@ def toolbox() -> Iterator[Toolbox]:
 @pytest.mark.skipif(not sandbox(), reason="nothing is executed here")
 @pytest.mark.parametrize("lie", LIES)
 async def test_no_answer_grades_itself_right(lie: str, make: Make, toolbox: Toolbox) -> None:
-    execute = executing(ToolWorker(PYTHON_TOOL, toolbox, 5.0))
+    execute = code_executor(ToolWorker(PYTHON_TOOL, toolbox, 5.0))
     lying = HONEST.replace("+", "-") + "\n" + LIES[lie]
     for name, tests in TESTS.items():
         asked = Question("add", "Write add.", "", "python", tests=tests)
@@ -221,7 +221,7 @@ async def test_no_answer_grades_itself_right(lie: str, make: Make, toolbox: Tool
 @pytest.mark.skipif(not sandbox(), reason="nothing is executed here")
 @pytest.mark.parametrize("name", TESTS)
 async def test_a_right_answer_is_graded_right(name: str, make: Make, toolbox: Toolbox) -> None:
-    execute = executing(ToolWorker(PYTHON_TOOL, toolbox, 5.0))
+    execute = code_executor(ToolWorker(PYTHON_TOOL, toolbox, 5.0))
     asked = Question("add", "Write add.", "", "python", tests=TESTS[name])
     for more in ("", "\nif __name__ == '__main__':\n    raise SystemExit(add(1, 2))"):
         orchestra = make(says(f"```python\n{HONEST}{more}\n```"))

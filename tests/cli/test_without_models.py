@@ -58,10 +58,10 @@ def test_nobody_is_said_to_answer_and_what_to_do(call: Call) -> None:
     done = call("models", "role")
     assert done.code == 0
     rows = dict(line.split(maxsplit=1) for line in done.out.splitlines())
-    assert rows["chat"] == "nobody yet"
+    assert rows["chat"] == "no model yet"
     assert rows["conductor"] == "Baton chooses"
     assert done.err == SAID.removeprefix("baton: ")
-    assert call("models", "role", "chat").out == "nobody yet\n"
+    assert call("models", "role", "chat").out == "no model yet\n"
     told = json.loads(call("models", "role", "--json").out)
     assert (told["roles"]["chat"], told["missing"]) == ("small", ["small"])
 

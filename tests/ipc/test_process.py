@@ -33,7 +33,7 @@ while (frame := receive()) is not None:
 """
 """What a call `says` is said back, under its id unless it has another."""
 
-DONE = {"type": "done"}
+DONE: dict[str, object] = {"type": "done"}
 
 
 class Say(Message, tag="say"):
@@ -86,7 +86,7 @@ def text(what: object) -> dict[str, object]:
 
 async def heard(call: Call) -> list[object]:
     """Receive to the end, without it."""
-    texts = []
+    texts: list[object] = []
     while isinstance(reply := await call.receive(), TextReply):
         texts.append(reply.text)
     return texts
@@ -117,9 +117,12 @@ async def test_what_is_of_no_call_is_kept_apart(child: Child) -> None:
     assert [(await child.receive()).id for _ in odd] == odd
 
 
+BAD_IDS: list[object] = [[], {}, None, True, 1.5, "1"]
+
+
 @pytest.mark.parametrize(
     "reply",
-    [*({**DONE, "id": id} for id in ([], {}, None, True, 1.5, "1")), {}, {"type": "x"}, text([])],
+    [*({**DONE, "id": id} for id in BAD_IDS), {}, {"type": "x"}, text([])],
     ids=str,
 )
 async def test_a_reply_that_makes_no_sense_ends_the_child(

@@ -16,8 +16,7 @@ from baton.core.errors import ConfigError, ModelFileError
 from baton.core.machine import Hardware
 from baton.download import HubSource
 from baton.models.library import Library
-from baton.models.library_state import DoesNotFit, NeedsAgreement
-from baton.models.model_types import ModelState
+from baton.models.model_types import DoesNotFit, ModelState, NeedsAgreement
 from baton.models.store import FolderModelStore
 from support import gguf_writer
 from support.fake_hub import Fault, Hub

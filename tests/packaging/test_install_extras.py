@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from baton.install import InstalledFiles
-from baton.install.layout import find_installation
+from baton.install.installation import find_installation
 from support.installer_machine import COMPLETIONS, INSTALL, Machine, release, well
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a script for Unix shells")

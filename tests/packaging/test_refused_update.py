@@ -16,9 +16,9 @@ import pytest
 from baton.core.errors import BatonError
 from baton.download import ReleaseSource
 from baton.install import Installation
+from baton.install.installation import probe_version
 from baton.install.unpack_cache import tree_key
 from baton.install.updater import Updater
-from baton.install.version_probe import probe_version
 from support.packaged_machine import Machine, machine
 from support.single_file import pack
 from support.update_processes import NEW, OLD

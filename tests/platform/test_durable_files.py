@@ -14,12 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from baton.bench.bench_results import BenchSetting, ResultsFile
-from baton.bench.strategy_bench import PlayedQuestion
+from baton.bench.strategy_bench import BenchSetting, PlayedQuestion, ResultsFile
 from baton.cli.config import _create_file
 from baton.core.errors import ConfigError
 from baton.history import Store
-from baton.models.store.folder_changes import replace_json
+from baton.models.store.store_files import replace_json
 from baton.money import Ledger
 from baton.platform import durable_files
 from baton.platform.durable_files import (
@@ -227,8 +226,7 @@ def test_text_and_name_outlast_a_power_cut(
 
 OWN_WAYS = {
     "platform/durable_files.py",  # where it is done
-    "install/installation.py",  # the program's own files, which others may run
-    "install/receipts.py",  # beside them, readable by all where root installed them
+    "install/installation.py",  # the program, and notes that all may read where root installed it
     "ipc/parent_channel.py",  # /proc
     "workers/tools/child/sandbox_guest.py",  # a descriptor
     "doctor/child/network_watch.py",  # /proc

@@ -27,7 +27,7 @@ from baton.core.errors import BatonError, ConfigError, PlanError
 from baton.core.plan import plan_schema, templates
 from baton.core.sanitiser import one_line, sanitise
 from baton.download import releases
-from baton.download.child import hub_client, hub_metadata, hub_names, signed_release
+from baton.download.child import hub_client, hub_metadata, signed_release
 from baton.gguf import header as gguf
 from baton.history import schema
 from baton.history.export import import_conversations
@@ -154,9 +154,9 @@ def read_address(data: bytes) -> None:
         proxies.loopback_addresses(url)
         proxies.proxy_for(url, "", {"NO_PROXY": "x,.y:1", "ALL_PROXY": "http://p"})
     with suppress(Failure):
-        hub_names.check_source(Source(url=url))
+        hub_metadata.check_source(Source(url=url))
     with suppress(Failure):
-        hub_names.check_source(Source(*url.partition(":")[::2]))
+        hub_metadata.check_source(Source(*url.partition(":")[::2]))
     hub_client.retry_after({"Retry-After": url, "RateLimit": url}, 0.0)
 
 

@@ -32,7 +32,7 @@ PROCESSES.set_forkserver_preload(
     [
         "baton.download.child.transfer",
         "baton.download",
-        "baton.install.version_probe",
+        "baton.install.installation",
         "baton.cli.self_",
         "baton.cli.root",
         "baton.compose.own_installation",

@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 import routing_rows  # noqa: E402
 import train_router  # noqa: E402
+from score_router import rank  # noqa: E402
 
 WRITTEN = (ARRAYS_FILE, METADATA_FILE, "agreement.json", "kinds.npz", "lengths.npz", "skills.json")
 
@@ -76,7 +77,7 @@ def test_a_small_sample_twice(tmp_path: Path, shelf: Path) -> None:
     model = RouterModel.load(tmp_path / "one")
     local, cloud = Candidate("tiny-1b"), Candidate("huge-70b", outside=True)
     texts = [part.format(1234, 9) for part in (*EASY, *HARD)]
-    gain = model.rank(texts, local, cloud)
+    gain = rank(model, texts, local, cloud)
     assert gain[2:].min() > gain[:2].max() + 0.2
     skills = json.loads((tmp_path / "one" / "skills.json").read_text("utf-8"))
     assert skills
@@ -99,8 +100,9 @@ def test_other_files_workers_and_groups(tmp_path: Path, shelf: Path) -> None:
     assert {block.name for block in first.first_stage.sets} == {"new", "lonely", "mathl5"}
     shown = {first.first_stage.sets[place].name for place in first.first_stage.points.origin}
     assert shown == {"new", "lonely"}
+    pair = (Candidate("x"), Candidate("y-70b"))
     gains = [
-        model.rank([EASY[0].format(1, 2), HARD[0].format(3, 4)], Candidate("x"), Candidate("y-70b"))
+        rank(model, [EASY[0].format(1, 2), HARD[0].format(3, 4)], *pair)
         for model in (first, second)
     ]
     assert np.isfinite(gains).all()

@@ -406,7 +406,7 @@ async def test_why_leads_to_what_its_run_sent(tmp_path: Path) -> None:
 async def test_models_tell_price_and_how_far_a_text_travels(tmp_path: Path) -> None:
     unknown = replace(GPT, price=None)
     for card, words in (
-        (GPT, "$0.25 in, $2.00 out per million tokens"),
+        (GPT, "$0.25 in, $2 out per million tokens"),
         (unknown, "price unknown: not asked until you enter one"),
         (replace(GPT, price=FREE), "costs nothing"),
     ):

@@ -135,7 +135,7 @@ async def test_the_card_names_workers_costs_and_what_each_sees(tmp_path: Path) -
         await stage.answered()
         assert stage.asked == []
         seen = " ".join(stage.see().split())
-        assert "This plan of 3 steps was not played. c plays it; so does /continue." in seen
+        assert "Its plan of 3 steps was not played. c plays it; so does /continue." in seen
         assert "Stopped here" not in seen
 
 

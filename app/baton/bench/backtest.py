@@ -19,11 +19,11 @@ ACTUAL_NAME = "as it was"
 
 @dataclass(frozen=True, slots=True)
 class PastPrompt:
-    """A prompt of the past: what help elsewhere is expected to gain, and what really happened.
+    """A prompt of the past: what remote help is expected to gain, and what really happened.
 
     `quality` is the chance that the answer here is good, `gain` how much likelier it is with help,
     which costs `cost` nano-dollars. It was `asked` for or not; what the prompt `charged` is known.
-    `good` is how good the person found the answer, 0 to 1 (None: nothing tells). What may not leave
+    `good` is how good the person found the answer, 0 to 1 (None: unknown). What may not leave
     this machine isn't `open`. `weighed` is whether gain and cost are those that counted then; else
     they were estimated since.
     """
@@ -65,7 +65,7 @@ class PolicyRow:
 async def replay_policy(
     cases: Sequence[PastPrompt], thrift: SpendingStyle, ceilings: Mapping[Scope, int]
 ) -> PolicyRow:
-    """Return what a pace comes to under some ceilings. Whoever paces knows only what was before."""
+    """Return what a pace comes to under some ceilings. It decides from earlier prompts alone."""
     clock = _Clock()
     pacing = Pacing(thrift, clock=clock)
     spent: dict[tuple[Scope, object], int] = {}

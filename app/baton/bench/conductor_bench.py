@@ -243,7 +243,7 @@ class ConductorBench:
         return score_plan(plan, episode, self._values)
 
     async def _compute(self, tool: str, text: str) -> None:
-        """Keep what an expression comes to, if the tool is here and can tell."""
+        """Keep what an expression comes to, if the tool is here and can compute it."""
         if tool not in self.workers:
             return
         request = Request((Message(Role.USER, text),), Purpose.VERIFY)

@@ -1,17 +1,20 @@
 """How good a plan is for a request whose parts are known: pure, the same for every conductor.
 
-Each part shall have one step of its own that says what the part says and sees the results it builds
-on; a tool's part is computed by the tool. What else a plan holds takes away from its score.
+Each part should have one step of its own that says what the part says and sees the results it
+builds on; a tool's part is computed by the tool. What else a plan holds takes away from its score.
 """
 
 from __future__ import annotations
 
 import random
 import re
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import product
+from pathlib import Path
+from typing import Any
 
 from baton.core.plan.plan import PROMPT, Plan, Step, single_step_plan
 from baton.core.plan.plan_lines import TOOL_HEADS
@@ -140,7 +143,7 @@ class _Match:
         return self._credit(number, step) * (1.0 if self._sees(number, does) else BLIND_CREDIT)
 
     def _is_taken(self, other: int, number: int, does: Mapping[int, int]) -> bool:
-        """Tell whether a part's step does another part, too.
+        """Whether a part's step does another part, too.
 
         It may repeat what it builds on, where it sees that or computes it.
         """
@@ -154,7 +157,7 @@ class _Match:
         return does[other] not in self._seen(step)
 
     def _sees(self, number: int, does: Mapping[int, int]) -> bool:
-        """Tell whether a part's step sees, or computes, the results that the part builds on."""
+        """Whether a part's step sees, or computes, the results that the part builds on."""
         step = does[number]
         if not step:
             return False
@@ -169,7 +172,7 @@ class _Match:
         return found.union(*map(self._seen, found))
 
     def _holds(self, step_number: int, number: int) -> bool:
-        """Tell whether a step says what a part says."""
+        """Whether a step says what a part says."""
         part, step = self._parts[number - 1], self._steps[step_number - 1]
         shown = PROMPT in step.access and step.worker not in _TOOLS
         entries = part.holds if shown else (*part.holds, *part.about)
@@ -208,3 +211,26 @@ def bootstrap_interval(points: Sequence[float], seed: int = 0) -> tuple[float, f
     count = len(points)
     means = sorted(sum(chance.choices(points, k=count)) / count for _ in range(RESAMPLES))
     return means[RESAMPLES // 40], means[-1 - RESAMPLES // 40]
+
+
+EPISODES_FILE = Path(__file__).with_name("conductor_episodes.toml")
+
+
+def read_episodes(limit: int | None = None) -> tuple[Episode, ...]:
+    """Return the first `limit` episodes, or all of them."""
+    rows = tomllib.loads(EPISODES_FILE.read_text("utf-8"))["episodes"]
+    return tuple(map(_episode, rows[:limit]))
+
+
+def _episode(row: dict[str, Any]) -> Episode:
+    return Episode(row["id"], row["language"], row["request"], tuple(map(_part, row["parts"])))
+
+
+def _part(row: dict[str, Any]) -> ExpectedPart:
+    return ExpectedPart(
+        row["text"],
+        tuple(row["holds"]),
+        tuple(row.get("about", ())),
+        row.get("tool", ""),
+        tuple(row.get("needs", ())),
+    )

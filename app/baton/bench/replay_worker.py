@@ -25,19 +25,19 @@ _BILLIONS = re.compile(r"(?<![\w.])(?:(\d+)x)?(\d+(?:\.\d+)?)b(?![a-z0-9])", re.
 
 
 def recorded_card(model: str, price: Price | None = None) -> Card:
-    """Return the card of a recorded model: one here, or one elsewhere if it has a price."""
-    elsewhere = price is not None
+    """Return the card of a recorded model: a local one, or a remote one if it has a price."""
+    is_remote = price is not None
     return Card(
         model,
-        "cloud" if elsewhere else "local",
+        "cloud" if is_remote else "local",
         model,
-        privacy=Label.CLOUD if elsewhere else Label.LOCAL,
+        privacy=Label.CLOUD if is_remote else Label.LOCAL,
         context=32_768,
         parameters=_parameter_count(model),
         price=price or FREE,
-        provider=REPLAY_PROVIDER if elsewhere else "",
+        provider=REPLAY_PROVIDER if is_remote else "",
         model=model,
-        remote=elsewhere,
+        remote=is_remote,
         slots=4,
     )
 
@@ -52,7 +52,7 @@ def _parameter_count(model: str) -> int:
 def recorded_text(recorded: RecordedAnswer, name: str) -> str:
     """Return the text that stands for a recorded answer: the answer that was found in it.
 
-    It is as long as the answer was, because that tells something too: blanks stand for the rest.
+    It is as long as the answer was, since the length is a signal too: blanks fill it up.
     """
     said = f"The answer is {recorded.answer}." if recorded.answer else _text_without_answer(name)
     return said.ljust(recorded.length)

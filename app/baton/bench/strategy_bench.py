@@ -1,14 +1,34 @@
 """How well a strategy does on questions whose answers are known: played like any other prompt.
 
-What it comes to stands beside what could be had without any strategy, where recordings tell that.
+Its result is shown beside what is possible without any strategy, where recordings hold that.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+import os
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import BinaryIO, cast
 
-from baton.core.errors import ERROR_CLASSES, BatonError, BudgetExceeded, WorkerUnavailable
+import msgspec
+
+from baton.core.errors import (
+    ERROR_CLASSES,
+    BatonError,
+    BudgetExceeded,
+    ConfigError,
+    StoreError,
+    WorkerUnavailable,
+)
 from baton.core.events import Called, Decision, Event, Failed, Offered, StepFailed
 from baton.core.hold_decision import overcharge_error
 from baton.core.messages import Card, Prompt
@@ -26,6 +46,7 @@ from baton.core.plan.answer_grades import (
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import PromptLimits
 from baton.core.view import RunView
+from baton.platform.durable_files import open_private
 
 Execute = Callable[[str, str], Awaitable[str]]
 """Runs Python, then tests of it, where it can do no harm; returns what is printed and how it ended.
@@ -45,9 +66,9 @@ NO_SANDBOX = "Nothing executes code safely here, so it was not graded."
 class PlayedQuestion:
     """How one question went. `score` is from 0 to 1, None where it can't be graded.
 
-    `outside` counts those of the `calls` that went elsewhere. `cost` is in nano-dollars. `worker`
-    wrote the answer ("" where several did); `note` says what went wrong, `error` is its class
-    where that was no fault of the answer's.
+    `outside` counts those of the `calls` that went to remote workers. `cost` is in nano-dollars.
+    `worker` wrote the answer ("" where several did); `note` says what went wrong, `error` is its
+    class where that was no fault of the answer's.
     """
 
     question: str
@@ -138,10 +159,10 @@ async def _play(
     async with orchestra.play(prompt, limits=limits) as run:
         async for event in run:
             view = view.apply(event)
-            if (told := _setup_problem(event)) is not None:
-                error, why = told
+            if (problem := _setup_problem(event)) is not None:
+                error, why = problem
     score, note = await grader(question, view)
-    elsewhere = {card.id for card in orchestra.roster if card.uses_gateway}
+    remote = {card.id for card in orchestra.roster if card.uses_gateway}
     played = PlayedQuestion(
         question.id,
         score,
@@ -150,7 +171,7 @@ async def _play(
         view.cost,
         view.worked_seconds,
         len(view.calls),
-        sum(call.worker in elsewhere for call in view.calls),
+        sum(call.worker in remote for call in view.calls),
         answer_author(view),
         why or note,
         error,
@@ -159,7 +180,7 @@ async def _play(
 
 
 def _setup_problem(event: Event) -> tuple[str, str] | None:
-    """Return what an event tells of money, keys or files that are missing, if it does."""
+    """Return the error and message of an event about missing money, keys or files, if it is one."""
     match event:
         case Offered(decision=Decision.CEILING, message=message):
             return REFUSED_ERROR, message
@@ -202,7 +223,7 @@ class StrategyRow:
     """What a strategy came to over all its questions; `right` is the sum of their scores.
 
     `local` counts the questions for which nothing left this machine. `cost` is in nano-dollars.
-    `baseline`: nothing was played, it is what the recordings tell.
+    `baseline`: nothing was played, it comes from the recordings.
     """
 
     name: str
@@ -253,7 +274,7 @@ def sum_row(name: str, played: Sequence[PlayedQuestion], *, baseline: bool = Fal
     )
 
 
-# What recordings tell without playing anything
+# What recordings show without playing anything
 
 ALWAYS_PREFIX = "always "
 """How the name begins of what one worker reaches alone."""
@@ -267,9 +288,9 @@ def play_alone(dataset: Dataset, questions: Sequence[Question], card: Card) -> l
 def play_oracle(
     dataset: Dataset, questions: Sequence[Question], cards: Sequence[Card]
 ) -> list[PlayedQuestion]:
-    """Return how the questions go where somebody knows beforehand who is right, at what price.
+    """Return how the questions go where the cheapest worker that is right answers each.
 
-    Where nobody is, the cheapest is asked.
+    Where none is right, the cheapest answers.
     """
     return [
         max(
@@ -293,7 +314,7 @@ def _recorded_result(dataset: Dataset, question: Question, card: Card) -> Played
 def baseline_rows(
     dataset: Dataset, questions: Sequence[Question], cards: Sequence[Card]
 ) -> tuple[StrategyRow, ...]:
-    """Return what the recordings tell of these workers: each alone, and the oracle."""
+    """Return the rows of these workers from the recordings: each alone, and the oracle."""
     alone = [
         sum_row(ALWAYS_PREFIX + card.id, play_alone(dataset, questions, card), baseline=True)
         for card in cards
@@ -314,9 +335,102 @@ def mixing_ends(rows: Sequence[StrategyRow]) -> tuple[StrategyRow, StrategyRow] 
 
 
 def random_mixing(rows: Sequence[StrategyRow], cost: int) -> float | None:
-    """Return the accuracy of sending questions elsewhere at random, at this cost; None: no ends."""
+    """Return the accuracy of random routing at this cost; None where there are no ends."""
     if (found := mixing_ends(rows)) is None:
         return None
     free, paid = found
     share = min(1.0, cost / paid.cost)
     return free.accuracy + share * (paid.accuracy - free.accuracy)
+
+
+class BenchSetting(msgspec.Struct, frozen=True):
+    """What a result belongs to. `terms` are what else changes results: prices and ceilings."""
+
+    dataset: str
+    digest: str
+    strategy: str
+    workers: tuple[str, ...]
+    terms: str = ""
+
+
+class _Line(msgspec.Struct, frozen=True):
+    setting: BenchSetting
+    played: PlayedQuestion
+
+
+_LINE_START = b'{"setting":'
+"""How every line begins."""
+
+
+class ResultsFile:
+    """What was played before, and what is played now, in one file. Raises StoreError."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def played_before(self, setting: BenchSetting) -> dict[str, PlayedQuestion]:
+        """Return what is there of a setting, by question.
+
+        Raises ConfigError for another file, or one with results of the dataset as it was before.
+        """
+        found: dict[str, PlayedQuestion] = {}
+        for line in self._lines():
+            other = line.setting
+            if (other.dataset, other.digest != setting.digest) == (setting.dataset, True):
+                raise ConfigError(
+                    f"{setting.dataset} has changed since {self.path} was begun.",
+                    "Old and new results can't be distinguished: name another file with --out.",
+                )
+            if other == setting:
+                found[line.played.question] = line.played
+        return found
+
+    def _lines(self) -> Iterator[_Line]:
+        try:
+            raw = self.path.read_bytes()
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise ConfigError(f"{self.path} can't be read: {error.strerror}.") from error
+        *lines, rest = raw.split(b"\n")
+        if not (rest.startswith(_LINE_START) or _LINE_START.startswith(rest)):
+            raise self._format_error(len(lines) + 1)  # else it was broken off in the middle
+        for number, line in enumerate(lines, start=1):
+            try:
+                yield msgspec.json.decode(line, type=_Line)
+            except msgspec.DecodeError as error:
+                raise self._format_error(number) from error
+
+    def _format_error(self, number: int) -> ConfigError:
+        return ConfigError(
+            f"Line {number} of {self.path} is no result of a bench.",
+            "Name another file with --out; this one is as it was.",
+        )
+
+    def append(self, setting: BenchSetting, played: PlayedQuestion) -> None:
+        """Write down how one more question went."""
+        line = msgspec.json.encode(_Line(setting, played)) + b"\n"
+        try:
+            with _open_file(self.path) as file:
+                _cut_broken_line(file.fileno())
+                file.seek(0, os.SEEK_END)
+                file.write(line)
+        except OSError as error:
+            raise StoreError(
+                f"{self.path} can't be written: {error.strerror}; what is in it is kept.",
+                "Make room, or name another file with --out.",
+            ) from error
+
+
+def _open_file(path: Path) -> BinaryIO:
+    mode = "r+b" if path.exists() else "x+b"
+    return cast(BinaryIO, open(path, mode, opener=open_private))
+
+
+def _cut_broken_line(file: int) -> None:
+    """Cut off a last line that was not written to its end."""
+    size = os.fstat(file).st_size
+    if size == 0 or os.pread(file, 1, size - 1) == b"\n":
+        return
+    data = os.pread(file, size, 0)
+    os.ftruncate(file, data.rfind(b"\n") + 1)

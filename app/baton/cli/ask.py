@@ -84,7 +84,7 @@ class AskOptions:
 @click.command(cls=StrategyCommand)
 @click.argument("text", nargs=-1)
 @worker_option
-@click.option("-s", "--system", metavar="TEXT", help="Say how the worker shall behave.")
+@click.option("-s", "--system", metavar="TEXT", help="How the worker should behave (system text).")
 @continue_option
 @files_option
 @mode_option
@@ -191,7 +191,7 @@ async def _find_conversation(store: Store, named: str | None, text: str) -> tupl
 
 
 def _is_id(word: str, text: str) -> bool:
-    """Tell whether a word is an id by its looks: it is a whole one, or the prompt comes after."""
+    """Whether a word is an id by its looks: it is a whole one, or the prompt comes after."""
     if not word:
         return True  # an empty variable in a script shall not reach another conversation
     return _is_hex(word) and len(word) >= (_MIN_ID_DIGITS if text else _ID_DIGITS)

@@ -298,7 +298,7 @@ _PriceRow = tuple[str, str, "Price | None"]
 
 
 def _worker_prices() -> Iterator[_PriceRow]:
-    """Yield the workers elsewhere, with their prices."""
+    """Yield the remote workers, with their prices."""
     from baton.compose import card_of
     from baton.platform.settings import LocalWorkerSettings
 

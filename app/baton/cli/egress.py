@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=AliasedGroup)
 def egress() -> None:
-    """Show everything that Baton sent to workers elsewhere.
+    """Show everything that Baton sent to remote workers.
 
     Each request is kept as it was sent, without its key. A conversation that is removed takes its
     text along; when, where to, how much and its SHA-256 stay.

@@ -32,7 +32,7 @@ def raise_if_interrupted() -> None:
 
 
 def was_interrupted() -> bool:
-    """Tell whether the person wished to leave."""
+    """Whether the person wished to leave."""
     return _interrupted
 
 

@@ -67,7 +67,7 @@ def overcharge_warnings(view: RunView) -> list[dict[str, str]]:
 
 
 def is_only_planned(view: RunView) -> bool:
-    """Tell whether there is a plan of which nothing was played."""
+    """Whether there is a plan of which nothing was played."""
     waiting = all(step.status == "waiting" for step in view.steps)
     return view.plan is not None and waiting and view.status in ("cancelled", "lost")
 
@@ -106,7 +106,7 @@ def call_object(call: Called) -> dict[str, Any]:
 
 
 def offer_object(offer: Offered) -> dict[str, Any]:
-    """Return an offer of help from elsewhere: what could have left, at what price at most."""
+    """Return an offer of remote help: what could have left, at what price at most."""
     return {
         "worker": offer.worker,
         "why": offer.why,

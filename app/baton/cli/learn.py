@@ -27,11 +27,11 @@ def learn(dry_run: bool, undo: bool, forget: bool, as_json: bool, quiet: bool) -
     """Learn from your newest 1,000 answers which worker does well with which prompts.
 
     What counts: the answers you marked (+ or - in the app, `baton history rate`), copied, wanted
-    again, from a stronger worker or for an edited prompt, and local drafts that a worker elsewhere
+    again, from a stronger worker or for an edited prompt, and local drafts that a remote worker
     replaced. Nothing leaves this machine, and what is kept are numbers, no texts.
 
     Each answer is tried on what was learned without it: where that does worse, nothing is changed.
-    It begins anew from the router as it came, so conversations that you removed are out of it. The
+    It starts from the router as delivered, so conversations that you removed are out of it. The
     last five versions, which --undo goes back to, go with --forget.
     """
     if sum((dry_run, undo, forget)) > 1:

@@ -180,7 +180,7 @@ def _exit_code(view: RunView, output: Output, manner: OutputOptions, left: list[
 
 
 def _was_withdrawn(view: RunView) -> bool:
-    """Tell whether the person decided not to send the prompt, so that there is no answer."""
+    """Whether the person decided not to send the prompt, so that there is no answer."""
     return view.status == "cancelled" and any(o.decision is Decision.KEPT for o in view.offers)
 
 
@@ -328,7 +328,7 @@ class TextRenderer:
         self._output.write(text)
 
     def _finish_part(self, view: RunView) -> bool:
-        """Tell whether what stands there is whole, while more is being done behind it."""
+        """Whether what stands there is whole, while more is being done behind it."""
         if view.current_step is None and not view.planning:
             return False
         if (number := self._next_part(view)) and view.steps[number - 1].text:

@@ -1,4 +1,4 @@
-"""`baton usage`: what calls to workers elsewhere came to."""
+"""`baton usage`: what calls to remote workers cost."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _DAYS_PATTERN = re.compile(r"0*([1-9][0-9]{0,3})d", re.ASCII)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--forecast", "ahead", is_flag=True, help="Say what today and this month come to.")
 def usage(by: UsageGrouping, since: str | None, as_csv: bool, as_json: bool, ahead: bool) -> None:
-    """Show what calls to workers elsewhere came to: what was charged, and for what.
+    """Show what calls to remote workers cost: what was charged, and for what.
 
     What is unconfirmed is part of what was charged, until you release it.
     """

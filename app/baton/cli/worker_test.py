@@ -71,7 +71,8 @@ def confirm_cost(card: Card, settings: Settings, yes: bool) -> int | None:
     messages = [Message(Role.SYSTEM, card.system), Message(Role.USER, _PROMPT)]
     most = card.price.max_cost(max_input_tokens(messages), REMOTE_TOKENS)
     notify(
-        f"{one_line(card.model or card.id)} will say hello. It costs at most {shown_rounded_up(most)}."
+        f"{one_line(card.model or card.id)} will say hello. It costs at most "
+        f"{shown_rounded_up(most)}."
     )
     if yes:
         return most

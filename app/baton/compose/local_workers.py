@@ -74,7 +74,7 @@ async def _machine(folder: Path, allowed: int) -> Hardware:
     """
     import asyncio
 
-    from baton.platform.computer import inspect_machine
+    from baton.platform.hardware import inspect_machine
     from baton.workers.local import gpus
 
     found = await asyncio.to_thread(inspect_machine, folder, await gpus())

@@ -1,4 +1,4 @@
-"""How many bytes something has, in words: the one way in which Baton counts them.
+"""Formats numbers of bytes, in one way everywhere.
 
 A GB is 10**9 bytes, of memory as of files. So count the hub, disks and the setting `memory_gb`, and
 only so can what a model takes be held against its file and against what is free. A machine's memory

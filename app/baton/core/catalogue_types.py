@@ -1,4 +1,4 @@
-"""What is known of a model before its file is on this machine."""
+"""The types of the model catalogue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The typed facts of a run. Everything a person sees of a run is a fold over these.
+"""The events of a run. Everything that a person sees of a run is a fold over them.
 
 `at` is in seconds since the run began. Exactly one of Finished, Failed and Cancelled ends a run.
 `StepText` and `Progress` are transient: shown as they come, never stored one by one (the text is in

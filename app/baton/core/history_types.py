@@ -1,4 +1,4 @@
-"""What is remembered: conversations, search hits and runs, as front ends are shown them."""
+"""The types of the history: conversations, search hits and runs."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class RunRecord:
 
 @dataclass(frozen=True, slots=True)
 class Weighing:
-    """A time at which it was weighed whether help is worth its price (events.Weighed), and where.
+    """One decision whether help was worth its price (events.Weighed), with its conversation.
 
     `at` is in seconds since the epoch; `cost` in nano-dollars.
     """

@@ -169,7 +169,7 @@ def _hint(bill: HoldRequest, room: ScopeBalance, said: _Figures) -> str:
 
 
 def shown_rounded_up(amount: int) -> str:
-    """Show an amount rounded up: with `at_most`, what is too much never looks like enough."""
+    """Show an amount rounded up; see `shown_rounded_down`: too much never looks like enough."""
     return show_usd(_rounded_up(amount, _shown_step(max(amount, _MIN_SHOWN_NANOS))))
 
 

@@ -1,6 +1,6 @@
-"""What a package exports without importing the modules that hold it until somebody asks.
+"""Exports of a package whose modules are imported at their first use.
 
-A child process lies in the package of its slice, and must not load what the front has there.
+A child process lies in the package of its slice, and must not load the modules of the front.
 """
 
 from __future__ import annotations

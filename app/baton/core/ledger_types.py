@@ -1,4 +1,4 @@
-"""The words of the ledger: what a call may cost, what was held and charged, what left.
+"""The types of the ledger: ceilings, holds, charges, and the egress log.
 
 Amounts are in nano-dollars, times in seconds since the epoch (UTC); a day and a month are the
 person's own, by the date of the hold.
@@ -27,7 +27,7 @@ class Scope(StrEnum):
 
     @property
     def phrase(self) -> str:
-        """Say whose money it is: "today"."""
+        """The scope in words: "today"."""
         return _SCOPE_PHRASES[self]
 
 
@@ -57,7 +57,7 @@ class SpendingStyle(StrEnum):
 
     @property
     def description(self) -> str:
-        """Say what it comes to, in a few words."""
+        """The style in a few words."""
         return _STYLE_DESCRIPTIONS[self]
 
 
@@ -137,7 +137,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class ScopeBalance:
-    """How one scope stands. `ceiling` None sets no limit, and `left` is None then.
+    """The balance of one scope. `ceiling` None sets no limit, and `left` is None then.
 
     `variable` is the environment's that sets the ceiling, so that nothing else can raise it, or "".
     """
@@ -151,7 +151,7 @@ class ScopeBalance:
 
     @property
     def used(self) -> int:
-        """Everything that counts against the ceiling."""
+        """The amount that counts against the ceiling."""
         return self.settled + self.held + self.unconfirmed
 
     @property
@@ -162,9 +162,9 @@ class ScopeBalance:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How money stands: session (if one was asked for), day and month; `frozen` says why, or "".
+    """The balances of session (if given), day and month; `frozen` is the reason of a freeze, or "".
 
-    `allowed` is whether any of session, day and month has a ceiling above zero.
+    `is_cloud_on` is whether any of session, day and month has a ceiling above zero.
     """
 
     rooms: tuple[ScopeBalance, ...]

@@ -1,4 +1,4 @@
-"""What workers are given and what they give back, and what a conversation is made of."""
+"""The types of requests, answers and conversations."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class RedactedTexts:
     hidden: tuple[HiddenText, ...] = ()
 
     def summary(self) -> str:
-        """Say what is hidden: "1 mail address, 2 phone numbers", or nothing."""
+        """Return what is hidden in words: "1 mail address, 2 phone numbers", or ""."""
         counts = Counter(thing.kind for thing in self.hidden)
         return ", ".join(f"{n} {_plural(kind) if n > 1 else kind}" for kind, n in counts.items())
 

@@ -1,4 +1,4 @@
-"""What a router knows and says: shared by the engine and the child process that computes it.
+"""The types of the router, shared with the child process that computes it.
 
 Plain values only: they cross a pipe. Qualities and gains are chances from 0 to 1 (a gain from -1),
 so that they can be compared with a price.

@@ -1,4 +1,4 @@
-"""How a model chooses its words: as it was set, else as its file recommends, else as Baton does."""
+"""Sampling settings: as configured, else as the model file recommends, else Baton's own."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _HEADER_KEYS = {
     "min_p": "min_p",
     "repeat_penalty": "penalty_repeat",
 }
-"""What our names are in a model file's header, after `general.sampling.`."""
+"""The keys of these settings in a model file's header, after `general.sampling.`."""
 
 
 def recommended_sampling(value: Callable[[str], Any]) -> dict[str, float]:

@@ -67,7 +67,7 @@ class StepView:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more will come of it."""
+        """Whether the step is done, failed or skipped."""
         return self.status in ("done", "failed", "skipped")
 
     @property
@@ -148,7 +148,7 @@ class RunView:
 
     @property
     def worked_seconds(self) -> float:
-        """The seconds it took, without those in which a person was waited for."""
+        """The seconds of the run, without waiting for the person."""
         spent = sum(call.seconds for call in self.calls)
         return min(self.seconds, spent) if self.offers else self.seconds
 

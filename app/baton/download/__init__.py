@@ -5,13 +5,8 @@ from typing import TYPE_CHECKING
 from baton.core.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from baton.download.hub_source import HubSource
-    from baton.download.release_source import ReleaseSource
+    from baton.download.hub_source import HubSource, ReleaseSource
 else:
-    __getattr__ = lazy_exports(
-        __name__,
-        release_source="ReleaseSource",
-        hub_source="HubSource",
-    )
+    __getattr__ = lazy_exports(__name__, hub_source="HubSource ReleaseSource")
 
 __all__ = ["HubSource", "ReleaseSource"]

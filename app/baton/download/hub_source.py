@@ -1,7 +1,8 @@
-"""Model files from hubs and addresses; see models.ports.Supply."""
+"""Model files and releases from hubs, addresses and folders, through one child process."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -22,20 +23,21 @@ from baton.core.errors import (
     WorkerUnavailable,
 )
 from baton.core.sanitiser import one_line
-from baton.download.fetcher import DownloadProcess
 from baton.download.progress import Progress
+from baton.download.releases import RELEASE_SCHEMA, Release, ReleaseFile
 from baton.gguf.header import Header
 from baton.ipc import frames
-from baton.ipc.process import Died
+from baton.ipc.process import Child, Died, environment
+from baton.ipc.supervisor import Supervisor, start
 
 IDLE_SECONDS = 60.0
 """How long the child stays when it has nothing to do."""
 
 GRACE_SECONDS = 5.0
-"""How long the child may take to let go of a file before it is killed."""
+"""How long the child may take to stop with a file before it is killed."""
 
 _MAX_ATTEMPTS = 2
-"""A child that died takes nothing with it, so what it did goes on in another, once."""
+"""A child that dies loses nothing, so another one continues its work, once."""
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _ERROR_CLASSES: dict[str, type[BatonError]] = {
@@ -46,7 +48,7 @@ T = TypeVar("T")
 
 
 class HubSource:
-    """Asks and fetches through one child process, which is started when first needed."""
+    """Asks hubs and fetches files through one child process, started at its first use."""
 
     def __init__(
         self, *, environ: Mapping[str, str] = os.environ, idle: float = IDLE_SECONDS
@@ -97,7 +99,7 @@ class HubSource:
         raise AssertionError("it ends with an answer or an error")
 
     def _work(self, kind: str, **asked: object) -> AsyncGenerator[Progress | str]:
-        """Do what takes a while; at last its sha256."""
+        """Run a long task; yields progress, then a sha256."""
         return self._steps(kind, asked, _checked_sha256, GRACE_SECONDS)
 
     async def _steps(
@@ -107,9 +109,9 @@ class HubSource:
         read: Callable[[object], T],
         grace: float | None,
     ) -> AsyncGenerator[Progress | T]:
-        """Yield how far it is and then what comes of it, begun again if the child died over it.
+        """Yield progress, then the result; repeated in another child if the first one dies.
 
-        Closed early, it waits for the child to let go of it for so many seconds, if any.
+        Closed early, it waits up to `grace` seconds for the child to stop.
         """
         done, closings = 0, self._fetcher.closings
         for attempt in range(_MAX_ATTEMPTS):
@@ -119,7 +121,7 @@ class HubSource:
                     step = _convert(frame.get("progress"), Progress)
                     done = max(done, step.done)
                     yield replace(step, done=min(done, step.total))
-                if self._fetcher.closings != closings:  # though the child was quicker
+                if self._fetcher.closings != closings:  # even if the child has answered first
                     raise _stopped_error()
                 yield read(_reply_value(frame))
                 return
@@ -144,14 +146,14 @@ class HubSource:
 
 
 class _InvalidReply(WorkerError):
-    """The child said something that has no meaning; it is a bug, or not our child."""
+    """The child sent a reply that can't be read: a bug, or another program."""
 
     def __init__(self) -> None:
         super().__init__("The download process sent an invalid reply.", "Try again.")
 
 
 def _reply_value(frame: frames.Frame) -> Any:
-    """Return what a frame that ends a line brings. Raises the error that it stands for."""
+    """Return the value of a final frame. Raises the error that it reports."""
     match frame:
         case {"type": "done", "value": value}:
             return value
@@ -163,7 +165,9 @@ def _reply_value(frame: frames.Frame) -> Any:
 
 
 def _stopped_error() -> WorkerUnavailable:
-    return WorkerUnavailable("It was stopped. What has come is kept.", "Ask for it again.")
+    return WorkerUnavailable(
+        "The download was stopped. What has come is kept.", "Ask for it again."
+    )
 
 
 def _checked_sha256(value: object) -> str:
@@ -177,3 +181,108 @@ def _convert(value: object, kind: type[T]) -> T:
         return msgspec.convert(value, kind)
     except (msgspec.ValidationError, UnicodeEncodeError) as error:
         raise _InvalidReply from error
+
+
+class ReleaseSource(HubSource):
+    """Fetches releases through the same child process, which checks their signatures."""
+
+    async def read_release(self, source: str, key: str) -> Release:
+        """Return what a release holds; see Releases."""
+        text = await self._ask(str, "release", source=source, key=key)
+        try:
+            schema = msgspec.json.decode(text, type=_SchemaOnly).schema
+            release = msgspec.json.decode(text, type=Release) if schema == RELEASE_SCHEMA else None
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise BatonError(
+                f"The release's list can't be read: {one_line(str(error), 160)}.",
+                "Report it to the publisher of the release.",
+            ) from error
+        if release is None:
+            raise BatonError(
+                "The release is described in a way that this version doesn't know.",
+                "Install it with its own install.sh; settings, models and history stay.",
+            )
+        return release
+
+    def fetch_file(
+        self, source: str, file: ReleaseFile, target: Path
+    ) -> AsyncGenerator[Progress | str]:
+        """Have a file of a release at `target`; see Releases."""
+        return self._work(
+            "bring",
+            source=source,
+            name=file.name,
+            size=file.size,
+            sha256=file.sha256,
+            target=str(target.absolute()),
+        )
+
+
+class _SchemaOnly(msgspec.Struct):
+    schema: int
+
+
+_PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY")
+
+PASSED_VARIABLES = frozenset(
+    {
+        "HF_ENDPOINT",
+        "HF_HOME",
+        "HF_HUB_DISABLE_IMPLICIT_TOKEN",
+        "HF_HUB_DOWNLOAD_TIMEOUT",
+        "HF_HUB_OFFLINE",
+        "HF_TOKEN",
+        "HF_TOKEN_PATH",
+        "HUGGING_FACE_HUB_TOKEN",
+        "SSL_CERT_DIR",
+        "SSL_CERT_FILE",
+        "USERPROFILE",
+        "XDG_CACHE_HOME",
+        *_PROXIES,
+        *map(str.lower, _PROXIES),
+    }
+)
+"""The variables that hubs, accounts, proxies and certificates need."""
+
+TELEMETRY_OFF = {"HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_UPDATE_CHECK": "1"}
+"""Switches off the telemetry of the hub's client."""
+
+LAST_GRACE_SECONDS = 1.0
+"""How long the child may take to stop everything before it is killed."""
+
+
+class DownloadProcess(Supervisor):
+    """The download process, which ends after `idle` seconds without a call."""
+
+    def __init__(self, environ: Mapping[str, str], idle: float) -> None:
+        super().__init__()
+        self._environ = environ
+        self._idle = idle
+        self._idle_timer: asyncio.TimerHandle | None = None
+
+    def schedule_idle_end(self) -> None:
+        """End the child after `idle` seconds without a call."""
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        self._idle_timer = asyncio.get_running_loop().call_later(self._idle, self._end_idle)
+
+    async def aclose(self) -> None:
+        """Stop everything and end the child; the fetcher may be used again."""
+        self.closings += 1  # ends what runs now, and with the child what starts meanwhile
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        if self._child is not None:
+            for call in self._child.calls:
+                call.cancel()
+            await self._child.at_rest(LAST_GRACE_SECONDS)
+        await super().aclose()
+
+    def _end_idle(self) -> None:
+        if self._child is not None and self._child.calls:
+            self.schedule_idle_end()
+        elif self._child is not None:
+            self._child.kill()
+
+    def _start(self) -> Child:
+        environ = {**environment(self._environ, PASSED_VARIABLES), **TELEMETRY_OFF}
+        return start("fetcher", environ, "What fetches models")

@@ -18,7 +18,7 @@ class Phase(StrEnum):
 class Progress:
     """How far a download is: `done` of `total` bytes, which never go backwards.
 
-    `speed` is in bytes per second over the last seconds, `left` in seconds (None: can't be told).
+    `speed` is in bytes per second over the last seconds, `left` in seconds (None: unknown).
     """
 
     phase: Phase

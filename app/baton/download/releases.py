@@ -1,7 +1,7 @@
-"""Releases of the packaged binary: their versions, their files, and what is noted of one installed.
+"""Releases of the packaged binary: versions, files, and the notes on an installed one.
 
 A release is a folder, or what an address leads to: the binaries, `manifest.json` that lists them,
-and `manifest.json.sig` that says who wrote that.
+and `manifest.json.sig`, the manifest's signature.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FLAVOURS = ("full", "slim")
 GPUS = ("", "cuda", "vulkan")
 
 MAX_BINARY_BYTES = 1 << 33
-"""No binary has so many bytes."""
+"""Every binary is smaller."""
 
 _VERSION = re.compile(r"(\d{1,5})\.(\d{1,5})\.(\d{1,5})(?:(a|b|rc)(\d{1,4}))?", re.ASCII)
 _STAGE_ORDER = {"a": 0, "b": 1, "rc": 2, None: 3}
@@ -29,7 +29,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """What tells one binary from another; `gpu` is "", cuda or vulkan."""
+    """What distinguishes one binary from another; `gpu` is "", cuda or vulkan."""
 
     version: str
     flavour: str
@@ -81,7 +81,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What is noted of an installation: what it is, where it came from, and all its files.
+    """The receipt of an installation: its build, its source, and all its files.
 
     `folders` are those that weren't there before it.
     """
@@ -97,7 +97,7 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """A version that takes its place, and the one that leaves it.
+    """A change from one version to another.
 
     `action` is update or rollback; `size` and `sha256` are of the file that comes, `source` is
     where from ("": it was here).
@@ -122,17 +122,17 @@ def release_file_name(
 
 
 def is_version(text: str) -> bool:
-    """Tell whether that is a version as Baton's are written: 0.2.0, or 0.2.0rc1."""
+    """Whether that is a version as Baton's are written: 0.2.0, or 0.2.0rc1."""
     return _VERSION.fullmatch(text) is not None
 
 
 def is_newer(one: str, other: str) -> bool:
-    """Tell whether a version comes after another one. Raises BatonError for what is none."""
+    """Whether a version comes after another one. Raises BatonError for what is none."""
     return _version_key(one) > _version_key(other)
 
 
 def is_address(source: str) -> bool:
-    """Tell whether a release's source is an address and not a folder."""
+    """Whether a release's source is an address and not a folder."""
     return "://" in source
 
 
@@ -145,7 +145,7 @@ def _version_key(version: str) -> tuple[int, ...]:
 
 
 def _checked_file(file: ReleaseFile, version: str) -> ReleaseFile:
-    """Refuse what can't be right; a name is what its other fields say, and so leads nowhere."""
+    """Refuse an impossible entry: a name must follow from the other fields."""
     right = release_file_name(version, file.platform, file.flavour, file.gpu)
     plain = is_version(version) and re.fullmatch(r"[a-z0-9_-]+", file.platform) is not None
     sound = 0 < file.size < MAX_BINARY_BYTES and _SHA256.fullmatch(file.sha256) is not None
@@ -153,6 +153,6 @@ def _checked_file(file: ReleaseFile, version: str) -> ReleaseFile:
         raise BatonError(
             f"The release's list is wrong about {one_line(file.name, 80)!r}, so nothing was"
             " changed.",
-            "Tell whoever made the release.",
+            "Report it to the publisher of the release.",
         )
     return file

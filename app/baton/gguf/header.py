@@ -1,23 +1,32 @@
 """The header of a GGUF file: what a model is, before any of its weights are read.
 
-A header comes from strangers, so nothing in it is believed: every count and length is held against
+A header is outside data: every count and length is checked against
 what a header may have and against the file's size, arrays are stepped over without being built, and
-whatever is wrong is one kind of error.
+every defect is one kind of error.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import repeat
 from mmap import mmap
 from operator import length_hint
+from typing import NamedTuple
 
 from baton.gguf.kv_cache_size import layer_memory
 from baton.gguf.metadata import MAX_LAYERS, MalformedHeader, Metadata, Series, Value
 
-__all__ = ["Header", "HeaderIncomplete", "MalformedHeader", "parse_header", "read_header"]
+__all__ = [
+    "Header",
+    "HeaderIncomplete",
+    "MalformedHeader",
+    "parse_header",
+    "read_header",
+    "read_kind",
+]
 
 Data = bytes | bytearray | memoryview | mmap
 
@@ -37,7 +46,13 @@ MAX_TEXT_BYTES = 1 << 20
 MAX_SIZE = 2**63 - 1
 
 WANTED_TEXTS = frozenset(
-    {"general.architecture", "general.name", "general.license", "tokenizer.chat_template"}
+    {
+        "general.architecture",
+        "general.license",
+        "general.name",
+        "general.type",
+        "tokenizer.chat_template",
+    }
 )
 """The texts that are wanted."""
 
@@ -131,11 +146,19 @@ class Header:
     sampling: Mapping[str, float] = field(default_factory=dict, hash=False)
 
 
+class ModelKind(NamedTuple):
+    """The architecture and the type that a header names, "" where it doesn't."""
+
+    architecture: str
+    type: str
+    has_weights: bool
+
+
 def parse_header(data: Data, size: int | None = None) -> Header:
     """Read a header from a file's beginning; `size` is the whole file's, if known.
 
-    Raises Cut when it goes on after `data`, and MalformedHeader; that too where the file, of that `size`,
-    is shorter than its header promises.
+    Raises HeaderIncomplete when it goes on after `data`, and MalformedHeader; that too where the
+    file, of that `size`, is shorter than its header promises.
     """
     if not b"GGUF".startswith(data[:4]):
         raise MalformedHeader("it isn't a GGUF file")
@@ -143,9 +166,9 @@ def parse_header(data: Data, size: int | None = None) -> Header:
 
 
 def read_header(more: Callable[[int], bytes], size: int) -> Header:
-    """Read a header by asking for so many further bytes of a file at a time. Raises MalformedHeader.
+    """Read a header through `more(count)`, which returns the next bytes of a file.
 
-    Each byte is looked at once, however often there is more to ask for.
+    Each byte is read and looked at once. Raises MalformedHeader.
     """
     begun = bytearray(more(min(size, _STEP_BYTES)))
     if not b"GGUF".startswith(begun[:4]):
@@ -153,20 +176,30 @@ def read_header(more: Callable[[int], bytes], size: int) -> Header:
     return _parse(_Reader(begun, size, more), size)
 
 
-def _parse(walk: _Reader, size: int | None) -> Header:
-    walk.skip(4)
-    _check_version(walk.number(_U32))
-    tensors = walk.count("tensors", MAX_TENSORS)
-    values = _read_values(walk, walk.count("keys", MAX_KEYS))
+def read_kind(data: Data) -> ModelKind:
+    """Return what a file's first bytes say of its kind. Raises MalformedHeader."""
+    if not b"GGUF".startswith(data[:4]):
+        raise MalformedHeader("it isn't a GGUF file")
+    values: dict[str, Value] = {}
+    with suppress(HeaderIncomplete):
+        _read_keys(_Reader(data, None), values)
+    has_weights = len(data) >= 16 and _U64.unpack_from(data, 8)[0] > 0
+    architecture, kind = (values.get(f"general.{key}", "") for key in ("architecture", "type"))
+    return ModelKind(str(architecture), str(kind), has_weights)
+
+
+def _parse(reader: _Reader, size: int | None) -> Header:
+    values: dict[str, Value] = {}
+    tensors = _read_keys(reader, values)
     metadata = Metadata(values)
-    weights = _TensorSizes(walk, tensors, _alignment(values))
+    weights = _TensorSizes(reader, tensors, _alignment(values))
     if size is not None and weights.end > size:
         raise MalformedHeader(f"it ends after {size:,} of {weights.end:,} bytes")
     return _make_header(metadata, weights)
 
 
 class _Reader:
-    """Goes through a header from its beginning; `more` gets what its data doesn't hold yet."""
+    """Reads a header from its beginning; `more` returns bytes beyond its data."""
 
     def __init__(
         self, data: Data, size: int | None, more: Callable[[int], bytes] | None = None
@@ -268,23 +301,28 @@ def _check_version(version: int) -> None:
     raise MalformedHeader("it is of an unknown version of GGUF")
 
 
-def _read_values(walk: _Reader, count: int) -> dict[str, Value]:
-    """Read the keys and their values; texts and arrays that nobody wants are left out."""
-    values: dict[str, Value] = {}
-    for _ in range(count):
-        key = walk.text("key", MAX_KEY_BYTES)
+def _read_keys(reader: _Reader, values: dict[str, Value]) -> int:
+    """Read the keys into `values`, and return the count of tensors that follow them.
+
+    Texts and arrays that nothing here uses are left out.
+    """
+    reader.skip(4)
+    _check_version(reader.number(_U32))
+    tensors = reader.count("tensors", MAX_TENSORS)
+    for _ in range(reader.count("keys", MAX_KEYS)):
+        key = reader.text("key", MAX_KEY_BYTES)
         if not key or key in values:
             raise MalformedHeader("it has a key twice" if key else "it has a key without a name")
-        values[key] = _read_value(walk, key, walk.number(_U32))
-    return values
+        values[key] = _read_value(reader, key, reader.number(_U32))
+    return tensors
 
 
-def _read_value(walk: _Reader, key: str, type: int) -> Value:
+def _read_value(reader: _Reader, key: str, type: int) -> Value:
     if type == TEXT:
-        return _read_text(walk, key)
+        return _read_text(reader, key)
     if type == ARRAY:
-        return _read_series(walk, key, walk.number(_U32))
-    return walk.number(_number_format(type))
+        return _read_series(reader, key, reader.number(_U32))
+    return reader.number(_number_format(type))
 
 
 def _number_format(type: int) -> struct.Struct:
@@ -293,29 +331,29 @@ def _number_format(type: int) -> struct.Struct:
     return NUMBER_FORMATS[type]
 
 
-def _read_text(walk: _Reader, key: str) -> str:
-    length = walk.number(_U64)
-    start = walk.skip(length)
+def _read_text(reader: _Reader, key: str) -> str:
+    length = reader.number(_U64)
+    start = reader.skip(length)
     if key not in WANTED_TEXTS or length > MAX_TEXT_BYTES:
         return ""
-    walk.at = start
+    reader.at = start
     try:
-        return walk.take(length).decode("utf-8")
+        return reader.take(length).decode("utf-8")
     except UnicodeDecodeError:
         raise MalformedHeader(f"its {key} isn't UTF-8") from None
 
 
-def _read_series(walk: _Reader, key: str, type: int) -> Series:
-    count = walk.number(_U64)
+def _read_series(reader: _Reader, key: str, type: int) -> Series:
+    count = reader.number(_U64)
     if type == TEXT:
-        walk.skip_texts(count)
+        reader.skip_texts(count)
         return Series(count)
     form = _number_format(type)  # of arrays within arrays, too, llama.cpp wants to know nothing
-    start = walk.skip(count * form.size)
+    start = reader.skip(count * form.size)
     if count > MAX_LAYERS or type in (6, 12) or not key.endswith(WANTED_ARRAYS):
         return Series(count)
-    walk.at = start
-    return Series(count, walk.numbers(struct.Struct(f"<{count}{form.format[1:]}")))
+    reader.at = start
+    return Series(count, reader.numbers(struct.Struct(f"<{count}{form.format[1:]}")))
 
 
 def _alignment(values: Mapping[str, Value]) -> int:
@@ -328,13 +366,13 @@ def _alignment(values: Mapping[str, Value]) -> int:
 class _TensorSizes:
     """What a header says of the tensors, checked as llama.cpp does; `end` is where they end."""
 
-    def __init__(self, walk: _Reader, count: int, alignment: int) -> None:
+    def __init__(self, reader: _Reader, count: int, alignment: int) -> None:
         self.bytes = self.largest = self.numbers = 0
         names = set()
         offset = ends = 0  # with the gap before the next one, and without
         for _ in range(count):
-            names.add(walk.text("tensor name", MAX_NAME_BYTES))
-            *shape, type, begins = walk.numbers(_TENSORS[_read_dimensions(walk)])
+            names.add(reader.text("tensor name", MAX_NAME_BYTES))
+            *shape, type, begins = reader.numbers(_TENSORS[_read_dimensions(reader)])
             if begins != offset:
                 raise MalformedHeader("its tensors don't follow each other")
             numbers, size = _tensor_extent(shape, type)
@@ -345,13 +383,13 @@ class _TensorSizes:
             offset = ends + -ends % alignment
         if len(names) < count:
             raise MalformedHeader("it has a tensor twice")
-        self.end = walk.at + -walk.at % alignment + ends if count else walk.at
+        self.end = reader.at + -reader.at % alignment + ends if count else reader.at
         if self.end > MAX_SIZE:
             raise MalformedHeader("its tensors are larger than any disk")
 
 
-def _read_dimensions(walk: _Reader) -> int:
-    dimensions = walk.number(_U32)
+def _read_dimensions(reader: _Reader) -> int:
+    dimensions = reader.number(_U32)
     if dimensions > 4:
         raise MalformedHeader(f"it has a tensor of {dimensions:,} dimensions")
     return dimensions

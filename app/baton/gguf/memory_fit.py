@@ -1,4 +1,4 @@
-"""Will it fit? What models take of memory together, against what is free."""
+"""Whether models fit into memory together: what they take, and what is free."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ COMFORT_SHARE = 0.6
 """What models may take of a machine's memory so that everything else still goes well."""
 
 MEMORY_SHARE = 0.8
-"""What they may take at all, unless set otherwise: whatever is judged to fit can be loaded, too."""
+"""What they may take at all, unless set otherwise: a model that is judged to fit can be loaded."""
 
 SPARE_BYTES = 256 << 20
-"""Bytes of what is free now that are left to whatever starts next."""
+"""Bytes of free memory that are left to other programs."""
 
 GPU_RESERVED_BYTES = 1 << 30
 """Bytes of each GPU's memory that are left to the screen and to llama.cpp's scratch space."""
 
 SMALLEST_CONTEXT = 2048
-"""A context below this isn't offered as a mend: hardly a conversation fits into it."""
+"""A smaller context isn't offered as a remedy: hardly a conversation fits into it."""
 
 PROCESS_BYTES = 42 << 20
 """Bytes of a runner without its model: Python, llama.cpp, numpy. Measured."""
@@ -87,9 +87,8 @@ class ModelLoad:
 
 @dataclass(frozen=True, slots=True)
 class FitVerdict:
-    """How well models fit together: `needed` of `room` bytes, `why` in a sentence, and a `mend`.
-
-    `mend` is "" where nothing needs mending.
+    """How well models fit together: `needed` of `room` bytes, `why` in a sentence, and a `remedy`
+    ("" where none is needed).
     """
 
     fit: Fit
@@ -162,7 +161,7 @@ def kv_cache_bytes(header: Header, context: int, bits: float = 16) -> int:
 
 
 def can_quantise_cache(header: Header) -> bool:
-    """Tell whether llama.cpp can keep a model's context in numbers of 8 bits: 32 in a block."""
+    """Whether llama.cpp can keep a model's context in numbers of 8 bits: 32 in a block."""
     lengths = {length for windowed in (False, True) for length in _lengths(header, windowed)}
     return any(lengths) and all(length % 32 == 0 for length in lengths)
 
@@ -203,7 +202,7 @@ def _padded(tokens: int) -> int:
 
 
 def judge_fit(loads: Sequence[ModelLoad], machine: Hardware) -> FitVerdict:
-    """Tell whether models fit this machine together, as it is right now."""
+    """Whether models fit this machine together, as it is right now."""
     if not loads:
         return FitVerdict(Fit.FITS, 0, _memory_room(machine), "Nothing has to fit.")
     verdict = _judge(loads, machine)
@@ -217,7 +216,7 @@ def judge_fit(loads: Sequence[ModelLoad], machine: Hardware) -> FitVerdict:
 def layers_on_gpu(load: ModelLoad, free: int) -> int:
     """Return how many of a model's layers fit into so many bytes of GPUs; one more means all.
 
-    A model that doesn't tell its layers has 32.
+    A model of unknown layers counts as 32.
     """
     layers = load.layers or 32
     free -= load.scratch
@@ -257,7 +256,7 @@ def _judge(loads: Sequence[ModelLoad], machine: Hardware) -> FitVerdict:
 
 
 def _judge_with_gpu(loads: Sequence[ModelLoad], machine: Hardware, vram: int) -> FitVerdict:
-    """Judge a machine with a GPU: whoever comes first takes of it what there is."""
+    """Judge a machine with a GPU, which the loads take in their order."""
     left, beside, on_gpu, layers = vram, 0, 0, 0
     for load in loads:
         all_layers = load.layers or 32
@@ -289,13 +288,14 @@ def _wont_fit(loads: Sequence[ModelLoad], machine: Hardware, needed: int, room: 
 
 
 def _suggest_remedy(loads: Sequence[ModelLoad], machine: Hardware) -> str:
-    """Tell what would make a better fit, "" if nothing easy does."""
+    """Return what would make a better fit, "" if nothing easy does."""
     before = _judge(loads, machine).fit
     longest = max(load.context for load in loads)
     for context in smaller_contexts(longest):
         after = _judge([load.with_context(context) for load in loads], machine).fit
         if _RANKS[after] < _RANKS[before]:
-            return f"{_context_text(context)} instead of {_context_text(longest)} of context {_VERBS[after]}."
+            smaller, larger = _context_text(context), _context_text(longest)
+            return f"{smaller} instead of {larger} of context {_VERBS[after]}."
     if before is not Fit.WONT:
         return ""
     emptied = replace(machine, available=max(machine.available, machine.memory))
@@ -320,7 +320,7 @@ def _largest(load: ModelLoad, machine: Hardware) -> int:
 
 
 def _suggest_leaving_out(loads: Sequence[ModelLoad], machine: Hardware) -> str:
-    """Tell which of several could be left out, the smallest first."""
+    """Return which of several loads could be left out, the smallest first."""
     for left_out in sorted(loads, key=lambda load: load.total):
         others = [load for load in loads if load is not left_out]
         if _judge(others, machine).fit is not Fit.WONT:

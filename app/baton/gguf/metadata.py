@@ -1,4 +1,4 @@
-"""What a model file says of itself, key by key, and only as far as it can be believed."""
+"""The keys and values of a model file, checked for type and range."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Value = int | float | bool | str | Series
 
 
 class Metadata:
-    """The keys of a header. Those of the model's own kind are asked for without its name."""
+    """The keys of a header. Those of the model's architecture are asked for without its name."""
 
     def __init__(self, values: Mapping[str, Value]) -> None:
         self._values = values
@@ -62,7 +62,7 @@ class Metadata:
         return value.length if isinstance(value, Series) else 0
 
     def has(self, key: str) -> bool:
-        """Tell whether a key of the model's own kind is there."""
+        """Whether a key of the model's own kind is there."""
         return self._key(key) in self._values
 
     def own(self, key: str, default: int = 0, most: int = MAX_COUNT) -> int:

@@ -1,6 +1,6 @@
 """History on disk: conversations as trees of turns, runs, events and full-text search, in SQLite.
 
-`Store` is the façade; the modules beside it hold plain functions over a connection, each run by the
+`Store` is the façade; the other modules hold plain functions over a connection, each run by the
 store inside one transaction on its one background thread.
 """
 

@@ -1,4 +1,4 @@
-"""What a run writes: the prompt before anything is called, events, and the answer as it grows."""
+"""Writes to the history: what a run records, and what a person changes. Only `purge` deletes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _RUN_STATUSES = {Finished: "finished", Failed: "failed", Cancelled: "cancelled"}
 
 
 def new_id() -> str:
-    """Return twelve hexadecimal digits that nobody has had before."""
+    """Return twelve random hexadecimal digits."""
     return os.urandom(6).hex()
 
 
@@ -252,7 +252,7 @@ def relabel(connection: Connection, conversation: str, label: Label) -> None:
 
 
 def set_label(connection: Connection, conversation: str, label: Label) -> None:
-    """Let whatever is added to a conversation travel no farther than so, and record that."""
+    """Restrict how far anything added to a conversation may travel, and record that."""
     connection.execute(
         "INSERT INTO label_changes (conversation, at, old, label) "
         "SELECT id, ?, label, ? FROM conversations WHERE id = ?",

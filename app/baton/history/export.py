@@ -227,7 +227,7 @@ def _require_sound(conversation: ConversationDocument) -> None:
         if turn.id in turns or (turn.parent is not None and turn.parent not in turns):
             raise _broken_export(conversation, f"the turn {turn.id} is out of place")
         if turn.role is Role.SYSTEM:
-            raise _broken_export(conversation, f"the turn {turn.id} is nobody's")
+            raise _broken_export(conversation, f"the turn {turn.id} has no author")
         if turn.signals and turn.role is not Role.ASSISTANT:
             raise _broken_export(conversation, f"the turn {turn.id} is no answer")
         if set(RATINGS) <= turn.signals.keys():
@@ -252,7 +252,7 @@ def _broken_export(conversation: ConversationDocument, what: str) -> ConfigError
 
 
 def _is_known(connection: Connection, new: ConversationDocument) -> bool:
-    """Tell whether the store holds every turn and run of it already, word for word.
+    """Whether the store holds every turn and run of it already, word for word.
 
     What a person did with the answers since is no other word.
     """
@@ -322,7 +322,7 @@ def _insert(connection: Connection, new: ConversationDocument) -> None:
             [(turn.id, kind, at) for kind, at in turn.signals.items()],
         )
     for run in new.runs:
-        # Whatever was in progress there is played by nobody here.
+        # No process here continues a run that was in progress there.
         status = "lost" if run.status == "running" else run.status
         connection.execute(
             "INSERT INTO runs (id, conversation, prompt, answer, status, created) "

@@ -90,7 +90,7 @@ def answers_with_feedback(
 ) -> list[AnswerSignals]:
     """Return the newest answers with these labels of which anything is known, newest first.
 
-    That is what a person did with them, and for local drafts that a worker elsewhere replaced,
+    That is what a person did with them, and for local drafts that a remote worker replaced,
     whether both came to the same.
     """
     listed = connection.execute(
@@ -134,7 +134,6 @@ def _author_step(view: RunView) -> StepView | None:
 
 
 def _ran_remotely(view: RunView, step: StepView) -> bool:
-    """Tell whether a step was done elsewhere."""
     return any(sent.step == step.number for sent in view.sent)
 
 

@@ -1,4 +1,7 @@
-"""What front ends look at: conversations, threads of turns, runs, earlier prompts."""
+"""Reads the history: conversations, threads, runs, prompts, full-text search, and a person's SQL.
+
+Any text a person types is a valid search.
+"""
 
 from __future__ import annotations
 
@@ -254,7 +257,7 @@ def search(connection: Connection, query: str, limit: int) -> list[SearchHit]:
     expression = match_expression(query)
     if not expression:
         return []
-    opening, closing = os.urandom(8).hex(), os.urandom(8).hex()  # in nobody's text
+    opening, closing = os.urandom(8).hex(), os.urandom(8).hex()  # in no text
     values = [opening, closing, expression, limit]
     with reject_bad_values():
         hits = [_hit(row, opening, closing) for row in connection.execute(_TURNS_QUERY, values)]

@@ -97,7 +97,7 @@ _FIRST = Migration(
         ) STRICT""",
         "CREATE INDEX label_changes_by_conversation ON label_changes (conversation)",
         "CREATE TABLE drafts (conversation TEXT PRIMARY KEY, text TEXT NOT NULL) STRICT",
-        # Search. An answer is indexed once it is no longer being written, whoever ends it, and
+        # Search. An answer is indexed once it is no longer being written, and
         # 'secure-delete' takes its words out of the index when it is purged.
         """CREATE VIRTUAL TABLE turns_search USING fts5 (
             text, content = 'turns', content_rowid = 'key',

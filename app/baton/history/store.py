@@ -1,4 +1,8 @@
-"""The store: an asyncio façade over one connection on one background thread."""
+"""The history's façade, and opening its file in any state.
+
+A sound file is opened in a few milliseconds. A damaged one is kept aside, never deleted, and what
+can still be read of it is copied into a new one. A run whose process is gone is marked lost.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +64,7 @@ class Store:
     def open(cls, path: Path | None) -> Store:
         """Begin to open the history at this path (None: in memory, forgotten at the end).
 
-        Returns at once. What goes wrong is raised by whatever is called first.
+        Returns at once. What goes wrong is raised by the first call.
         """
         return cls(path)
 
@@ -195,7 +199,7 @@ class Store:
         """Keep what was typed in a conversation ("": a new one) and not sent."""
         await self._write(changes.save_draft, conversation, text)
 
-    # What tells how good answers were
+    # How good answers were
 
     async def add_signal(self, turn: str, signal: Signal) -> None:
         """Record what a person did with an answer just now. Raises ConfigError."""
@@ -223,7 +227,7 @@ class Store:
         Each has `worker`, `kind` (of the twelve), `good` (0 to 1), `weight` (a thumb 1 on the day
         it was given, a copy .4, half as much after half a year) and `at`. Workers that are no
         longer here are among them. Several signals of one answer make one of these. Only answers
-        that may leave this machine count: a conductor elsewhere is told what they come to.
+        that may leave this machine count: a remote conductor is sent their averages.
         """
         known = await self._read(feedback_store.answers_with_feedback, limit, (Label.CLOUD,))
         return graded_answers(known, time.time())
@@ -252,7 +256,7 @@ class OpenedHistory:
 
 
 def open_history(path: Path | None) -> OpenedHistory:
-    """Open the history at this path (None: in memory), made or mended as needed.
+    """Open the history at this path (None: in memory), created or repaired as needed.
 
     Raises StoreError where that is impossible; the file is then as it was.
     """
@@ -321,14 +325,14 @@ def _recover_conversations(aside: Path, connection: Connection) -> int:
             )
         broken.close()
     except (BatonError, sqlite3.Error):
-        pass  # the person is told how many there were
+        pass  # the warning says how many there were
     return carried
 
 
 def _recover_conversation(
     broken: Connection, connection: Connection, id: str, marked: bool
 ) -> bool:
-    """Copy a conversation; tell whether it could be read as a whole."""
+    """Copy a conversation; return whether it could be read as a whole."""
     try:
         with transaction(connection):
             document = export.export_conversations(broken, [id], marked=marked)
@@ -358,7 +362,6 @@ def mark_lost_runs(connection: Connection) -> None:
 
 
 def _is_owner_alive(run: Row) -> bool:
-    """Tell whether the process that began a run is still there."""
     if run["owner"] is None:
         return False
     started = run["created"] if run["started"] is None else run["started"]

@@ -2,40 +2,43 @@
 
     1. note in a journal what comes, and what leaves
     2. give the version that is here a second name, `outgoing`
-    3. rename the one that comes to where it shall be: from here on it is the one that is started
+    3. rename the one that comes to its place: from here on it is the one that is started
     4. rename `outgoing` to `previous`
     5. note in the receipt what is here now, and delete the journal
 
 Each step is on the disk before the next one begins. At any moment a whole version lies where the
-person starts it, and `mend` takes whatever is interrupted to its end: before step 3 back, after it
-forward.
+person starts it, and `finish_switch` completes an interrupted switch: before step 3 backwards,
+after it forwards.
 """
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import hashlib
 import os
 import shutil
+import signal
 import stat
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any, TypeVar
 
 from baton.core.errors import BatonError
-from baton.download.releases import Build, Receipt, Switch, is_address
-from baton.install import version_probe
-from baton.install.layout import InstallationPaths, find_installation
-from baton.install.receipts import read_build, read_receipt, read_switch, write_note
+from baton.core.sanitiser import one_line
+from baton.download.releases import RELEASE_SCHEMA, Build, Receipt, Switch, is_address
 from baton.install.unpack_cache import UnpackCache, tree_key
 from baton.platform.durable_files import sync_folder
+from baton.platform.secrets import plain_environ
 
 _DISK_FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
 
 
 class Installation:
-    """The binary at `file`, and what belongs to it; see install.updater.Installed."""
+    """The binary at `file`, and what belongs to it; which one process at a time changes."""
 
     def __init__(self, file: Path, state: Path, cache: Path) -> None:
         self.place: InstallationPaths = find_installation(file, state)
@@ -48,7 +51,7 @@ class Installation:
 
     @property
     def receipt(self) -> Receipt:
-        """What is noted of it."""
+        """Its receipt."""
         return read_receipt(self.place.receipt)
 
     @property
@@ -58,12 +61,12 @@ class Installation:
 
     @property
     def previous_build(self) -> Build | None:
-        """What is noted of the version before."""
+        """The build of the version before."""
         return read_build(self.place.previous_note)
 
     @contextmanager
     def hold_lock(self) -> Iterator[None]:
-        """Keep others from changing it meanwhile. Raises BatonError, also while another does."""
+        """Hold the installation's lock. Raises BatonError, also while another process holds it."""
         from filelock import FileLock, Timeout
 
         lock = FileLock(self.place.lock, timeout=0, mode=0o600)
@@ -84,7 +87,7 @@ class Installation:
             lock.release()
 
     def finish_switch(self) -> Switch | None:
-        """Take an interrupted switch to its end; return it if that brought its version."""
+        """Complete an interrupted switch; return it if its version is now in place."""
         place = self.place
         with self._explain_errors("what is started is whole, and as it was"):
             switch = read_switch(place.journal)
@@ -104,7 +107,7 @@ class Installation:
             staging.mkdir(mode=0o700, exist_ok=True)
             found = staging.lstat()
             if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-                # Whoever else may write there could change what was checked before it is started.
+                # Another user who may write there could change the file after its check.
                 raise BatonError(
                     f"{staging} is no folder of yours, so nothing was brought.", "Delete it."
                 )
@@ -122,7 +125,7 @@ class Installation:
         return staged
 
     def clear_staging(self) -> None:
-        """Delete what was brought and isn't wanted."""
+        """Delete the staged files."""
         staging = self.place.staging
         with suppress(OSError):
             for left in [] if staging.is_symlink() else staging.iterdir():
@@ -138,7 +141,7 @@ class Installation:
             self._unpacked.discard(key)
 
     def make_executable(self, file: Path) -> None:
-        """Let a file be started like the one that it shall replace, for whom that may be."""
+        """Make a file executable for the users who may start the one that it replaces."""
         with self._explain_errors("nothing was changed"):
             file.chmod((self.target.stat().st_mode & 0o777) | 0o500)
             handle = os.open(file, os.O_RDONLY)
@@ -150,7 +153,7 @@ class Installation:
 
     async def version_of(self, file: Path) -> str:
         """Start a binary and return which version it says it is. Raises BatonError."""
-        return await version_probe.probe_version(file)
+        return await probe_version(file)
 
     def size_and_hash(self, file: Path) -> tuple[int, str]:
         """Return a file's size and sha256. Raises BatonError."""
@@ -160,7 +163,7 @@ class Installation:
             ).hexdigest()
 
     def is_installed(self, size: int, sha256: str) -> bool:
-        """Tell whether what is started has these contents."""
+        """Whether what is started has these contents."""
         try:
             return (
                 self.target.stat().st_size == size and self.size_and_hash(self.target)[1] == sha256
@@ -183,7 +186,7 @@ class Installation:
             self._complete_switch(switch)
 
     def _complete_switch(self, switch: Switch) -> None:
-        """Do what is left of a switch; it doesn't matter how often it was begun. Raises OSError."""
+        """Do the remaining steps of a switch, which can be repeated. Raises OSError."""
         place = self.place
         _part_path(place.outgoing).unlink(missing_ok=True)
         if place.outgoing.exists():
@@ -210,7 +213,7 @@ class Installation:
 
     @contextmanager
     def _explain_errors(self, standing: str) -> Iterator[None]:
-        """Turn what the system refuses into a sentence that says how things stand then."""
+        """Turn an OSError into a BatonError that ends with the installation's state."""
         try:
             yield
         except OSError as error:
@@ -248,3 +251,179 @@ def _link_or_copy(file: Path, name: Path) -> None:
 
 def _part_path(path: Path) -> Path:
     return path.with_name(f"{path.name}.part")
+
+
+STATE_FOLDER = "self"
+"""The folder, in the state folder, of what belongs to binaries that no installer put down."""
+
+
+@dataclass(frozen=True, slots=True)
+class InstallationPaths:
+    """An installation: `target` is the file that is started, `home` the folder of all else."""
+
+    target: Path
+    home: Path
+
+    @property
+    def receipt(self) -> Path:
+        """Its receipt."""
+        return self.home / "install.json"
+
+    @property
+    def previous(self) -> Path:
+        """The version before."""
+        return self.home / "previous"
+
+    @property
+    def previous_note(self) -> Path:
+        """What that is."""
+        return self.home / "previous.json"
+
+    @property
+    def journal(self) -> Path:
+        """Which version is just taking its place."""
+        return self.home / "switch.json"
+
+    @property
+    def outgoing(self) -> Path:
+        """The version that is just leaving its place."""
+        return self.home / "outgoing"
+
+    @property
+    def lock(self) -> Path:
+        """The lock of a process that changes it."""
+        return self.home / "update.lock"
+
+    @property
+    def staging(self) -> Path:
+        """Where what comes lies until it takes its place."""
+        return self.target.parent / ".baton-update"
+
+
+def find_installation(file: Path, state: Path) -> InstallationPaths:
+    """Return the place of a binary; `state` is Baton's state folder."""
+    target = file.resolve()
+    for start in (file.absolute(), target):
+        home = start.parent.parent / "share" / "baton"
+        if (home / "install.json").is_file() and _is_trusted(home, target):
+            files = read_receipt(home / "install.json").files
+            # One that can't be read was broken by a power cut: who else has such a file there?
+            if not files or any(Path(named).resolve() == target for named in files):
+                return InstallationPaths(target, home)
+    key = hashlib.sha256(str(target).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    return InstallationPaths(target, state / STATE_FOLDER / key)
+
+
+def _is_trusted(home: Path, target: Path) -> bool:
+    """Whether a receipt belongs to a user who could change the program itself.
+
+    Of a binary in a folder where all users may write, such as /tmp, another user can write the
+    receipt: it says what is deleted, and the version beside it is started by a rollback.
+    """
+    try:
+        owners = {0, os.geteuid(), target.stat().st_uid}
+        found = [path.lstat() for path in (home, home / "install.json")]
+    except (OSError, AttributeError):  # Windows has no owners of this kind
+        return sys.platform == "win32"
+    return all(one.st_uid in owners and not one.st_mode & stat.S_IWOTH for one in found)
+
+
+MAX_NOTE_BYTES = 1 << 20
+
+T = TypeVar("T")
+
+
+def read_receipt(path: Path) -> Receipt:
+    """Return a receipt; an empty one where there is none, or none that can be read."""
+    return _read_note(path, Receipt) or Receipt()
+
+
+def read_switch(path: Path) -> Switch | None:
+    """Return which switch is under way, None where none is."""
+    return _read_note(path, Switch)
+
+
+def read_build(path: Path) -> Build | None:
+    """Return what is noted of a binary, None where nothing is."""
+    return _read_note(path, Build)
+
+
+def write_note(path: Path, note: Receipt | Switch | Build) -> None:
+    """Replace a note: at any moment it is the old one or the new one. Raises OSError."""
+    import json
+
+    content: dict[str, Any] = {"schema": RELEASE_SCHEMA, **asdict(note)}
+    data = json.dumps(content, ensure_ascii=False, indent=2) + "\n"
+    draft = path.with_name(f".{path.name}.new")
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    with os.fdopen(handle, "wb") as file:
+        file.write(data.encode("utf-8", "surrogateescape"))
+        file.flush()
+        os.fchmod(handle, 0o644)  # one that root installed is everybody's
+        os.fsync(handle)
+    draft.replace(path)
+    sync_folder(path.parent)
+
+
+def _read_note(path: Path, form: type[T]) -> T | None:
+    import msgspec
+
+    try:
+        if not path.is_file() or path.stat().st_size > MAX_NOTE_BYTES:
+            return None
+        return msgspec.json.decode(path.read_bytes(), type=form)
+    except (OSError, msgspec.MsgspecError, RecursionError, ValueError):
+        return None
+
+
+FIRST_START_SECONDS = 180.0
+"""How many seconds the first start may take, at which a binary unpacks itself."""
+
+_END_SECONDS = 10.0
+"""How many seconds one that is asked to end may take, in which it removes what is half unpacked."""
+
+_FOLDER_VARIABLES = ("BATON_HOME", "SUDO_UID", "XDG_CACHE_HOME")
+"""By these its launcher chooses the folder that it unpacks to."""
+
+
+async def probe_version(file: Path, patience: float = FIRST_START_SECONDS) -> str:
+    """Start a binary with --version and return which it is. Raises BatonError if it can't say."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            str(file),
+            "--version",
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=plain_environ(also=_FOLDER_VARIABLES),
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise _start_error(file, error.strerror or str(error)) from error
+    try:
+        async with asyncio.timeout(patience):
+            out, err = await process.communicate()
+    except TimeoutError:
+        raise _start_error(file, f"it was not done after {patience:.0f} seconds") from None
+    finally:
+        if process.returncode is None:
+            await _end_process(process)
+    answer = out.decode("utf-8", "replace").split()
+    if process.returncode or len(answer) != 2 or answer[0] != "baton":
+        words = (err or out).decode("utf-8", "replace").strip().splitlines()
+        raise _start_error(file, words[-1] if words else f"it ended with {process.returncode}")
+    return answer[1]
+
+
+async def _end_process(process: asyncio.subprocess.Process) -> None:
+    for kind in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(OSError):
+            os.killpg(process.pid, kind)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_END_SECONDS):
+                await process.wait()
+                return
+
+
+def _start_error(file: Path, why: str) -> BatonError:
+    return BatonError(f"{file.name} doesn't start here: {one_line(why, 300).rstrip('.')}.")

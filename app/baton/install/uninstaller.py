@@ -1,4 +1,4 @@
-"""What of Baton lies on this machine, and taking it away: its own files, and nothing else.
+"""Baton's files on this machine, and their removal: its own files, and nothing else.
 
 Everything is named here, or in the receipt; links are taken away and never followed, and a folder
 goes only when nothing is left in it. What Baton unpacked goes whole, unless a Baton runs from it.
@@ -13,14 +13,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from baton.install.layout import STATE_FOLDER, InstallationPaths
-from baton.install.receipts import read_receipt
+from baton.install.installation import STATE_FOLDER, InstallationPaths, read_receipt
 from baton.install.unpack_cache import UnpackCache, is_single_file
 
 _STAGED_NAME = re.compile(r"[0-9a-f]{64}\.(partial|partial\.etag|lock)|baton-.*|previous(\.part)?")
 
 _INSTALLED_NAMES = {"_baton", "baton.fish", "baton.svg", "baton.desktop"}
-"""What the installer puts down besides the program, and bash's `completions/baton`."""
+"""The files that the installer installs besides the program, and bash's `completions/baton`."""
 
 _DATA_FILES = ("baton.db*", "ledger.db*", "router/*.npz")
 _STATE_FILES = ("ledgers/*", "log/crash-*.txt", "recommended.json", "models-later")
@@ -29,7 +28,7 @@ _SETTINGS_FILES = ("config.toml", ".config.toml.*", "catalogue.toml", "templates
 
 @dataclass(frozen=True, slots=True)
 class RemovableFiles:
-    """Files that go together: what they are for a person, where they lie, and their bytes."""
+    """Files that are removed together: their name for people, their paths, and their bytes."""
 
     name: str
     paths: tuple[Path, ...]
@@ -37,7 +36,7 @@ class RemovableFiles:
 
 
 class InstalledFiles:
-    """What belongs to an installation, and what its person has in Baton's folders."""
+    """The files of an installation, and the person's files in Baton's folders."""
 
     def __init__(
         self, place: InstallationPaths, config: Path, data: Path, state: Path, cache: Path
@@ -49,7 +48,7 @@ class InstalledFiles:
         self._made = [Path(folder) for folder in read_receipt(place.receipt).folders]
 
     def program(self) -> RemovableFiles:
-        """Return the program, its receipt, and whatever was put down with it.
+        """Return the program, its receipt, and what was installed with it.
 
         What is started comes last, so that one that was interrupted can be begun again.
         """
@@ -68,7 +67,7 @@ class InstalledFiles:
         return _collect("the program, and what was installed with it", others, notes, staged, last)
 
     def foreign_program_notes(self) -> list[str]:
-        """Return a sentence if what was there before Baton is somebody else's program."""
+        """Return a sentence if the version before is a foreign program."""
         if not self._has_foreign_previous():
             return []
         was = f"{self._place.previous} stays: it was {self._place.target} before Baton came"
@@ -104,7 +103,7 @@ class InstalledFiles:
         return self._unpacked.remove_all()
 
     def remove_empty_folders(self) -> list[Path]:
-        """Take away the folders that are empty now; return those that aren't."""
+        """Remove the folders that are empty now; return those that aren't."""
         folders = [
             *(
                 self._place.staging,
@@ -144,7 +143,7 @@ def _collect(name: str, *groups: Sequence[Path]) -> RemovableFiles:
 
 
 def _is_installed_name(path: Path) -> bool:
-    """Tell whether the installer can have put that down: a receipt may say whatever it likes."""
+    """Whether the installer installs a file of that name: a receipt may name any file."""
     return path.is_absolute() and (
         path.name in _INSTALLED_NAMES or (path.parent.name, path.name) == ("completions", "baton")
     )

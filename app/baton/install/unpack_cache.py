@@ -1,7 +1,7 @@
 """What single files have unpacked themselves to: the trees in `<cache>/app`, and their locks.
 
-Whoever runs from a tree holds `<key>.lock`, shared; whoever removes one holds it alone. `lock` is
-held by the one who unpacks (packaging/launcher/tree.h says all of it).
+A process that runs from a tree holds `<key>.lock`, shared; one that removes the tree holds it
+alone. `lock` is held while a tree is unpacked (see packaging/launcher/tree.h).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TAIL_BYTES = 8 << 20
 
 
 def is_single_file(file: Path) -> bool:
-    """Tell whether that is a single file of Baton."""
+    """Whether that is a single file of Baton."""
     return _PAYLOAD_MAGIC in _read_tail(file)
 
 
@@ -34,11 +34,11 @@ def tree_key(file: Path) -> str:
     """Return what the tree of a single file is called; "" of what is none, or can't be read."""
     tail = _read_tail(file)
     at = max(0, tail.rfind(_PAYLOAD_MAGIC))
-    fields, told = (
+    fields, digest = (
         tail[at : at + _FIELDS_BYTES],
         tail[at + _FIELDS_BYTES : at + _FIELDS_BYTES + _SUM_BYTES],
     )
-    return fields[_KEY_SLICE].hex() if hashlib.sha256(fields).digest() == told else ""
+    return fields[_KEY_SLICE].hex() if hashlib.sha256(fields).digest() == digest else ""
 
 
 class UnpackCache:
@@ -48,7 +48,7 @@ class UnpackCache:
         self._app = app
 
     def paths(self) -> list[Path]:
-        """Return whatever the launcher can have put there."""
+        """Return the paths that the launcher can have made."""
         if self._app.is_symlink():
             return []
         with suppress(OSError):
@@ -76,7 +76,7 @@ class UnpackCache:
     def remove_all(self) -> list[str]:
         """Remove all but what another process runs from; return a sentence for each that stays.
 
-        What was found free stays locked until this process ends, so that nobody starts from it.
+        A tree that is free stays locked until this process ends, so that no other starts from it.
         """
         stays = []
         for path in self.trees():
@@ -110,7 +110,7 @@ def _remove(path: Path) -> None:
 
 @contextmanager
 def _hold_lock(lock: Path) -> Iterator[bool]:
-    """Hold a lock alone; False where it isn't there, or anybody holds it, this process included."""
+    """Hold a lock alone; False where it is missing or held, by this process too."""
     import fcntl
 
     try:
@@ -130,7 +130,7 @@ def _hold_lock(lock: Path) -> Iterator[bool]:
 
 
 def _try_lock(lock: Path) -> bool:
-    """Tell whether no other process holds a lock; this one got its handle from the launcher."""
+    """Whether no other process holds a lock; this one got its handle from the launcher."""
     import fcntl
 
     try:

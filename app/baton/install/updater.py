@@ -1,7 +1,7 @@
 """How the packaged binary is replaced by another version of itself, and back again.
 
-What is believed of a release is what the key in this build has signed. An older version, or another
-binary of the same, is taken only when that is asked for: whoever can answer in a release's place
+Only what the key in this build has signed is trusted. An older version, or another
+binary of the same, is taken only on request: an attacker who can answer in a release's place
 could hand out an old one, signed long ago. What came is started once before it takes the place, and
 the version before is kept.
 """
@@ -9,11 +9,11 @@ the version before is kept.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import AbstractContextManager, aclosing, contextmanager
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from baton.core.errors import (
     BatonError,
@@ -26,8 +26,6 @@ from baton.core.sanitiser import one_line
 from baton.download.progress import Progress
 from baton.download.releases import (
     Build,
-    Receipt,
-    Release,
     ReleaseFile,
     Switch,
     is_address,
@@ -35,98 +33,13 @@ from baton.download.releases import (
 )
 from baton.platform.build_info import BuildInfo
 
-
-class Releases(Protocol):
-    """Where releases come from. Raises ConfigError, ModelFileError and WorkerUnavailable."""
-
-    async def read_release(self, source: str, key: str) -> Release:
-        """Return what the release in a folder, or behind an address, holds, if `key` signed it."""
-        ...
-
-    def fetch_file(
-        self, source: str, file: ReleaseFile, target: Path
-    ) -> AsyncGenerator[Progress | str]:
-        """Have a file of it at `target`, as it is listed; at last its sha256.
-
-        What has come stays, and the next attempt goes on there.
-        """
-        ...
-
-    async def aclose(self) -> None:
-        """Let go of processes."""
-        ...
-
-
-class Installed(Protocol):
-    """The binary on this machine. Raises BatonError; whatever happens, one version is whole."""
-
-    @property
-    def target(self) -> Path:
-        """The file that is started."""
-        ...
-
-    @property
-    def receipt(self) -> Receipt:
-        """What is noted of it."""
-        ...
-
-    @property
-    def previous(self) -> Path | None:
-        """The version before."""
-        ...
-
-    @property
-    def previous_build(self) -> Build | None:
-        """What is noted of the version before."""
-        ...
-
-    def hold_lock(self) -> AbstractContextManager[None]:
-        """Keep others from changing it meanwhile."""
-        ...
-
-    def finish_switch(self) -> Switch | None:
-        """Take an interrupted switch to its end; return it if that brought its version."""
-        ...
-
-    def stage_file(self, name: str, sha256: str) -> Path:
-        """Return where a file is to be brought."""
-        ...
-
-    def stage_previous(self) -> Path:
-        """Return a second name of the version before."""
-        ...
-
-    def clear_staging(self) -> None:
-        """Delete what was brought and isn't wanted."""
-        ...
-
-    def discard_staged(self, file: Path) -> None:
-        """Delete a staged file that was tried and isn't wanted, and what it has unpacked."""
-        ...
-
-    def make_executable(self, file: Path) -> None:
-        """Let a file be started."""
-        ...
-
-    async def version_of(self, file: Path) -> str:
-        """Start a binary and return which version it says it is."""
-        ...
-
-    def size_and_hash(self, file: Path) -> tuple[int, str]:
-        """Return a file's size and sha256."""
-        ...
-
-    def is_installed(self, size: int, sha256: str) -> bool:
-        """Tell whether what is started has these contents."""
-        ...
-
-    def switch(self, incoming: Path, switch: Switch) -> None:
-        """Let a staged file take its place, and keep the one that was there."""
-        ...
+if TYPE_CHECKING:
+    from baton.download import ReleaseSource
+    from baton.install.installation import Installation
 
 
 class ReleaseStanding(StrEnum):
-    """How a release's file stands to what is installed."""
+    """How a release's file compares with what is installed."""
 
     NEWER = "newer"
     HERE = "here"  # the very same file
@@ -160,10 +73,10 @@ class UpdateResult:
 
 
 class Updater:
-    """Looks for releases, and changes the installation; nothing of it happens by itself."""
+    """Looks for releases and changes the installation, only when asked."""
 
     def __init__(
-        self, built: BuildInfo, installed: Installed, releases: Releases, *, offline: bool
+        self, built: BuildInfo, installed: Installation, releases: ReleaseSource, *, offline: bool
     ) -> None:
         self.installation = installed
         self._built = built
@@ -173,7 +86,7 @@ class Updater:
     async def find_release(
         self, source: str = "", flavour: str | None = None, gpu: str | None = None
     ) -> FoundRelease:
-        """Return what a release has for this machine; `source` "" is where this one came from.
+        """Return a release's file for this machine; `source` "" is where this version came from.
 
         Raises ConfigError for a source that can't be used, BatonError for what is not from there.
         """
@@ -192,7 +105,7 @@ class Updater:
         return FoundRelease(source, released, file, wanted, now, self._compare(file, wanted, now))
 
     async def update(self, found: FoundRelease) -> AsyncGenerator[Progress | UpdateResult]:
-        """Bring a release's file, try it, and let it take the place; to be called `alone`.
+        """Fetch a release's file, try it, and switch to it; called with the lock held.
 
         Closing the generator stops it; what has come is kept.
         """
@@ -215,7 +128,7 @@ class Updater:
         yield UpdateResult("update", found.build, found.now)
 
     async def rollback(self) -> UpdateResult:
-        """Let the version before take the place, and keep this one; to be called `alone`."""
+        """Switch to the version before, and keep this one; called with the lock held."""
         previous = self.installation.previous
         if previous is None:
             raise BatonError(
@@ -238,9 +151,9 @@ class Updater:
         return UpdateResult("rollback", noted, now)
 
     def finish_interrupted(self) -> UpdateResult | None:
-        """Take to its end what was interrupted; return it if that brought its version.
+        """Complete an interrupted switch; return it if its version is now in place.
 
-        To be called `alone`, first of all.
+        Called first, with the lock held.
         """
         if (switch := self.installation.finish_switch()) is None:
             return None
@@ -288,7 +201,7 @@ class Updater:
         return ReleaseStanding.EQUAL if wanted == now else ReleaseStanding.OTHER
 
     async def _try_start(self, staged: Path, build: Build) -> None:
-        """Start what came, which also unpacks it. Raises BatonError, having deleted it."""
+        """Start the staged file, which also unpacks it. Deletes it and raises BatonError."""
         self.installation.make_executable(staged)
         version = await self._staged_version(staged)
         if version != build.version:
@@ -296,11 +209,11 @@ class Updater:
             raise BatonError(
                 f"What the release calls {build.version} says that it is {one_line(version, 40)},"
                 " so it was not taken.",
-                "Tell whoever made the release.",
+                "Report it to the publisher of the release.",
             )
 
     async def _staged_version(self, staged: Path) -> str:
-        """Return which version a staged file is. Raises BatonError, having deleted it."""
+        """Return a staged file's version. Raises BatonError, and deletes the file then."""
         try:
             return await self.installation.version_of(staged)
         except BatonError as error:
@@ -312,7 +225,7 @@ class Updater:
 
 @contextmanager
 def _explain_errors() -> Iterator[None]:
-    """Say of what fails on the way that Baton is as it was; the hints for models don't fit here."""
+    """Add to an error that Baton is unchanged, in place of the hints for models."""
     try:
         yield
     except ModelFileError as error:

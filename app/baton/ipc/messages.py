@@ -23,6 +23,10 @@ class FrameError(Exception):
     """A frame is too large, was cut, or holds no message that its receiver knows."""
 
 
+class UnknownMessage(FrameError):
+    """A whole frame holds no message that its receiver knows."""
+
+
 class CutFrame(FrameError):
     """The pipe ended within a frame."""
 
@@ -110,7 +114,7 @@ def read(stream: BinaryIO, decoder: Decoder) -> Any:
     try:
         return decoder.decode(body)
     except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
-        raise FrameError("a frame holds no known message") from error
+        raise UnknownMessage("a frame holds no known message") from error
 
 
 def _decoder(*kinds: type[Message]) -> Decoder:

@@ -100,7 +100,14 @@ class ParentChannel:
     def _listen(self) -> None:
         """Take messages, also while native code runs; the end of the pipe is the parent's end."""
         try:
-            while (message := messages.read(self._commands, self._decoder)) is not None:
+            while True:
+                try:
+                    message = messages.read(self._commands, self._decoder)
+                except messages.UnknownMessage:
+                    self.send(Failed("WorkerError", "The request makes no sense."))
+                    continue
+                if message is None:
+                    return
                 self._deliver(message)
         except Exception:
             traceback.print_exc(limit=-3)

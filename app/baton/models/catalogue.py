@@ -21,10 +21,10 @@ from baton.core.plan.plan import KINDS
 CATALOGUE_FILE = "catalogue.toml"
 
 _MAX_FILE_BYTES = 4_000_000
-"""More bytes than this are no catalogue."""
+"""A larger file is refused."""
 
 _MAX_COUNT = 10**15
-"""No size, and no number of parameters or tokens, is as large as this."""
+"""Sizes and numbers of parameters or tokens are below this."""
 
 Count = Annotated[int, msgspec.Meta(ge=1, lt=_MAX_COUNT)]
 Level = Annotated[float, msgspec.Meta(ge=1, le=5)]
@@ -38,7 +38,7 @@ Address = Annotated[str, msgspec.Meta(max_length=2000, pattern=r"\Ahttps?://\S+\
 
 
 class CatalogueModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One entry as it stands in the file; what isn't known isn't there."""
+    """One entry of the file; unknown values are left out."""
 
     id: Id
     name: Line
@@ -84,9 +84,9 @@ def read_catalogue(own: Path | None = None) -> tuple[CatalogueEntry, ...]:
 
 
 def parse_models(text: str) -> tuple[CatalogueModel, ...]:
-    """Read a catalogue's text. Raises ValueError with a part of a sentence that says what is wrong.
+    """Read a catalogue's text. Raises ValueError with a part of a sentence for the message.
 
-    Nothing is known of whether an entry is true; `scripts/catalogue` looks at that.
+    Whether an entry is true isn't checked here; `scripts/catalogue` does that.
     """
     import tomllib
 
@@ -106,7 +106,7 @@ def _read_file(file: Path, must: bool) -> tuple[CatalogueEntry, ...]:
     except FileNotFoundError:
         if not must:
             return ()
-        hint = "Get it again: `git checkout models` in a checkout, else install anew."
+        hint = "Get it again: `git checkout models` in a checkout, else install Baton again."
         raise ModelFileError(f"The catalogue of models isn't in {file}.", hint) from None
     except OSError as error:
         raise _read_error(file, error) from error
@@ -125,7 +125,7 @@ def _parse_cached(file: Path, _changed: int, _size: int, must: bool) -> tuple[Ca
     except OSError as error:
         raise _read_error(file, error) from error
     except ValueError as error:  # UnicodeDecodeError and TOMLDecodeError are
-        # What a pattern looks like tells nobody what is wrong.
+        # The pattern itself explains nothing to a person.
         why = re.sub(
             r"Expected `str` matching regex '.*'", "this text has another form", f"{error}"
         )
@@ -171,8 +171,8 @@ def _to_entry(model: CatalogueModel) -> CatalogueEntry:
 
 def _repair_hint(file: Path, must: bool) -> str:
     if must:
-        return "Get it again: `git checkout models` in a checkout, else install anew."
-    return f"Mend it, or move {file} away."
+        return "Get it again: `git checkout models` in a checkout, else install Baton again."
+    return f"Correct it, or move {file} away."
 
 
 def _read_error(file: Path, error: OSError) -> ModelFileError:

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from baton.core.catalogue_types import UNKNOWN_SOURCE
 from baton.core.errors import ConfigError, ModelFileError
@@ -14,15 +15,17 @@ from baton.core.model_roles import STARTER_ID
 from baton.core.sanitiser import one_line
 from baton.download.progress import Progress
 from baton.gguf.header import Header
-from baton.models.library_state import Stock
 from baton.models.model_types import ExternalModel, LibraryModel, ModelRecord, ModelState
+
+if TYPE_CHECKING:
+    from baton.models.library import Library
 
 
 class ModelImport:
-    """Takes files into a stock, copied or linked; what somebody says of them isn't believed."""
+    """Imports files into a library, copied or linked. What a bundle says of them isn't trusted."""
 
-    def __init__(self, stock: Stock) -> None:
-        self._stock = stock
+    def __init__(self, library: Library) -> None:
+        self._library = library
 
     def add(
         self, path: Path, id: str, *, link: bool, force: bool
@@ -34,11 +37,11 @@ class ModelImport:
         if is_bundle:
             found = [
                 (self._trusted_record(one), file)
-                for one, file in self._stock.model_store.read_bundle(path)
+                for one, file in self._library.model_store.read_bundle(path)
             ]
         else:
-            # Read by the path as it was typed, so that this is what an error names.
-            header = self._stock.model_store.read_header(typed.expanduser())
+            # By the path as it was typed, which errors then show.
+            header = self._library.model_store.read_header(typed.expanduser())
             found = [(self._record_for_file(path, id, header), path)]
         return self._add(found, link, force)
 
@@ -51,13 +54,13 @@ class ModelImport:
                     yield step
 
     def _record_for_file(self, path: Path, id: str, header: Header) -> ModelRecord:
-        """Return a record for a file, by what its header and the program it is of say."""
-        if id in self._stock.taken_ids():
+        """Return a record for a file, from its header and from the program that it belongs to."""
+        if id in self._library.taken_ids():
             raise ConfigError(f"There is a model {id!r} already.", "Choose another --id.")
-        others = {other.path: other for other in self._stock.model_store.external_models()}
+        others = {other.path: other for other in self._library.model_store.external_models()}
         of = others.get(path, ExternalModel(header.name or path.stem, path, 0, ""))
         id = id or self._interrupted_id(path)
-        id = id or self._stock.free_id(
+        id = id or self._library.free_id(
             path.name if path.name.lower().endswith(".gguf") else of.name
         )
         return ModelRecord(
@@ -72,7 +75,7 @@ class ModelImport:
 
     def _interrupted_id(self, path: Path) -> str:
         """Return the id under which a file was being copied when Baton was killed, or ""."""
-        for held in self._stock.model_store.models():
+        for held in self._library.model_store.models():
             record, size = held.record, path.stat().st_size
             left = (
                 held.state is ModelState.COMING
@@ -84,85 +87,85 @@ class ModelImport:
         return ""
 
     def _trusted_record(self, record: ModelRecord) -> ModelRecord:
-        """Return what is believed of a model that somebody describes: its file, and no more.
+        """Return the part of a bundle's record that can be trusted: the file, and no more.
 
-        Which roles it takes is for this machine's person to say, unless they have wanted it before;
-        and a name that stands for something else here is another's.
+        Its roles are this person's choice, so they come from an earlier request here; and an id
+        that stands for another model here is replaced.
         """
-        held = self._stock.model_store.get(record.id)
+        held = self._library.model_store.get(record.id)
         if held is not None and held.record.sha256 == record.sha256:
             return replace(record, roles=held.record.roles)
         record = replace(record, roles=())
-        for other in self._stock.model_store.models():
+        for other in self._library.model_store.models():
             if other.state.is_usable and other.record.sha256 == record.sha256:
                 return replace(record, id=other.id)
-        known = self._stock.entries().get(record.id)
+        known = self._library.entries().get(record.id)
         foreign = known is not None and known.sha256 not in ("", record.sha256)
-        if foreign or record.id in self._stock.workers | {STARTER_ID}:
-            record = replace(record, id=self._stock.free_id(record.file), name=record.file)
+        if foreign or record.id in self._library.workers | {STARTER_ID}:
+            record = replace(record, id=self._library.free_id(record.file), name=record.file)
         return record
 
     async def _add_file(
         self, record: ModelRecord, file: Path, link: bool, force: bool
     ) -> AsyncGenerator[Progress | LibraryModel]:
-        """Link a file or copy it, verified in any case."""
-        before = self._stock.model_store.get(record.id)
+        """Link or copy a file; it is verified in both cases."""
+        before = self._library.model_store.get(record.id)
         if before is not None and before.record.sha256 != record.sha256:  # it is another model
-            before, record = None, replace(record, id=self._stock.free_id(record.file))
+            before, record = None, replace(record, id=self._library.free_id(record.file))
         if before is not None and before.state.is_usable:
             yield before
             return
-        forced = await self._stock.needs_force(self._stock.memory_load(file), force)
-        await self._stock.check(file)
+        forced = await self._library.needs_force(self._library.memory_load(file), force)
+        await self._library.check(file)
         record = replace(record, added=time.time(), forced=forced, paused=False, wrong="")
         if link:
             async with aclosing(self._link(replace(record, link=str(file)), file)) as steps:
                 async for step in steps:
                     yield step
             return
-        # Killed in the middle, it isn't gone on with from a hub: nobody has asked for that.
+        # If it is killed, no hub continues it: the person has asked for no download.
         source = UNKNOWN_SOURCE if before is None else before.record.source
-        coming = self._stock.model_store.save(replace(record, link="", stamp=None, source=source))
+        coming = self._library.model_store.save(replace(record, link="", stamp=None, source=source))
         record = replace(coming.record, source=record.source)
         if before is not None and before.state is ModelState.BROKEN and coming.path.exists():
-            self._stock.model_store.discard(coming.path)
+            self._library.model_store.discard(coming.path)
         try:
             async with aclosing(self._copy(record, file)) as steps:
                 async for step in steps:
                     yield step
-        except BaseException:  # all of it or nothing
+        except BaseException:  # an import is all or nothing
             if before is None:
-                self._stock.model_store.remove(record.id)
+                self._library.model_store.remove(record.id)
             else:
-                self._stock.model_store.save(before.record)
+                self._library.model_store.save(before.record)
             raise
 
     async def _link(
         self, record: ModelRecord, file: Path
     ) -> AsyncGenerator[Progress | LibraryModel]:
-        stamp = self._stock.model_store.file_stamp(
+        stamp = self._library.model_store.file_stamp(
             file
-        )  # before: its own program may still be writing it
-        async with aclosing(self._stock.model_source.hash_file(file)) as steps:
+        )  # first: its own program may still be writing it
+        async with aclosing(self._library.model_source.hash_file(file)) as steps:
             async for step in steps:
                 if not isinstance(step, str):
                     yield step
                 elif record.sha256 not in ("", step):
                     raise ModelFileError(
-                        f"{file.name} isn't what it should be, so it was not taken.",
-                        "Copy it anew from where it came.",
+                        f"{file.name} isn't the file of its record, so it wasn't taken.",
+                        "Copy it again from where it came.",
                     )
                 else:
-                    yield self._stock.record_arrival(record, file, step, stamp)
+                    yield self._library.record_arrival(record, file, step, stamp)
 
     async def _copy(
         self, record: ModelRecord, file: Path
     ) -> AsyncGenerator[Progress | LibraryModel]:
-        target = self._stock.get(record.id).path
-        async with aclosing(self._stock.model_source.copy(file, target, record.sha256)) as steps:
+        target = self._library.get(record.id).path
+        async with aclosing(self._library.model_source.copy(file, target, record.sha256)) as steps:
             async for step in steps:
                 yield (
-                    self._stock.record_arrival(record, target, step)
+                    self._library.record_arrival(record, target, step)
                     if isinstance(step, str)
                     else step
                 )
@@ -170,10 +173,13 @@ class ModelImport:
 
 @contextmanager
 def _explain_path_errors(path: Path) -> Iterator[None]:
-    """Turn what the system refuses of a path into a sentence."""
+    """Turn an OSError about a path into a ModelFileError."""
     try:
         yield
-    except (OSError, RuntimeError) as error:  # of nobody's home, or longer than names may be
+    except (
+        OSError,
+        RuntimeError,
+    ) as error:  # the home of an unknown user, or a name that is too long
         reason = getattr(error, "strerror", None) or str(error)
         raise ModelFileError(
             f"{one_line(str(path), 200)} can't be read: {reason.rstrip('.')}.",
@@ -182,6 +188,6 @@ def _explain_path_errors(path: Path) -> Iterator[None]:
 
 
 def absolute_path(path: Path) -> Path:
-    """Return where a path leads. Raises ModelFileError where it can't be followed."""
+    """Return a path with `~` replaced, from the root. Raises ModelFileError."""
     with _explain_path_errors(path):
         return path.expanduser().absolute()

@@ -5,15 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from baton.core.catalogue_types import UNKNOWN_SOURCE, ModelRole, Source
+from baton.core.errors import ConfigError, ModelFileError
+
+if TYPE_CHECKING:
+    from baton.gguf.memory_fit import FitVerdict
 
 
 class ModelState(StrEnum):
-    """How a model on this machine stands. Only what is here or linked is ever loaded."""
+    """The state of a model on this machine. Only what is here or linked is ever loaded."""
 
     HERE = "here"
-    LINKED = "linked"  # somebody else's file, used where it lies
+    LINKED = "linked"  # another program's file, used where it lies
     CHANGED = "changed"  # its file is not as it was verified: read again before it is loaded
     COMING = "coming"  # wanted, not all of it is here yet
     BROKEN = "broken"  # its contents aren't what they should be
@@ -27,7 +32,7 @@ class ModelState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FileStamp:
-    """How a file looked when its contents were last verified: bytes, and time of last change."""
+    """A file's bytes and time of last change when its contents were last verified."""
 
     size: int
     mtime_ns: int
@@ -35,12 +40,12 @@ class FileStamp:
 
 @dataclass(frozen=True, slots=True)
 class ModelRecord:
-    """What is kept of one model, in a file of its own beside it.
+    """What is recorded of one model, in a file beside it.
 
     `file` is the file's name; it lies in the model's own folder, or at `link` if that is set.
-    `sha256` "" is not known yet. `roles` are those it takes when it has arrived, `stamp` is None
-    until it was verified, `wrong` says what was found to be wrong with it. `forced` is whether the
-    person wants it although it doesn't fit. `added` is in seconds since the epoch.
+    `sha256` "" is not known yet. `roles` are those it takes on arrival, `stamp` is None until
+    the file was verified, `wrong` says what is wrong with it. `forced` is whether the person took
+    it although it doesn't fit. `added` is in seconds since the epoch.
     """
 
     id: str
@@ -76,12 +81,18 @@ class LibraryModel:
         """Its id, which is its worker's too."""
         return self.record.id
 
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether its download can go on: a part is missing, or all of it was never verified."""
+        is_unverified = self.state is ModelState.CHANGED and self.record.stamp is None
+        return self.state is ModelState.COMING or (is_unverified and not self.record.link)
+
 
 @dataclass(frozen=True, slots=True)
 class ExternalModel:
     """A model file of another program on this machine, that could be used where it lies.
 
-    `sha256` is "" where that program doesn't tell; `program` is its name for people.
+    `sha256` is "" where that program doesn't record it; `program` is its name for people.
     """
 
     name: str
@@ -90,3 +101,24 @@ class ExternalModel:
     program: str
     sha256: str = ""
     source: Source = UNKNOWN_SOURCE
+
+
+class NeedsAgreement(ConfigError):
+    """A model's licence restricts its use, and the person hasn't agreed to it."""
+
+    def __init__(self, name: str, licence: str, source: Source = UNKNOWN_SOURCE) -> None:
+        place = source.url or (f"hf.co/{source.repo}" if source.repo else "")
+        super().__init__(
+            f"{name} comes under the licence {licence or 'unknown'}.",
+            f"Read it first{place and f' ({place})'}; `--agree` says that you accept it.",
+        )
+        self.licence = licence
+        self.place = place
+
+
+class DoesNotFit(ModelFileError):
+    """A model won't fit this machine, and the person hasn't forced it."""
+
+    def __init__(self, verdict: FitVerdict) -> None:
+        super().__init__(verdict.why, f"{verdict.remedy} `--force` fetches it anyway.".strip())
+        self.verdict = verdict

@@ -13,14 +13,14 @@ from baton.models.model_types import ExternalModel, FileStamp, LibraryModel, Mod
 
 
 class ModelSource(Protocol):
-    """Where model files come from. The only part of Baton that connects to a hub.
+    """Where model files come from: the only part of Baton that connects to a hub.
 
     Raises ModelFileError where a file is wrong, WorkerUnavailable where nothing could be reached,
     ConfigError for what doesn't exist or in offline mode.
     """
 
     async def look_up(self, source: Source) -> ModelOffer:
-        """Return what the hub says of a file now, pinned to a revision.
+        """Return what the hub offers as this file now, pinned to a revision.
 
         A `source.revision` of 40 hex digits stays. `source.file` must be a file's name.
         """
@@ -35,7 +35,7 @@ class ModelSource(Protocol):
         ...
 
     def fetch(self, offer: ModelOffer, target: Path) -> AsyncGenerator[Progress | str]:
-        """Fetch a file to `target`, going on where an earlier attempt ended; at last its sha256.
+        """Fetch a file to `target`, resuming an earlier attempt; yields its sha256 last.
 
         `target` appears only when its contents have been verified. Closing the generator pauses;
         what has come stays, as `<sha256>.partial` in `target`'s folder.
@@ -43,15 +43,15 @@ class ModelSource(Protocol):
         ...
 
     def copy(self, source: Path, target: Path, sha256: str = "") -> AsyncGenerator[Progress | str]:
-        """Copy a file of this machine to `target`, verified as `fetch` does; at last its sha256."""
+        """Copy a local file to `target`, verified as `fetch` does; yields its sha256 last."""
         ...
 
     def hash_file(self, path: Path) -> AsyncGenerator[Progress | str]:
-        """Read a file; progress as it goes, then its sha256 in hex."""
+        """Read a file; yields progress, then its sha256 in hex."""
         ...
 
     async def aclose(self) -> None:
-        """Let go of processes. Downloads stop, and can go on later."""
+        """End child processes. Downloads stop, and can continue later."""
         ...
 
 
@@ -62,7 +62,7 @@ class ModelStore(Protocol):
     """
 
     def models(self) -> Sequence[LibraryModel]:
-        """Return the models there are, by id; folders of nobody's are left out."""
+        """Return the models there are, by id; folders without a record are left out."""
         ...
 
     def get(self, id: str) -> LibraryModel | None:
@@ -74,7 +74,7 @@ class ModelStore(Protocol):
         ...
 
     def file_stamp(self, path: Path) -> FileStamp | None:
-        """Return how a file looks now, None where there is none."""
+        """Return a file's stamp as it is now, None where there is no file."""
         ...
 
     def read_header(self, path: Path) -> Header:
@@ -82,7 +82,7 @@ class ModelStore(Protocol):
         ...
 
     def remove(self, id: str) -> int:
-        """Take a model away, with what has come of it; return the bytes freed.
+        """Remove a model, with what has come of it; return the bytes freed.
 
         A linked file stays where it is.
         """
@@ -93,11 +93,11 @@ class ModelStore(Protocol):
         ...
 
     def problems(self) -> Sequence[str]:
-        """Say, in a sentence each, what in the folder can't be read or isn't Baton's."""
+        """Return a sentence for each thing in the folder that can't be read or isn't Baton's."""
         ...
 
     def discard(self, path: Path) -> int:
-        """Delete one of those; return the bytes freed."""
+        """Delete an orphan; return the bytes freed."""
         ...
 
     def read_bundle(self, folder: Path) -> Sequence[tuple[ModelRecord, Path]]:

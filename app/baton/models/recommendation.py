@@ -1,14 +1,14 @@
 """Which models suit a machine.
 
 The conductor and the router that come with Baton stay loaded and the models of a set come one at a
-time, so what must fit is these two and the largest model together. Another conductor is nobody's to
-recommend: `baton bench --conductor` measures whether one plans better. Of all sets that fit, on the
-disk too, that is best whose models are expected to do best what they are for, at a speed that one
-can live with. A model that is there already costs no download, and a larger download must be worth
-it.
+time, so what must fit is these two and the largest model together. Another conductor
+is never recommended: `baton bench --conductor` measures whether one plans better. Of all sets that
+fit, on the disk too, the best one has the models that are expected to do their roles best at an
+acceptable speed. A model that is here already costs no download, and a larger download must bring
+more.
 
 Nothing is recommended that wouldn't fit right now, beside what else runs. Where that makes the set
-a poorer one, it says so: other programs can be closed.
+a poorer one, `why` says so: the person can close other programs.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import product
 
 from baton.core.byte_format import show_memory, show_size
-from baton.core.catalogue_types import CatalogueEntry, ModelRole
+from baton.core.catalogue_types import CatalogueEntry, ModelRole, ThinkingMode
 from baton.core.machine import Hardware
+from baton.core.plan.skill_estimates import skill_by_size
 from baton.gguf.memory_fit import (
     SPARE_BYTES,
     Fit,
@@ -29,13 +31,6 @@ from baton.gguf.memory_fit import (
     ModelLoad,
     estimate_entry_load,
     judge_fit,
-)
-from baton.models.role_worth import (
-    ROLE_WEIGHTS,
-    SLOW_MACHINE_PATIENCE,
-    is_fast_enough,
-    role_level,
-    role_worth,
 )
 from baton.models.speed_estimate import (
     estimate_speed,
@@ -65,7 +60,7 @@ _TIGHT_COST = 0.6
 """What it costs that little memory is left for other programs."""
 
 _SPILL_COST = 0.5
-"""What it costs that a part of a model runs beside the GPU: how slow it gets is hard to tell."""
+"""What it costs that a part of a model runs beside the GPU, with an unknown loss of speed."""
 
 _MISSING_ROLE_COST = 0.5
 """What it costs that a role is taken by a model that isn't made for it."""
@@ -74,14 +69,14 @@ _COST_PER_GB = 0.02
 """What a gigabyte to download costs."""
 
 _BUSY_SHARE = 0.5
-"""A machine that makes less of the usual speed than this is taken for a busy one."""
+"""A machine below this share of its usual speed counts as busy."""
 
 _MAX_SLOWDOWN, _MAX_SPEEDUP = 4.0, 2.0
-"""So many times slower, at most, other programs are taken to make it; so many times faster than
-usual, and it is another machine."""
+"""Other programs slow a machine down by at most the first factor; one that is faster than usual by
+the second is another machine."""
 
 _MIN_GAIN = 0.3
-"""How much better a set must be to be worth closing other programs for."""
+"""How much better a set must be before the person is asked to close other programs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +98,7 @@ class Recommendation:
     """A set of models for a machine; no picks where not even the smallest fits beside the rest.
 
     `download` is what would be fetched and `memory` what they take together, in bytes; `why` is a
-    sentence for people. `worth` tells better sets from worse ones on the same machine.
+    sentence for people. `worth` compares sets for the same machine.
     """
 
     picks: tuple[Pick, ...]
@@ -172,7 +167,7 @@ def role_options(
 
 @dataclass(frozen=True, slots=True)
 class _ModelSet:
-    """Who does what, what has to fit at the worst moment, and how good that is altogether."""
+    """Models by role, the loads that must fit at the worst moment, and what the set is worth."""
 
     roles: Mapping[ModelRole, CatalogueEntry]
     loads: tuple[ModelLoad, ...]
@@ -190,7 +185,7 @@ class _Candidate:
 
 
 class _Selector:
-    """Finds what suits one machine."""
+    """Selects models for one machine."""
 
     def __init__(
         self,
@@ -217,7 +212,7 @@ class _Selector:
     def picks(self, chosen: _ModelSet, measured: float | None) -> tuple[Pick, ...]:
         """Return a set's models, each once, with all that it is for.
 
-        How fast they are is told by what was `measured` of the starter, if anything was.
+        Their speeds are estimated from the starter's `measured` one, if there is one.
         """
         roles: dict[str, list[ModelRole]] = {}
         for role, entry in chosen.roles.items():
@@ -240,7 +235,7 @@ class _Selector:
         return round_speed(estimate_speed(entry, self._machine, measured, context=self._context))
 
     def options(self, role: ModelRole, measured: float | None) -> tuple[RoleOption, ...]:
-        """Return who could take a role, the best first."""
+        """Return the models that could take a role, the best first."""
         listed = []
         for entry in self._entries:
             if role in entry.roles:
@@ -249,9 +244,9 @@ class _Selector:
                 fits = verdict.fit is not Fit.WONT and is_fast_enough(
                     entry, role, pace, SLOW_MACHINE_PATIENCE
                 )
-                told = self._shown_speed(entry, measured)
+                shown = self._shown_speed(entry, measured)
                 here = entry.id in self._here
-                option = RoleOption(entry, role_level(entry, role), told, verdict, here)
+                option = RoleOption(entry, role_level(entry, role), shown, verdict, here)
                 listed.append((not fits, -role_worth(entry, role, pace), entry.id, option))
         return tuple(option for *_, option in sorted(listed, key=lambda line: line[:3]))
 
@@ -308,9 +303,10 @@ class _Selector:
 def _model_sets(
     chat: _Candidate, beside: Mapping[ModelRole, Sequence[_Candidate]], least: float
 ) -> Iterator[tuple[dict[ModelRole, _Candidate], float]]:
-    """Yield who else there could be, with what the set is worth but for its download.
+    """Yield the other models of possible sets, with what each set is worth before its download.
 
-    Only where that may be more than `least`; who is no better than the one to talk to isn't needed.
+    Only where that may be more than `least`; a model that is no better than the chat model is left
+    out.
     """
     alone = {
         role: role_worth(chat.entry, role, chat.speed) - ROLE_WEIGHTS[role] * _MISSING_ROLE_COST
@@ -332,22 +328,23 @@ def _model_sets(
 
 
 def _with_reserve(machine: Hardware) -> Hardware:
-    """Return the machine with something left to the system and to what the person has open."""
+    """Return the machine without what is reserved for the system and for the person's programs."""
     most = machine.memory - RESERVED_BYTES + SPARE_BYTES  # judge() takes SPARE off again
     return replace(machine, available=max(0, min(machine.available, most)))
 
 
 def _lasting_speed(measured: float | None, machine: Hardware) -> float:
-    """Return how fast the starter is when it counts: a machine that is busy now won't stay so.
+    """Return the starter's speed in the long run: a machine that is busy now won't stay so.
 
-    Near what is usual it is that, so that the same machine is recommended the same each time.
+    Near the usual speed it is the usual one, so that a machine gets the same recommendation each
+    time.
     """
     usual = usual_starter_speed(machine)
     return min(max(usual, measured / _MAX_SPEEDUP), _MAX_SLOWDOWN * measured) if measured else usual
 
 
 def _reason(machine: Hardware, verdict: FitVerdict, more: bool, measured: float | None) -> str:
-    """Say what the machine has that decided, and what else must be known."""
+    """Return what the machine has, and what limits it now, in a sentence."""
     said = [_machine_text(machine)]
     if more:
         said.append(f"only {show_size(machine.available)} are free now, else larger ones would fit")
@@ -375,3 +372,84 @@ def _machine_text(machine: Hardware) -> str:
     each = Counter(f"{gpu.name} with {show_memory(gpu.total)}" for gpu in machine.gpus)
     cards = ", ".join(f"{count} x {card}" if count > 1 else card for card, count in each.items())
     return f"{show_memory(machine.memory)}, {cores}, {cards or 'no GPU'}"
+
+
+ROLE_KINDS = {
+    ModelRole.CHAT: ("chat", "knowledge", "reasoning", "writing"),
+    ModelRole.CONDUCTOR: ("planning",),
+    ModelRole.CODER: ("code",),
+    ModelRole.REASONING: ("reasoning", "math"),
+}
+"""The kinds of tasks that a role is about."""
+
+ROLE_WEIGHTS = {
+    ModelRole.CHAT: 1.0,
+    ModelRole.CONDUCTOR: 1.0,
+    ModelRole.CODER: 0.7,
+    ModelRole.REASONING: 0.7,
+}
+"""How much a role counts in a set."""
+
+SLOW_MACHINE_PATIENCE = 3.0
+"""How many times slower than the slowest acceptable a model may be where all are slow."""
+
+_MIN_SPEEDS = {
+    ModelRole.CHAT: 5.0,
+    ModelRole.CONDUCTOR: 8.0,
+    ModelRole.CODER: 5.0,
+    ModelRole.REASONING: 5.0,
+}
+"""Tokens/s below which a model isn't recommended."""
+
+_FAST_SPEEDS = {
+    ModelRole.CHAT: 15.0,
+    ModelRole.CONDUCTOR: 25.0,
+    ModelRole.CODER: 15.0,
+    ModelRole.REASONING: 15.0,
+}
+"""Tokens/s beyond which more speed is worth nothing."""
+
+_HALVING_COSTS = {
+    ModelRole.CHAT: 0.25,
+    ModelRole.CONDUCTOR: 0.35,
+    ModelRole.CODER: 0.25,
+    ModelRole.REASONING: 0.25,
+}
+"""What each halving below that costs, in levels. Every step waits for the conductor."""
+
+_THINKING_COST = 0.3
+"""What it costs that a chat model thinks before each answer."""
+
+
+def role_worth(entry: CatalogueEntry, role: ModelRole, pace: float) -> float:
+    """Return what a model is worth in a role if it writes so many tokens/s."""
+    halvings = math.log2(_FAST_SPEEDS[role] / max(_useful_speed(entry, role, pace), 0.01))
+    return ROLE_WEIGHTS[role] * (
+        role_level(entry, role) - _HALVING_COSTS[role] * max(0.0, halvings)
+    )
+
+
+@lru_cache(maxsize=1024)
+def role_level(entry: CatalogueEntry, role: ModelRole) -> float:
+    """Return how difficult a role's tasks may be for a model: as published, else by its size."""
+    parameters = entry.parameters or entry.size * 5 // 3
+    size = math.sqrt(parameters * (entry.active or parameters)) / 1e9 or 1.0
+    levels = [entry.skills.get(kind) or skill_by_size(size, kind) for kind in ROLE_KINDS[role]]
+    thinks = role is ModelRole.CHAT and entry.thinking is ThinkingMode.ALWAYS
+    return sum(levels) / len(levels) - (_THINKING_COST if thinks else 0.0)
+
+
+def is_fast_enough(
+    entry: CatalogueEntry, role: ModelRole, pace: float, patience: float = 1.0
+) -> bool:
+    """Whether a role can be done at so many tokens/s, `patience` times slower at most."""
+    return _useful_speed(entry, role, pace) * patience >= _MIN_SPEEDS[role]
+
+
+def _useful_speed(entry: CatalogueEntry, role: ModelRole, pace: float) -> float:
+    """Return the tokens/s of the answer: thoughts come before it."""
+    return (
+        pace / 2
+        if entry.thinking is ThinkingMode.ALWAYS and role is not ModelRole.REASONING
+        else pace
+    )

@@ -1,13 +1,13 @@
-"""How fast a model will write here, before it is here: told from how fast the starter model does.
+"""How fast a model will write here, before it is here: estimated from the starter model's speed.
 
 A model reads all the weights that a token uses for each token that it writes, and on a processor
-the memory's speed is what that waits for. So whoever has ten times the bytes takes ten times as
-long. The starter model is so small that it waits for other things too, which makes the estimate
-low: a file of 1.4 GB was reported to write 10 tokens/s on two cores like those on which the starter
-wrote 100, where this says 7.
+the memory's speed is the limit. So a model of ten times the bytes takes ten times as long. The
+starter model is so small that it waits for other things too, which makes the estimate low: a file
+of 1.4 GB was reported to write 10 tokens/s on two cores like those on which the starter wrote 100,
+where this says 7.
 
-On a GPU the starter hardly waits for memory at all, so nothing can be told from it but the delay
-that every token has. What cards read per second grows with the memory they have: from 14 times
+On a GPU the starter hardly waits for memory at all, so its speed shows only the delay that every
+token has. What cards read per second grows with the memory they have: from 14 times
 (Tesla P40) over 28 (RTX 3050) to 56 times (RTX 3070) all of it per second, and 6 to 12 times where
 it is the machine's own (Apple). Taken are 15 and 6.
 """
@@ -32,22 +32,22 @@ _GPU_READS_PER_SECOND, _SHARED_READS_PER_SECOND = 15, 6
 """How many times per second a GPU reads all of its memory, at least."""
 
 _BYTES_PER_PARAMETER = 0.6
-"""Bytes per parameter of a file whose size nobody knows."""
+"""Bytes per parameter of a file of unknown size."""
 
 
 def expected_speed(entry: CatalogueEntry, machine: Hardware, starter: float) -> float:
-    """Return about how many tokens/s a model will make, by how many the starter model does."""
+    """Return about how many tokens/s a model will make, from the starter model's tokens/s."""
     return round_speed(estimate_speed(entry, machine, starter))
 
 
 def round_speed(tokens: float) -> float:
-    """Round a speed to what can be said of it."""
+    """Round a speed to the precision of the estimate."""
     step = 1 if tokens < 10 else 5 if tokens < 50 else 10
     return round(max(tokens, 0.0) / step) * step if tokens >= 1 else round(max(tokens, 0.0), 1)
 
 
 def usual_starter_speed(machine: Hardware) -> float:
-    """Return how many tokens/s the starter model may make where nobody has measured it."""
+    """Return how many tokens/s the starter model usually makes on such a machine, unmeasured."""
     return (
         _STARTER_GPU_SPEED
         if machine.gpus
@@ -70,7 +70,7 @@ def estimate_speed(
 
 
 def gpu_share(load: ModelLoad, machine: Hardware) -> float:
-    """Return which part of a model fits on the GPUs, from 0 to 1."""
+    """Return the share of a model that fits on the GPUs, from 0 to 1."""
     fitting = layers_on_gpu(load, gpu_room(machine.gpus))
     return min(max(fitting, 0) / (load.layers or 32), 1.0)
 
@@ -93,5 +93,5 @@ def _gpu_bytes_per_second(machine: Hardware) -> float:
 
 
 def _cpu_bytes_per_second(machine: Hardware) -> float:
-    """Return the bytes per second of a processor that nobody measured."""
+    """Return the bytes that the processor reads from memory per second, unmeasured."""
     return STARTER_BYTES * _STARTER_CORE_SPEED * min(max(machine.cores, 1), _MAX_CORES)

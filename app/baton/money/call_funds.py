@@ -90,7 +90,7 @@ def _decide_hold(
 ) -> Hold:
     reason, workers = _freezes(connection)
     if bill.price.is_free and clean_text(bill.worker) not in workers:
-        reason = ""  # it can't spend, whatever went wrong elsewhere
+        reason = ""  # it can't spend, whatever was overcharged by others
     return decide_hold(_with_measured_thinking(connection, bill), rooms, reason)
 
 
@@ -133,7 +133,7 @@ def hold_in_turn(
 def is_turn_reached(
     connection: Connection, bill: HoldRequest, here: LedgerContext, ticket: int
 ) -> bool:
-    """Tell whether a call that waits need wait no more: it gets its money, or is refused."""
+    """Whether a waiting call's turn has come: it gets its money, or is refused."""
     if _call_ahead(connection, bill, here, ticket) is not None:
         return False
     try:
@@ -285,7 +285,7 @@ def _midnight(day: date) -> float:
 
 
 def _newer_ceilings(connection: Connection, since: int) -> dict[Scope, int | None]:
-    """Return the ceilings that somebody set since this process knows its own."""
+    """Return the ceilings that were set since this process read its own."""
     rows = connection.execute(
         "SELECT scope, amount FROM ceilings WHERE key > ? ORDER BY key", [since]
     )
@@ -487,7 +487,7 @@ def _get_call(connection: Connection, call: str) -> Row:
 
 
 def _was_taken_over(row: Row, *statuses: Status) -> bool:
-    """Tell whether another Baton took the call for lost, and it now stands as one of these."""
+    """Whether another Baton took the call for lost, and it now has one of these statuses."""
     return row["owner"] is None and row["status"] in statuses
 
 
@@ -511,5 +511,5 @@ def _update_call(
 
 
 def _bounded_count(tokens: int) -> int:
-    """A count as it can be kept, whatever a provider says."""
+    """Return a provider's count within what a column can hold."""
     return max(0, min(tokens, MAX_AMOUNT_NANOS))

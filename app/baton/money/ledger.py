@@ -77,7 +77,7 @@ class Ledger:
     ) -> Ledger:
         """Begin to open the ledger at this path (None: in memory, forgotten at the end).
 
-        Returns at once. What goes wrong is raised by whatever is called first. A ceiling that is
+        Returns at once. What goes wrong is raised by the first call. A ceiling that is
         set once the ledger is open, by any Baton, rules over those that bills bring along. Before
         that it is in the settings, which `reread` returns: the lower of both rules. `bounds`
         are the environment's ceilings and their variables, which nothing raises. A folder of
@@ -233,7 +233,7 @@ class Ledger:
     # What front ends show
 
     async def unconfirmed(self) -> list[Charge]:
-        """Return the calls that nobody knows the cost of, newest first."""
+        """Return the calls whose cost is unconfirmed, newest first."""
         return await self._read(queries.unconfirmed)
 
     async def charges(self, run: str | None = None, limit: int = 200) -> list[Charge]:

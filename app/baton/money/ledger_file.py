@@ -1,4 +1,4 @@
-"""Opening the ledger, whatever state it is in.
+"""Opens the ledger in any state, and detects one that was lost, emptied or set back.
 
 Money may only be spent by a ledger that knows what was spent before. One that is damaged is kept
 aside; the new one in its place is frozen from its first moment, like one in the place of a ledger
@@ -153,7 +153,7 @@ def _require_correct_sums(connection: Connection) -> None:
 
 
 def is_same_file(path: Path, file: os.stat_result) -> bool:
-    """Tell whether the file at a path is still the one that was opened."""
+    """Whether the file at a path is still the one that was opened."""
     try:
         return os.path.samestat(file, path.stat())
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What the ledger can tell: charges, usage, and everything that left."""
+"""Reads the ledger: charges, usage, and everything that left; rows to the types of `core`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _EGRESS_QUERY = """SELECT egress.*, run, worker, held, charged, status
 
 
 def unconfirmed(connection: Connection) -> list[Charge]:
-    """Return the calls that nobody knows the cost of, newest first."""
+    """Return the calls whose cost is unconfirmed, newest first."""
     rows = connection.execute("SELECT * FROM calls WHERE status = 'unconfirmed' ORDER BY key DESC")
     return [to_charge(row) for row in rows]
 

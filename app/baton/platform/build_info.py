@@ -1,4 +1,4 @@
-"""What this program was built as, when it is a packaged binary and not a checkout or a wheel."""
+"""The build of this program, where it is a packaged binary and not a checkout or a wheel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BUILD_FILE = "build.json"
 """The build writes it beside the package's own files."""
 
 BINARY_VARIABLE = "BATON_BINARY"
-"""How the launcher tells the program that it unpacked which single file it is."""
+"""The variable in which the launcher passes the path of the single file that it unpacked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class BuildInfo:
 
 @cache
 def build_info() -> BuildInfo | None:
-    """Return what this binary is, or None when it isn't one."""
+    """Return this binary's build, None where this is no binary."""
     if not getattr(sys, "frozen", False):
         return None
     return BuildInfo(**json.loads(Path(__file__).with_name(BUILD_FILE).read_text(encoding="utf-8")))

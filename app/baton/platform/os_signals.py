@@ -35,7 +35,7 @@ def remove_signal_handler(number: int) -> None:
 
 
 def is_ignored(number: int) -> bool:
-    """Return whether this process was started to ignore a signal (`nohup`, `&`)."""
+    """Whether this process was started to ignore a signal (`nohup`, `&`)."""
     return signal.getsignal(number) is signal.SIG_IGN
 
 

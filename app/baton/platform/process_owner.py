@@ -36,7 +36,7 @@ def current_process() -> Owner:
 
 
 def is_alive(owner: Owner) -> bool:
-    """Tell whether a process is still there, and not a later one that got its id.
+    """Whether a process is still there, and not a later one that got its id.
 
     In doubt it is: what it holds then counts for longer than it must.
     """

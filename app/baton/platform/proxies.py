@@ -1,4 +1,4 @@
-"""Where a call goes: its address in its provider's dialect, and the way there."""
+"""Where a call goes: its address in its provider's dialect, and its proxy."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def request_address(base_url: str, dialect: str, model: str) -> str:
 
 
 def is_usable(base_url: str) -> bool:
-    """Tell whether requests can go there: a plain address, since it is shown and logged.
+    """Whether requests can go there: a plain address, since it is shown and logged.
 
     A name and password in it would be a second key, in sight of all. Letters of other scripts can
     look like a known name.
@@ -41,7 +41,7 @@ def is_usable(base_url: str) -> bool:
 
 
 def has_host(url: str) -> bool:
-    """Return whether an address names a host and a port that can be connected to."""
+    """Whether an address names a host and a port that can be connected to."""
     try:
         parts = urlsplit(url)
         return _HOST.fullmatch(parts.hostname or "") is not None and parts.port != 0
@@ -50,7 +50,7 @@ def has_host(url: str) -> bool:
 
 
 def loopback_addresses(url: str) -> list[str]:
-    """Return the numeric addresses on this machine to try in turn; none if it is elsewhere."""
+    """Return the numeric addresses on this machine to try in turn; none if it is on another."""
     parts = urlsplit(url)
     host = (parts.hostname or "").rstrip(".")
     if address_label(url) is not Label.LOCAL:
@@ -67,7 +67,7 @@ def with_hosts(url: str, hosts: Iterable[str]) -> list[str]:
 
 
 def is_lan_name(url: str) -> bool:
-    """Tell whether an address counts as one of the home network by its name alone."""
+    """Whether an address counts as one of the home network by its name alone."""
     host = urlsplit(url).hostname or ""
     return address_label(url) is Label.LAN and not _is_numeric(host)
 
@@ -128,7 +128,7 @@ def _variable(environ: Mapping[str, str], name: str) -> str:
 
 
 def _is_excepted(name: str, host: str, port: int) -> bool:
-    """Tell whether an entry of NO_PROXY covers a host: a name, a network or *, with a port."""
+    """Whether an entry of NO_PROXY covers a host: a name, a network or *, with a port."""
     if name == "*":
         return True
     if _is_numeric(host):

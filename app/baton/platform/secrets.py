@@ -1,12 +1,12 @@
-"""Where the providers' keys are: the system's keyring, the environment, or a plaintext file.
+"""The providers' keys: in the system's keyring, the environment, or a plaintext file.
 
 Used by the gateway child, which alone keeps them in memory, and by `baton keys`. Looked for in that
-order; the file exists only where the person said yes to it. A keyring is never waited for longer
-than a few seconds: one that wants unlocking can block for ever.
+order; the file exists only where the person said yes to it. No wait for a keyring is longer
+than a few seconds: a locked one can block for ever.
 
 Only the system's own keyring is ever asked. The library `keyring` by itself would import every
 backend that it knows, of which that for macOS starts a compiler and a linker on Linux, and besides
-whatever `PYTHON_KEYRING_BACKEND` or `keyringrc.cfg` name, code from any folder, beside the keys.
+the one that `PYTHON_KEYRING_BACKEND` or `keyringrc.cfg` names: code from any folder, beside keys.
 Here the file is not read, and the variable, where it names another keyring, switches them off.
 """
 
@@ -48,7 +48,7 @@ _MAX_FILE_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """Who sells answers: its name in models' names, its key's variables, and its address."""
+    """A seller of answers: its name in models' names, its key's variables, and its address."""
 
     name: str
     variable: str
@@ -140,7 +140,7 @@ def plain_environ(
 
 
 def is_no_key(variable: str) -> bool:
-    """Return whether programs need this variable, or Baton's settings stand in it."""
+    """Whether programs need this variable, or Baton's settings stand in it."""
     plain = variable in ALLOWED_VARIABLES or variable.startswith(ALLOWED_PREFIXES)
     return plain or (variable.startswith("BATON_") and not variable.endswith("_API_KEY"))
 
@@ -307,8 +307,8 @@ def _from_keyring(names: list[str]) -> dict[str, Key]:
 def _ask_keyring(question: Callable[[KeyringBackend], T]) -> _Answer[T]:
     """Put a question to the keyring, in a thread that is left behind when it takes too long.
 
-    While one is stuck, nobody waits again. Errors are told by their kind alone: a backend's own
-    words may quote what it was given.
+    While one is stuck, no call waits again. Errors show their class alone: a backend's own words
+    may quote what it was given.
     """
     global _stuck_thread
     locked: _Answer[T] = _Answer(
@@ -331,7 +331,7 @@ def _answer(question: Callable[[KeyringBackend], T]) -> _Answer[T]:
         return _Answer(question(_load_keyring()))
     except _KeyringMissing as error:
         return _Answer(None, str(error))
-    except Exception as error:  # backends raise whatever the desktop's own parts raise
+    except Exception as error:  # backends pass on any error of the desktop's own parts
         return _Answer(None, f"the keyring can't be used ({type(error).__name__})")
 
 
@@ -402,7 +402,7 @@ def _parse_keys(file: Path, raw: bytes) -> dict[str, str]:
     try:
         table = tomllib.loads(raw.decode())
     except ValueError:  # its words might quote a key
-        raise ConfigError(f"{file} is not valid TOML.", "Mend or remove it.") from None
+        raise ConfigError(f"{file} is not valid TOML.", "Correct or remove it.") from None
     return {name: value for name, value in table.items() if isinstance(value, str)}
 
 

@@ -1,6 +1,6 @@
 """One frozen tree of settings: defaults < config.toml < environment < typed flags.
 
-Read once, in `cli`; everybody else receives plain arguments. Secrets never stand here.
+Read once, in `cli`; other modules receive plain arguments. Secrets are never settings.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ Kv = Literal["f16", "q8_0"]
 Dollars = Annotated[str, msgspec.Meta(description=DOLLARS)]
 
 _LOCK_SECONDS = 10.0
-"""How many seconds another Baton may take to change the file; it needs a few milliseconds."""
+"""How many seconds to wait for another Baton's change, which takes a few milliseconds."""
 
 KindName = Annotated[str, msgspec.Meta(pattern=f"^({'|'.join(KINDS)})$")]
 
@@ -109,7 +109,7 @@ class PriceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class _WorkerSettingsBase(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", kw_only=True
 ):
-    """What all entries of `[[workers]]` share: `kind` tells them apart.
+    """What all entries of `[[workers]]` share: `kind` says which one it is.
 
     `skills` says how difficult a task of a kind may be for the worker, from 1 to 5 ({code = 4}).
     """
@@ -139,10 +139,10 @@ class CloudWorkerSettings(_WorkerSettingsBase, frozen=True, tag="cloud"):
 
 
 class ServerWorkerSettings(_WorkerSettingsBase, frozen=True, tag="server"):
-    """Somebody's OpenAI-compatible engine at `base_url`: Ollama, LM Studio, llama-server, vLLM.
+    """An OpenAI-compatible engine at `base_url`: Ollama, LM Studio, llama-server, vLLM.
 
     How far texts travel follows from the address unless `privacy` is set. `price` must be given for
-    whatever isn't on this machine.
+    an engine that isn't on this machine.
     """
 
     id: str
@@ -277,7 +277,7 @@ class Paths:
 
     @property
     def ledger_records(self) -> Path:
-        """How far each ledger had come: tells of one that is lost or older than it was."""
+        """How far each ledger had come: reveals one that is lost or older than it was."""
         return self.state / "ledgers"
 
     @property
@@ -299,7 +299,7 @@ class Paths:
 def find_paths(environ: Mapping[str, str] = os.environ) -> Paths:
     """Return Baton's folders: all under BATON_HOME if that is set, else where the system wants.
 
-    Raises ConfigError for a BATON_HOME in the home of a person who isn't there.
+    Raises ConfigError for a BATON_HOME in the home of an unknown user.
     """
     if home := environ.get("BATON_HOME"):
         try:
@@ -420,7 +420,7 @@ def _inverse_changes(tree: Mapping[str, Any], changes: Mapping[str, Any]) -> dic
 
 @contextmanager
 def _lock_file(file: Path) -> Iterator[None]:
-    """Keep others from changing the file between its reading and its writing. Raises ConfigError.
+    """Hold the file's lock from its reading to its writing. Raises ConfigError.
 
     Two models that arrive at once, in one Baton or two, would lose one of their roles.
     """
@@ -433,7 +433,8 @@ def _lock_file(file: Path) -> Iterator[None]:
         lock.acquire(timeout=_LOCK_SECONDS)
     except Timeout as error:
         raise ConfigError(
-            f"Another Baton has kept {file} locked for {_LOCK_SECONDS:.0f} seconds; it is as it was.",
+            f"Another Baton has kept {file} locked for {_LOCK_SECONDS:.0f} seconds;"
+            " nothing was changed.",
             "Wait for it, or end it, and try again.",
         ) from error
     except OSError as error:
@@ -441,7 +442,7 @@ def _lock_file(file: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        # Who waits for it notices that it is nobody's any more, and makes a new one. Where what is
+        # A process that waits for it notices that it is deleted, and makes a new one. Where what is
         # open can't be deleted, it stays.
         with suppress(OSError):
             path.unlink()
@@ -495,7 +496,7 @@ def _merge_tree(into: dict[str, Any], source: Mapping[str, Any]) -> None:
 
 
 def _check_workers(sources: Sequence[SettingsSource]) -> None:
-    """Refuse entries that would be another worker than the person thinks."""
+    """Refuse entries that would make another worker than the person means."""
     for source in sources:
         seen: set[str] = set()
         for number, entry in enumerate(source.tree.get("workers", ())):

@@ -61,7 +61,7 @@ class SettingsSource:
         return f"{self.name}, line {line}" if line else self.name
 
     def has(self, where: SettingPath) -> bool:
-        """Return whether this source sets what stands there."""
+        """Whether this source sets what stands there."""
         node: Any = self.tree
         for key in where:
             try:

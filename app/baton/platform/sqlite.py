@@ -1,4 +1,4 @@
-"""SQLite as Baton uses it: opening a file, transactions, migrations, errors, and the one thread.
+"""SQLite as Baton uses it: opening a file, transactions, migrations and errors.
 
 sqlite-utils applies migrations, and is imported only where a schema is behind: that takes 0.1 s.
 What is pending is read inside the transaction that applies it (sqlite-utils' own `Migrations` reads
@@ -7,17 +7,14 @@ it before), so that two Batons at their first start don't run into each other.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Concatenate, Generic, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
 from baton.core.errors import StoreError
 from baton.platform.durable_files import make_folder, open_private
@@ -27,13 +24,11 @@ if TYPE_CHECKING:
 else:
     try:
         import pysqlite3 as sqlite3
-    except ImportError:  # never silently: `weakness` tells, and no file is opened
+    except ImportError:  # never silently: see `version_warning`; no file is opened
         import sqlite3
 
 Connection = sqlite3.Connection
 Row = sqlite3.Row
-P = ParamSpec("P")
-T = TypeVar("T")
 
 MIN_SAFE_VERSION = (3, 51, 3)
 """The first SQLite in which two writers can't damage a database in WAL mode."""
@@ -55,7 +50,7 @@ _PRAGMAS = (
 
 @dataclass(frozen=True, slots=True)
 class DatabaseWording:
-    """What a database is to a person: what it is called, how to mend it, how to do without."""
+    """How messages speak of a database: its name, how to repair it, how to do without it."""
 
     name: str
     repair_hint: str
@@ -118,7 +113,7 @@ def _use_wal(connection: Connection) -> None:
 
 
 def _retry_while_busy(connection: Connection, statement: str) -> None:
-    """Run a statement as soon as nobody else is in its way.
+    """Run a statement as soon as the database isn't locked.
 
     SQLite's own waiting sleeps longer each time, up to 0.1 s, so that of two that write a lot one
     comes to nothing for seconds.
@@ -374,7 +369,7 @@ def _back_up(connection: Connection, path: Path, migration: str) -> None:
 
 
 def check_stamp(path: Path) -> Path:
-    """Return the file whose time tells when the database was last found sound.
+    """Return the file whose time is when the database was last found sound.
 
     Without it, the next start looks closely, at the search index too.
     """
@@ -382,7 +377,7 @@ def check_stamp(path: Path) -> Path:
 
 
 def _needed_check(path: Path, fresh: bool) -> bool | None:
-    """Tell whether to look for damage, and then whether closely."""
+    """Return whether to look closely for damage, or None for not at all."""
     age = _seconds_since_check(path)
     if fresh or (_is_recent(age) and path.stat().st_size > CHECK_ALWAYS_BYTES):
         return None
@@ -445,7 +440,7 @@ def _schema(connection: Connection) -> list[tuple[str, ...]]:
 
 
 def had_database(path: Path) -> bool:
-    """Tell whether there was a database at this path before, whatever is there now.
+    """Whether there was a database at this path before.
 
     An empty file alone is no sign of one: a first start that is killed leaves it.
     """
@@ -458,7 +453,7 @@ def had_database(path: Path) -> bool:
 
 
 def has_lost_log(path: Path) -> bool:
-    """Tell whether the log of a database is there without the database: SQLite would delete it.
+    """Whether the log of a database is there without the database: SQLite would delete it.
 
     The log is looked at first, since a new database has its first page before it has a log.
     """
@@ -467,7 +462,7 @@ def has_lost_log(path: Path) -> bool:
 
 
 def is_empty(path: Path) -> bool:
-    """Tell whether there is no file at this path, or one without a byte."""
+    """Whether there is no file at this path, or one without a byte."""
     try:
         return not path.stat().st_size
     except FileNotFoundError:
@@ -485,109 +480,3 @@ def set_aside(path: Path) -> Path:
         if side.exists():
             side.rename(aside.with_name(aside.name + suffix))
     return aside
-
-
-class OpenedDatabase(Protocol):
-    """An open database; `warning` is a sentence for the person, or empty."""
-
-    @property
-    def connection(self) -> Connection:
-        """The connection, used by one thread only."""
-        ...
-
-    @property
-    def warning(self) -> str:
-        """What the person must know about the opening."""
-        ...
-
-
-Opened = TypeVar("Opened", bound=OpenedDatabase)
-
-
-class DatabaseThread(Generic[Opened]):
-    """One connection on one background thread: work is done in the order of the calls.
-
-    The event loop never waits for the disk. Opening begins at once; what goes wrong there is raised
-    by whatever is called first.
-    """
-
-    def __init__(
-        self, path: Path | None, wording: DatabaseWording, open_it: Callable[[], Opened]
-    ) -> None:
-        self.path = path
-        self._wording = wording
-        self._thread = ThreadPoolExecutor(1, f"baton-{wording.name}")
-        self._opened = self._thread.submit(open_it)
-
-    @property
-    def opened(self) -> Opened:
-        """The open database. Waits for it; raises what opening raised."""
-        return self._opened.result()
-
-    @property
-    def is_open(self) -> bool:
-        """Whether opening went well. Waits for it."""
-        return self._opened.exception() is None
-
-    def submit(self, work: Callable[[], T]) -> Future[T]:
-        """Have the thread do something else in its turn."""
-        return self._thread.submit(work)
-
-    async def run(self, work: Callable[[Connection], T]) -> T:
-        """Return what a piece of work returns, which sees to its own transactions."""
-        return await asyncio.get_running_loop().run_in_executor(
-            self._thread, self.run_on_thread, work
-        )
-
-    def run_on_thread(self, work: Callable[[Connection], T]) -> T:
-        """Do a piece of work, called on the thread itself. Raises StoreError."""
-        connection = self.opened.connection
-        try:
-            with explain_errors(self.path, self._wording):
-                return work(connection)
-        except DatabaseDamaged:
-            if self.path is not None:
-                check_stamp(self.path).unlink(missing_ok=True)  # the next start looks closely
-            raise
-
-    async def read(
-        self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
-        """Return what a function reads in one transaction."""
-        return await self.run(partial(_in_transaction, "DEFERRED", work, args, kwargs))
-
-    async def write(
-        self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
-        """Return what a function returns once its changes are on disk, all of them or none."""
-        return await self.run(partial(_in_transaction, "IMMEDIATE", work, args, kwargs))
-
-    async def wipe_copies(self) -> None:
-        """Remove the copies of deleted texts in the log and in backups from before a migration."""
-        await self.run(self._wipe_copies)
-
-    def _wipe_copies(self, connection: Connection) -> None:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        if self.path is not None:
-            for backup in self.path.parent.glob(f"{self.path.name}.before-*"):
-                backup.unlink(missing_ok=True)
-
-    async def aclose(self) -> None:
-        """Close the file. Nothing may be called afterwards."""
-        self._thread.submit(self._close)
-        await asyncio.to_thread(self._thread.shutdown)
-
-    def _close(self) -> None:
-        if self.is_open:
-            self.opened.connection.close()
-
-
-def _in_transaction(
-    kind: str,
-    work: Callable[..., T],
-    args: Sequence[object],
-    kwargs: Mapping[str, object],
-    connection: Connection,
-) -> T:
-    with transaction(connection, kind):
-        return work(connection, *args, **kwargs)

@@ -1,4 +1,4 @@
-"""Learning from a person's own answers: what is known of them, handed to the router, and told."""
+"""Refits the router on a person's own answers, keeps the versions, and reports the result."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _RESET_NOTE = "The router is again as it came; your marks stay in the history."
 
 _COUNTED_SIGNALS = (
     "What counts: marks (+ or - on an answer, `baton history rate`), copies, asking again, asking "
-    "a stronger worker, changing the prompt, and local drafts that a worker elsewhere replaced."
+    "a stronger worker, changing the prompt, and local drafts that a remote worker replaced."
 )
 
 _SIGNAL_PHRASES = {
@@ -42,8 +42,8 @@ _SIGNAL_PHRASES = {
     Signal.AGAIN: "you wanted again",
     Signal.EDITED: "whose prompt you changed",
     Signal.COPIED: "you copied",
-    Signal.AGREED: "that a worker elsewhere confirmed",
-    Signal.DIFFERED: "that a worker elsewhere contradicted",
+    Signal.AGREED: "that a remote worker confirmed",
+    Signal.DIFFERED: "that a remote worker contradicted",
 }
 
 
@@ -269,7 +269,7 @@ class LearnedVersions:
             draft.unlink(missing_ok=True)
 
     def undo(self) -> bool:
-        """Go back to the version before, or to none; tell whether there was anything to undo.
+        """Go back to the version before, or to none; return whether there was one.
 
         Raises StoreError.
         """

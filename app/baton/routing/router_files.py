@@ -1,4 +1,4 @@
-"""The router's files: what Baton ships, and what was learned from the person's own answers."""
+"""The router's files: what Baton ships, what was learned here, and measured skills."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def missing_part(folder: Path) -> tuple[str, str]:
         again = "Run `scripts/baton` once with a network, or install Baton with its extra `cpu`."
         return f"The package {absent[0]} isn't installed, which the router needs.", again
     if any(not (folder / name).is_file() for name in SHIPPED_FILES):
-        again = "Get it again: `git checkout models/router` in a checkout, else install anew."
+        again = "Get it again: `git checkout models/router` in a checkout, else reinstall Baton."
         return f"The trained router isn't in {folder}.", again
     return "", ""
 

@@ -47,7 +47,7 @@ class _KeylessSubprocess:
 
 
 def has_system_clipboard(environ: Mapping[str, str] = os.environ) -> bool:
-    """Tell whether this machine's own clipboard is the one before the person."""
+    """Whether this machine's own clipboard is the one before the person."""
     if environ.get("SSH_TTY") or environ.get("SSH_CONNECTION"):
         return False
     graphical = environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY")

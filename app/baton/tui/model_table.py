@@ -342,7 +342,7 @@ READABLE_STATES = (ModelState.HERE, ModelState.LINKED, ModelState.CHANGED, Model
 
 
 def is_fetchable(row: ModelRow) -> bool:
-    """Tell whether Enter would fetch a model."""
+    """Whether Enter would fetch a model."""
     if row.coming is not None or row.foreign is not None:
         return False
     if row.held is None:

@@ -71,7 +71,7 @@ class RunObserver(Protocol):
         ...
 
     def is_typing(self) -> bool:
-        """Tell whether the person is typing just now."""
+        """Whether the person is typing just now."""
         ...
 
     def changed(self, follower: RunFollower | None) -> None:

@@ -127,7 +127,7 @@ def _marker_file(state: Path) -> Path:
 
 
 def is_put_off(state: Path | None) -> bool:
-    """Tell whether the person said that models can wait."""
+    """Whether the person said that models can wait."""
     return state is not None and _marker_file(state).exists()
 
 

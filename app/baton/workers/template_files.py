@@ -1,4 +1,4 @@
-"""Reads workflows drawn by hand: those that Baton brings along, and the person's own."""
+"""Reads workflow templates: those that come with Baton, and the person's own."""
 
 from __future__ import annotations
 

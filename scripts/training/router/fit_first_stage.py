@@ -2,8 +2,8 @@
 
 Three ways of telling quality are fitted for each set of questions: a ridge regression on vectors
 and figures, one on likeness to some of the questions, and boosted trees. What each is worth there
-is found on questions that it wasn't fitted on, by how well it tells the gain of the set's stronger
-workers over the weaker ones: that is what a router pays for.
+is found on questions that it wasn't fitted on, by how well it predicts the gain of the set's
+stronger workers over the weaker ones: that is what a router pays for.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from fit_trees import fit_trees
 from numpy.typing import NDArray
 
 from baton.routing.child.first_stage import (
+    FIGURE_STEPS,
     LENGTH_COLUMN,
     Basis,
     FirstStage,
@@ -43,7 +44,7 @@ PARTS, _ENOUGH = 3, 1500
 _LINEAR, _NEAR, _JITTER, _MEMBER, _TOKENS = 4000.0, 3.0, 1e-3, 300.0, 1000.0
 _SLOPES, _TELLING = (0.1, 0.4), 0.05
 _FEW, _MANY = 60, 1200
-"""With fewer questions length tells nothing; or ways are not weighed, and no trees are grown."""
+"""With fewer questions length is not used; or ways are not weighed, and no trees are grown."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Sample:
     """A set of questions: what their texts come to, and how good each worker was at them.
 
     `kinds` is the place of each question's kind, or -1; `lengths` the answers' in characters.
-    `shown` tells whether questions of it may be among those that the files hold.
+    `shown` says whether questions of it may be among those that the files hold.
     """
 
     name: str
@@ -118,13 +119,13 @@ def fit(samples: Sequence[Sample], seed: int = 0, ways: Ways | None = None) -> F
     What each way is worth in each set is found out, which takes as long again, unless it is given.
     """
     samples = [sample for sample in samples if sample.workers]
-    dice = np.random.default_rng(seed)
+    random = np.random.default_rng(seed)
     figures = np.vstack([sample.figures for sample in samples])
     basis = Basis(_kept(figures.mean(axis=0)), _kept(figures.std(axis=0) + 1e-3))
     designs = [basis.design(sample.vectors, sample.figures) for sample in samples]
     whole = np.vstack(designs)
     axes = _axes(whole[:, 1 : 1 + WIDTH])
-    points = _points(samples, designs, dice)
+    points = _points(samples, designs, random)
     own_points, _ = points.similarity(points_design(points))
     blocks, found = [], dict(ways or {})
     for sample, design in zip(samples, designs, strict=True):
@@ -173,7 +174,7 @@ def _axes(vectors: Floats) -> Floats:
 
 
 def _points(
-    samples: Sequence[Sample], designs: Sequence[Floats], dice: np.random.Generator
+    samples: Sequence[Sample], designs: Sequence[Floats], random: np.random.Generator
 ) -> Points:
     """Draw the points: small sets give more of their questions than large ones."""
     weights = np.array([np.sqrt(len(s.vectors)) if s.shown else 0.0 for s in samples])
@@ -181,12 +182,23 @@ def _points(
     rows, origins, outcomes = [designs[0][:0]], [], [np.zeros((0, most))]
     for place, (sample, design) in enumerate(zip(samples, designs, strict=True)):
         share = float(weights[place]) / max(float(weights.sum()), 1.0)
-        drawn = np.sort(dice.permutation(len(design))[: round(POINTS * share)])
+        drawn = np.sort(random.permutation(len(design))[: round(POINTS * share)])
         table = sample.table()[drawn]
         rows.append(design[drawn])
         origins += [place] * len(drawn)
         outcomes.append(np.pad(table, ((0, 0), (0, most - table.shape[1]))))
-    return Points.from_design(np.vstack(rows), np.array(origins, np.int64), np.vstack(outcomes))
+    return _as_integers(np.vstack(rows), np.array(origins, np.int64), np.vstack(outcomes))
+
+
+def _as_integers(design: Floats, origin: NDArray[np.int64], outcomes: Floats) -> Points:
+    vectors, figures = design[:, 1 : 1 + WIDTH], design[:, 1 + WIDTH :]
+    largest = np.abs(vectors).max(axis=1, keepdims=True) + 1e-9
+    return Points(
+        np.round(vectors / largest * 127).astype(np.int8),
+        np.round(np.clip(figures, -3.9, 3.9) * FIGURE_STEPS).astype(np.int8),
+        origin.astype(np.int8),
+        np.round(np.clip(outcomes, 0.0, 1.0) * 255).astype(np.uint8),
+    )
 
 
 class _Fitter:
@@ -222,8 +234,8 @@ class _Fitter:
         if ways[1]:
             gram = inputs.alike.T @ inputs.alike + self._held
             near = np.asarray(np.linalg.solve(gram, inputs.alike.T @ targets))
-        dice = np.random.default_rng(self._seed)
-        grown = fit_trees(inputs.asked, targets, steer, dice, None if ways[2] else 0)
+        random = np.random.default_rng(self._seed)
+        grown = fit_trees(inputs.asked, targets, steer, random, None if ways[2] else 0)
         return linear, near, grown
 
     def weights(self, inputs: Inputs, steer: Floats) -> tuple[float, float, float]:
@@ -234,41 +246,41 @@ class _Fitter:
         ways = (1.0, 1.0, 1.0)
         part = np.random.default_rng(self._seed + 1).permutation(count) % PARTS
         asked = min(PARTS, -(-_ENOUGH * PARTS // count))
-        told, truth = [], []
+        predicted, truth = [], []
         for number in range(asked):
             rest, out = inputs.take(part != number), inputs.take(part == number)
             mean = steer[part != number].mean()
             targets = steer[part != number] - mean
             linear, near, grown = self._ways(rest, targets[:, None], targets, ways)
             own = (out.design @ linear, out.alike @ near, grown.predict(out.asked))
-            told.append(np.column_stack(own))
+            predicted.append(np.column_stack(own))
             truth.append(steer[part == number] - mean)
-        return _worth(np.vstack(told), np.concatenate(truth))
+        return _worth(np.vstack(predicted), np.concatenate(truth))
 
 
 def _spread(design: Floats) -> Floats:
     """Return how much each figure varies within a set; 1 for the vectors' columns.
 
     Held down by that, a figure counts by how unusual it is there: word problems are all of about
-    one length, and yet length is what tells most about them.
+    one length, and yet length predicts them best.
     """
     spread = np.ones(design.shape[1])
     spread[1 + WIDTH :] = np.maximum(design[:, 1 + WIDTH :].var(axis=0), 1e-3)
     return spread
 
 
-def _worth(told: Floats, truth: Floats) -> tuple[float, float, float]:
-    """Return the weights, none below 0, with which columns tell the truth best."""
-    best, found = np.inf, np.zeros(told.shape[1])
-    for count in range(1, told.shape[1] + 1):
-        for some in combinations(range(told.shape[1]), count):
-            own = told[:, some]
+def _worth(predicted: Floats, truth: Floats) -> tuple[float, float, float]:
+    """Return the weights, none below 0, with which columns predict the truth best."""
+    best, found = np.inf, np.zeros(predicted.shape[1])
+    for count in range(1, predicted.shape[1] + 1):
+        for some in combinations(range(predicted.shape[1]), count):
+            own = predicted[:, some]
             gram = own.T @ own
             held = (1e-3 * np.trace(gram) + 1e-9) * np.eye(count)
             weights = np.linalg.solve(gram + held, own.T @ truth)
             error = float(((truth - own @ weights) ** 2).mean())
             if (weights >= 0).all() and error < best:
-                best, found = error, np.zeros(told.shape[1])
+                best, found = error, np.zeros(predicted.shape[1])
                 found[list(some)] = np.minimum(weights, 1.5)
     first, second, third = (round(float(weight), 4) for weight in found)
     return first, second, third

@@ -1,4 +1,4 @@
-"""Fits the heads of stage B on random teams of workers, so that they know none of them by name."""
+"""Fits the heads of the second stage on random sets of workers, so that they know none by name."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ _COUNTS = (1, 2, 3, 3, 4)
 
 _PENALTY = 500.0
 _SHIFT, _BLUR = 0.7, 0.3
-"""By how much stage A may be wrong on a task that it doesn't know, for all workers and for each."""
+"""By how much the first stage may be wrong on an unknown task, for all workers and for each."""
 
 
-def fit_agreement(
+def fit_second_stage(
     sets: Sequence[Outcomes],
     expected: Mapping[str, Mapping[str, Floats]] | None = None,
     seed: int = 0,
@@ -70,19 +70,19 @@ def fit_agreement(
 ) -> SecondStage:
     """Fit both heads on random sets of workers of all sets that hold answers.
 
-    `expected` is, by set and worker, the quality that stage A expects of each question when it
-    wasn't fitted on it; without it (and for half of the draws, so that the heads don't lean on it
-    where a task is new) it is the worker's mean, and off by some chance. `abilities` says how able
-    they generally are.
+    `expected` is, by set and worker, the quality that the first stage expects of each question
+    when it wasn't fitted on it; without it (and for half of the draws, so that the heads don't lean
+    on it where a task is new) it is the worker's mean, and off by some chance. `abilities` says how
+    able they generally are.
     """
-    dice = np.random.default_rng(seed)
+    random = np.random.default_rng(seed)
     drawn = [
         part
         for one in sorted(sets, key=lambda one: one.name)
         for table in [_Table.of(one, (expected or {}).get(one.name, {}), abilities)]
         if table is not None
         for count in _COUNTS
-        for part in [table.draw(count, dice)]
+        for part in [table.draw(count, random)]
         if part is not None
     ]
     if not drawn:
@@ -131,17 +131,17 @@ class _Table:
             np.array([abilities is None or is_choice(row) for row in rows]),
         )
 
-    def draw(self, count: int, dice: np.random.Generator) -> tuple[Floats, Floats, Floats] | None:
+    def draw(self, count: int, random: np.random.Generator) -> tuple[Floats, Floats, Floats] | None:
         """Return figures, whether the first draft was right and whether who was asked was."""
         means = np.nanmean(self.quality, axis=0)
         usual = log_odds(means)
         modest = np.flatnonzero(means <= np.quantile(means, 0.75))
         if len(modest) < count:
             return None
-        rows = dice.integers(0, len(self.quality), _DRAWN)
-        order = dice.random((_DRAWN, len(modest))).argsort(axis=1)
+        rows = random.integers(0, len(self.quality), _DRAWN)
+        order = random.random((_DRAWN, len(modest))).argsort(axis=1)
         drafts = modest[order[:, :count]]
-        asked = dice.integers(0, len(means), _DRAWN)
+        asked = random.integers(0, len(means), _DRAWN)
         good, better = self.quality[rows, drafts[:, 0]], self.quality[rows, asked]
         use = usual[asked] > usual[drafts[:, 0]] + 0.3
         use &= (drafts != asked[:, None]).all(axis=1) & ~np.isnan(good) & ~np.isnan(better)
@@ -149,10 +149,10 @@ class _Table:
             return None
         rows, drafts, asked = rows[use], drafts[use], asked[use]
         all_of_them = np.column_stack([drafts, asked])
-        shift = dice.normal(0.0, _SHIFT, (len(rows), 1))
-        guessed = usual[all_of_them] + shift + dice.normal(0.0, _BLUR, all_of_them.shape)
-        told = log_odds(self.expected[rows[:, None], all_of_them])
-        odds = np.where(dice.random((len(rows), 1)) < 0.5, told, guessed)
+        shift = random.normal(0.0, _SHIFT, (len(rows), 1))
+        guessed = usual[all_of_them] + shift + random.normal(0.0, _BLUR, all_of_them.shape)
+        predicted = log_odds(self.expected[rows[:, None], all_of_them])
+        odds = np.where(random.random((len(rows), 1)) < 0.5, predicted, guessed)
         odds = combined_log_odds(odds, self.able[all_of_them], count, self.choices[rows, None])
         votes = Votes(
             self.groups[rows[:, None], drafts],

@@ -14,10 +14,10 @@ def fit_trees(
     inputs: Floats,
     targets: Floats,
     steer: Floats,
-    dice: np.random.Generator,
+    random: np.random.Generator,
     rounds: int | None = None,
 ) -> Trees:
-    """Fit trees for some targets (columns) that all ask what tells most about `steer`."""
+    """Fit trees for some targets (columns) that all ask what predicts `steer` best."""
     if rounds == 0:
         none = np.zeros((0, TREE_DEPTH))
         return Trees(none.astype(np.int64), none, np.zeros((0, 1 << TREE_DEPTH, targets.shape[1])))
@@ -30,8 +30,8 @@ def fit_trees(
     asked, bounds, values = [], [], []
     width = max(1, int(codes.shape[1] * _COLUMNS))
     for _ in range(rounds or _ROUNDS):
-        some = np.sort(dice.choice(codes.shape[1], width, replace=False))
-        rows = np.flatnonzero(dice.random(len(codes)) < _ROWS)
+        some = np.sort(random.choice(codes.shape[1], width, replace=False))
+        rows = np.flatnonzero(random.random(len(codes)) < _ROWS)
         questions = _grow_tree(codes[np.ix_(rows, some)], rest[rows, 0])
         columns = some[[column for column, _ in questions]]
         at = np.array([code for _, code in questions])

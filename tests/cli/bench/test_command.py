@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from baton.cli.bench.cost_plot import Plot, Point, in_characters
+from baton.cli.bench.bench_report import Plot, Point, draw_text
 from baton.core.money import Price, Rates
 from baton.routing import shipped_folder
 from baton.workers.tools import sandbox
@@ -395,9 +395,9 @@ def test_other_workers_are_not_used(call: Call, home: Path, questions: Path) -> 
 
 def test_points_stand_where_their_figures_are() -> None:
     points = (Point("low", 0, 0.5, 0.4, 0.6, True), Point("high", 10**9, 0.9, 0.8, 1.0))
-    drawn = in_characters(Plot("x", points, ((0, 0.5), (10**9, 0.9)))).splitlines()
+    drawn = draw_text(Plot("x", points, ((0, 0.5), (10**9, 0.9)))).splitlines()
     above = next(n for n, line in enumerate(drawn) if line.rstrip().endswith("b"))
     below = next(n for n, line in enumerate(drawn) if "|a" in line)
     assert above < below
     assert drawn[-1].endswith("$1")
-    assert in_characters(Plot("empty", ())) == ""
+    assert draw_text(Plot("empty", ())) == ""

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import pytest
 
-from baton.bench.conductor_episodes import read_episodes
-from baton.bench.conductor_score import Episode
+from baton.bench.conductor_score import Episode, read_episodes
 from baton.compose import Baton, library
 from baton.compose.local_workers import LocalWorkers
 from baton.core.errors import WorkerUnavailable

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from baton.cli.doctor import checks, function_checks, program_checks
-from baton.cli.doctor.check import Broken, CheckResult, CheckState, self_test_context
+from baton.cli.doctor.check import CheckFailed, CheckResult, CheckState, self_test_context
 from baton.cli.doctor.doctor_report import HIDDEN, Scrubber, write_report
 from baton.core.errors import StoreError
 from baton.platform.build_info import BuildInfo
@@ -261,7 +261,7 @@ def test_a_folder_as_it_was_packed_is_right(tmp_path: Path) -> None:
 def test_whatever_was_changed_in_it_is_told(tmp_path: Path, change: Change, told: str) -> None:
     folder = packed(tmp_path / "baton")
     change(folder)
-    with pytest.raises(Broken, match=re.escape(told)):
+    with pytest.raises(CheckFailed, match=re.escape(told)):
         program_checks.compare_with_manifest(folder)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from baton.cli.models import fitting
+from baton.cli.models import wrap_line
 from baton.core.feedback import Signal
 from support import gguf_writer
 from support.command_line import Call, Done, Process
@@ -260,10 +260,10 @@ def test_the_nearest_one_is_named(call: Call) -> None:
 
 def test_on_a_screen_lines_break_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
-    whole = fitting("* small  best at chat 8/10, extraction 5/10", 9)
+    whole = wrap_line("* small  best at chat 8/10, extraction 5/10", 9)
     assert "\n" not in whole
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     line = "* small  on this machine  98.4 MB  best at chat 8/10, extraction 5/10, code 1/10"
-    first, *more = fitting(line, 9).splitlines()
+    first, *more = wrap_line(line, 9).splitlines()
     assert first == "* small  on this machine  98.4 MB  best at chat 8/10,"
     assert more == ["         extraction 5/10, code 1/10"]

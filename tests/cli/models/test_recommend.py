@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from baton.cli.models.recommend import _together, machine_line
+from baton.cli.models.recommend import _joint_text, machine_line
 from baton.core.catalogue_types import UNKNOWN_SOURCE, CatalogueEntry
 from baton.core.machine import Gpu, Hardware
 from baton.core.messages import Message, Request, Role
@@ -46,11 +46,11 @@ def test_what_a_set_takes_is_no_riddle_beside_what_each_takes() -> None:
         Pick(CatalogueEntry(id, id, UNKNOWN_SOURCE), (), ModelLoad(id, 1, 0, 0, 0)) for id in "abc"
     )
     verdict = FitVerdict(Fit.FITS, 5, 9, "Together they take 5.3 GB of the 24 GB here.")
-    assert _together(Recommendation(picks, 0, 5, verdict, "")) == (
+    assert _joint_text(Recommendation(picks, 0, 5, verdict, "")) == (
         "They are loaded one at a time, so with what Baton itself needs they take 5.3 GB of the "
         "24 GB here."
     )
-    assert _together(Recommendation(picks[:1], 0, 5, verdict, "")) == verdict.why
+    assert _joint_text(Recommendation(picks[:1], 0, 5, verdict, "")) == verdict.why
 
 
 def test_a_machine_is_told_in_a_line() -> None:

@@ -252,7 +252,7 @@ def test_keys_are_counted_and_go_only_if_that_is_said(call: Call, own: Machine) 
         call("keys", "set", "openai", "--plaintext", "-y", piped=b"sk-1234567890abcdef").code == 0
     )
     done = call("self", "uninstall")
-    assert (done.code, "nobody to ask" in done.err) == (2, True)
+    assert (done.code, "no terminal to ask on" in done.err) == (2, True)
     done = call("self", "uninstall", "-y", "--history", "remove")
     assert "1 key  openai" in done.err
     assert f"The keys for openai stay in the {find_paths().keys_file}" in done.err
@@ -281,8 +281,8 @@ def test_the_person_is_asked(own: Machine) -> None:
     code = (
         "from baton.platform import build_info as b; from pathlib import Path;"
         " from baton.cli import main;"
-        f" w = b.Built({OLD!r}, 'full', {PLATFORM!r}); b.built = lambda: w;"
-        f" b.binary = lambda: Path({str(own.world.target)!r}); main(['self', 'uninstall'])"
+        f" w = b.BuildInfo({OLD!r}, 'full', {PLATFORM!r}); b.build_info = lambda: w;"
+        f" b.binary_path = lambda: Path({str(own.world.target)!r}); main(['self', 'uninstall'])"
     )
 
     def answer(*typed: str) -> int:

@@ -25,13 +25,13 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there it is a f
 BINARY = f"baton-{NEW}-{PLATFORM}"
 
 AS_BINARY = """
-from baton.platform import build_info as built
-from baton.platform.build_info import Built
+from baton.platform import build_info
+from baton.platform.build_info import BuildInfo
 from baton.cli import main
 from pathlib import Path
 what = {own.built!r}
-built.built = lambda: what
-built.binary = lambda: Path("{own.world.target}")
+build_info.build_info = lambda: what
+build_info.binary_path = lambda: Path("{own.world.target}")
 main({args!r})
 """
 """The command line in a process of its own, which takes itself for a packaged binary."""
@@ -139,7 +139,7 @@ def test_an_old_release_that_was_signed_long_ago_is_not_taken_unasked(
     assert (done.code, "is older than this" in done.err, "--force" in done.err) == (1, True, True)
     assert own.is_as_before
     done = call("self", "update", "--from", release, "--force")
-    assert (done.code, "nobody to ask" in done.err) == (2, True)
+    assert (done.code, "no terminal to ask on" in done.err) == (2, True)
     assert own.is_as_before
     assert call("self", "update", "--from", release, "--force", "-y").code == 0
     assert own.world.version() == "0.0.5"

@@ -21,7 +21,7 @@ import httpx
 import pytest
 
 from baton.core.catalogue_types import Source
-from baton.download.child import hub_client, hub_names
+from baton.download.child import hub_client, hub_metadata
 from baton.download.child.hub_errors import in_words
 from baton.download.child.hub_metadata import HubMetadata
 from baton.ipc.parent_channel import Failure
@@ -117,7 +117,7 @@ async def test_nonsense_is_told_as_such(talk: tuple[Talk, Hub]) -> None:
         hub.fault(fault, on="api")
         frame = await fetcher.ask("look", source=SOURCE)
         assert (frame["type"], frame["error"]) == ("failed", "WorkerUnavailable"), fault
-        assert "makes no sense" in frame["message"]
+        assert "is invalid" in frame["message"]
     hub.fault(answer(siblings=[]), on="api")
     assert (await fetcher.ask("look", source=SOURCE))["error"] == "ConfigError"
     hub.fault(
@@ -138,7 +138,7 @@ async def test_answers_that_do_harm(talk: tuple[Talk, Hub]) -> None:
     fetcher, hub = talk
     endless = Fault(200, body=b'{"id": "' + b"x" * (17 << 20) + b'"}')
     bomb = Fault(200, {"Content-Encoding": "gzip"}, gzip.compress(b" " * (64 << 20)))
-    for fault, words in ((endless, "doesn't come to an end"), (bomb, "packed")):
+    for fault, words in ((endless, "doesn't come to an end"), (bomb, "compressed")):
         hub.fault(fault, on="api")
         frame = await fetcher.ask("look", source=SOURCE)
         assert frame["error"] == "WorkerUnavailable"
@@ -163,11 +163,11 @@ async def test_spoiled_answers(talk: tuple[Talk, Hub], count: int) -> None:
         frame = await fetcher.ask("files", repo="a/b", revision="")
         if frame["type"] == "failed":
             assert frame["error"] == "WorkerUnavailable"
-            assert "makes no sense" in frame["message"]
+            assert "is invalid" in frame["message"]
         for offer in frame.get("value") or ():
-            assert hub_names.is_model_path(offer["source"]["file"])
-            assert hub_names.is_commit(offer["source"]["revision"])
-            assert hub_names.is_sha256(offer["sha256"]) or not offer["sha256"]
+            assert hub_metadata.is_model_path(offer["source"]["file"])
+            assert hub_metadata.is_commit(offer["source"]["revision"])
+            assert hub_metadata.is_sha256(offer["sha256"]) or not offer["sha256"]
             assert offer["size"] > 0
 
 
@@ -385,7 +385,7 @@ def test_a_compressed_answer_is_refused_and_its_connection_closed() -> None:
                 head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 99\r\n\r\n"
                 connection.sendall(head)
                 asking.join(30)
-                assert "packed" in str(refused[0])
+                assert "compressed" in str(refused[0])
                 assert connection.recv(1) == b""
 
 
@@ -414,8 +414,8 @@ def test_a_patience_that_is_none_is_the_usual_one(said: str) -> None:
 
 
 def test_parts_of_a_model() -> None:
-    assert hub_names.split_count("m-Q4_K_M.gguf") == 1
-    assert hub_names.split_count("m-Q4_K_M-00001-of-00003.gguf") == 3
-    assert hub_names.split_count("x/M-00002-OF-00002.GGUF") == 2
-    assert hub_names.split_count("m-00001-of-00001.gguf") == 1
-    assert hub_names.split_count("m-1-of-3.gguf") == 1
+    assert hub_metadata.split_count("m-Q4_K_M.gguf") == 1
+    assert hub_metadata.split_count("m-Q4_K_M-00001-of-00003.gguf") == 3
+    assert hub_metadata.split_count("x/M-00002-OF-00002.GGUF") == 2
+    assert hub_metadata.split_count("m-00001-of-00001.gguf") == 1
+    assert hub_metadata.split_count("m-1-of-3.gguf") == 1

@@ -13,13 +13,12 @@ from typing import Any
 
 import pytest
 
-from baton.download.child import disk_space
 from baton.download.child import partial_file as partials
-from baton.download.child import progress_report as reports
-from baton.download.child.digest import PartialHasher
+from baton.download.child import transfer
+from baton.download.child import transfer as reports
 from baton.download.child.hub_client import Stopped
 from baton.download.child.partial_file import PartialFile
-from baton.download.child.progress_report import ProgressReport
+from baton.download.child.transfer import PartialHasher, ProgressReport
 from baton.download.progress import Phase, Progress
 from baton.ipc.parent_channel import Failure
 
@@ -83,8 +82,8 @@ def test_its_name_is_on_disk_before_anybody_is_told_of_it(
 def test_it_is_brought_to_the_disk_while_it_grows(
     partial: PartialFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(partials, "STRIDE", 4)
-    monkeypatch.setattr(partials, "STEP", 1)
+    monkeypatch.setattr(partials, "SYNC_BYTES", 4)
+    monkeypatch.setattr(partials, "NOTIFY_BYTES", 1)
     called = threading.Event()
     monkeypatch.setattr(os, "fsync", lambda _: called.set())
     syncing = threading.Thread(target=partial.keep_syncing, daemon=True)
@@ -104,7 +103,7 @@ def test_a_partial_that_was_cut_by_another_program_is_an_error(partial: PartialF
     ending = threading.Timer(30, partial.close)
     ending.start()
     try:
-        with pytest.raises(OSError, match="was cut"):
+        with pytest.raises(OSError, match="was truncated"):
             PartialHasher(partial).run()
     finally:
         ending.cancel()
@@ -221,8 +220,8 @@ def test_a_disk_needs_more_room_than_what_is_to_come(
 
     with_free(1_099_999)
     with pytest.raises(Failure, match="The disk has no room"):
-        disk_space.check_room(tmp_path, 1_000_000, "m.gguf")
+        transfer.check_room(tmp_path, 1_000_000, "m.gguf")
     with_free(1_100_000)
-    disk_space.check_room(tmp_path, 1_000_000, "m.gguf")
+    transfer.check_room(tmp_path, 1_000_000, "m.gguf")
     with_free(0)
-    disk_space.check_room(tmp_path, 0, "m.gguf")
+    transfer.check_room(tmp_path, 0, "m.gguf")

@@ -15,9 +15,8 @@ import pytest
 
 from baton.core.catalogue_types import UNKNOWN_SOURCE, Source
 from baton.models.model_types import ExternalModel
-from baton.models.store import FolderModelStore, external_stores
-from baton.models.store.external_models import find_external_models
-from baton.models.store.external_stores import FolderScan
+from baton.models.store import FolderModelStore, external_models
+from baton.models.store.external_models import FolderScan, find_external_models
 from models.store.test_model_store import QWEN
 from support.gguf_writer import Tensor, Value, header
 
@@ -29,7 +28,7 @@ REVISION = "d" * 40
 @pytest.fixture
 def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the home folder of somebody who has used other programs before."""
-    monkeypatch.setattr(external_stores, "SHARED_OLLAMA_FOLDERS", ())
+    monkeypatch.setattr(external_models, "SHARED_OLLAMA_FOLDERS", ())
     return tmp_path / "person"
 
 
@@ -126,7 +125,7 @@ def test_ollama_tells_name_and_hash(shelf: FolderModelStore, person: Path) -> No
 def test_ollama_as_a_service_and_elsewhere(
     person: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(external_stores, "SHARED_OLLAMA_FOLDERS", (tmp_path / "service",))
+    monkeypatch.setattr(external_models, "SHARED_OLLAMA_FOLDERS", (tmp_path / "service",))
     pulled(tmp_path / "service", "registry.ollama.ai/library/a/1b")
     pulled(tmp_path / "moved", "registry.ollama.ai/library/b/1b")
     environ = {"HOME": str(person), "OLLAMA_MODELS": str(tmp_path / "moved")}
@@ -183,7 +182,7 @@ def test_what_is_no_model_that_talks_is_left_out(shelf: FolderModelStore, person
     root = person / ".ollama/models"
     pulled(root, "registry.ollama.ai/library/all-minilm/22m", gguf(architecture="bert"))
     pulled(root, "registry.ollama.ai/library/mxbai-embed-large/latest")
-    assert names(shelf.external_models()) == ["explora", "huge"]
+    assert names(shelf.external_models()) == ["explora"]
 
 
 def test_what_is_used_already_is_left_out(

@@ -66,9 +66,9 @@ def test_looking_at_start_loads_nothing_that_only_changes_need(shelf: FolderMode
 import sys
 from pathlib import Path
 from baton.models.store import FolderModelStore
-held = list(FolderModelStore(Path(sys.argv[1]), {}).held())
+held = list(FolderModelStore(Path(sys.argv[1]), {}).models())
 heavy = {"msgspec", "filelock", "asyncio", "baton.gguf.header"}
-heavy |= {"baton.models.store.external_stores"}
+heavy |= {"baton.models.store.external_models"}
 print(len(held), *sorted(heavy & set(sys.modules)))
 """
     args = [sys.executable, "-c", code, str(shelf.folder)]

@@ -66,10 +66,11 @@ def test_an_estimate_twice_is_the_same(model: RouterModel) -> None:
     assert model.estimate(text, EVERYONE) == RouterModel.load(SHIPPED).estimate(text, EVERYONE)
 
 
-def test_ranks_are_the_gains(model: RouterModel) -> None:
+def test_texts_are_estimated_together_as_one_by_one(model: RouterModel) -> None:
     texts = ["Translate 'good morning' into Welsh.", "What is 3 + 4?", ""]
     told = [model.estimate(text, EVERYONE).gain[CLOUD.id] for text in texts]
-    np.testing.assert_allclose(model.rank(texts, LOCAL, CLOUD), told, atol=1e-5)
+    together = [one.gain[CLOUD.id] for one in model.estimates(texts, EVERYONE)]
+    np.testing.assert_allclose(together, told, atol=1e-5)
 
 
 def test_gain_and_quality_point_the_same_way(model: RouterModel) -> None:
@@ -98,8 +99,9 @@ def test_hard_arithmetic_gains_more_than_a_simple_one(model: RouterModel) -> Non
         " for an hour at noon. After the tank was full, a fifth of it leaks each hour. At what time"
         " is it half full again, and how much would each pipe have brought in by then?"
     )
-    gain = model.rank([easy, hard], Candidate("mixtral-8x7b"), Candidate("gpt-4-1106"))
-    assert gain[1] > gain[0]
+    pair = (Candidate("mixtral-8x7b"), Candidate("gpt-4-1106"))
+    first, second = (one.gain["gpt-4-1106"] for one in model.estimates([easy, hard], pair))
+    assert second > first
 
 
 def test_the_longest_answer_is_told_of_what_was_measured_and_usual_of_the_rest(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fit_second_stage import fit_agreement
+from fit_second_stage import fit_second_stage
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -61,7 +61,7 @@ def made_up(name: str, count: int = 1500, seed: int = 0, level: float = 0.0) -> 
     return Set(name, quality, answers, lengths)
 
 
-FITTED = fit_agreement([made_up("one"), made_up("two", seed=1, level=1.5)])
+FITTED = fit_second_stage([made_up("one"), made_up("two", seed=1, level=1.5)])
 BOTH = pytest.mark.parametrize("heads", [SecondStage.unfitted(), FITTED], ids=["plain", "fitted"])
 
 
@@ -277,19 +277,19 @@ def test_what_was_fitted_is_better_than_a_guess_on_another_set() -> None:
 
 def test_the_same_data_and_seed_make_the_same_weights() -> None:
     sets = [made_up("one", 300), made_up("two", 300, seed=1)]
-    first, again = fit_agreement(sets, seed=3), fit_agreement(sets[::-1], seed=3)
+    first, again = fit_second_stage(sets, seed=3), fit_second_stage(sets[::-1], seed=3)
     assert first.to_numbers() == again.to_numbers()
-    assert first.to_numbers() != fit_agreement(sets, seed=4).to_numbers()
+    assert first.to_numbers() != fit_second_stage(sets, seed=4).to_numbers()
 
 
 def test_where_there_is_nothing_to_fit_on_the_votes_stand() -> None:
     one = made_up("one", 50)
     bare = Set("bare", one.quality, {}, {})
-    assert fit_agreement([bare]).to_numbers() == SecondStage.unfitted().to_numbers()
-    assert fit_agreement([]).to_numbers() == SecondStage.unfitted().to_numbers()
+    assert fit_second_stage([bare]).to_numbers() == SecondStage.unfitted().to_numbers()
+    assert fit_second_stage([]).to_numbers() == SecondStage.unfitted().to_numbers()
     gaps = Set("gaps", {w: np.where(q > 0, np.nan, q) for w, q in one.quality.items()},
                one.answers, {})  # fmt: skip
-    assert np.isfinite(fit_agreement([gaps, one]).right).all()
+    assert np.isfinite(fit_second_stage([gaps, one]).right).all()
 
 
 def test_it_is_kept_in_a_file(tmp_path: Path) -> None:

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import random
+import sys
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from baton.bench.bench_results import BenchSetting, ResultsFile
-from baton.bench.strategy_bench import PlayedQuestion, StrategyRow
+from baton.bench.strategy_bench import BenchSetting, PlayedQuestion, ResultsFile, StrategyRow
 from baton.core.errors import BudgetExceeded, ConfigError
 from baton.core.money import parse_usd
+from baton.core.sanitiser import one_line
 
 if TYPE_CHECKING:
     from baton.core.plan.answer_grades import Dataset, Question
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class BenchOptions:
     """What was typed, as click hands it over."""
 
     strategy: str
@@ -35,10 +37,10 @@ class Options:
     @property
     def strategies(self) -> tuple[str, ...]:
         """The names of the strategies."""
-        return listed(self.strategy)
+        return split_names(self.strategy)
 
 
-def listed(text: str) -> tuple[str, ...]:
+def split_names(text: str) -> tuple[str, ...]:
     """Return the words between commas, each once."""
     return tuple(dict.fromkeys(filter(None, (name.strip() for name in text.split(",")))))
 
@@ -54,13 +56,13 @@ class Round(NamedTuple):
 _EXAMPLES = {"workers": "--workers small,gpt", "strategy": "--strategy single,hybrid"}
 
 
-class Bench:
+class Bench(ABC):
     """A dataset being played: what is there already is not played again."""
 
-    def __init__(self, options: Options, dataset: Dataset) -> None:
+    def __init__(self, options: BenchOptions, dataset: Dataset) -> None:
         self.options = options
         self.dataset = dataset
-        self.workers = listed(options.workers)
+        self.workers = split_names(options.workers)
         for option, names in (("workers", self.workers), ("strategy", options.strategies)):
             if not names:
                 raise ConfigError(f"--{option} names none.", f"For example: {_EXAMPLES[option]}.")
@@ -69,7 +71,7 @@ class Bench:
         if options.seed is not None:
             random.Random(options.seed).shuffle(questions)
         if options.held_out is not None:
-            questions = _held_out(questions, options.held_out)
+            questions = _held_out_questions(questions, options.held_out)
         self.questions: Sequence[Question] = questions[: options.limit]
         self.budget = None if options.budget is None else parse_usd(options.budget)
 
@@ -106,11 +108,11 @@ class Bench:
                 self.results.append(setting, played)
                 yield played
 
+    @abstractmethod
     def play(
         self, one: Round, questions: Sequence[Question], before: Sequence[PlayedQuestion]
     ) -> AsyncIterator[PlayedQuestion]:
         """Play questions. Raises BudgetExceeded where money doesn't last."""
-        raise NotImplementedError
 
     def baselines(self) -> Sequence[StrategyRow]:
         """Return what is known without playing."""
@@ -135,13 +137,20 @@ class Bench:
         return None
 
 
-def _held_out(questions: Sequence[Question], salt: str) -> list[Question]:
+def show_progress(name: str, done: int, count: int) -> None:
+    """Show on a terminal how many of `count` are done."""
+    if sys.stderr.isatty():
+        end = "\r" if done < count else "\r\x1b[2K"
+        print(f"{one_line(name, 40)}: {done} of {count}", end=end, file=sys.stderr, flush=True)
+
+
+def _held_out_questions(questions: Sequence[Question], salt: str) -> list[Question]:
     """Return the questions that a router trained with that salt never saw. Raises ConfigError."""
     from baton.core.plan.answer_grades import is_held_out
 
     if not all(question.key for question in questions):
         raise ConfigError(
-            "It can't be told which questions a router was trained on: they have no `qhash`.",
+            "Which questions a router was trained on is unknown: they have no `qhash`.",
             "Leave --held-out away.",
         )
     if found := [question for question in questions if is_held_out(question, salt)]:

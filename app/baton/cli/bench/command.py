@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -42,10 +41,10 @@ Examples:
   baton bench --conductor --workers qwen3.5-2b,qwen3.5-4b
 """
 
-_LOOKING_BACK = ("history", "policy", "budget", "as_json")
+_HISTORY_OPTIONS = ("history", "policy", "budget", "as_json")
 """The options that go with --history."""
 
-_CONDUCTING = ("conductor", "workers", "limit", "as_json")
+_CONDUCTOR_OPTIONS = ("conductor", "workers", "limit", "as_json")
 """The options that go with --conductor."""
 
 
@@ -136,40 +135,40 @@ def bench(
         return _look_back(ctx, history, policy or "", as_json)
     if conductor:
         return _compare_conductors(ctx, typed["workers"] or "", typed["limit"], as_json)
-    dataset = _wanted(dataset, typed["workers"], policy)
+    dataset = _require_dataset(dataset, typed["workers"], policy)
 
     from baton.bench.datasets import read_dataset
-    from baton.cli.bench.base_bench import Options
-    from baton.cli.bench.live_bench import Live
-    from baton.cli.bench.replay_bench import Replay
+    from baton.cli.bench.base_bench import BenchOptions
+    from baton.cli.bench.live_bench import LiveBench
+    from baton.cli.bench.replay_bench import ReplayBench
     from baton.core.strategies import make_strategy
 
-    options = Options(**typed)
+    options = BenchOptions(**typed)
     for name in options.strategies:
         make_strategy(name)  # says which ones there are
     interrupts.restore_default_handler()
     read = read_dataset(dataset)
-    made: Bench = (Replay if read.recorded else Live)(options, read)
+    made: Bench = (ReplayBench if read.recorded else LiveBench)(options, read)
     return asyncio.run(_compare(made, as_json, svg))
 
 
 def _look_back(ctx: click.Context, since: str, policy: str, as_json: bool) -> int:
     """Show what the person's own prompts would have come to. Raises ConfigError."""
     about = "--history, which looks at your own prompts"
-    _refuse_others(ctx, _LOOKING_BACK, about, "With it go --policy, --budget and --json.")
-    from baton.cli.bench.history_bench import Options, look_back
+    _refuse_others(ctx, _HISTORY_OPTIONS, about, "With it go --policy, --budget and --json.")
+    from baton.cli.bench.history_bench import HistoryOptions, look_back
 
-    return asyncio.run(look_back(Options(since, policy, ctx.params["budget"], as_json)))
+    return asyncio.run(look_back(HistoryOptions(since, policy, ctx.params["budget"], as_json)))
 
 
 def _compare_conductors(ctx: click.Context, workers: str, limit: int | None, as_json: bool) -> int:
     """Show who plans best on the built-in requests. Raises ConfigError."""
     about = "--conductor, which has requests of its own"
-    _refuse_others(ctx, _CONDUCTING, about, "With it go --workers, --limit and --json.")
-    from baton.cli.bench.conductor_comparison import Options, compare
+    _refuse_others(ctx, _CONDUCTOR_OPTIONS, about, "With it go --workers, --limit and --json.")
+    from baton.cli.bench.conductor_comparison import ConductorOptions, compare
 
     interrupts.restore_default_handler()
-    return asyncio.run(compare(Options(workers, limit, as_json)))
+    return asyncio.run(compare(ConductorOptions(workers, limit, as_json)))
 
 
 def _refuse_others(ctx: click.Context, allowed: Sequence[str], about: str, hint: str) -> None:
@@ -185,7 +184,7 @@ def _refuse_others(ctx: click.Context, allowed: Sequence[str], about: str, hint:
             raise ConfigError(f"{shown} does not go with {about}.", hint)
 
 
-def _wanted(dataset: Path | None, workers: str | None, policy: str | None) -> Path:
+def _require_dataset(dataset: Path | None, workers: str | None, policy: str | None) -> Path:
     """Return the dataset, if all is there that playing it needs. Raises ConfigError."""
     if policy is not None:
         raise ConfigError("--policy goes with --history.", "Leave it out, or add --history 30d.")
@@ -202,6 +201,7 @@ def _wanted(dataset: Path | None, workers: str | None, policy: str | None) -> Pa
 async def _compare(bench: Bench, as_json: bool, svg: Path | None) -> int:
     """Play each strategy; show the table even where money did not last."""
     from baton.bench.strategy_bench import sum_row
+    from baton.cli.bench.base_bench import show_progress
 
     stopped: BudgetExceeded | None = None
     rows = list(bench.baselines())
@@ -211,7 +211,7 @@ async def _compare(bench: Bench, as_json: bool, svg: Path | None) -> int:
             try:
                 async for one in bench.go_on(this):
                     played.append(one)
-                    _progress(this.title, len(played), len(bench.questions))
+                    show_progress(this.title, len(played), len(bench.questions))
             except BudgetExceeded as error:
                 stopped = bench.explained(error, this.title, len(played))
             rows.append(sum_row(this.title, played))
@@ -221,19 +221,13 @@ async def _compare(bench: Bench, as_json: bool, svg: Path | None) -> int:
     return 0 if stopped is None else report_error(stopped)
 
 
-def _progress(name: str, done: int, count: int) -> None:
-    if sys.stderr.isatty():
-        end = "\r" if done < count else "\r\x1b[2K"
-        print(f"{one_line(name, 40)}: {done} of {count}", end=end, file=sys.stderr, flush=True)
-
-
 def _show(bench: Bench, rows: Sequence[StrategyRow], as_json: bool, svg: Path | None) -> None:
     from baton.cli.bench import bench_report
-    from baton.cli.bench.cost_plot import as_svg, in_characters, legend
+    from baton.cli.bench.bench_report import draw_svg, draw_text, legend
 
-    drawn = bench_report.plot(bench.dataset.name, rows)
+    drawn = bench_report.make_plot(bench.dataset.name, rows)
     if svg is not None and drawn.points:
-        _write(svg, as_svg(drawn))
+        _write_svg(svg, draw_svg(drawn))
     if as_json:
         return emit_json(
             {
@@ -243,20 +237,20 @@ def _show(bench: Bench, rows: Sequence[StrategyRow], as_json: bool, svg: Path | 
                 "workers": list(bench.workers),
                 "replayed": bool(bench.dataset.recorded),
                 "remarks": list(bench.remarks(rows)),
-                "rows": [bench_report.as_object(row, rows) for row in rows],
+                "rows": [bench_report.row_object(row, rows) for row in rows],
             }
         )
-    emit(bench_report.table(rows))
+    emit(bench_report.format_table(rows))
     for remark in bench_report.remarks(rows):
         emit(remark)
     for remark in bench.remarks(rows):
         emit(textwrap.fill(remark, 80, break_long_words=False))
     if any(point.cost for point in drawn.points):
-        emit("\nright, over what all questions cost:\n" + in_characters(drawn))
+        emit("\nright, over what all questions cost:\n" + draw_text(drawn))
         emit("\n".join(f"  {mark}  {one_line(point.name, 70)}" for mark, point in legend(drawn)))
 
 
-def _write(file: Path, text: str) -> None:
+def _write_svg(file: Path, text: str) -> None:
     try:
         replace_file(file, text)
     except OSError as error:

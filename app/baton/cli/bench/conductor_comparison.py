@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -11,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from baton.bench.conductor_bench import ConductorBench, ConductorRow, plan_drawer
-from baton.bench.conductor_episodes import read_episodes
-from baton.cli.bench.base_bench import listed
+from baton.bench.conductor_score import read_episodes
+from baton.cli.bench.base_bench import show_progress, split_names
 from baton.cli.options import add_named_worker
 from baton.cli.output import emit, emit_json, notify
 from baton.cli.stores import format_columns
@@ -30,14 +29,14 @@ if TYPE_CHECKING:
     from baton.core.ports import Worker
 
 SCHEMA = 1
-TRAINED = "Baton's own"
+TRAINED_NAME = "Baton's own"
 """How the trained conductor is called where workers go by their ids."""
 
-_HEAD = ["conductor", "score", "95 %", "valid", "kept whole", "split right", "seconds"]
+_COLUMNS = ["conductor", "score", "95 %", "valid", "kept whole", "split right", "seconds"]
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ConductorOptions:
     """What was given on the command line: `workers` "" is all that could conduct."""
 
     workers: str
@@ -46,7 +45,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ConductorVerdict:
     """Who conducts from now on ("": Baton's own), whether that is new, and a sentence on it."""
 
     conductor: str
@@ -54,29 +53,29 @@ class Verdict:
     said: str
 
 
-async def compare(options: Options) -> int:
+async def compare(options: ConductorOptions) -> int:
     """Have each conductor plan the episodes, show the table, and let the best one conduct."""
     paths = find_paths()
     settings = load_settings(paths.config_file)
     episodes = read_episodes(options.limit)
     rows: list[ConductorRow] = []
     failures: list[str] = []
-    async with _composed(settings, options, paths) as (baton, candidates):
+    async with _compose_candidates(settings, options, paths) as (baton, candidates):
         bench = _bench(baton)
         for name in candidates:
             try:
-                rows.append(await _row(bench, baton, name, episodes))
+                rows.append(await _play_conductor(bench, baton, name, episodes))
             except BatonError as error:
-                failures.append(f"{name or TRAINED} could not be tried: {error.message}")
+                failures.append(f"{name or TRAINED_NAME} could not be tried: {error.message}")
         whole = options.limit is None or options.limit >= len(read_episodes())
-        found = _verdict(rows, baton, settings, paths, whole=whole)
+        found = _decide_conductor(rows, baton, settings, paths, whole=whole)
     _show(rows, failures, found, options.as_json)
     return 0 if rows else 1
 
 
 @asynccontextmanager
-async def _composed(
-    settings: Settings, options: Options, paths: Paths
+async def _compose_candidates(
+    settings: Settings, options: ConductorOptions, paths: Paths
 ) -> AsyncIterator[tuple[Baton, list[str]]]:
     """Put local workers together; yield them, and who is compared ("": the trained conductor).
 
@@ -85,7 +84,7 @@ async def _composed(
     from baton.compose import compose
 
     named = []
-    for name in listed(options.workers):
+    for name in split_names(options.workers):
         settings, known = add_named_worker(settings, name)
         named.append(known or name)
     remote = {entry.id for entry in settings.roster if not isinstance(entry, LocalWorkerSettings)}
@@ -101,7 +100,7 @@ async def _composed(
     try:
         roster = {card.id: card for card in baton.orchestra.roster}
         for name in named:
-            _must_conduct(baton.orchestra.worker(name).card)
+            _refuse_tool(baton.orchestra.worker(name).card)
         able = [card.id for card in roster.values() if not card.uses_gateway and can_conduct(card)]
         trained = [""] if baton.orchestra.trained is not None else []
         yield baton, [*trained, *(named or able)]
@@ -109,7 +108,7 @@ async def _composed(
         await baton.aclose()
 
 
-def _must_conduct(card: Card) -> None:
+def _refuse_tool(card: Card) -> None:
     if card.is_tool:
         raise ConfigError(f"{card.id} is a tool, and tools draw no plans.", "Name local models.")
 
@@ -124,7 +123,7 @@ def _bench(baton: Baton) -> ConductorBench:
     return ConductorBench(workers, router, baton.orchestra.skills)
 
 
-async def _row(
+async def _play_conductor(
     bench: ConductorBench, baton: Baton, name: str, episodes: Sequence[Episode]
 ) -> ConductorRow:
     trained = baton.orchestra.trained
@@ -132,22 +131,16 @@ async def _row(
     drawn = []
     async for one in bench.play(draw, episodes):
         drawn.append(one)
-        _progress(name or TRAINED, len(drawn), len(episodes))
+        show_progress(name or TRAINED_NAME, len(drawn), len(episodes))
     return ConductorRow(name, drawn)
-
-
-def _progress(name: str, done: int, count: int) -> None:
-    if sys.stderr.isatty():
-        end = "\r" if done < count else "\r\x1b[2K"
-        print(f"{one_line(name, 40)}: {done} of {count}", end=end, file=sys.stderr, flush=True)
 
 
 # What comes of it
 
 
-def _verdict(
+def _decide_conductor(
     rows: Sequence[ConductorRow], baton: Baton, settings: Settings, paths: Paths, *, whole: bool
-) -> Verdict:
+) -> ConductorVerdict:
     """Decide who conducts from now on: whom the settings name, else who scored best.
 
     Only a score above the trained conductor's, on all episodes, changes the settings.
@@ -156,40 +149,54 @@ def _verdict(
     trained = next((row for row in rows if not row.conductor), None)
     best = max((row for row in rows if row.conductor), key=lambda row: row.score, default=None)
     if best is None:
-        return Verdict(now, False, "")
+        return ConductorVerdict(now, False, "")
     if trained is None:
-        return Verdict(now, False, "Baton's own conductor isn't here, so no setting is changed.")
+        return ConductorVerdict(
+            now, False, "Baton's own conductor isn't here, so no setting is changed."
+        )
     if best.score <= trained.score:
         said = "No model plans better here than Baton's own conductor"
-        stays = f"; {_STAYS.format(one_line(now), 'none')}" if now else ", which goes on planning"
-        return Verdict(now, False, f"{said}{stays}.")
+        stays = (
+            f"; {_UNCHANGED_TEXT.format(one_line(now), 'none')}"
+            if now
+            else ", which goes on planning"
+        )
+        return ConductorVerdict(now, False, f"{said}{stays}.")
     name = one_line(best.conductor)
     figures = f"{best.score:.2f} against {trained.score:.2f}"
     said = f"{name} plans better here than Baton's own conductor ({figures})"
     if now == best.conductor:
-        return Verdict(now, False, f"{said}, and conducts already.")
+        return ConductorVerdict(now, False, f"{said}, and conducts already.")
     if now:
-        return Verdict(now, False, f"{said}; {_STAYS.format(one_line(now), name)}.")
+        return ConductorVerdict(
+            now, False, f"{said}; {_UNCHANGED_TEXT.format(one_line(now), name)}."
+        )
     if not whole:
-        return Verdict(now, False, f"{said}; only all episodes, without --limit, change who plans.")
-    if not _is_kept(best.conductor, baton, paths):
-        return Verdict(now, False, f"{said}; with an entry in config.toml it could conduct.")
+        return ConductorVerdict(
+            now, False, f"{said}; only all episodes, without --limit, change who plans."
+        )
+    if not _is_permanent(best.conductor, baton, paths):
+        return ConductorVerdict(
+            now, False, f"{said}; with an entry in config.toml it could conduct."
+        )
     baton.assign(best.conductor, [ModelRole.CONDUCTOR])
     undo = "`baton models role conductor none` undoes that"
-    return Verdict(best.conductor, True, f"{said} and conducts from now on; {undo}.")
+    return ConductorVerdict(best.conductor, True, f"{said} and conducts from now on; {undo}.")
 
 
-_STAYS = "your setting `conductor` stays {}, which `baton models role conductor {}` changes"
+_UNCHANGED_TEXT = (
+    "your setting `conductor` stays {}, which `baton models role conductor {}` changes"
+)
 
 
-def _is_kept(worker: str, baton: Baton, paths: Paths) -> bool:
-    """Tell whether the settings can name a worker: one made of a file's path is gone afterwards."""
+def _is_permanent(worker: str, baton: Baton, paths: Paths) -> bool:
+    """Whether the settings can name a worker: one made of a file's path is gone afterwards."""
     entries = {entry.id for entry in load_settings(paths.config_file).roster}
     return worker in entries | {held.id for held in baton.library.models()}
 
 
 def _show(
-    rows: Sequence[ConductorRow], failures: Sequence[str], verdict: Verdict, as_json: bool
+    rows: Sequence[ConductorRow], failures: Sequence[str], verdict: ConductorVerdict, as_json: bool
 ) -> None:
     for failure in failures:
         notify(failure)
@@ -198,7 +205,7 @@ def _show(
             {
                 "schema": SCHEMA,
                 "status": "finished" if rows else "failed",
-                "rows": list(map(_object, rows)),
+                "rows": list(map(_row_object, rows)),
                 "conductor": verdict.conductor,
                 "changed": verdict.is_changed,
                 "said": verdict.said,
@@ -207,7 +214,7 @@ def _show(
         )
     if not rows:
         return notify("Nothing here could conduct.")
-    emit(format_columns([_HEAD, *map(_cells, rows)]))
+    emit(format_columns([_COLUMNS, *map(_cells, rows)]))
     if verdict.said:
         emit(verdict.said)
 
@@ -215,19 +222,19 @@ def _show(
 def _cells(row: ConductorRow) -> list[str]:
     low, high = row.interval
     return [
-        one_line(row.conductor, 24) or TRAINED,
+        one_line(row.conductor, 24) or TRAINED_NAME,
         f"{row.score:.2f}",
         f"{low:.2f}-{high:.2f}",
-        *(_share(share) for share in (row.valid, row.kept_whole, row.split_right)),
+        *(_share_text(share) for share in (row.valid, row.kept_whole, row.split_right)),
         f"{row.seconds:.2f}",
     ]
 
 
-def _share(share: float | None) -> str:
+def _share_text(share: float | None) -> str:
     return "-" if share is None else f"{share * 100:.0f} %"
 
 
-def _object(row: ConductorRow) -> dict[str, Any]:
+def _row_object(row: ConductorRow) -> dict[str, Any]:
     """Return a row as `--json` prints it; the names are fixed."""
     low, high = row.interval
     read, written = row.tokens

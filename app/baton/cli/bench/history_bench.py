@@ -32,17 +32,17 @@ if TYPE_CHECKING:
     from baton.core.events import Called, Weighed
     from baton.core.ports import Route, Router
 
-_PATIENCE = 20.0
+_ESTIMATE_SECONDS = 20.0
 """Seconds that one estimate may take."""
 
-_SURE = 1.0
+_TOOL_QUALITY = 1.0
 """What a tool can compute, it computes rightly."""
 
-_NOTHING = "No prompt was answered {since}, so there is nothing to look back on."
+_NO_PROMPTS = "No prompt was answered {since}, so there is nothing to look back on."
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class HistoryOptions:
     """What was typed: since when, which paces ("": the one that is set), each day's ceiling."""
 
     since: str
@@ -52,8 +52,8 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
-    """A person's prompts as cases, and those that are left out as they asked elsewhere by name."""
+class CollectedCases:
+    """A person's prompts as cases, and those left out since they named a remote worker."""
 
     cases: Sequence[PastPrompt]
     named: int = 0
@@ -61,21 +61,21 @@ class Looked:
     helper: str = ""
 
 
-async def look_back(options: Options) -> int:
+async def look_back(options: HistoryOptions) -> int:
     """Show what each policy would have come to, beside what happened. Raises ConfigError."""
     since = parse_since(options.since)
-    async with _opened() as baton:
-        paces = _paces(options.policy, baton.settings.budget.pace)
+    async with _open_baton() as baton:
+        paces = _chosen_paces(options.policy, baton.settings.budget.pace)
         past = await baton.store.past_runs(since)
         if not past and not options.as_json:
-            notify(_NOTHING.format(since=_since(since)))
+            notify(_NO_PROMPTS.format(since=_since_text(since)))
             return 0
-        ceilings = _ceilings(options.budget, baton.settings.budget.ceilings)
-        looked = await _looked(baton, past)
+        ceilings = _chosen_ceilings(options.budget, baton.settings.budget.ceilings)
+        looked = await _collect_cases(baton, past)
     rows = [actual_row(looked.cases)]
     rows += [await replay_policy(looked.cases, pace, ceilings) for pace in paces]
     if options.as_json:
-        emit_json(_object(since, looked, rows, ceilings))
+        emit_json(_report_object(since, looked, rows, ceilings))
     else:
         emit(_table(rows))
         emit("\n".join(_remarks(looked, rows, ceilings)))
@@ -83,7 +83,7 @@ async def look_back(options: Options) -> int:
 
 
 @asynccontextmanager
-async def _opened() -> AsyncIterator[Baton]:
+async def _open_baton() -> AsyncIterator[Baton]:
     from baton.compose import compose
     from baton.platform.settings import find_paths, load_settings
 
@@ -95,11 +95,11 @@ async def _opened() -> AsyncIterator[Baton]:
         await baton.aclose()
 
 
-def _since(at: float) -> str:
+def _since_text(at: float) -> str:
     return time.strftime("since %d %B %Y", time.localtime(at))
 
 
-def _paces(typed: str, set_: SpendingStyle) -> list[SpendingStyle]:
+def _chosen_paces(typed: str, set_: SpendingStyle) -> list[SpendingStyle]:
     names = [name for name in dict.fromkeys(part.strip() for part in typed.split(",")) if name]
     for name in names:
         if name not in set(SpendingStyle):
@@ -108,11 +108,11 @@ def _paces(typed: str, set_: SpendingStyle) -> list[SpendingStyle]:
     return [SpendingStyle(name) for name in names] or [set_]
 
 
-def _ceilings(typed: str | None, set_: Mapping[Scope, int]) -> Mapping[Scope, int]:
+def _chosen_ceilings(typed: str | None, set_: Mapping[Scope, int]) -> Mapping[Scope, int]:
     ceilings = set_ if typed is None else {Scope.DAY: parse_usd(typed)}
     if not any(ceilings.values()):
         raise ConfigError(
-            "No ceiling is above zero, so under any policy nothing would be asked elsewhere.",
+            "No ceiling is above zero, so no policy would ask a remote worker.",
             "`--budget 0.10` looks at ten cents a day.",
         )
     return ceilings
@@ -121,22 +121,22 @@ def _ceilings(typed: str | None, set_: Mapping[Scope, int]) -> Mapping[Scope, in
 # From runs to cases
 
 
-async def _looked(baton: Baton, past: Sequence[PastRun]) -> Looked:
+async def _collect_cases(baton: Baton, past: Sequence[PastRun]) -> CollectedCases:
     """Return what each prompt comes to, as known then, else as estimated now."""
     from baton.routing import LearnedRouter, ScorerLimits, learned_file
 
-    # Nobody waits for one prompt, so the router may take its time.
-    patient = ScorerLimits(_PATIENCE, _PATIENCE, _PATIENCE)
+    # No person waits for an estimate, so the router may take its time.
+    patient = ScorerLimits(_ESTIMATE_SECONDS, _ESTIMATE_SECONDS, _ESTIMATE_SECONDS)
     router = LearnedRouter(learned=learned_file(baton.paths.data), limits=patient)
     try:
-        return await _counted(await _estimator(baton, router), past)
+        return await _count_cases(await _make_estimator(baton, router), past)
     finally:
         if router.warning:
             notify(f"baton: {router.warning}")
         await router.aclose()
 
 
-async def _counted(estimator: _Estimator, past: Sequence[PastRun]) -> Looked:
+async def _count_cases(estimator: _Estimator, past: Sequence[PastRun]) -> CollectedCases:
     cases, named, cost = [], 0, 0
     for number, run in enumerate(past, start=1):
         _progress(number, len(past))
@@ -146,10 +146,10 @@ async def _counted(estimator: _Estimator, past: Sequence[PastRun]) -> Looked:
         else:
             cases.append(await estimator.case(run, view))
     helper = estimator.helper
-    return Looked(cases, named, cost, helper.id if helper is not None else "")
+    return CollectedCases(cases, named, cost, helper.id if helper is not None else "")
 
 
-async def _estimator(baton: Baton, router: Router) -> _Estimator:
+async def _make_estimator(baton: Baton, router: Router) -> _Estimator:
     from baton.core.labels import Label
     from baton.core.run.policy import stronger
 
@@ -173,8 +173,8 @@ class _Estimator:
     helper: Card | None
 
     def is_named(self, view: RunView) -> bool:
-        """Tell whether a person had asked a worker elsewhere by name: no policy decides that."""
-        if not _asked(view) or view.weighed:
+        """Whether the person had named a remote worker: no policy decides that."""
+        if not _was_remote(view) or view.weighed:
             return False
         card = self.roster.get(view.routed.worker if view.routed else "")
         if card is not None:
@@ -185,12 +185,12 @@ class _Estimator:
     async def case(self, run: PastRun, view: RunView) -> PastPrompt:
         """Return what is known of a prompt, and what must be estimated."""
         good = dated_grade(run.signals, time.time())[0] if run.signals else None
-        asked, record = _asked(view), run.record
+        asked, record = _was_remote(view), run.record
         case = PastPrompt(
-            record.created, record.conversation, _SURE, 0.0, 0, asked, view.cost, good
+            record.created, record.conversation, _TOOL_QUALITY, 0.0, 0, asked, view.cost, good
         )
         last = next((one for one in reversed(view.weighed) if self._elsewhere(one)), None)
-        quality = _scored(view)
+        quality = _recorded_quality(view)
         if last is not None and quality is not None:
             seen = replace(case, quality=quality, gain=last.gain, cost=last.cost, weighed=True)
             return replace(seen, open=run.label.allows(self._privacy(last.worker)))
@@ -223,11 +223,11 @@ class _Estimator:
         return replace(case, quality=quality, gain=gain, cost=cost, open=open_)
 
 
-def _asked(view: RunView) -> bool:
+def _was_remote(view: RunView) -> bool:
     return bool(view.sent) or view.cost > 0
 
 
-def _scored(view: RunView) -> float | None:
+def _recorded_quality(view: RunView) -> float | None:
     scores = view.routed.scores if view.routed is not None else {}
     return scores.get("quality", scores.get("chance"))
 
@@ -270,7 +270,7 @@ def _progress(done: int, count: int) -> None:
 
 
 def _table(rows: Sequence[PolicyRow]) -> str:
-    head = ["policy", "asked elsewhere", "cost", "good, as expected", "as you judged"]
+    head = ["policy", "asked remotely", "cost", "good, as expected", "as you judged"]
     return format_columns([head, *(_cells(row) for row in rows)])
 
 
@@ -285,33 +285,37 @@ def _cells(row: PolicyRow) -> list[str]:
     ]
 
 
-def _remarks(looked: Looked, rows: Sequence[PolicyRow], ceilings: Mapping[Scope, int]) -> list[str]:
+def _remarks(
+    looked: CollectedCases, rows: Sequence[PolicyRow], ceilings: Mapping[Scope, int]
+) -> list[str]:
     """Say what the table means, what of it is known and what only expected."""
-    told = [""]
-    told += [_compared(row, rows[0]) for row in rows[1:]]
+    lines = [""]
+    lines += [_comparison_text(row, rows[0]) for row in rows[1:]]
     cases = looked.cases
     weighed = sum(case.weighed for case in cases)
-    told.append(
+    lines.append(
         f"Of {len(cases)} prompts, {weighed} were weighed then; for the others, what help gains is "
         "estimated now, here, from the prompt alone."
     )
-    told.append(_judged(rows[0].rated))
+    lines.append(_judgement_text(rows[0].rated))
     if kept := sum(not case.open for case in cases):
-        told.append(
-            f"In {kept} of them nobody elsewhere could have helped, or might see them: there no "
-            "policy asks."
+        lines.append(
+            f"In {kept} of them no remote worker could have helped, or was allowed to see them: "
+            "there no policy asks."
         )
     if looked.named:
-        told.append(
-            f"{looked.named} more, for {show_usd(looked.named_cost)}, you asked of a worker "
-            "elsewhere by name; no policy decides that, and they are left out."
+        lines.append(
+            f"{looked.named} more, for {show_usd(looked.named_cost)}, you asked of a remote "
+            "worker by name; no policy decides that, and they are left out."
         )
-    limits = ", ".join(f"{show_usd(most)} {_EACH[scope]}" for scope, most in ceilings.items())
-    told.append(f"Ceilings: {limits}. Nothing was sent, and nothing was spent.")
-    return told
+    limits = ", ".join(
+        f"{show_usd(most)} {_SCOPE_WORDS[scope]}" for scope, most in ceilings.items()
+    )
+    lines.append(f"Ceilings: {limits}. Nothing was sent, and nothing was spent.")
+    return lines
 
 
-_EACH = {
+_SCOPE_WORDS = {
     Scope.RUN: "a prompt",
     Scope.SESSION: "a conversation",
     Scope.DAY: "a day",
@@ -319,7 +323,7 @@ _EACH = {
 }
 
 
-def _judged(count: int) -> str:
+def _judgement_text(count: int) -> str:
     """Say what a person's own words count for."""
     if not count:
         return "You judged none of the answers: all good answers are expected, not known."
@@ -330,7 +334,7 @@ def _judged(count: int) -> str:
     )
 
 
-def _compared(row: PolicyRow, then: PolicyRow) -> str:
+def _comparison_text(row: PolicyRow, then: PolicyRow) -> str:
     """Say what a policy would have saved and lost, or the other way round."""
     money, good = row.cost - then.cost, row.good - then.good
     cost = "just as much"
@@ -342,8 +346,8 @@ def _compared(row: PolicyRow, then: PolicyRow) -> str:
     return f"{row.policy} would have cost {cost}, and likely brought {answers}."
 
 
-def _object(
-    since: float, looked: Looked, rows: Sequence[PolicyRow], ceilings: Mapping[Scope, int]
+def _report_object(
+    since: float, looked: CollectedCases, rows: Sequence[PolicyRow], ceilings: Mapping[Scope, int]
 ) -> dict[str, Any]:
     cases = looked.cases
     return {

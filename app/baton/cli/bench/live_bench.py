@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 import click
 
 from baton.bench.strategy_bench import Grader, PlayedQuestion, play_all
-from baton.cli.bench.base_bench import Bench, Options, Round
+from baton.cli.bench.base_bench import Bench, BenchOptions, Round
 from baton.cli.output import notify
 from baton.core.errors import ConfigError
 from baton.core.messages import Message, Purpose, Request, Role, Text, estimated_tokens, fenced
@@ -22,19 +22,24 @@ if TYPE_CHECKING:
     from baton.core.plan.answer_grades import Dataset, Question
     from baton.core.ports import Worker
 
-_ONCE = ("single", "majority", "smoothie", "cascade", "hybrid", "route", "knn")
-_CALLS = {**dict.fromkeys(_ONCE, 1), "moa": 2, "reflect": 3, "vote": 5}
-_MANY = 6
+_SINGLE_CALL_STRATEGIES = ("single", "majority", "smoothie", "cascade", "hybrid", "route", "knn")
+_CALLS_PER_QUESTION = {
+    **dict.fromkeys(_SINGLE_CALL_STRATEGIES, 1),
+    "moa": 2,
+    "reflect": 3,
+    "vote": 5,
+}
+_DEFAULT_CALLS = 6
 """How many calls of a paid worker a question may take, about; so many for strategies that plan."""
 
-_TOKENS = 500
+_ASSUMED_TOKENS = 500
 """How long an answer is taken to be before anything is known."""
 
 
-class Live(Bench):
+class LiveBench(Bench):
     """The person's own workers, for real money where they cost any."""
 
-    def __init__(self, options: Options, dataset: Dataset) -> None:
+    def __init__(self, options: BenchOptions, dataset: Dataset) -> None:
         super().__init__(options, dataset)
         if options.cloud:
             raise ConfigError(
@@ -79,7 +84,7 @@ class Live(Bench):
         await self._baton.aclose()
 
     def _agree(self, cards: Sequence[Card]) -> None:
-        """Tell what it may cost, and have the person agree. Raises ConfigError if nobody can."""
+        """Show the likely cost and have the person agree; ConfigError without a terminal."""
         before = {one.strategy: self.done(one) for one in self.rounds}
         self._spent = sum(one.cost for played in before.values() for one in played)
         estimate = sum(
@@ -97,7 +102,7 @@ class Live(Bench):
         most = -(-2 * estimate // cent) * cent
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise ConfigError(
-                "Nothing was sent: there is nobody to ask.",
+                "Nothing was sent: there is no terminal to ask on.",
                 f"Say what it may cost: --budget {most / NANO:.2f}",
             )
         if not click.confirm(f"Go on, and stop at {show_usd(most)}?", default=False, err=True):
@@ -108,11 +113,11 @@ class Live(Bench):
         """Return what the questions that are left may cost, about."""
         asked = cards[:1] if strategy == "single" else cards
         prices = [card.price or FREE for card in asked if card.uses_gateway]
-        calls = _CALLS.get(strategy, _MANY)
+        calls = _CALLS_PER_QUESTION.get(strategy, _DEFAULT_CALLS)
         total = 0
         for question in self.questions:
             if question.id not in done:
-                used = BilledTokens(estimated_tokens(question.prompt) + 50, _TOKENS)
+                used = BilledTokens(estimated_tokens(question.prompt) + 50, _ASSUMED_TOKENS)
                 total += calls * max((price.cost(used) for price in prices), default=0)
         return total
 
@@ -129,14 +134,14 @@ class Live(Bench):
             seed=self.options.seed, attended=False, keep=False, strategy=one.strategy
         )
         tools = {card.id for card in orchestra.roster if card.is_tool}
-        execute = executing(orchestra.worker("python")) if "python" in tools else None
+        execute = code_executor(orchestra.worker("python")) if "python" in tools else None
         grader = Grader(execute=execute)
         async for played in play_all(orchestra, questions, limits, grader, left):
             self._spent += played.cost
             yield played
 
 
-def executing(tool: Worker) -> Execute:
+def code_executor(tool: Worker) -> Execute:
     """Return what executes code and its tests by that tool."""
 
     async def execute(code: str, tests: str) -> str:

@@ -46,7 +46,7 @@ class CheckResult:
         return f"{self.state:7} {self.name:12} {one_line(self.text, _MAX_TEXT_CHARS)}"
 
 
-class Broken(BatonError):
+class CheckFailed(BatonError):
     """What was checked doesn't work. The self-test adds how to repair Baton."""
 
 

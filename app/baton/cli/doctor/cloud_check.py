@@ -8,7 +8,7 @@ import secrets
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Self
 
-from baton.cli.doctor.check import Broken, CheckContext, CheckWarning
+from baton.cli.doctor.check import CheckContext, CheckFailed, CheckWarning
 from baton.core.labels import Label
 from baton.core.ledger_types import Scope, Status
 from baton.core.messages import Card, Message, Request, Role, Text
@@ -45,7 +45,7 @@ async def check_cloud(context: CheckContext) -> str:
         finally:
             await ledger.aclose()
     if why:
-        raise Broken(why)
+        raise CheckFailed(why)
     return f"a request went through the gateway to this machine, charged exactly {show_usd(COST)}"
 
 
@@ -132,7 +132,7 @@ class LoopbackProvider:
         self._server.close()
 
     async def is_reachable(self) -> bool:
-        """Tell whether this machine can talk with itself at all."""
+        """Whether this machine can talk with itself at all."""
         try:
             _, writer = await asyncio.open_connection("127.0.0.1", self.port)
         except OSError:

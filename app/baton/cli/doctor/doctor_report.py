@@ -50,7 +50,7 @@ def check_report_path(file: Path) -> None:
 
 
 def _is_replaceable(file: Path) -> bool:
-    """Tell whether a report may take a file's place: an earlier one's, or that of nothing."""
+    """Whether a report may take a file's place: an earlier one's, or that of nothing."""
     try:
         if file.is_symlink() or not file.is_file():
             return False

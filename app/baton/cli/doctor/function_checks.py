@@ -14,7 +14,7 @@ from html import unescape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from baton.cli.doctor.check import Broken, CheckContext, CheckWarning
+from baton.cli.doctor.check import CheckContext, CheckFailed, CheckWarning
 from baton.core.errors import BatonError, BudgetExceeded, ModelFileError
 from baton.core.ledger_types import HoldRequest, Scope
 from baton.core.messages import Card, Chunk, Message, Prompt, Purpose, Request, Role, Text
@@ -62,7 +62,7 @@ async def check_answer(context: CheckContext) -> str:
     facts = build_info()
     try:
         if await asyncio.to_thread(_is_changed, find_model(STARTER).path):
-            raise Broken("The starter model's file isn't as it was delivered.")
+            raise CheckFailed("The starter model's file isn't as it was delivered.")
     except ModelFileError:
         if facts is None or facts.flavour != "slim":
             raise
@@ -120,9 +120,9 @@ async def _generate_answer(context: CheckContext, model: str, name: str, expecte
     finally:
         await baton.aclose()
     if why := _unfinished_text(view):
-        raise Broken(why)
+        raise CheckFailed(why)
     if expected not in view.answer or not view.answer.strip():
-        raise Broken(f"{name} doesn't answer as it must, so it is computed wrongly.")
+        raise CheckFailed(f"{name} doesn't answer as it must, so it is computed wrongly.")
     call = view.calls[-1]
     speed = call.tokens_out / max(call.seconds - (call.first_token or call.loading), 0.001)
     return f"{name} wrote {call.tokens_out} tokens, {speed:.0f} a second ({hardware})"
@@ -164,10 +164,10 @@ async def check_router(context: CheckContext) -> str:
             found = await asked.estimate(prompt, workers)
             times.append(time.perf_counter() - began)
             if found is None:
-                raise Broken(asked.trouble or "It doesn't answer.")
+                raise CheckFailed(asked.trouble or "It doesn't answer.")
             likeliest = max(found.kinds, key=lambda name: found.kinds[name])
             if likeliest != kind or found.quality["there"] <= found.quality["here"]:
-                raise Broken(f"It takes a task of {kind} for one of {likeliest}.")
+                raise CheckFailed(f"It takes a task of {kind} for one of {likeliest}.")
         provider = asked.loaded.provider if asked.loaded is not None else "nothing"
     finally:
         await asked.aclose()
@@ -192,9 +192,9 @@ async def check_plan(context: CheckContext) -> str:
         prompt = Prompt("Play what you like; the word is secret.")
         view = await _play_run(here.orchestra, prompt, PromptLimits(), plan=Plan(steps, (3,)))
     if why := _unfinished_text(view):
-        raise Broken(why)
+        raise CheckFailed(why)
     if view.answer != "Ad libitum":
-        raise Broken(f"Three steps came to {view.answer!r}.")
+        raise CheckFailed(f"Three steps came to {view.answer!r}.")
     return f"{len(view.steps)} steps by scripted workers, {len(view.calls)} calls"
 
 
@@ -254,9 +254,9 @@ async def check_money(context: CheckContext) -> str:
         await ledger.aclose()
     day = next(room for room in rooms if room.scope is Scope.DAY)
     if (hold.amount, hold.cap, day.settled, day.held) != (held, bill.wanted, charged, 0):
-        raise Broken("The ledger computes amounts wrongly.")
+        raise CheckFailed("The ledger computes amounts wrongly.")
     if not refused:
-        raise Broken("The ledger lets a call through that is over the ceiling.")
+        raise CheckFailed("The ledger lets a call through that is over the ceiling.")
     return f"{show_usd(held)} held, {show_usd(charged)} charged, a call over the ceiling refused"
 
 
@@ -271,7 +271,7 @@ async def check_history(context: CheckContext) -> str:
             here.orchestra, Prompt("Explain the corona"), PromptLimits(alone=True)
         )
     if why := _unfinished_text(view):
-        raise Broken(why)
+        raise CheckFailed(why)
     store = Store.open(context.paths.database)
     try:
         hits = await store.search("fermat")
@@ -279,7 +279,7 @@ async def check_history(context: CheckContext) -> str:
     finally:
         await store.aclose()
     if [hit.role for hit in (*hits, *kept)] != [Role.ASSISTANT, Role.USER]:
-        raise Broken("A conversation that was kept isn't found.")
+        raise CheckFailed("A conversation that was kept isn't found.")
     return "a conversation was kept, and found again by its words"
 
 
@@ -300,7 +300,7 @@ async def check_tools(context: CheckContext) -> str:
     try:
         for name, (asked, expected) in wanted.items():
             if name in known and expected not in (said := await _compute(known[name], asked)):
-                raise Broken(f"The {name} says {said!r} to {asked!r}.")
+                raise CheckFailed(f"The {name} says {said!r} to {asked!r}.")
     finally:
         await known["calculator"].aclose()
     if place := sandbox():
@@ -342,7 +342,7 @@ async def check_screen(context: CheckContext) -> str:
         await store.aclose()
     if lacking := [word for word in (_TYPED, *_ANSWERED, "self-test") if word not in seen]:
         why = f"The app's screen doesn't show what it should ({', '.join(lacking)})."
-        raise Broken(why)
+        raise CheckFailed(why)
     return f"the app at {SIZE[0]}x{SIZE[1]} took a prompt and showed its answer"
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from baton import __version__
-from baton.cli.doctor.check import Broken, Check, CheckContext, CheckWarning
+from baton.cli.doctor.check import Check, CheckContext, CheckFailed, CheckWarning
 from baton.core.byte_format import show_size
 from baton.core.errors import BatonError
 from baton.core.machine import Gpu
@@ -43,7 +43,7 @@ async def check_build(_: CheckContext) -> str:
         f"baton {facts.version} ({told}), built of {facts.commit or 'unknown sources'}, on {where}"
     )
     if facts.version != __version__:
-        raise Broken(f"{text}, but its code is {__version__}.")
+        raise CheckFailed(f"{text}, but its code is {__version__}.")
     return text
 
 
@@ -62,12 +62,12 @@ def compare_with_manifest(folder: Path) -> str:
         listed = _read_manifest(folder / MANIFEST)
     except (OSError, ValueError) as error:
         why = f"The list of this program's files ({MANIFEST}) can't be read: {error}."
-        raise Broken(why) from error
+        raise CheckFailed(why) from error
     wrong = list(_wrong_files(folder, listed))
     if wrong:
         more = f", and {len(wrong) - _MAX_NAMED} more" if len(wrong) > _MAX_NAMED else ""
         why = f"Not as they were built: {', '.join(wrong[:_MAX_NAMED])}{more}."
-        raise Broken(why)
+        raise CheckFailed(why)
     size = show_size(sum(entry.size for entry in listed.values()))
     return f"all {len(listed)} files are as they were built, {size}"
 
@@ -168,10 +168,10 @@ async def check_llama(context: CheckContext) -> str:
         if "SIGILL" not in error.message:
             raise
         why = f"It was built for another processor than this one, {processor_text()}."
-        raise Broken(f"{error.message} {why}") from error
+        raise CheckFailed(f"{error.message} {why}") from error
     abilities = ", ".join(re.findall(r"(\w+) = 1", found.system))
     if not abilities:  # then it isn't there, and no model can be loaded
-        raise Broken("What llama.cpp computes with on a processor isn't there.")
+        raise CheckFailed("What llama.cpp computes with on a processor isn't there.")
     built_for = f"built for {found.processor}, " if found.processor else ""
     gpu, missing = gpu_text(found)
     text = f"build {found.version}, {built_for}{gpu}; {abilities}"
@@ -211,7 +211,7 @@ async def check_catalogue(_: CheckContext) -> str:
 def _compare_count(count: int, least: int, text: str) -> str:
     if count >= least:
         return text
-    raise Broken(f"Of at least {least} there {'is' if count == 1 else 'are'} {count}.")
+    raise CheckFailed(f"Of at least {least} there {'is' if count == 1 else 'are'} {count}.")
 
 
 async def check_router_files(_: CheckContext) -> str:
@@ -223,13 +223,13 @@ async def check_router_files(_: CheckContext) -> str:
     for name in _ROUTER_FILES:
         file = folder / name
         if not file.is_file():
-            raise Broken(f"{name} isn't there.")
+            raise CheckFailed(f"{name} isn't there.")
         digest = await asyncio.to_thread(lambda path: hashlib.sha256(path.read_bytes()), file)
         told.append(f"{name} {digest.hexdigest()[:8]}")
     why, hint = missing_part(folder)
     if why or not read_scores(folder):
         why = why or "The table of what models are good at (skills.json) isn't there, or is broken."
-        raise Broken(why, hint)
+        raise CheckFailed(why, hint)
     return ", ".join(told)
 
 
@@ -239,7 +239,7 @@ async def check_hiding(_: CheckContext) -> str:
 
     found = (await asyncio.to_thread(Redaction().redact, [_PRIVATE_TEXT])).hidden
     if missed := _PRIVATE_KINDS - {thing.kind for thing in found}:
-        raise Broken(f"It misses a {sorted(missed)[0]}.")
+        raise CheckFailed(f"It misses a {sorted(missed)[0]}.")
     return "phone numbers, IBANs and card numbers are found"
 
 
@@ -251,7 +251,7 @@ async def check_documents(context: CheckContext) -> str:
     file.write_bytes(_PDF)
     text = read_attachment(file).text
     if text != "Lift the baton":
-        raise Broken("A PDF is read wrongly.")
+        raise CheckFailed("A PDF is read wrongly.")
     return "a PDF is read"
 
 

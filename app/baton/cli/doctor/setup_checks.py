@@ -8,7 +8,7 @@ import shutil
 from contextlib import closing
 from pathlib import Path
 
-from baton.cli.doctor.check import Broken, CheckContext, CheckWarning
+from baton.cli.doctor.check import CheckContext, CheckFailed, CheckWarning
 from baton.core.byte_format import show_memory, show_size
 from baton.core.errors import ModelFileError
 from baton.core.model_roles import RULE_CONDUCTOR
@@ -26,7 +26,7 @@ _LEDGER_REMOVED = "The ledger was removed"
 async def check_settings(context: CheckContext) -> str:
     """Read the settings."""
     if context.settings_error is not None:
-        raise Broken(str(context.settings_error))
+        raise CheckFailed(str(context.settings_error))
     file = context.paths.config_file
     return f"{file} is fine" if file.exists() else f"all as delivered ({file} is not there)"
 
@@ -65,7 +65,7 @@ async def check_folders(context: CheckContext) -> str:
     for folder in folders:
         place = _nearest_folder(folder)
         if not os.access(place, os.W_OK | os.X_OK):
-            raise Broken(f"{place} can't be written to.")
+            raise CheckFailed(f"{place} can't be written to.")
     files = (
         *(paths.data, paths.database, paths.ledger, paths.state, paths.logs),
         *(paths.config_file, paths.keys_file),
@@ -115,7 +115,7 @@ def _check_database(database: Path) -> str:
     except sqlite3.Error as error:
         verdict = str(error)
     if verdict != "ok":
-        raise Broken(f"{database} is damaged: {verdict}")
+        raise CheckFailed(f"{database} is damaged: {verdict}")
     return f"{database}, {show_size(database.stat().st_size)}"
 
 

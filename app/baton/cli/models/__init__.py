@@ -6,12 +6,12 @@ import click
 
 from baton.cli.models.maintenance import export, prune, remove, verify
 from baton.cli.models.model_import import import_
-from baton.cli.models.model_list import fitting, list_, ps, show
+from baton.cli.models.model_list import list_, ps, show, wrap_line
 from baton.cli.models.pull import pull
 from baton.cli.models.recommend import recommend, role
 from baton.cli.options import AliasedGroup
 
-__all__ = ["fitting", "models"]
+__all__ = ["models", "wrap_line"]
 
 _EXAMPLES = """\b
 Examples:
@@ -32,7 +32,7 @@ def models() -> None:
     shipped measurements where the model is known, else with what was published of it or a
     guess from its size, and moves with what you do with answers: marking them good or
     bad, asking again, copying. Those of private conversations don't count here, as a worker
-    that draws plans is told the figures; `baton learn` counts them, and what it keeps stays
+    that draws plans sees the figures; `baton learn` counts them, and what it keeps stays
     on this machine.
     """
 

@@ -1,4 +1,4 @@
-"""Questions to whoever sits at the terminal."""
+"""Questions to the person at the terminal."""
 
 from __future__ import annotations
 
@@ -12,27 +12,28 @@ from baton.core.errors import ConfigError
 from baton.core.sanitiser import sanitise
 
 
-def somebody() -> bool:
-    """Tell whether there is anybody to ask."""
+def can_ask() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-async def agrees(question: str) -> bool:
-    """Ask, if there is somebody; nobody doesn't agree, and neither does Enter alone."""
-    if not somebody():
+async def ask_agreement(question: str) -> bool:
+    """Ask for a yes; without a terminal, and after Enter alone, the answer is no."""
+    if not can_ask():
         return False
     print(f"{sanitise(question)} [y/N]: ", end="", file=sys.stderr, flush=True)
     return (await read_line()).strip().lower() in ("y", "yes")
 
 
 async def confirm(lines: list[str], question: str, nothing: str) -> None:
-    """Have the person say yes to what can't be taken back.
+    """Have the person confirm what can't be undone.
 
-    Raises ConfigError where there is nobody to ask, saying that `nothing` was done.
+    Raises ConfigError where there is no terminal, with `nothing` as what was not done.
     """
-    if not somebody():
-        raise ConfigError(f"{nothing}: there is nobody to ask.", "-y does it without asking.")
+    if not can_ask():
+        raise ConfigError(
+            f"{nothing}: there is no terminal to ask on.", "-y does it without asking."
+        )
     for line in lines:
         notify(line)
-    if not await agrees(question):
+    if not await ask_agreement(question):
         raise click.exceptions.Exit(1)

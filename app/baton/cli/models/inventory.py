@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
 from baton.cli.models import model_text
 from baton.compose import compose
 from baton.compose import library as compose_library
@@ -18,22 +20,26 @@ from baton.core.messages import Card
 from baton.core.model_roles import STARTER_ID as WORKER
 from baton.core.model_roles import role_holders
 from baton.core.plan.skill_table import Mastery, measured_scores
+from baton.core.sanitiser import one_line
 from baton.gguf.memory_fit import Fit, FitVerdict, estimate_entry_load
 from baton.models.model_types import LibraryModel
 from baton.platform.settings import LocalWorkerSettings, Settings, find_paths, load_settings
 from baton.workers.local import STARTER, find_model, starter
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from baton.compose import Baton
     from baton.gguf.memory_fit import ModelLoad
     from baton.models.library import Library
+
 
 IN_CATALOGUE = "catalogue"
 """The state of a model that isn't here."""
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownModel:
     """A model, and all that is known of it here.
 
     `held` is set if it is on the shelf, `entry` if the catalogue knows it, `file` if there is one
@@ -87,7 +93,7 @@ class Known:
 
 
 @asynccontextmanager
-async def opened(offline: bool = False) -> AsyncIterator[tuple[Library, Settings]]:
+async def open_library(offline: bool = False) -> AsyncIterator[tuple[Library, Settings]]:
     """Open this person's models; what was begun is let go in the end."""
     paths = find_paths()
     settings = load_settings(paths.config_file, flags={"offline": True} if offline else {})
@@ -98,17 +104,17 @@ async def opened(offline: bool = False) -> AsyncIterator[tuple[Library, Settings
         await library.aclose()
 
 
-async def survey(whole: bool = False) -> list[Known]:
+async def list_models(whole: bool = False) -> list[KnownModel]:
     """Return the models that answer or are on their way, and with `whole` the catalogue's too."""
     paths = find_paths()
     baton = compose(load_settings(paths.config_file), paths)
     try:
-        return await _Survey(baton).all(whole)
+        return await _ModelLister(baton).all(whole)
     finally:
         await baton.aclose()
 
 
-class _Survey:
+class _ModelLister:
     """Puts together what the parts know."""
 
     def __init__(self, baton: Baton) -> None:
@@ -119,12 +125,12 @@ class _Survey:
         self._verdicts: Mapping[str, FitVerdict] = {}
         self._held = {held.id: held for held in self._library.models()}
 
-    async def all(self, whole: bool) -> list[Known]:
+    async def all(self, whole: bool) -> list[KnownModel]:
         cards = {card.id: card for card in self._baton.orchestra.roster if not card.is_tool}
         for held in self._held.values():
             cards.setdefault(held.id, _card_of(held))
         if whole:
-            self._verdicts = self._library.verdicts(await self._library.machine())
+            self._verdicts = self._library.verdicts(await self._library.inspect_machine())
             for entry in self._entries.values():
                 cards.setdefault(entry.id, card_of(entry))
         uses = await self._baton.store.worker_usage()
@@ -138,11 +144,11 @@ class _Survey:
             found.append(replace(known, table=table, measured=measured))
         return found
 
-    def _known(self, card: Card) -> Known:
+    def _known(self, card: Card) -> KnownModel:
         settings, held, entry = self._settings, self._held.get(card.id), self._entries.get(card.id)
         default = self._baton.orchestra.default
         roles = role_holders(default, settings.conductor, settings.prefer)
-        known = Known(
+        known = KnownModel(
             card,
             IN_CATALOGUE,
             card.id == default,
@@ -151,12 +157,12 @@ class _Survey:
             entry,
         )
         if held is not None:
-            known = replace(known, state=model_text.state(held), file=held.path)
+            known = replace(known, state=model_text.state_text(held), file=held.path)
         elif card.kind != "local":
             return replace(known, state=card.kind)
         elif (worker := self._worker(card.id)) is not None:
             file = self._file(worker)
-            known = replace(known, file=file, state=_state(worker, file))
+            known = replace(known, file=file, state=_file_state(worker, file))
         elif (verdict := self._verdicts.get(card.id)) is not None:
             known = replace(known, too_large=verdict.fit is Fit.WONT)
         return replace(known, load=self._load(known))
@@ -175,7 +181,7 @@ class _Survey:
         except BatonError:
             return None
 
-    def _load(self, known: Known) -> ModelLoad | None:
+    def _load(self, known: KnownModel) -> ModelLoad | None:
         """Return what a model takes of memory: by its file, else by the catalogue."""
         with suppress(BatonError, OSError):
             if known.file is not None and known.file.is_file():
@@ -185,7 +191,7 @@ class _Survey:
         return None
 
 
-def _state(worker: LocalWorkerSettings, file: Path | None) -> str:
+def _file_state(worker: LocalWorkerSettings, file: Path | None) -> str:
     if file is None or not file.is_file():
         return "gone"
     return "starter" if worker.model == STARTER else "here"
@@ -197,7 +203,7 @@ def _card_of(held: LibraryModel) -> Card:
     return Card(held.id, "local", record.name, size=record.size, licence=record.licence)
 
 
-def named(typed: str, found: Sequence[Known]) -> Known:
+def find_known_model(typed: str, found: Sequence[KnownModel]) -> KnownModel:
     """Return the model that a person means. Raises ConfigError that names the nearest.
 
     Raises ModelFileError for the starter where Baton came without it.
@@ -211,3 +217,58 @@ def named(typed: str, found: Sequence[Known]) -> Known:
     near = difflib.get_close_matches(typed.casefold(), names, n=1)
     meant = f"Did you mean {names[near[0]]!r}?" if near else "`baton models ls --all` lists them."
     raise ConfigError(f"There is no model {typed!r}.", meant)
+
+
+def _library_for_completion() -> Library:
+    from baton.compose import library
+    from baton.platform.settings import find_paths, load_settings
+
+    paths = find_paths()
+    return library(load_settings(paths.config_file), paths)
+
+
+def _completion_items(offered: dict[str, str], begun: str) -> list[CompletionItem]:
+    from click.shell_completion import CompletionItem
+
+    return [
+        CompletionItem(id, help=one_line(name, 60))
+        for id, name in offered.items()
+        if id.startswith(begun)
+    ]
+
+
+def _library_names(library: Library) -> dict[str, str]:
+    return {held.id: held.record.name for held in library.models()}
+
+
+def _catalogue_names(library: Library) -> dict[str, str]:
+    return {entry.id: entry.name for entry in library.entries().values()}
+
+
+def complete_held(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Offer the ids of the models on the shelf."""
+    try:
+        return _completion_items(_library_names(_library_for_completion()), incomplete)
+    except BatonError:
+        return []
+
+
+def complete_wanted(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Offer the ids of the catalogue, and of what is on its way."""
+    try:
+        library = _library_for_completion()
+        return _completion_items(_library_names(library) | _catalogue_names(library), incomplete)
+    except BatonError:
+        return []
+
+
+def complete_known(
+    ctx: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Offer the workers' ids, and those of all models."""
+    from baton.cli.completion import complete_worker
+
+    workers = complete_worker(ctx, parameter, incomplete)
+    known = {item.value for item in workers}
+    more = complete_wanted(ctx, parameter, incomplete)
+    return [*workers, *(item for item in more if item.value not in known)]

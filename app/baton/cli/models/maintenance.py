@@ -15,10 +15,9 @@ from baton.cli import interrupts
 from baton.cli.json_output import error_object
 from baton.cli.models import model_text
 from baton.cli.models.confirmation import confirm
-from baton.cli.models.download_progress import Board
-from baton.cli.models.inventory import opened
-from baton.cli.models.model_completion import complete_held
-from baton.cli.models.pull_result import held_object
+from baton.cli.models.inventory import complete_held, open_library
+from baton.cli.models.model_text import ProgressBoard
+from baton.cli.models.pull import model_object
 from baton.cli.options import quiet_option
 from baton.cli.output import emit, emit_json, notify
 from baton.core.byte_format import show_size
@@ -29,6 +28,7 @@ from baton.core.sanitiser import one_line
 from baton.download.progress import Progress
 from baton.models.model_types import LibraryModel, ModelState
 from baton.platform.settings import LocalWorkerSettings, Settings, find_paths, write_settings
+from baton.presentation.words import count_text
 from baton.workers.local import starter
 
 if TYPE_CHECKING:
@@ -50,37 +50,39 @@ def remove(ids: tuple[str, ...], yes: bool, as_json: bool) -> None:
     did (answering, drawing plans) goes to whom Baton chooses. A linked file stays where it is.
     """
     interrupts.restore_default_handler()
-    freed, told = asyncio.run(_remove(list(dict.fromkeys(ids)), yes))
+    freed, lines = asyncio.run(_remove(list(dict.fromkeys(ids)), yes))
     if as_json:
         return emit_json({"schema": 1, "status": "finished", "removed": freed})
-    for line in told:
+    for line in lines:
         notify(line)
 
 
 async def _remove(ids: Sequence[str], yes: bool) -> tuple[list[dict[str, Any]], list[str]]:
-    async with opened() as (library, settings):
-        chosen = [fetched(id, library, settings) for id in ids]
+    async with open_library() as (library, settings):
+        chosen = [require_fetched(id, library, settings) for id in ids]
         held = role_holders(settings.worker, settings.conductor, settings.prefer)
         if not yes:
-            lines = [_row(one, [r for r, id in held.items() if id == one.id]) for one in chosen]
-            lines += [line for one in chosen for line in _users(one.id, settings)]
+            lines = [
+                _model_line(one, [r for r, id in held.items() if id == one.id]) for one in chosen
+            ]
+            lines += [line for one in chosen for line in _dependent_worker_lines(one.id, settings)]
             all_of_it = show_size(sum(one.bytes for one in chosen))
-            question = f"Remove {model_text.count(len(chosen))} ({all_of_it}) for good?"
+            question = f"Remove {count_text(len(chosen), 'model')} ({all_of_it}) for good?"
             await confirm(lines, question, "Nothing was removed")
-        freed, told = [], []
+        freed, said = [], []
         for one in chosen:
             size = library.remove(one.id)
-            _vacate(one.id, settings)
+            _clear_roles(one.id, settings)
             freed.append({"id": one.id, "freed_bytes": size})
-            told.append(_removed(one, size))
+            said.append(_removal_text(one, size))
             if held[ModelRole.CHAT] == one.id:
-                told.append(
+                said.append(
                     f"From now on {STARTER_ID} answers; `baton models role chat ID` changes that."
                 )
-        return freed, told
+        return freed, said
 
 
-def _users(model: str, settings: Settings) -> list[str]:
+def _dependent_worker_lines(model: str, settings: Settings) -> list[str]:
     """Say which other workers of the settings could answer no more without a model."""
     users = [
         entry.id
@@ -90,7 +92,7 @@ def _users(model: str, settings: Settings) -> list[str]:
     return [f"  {one_line(user)} is a worker with that model: it won't answer" for user in users]
 
 
-def fetched(id: str, library: Library, settings: Settings) -> LibraryModel:
+def require_fetched(id: str, library: Library, settings: Settings) -> LibraryModel:
     """Return a model of Baton's own folder. Raises ConfigError, also for other workers.
 
     Raises ModelFileError for the starter where Baton came without it.
@@ -104,22 +106,22 @@ def fetched(id: str, library: Library, settings: Settings) -> LibraryModel:
     return library.get(id)
 
 
-def _vacate(id: str, settings: Settings) -> None:
+def _clear_roles(id: str, settings: Settings) -> None:
     """Take a model out of the settings."""
     held = role_holders(settings.worker, settings.conductor, settings.prefer)
     if changes := settings_without_model(id, held):
         write_settings(find_paths().config_file, changes)
 
 
-def _removed(one: LibraryModel, size: int) -> str:
+def _removal_text(one: LibraryModel, size: int) -> str:
     if one.record.link:
         return f"{one.id} is taken off the list; {one_line(one.record.link)} stays where it is."
     return f"{one.id} is removed, which frees {show_size(size)}."
 
 
-def _row(one: LibraryModel, roles: Sequence[ModelRole]) -> str:
+def _model_line(one: LibraryModel, roles: Sequence[ModelRole]) -> str:
     does = f"  {', '.join(role.value for role in roles)}" if roles else ""
-    return f"  {one.id}  {model_text.state(one)}  {show_size(one.bytes)}{does}"
+    return f"  {one.id}  {model_text.state_text(one)}  {show_size(one.bytes)}{does}"
 
 
 @click.command(short_help="Delete leftovers of downloads.")
@@ -139,15 +141,13 @@ def prune(yes: bool, as_json: bool) -> None:
             {"schema": 1, "status": "finished", "freed_bytes": freed, "removed": files}
         )
     if gone:
-        notify(
-            f"Deleted {model_text.count(len(gone), 'leftover')}, which frees {show_size(freed)}."
-        )
+        notify(f"Deleted {count_text(len(gone), 'leftover')}, which frees {show_size(freed)}.")
     else:
         notify("There is nothing to clean up.")
 
 
 async def _prune(yes: bool) -> Sequence[tuple[Path, int]]:
-    async with opened() as (library, _):
+    async with open_library() as (library, _):
         orphans = library.orphans()
         if orphans and not yes:
             lines = [f"  {one_line(str(path))}  {show_size(size)}" for path, size in orphans]
@@ -163,7 +163,7 @@ async def _prune(yes: bool) -> Sequence[tuple[Path, int]]:
 def verify(ids: tuple[str, ...], quiet: bool, as_json: bool) -> int:
     """Read models' files whole and compare them with their hashes: all models, or those named.
 
-    Exit code 5 if one is broken or gone. `baton models pull ID` fetches it anew.
+    Exit code 5 if one is broken or gone. `baton models pull ID` fetches it again.
     """
     interrupts.restore_default_handler()
     verified = asyncio.run(_verify(ids, quiet))
@@ -171,33 +171,33 @@ def verify(ids: tuple[str, ...], quiet: bool, as_json: bool) -> int:
     if as_json:
         status = "failed" if wrong else "finished"
         models = [
-            held_object(held) | {"error": error_object(error) if error else None}
+            model_object(held) | {"error": error_object(error) if error else None}
             for held, error in verified
         ]
         emit_json({"schema": 1, "status": status, "models": models})
     elif verified:
         width = max(len(held.id) for held, _ in verified)
         for held, error in verified:
-            emit(f"{held.id:{width}}  {error.message if error else _verdict(held)}")
+            emit(f"{held.id:{width}}  {error.message if error else _verdict_text(held)}")
     else:
         notify("There are no models to verify.")
     return ModelFileError.exit_code if wrong else 0
 
 
 async def _verify(ids: Sequence[str], quiet: bool) -> list[tuple[LibraryModel, BatonError | None]]:
-    async with opened() as (library, settings):
-        chosen = [fetched(id, library, settings) for id in dict.fromkeys(ids)] or [
+    async with open_library() as (library, settings):
+        chosen = [require_fetched(id, library, settings) for id in dict.fromkeys(ids)] or [
             held for held in library.models() if held.state is not ModelState.COMING
         ]
-        board = Board([held.id for held in chosen], quiet)
+        board = ProgressBoard([held.id for held in chosen], quiet)
         try:
-            return [await _verified(library, held, board) for held in chosen]
+            return [await _verify_one(library, held, board) for held in chosen]
         finally:
             board.close()
 
 
-async def _verified(
-    library: Library, held: LibraryModel, board: Board
+async def _verify_one(
+    library: Library, held: LibraryModel, board: ProgressBoard
 ) -> tuple[LibraryModel, BatonError | None]:
     """Return how a model is; one that can't be read leaves the others alone."""
     problem = None
@@ -214,7 +214,7 @@ async def _verified(
     return held, problem
 
 
-def _verdict(held: LibraryModel) -> str:
+def _verdict_text(held: LibraryModel) -> str:
     if held.state is ModelState.COMING:
         return "not all of it is here yet"
     if held.state is ModelState.GONE:
@@ -224,7 +224,7 @@ def _verdict(held: LibraryModel) -> str:
     return f"as it should be ({show_size(held.record.size)}, sha256 {held.record.sha256[:12]}…)"
 
 
-_EXPORTS = """\b
+_EXAMPLES = """\b
 Examples:
   baton models export /media/stick/baton               all models that are here
   baton models export qwen3.5-2b /media/stick/baton
@@ -233,7 +233,7 @@ Then, on the other machine:
 """
 
 
-@click.command(epilog=_EXPORTS, short_help="Copy models for a machine without a network.")
+@click.command(epilog=_EXAMPLES, short_help="Copy models for a machine without a network.")
 @click.argument("ids", nargs=-1, metavar="[ID]...", shell_complete=complete_held)
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
 @quiet_option
@@ -250,14 +250,14 @@ def export(ids: tuple[str, ...], folder: Path, quiet: bool, as_json: bool) -> No
         files = [str(path) for path in written]
         return emit_json({"schema": 1, "status": "finished", "files": files, "bytes": size})
     notify(
-        f"Copied {model_text.count(len(written))} ({show_size(size)}) to {folder}. "
+        f"Copied {count_text(len(written), 'model')} ({show_size(size)}) to {folder}. "
         f"There: `baton models import {folder}`."
     )
 
 
 async def _export(ids: Sequence[str], folder: Path, quiet: bool) -> tuple[list[Path], int]:
-    async with opened() as (library, settings):
-        chosen = [fetched(id, library, settings) for id in dict.fromkeys(ids)] or [
+    async with open_library() as (library, settings):
+        chosen = [require_fetched(id, library, settings) for id in dict.fromkeys(ids)] or [
             held for held in library.models() if held.state.is_usable
         ]
         if not chosen:
@@ -265,7 +265,7 @@ async def _export(ids: Sequence[str], folder: Path, quiet: bool) -> tuple[list[P
         size = sum(held.record.size for held in chosen)
         _check_room(folder, size)
         written: list[Path] = []
-        board = Board([held.id for held in chosen], quiet)
+        board = ProgressBoard([held.id for held in chosen], quiet)
         try:
             async with aclosing(library.export([held.id for held in chosen], folder)) as steps:
                 async for step in steps:
@@ -286,7 +286,7 @@ def _check_room(folder: Path, size: int) -> None:
             place = place.parent
         free = shutil.disk_usage(place).free
     except (OSError, RuntimeError):
-        return  # whoever writes there will say what is wrong
+        return  # the first write will say what is wrong
     if free < size:
         raise ModelFileError(
             f"{folder} has room for {show_size(free)}, and {show_size(size)} are to be copied;"

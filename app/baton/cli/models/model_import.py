@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from baton.cli import interrupts
-from baton.cli.models.download_progress import Board
-from baton.cli.models.inventory import opened
-from baton.cli.models.pull_result import Outcome, as_object, exit_code, settled
+from baton.cli.models.inventory import open_library
+from baton.cli.models.model_text import ProgressBoard
+from baton.cli.models.pull import PullResult, assign_roles, report_failures, results_object
 from baton.cli.options import quiet_option
 from baton.cli.output import emit, emit_json, notify
 from baton.cli.stores import format_columns
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 Steps = AsyncGenerator[Progress | LibraryModel]
 
-_IMPORTS = """\b
+_EXAMPLES = """\b
 Examples:
   baton models import ~/Downloads/model.gguf
   baton models import --link /data/model.gguf      use it where it lies
@@ -42,7 +42,9 @@ Examples:
 """
 
 
-@click.command("import", epilog=_IMPORTS, short_help="Take model files of this machine or a stick.")
+@click.command(
+    "import", epilog=_EXAMPLES, short_help="Take model files of this machine or a stick."
+)
 @click.argument("paths", nargs=-1, metavar="[PATH|NAME]...")
 @click.option(
     "--found", is_flag=True, help="List the models of other programs, or link those named."
@@ -76,33 +78,35 @@ def import_(
         return _list_found(as_json)
     outcomes = asyncio.run(_import(paths, found, link, id, force, quiet))
     if as_json:
-        emit_json(as_object(outcomes))
-    return exit_code(outcomes)
+        emit_json(results_object(outcomes))
+    return report_failures(outcomes)
 
 
 def _list_found(as_json: bool) -> int:
-    listed = asyncio.run(_foreign())
+    listed = asyncio.run(_external_models())
     if as_json:
-        emit_json([_foreign_object(one) for one in listed])
+        emit_json([_external_object(one) for one in listed])
     elif not listed:
         notify("No other program keeps models here that aren't linked yet.")
     else:
-        rows = [[_shown(one), one_line(one.program, 20), show_size(one.size)] for one in listed]
+        rows = [
+            [_shown_name(one), one_line(one.program, 20), show_size(one.size)] for one in listed
+        ]
         emit(format_columns(rows, left=2))
         notify("`baton models import --found NAME` uses one where it lies.")
     return 0
 
 
-async def _foreign() -> Sequence[ExternalModel]:
-    async with opened() as (library, _):
+async def _external_models() -> Sequence[ExternalModel]:
+    async with open_library() as (library, _):
         return await asyncio.to_thread(library.external_models)
 
 
-def _shown(one: ExternalModel) -> str:
+def _shown_name(one: ExternalModel) -> str:
     return one_line(one.name, 60)
 
 
-def _foreign_object(one: ExternalModel) -> dict[str, Any]:
+def _external_object(one: ExternalModel) -> dict[str, Any]:
     return {
         "name": one.name,
         "program": one.program,
@@ -115,21 +119,21 @@ def _foreign_object(one: ExternalModel) -> dict[str, Any]:
 
 async def _import(
     paths: Sequence[str], found: bool, link: bool, id: str, force: bool, quiet: bool
-) -> list[Outcome]:
-    async with opened() as (library, _):
+) -> list[PullResult]:
+    async with open_library() as (library, _):
         files = [(name, Path(name)) for name in paths]
         if found:
             listed = await asyncio.to_thread(library.external_models)
-            files = [(name, _named(name, listed).path) for name in paths]
-        outcomes: list[Outcome] = []
-        board = Board([_title(name) for name, _ in files], quiet)
+            files = [(name, _find_external(name, listed).path) for name in paths]
+        outcomes: list[PullResult] = []
+        board = ProgressBoard([_title(name) for name, _ in files], quiet)
         try:
             for name, file in files:
-                if not found and _is_elsewhere(name, library):
-                    outcomes.append(Outcome(name, error=_to_pull(name)))
+                if not found and _is_remote_name(name, library):
+                    outcomes.append(PullResult(name, error=_pull_error(name)))
                     continue
                 add = partial(library.import_files, file, id=id, link=link or found, force=force)
-                await _take(library, name, add, board, outcomes)
+                await _import_one(library, name, add, board, outcomes)
         except asyncio.CancelledError:
             board.close()
             notify("Stopped; of what wasn't verified yet, nothing was taken.")
@@ -139,10 +143,14 @@ async def _import(
         return outcomes
 
 
-async def _take(
-    library: Library, name: str, add: Callable[[], Steps], board: Board, outcomes: list[Outcome]
+async def _import_one(
+    library: Library,
+    name: str,
+    add: Callable[[], Steps],
+    board: ProgressBoard,
+    outcomes: list[PullResult],
 ) -> None:
-    """Take what a file or a folder holds; each that arrived is told at once."""
+    """Take what a file or a folder holds; each arrival is reported at once."""
     began = time.time()
     try:
         async with aclosing(add()) as steps:
@@ -150,20 +158,20 @@ async def _take(
                 if isinstance(step, Progress):
                     board.show(_title(name), step)
                     continue
-                outcomes.append(Outcome(name, step))
-                board.say(await settled(library, step, step.record.added >= began))
+                outcomes.append(PullResult(name, step))
+                board.say(await assign_roles(library, step, step.record.added >= began))
     except BatonError as error:
-        outcomes.append(Outcome(name, error=error))
+        outcomes.append(PullResult(name, error=error))
     board.done(_title(name))
 
 
-def _is_elsewhere(name: str, library: Library) -> bool:
-    """Tell whether what was typed is no file here, but what `pull` would fetch."""
+def _is_remote_name(name: str, library: Library) -> bool:
+    """Whether what was typed is no file here, but what `pull` would fetch."""
     hub = name.startswith(("hf.co/", "https://", "http://"))
     return (hub or name in library.entries()) and not os.path.lexists(name)
 
 
-def _to_pull(name: str) -> ConfigError:
+def _pull_error(name: str) -> ConfigError:
     return ConfigError(
         f"{one_line(name)} is no file on this machine, and import fetches nothing.",
         f"`baton models pull {one_line(name)}` does.",
@@ -174,12 +182,12 @@ def _title(name: str) -> str:
     return one_line(Path(name).name or name, 40)
 
 
-def _named(name: str, listed: Sequence[ExternalModel]) -> ExternalModel:
+def _find_external(name: str, listed: Sequence[ExternalModel]) -> ExternalModel:
     import difflib
 
     for one in listed:
-        if name in (one.name, _shown(one), str(one.path)):
+        if name in (one.name, _shown_name(one), str(one.path)):
             return one
-    near = difflib.get_close_matches(name, [_shown(one) for one in listed], n=1)
+    near = difflib.get_close_matches(name, [_shown_name(one) for one in listed], n=1)
     hint = f"Did you mean {near[0]!r}?" if near else "`baton models import --found` lists them."
     raise ConfigError(f"No other program here has a model {name!r}.", hint)

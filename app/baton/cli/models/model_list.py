@@ -1,4 +1,4 @@
-"""`baton models ls`, `show` and `ps`: what there is, and what is loaded now."""
+"""`baton models ls`, `show` and `ps`: which models there are, and which are loaded."""
 
 from __future__ import annotations
 
@@ -7,28 +7,59 @@ import shutil
 import sys
 import textwrap
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from baton.cli.models import model_text
-from baton.cli.models.details import as_object, facts
-from baton.cli.models.inventory import IN_CATALOGUE, Known, named, opened, survey
-from baton.cli.models.model_completion import complete_known
+from baton.cli.models.inventory import (
+    IN_CATALOGUE,
+    KnownModel,
+    complete_known,
+    find_known_model,
+    list_models,
+    open_library,
+)
 from baton.cli.output import emit, emit_json, notify
 from baton.cli.stores import format_columns
+from baton.cli.workers import (
+    WorkerConfiguration,
+    card_object,
+    configuration_lines,
+    configuration_object,
+    configured_address,
+    sourced_price_text,
+    worker_configuration,
+)
 from baton.core.byte_format import show_size
+from baton.core.catalogue_types import FREE_LICENCES, UNKNOWN_SOURCE, ThinkingMode
+from baton.core.messages import Card
+from baton.core.plan.skill_table import (
+    CONFIGURED,
+    GUESS,
+    MEASURED,
+    PUBLISHED,
+    Mastery,
+    count_own_answers,
+    guess_basis,
+    masteries_best_first,
+    own_answers_text,
+)
 from baton.core.sanitiser import one_line
+from baton.gguf.memory_fit import Fit, FitVerdict, judge_fit
 from baton.models.model_types import ModelState
+from baton.presentation.models import licence_text
+from baton.presentation.words import count_text, duration_text
 
 if TYPE_CHECKING:
     from baton.models.model_types import LibraryModel
     from baton.workers.local.loaded_models import Running
 
-_HEAD = ("  id", "role", "state", "size", "memory", "tokens/s", "last used", "licence")
-_LESS_WANTED = ("licence", "last used", "memory", "role")
+
+_COLUMNS = ("  id", "role", "state", "size", "memory", "tokens/s", "last used", "licence")
+_OPTIONAL_COLUMNS = ("licence", "last used", "memory", "role")
 """The columns that a narrow terminal does without, the first one first."""
 
 
@@ -46,9 +77,9 @@ def list_(whole: bool, as_json: bool) -> None:
     paused, changed (read again before it is used), broken, gone; server, cloud; with
     --all, catalogue or too large: not here, with what it is good for in brackets.
     """
-    found = asyncio.run(survey(whole))
+    found = asyncio.run(list_models(whole))
     if as_json:
-        return emit_json([as_object(known) for known in found])
+        return emit_json([details_object(known) for known in found])
     if found:
         emit(_table(found))
     notify(asyncio.run(_totals()))
@@ -62,12 +93,12 @@ def show(model: str, as_json: bool) -> None:
 
     ID is one of `baton models ls --all`: also of the catalogue, before anything is fetched.
     """
-    known = named(model, asyncio.run(survey(whole=True)))
-    told = asyncio.run(facts(known))
+    known = find_known_model(model, asyncio.run(list_models(whole=True)))
+    found = asyncio.run(model_details(known))
     if as_json:
-        return emit_json(as_object(known) | told.more)
-    lines = (f"{name + ':':14}{one_line(text, 400)}" for name, text in told.lines.items() if text)
-    emit("\n".join(fitting(line, 14) for line in lines))
+        return emit_json(details_object(known) | found.more)
+    lines = (f"{name + ':':14}{one_line(text, 400)}" for name, text in found.lines.items() if text)
+    emit("\n".join(wrap_line(line, 14) for line in lines))
 
 
 @click.command(short_help="List the models that are loaded now.")
@@ -77,7 +108,7 @@ def ps(as_json: bool) -> None:
     from baton.workers.local.loaded_models import running
 
     loaded = running()
-    found = asyncio.run(survey()) if loaded else []
+    found = asyncio.run(list_models()) if loaded else []
     names = {known.file.resolve(): known.id for known in found if known.file is not None}
     if as_json:
         return emit_json([_running_object(one, names) for one in loaded])
@@ -87,7 +118,7 @@ def ps(as_json: bool) -> None:
     emit(format_columns([head, *(_running_row(one, names) for one in loaded)]))
 
 
-def fitting(line: str, indent: int) -> str:
+def wrap_line(line: str, indent: int) -> str:
     """Break a line between words where it is for a screen, and go on in that column."""
     if not sys.stdout.isatty():
         return line
@@ -98,13 +129,13 @@ def fitting(line: str, indent: int) -> str:
 # The table
 
 
-def _table(found: Sequence[Known]) -> str:
-    rows = [dict(zip(_HEAD, _cells(known), strict=True)) for known in found]
-    shown = list(_HEAD)
+def _table(found: Sequence[KnownModel]) -> str:
+    rows = [dict(zip(_COLUMNS, _cells(known), strict=True)) for known in found]
+    shown = list(_COLUMNS)
     if sys.stdout.isatty():
         width = shutil.get_terminal_size().columns
         shown = [name for name in shown if any(row[name] for row in rows)]
-        for column in _LESS_WANTED:
+        for column in _OPTIONAL_COLUMNS:
             if column in shown and _width(shown, rows) > width:
                 shown.remove(column)
     cells = [[row[name] for name in shown] for row in rows]
@@ -115,20 +146,20 @@ def _width(shown: Sequence[str], rows: Sequence[dict[str, str]]) -> int:
     return sum(2 + max(map(len, (name, *(row[name] for row in rows)))) for name in shown)
 
 
-def _cells(known: Known) -> tuple[str, ...]:
+def _cells(known: KnownModel) -> tuple[str, ...]:
     return (
         f"{'*' if known.default else ' '} {one_line(known.id, 40)}",
         _roles(known),
         "too large" if known.too_large else known.state,
         show_size(known.size) if known.size else "",
         show_size(known.load.total) if known.load is not None else "",
-        model_text.speed(known.speed),
-        "" if known.used is None else model_text.day(known.used),
-        model_text.licence(known.licence),
+        model_text.speed_text(known.speed),
+        "" if known.used is None else model_text.day_text(known.used),
+        licence_text(known.licence),
     )
 
 
-def _roles(known: Known) -> str:
+def _roles(known: KnownModel) -> str:
     """Name a model's roles; in brackets what one that isn't here would be good for."""
     if known.state == IN_CATALOGUE and known.entry is not None:
         return f"({', '.join(role.value for role in known.entry.roles)})"
@@ -137,13 +168,13 @@ def _roles(known: Known) -> str:
 
 async def _totals() -> str:
     """Say how much all of it is, what is still to come, what could be freed, and what is odd."""
-    async with opened() as (library, _):
+    async with open_library() as (library, _):
         models, problems = library.models(), library.problems()
         orphans = sum(size for _, size in library.orphans())
-    told = _amounts(models) if models else []
+    parts = _amounts(models) if models else []
     if orphans:
-        told.append(f"`baton models prune` frees {show_size(orphans)}")
-    total = f"{'; '.join(told)}." if told else ""
+        parts.append(f"`baton models prune` frees {show_size(orphans)}")
+    total = f"{'; '.join(parts)}." if parts else ""
     if not models:
         total += " Nothing was fetched yet: `baton models recommend` says what suits this machine."
     return "\n".join([total.strip(), *problems])
@@ -151,16 +182,16 @@ async def _totals() -> str:
 
 def _amounts(models: Sequence[LibraryModel]) -> list[str]:
     here = [held for held in models if held.state is not ModelState.COMING]
-    told = [f"{model_text.count(len(here))}, {show_size(sum(held.bytes for held in here))}"]
+    parts = [f"{count_text(len(here), 'model')}, {show_size(sum(held.bytes for held in here))}"]
     linked = sum(held.record.size for held in here if held.state is ModelState.LINKED)
     if linked:
-        told.append(f"{show_size(linked)} linked")
+        parts.append(f"{show_size(linked)} linked")
     coming = sum(
         held.record.size - held.bytes for held in models if held.state is ModelState.COMING
     )
     if coming:
-        told.append(f"{show_size(coming)} still to come")
-    return told
+        parts.append(f"{show_size(coming)} still to come")
+    return parts
 
 
 # What is loaded
@@ -168,15 +199,15 @@ def _amounts(models: Sequence[LibraryModel]) -> list[str]:
 
 def _running_row(one: Running, names: dict[Path, str]) -> list[str]:
     return [
-        _name(one, names),
+        _running_name(one, names),
         show_size(one.memory),
-        model_text.duration(max(0.0, time.time() - one.started)),
+        duration_text(max(0.0, time.time() - one.started)),
         str(one.pid),
         str(one.front),
     ]
 
 
-def _name(one: Running, names: dict[Path, str]) -> str:
+def _running_name(one: Running, names: dict[Path, str]) -> str:
     """Name a model by its id, else by its file."""
     if one.path is None:
         return "on the GPU"
@@ -191,4 +222,234 @@ def _running_object(one: Running, names: dict[Path, str]) -> dict[str, Any]:
         "started": one.started,
         "pid": one.pid,
         "front": one.front,
+    }
+
+
+_THINKING_TEXTS = {
+    ThinkingMode.NONE: "",
+    ThinkingMode.SWITCH: "if wanted",
+    ThinkingMode.ALWAYS: "always, before it answers",
+}
+_FIT_TEXTS = {
+    Fit.FITS: "fits",
+    Fit.TIGHT: "fits, with little left for other programs",
+    Fit.SPILLS: "a part of it runs on the processor, more slowly",
+    Fit.WONT: "won't fit",
+}
+
+
+class ModelDetails(NamedTuple):
+    """Lines for people, and what `--json` has besides what `ls` prints."""
+
+    lines: dict[str, str]
+    more: dict[str, Any]
+
+
+async def model_details(known: KnownModel) -> ModelDetails:
+    """Return all that is known of a model."""
+    async with open_library() as (library, settings):
+        verdict = None
+        if known.load is not None:
+            verdict = judge_fit([known.load], await library.inspect_machine())
+    address, _ = configured_address(settings, known.id)
+    manner = None
+    if known.state != IN_CATALOGUE:
+        manner = worker_configuration(known.card, settings, known.file)
+    return ModelDetails(
+        _lines(known, verdict, address, manner), _more_fields(known, verdict, address, manner)
+    )
+
+
+def _lines(
+    known: KnownModel, verdict: FitVerdict | None, address: str, manner: WorkerConfiguration | None
+) -> dict[str, str]:
+    card = known.card
+    return {
+        "Model": card.id,
+        "Name": card.name,
+        "Known as": card.model if card.model != card.name else "",
+        "State": _state_text(known),
+        "Roles": ", ".join(role.value for role in known.roles),
+        "Runs": place_text(card) + (f", {card.hardware}" if card.hardware else ""),
+        "Address": address,
+        "Size": _size_text(known),
+        "Memory": _memory_text(known),
+        "Fits here": _fit_text(verdict),
+        "Speed": f"{model_text.speed_text(known.speed)} tokens/s here" if known.speed else "",
+        "Last used": "" if known.used is None else model_text.day_text(known.used),
+        "Licence": _licence_text(known),
+        "Context": f"{card.context:,} tokens" if card.context else "",
+        "Price": sourced_price_text(card) if known.state != IN_CATALOGUE else "",
+        "Note": card.note or (known.entry.note if known.entry else ""),
+        **_catalogue_lines(known),
+        **(configuration_lines(manner) if manner is not None else {}),
+        **_file_lines(known),
+        **_skill_lines(card, known.table, known.measured),
+    }
+
+
+def _catalogue_lines(known: KnownModel) -> dict[str, str]:
+    if (entry := known.entry) is None:
+        return {}
+    return {
+        "Good for": ", ".join(role.value for role in entry.roles),
+        "Thinks": _THINKING_TEXTS[entry.thinking],
+        "Scores": "; ".join(f"{s.name} {s.value:g} ({s.source})" for s in entry.scores),
+    }
+
+
+def _file_lines(known: KnownModel) -> dict[str, str]:
+    source = known.source
+    pinned = f" at {source.revision[:12]}" if source.revision else ""
+    return {
+        "From": "" if source == UNKNOWN_SOURCE else f"{source}{pinned}",
+        "File": str(known.file) if known.file is not None else "",
+        "SHA-256": known.sha256,
+    }
+
+
+def _state_text(known: KnownModel) -> str:
+    record = known.held.record if known.held is not None else None
+    if record is not None and record.wrong:
+        return f"{known.state}: {record.wrong}"
+    if known.state == "gone":
+        return "gone: its file isn't there any more"
+    if known.state == IN_CATALOGUE:
+        return f"not here; `baton models pull {known.id}` fetches it"
+    if record is not None and record.paused:
+        return f"{known.state}; `baton models pull {known.id}` goes on"
+    return known.state
+
+
+def _memory_text(known: KnownModel) -> str:
+    if (load := known.load) is None:
+        return ""
+    context = f" with {load.context:,} tokens of context" if load.context else ""
+    return f"about {show_size(load.total)} when loaded{context}"
+
+
+def _fit_text(verdict: FitVerdict | None) -> str:
+    if verdict is None:
+        return ""
+    return " ".join(filter(None, (f"{_FIT_TEXTS[verdict.fit]}.", verdict.why, verdict.remedy)))
+
+
+def _licence_text(known: KnownModel) -> str:
+    name = licence_text(known.licence)
+    if known.state == IN_CATALOGUE and name.lower() not in FREE_LICENCES:
+        return f"{name or 'unknown'}, which you have to agree to"
+    return name
+
+
+def _size_text(known: KnownModel) -> str:
+    billions = known.card.parameters / 1e9
+    count = ""
+    if billions:
+        count = f"{billions:,.1f} billion" if billions >= 1 else f"{1000 * billions:,.0f} million"
+        count += " parameters"
+    return ", ".join(filter(None, (count, show_size(known.size) if known.size else "")))
+
+
+def place_text(card: Card) -> str:
+    """Say where a model runs."""
+    if card.kind == "local":
+        return "on this machine"
+    where = {"local": "on this machine", "lan": "in this network", "cloud": "in the cloud"}
+    return where[card.privacy.value]
+
+
+def _skill_lines(
+    card: Card, table: Mapping[str, Mastery], measured: Mapping[str, tuple[float, int]]
+) -> dict[str, str]:
+    """Return the lines that say what a model is good at, and how that is known."""
+    best = masteries_best_first(table)
+    total = count_own_answers(table)
+    own = f" ({own_answers_text(total)})" if total else ""
+    guessed = sum(one.basis == GUESS for one in best)
+    rest = "everything" if guessed == len(best) else "everything else"
+    source = f"{guess_basis(card)}{' and what was measured' if measured else ''}"
+    return {
+        "Good at": ", ".join(f"{one.kind} {one.tenths}/10" for one in best) + own,
+        "Your answers": _join_pairs((one.kind, f"{one.answers}") for one in best if one.answers),
+        "Measured": _join_pairs(
+            (one.kind, f"on {measured[one.kind][1]:,} questions")
+            for one in best
+            if one.basis == MEASURED
+        ),
+        "Published": ", ".join(one.kind for one in best if one.basis == PUBLISHED),
+        "Set by you": ", ".join(one.kind for one in best if one.basis == CONFIGURED),
+        "Guessed": f"{rest}, from {source}" if guessed else "",
+    }
+
+
+def _join_pairs(pairs: Iterable[tuple[str, str]]) -> str:
+    return ", ".join(f"{kind} ({text})" for kind, text in pairs)
+
+
+# For machines
+
+
+def details_object(known: KnownModel) -> dict[str, Any]:
+    """Return what is known of a model as `--json` prints it; sizes in bytes, times since 1970."""
+    record = known.held.record if known.held is not None else None
+    return card_object(known.card) | {
+        "answers": count_own_answers(known.table),
+        "skills": [_skill_object(one, known.measured) for one in masteries_best_first(known.table)],
+        "default": known.default,
+        "roles": [role.value for role in known.roles],
+        "state": known.held.state.value if known.held is not None else known.state,
+        "too_large": known.too_large,
+        "paused": record is not None and record.paused,
+        "wrong": record.wrong if record is not None else "",
+        "size": known.size,
+        "bytes": known.held.bytes if known.held is not None else 0,
+        "memory_bytes": known.load.total if known.load is not None else None,
+        "tokens_per_second": None if known.speed is None else round(known.speed, 1),
+        "last_used": known.used,
+        "licence": known.licence,
+        "file": str(known.file) if known.file is not None else None,
+        "sha256": known.sha256,
+    }
+
+
+def _skill_object(one: Mastery, measured: Mapping[str, tuple[float, int]]) -> dict[str, Any]:
+    return {
+        "kind": one.kind,
+        "chance": round(one.chance, 3),
+        "level": round(one.level, 2),
+        "basis": one.basis,
+        "answers": one.answers,
+        "measured_on": measured[one.kind][1] if one.basis == MEASURED else 0,
+    }
+
+
+def _more_fields(
+    known: KnownModel, verdict: FitVerdict | None, address: str, manner: WorkerConfiguration | None
+) -> dict[str, Any]:
+    """Return what `show --json` has besides."""
+    record = known.held.record if known.held is not None else None
+    source = known.source
+    return {
+        "address": address,
+        "source": "" if source == UNKNOWN_SOURCE else str(source),
+        "revision": source.revision,
+        "linked": record is not None and bool(record.link),
+        "forced": record is not None and record.forced,
+        "scores": [
+            {"name": score.name, "value": score.value, "source": score.source}
+            for score in (known.entry.scores if known.entry else ())
+        ],
+        "fit": None if verdict is None else verdict_object(verdict),
+        **(configuration_object(manner) if manner is not None else {}),
+    }
+
+
+def verdict_object(verdict: FitVerdict) -> dict[str, Any]:
+    """Return how well models fit, for machines."""
+    return {
+        "verdict": verdict.fit.value,
+        "needed_bytes": verdict.needed,
+        "room_bytes": verdict.room,
+        "why": verdict.why,
+        "mend": verdict.remedy,
     }

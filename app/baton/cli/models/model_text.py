@@ -1,29 +1,22 @@
-"""Numbers, times and states of models, in words for people."""
+"""Models and downloads in words: numbers, times, states, and a line for each download."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 import time
+from collections.abc import Sequence
 
+from baton.cli.output import notify
 from baton.core.byte_format import show_part, show_speed
-from baton.core.sanitiser import one_line
+from baton.core.sanitiser import one_line, sanitise
 from baton.download.progress import Phase, Progress
 from baton.models.model_types import LibraryModel, ModelState
-
-_LICENCES = {"apache-2.0": "Apache-2.0", "mit": "MIT"}
-
-
-def duration(seconds: float) -> str:
-    """Write a time to wait: "40 s", "3 min", "1 h 20 min"."""
-    if seconds < 60:
-        return f"{max(1, round(seconds))} s"
-    minutes = round(seconds / 60)
-    if minutes < 60:
-        return f"{minutes} min"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+from baton.presentation.words import duration_text, percent_done
 
 
-def day(seconds: float) -> str:
+def day_text(seconds: float) -> str:
     """Write when something was, as short as it can be understood: "14:03", "12 Nov", "Nov 2025"."""
     then, now = time.localtime(seconds), time.localtime()
     if then[:3] == now[:3]:
@@ -31,46 +24,97 @@ def day(seconds: float) -> str:
     return time.strftime("%d %b" if then[0] == now[0] else "%b %Y", then).lstrip("0")
 
 
-def share(done: int, total: int) -> int:
-    """Return how much is done, in whole percent: 100 only when it is all."""
-    return 100 * done // total if total else 0
-
-
-def speed(tokens: float | None) -> str:
+def speed_text(tokens: float | None) -> str:
     """Write tokens per second, or "" where nothing was measured."""
     return "" if tokens is None else f"{tokens:.0f}" if tokens >= 10 else f"{tokens:.1f}"
 
 
-def state(held: LibraryModel) -> str:
+def state_text(held: LibraryModel) -> str:
     """Say how a model stands: "here", "coming 40 %", "paused 40 %", "broken"."""
     if held.state is not ModelState.COMING:
         return held.state.value
     word = "paused" if held.record.paused else "coming"
-    return f"{word} {share(held.bytes, held.record.size)} %"
+    return f"{word} {percent_done(held.bytes, held.record.size)} %"
 
 
-def progress(step: Progress) -> str:
+def progress_text(step: Progress) -> str:
     """Say how far a download is: "45 %  0.6 of 1.3 GB  12 MB/s  1 min left"."""
     if step.phase is Phase.WAITING:
         return "waiting: another Baton fetches it"
-    percent = f"{share(step.done, step.total):3} %"
+    percent = f"{percent_done(step.done, step.total):3} %"
     if step.phase is Phase.VERIFYING:
         return f"{percent}  verifying"
     rate = show_speed(step.speed) if step.speed else ""
-    left = f"{duration(step.left)} left" if step.left is not None else ""
+    left = f"{duration_text(step.left)} left" if step.left is not None else ""
     return "  ".join(filter(None, (percent, show_part(step.done, step.total), rate, left)))
 
 
-def licence(name: str) -> str:
-    """Write a licence's name as it is known."""
-    return _LICENCES.get(name.lower(), one_line(name, 40))
+_REDRAW_SECONDS = 0.1
+_STEP = 10
+"""Without a terminal a line is said each time so many percent more are done."""
 
 
-def listed(words: list[str]) -> str:
-    """Write words as a sentence does: "a", "a and b", "a, b and c"."""
-    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
+class ProgressBoard:
+    """Says on stderr how far each of several things is; nothing at all when `quiet`."""
+
+    def __init__(self, names: Sequence[str], quiet: bool = False) -> None:
+        self._width = max((len(one_line(name, 40)) for name in names), default=0)
+        self._lines = dict.fromkeys(names, "")
+        self._quiet = quiet
+        self._redraws = sys.stderr.isatty() and os.environ.get("TERM") not in {None, "", "dumb"}
+        self._drawn = 0
+        self._drawn_at = 0.0
+        self._said: dict[str, tuple[Phase, int]] = {}
+
+    def show(self, name: str, step: Progress) -> None:
+        """Show how far one of them is."""
+        text = progress_text(step)
+        self._lines[name] = f"{one_line(name, 40):{self._width}}  {text}"
+        if self._quiet:
+            return
+        if self._redraws:
+            if time.monotonic() - self._drawn_at >= _REDRAW_SECONDS:
+                self._draw()
+            return
+        mark = (step.phase, percent_done(step.done, step.total) // _STEP)
+        if self._said.get(name) != mark:
+            self._said[name] = mark
+            notify(self._lines[name])
+
+    def done(self, name: str, text: str = "") -> None:
+        """Take one of them off the board, having said what came of it."""
+        self._lines.pop(name, None)
+        if text:
+            self.say(text)
+        elif self._redraws and not self._quiet:
+            self._draw()
+
+    def say(self, text: str) -> None:
+        """Say something that stays, above what is redrawn."""
+        if self._quiet:
+            return
+        if self._redraws:
+            self._draw(sanitise(text))
+        else:
+            notify(text)
+
+    def close(self) -> None:
+        """Take the board away."""
+        self._lines.clear()
+        if self._drawn:
+            self._draw()
+
+    def _draw(self, said: str = "") -> None:
+        """Write over what was drawn before, all at once so that nothing flickers."""
+        columns, rows = shutil.get_terminal_size()
+        shown = [_truncate(line, columns - 1) for line in self._lines.values() if line]
+        shown = shown[: max(1, rows - 2)]
+        up = f"\x1b[{self._drawn}A\r" if self._drawn else ""
+        lines = "".join(f"{line}\x1b[K\n" for line in (*said.splitlines(), *shown))
+        print(f"{up}{lines}\x1b[J", end="", file=sys.stderr, flush=True)
+        self._drawn, self._drawn_at = len(shown), time.monotonic()
 
 
-def count(number: int, thing: str = "model") -> str:
-    """Write how many there are: "1 model", "3 models"."""
-    return f"{number} {thing}{'' if number == 1 else 's'}"
+def _truncate(line: str, width: int) -> str:
+    """Cut a line that would be broken by the terminal, which would put the board out of place."""
+    return line if len(line) <= width else line[: max(1, width - 1)] + "…"

@@ -1,37 +1,40 @@
-"""`baton models pull`: models that come from a hub."""
+"""`baton models pull`: models that come from a hub, and what came of them."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from baton.cli import interrupts
-from baton.cli.models import model_text
-from baton.cli.models.confirmation import agrees
-from baton.cli.models.download_progress import Board
-from baton.cli.models.inventory import opened
-from baton.cli.models.last_recommendation import advise, kept
-from baton.cli.models.model_completion import complete_wanted
-from baton.cli.models.pull_result import Outcome, as_object, exit_code, settled
+from baton.cli.error_report import report_error
+from baton.cli.json_output import error_object
+from baton.cli.models.confirmation import ask_agreement
+from baton.cli.models.inventory import complete_wanted, open_library
+from baton.cli.models.model_text import ProgressBoard
+from baton.cli.models.recommend import load_recommendation, measure_and_recommend
 from baton.cli.options import offline_option, quiet_option
 from baton.cli.output import emit_json, notify
+from baton.compose import appoint
 from baton.core.byte_format import show_size
 from baton.core.catalogue_types import UNKNOWN_SOURCE, ModelRole
 from baton.core.errors import BatonError, ConfigError, ModelFileError
-from baton.core.model_roles import recommended_roles, role_holders, roles_on_arrival
-from baton.models.library_state import NeedsAgreement
-from baton.models.model_types import LibraryModel, ModelState
+from baton.core.model_roles import arrival_text, recommended_roles, role_holders, roles_on_arrival
+from baton.gguf.memory_fit import Fit
+from baton.models.model_types import LibraryModel, ModelState, NeedsAgreement
+from baton.platform.settings import find_paths, load_settings
+from baton.presentation.words import join_words
 
 if TYPE_CHECKING:
     from baton.models.library import Library
     from baton.platform.settings import Settings
 
-_PULLS = """\b
+
+_EXAMPLES = """\b
 Examples:
   baton models pull qwen3.5-4b               `baton models ls --all` lists more
   baton models pull --recommended            what `recommend` says
@@ -41,18 +44,18 @@ Examples:
 
 \b
 HF_ENDPOINT (another hub), HF_TOKEN, HF_HUB_OFFLINE and HTTPS_PROXY are respected.
-Without a network: `baton models export` elsewhere, `baton models import` here.
+Without a network: `baton models export` on another machine, `baton models import` here.
 """
 
 
-@click.command(epilog=_PULLS, short_help="Fetch models, or go on with it.")
+@click.command(epilog=_EXAMPLES, short_help="Fetch models, or go on with it.")
 @click.argument("models", nargs=-1, metavar="[MODEL]...", shell_complete=complete_wanted)
 @click.option(
     "--role",
     "roles",
     multiple=True,
     type=click.Choice([role.value for role in ModelRole]),
-    help="What it shall do when it is here, in place of what suits it. Can be repeated.",
+    help="Its role when it is here, in place of those that suit it. Can be repeated.",
 )
 @click.option("--recommended", is_flag=True, help="Fetch what suits this machine best.")
 @click.option("--agree", is_flag=True, help="You have read the licence, and accept it.")
@@ -79,16 +82,16 @@ def pull(
     """
     if recommended and models:
         raise ConfigError("--recommended says itself which models.", "Leave out the names.")
-    wish = Wish(models, tuple(map(ModelRole, roles)) or None, agree, force)
+    wish = PullRequest(models, tuple(map(ModelRole, roles)) or None, agree, force)
     interrupts.restore_default_handler()
     outcomes = asyncio.run(_pull(wish, recommended, offline, quiet))
     if as_json:
-        emit_json(as_object(outcomes))
-    return exit_code(outcomes)
+        emit_json(results_object(outcomes))
+    return report_failures(outcomes)
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class PullRequest:
     """What is to come, and how."""
 
     models: tuple[str, ...]
@@ -97,30 +100,32 @@ class Wish:
     forced: bool
 
 
-async def _pull(wish: Wish, recommended: bool, offline: bool, quiet: bool) -> list[Outcome]:
-    async with opened(offline) as (library, settings):
+async def _pull(
+    wish: PullRequest, recommended: bool, offline: bool, quiet: bool
+) -> list[PullResult]:
+    async with open_library(offline) as (library, settings):
         if recommended:
-            outcomes = await _recommended(library, settings)
+            outcomes = await _recommended_results(library, settings)
         elif wish.models:
-            outcomes = [Outcome(name, roles=wish.roles) for name in dict.fromkeys(wish.models)]
+            outcomes = [PullResult(name, roles=wish.roles) for name in dict.fromkeys(wish.models)]
         else:
-            outcomes = [_going_on(held) for held in library.models() if _is_unfinished(held)]
+            outcomes = [_resumed(held) for held in library.models() if _can_be_fetched(held)]
             if not outcomes:
                 notify(
                     "Nothing is on its way. `baton models recommend` says what suits this machine."
                 )
         for outcome in outcomes:
-            await _want(library, outcome, wish)
+            await _request(library, outcome, wish)
         await _fetch_all(library, [one for one in outcomes if one.held], quiet)
         return outcomes
 
 
-async def _recommended(library: Library, settings: Settings) -> list[Outcome]:
-    """Return what the person was told to suit this machine, or else what does now."""
+async def _recommended_results(library: Library, settings: Settings) -> list[PullResult]:
+    """Return the last recommendation that the person read, else what suits the machine now."""
     entries = library.entries()
-    picks = kept(entries)
+    picks = load_recommendation(entries)
     if not picks:
-        _, found = await advise(library, settings, True)
+        _, found = await measure_and_recommend(library, settings, True)
         picks = [(pick.entry.id, pick.roles) for pick in found.picks]
     here = {held.id for held in library.models() if held.state.is_usable}
     missing = [(id, recommended_roles(roles)) for id, roles in picks if id not in here]
@@ -130,46 +135,47 @@ async def _recommended(library: Library, settings: Settings) -> list[Outcome]:
     idle = [(id, roles) for id, roles in idle if roles]
     if missing:
         size = show_size(sum(entries[id].size for id, _ in missing))
-        notify(f"{model_text.listed([id for id, _ in missing])}, {size}, will be fetched.")
+        notify(f"{join_words([id for id, _ in missing])}, {size}, will be fetched.")
     else:
         notify("What suits this machine best is here already.")
-    return [Outcome(id, roles=roles) for id, roles in (*idle, *missing)]
+    return [PullResult(id, roles=roles) for id, roles in (*idle, *missing)]
 
 
-def _is_unfinished(held: LibraryModel) -> bool:
-    return not held.state.is_usable and _has_source(held)
+def _can_be_fetched(held: LibraryModel) -> bool:
+    """Whether its download can go on, or its lost or broken file can be fetched again."""
+    return held.is_unfinished or (not held.state.is_usable and _has_source(held))
 
 
 def _has_source(held: LibraryModel) -> bool:
     return held.record.source != UNKNOWN_SOURCE
 
 
-def _going_on(held: LibraryModel) -> Outcome:
-    return Outcome(held.id, held)
+def _resumed(held: LibraryModel) -> PullResult:
+    return PullResult(held.id, held)
 
 
-async def _want(library: Library, outcome: Outcome, wish: Wish) -> None:
+async def _request(library: Library, outcome: PullResult, wish: PullRequest) -> None:
     """Have a model looked up; what stands in its way is kept, so that others may still come."""
     try:
-        if (held := _on_shelf(library, outcome)) is not None:
+        if (held := _resumable_model(library, outcome)) is not None:
             outcome.held = library.pause(held.id, False)
             return
         try:
-            outcome.held = await _wanted(library, outcome, wish, wish.agreed)
+            outcome.held = await _request_model(library, outcome, wish, wish.agreed)
         except NeedsAgreement as error:
-            if not await agrees(_to_agree(error)):
+            if not await ask_agreement(_agreement_question(error)):
                 raise
-            outcome.held = await _wanted(library, outcome, wish, True)
+            outcome.held = await _request_model(library, outcome, wish, True)
     except BatonError as error:
         outcome.error = error
 
 
-def _to_agree(error: NeedsAgreement) -> str:
+def _agreement_question(error: NeedsAgreement) -> str:
     place = f" It can be read at {error.place}." if error.place else ""
     return f"{error.message}{place}\nFetch it under this licence?"
 
 
-def _on_shelf(library: Library, outcome: Outcome) -> LibraryModel | None:
+def _resumable_model(library: Library, outcome: PullResult) -> LibraryModel | None:
     """Return the model that is to go on, if it is one that the catalogue doesn't know."""
     if outcome.held is not None or outcome.asked in library.entries():
         return outcome.held
@@ -182,15 +188,17 @@ def _on_shelf(library: Library, outcome: Outcome) -> LibraryModel | None:
     return held
 
 
-async def _wanted(library: Library, outcome: Outcome, wish: Wish, agreed: bool) -> LibraryModel:
+async def _request_model(
+    library: Library, outcome: PullResult, wish: PullRequest, agreed: bool
+) -> LibraryModel:
     return await library.request_model(
         outcome.asked, outcome.roles, agreed=agreed, force=wish.forced
     )
 
 
-async def _fetch_all(library: Library, outcomes: Sequence[Outcome], quiet: bool) -> None:
+async def _fetch_all(library: Library, outcomes: Sequence[PullResult], quiet: bool) -> None:
     """Fetch side by side; one that fails leaves the others alone."""
-    board = Board([outcome.held.id for outcome in outcomes if outcome.held], quiet)
+    board = ProgressBoard([outcome.held.id for outcome in outcomes if outcome.held], quiet)
     tasks = [asyncio.create_task(_fetch(library, one, board)) for one in outcomes]
     try:
         for task in asyncio.as_completed(tasks):
@@ -200,13 +208,13 @@ async def _fetch_all(library: Library, outcomes: Sequence[Outcome], quiet: bool)
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         board.close()
-        _say_what_is_kept(library, outcomes)
+        _report_kept_bytes(library, outcomes)
         raise
     finally:
         board.close()
 
 
-async def _fetch(library: Library, outcome: Outcome, board: Board) -> None:
+async def _fetch(library: Library, outcome: PullResult, board: ProgressBoard) -> None:
     assert outcome.held is not None, "only what was found is fetched"
     id = outcome.held.id
     fresh = outcome.held.state is not ModelState.HERE or outcome.roles is not None
@@ -217,7 +225,7 @@ async def _fetch(library: Library, outcome: Outcome, board: Board) -> None:
                     outcome.held = step
                 else:
                     board.show(id, step)
-        outcome.said = await settled(library, outcome.held, fresh, outcome.roles)
+        outcome.said = await assign_roles(library, outcome.held, fresh, outcome.roles)
     except BatonError as error:
         outcome.error = error
         board.done(id)
@@ -225,6 +233,75 @@ async def _fetch(library: Library, outcome: Outcome, board: Board) -> None:
         board.done(id, outcome.said)
 
 
-def _say_what_is_kept(library: Library, outcomes: Sequence[Outcome]) -> None:
+def _report_kept_bytes(library: Library, outcomes: Sequence[PullResult]) -> None:
     kept = sum(library.get(one.held.id).bytes for one in outcomes if one.held is not None)
     notify(f"Stopped; {show_size(kept)} are kept. `baton models pull` goes on from there.")
+
+
+@dataclass
+class PullResult:
+    """What came of what was asked for: `held` in the end, or the error."""
+
+    asked: str
+    held: LibraryModel | None = None
+    error: BatonError | None = None
+    said: str = ""
+    roles: tuple[ModelRole, ...] | None = None
+
+
+async def assign_roles(
+    library: Library, held: LibraryModel, fresh: bool, roles: tuple[ModelRole, ...] | None = None
+) -> str:
+    """Give a model its roles if it has arrived just now (or was asked to take some), and say so."""
+    paths = find_paths()
+    name = f"{held.id} ({show_size(held.record.size)})"
+    if held.state is ModelState.BROKEN:
+        return f"{name} is broken: {held.record.wrong}."
+    if not fresh:
+        return f"{name} is here already."
+    wanted = replace(held.record, roles=held.record.roles if roles is None else roles)
+    takes = appoint(replace(held, record=wanted), library, load_settings(paths.config_file), paths)
+    said = arrival_text(held.id, name, takes, library.suitable_roles(held.id))
+    verdict = await library.verdict(held.id)
+    return said if verdict.fit is Fit.FITS else f"{said} {verdict.why}".strip()
+
+
+def report_failures(outcomes: Sequence[PullResult]) -> int:
+    """Report all errors, and return the exit code of the first one."""
+    errors = [outcome.error for outcome in outcomes if outcome.error is not None]
+    codes = [report_error(error) for error in errors]
+    return codes[0] if codes else 0
+
+
+def results_object(outcomes: Sequence[PullResult]) -> dict[str, Any]:
+    """Return what came of all of it, for machines."""
+    failed = [outcome.error for outcome in outcomes if outcome.error is not None]
+    return {
+        "schema": 1,
+        "status": "failed" if failed else "finished",
+        "error": error_object(failed[0]) if failed else None,
+        "models": [
+            model_object(outcome.held)
+            | {
+                "asked": outcome.asked,
+                "error": error_object(outcome.error) if outcome.error else None,
+            }
+            for outcome in outcomes
+        ],
+    }
+
+
+def model_object(held: LibraryModel | None) -> dict[str, Any]:
+    """Return how a model stands, for machines."""
+    record = held.record if held is not None else None
+    return {
+        "id": held.id if held else None,
+        "state": held.state.value if held else None,
+        "size": record.size if record else 0,
+        "bytes": held.bytes if held else 0,
+        "sha256": record.sha256 if record else "",
+        "licence": record.licence if record else "",
+        "file": str(held.path) if held else None,
+        "linked": bool(record and record.link),
+        "wrong": record.wrong if record else "",
+    }

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import time
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from baton.cli import interrupts
-from baton.cli.models import model_text
-from baton.cli.models.details import verdict_object
-from baton.cli.models.inventory import IN_CATALOGUE, named, opened, survey
-from baton.cli.models.last_recommendation import advise
-from baton.cli.models.model_completion import complete_known
-from baton.cli.models.model_list import fitting
+from baton.cli.models.inventory import (
+    IN_CATALOGUE,
+    complete_known,
+    find_known_model,
+    list_models,
+    open_library,
+)
+from baton.cli.models.model_list import verdict_object, wrap_line
 from baton.cli.output import emit, emit_json, notify
 from baton.cli.stores import format_columns
 from baton.cli.workers import list_workers
@@ -30,13 +36,18 @@ from baton.core.model_roles import (
 )
 from baton.core.sanitiser import one_line
 from baton.models.model_types import ModelState
+from baton.platform.durable_files import make_folder, replace_file
 from baton.platform.settings import Settings, find_paths, load_settings, write_settings
+from baton.presentation.models import gpu_text, licence_text
+from baton.presentation.words import count_text
 
 if TYPE_CHECKING:
     from baton.core.machine import Hardware
+    from baton.models.library import Library
     from baton.models.recommendation import Pick, Recommendation
 
-_ROLES = [role.value for role in ModelRole]
+
+_ROLE_NAMES = [role.value for role in ModelRole]
 
 
 @click.command(short_help="Say which models suit this machine.")
@@ -52,16 +63,16 @@ def recommend(no_measure: bool, as_json: bool) -> None:
     interrupts.restore_default_handler()
     machine, found, speed = asyncio.run(_recommend(not no_measure))
     if as_json:
-        return emit_json(_object(machine, found, speed))
+        return emit_json(_recommendation_object(machine, found, speed))
     # What is said first there, what the machine has, stands in the line already.
     besides = found.why.partition("; ")[2].rstrip(".") if found.picks else ""
     line = "; ".join(filter(None, (machine_line(machine), besides)))
-    emit(fitting(f"This machine: {line}.", 0))
+    emit(wrap_line(f"This machine: {line}.", 0))
     if not found.picks:
-        return emit(fitting(found.why, 0))
+        return emit(wrap_line(found.why, 0))
     emit(_table(found.picks))
     download = f"To download: {show_size(found.download)}. " if found.download else ""
-    emit(fitting(f"{download}{_together(found)}", 0))
+    emit(wrap_line(f"{download}{_joint_text(found)}", 0))
     missing = [pick for pick in found.picks if not pick.here]
     if missing:
         notify("`baton models pull --recommended` fetches them; nothing was fetched yet.")
@@ -69,7 +80,7 @@ def recommend(no_measure: bool, as_json: bool) -> None:
         notify("All of it is here already.")
 
 
-def _together(found: Recommendation) -> str:
+def _joint_text(found: Recommendation) -> str:
     """Say what they take: less than the column adds up to, as not all are loaded at once."""
     why = found.verdict.why
     if len(found.picks) > 1 and why.startswith("Together they "):
@@ -79,9 +90,9 @@ def _together(found: Recommendation) -> str:
 
 
 async def _recommend(measures: bool) -> tuple[Hardware, Recommendation, float | None]:
-    async with opened() as (library, settings):
-        speed, found = await advise(library, settings, measures)
-        return await library.machine(), found, speed
+    async with open_library() as (library, settings):
+        speed, found = await measure_and_recommend(library, settings, measures)
+        return await library.inspect_machine(), found, speed
 
 
 def machine_line(machine: Hardware) -> str:
@@ -89,32 +100,31 @@ def machine_line(machine: Hardware) -> str:
     battery = "" if machine.battery is None else f"battery {round(100 * machine.battery)} %"
     parts = (
         f"{show_memory(machine.memory)} of memory ({machine.free_percent} % free)",
-        model_text.count(machine.cores, "core"),
+        count_text(machine.cores, "core"),
         one_line(machine.processor, 50),
-        *(_gpus(machine) or ["no GPU that can be used"]),
+        *(_gpu_texts(machine) or ["no GPU that can be used"]),
         f"{show_size(machine.disk)} free on the disk" if machine.disk else "",
         f"{battery} and not plugged in" if machine.is_on_battery else battery,
     )
     return ", ".join(filter(None, parts))
 
 
-def _gpus(machine: Hardware) -> list[str]:
+def _gpu_texts(machine: Hardware) -> list[str]:
     used = [
-        f"{one_line(gpu.name, 40)} with {show_memory(gpu.total)}"
-        + (f" (driver {one_line(gpu.driver, 20)})" if gpu.driver else "")
+        gpu_text(gpu) + (f" (driver {one_line(gpu.driver, 20)})" if gpu.driver else "")
         for gpu in machine.gpus
     ]
     idle = [f"{one_line(name, 40)}, which llama.cpp here can't use" for name in machine.idle_gpus]
     return [*used, *idle]
 
 
-_HEAD = ["model", "for", "download", "memory", "tokens/s", "licence"]
+_COLUMNS = ["model", "for", "download", "memory", "tokens/s", "licence"]
 
 
 def _table(picks: Sequence[Pick]) -> str:
-    rows = [_HEAD, *map(_row, picks)]
+    rows = [_COLUMNS, *map(_row, picks)]
     if all(pick.speed is None for pick in picks):
-        at = _HEAD.index("tokens/s")
+        at = _COLUMNS.index("tokens/s")
         rows = [row[:at] + row[at + 1 :] for row in rows]
     return format_columns(rows, left=2, words_last=True)
 
@@ -126,11 +136,13 @@ def _row(pick: Pick) -> list[str]:
         "here" if pick.here else show_size(pick.entry.size),
         show_size(pick.load.total),
         "" if pick.speed is None else f"about {max(1, round(pick.speed))}",
-        model_text.licence(pick.entry.licence),
+        licence_text(pick.entry.licence),
     ]
 
 
-def _object(machine: Hardware, found: Recommendation, speed: float | None) -> dict[str, Any]:
+def _recommendation_object(
+    machine: Hardware, found: Recommendation, speed: float | None
+) -> dict[str, Any]:
     from dataclasses import asdict
 
     return {
@@ -158,7 +170,7 @@ def _object(machine: Hardware, found: Recommendation, speed: float | None) -> di
     }
 
 
-_ROLE_HELP = """\b
+_ROLE_EXAMPLES = """\b
 Examples:
   baton models role                        who does what
   baton models role conductor qwen3.5-2b   have it draw the plans
@@ -167,8 +179,8 @@ Examples:
 """
 
 
-@click.command(epilog=_ROLE_HELP, short_help="Show or set which model does what.")
-@click.argument("role", metavar="[ROLE]", required=False, type=click.Choice(_ROLES))
+@click.command(epilog=_ROLE_EXAMPLES, short_help="Show or set which model does what.")
+@click.argument("role", metavar="[ROLE]", required=False, type=click.Choice(_ROLE_NAMES))
 @click.argument("model", metavar="[ID]", required=False, shell_complete=complete_known)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def role(role: str | None, model: str | None, as_json: bool) -> None:
@@ -184,7 +196,7 @@ def role(role: str | None, model: str | None, as_json: bool) -> None:
     """
     file = find_paths().config_file
     if role is not None and model is not None:
-        write_settings(file, _changes(ModelRole(role), model, load_settings(file)))
+        write_settings(file, _role_changes(ModelRole(role), model, load_settings(file)))
     settings = load_settings(file)
     having = role_holders(settings.worker, settings.conductor, settings.prefer)
     cards, default = list_workers()
@@ -195,26 +207,26 @@ def role(role: str | None, model: str | None, as_json: bool) -> None:
         roles = {name.value: holder for name, holder in having.items()}
         absent = sorted(set(missing.values()))
         return emit_json({"schema": 1, "status": "finished", "roles": roles, "missing": absent})
-    told = having if role is None else {ModelRole(role): having[ModelRole(role)]}
-    who = {name: _who(name, holder, here, default) for name, holder in told.items()}
+    shown = having if role is None else {ModelRole(role): having[ModelRole(role)]}
+    who = {name: _holder_text(name, holder, here, default) for name, holder in shown.items()}
     if role is None:
         emit(format_columns([[name.value, holder] for name, holder in who.items()], left=2))
     else:
         emit(who[ModelRole(role)])
     if not here:
         notify(str(NOTHING_HERE))
-    elif lacking := [name for name in told if name in missing]:
+    elif lacking := [name for name in shown if name in missing]:
         notify(f"`baton models role {lacking[0].value} ID` gives that to a model that is here.")
 
 
-def _changes(role: ModelRole, model: str, settings: Settings) -> Mapping[str, Any]:
-    """Return the settings that give a role to a model, or to nobody. Raises ConfigError."""
+def _role_changes(role: ModelRole, model: str, settings: Settings) -> Mapping[str, Any]:
+    """Return the settings that give a role to a model, or to none. Raises ConfigError."""
     if model == "none":
         having = role_holders(settings.worker, settings.conductor, settings.prefer)
         return settings_without_model(having[role], {role: having[role]})
     if model == RULE_CONDUCTOR and role is ModelRole.CONDUCTOR:
         return {"conductor": RULE_CONDUCTOR}
-    known = named(model, asyncio.run(survey(whole=True)))
+    known = find_known_model(model, asyncio.run(list_models(whole=True)))
     coming = known.held is not None and known.held.state is ModelState.COMING
     if coming or known.state == IN_CATALOGUE:
         raise ConfigError(
@@ -224,7 +236,7 @@ def _changes(role: ModelRole, model: str, settings: Settings) -> Mapping[str, An
     return settings_for_roles(known.id, [role])
 
 
-def _who(role: ModelRole, holder: str, here: Collection[str], default: str) -> str:
+def _holder_text(role: ModelRole, holder: str, here: Collection[str], default: str) -> str:
     """Say who has a role: whom the settings name may not be here."""
     if role is ModelRole.CONDUCTOR and holder == RULE_CONDUCTOR:
         return "no model, by your choice: only templates and the rule"
@@ -234,4 +246,69 @@ def _who(role: ModelRole, holder: str, here: Collection[str], default: str) -> s
         return f"{one_line(holder)}, which isn't here"
     if default in here:
         return f"{one_line(default)}, as {one_line(holder)} isn't here"
-    return f"{one_line(holder)}, which isn't here" if here else "nobody yet"
+    return f"{one_line(holder)}, which isn't here" if here else "no model yet"
+
+
+_VALID_SECONDS = 86400.0
+"""After a day a machine may have other things to do, and is looked at again."""
+
+RecommendedRoles = Sequence[tuple[str, tuple[ModelRole, ...]]]
+
+
+def _recommendation_file() -> Path:
+    return find_paths().state / "recommended.json"
+
+
+def save_recommendation(found: Recommendation) -> None:
+    """Remember what was recommended; where that can't be kept, it is found out again."""
+    picks = [{"id": pick.entry.id, "roles": list(pick.roles)} for pick in found.picks]
+    with suppress(OSError):
+        make_folder(_recommendation_file().parent)
+        replace_file(_recommendation_file(), json.dumps({"at": time.time(), "models": picks}))
+
+
+def load_recommendation(known: Collection[str]) -> RecommendedRoles:
+    """Return what was recommended in the last day, of models that are known; else nothing."""
+    try:
+        stored = json.loads(_recommendation_file().read_text("utf-8"))
+        if not 0 <= time.time() - stored["at"] < _VALID_SECONDS:
+            return []
+        picks = [(one["id"], tuple(map(ModelRole, one["roles"]))) for one in stored["models"]]
+    except (OSError, ValueError, LookupError, TypeError):
+        return []
+    return [(id, roles) for id, roles in picks if id in known]
+
+
+async def measure_and_recommend(
+    library: Library, settings: Settings, measures: bool
+) -> tuple[float | None, Recommendation]:
+    """Measure, if wanted, and return how fast the starter is and what suits this machine."""
+    speed = await _measure_speed(settings) if measures else None
+    found = await library.recommend(speed)
+    save_recommendation(found)
+    return speed, found
+
+
+async def _measure_speed(settings: Settings) -> float | None:
+    """Return how many tokens/s the starter writes here; None where it can't be measured."""
+    from baton.compose import compose
+    from baton.core.errors import BatonError
+    from baton.core.model_roles import STARTER_ID
+    from baton.workers.local import starter
+    from baton.workers.local.speed_benchmark import measure
+
+    try:
+        starter()
+    except BatonError:
+        return None
+    notify("Measuring for two seconds how fast this machine is ...")
+    try:
+        baton = compose(settings, find_paths(), history=False, only=[STARTER_ID])
+    except BatonError:
+        return None
+    try:
+        return await measure(baton.orchestra.worker(STARTER_ID))
+    except BatonError:
+        return None
+    finally:
+        await baton.aclose()

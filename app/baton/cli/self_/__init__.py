@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
-from baton.cli.self_.licences import licences
+import baton
+from baton.cli.output import emit
 from baton.cli.self_.uninstall import uninstall
 from baton.cli.self_.update import rollback, show, update
+from baton.core.errors import ConfigError
 
 __all__ = ["own"]
+
+LICENCES_FILE = "THIRD-PARTY.txt"
+"""The build writes it beside the package's own files."""
 
 _EXAMPLES = """\b
 Examples:
@@ -30,6 +37,21 @@ def own() -> None:
 
     That is for the packaged binary: a checkout is renewed with `git pull`.
     """
+
+
+@click.command(short_help="Print what Baton holds of others, with its licences.")
+def licences() -> None:
+    """Print what Baton holds of others, with the texts of all their licences."""
+    file = Path(baton.__file__).with_name(LICENCES_FILE)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError(
+            "This Baton is no packaged binary: it holds nothing of others, but uses packages that"
+            " were installed beside it.",
+            "Each has its licence in its own *.dist-info folder; NOTICE names the main ones.",
+        ) from None
+    emit(text.rstrip("\n"))
 
 
 for _command in (show, update, rollback, uninstall, licences):

@@ -1,4 +1,4 @@
-"""`baton self uninstall`: what goes, what stays, and nothing of anybody else's."""
+"""`baton self uninstall`: what is removed, and what stays."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from baton.cli import interrupts
-from baton.cli.models.confirmation import agrees, somebody
-from baton.cli.models.model_text import count
+from baton.cli.models.confirmation import ask_agreement, can_ask
 from baton.cli.output import emit_json, notify
 from baton.cli.prompt_run import read_line
 from baton.core.byte_format import show_size
 from baton.core.errors import BatonError, ConfigError
 from baton.core.sanitiser import one_line
 from baton.platform.settings import Paths, find_paths
+from baton.presentation.words import count_text
 
 if TYPE_CHECKING:
     from baton.install import InstalledFiles, RemovableFiles
     from baton.platform.secrets import Key
 
-_Fate = Literal["keep", "remove"]
-_FATES = click.Choice(["keep", "remove"])
+_Choice = Literal["keep", "remove"]
+_CHOICES = click.Choice(["keep", "remove"])
 
 _EXAMPLES = """\b
 Examples:
@@ -32,32 +32,34 @@ Examples:
   baton self uninstall --yes                  keeps models, history and keys
   baton self uninstall --models remove --history remove --keys remove --yes
 
-Models of other programs that were linked stay where they are, and so does whatever else
-is not Baton's. It works while a Baton runs; what that one runs from stays.
+Models of other programs that were linked stay where they are, and so does everything else
+that is not Baton's. It works while a Baton runs; what that one runs from stays.
 """
 
 
 @dataclass(frozen=True, slots=True)
-class _Fates:
-    """What shall happen to what is the person's; None: they are asked."""
+class _Choices:
+    """What happens to the person's files; None: they are asked."""
 
-    models: _Fate | None
-    history: _Fate | None
-    keys: _Fate | None
+    models: _Choice | None
+    history: _Choice | None
+    keys: _Choice | None
 
 
 @click.command(epilog=_EXAMPLES, short_help="Take Baton away from this machine.")
-@click.option("--models", type=_FATES, help="What to do with the models that were fetched. [keep]")
+@click.option(
+    "--models", type=_CHOICES, help="What to do with the models that were fetched. [keep]"
+)
 @click.option(
     "--history",
-    type=_FATES,
+    type=_CHOICES,
     help="What to do with conversations, ledger and settings. [keep]",
 )
-@click.option("--keys", type=_FATES, help="What to do with the providers' keys. [keep]")
+@click.option("--keys", type=_CHOICES, help="What to do with the providers' keys. [keep]")
 @click.option("-y", "--yes", is_flag=True, help="Don't ask.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def uninstall(
-    models: _Fate | None, history: _Fate | None, keys: _Fate | None, yes: bool, as_json: bool
+    models: _Choice | None, history: _Choice | None, keys: _Choice | None, yes: bool, as_json: bool
 ) -> None:
     """Take away the program and all that was installed with it.
 
@@ -67,17 +69,17 @@ def uninstall(
 
     interrupts.restore_default_handler()
     paths = find_paths()
-    fates = _Fates(models, history, keys)
-    going = _Going(paths, belongings(paths))
-    if not yes and not somebody():
+    fates = _Choices(models, history, keys)
+    going = _Removal(paths, belongings(paths))
+    if not yes and not can_ask():
         raise ConfigError(
-            "Nothing was removed: there is nobody to ask.",
+            "Nothing was removed: there is no terminal to ask on.",
             "--yes removes the program; --models and --history say what happens to yours.",
         )
     notify("\n".join(going.listed()))
     if not yes:
-        fates = asyncio.run(_ask(going, fates))
-        if not asyncio.run(agrees("Take Baton away?")):
+        fates = asyncio.run(_ask_choices(going, fates))
+        if not asyncio.run(ask_agreement("Take Baton away?")):
             raise click.exceptions.Exit(1)
     with installation(paths).hold_lock():
         freed = going.remove(fates)
@@ -86,14 +88,14 @@ def uninstall(
     stays = [*going.stays, *going.belongings.remove_unpacked()]
     left = going.belongings.remove_empty_folders()
     if as_json:
-        told = {"freed_bytes": freed, "stays": [*stays, *map(str, left)]}
-        return emit_json({"schema": 1, "status": "finished", **told})
+        result = {"freed_bytes": freed, "stays": [*stays, *map(str, left)]}
+        return emit_json({"schema": 1, "status": "finished", **result})
     for line in (*stays, *(f"{folder} stays: it isn't empty." for folder in left)):
         notify(one_line(line, 400))
     notify(f"Baton is gone, which frees {show_size(freed)}.")
 
 
-class _Going:
+class _Removal:
     """What there is, and its removal."""
 
     def __init__(self, paths: Paths, belongings: InstalledFiles) -> None:
@@ -107,7 +109,7 @@ class _Going:
         self.history, self._keys_file = belongings.history(), belongings.keys()
         self.models = self._shelf.models()
         self.models_size = sum(held.bytes for held in self.models)
-        self.keys = _kept_keys(paths)
+        self.keys = _stored_keys(paths)
 
     def listed(self) -> list[str]:
         """Return a line for each thing there is."""
@@ -124,7 +126,8 @@ class _Going:
         if self.models:
             linked = sum(1 for held in self.models if held.record.link)
             lines.append(
-                f"  {count(len(self.models))}  {show_size(self.models_size)}  {self._paths.models}"
+                f"  {count_text(len(self.models), 'model')}  {show_size(self.models_size)}"
+                f"  {self._paths.models}"
                 + (f" ({linked} linked, whose files stay in any case)" if linked else "")
             )
         if self.history.paths:
@@ -132,10 +135,10 @@ class _Going:
             folders = dict.fromkeys(path.parent for path in self.history.paths)
             lines += [f"    {one_line(str(folder), 300)}" for folder in folders]
         if self.keys:
-            lines.append(f"  {count(len(self.keys), 'key')}  {', '.join(self.keys)}")
+            lines.append(f"  {count_text(len(self.keys), 'key')}  {', '.join(self.keys)}")
         return lines
 
-    def remove(self, fates: _Fates) -> int:
+    def remove(self, fates: _Choices) -> int:
         """Remove what goes, the program last; return the bytes freed."""
         freed = 0
         self.stays += self.belongings.foreign_program_notes()
@@ -180,7 +183,7 @@ class _Going:
                 self.stays.append(str(error))
 
 
-def _kept_keys(paths: Paths) -> Mapping[str, Key]:
+def _stored_keys(paths: Paths) -> Mapping[str, Key]:
     """Return the keys that Baton keeps, in the keyring or as plain text, by provider or worker."""
     from baton.platform import secrets
     from baton.platform.settings import LocalWorkerSettings, load_settings
@@ -191,24 +194,26 @@ def _kept_keys(paths: Paths) -> Mapping[str, Key]:
             if not isinstance(worker, LocalWorkerSettings) and worker.api_key_env:
                 names.append(worker.api_key_env)
         return secrets.find_keys(names, file=paths.keys_file, environ={})
-    except BatonError:  # settings or keys that can't be read: `baton doctor` tells of them
+    except BatonError:  # settings or keys that can't be read: `baton doctor` reports them
         return {}
 
 
-async def _ask(going: _Going, fates: _Fates) -> _Fates:
+async def _ask_choices(going: _Removal, fates: _Choices) -> _Choices:
     """Ask what wasn't said; Enter alone keeps."""
     if going.models and fates.models is None:
         size = show_size(going.models_size)
-        fates = replace(fates, models=await _fate(f"Your models ({size})"))
+        fates = replace(fates, models=await _ask_choice(f"Your models ({size})"))
     if going.history.paths and fates.history is None:
         size = show_size(going.history.size)
-        fates = replace(fates, history=await _fate(f"Your history, ledger and settings ({size})"))
+        fates = replace(
+            fates, history=await _ask_choice(f"Your history, ledger and settings ({size})")
+        )
     if going.keys and fates.keys is None:
-        fates = replace(fates, keys=await _fate(f"Your keys ({len(going.keys)})"))
+        fates = replace(fates, keys=await _ask_choice(f"Your keys ({len(going.keys)})"))
     return fates
 
 
-async def _fate(what: str) -> _Fate:
+async def _ask_choice(what: str) -> _Choice:
     import sys
 
     print(f"{what}: keep or remove? [K/r]: ", end="", file=sys.stderr, flush=True)

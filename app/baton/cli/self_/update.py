@@ -1,4 +1,4 @@
-"""`baton self show`, `update` and `rollback`: which build this is, and which it shall be."""
+"""`baton self show`, `update` and `rollback`: which build this is, and changes of it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from baton.cli import interrupts
-from baton.cli.models.confirmation import agrees, somebody
-from baton.cli.models.download_progress import Board
+from baton.cli.models.confirmation import ask_agreement, can_ask
+from baton.cli.models.model_text import ProgressBoard
 from baton.cli.options import offline_option, quiet_option
 from baton.cli.output import emit, emit_json, notify
 from baton.core.byte_format import show_size
@@ -25,7 +25,7 @@ from baton.platform.settings import find_paths, load_settings
 if TYPE_CHECKING:
     from baton.install.updater import Updater
 
-_UPDATES = """\b
+_EXAMPLES = """\b
 Examples:
   baton self update                      from where this one was installed
   baton self update --check              only say what there is
@@ -77,7 +77,7 @@ def show(as_json: bool) -> None:
             emit(f"{name + ':':12} {one_line(value, 300)}")
 
 
-@click.command(epilog=_UPDATES, short_help="Get the newest release, verified.")
+@click.command(epilog=_EXAMPLES, short_help="Get the newest release, verified.")
 @click.option(
     "--from",
     "source",
@@ -113,7 +113,7 @@ def update(
     """
     interrupts.restore_default_handler()
     chosen = None if gpu is None else gpu.replace("none", "")
-    wish = _Wish(source, flavour, chosen, force, yes, quiet)
+    wish = _UpdateRequest(source, flavour, chosen, force, yes, quiet)
     try:
         found, action = asyncio.run(_update(wish, check, offline))
     except KeyboardInterrupt:
@@ -121,13 +121,13 @@ def update(
             notify("Stopped; the program is whole. The same command goes on from there.")
         raise
     if as_json:
-        emit_json({"schema": 1, "status": "finished", "action": action, **_object(found)})
+        emit_json({"schema": 1, "status": "finished", "action": action, **_release_object(found)})
     elif check:
-        emit(_verdict(found))
+        emit(_verdict_text(found))
 
 
 @dataclass(frozen=True, slots=True)
-class _Wish:
+class _UpdateRequest:
     """What was typed."""
 
     source: str
@@ -138,7 +138,7 @@ class _Wish:
     quiet: bool
 
 
-async def _update(wish: _Wish, check: bool, offline: bool) -> tuple[FoundRelease, str]:
+async def _update(wish: _UpdateRequest, check: bool, offline: bool) -> tuple[FoundRelease, str]:
     from baton.compose.own_installation import updating
 
     paths = find_paths()
@@ -148,47 +148,47 @@ async def _update(wish: _Wish, check: bool, offline: bool) -> tuple[FoundRelease
         if check:
             return await updates.find_release(wish.source, wish.flavour, wish.gpu), "none"
         with updates.installation.hold_lock():
-            mended = updates.finish_interrupted()
+            finished = updates.finish_interrupted()
             if not wish.quiet:
-                _tell_of(mended)
+                _report_finished(finished)
             found = await updates.find_release(wish.source, wish.flavour, wish.gpu)
-            await _permit(found, wish)
-            changed = await _bring(updates, found, wish.quiet)
+            await _check_permitted(found, wish)
+            changed = await _run_update(updates, found, wish.quiet)
     finally:
         await updates.aclose()
     if not wish.quiet:
-        notify(_done(changed, updates))
+        notify(_result_text(changed, updates))
     return found, changed.action
 
 
-async def _permit(found: FoundRelease, wish: _Wish) -> None:
+async def _check_permitted(found: FoundRelease, wish: _UpdateRequest) -> None:
     """Refuse, or ask about, what isn't newer. Raises BatonError and Exit."""
     if found.standing in (ReleaseStanding.NEWER, ReleaseStanding.HERE, ReleaseStanding.OTHER):
         return
     if not wish.force:
         raise BatonError(
-            f"{_verdict(found)} Nothing was changed.",
-            "If you expected a newer one, somebody may be handing out an old release;"
+            f"{_verdict_text(found)} Nothing was changed.",
+            "If you expected a newer one, the source may be handing out an old release;"
             " --force takes it all the same.",
         )
     if found.standing is not ReleaseStanding.OLDER or wish.yes:
         return
-    if not somebody():
+    if not can_ask():
         raise ConfigError(
-            "Nothing was changed: there is nobody to ask.", "-y does it all the same."
+            "Nothing was changed: there is no terminal to ask on.", "-y does it anyway."
         )
-    if not await agrees(f"{_verdict(found)} Go back to it all the same?"):
+    if not await ask_agreement(f"{_verdict_text(found)} Go back to it all the same?"):
         raise click.exceptions.Exit(1)
 
 
-async def _bring(updates: Updater, found: FoundRelease, quiet: bool) -> UpdateResult:
+async def _run_update(updates: Updater, found: FoundRelease, quiet: bool) -> UpdateResult:
     if not (quiet or found.standing is ReleaseStanding.HERE):
         where = "" if is_address(found.source) else "folder "
         notify(
             f"{found.now} -> {found.build}, {show_size(found.file.size)}"
             f" from {where}{one_line(found.source, 120)}"
         )
-    board = Board([found.file.name], quiet)
+    board = ProgressBoard([found.file.name], quiet)
     try:
         async with aclosing(updates.update(found)) as steps:
             async for step in steps:
@@ -226,30 +226,30 @@ def rollback(as_json: bool) -> None:
 async def _rollback() -> UpdateResult:
     from baton.compose.own_installation import updating
 
-    # Whatever the settings say: it may be that this version can't read them.
+    # Without the settings: this version may be unable to read them.
     updates = updating(find_paths())
     try:
         with updates.installation.hold_lock():
-            mended = updates.finish_interrupted()
-            _tell_of(mended)
-            if mended is not None and mended.action == "rollback":
-                return mended
+            finished = updates.finish_interrupted()
+            _report_finished(finished)
+            if finished is not None and finished.action == "rollback":
+                return finished
             changed = await updates.rollback()
     finally:
         await updates.aclose()
-    notify(_done(changed, updates))
+    notify(_result_text(changed, updates))
     return changed
 
 
-def _tell_of(mended: UpdateResult | None) -> None:
-    if mended is not None:
+def _report_finished(finished: UpdateResult | None) -> None:
+    if finished is not None:
         notify(
-            f"The {mended.action} that was interrupted is complete now:"
-            f" {mended.now} is here, and {mended.before} is kept."
+            f"The {finished.action} that was interrupted is complete now:"
+            f" {finished.now} is here, and {finished.before} is kept."
         )
 
 
-def _done(changed: UpdateResult, updates: Updater) -> str:
+def _result_text(changed: UpdateResult, updates: Updater) -> str:
     if changed.action == "none":
         return f"This is {changed.now} already, byte for byte."
     verb = "Updated to" if changed.action == "update" else "Gone back to"
@@ -259,18 +259,18 @@ def _done(changed: UpdateResult, updates: Updater) -> str:
     )
 
 
-def _verdict(found: FoundRelease) -> str:
+def _verdict_text(found: FoundRelease) -> str:
     there = f"{found.build}{f' of {found.released}' if found.released else ''}"
     return {
         ReleaseStanding.NEWER: f"There is {there}; this is {found.now}.",
         ReleaseStanding.HERE: f"This is the release's version already: {there}.",
         ReleaseStanding.OTHER: f"There is {there}; this is {found.now}.",
-        ReleaseStanding.EQUAL: f"The release is of the same version as this, {there}, but another file.",
+        ReleaseStanding.EQUAL: f"The release is another file of the same version as this: {there}.",
         ReleaseStanding.OLDER: f"The release is older than this ({found.now}): {there}.",
     }[found.standing]
 
 
-def _object(found: FoundRelease) -> dict[str, Any]:
+def _release_object(found: FoundRelease) -> dict[str, Any]:
     return {
         "version": found.build.version,
         "flavour": found.build.flavour,

@@ -154,7 +154,7 @@ class _Search:
     # Waiting
 
     def _needed(self, level: int, option: Option) -> int:
-        """Return how many rounds a resource would take with one more step."""
+        """Return the rounds of a resource with one more step."""
         if not option.resource:
             return 0
         return -(-(self._busy.get((level, option.resource), 0) + 1) // option.slots)
@@ -182,7 +182,7 @@ class _Search:
     # Bounds
 
     def _promising(self, index: int, value: float, money: int) -> bool:
-        """Whether what is left to fill could still make it the best."""
+        """Whether the remaining seats could still make it the best."""
         assert self._bounds is not None
         most, priced, cheapest = self._bounds[index]
         if cheapest > money:
@@ -190,7 +190,7 @@ class _Search:
         return value + min(most, priced + self._dual * money) - self._waiting() > self._found
 
     def _price(self, money: int) -> None:
-        """Find what the seats from each on can add at most, also with a price put on money."""
+        """Compute the bounds from each seat on, also with a price on money."""
         self._dual = _dual_price(self._seats, money)
         self._bounds = [(0.0, 0.0, 0)]
         for seat in reversed(self._seats):

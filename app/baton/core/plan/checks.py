@@ -23,7 +23,7 @@ from baton.core.events import Verdict
 from baton.core.messages import fenced
 
 MAX_TEXT_CHARS = 100_000
-"""A longer text is checked as far as that."""
+"""Only so much of a longer text is checked."""
 
 MAX_RUNS = 6
 """How often code is run for one text."""
@@ -112,7 +112,7 @@ async def check_text(text: str, prompt: str, compute: Compute | None) -> tuple[F
 
 
 def is_checkable(text: str) -> bool:
-    """Whether there is anything in a text that `check` might find right or wrong."""
+    """Whether there is anything in a text that `check_text` might find right or wrong."""
     text = text[:MAX_TEXT_CHARS]
     return bool(blocks(text) or text.lstrip()[:1] in ("{", "[") or claimed_sums(prose(text)))
 
@@ -163,7 +163,7 @@ class _Checker:
         return found
 
     async def check_documents(self, found: Sequence[CodeBlock]) -> list[Finding]:
-        """Parse JSON and the like; hold JSON against the prompt's schema."""
+        """Parse JSON, TOML and YAML; validate JSON by the prompt's schema."""
         findings = [await self._check_json(b.text) for b in found if b.language == "json"][
             :MAX_RUNS
         ]

@@ -236,7 +236,7 @@ def direct_step(worker: str, files: Sequence[str] = (), need: Need | None = None
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a plan went: texts of the steps that wrote any, and why the others have none.
+    """The outcome of a plan: the texts of its steps, and why some have none.
 
     `cut` are those that stopped at their length cap, `failed` those that failed or were left out
     (their text, if any, is only a part), each with a sentence. `confidence` is the mean

@@ -1,4 +1,4 @@
-"""The form in which a language model draws a plan, and how what it drew is read.
+"""The JSON form in which a language model draws a plan: its grammar, its schema, its parser.
 
     {"steps":[{"kind":"math","difficulty":3,"sees":["prompt"],"uses":[],"worker":2,
                "check":false,"task":"..."}],"answer":[1]}
@@ -69,17 +69,17 @@ class PlanSchema:
 
     @property
     def access_names(self) -> dict[str, str]:
-        """What a step may see besides results: as it is written, and as an access list has it."""
+        """What a step may see besides results: names in a plan, and those of an access list."""
         names = {"prompt": PROMPT} | ({"history": HISTORY} if self.history else {})
         files = {f"file {n}": FILE + name for n, name in enumerate(self.files, start=1)}
         return names | files
 
     def answer_format(self) -> AnswerFormat:
-        """Return the form of a plan; of one that may also accept, where steps were played."""
+        """Return the form of a plan, with `accept` where steps were executed before."""
         return AnswerFormat(_grammar(self), json.dumps(_json_schema(self)))
 
     def parse(self, text: str) -> tuple[tuple[Step, ...], tuple[int, ...]] | None:
-        """Return the steps that were drawn and the answer; None where what there is was accepted.
+        """Return the drawn steps and the answer; None where the outcome was accepted.
 
         Raises PlanError, with a sentence for the model that says what is wrong.
         """

@@ -24,7 +24,7 @@ from baton.core.run.rule_router import text_need
 
 MAX_PLAN_TOKENS = 160
 MIN_CONFIDENCE = -0.03
-"""The mean log-probability of a plan's tokens from which on it is followed without a sum beyond
+"""The least mean log-probability of a plan's tokens with which it is followed without a sum beyond
 doubt. Of 500 single requests 496 then stay whole; with -0.025 499, and of 150 with parts 2 fewer
 get a step for each."""
 

@@ -86,11 +86,11 @@ _REASONING_WORDS = re.compile(
     r"demonstr[ae]|mostr[ae] que|adivinha|charada|enigma)(?!\w)",
     re.IGNORECASE,
 )
-"""What such a request says of numbers is not to be computed."""
+"""Numbers in such a request must not be computed."""
 
 
 _FORMULA = re.compile(r"\\[a-zA-Z]{3,}|\$(?=\S)[^$\n]{0,200}\S\$(?!\d)")
-"""LaTeX: what is written in it is a textbook's problem, and not marked."""
+"""LaTeX: a request with it is a textbook's problem, and not marked."""
 
 
 def wants_reasoning(request: str) -> bool:

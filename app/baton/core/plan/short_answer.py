@@ -1,4 +1,4 @@
-"""The short answer in a text, as far as two texts can be compared by it.
+"""Finds the short answer in a text, and compares two texts by it.
 
 Where two workers that were asked the same come to the same short answer, it is likely right. Every
 pattern looks at a bounded piece of text, so a hostile text takes no longer than its length.
@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 _MAX_ANSWER_CHARS = 240
-"""How far behind the words that announce it an answer is looked for, in characters."""
+"""Characters after an announcement in which an answer is searched."""
 
 _MAX_CUES = 24
-"""How many announcements are looked at, from the last one backwards."""
+"""Announcements that are examined, from the last one backwards."""
 
 _MAX_ANSWER_WORDS = 6
 """An announced answer of more words is a sentence, which two workers would word differently."""

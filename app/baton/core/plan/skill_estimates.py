@@ -42,13 +42,13 @@ _KIND_OFFSETS = {
     "extraction": 0.4,
     "chat": 0.4,
 }
-"""What a kind of task adds to that, for models below the frontier."""
+"""The offset of a kind of task, for models below the frontier."""
 
 _SKILL_BY_DOLLARS = ((0.7, 3.6), (3.0, 4.1), (math.inf, 4.6))
 """Dollars per million tokens of answer up to which a cloud model of unknown size is that good."""
 
 _SKILL_BY_LABEL = {Label.LOCAL: 2.3, Label.LAN: 3.0, Label.CLOUD: 4.1}
-"""Models of which nothing is known, by where they are."""
+"""The skill of unknown models by their label."""
 
 _FRONTIER_SKILL = 4.0
 

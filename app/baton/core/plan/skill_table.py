@@ -40,7 +40,7 @@ _MAX_EVIDENCE = 40.0
 """All the person's answers to one kind count for no more than so many."""
 
 _SIMILAR_SHARE, _OTHER_SHARE = 0.25, 0.08
-"""How much of what one kind learned goes over to one like it, and to any other."""
+"""The share of a kind's shift that similar kinds and other kinds get."""
 
 _SIMILAR_KINDS = (
     {"math", "calculation", "code", "reasoning", "planning"},
@@ -58,7 +58,7 @@ _MAX_LEVEL_SHIFT = 1.5
 """The most that a person's answers move a level: what is easy enough is still tried."""
 
 _GENERAL_SHARE = 0.5
-"""How much of what a model is above its size in measured kinds is expected in the others."""
+"""The share of a model's mean advantage over its size that unmeasured kinds get."""
 
 _MIN_MEASURED_MODELS = 3
 """Measured models of known size that are needed to infer how difficult the measured tasks were."""
@@ -72,7 +72,7 @@ _FRESH_SECONDS = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Mastery:
-    """How well a worker does one kind of task.
+    """The skill of a worker at one kind of task.
 
     `level` is the difficulty, 1 to 5, up to which it does well; `chance` how likely a good answer
     to an ordinary task of the kind is. `basis` is where the prior comes from: configured ("typed"),

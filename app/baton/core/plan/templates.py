@@ -1,4 +1,4 @@
-"""Workflows drawn by hand: TOML text on one side, plans on the other.
+"""Workflow templates: parses TOML into plans, and writes plans as TOML.
 
 about = "One worker writes, another looks it over."
 
@@ -120,7 +120,7 @@ _FRAME_TOKENS = 256
 """Tokens of instruction and template around a piece."""
 
 _FILLED_SHARE = 0.6
-"""What share of the room is filled: tokens are only guessed."""
+"""The share of the context that is filled: token counts are estimates."""
 
 
 def _reader_and_pieces(
@@ -181,7 +181,7 @@ def _names_in_file(file: str, text: str, count: int) -> list[str]:
 
 
 def parse_plan(text: str) -> Plan:
-    """Return the plan in a text that `write` wrote or a person changed. Raises ConfigError."""
+    """Return the plan in a text that `format_plan` wrote or a person edited. Raises ConfigError."""
     workflow = parse_workflow(text)
     shorthand = any(drawn.each or FILES in drawn.step.access for drawn in workflow.drawn)
     if shorthand:
@@ -312,7 +312,7 @@ def _suggestion(name: str, known: Sequence[str]) -> str:
 
 
 def format_plan(plan: Plan, about: str = "") -> str:
-    """Return the TOML text of a plan; `read` makes the same plan of it."""
+    """Return the TOML text of a plan; `parse_plan` makes the same plan of it."""
     lines = [f"about = {_quoted(about)}"] if about else []
     lines.append(f"answer = [{', '.join(map(str, plan.answer))}]")
     for number, step in enumerate(plan.steps, start=1):

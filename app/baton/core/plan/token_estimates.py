@@ -16,7 +16,7 @@ _DEFAULT_TOKENS = 500
 """Tokens that an answer of a kind has. Of MMLU-Pro and ZeroEval answers: 250 to 900 in the mean."""
 
 _FRAME_TOKENS = 1024 + 128
-"""What templates and providers may put around the texts, as `chat.input_bound` counts it."""
+"""What templates and providers may put around the texts, as in `messages.max_input_tokens`."""
 
 _ROUNDING_TOKENS = 256
 """Sizes are rounded up to this, so that pieces of one document count as equal."""
@@ -26,7 +26,7 @@ _MAX_GROWTH = 2
 
 
 class StepTokens(NamedTuple):
-    """In tokens: what is likely read and written, and what is read at most."""
+    """Tokens that a step likely reads and writes, and the most that it reads."""
 
     read: int
     written: int

@@ -1,4 +1,4 @@
-"""Who speaks next, and as what: what a trained linear head sees, and what its scores come to.
+"""Turns of a worker in a role: the features of a trained linear head, and moves by its scores.
 
 After TRINITY (arXiv 2512.04695): turn by turn a worker thinks ahead, works, or verifies what was
 written, until a verifier accepts. There the head has an output for each of seven models. Here
@@ -85,9 +85,9 @@ def worker_features(worker: WorkerFacts, place: int, position: TurnPosition) -> 
 
 
 CHANCE, DOLLARS = 1, 3
-"""The places of a worker's chance and of its price among its figures."""
+"""The indices of a worker's chance and price among its features."""
 DOLLARS_WEIGHT = 0.4
-"""What the figure of the price weighs against a chance: a dollar weighs 20, up to $0.02."""
+"""The weight of the price feature against a chance: a dollar weighs 20, up to $0.02."""
 
 
 def scores_by_rule(workers: Sequence[Sequence[float]]) -> list[list[float]]:

@@ -1,4 +1,4 @@
-"""What today and this month will come to, by what was charged and weighed so far."""
+"""Forecasts what today and this month will cost, by charges and weighings so far."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _RELATIVE_MARGIN = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class ScopeForecast:
-    """Where a scope is heading: `expected` by its end (None: too little is known).
+    """The forecast of a scope: `expected` charges by its end (None: too little is known).
 
     `reached` is when its ceiling would be, in seconds since the epoch, if spending went on as in
     the last days; None if it isn't.
@@ -49,7 +49,7 @@ class RemainingPrompts:
 
 @dataclass(frozen=True, slots=True)
 class StyleForecast:
-    """What a setting comes to: it pays for gains above `bar`, as things stand."""
+    """The forecast of a spending style: it currently pays for gains above `bar`."""
 
     thrift: SpendingStyle
     bar: float
@@ -58,7 +58,7 @@ class StyleForecast:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What is to be expected, and on how much that rests; `prospects` is empty if on too little."""
+    """The forecast, and how much data it rests on; `prospects` is empty without enough."""
 
     weighed: int
     days: int
@@ -69,7 +69,7 @@ class Forecast:
 def make_forecast(
     past: Sequence[Weighing], daily: Mapping[date, int], standing: Standing, now: float
 ) -> Forecast:
-    """Return what is to be expected.
+    """Return the forecast.
 
     `past` is what was weighed in the last weeks, oldest first; `daily` what was charged on each day
     on which anything was.
@@ -89,7 +89,7 @@ def make_forecast(
 
 
 def _daily_mean(daily: Mapping[date, int], now: float) -> float | None:
-    """Return what a day costs in the mean, days on which nothing was charged among them."""
+    """Return the mean cost of a day, days without charges included."""
     today = datetime.fromtimestamp(now).date()
     ago = {(today - day).days: amount for day, amount in daily.items()}
     earlier = {days: amount for days, amount in ago.items() if 0 < days <= _RECENT_DAYS}
@@ -141,7 +141,7 @@ def _style_forecast(
 
 
 class _RecentWeighings:
-    """What was weighed lately, as a setting would have bought of it."""
+    """Recent weighings, and what a spending style would have bought of them."""
 
     def __init__(self, past: Sequence[Weighing], thrift: SpendingStyle) -> None:
         self._past = [
@@ -153,13 +153,13 @@ class _RecentWeighings:
             self._controller.add(one.gain / one.cost, one.cost)
 
     def bar(self, rate: float) -> float:
-        """Return the gain above which a typical call is paid, at so much for each prompt."""
+        """Return the gain above which a typical call is paid, at a rate for each prompt."""
         typical = self._controller.mean_cost
         worth = self._controller.bar(SpendingRate(rate, 1.0))
         return min(1.0, max(self._rule.floor(round(typical)), worth * typical))
 
     def helped_share_and_cost(self, rate: float) -> tuple[float, float]:
-        """Return which share of prompts is helped, and what each of all prompts costs for that."""
+        """Return the share of prompts that is helped, and the mean cost over all prompts."""
         # With those that are exactly on the bar, of which a part is bought.
         worth = self._controller.bar(SpendingRate(rate, 1.0))
         worth -= _RELATIVE_MARGIN * abs(worth) if math.isfinite(worth) else 0.0

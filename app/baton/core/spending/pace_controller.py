@@ -24,11 +24,11 @@ from baton.core.ports import PaceDecision
 from baton.core.spending.usage_rate import UsageRate
 
 _HALF_LIFE_PROMPTS = 60.0
-"""So many prompts later, one counts half in what is usual: a new domain is learned in tens."""
+"""After so many prompts one counts half: a new domain is learned within tens."""
 
 _MAX_REMEMBERED = 240
 _MAX_BAR = 1.0
-"""The bar that no gain is above."""
+"""The bar that no gain exceeds."""
 
 _SLACK_CALLS = 5.0
 """Calls by which spending may be ahead of its plan."""
@@ -37,15 +37,15 @@ _SLACK_SHARE = 0.15
 """The share of a plan by which spending may be ahead of it."""
 
 _RELATIVE_MARGIN = 1e-9
-"""What is nearer to the bar than that is on it."""
+"""Worths within this relative distance of the bar count as equal to it."""
 
 _MIN_AFFORDABLE_SHARE = 0.5
-"""Those that are exactly on the bar are bought while there is money for so many of them."""
+"""Help exactly on the bar is bought where there is money for this share of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpendingRate:
-    """What may be spent for each prompt, and how full the bucket is.
+    """The money for each prompt, and the fill of the bucket.
 
     `fill` is 1 where as much was spent as planned, 0 where nothing may be spent for now.
     """
@@ -55,7 +55,7 @@ class SpendingRate:
 
 
 class BarController:
-    """Learns what help is usually worth, and says what it must be worth to be bought.
+    """Learns the usual worth of help, and sets the bar that help must exceed.
 
     `worth` is the gain for a unit of cost; costs are in any unit. A pure function of
     what was added.
@@ -66,7 +66,7 @@ class BarController:
 
     @property
     def mean_cost(self) -> float:
-        """What a call costs in the mean."""
+        """The mean cost of a call."""
         return sum(cost for _, cost in self._seen) / len(self._seen) if self._seen else 0.0
 
     def add(self, worth: float, cost: float) -> None:
@@ -74,7 +74,7 @@ class BarController:
         self._seen.append((worth, cost))
 
     def bar(self, flow: SpendingRate, prior: Sequence[tuple[float, float]] = ()) -> float:
-        """Return the worth that must be surpassed now.
+        """Return the worth that must be exceeded now.
 
         `prior` is (worth, cost) of what is expected before anything was seen; it yields as prompts
         come.
@@ -90,7 +90,7 @@ class BarController:
     def _marginal_worth(
         self, spend: float, prior: Sequence[tuple[float, float]]
     ) -> tuple[float, float]:
-        """Return the worth of the last that is bought, the best first, for so much a prompt.
+        """Return the worth of the last purchase, the best first, at a rate for each prompt.
 
         And which part of those that are exactly as worthy there is money for.
         """
@@ -112,7 +112,7 @@ class BarController:
 
 
 def share_decider(share: float) -> Callable[[float], bool]:
-    """Return what decides on one score after the other, so that never more than a share is sent.
+    """Return a function that decides on one score after the other, so that at most a share is sent.
 
     Nothing needs to be known of the scores but that a higher one is better to send.
     """
@@ -134,8 +134,8 @@ def share_decider(share: float) -> Callable[[float], bool]:
 
 @dataclass(frozen=True, slots=True)
 class StyleRule:
-    """What a setting asks for: the part of what is allowed that is planned to be used, the least
-    gain that is paid for, and what a dollar must gain.
+    """The rule of a spending style: the planned share of the ceiling, the least gain that is paid
+    for, and the gain that a dollar must buy.
     """
 
     use: float
@@ -143,7 +143,7 @@ class StyleRule:
     dollar: float
 
     def floor(self, cost: int) -> float:
-        """Return what help at that price must gain, however much money there is."""
+        """Return the least gain of help at that price, with any amount of money."""
         return max(self.least, self.dollar * cost / NANO)
 
 
@@ -154,7 +154,7 @@ STYLE_RULES = {
 }
 
 _PRIOR_GAINS = tuple(step / 20 for step in range(1, 13))
-"""Gains as they may come, before any was weighed: evenly from .05 to .60."""
+"""The prior of gains, before any was weighed: evenly from .05 to .60."""
 
 ReadWeighings = Callable[[], Awaitable[Sequence[Weighing]]]
 """Reads what was weighed in the last weeks, oldest first."""
@@ -196,7 +196,7 @@ class Pacing:
         return pace
 
     async def extra(self, standing: Standing, session: str = "") -> float:
-        """Return how much more a call must gain now than if there were money for all."""
+        """Return how much the bar is above the style's own floor, as the money must last."""
         await self._load_past()
         cost = int(self._controller.mean_cost)
         bar, _ = self._bar_and_reason(cost, standing, session)
@@ -222,7 +222,7 @@ class Pacing:
             self._bought.append(one)
 
     def _bar_and_reason(self, cost: int, standing: Standing, session: str) -> tuple[float, str]:
-        """Return the gain that must be surpassed, and in words what makes it so high."""
+        """Return the gain that must be exceeded, and the reason in words."""
         if closed := _refusal_reason(cost, standing):
             return _MAX_BAR, closed
         rule = STYLE_RULES[self.thrift]
@@ -254,7 +254,7 @@ class Pacing:
         return SpendingRate(rate, 1 + (planned * outlook.done_share - bought) / slack)
 
     def _spent_on_help(self, scope: Scope, now: float, session: str) -> int:
-        """Return what was bought in a scope, as it was expected to cost."""
+        """Return the expected costs of the help that was bought in a scope."""
         if scope is Scope.SESSION:
             return sum(one.cost for one in self._bought if one.conversation == session)
         local = time.localtime(now)
@@ -264,7 +264,7 @@ class Pacing:
 
 
 def valid_gain(gain: float) -> float:
-    """Return a gain as it may be: from -1 to 1, and 0 for what is no number."""
+    """Return a gain within -1 to 1, and 0 for NaN."""
     return 0.0 if math.isnan(gain) else min(1.0, max(-1.0, gain))
 
 

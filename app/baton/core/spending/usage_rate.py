@@ -31,7 +31,7 @@ _HALF_LIFE_DAYS = 7.0
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """How far a scope is: what was done of it, this time included, and what is to be expected."""
+    """How many prompts of a scope are done, the current one included, and how many are expected."""
 
     done: float
     ahead: float
@@ -65,7 +65,7 @@ class UsageRate:
         self._times.append(_prompt_time(at, session))
 
     def outlook(self, scope: Scope, now: float, session: str = "") -> Outlook:
-        """Return how far a scope is with one that comes now."""
+        """Return the outlook of a scope with a prompt that comes now."""
         today = _prompt_time(now, session)
         done = 1 + self._count_so_far(scope, today)
         if self._progress is not None:
@@ -87,13 +87,13 @@ class UsageRate:
         return sum(first <= one.day <= now.day for one in self._times)
 
     def _rest_of_conversation(self) -> float:
-        """Return how many more a conversation has: as many at its end as at its beginning."""
+        """Return the expected further prompts of a conversation, the same at any length."""
         sessions = Counter(one.session for one in self._times)
         usual = (sum(sessions.values()) + 3 * _PRIOR_PROMPTS_PER_CONVERSATION) / (len(sessions) + 3)
         return min(30.0, max(3.0, usual))
 
     def _rest_of_day(self, now: _PromptTime) -> float:
-        """Return how many more there are today: as on other days, and as in the last hour."""
+        """Return the expected further prompts today, by other days and by the last hour."""
         left = days_left_today(now.at)
         usual_so_far, usual_rest = self._other_days(now)
         today = sum(one.day == now.day for one in self._times)
@@ -102,7 +102,7 @@ class UsageRate:
         return max(usual_rest * pace, last_hour * min(1.0, left * _DAY / _HOUR))
 
     def _other_days(self, now: _PromptTime) -> tuple[float, float]:
-        """Return what earlier days with any prompts had up to this time of the day, and after it.
+        """Return the mean prompts of earlier active days before and after this time of the day.
 
         The prior day is among them.
         """
@@ -123,7 +123,7 @@ class UsageRate:
         return so_far / total, rest / total
 
     def daily_prompts(self, now: float) -> float:
-        """Return how many a day has, days without any among them.
+        """Return the mean prompts of a day, days without any included.
 
         Today counts where it has more than that already: others like it may come.
         """

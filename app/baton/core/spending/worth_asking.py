@@ -1,4 +1,4 @@
-"""What a run may spend, and whether a worker's help is worth its price."""
+"""Decides what a run may spend, and whether a worker's help is worth its price."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def weigh_help(
     *,
     plain: bool = False,
 ) -> Weighed:
-    """Decide whether a worker should be asked, which likely makes a good answer so much likelier.
+    """Decide whether the expected gain of asking a worker is worth its price.
 
     Where it is `plain` that what there is won't do, pace only decides where no person is asked and
     there is enough money: else the offer shows the person what help costs, or what prevents it.
@@ -64,7 +64,7 @@ async def weigh_help(
 
 
 async def _current_standing(stage: RunContext) -> Standing:
-    """Return how money stands, with what this prompt may cost by itself: resumed runs share that.
+    """Return the balances, with the ceiling of this prompt, which resumed runs share.
 
     It is empty where the ledger can't be read, or where there is no person to ask.
     """

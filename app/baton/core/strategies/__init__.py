@@ -14,7 +14,7 @@ from baton.core.ports import Strategy
 
 
 class StrategyEntry(NamedTuple):
-    """Where a strategy lives (`module:attribute`, called without arguments), and its help."""
+    """The factory of a strategy (`module:attribute`, called without arguments), and its help."""
 
     target: str
     help: str
@@ -61,7 +61,7 @@ STRATEGIES = {
         f"{_PACKAGE}.ultra:Ultra", "Plan, verify with another worker, repair once."
     ),
 }
-"""By name. `--mode` picks one as well: see `by_mode`."""
+"""By name. `--mode` picks one as well: see `strategy_of_mode`."""
 
 _MODE_STRATEGIES = {"auto": "hybrid", "local": "hybrid", "mini": "hybrid", "ultra": "ultra"}
 

@@ -43,7 +43,7 @@ _MIN_LOCAL_HELP_GAIN = 0.15
 
 
 class DraftReview:
-    """The default worker drafts, by itself or beside another; then it is decided what stays.
+    """The default worker drafts, by itself or beside another; then one answer is chosen.
 
     Where two drafts leave it open, a third worker here is asked before a paid one. Help
     is asked for where its gain, now that there are drafts, is worth its price. With `weighed`
@@ -68,7 +68,7 @@ class DraftReview:
         return replace(single_answer(situation, chance_text(situation) or first), final=False)
 
     async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
-        """Propose what stays of the drafts, or help, then what there was without it."""
+        """Propose the draft that stays, or help; where help fails, the draft."""
         drafts = _draft_numbers(context.situation, outcome.plan)
         last = len(outcome.plan.steps)
         if last > len(drafts):
@@ -111,7 +111,7 @@ class DraftReview:
         return _keep_draft(outcome, stays, plain)
 
     async def _may_ask_for_help(self, context: StrategyContext) -> bool:
-        """Whether drafts that look well may still call for help."""
+        """Whether the helper may be asked although the drafts look well."""
         known = context.situation.route.estimate is not None
         return known and not self._weighed and await can_pay_helper(context)
 
@@ -207,7 +207,7 @@ def _keep_draft(outcome: Outcome, step: int, why: str) -> Proposal | None:
 
 
 async def _check_drafts(context: StrategyContext, outcome: Outcome, drafts: Sequence[int]) -> None:
-    """Check by computing what can be."""
+    """Check the drafts that can be checked by computing."""
     from baton.core.plan.checks import is_checkable
 
     for number in drafts:
@@ -219,7 +219,7 @@ async def _check_drafts(context: StrategyContext, outcome: Outcome, drafts: Sequ
 
 
 def helper_proposal(situation: RoutingContext, outcome: Outcome) -> Proposal | None:
-    """Propose that the helper answers instead, or what was there before where it has no answer."""
+    """Propose that the helper answers instead; where it fails, the answer before it."""
     plan = outcome.plan
     last = len(plan.steps)
     if last > 1 and plan.steps[-1].is_direct and plan.steps[-1].worker == situation.helper:

@@ -1,6 +1,6 @@
-"""What drafts are worth by a rule: who wrote them, whether they agree, how much they look alike.
+"""Scores drafts by a rule: by their authors, their agreement and the likeness of their words.
 
-Free of models, so that there is an answer where the learned second look can't be had.
+It replaces the learned second stage where that is not available.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _OWN_ERROR_CHANCE = 0.5
 """How often two wrong short answers are the same one: of two workers, of one asked twice."""
 
 _WRONG_ODDS, _RIGHT_ODDS, _CUT_ODDS, _REFUSED_ODDS = 0.25, 1.5, 0.4, 0.1
-"""What a failed check, a passed one, a cut and a refusal do to the odds of a good answer."""
+"""Factors on the odds of a good answer: of a failed check, a passed one, a cut, a refusal."""
 
 _UNKNOWN_CHANCE = 0.5
 """The chance of a worker that is gone from the roster."""
 
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W\u3040-\u30ff\u3400-\u9fff]+")
-"""A word; one character where words aren't set apart."""
+"""A word; a single character in scripts without spaces."""
 
 
 def head_and_tail(text: str) -> str:
-    """Return the part of a text that is looked at."""
+    """Return the part of a text that the estimates read."""
     return (
         text
         if len(text) <= HEAD_CHARS + TAIL_CHARS
@@ -103,7 +103,7 @@ def _accident_chance(drafts: Sequence[Draft], group: Sequence[int], number: int)
 
 
 def _with_evidence(draft: Draft, quality: float) -> float:
-    """Return the chance once it is known how the draft ended and what its checks found."""
+    """Return the chance adjusted by how the draft ended and by its checks."""
     if not draft.text and not draft.length:
         return 0.0
     quality = min(0.99, max(0.01, quality))

@@ -36,7 +36,7 @@ _MAX_TWICE_TOKENS = 600
 
 
 def is_sure(situation: RoutingContext) -> bool:
-    """Whether the prompt is enough like what is known."""
+    """Whether the prompt is similar enough to known ones."""
     estimate = situation.route.estimate
     return estimate is not None and estimate.novelty <= MAX_SURE_NOVELTY
 
@@ -79,7 +79,7 @@ def tenths(chance: float) -> str:
 
 
 def has_helper(situation: RoutingContext) -> bool:
-    """Whether there is somebody to ask where the default worker won't do."""
+    """Whether there is a helper for the default worker."""
     return bool(situation.helper) and not situation.card(situation.worker).uses_gateway
 
 
@@ -92,7 +92,7 @@ async def can_pay_helper(context: StrategyContext) -> bool:
 
 
 def drafting_pair(situation: RoutingContext) -> tuple[str, ...]:
-    """Return the two that should draft side by side, or none where one draft is enough.
+    """Return the two workers that draft side by side, () where one draft is enough.
 
     Two workers here, for a prompt with a short answer by which they can be compared. One worker
     answers twice only where it is known to be right now and then.
@@ -170,7 +170,7 @@ _WRITING_REQUEST = re.compile(
 )
 _TEXT_KINDS = ("writing", "rewriting", "summary", "translation", "extraction")
 _END_CHARS = 300
-"""What is wanted stands at the beginning or at the end."""
+"""What is asked stands at the beginning or at the end."""
 
 
 def wants_short_answer(situation: RoutingContext) -> bool:

@@ -40,7 +40,7 @@ class SplitRequest:
         return Proposal(self._plan, "plan", f"{why} {_doubt_text(in_doubt)}".strip(), final)
 
     async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
-        """Propose what corrects the plan, or one worker's answer where nothing came of it."""
+        """Propose a correction of the plan, or one worker's answer where the plan failed."""
         played = len(outcome.plan.steps)
         if len(self._plan.steps) > 1:
             again = None
@@ -56,7 +56,7 @@ class SplitRequest:
 
 
 def _doubt_text(steps: Sequence[int]) -> str:
-    """Say which steps a model works out though they are sums, and may get wrong."""
+    """Return the note on steps that a model works out although they are sums."""
     if not steps:
         return ""
     named = " and ".join(map(str, steps))
@@ -66,7 +66,7 @@ def _doubt_text(steps: Sequence[int]) -> str:
 
 
 async def split_strategy(context: StrategyContext) -> SplitRequest | None:
-    """Return the way in which a request with parts is played, None for any other request.
+    """Return the strategy for a request with parts, None for any other request.
 
     Where the person named a conductor, that one splits requests; this one only has things computed.
     """
@@ -132,7 +132,7 @@ async def corrective_proposal(context: StrategyContext, outcome: Outcome) -> Pro
 
 
 def restored_proposal(first: Plan, outcome: Outcome) -> Proposal | None:
-    """Propose what a part was before, where its correction came to nothing."""
+    """Propose the earlier version of each part whose correction failed."""
     before = dict(zip(outcome.plan.answer, first.answer, strict=True))
     answer = tuple(
         before[n] if is_lost(outcome, n) and not is_lost(outcome, before[n]) else n for n in before

@@ -51,7 +51,7 @@ def local_only_reason(situation: RoutingContext) -> str:
 
 
 def drafts_proposal(situation: RoutingContext, workers: Iterable[str], why: str) -> Proposal:
-    """Propose that each of these answers by itself; who of them is right is for later."""
+    """Propose that each of these answers independently; a later proposal chooses."""
     steps = tuple(answer_step(situation, worker, optional=True) for worker in workers)
     remote = any(situation.card(step.worker).remote for step in steps)
     said = f"{situation.choice} {why}".strip()
@@ -65,7 +65,7 @@ def full_access(situation: RoutingContext, steps: Iterable[int]) -> tuple[str, .
 
 
 def conversational_workers(situation: RoutingContext) -> list[Card]:
-    """Return all that can be talked to, the default worker first; only that one if it's alone."""
+    """Return all workers but tools, the default one first; only that one with `limits.alone`."""
     mine = situation.card(situation.worker)
     if situation.limits.alone:
         return [mine]
@@ -74,7 +74,7 @@ def conversational_workers(situation: RoutingContext) -> list[Card]:
 
 
 def local_workers(situation: RoutingContext) -> list[Card]:
-    """Return those on this machine, the default worker first, then the strongest."""
+    """Return the local workers, the default one first, then by skill."""
     found = [
         card
         for card in conversational_workers(situation)
@@ -86,12 +86,12 @@ def local_workers(situation: RoutingContext) -> list[Card]:
 
 
 def strongest_worker(situation: RoutingContext, among: Iterable[Card]) -> Card:
-    """Return the one that does best what the prompt asks for; the first of equals."""
+    """Return the worker with the most skill for the prompt; the first of equals."""
     return max(among, key=lambda card: (prompt_skill(situation, card), strength(card)))
 
 
 def best_step(situation: RoutingContext, outcome: Outcome, among: Iterable[int]) -> int:
-    """Return the one of some steps whose worker is the strongest; the first of about equals.
+    """Return the step with the strongest worker; the first among peers.
 
     A size says little among peers, and the first is the worker that the person chose.
     """
@@ -127,7 +127,7 @@ def written_steps(outcome: Outcome, among: Iterable[int]) -> list[int]:
 
 
 def is_lost(outcome: Outcome, step: int) -> bool:
-    """Whether a step, now that it is over, has come to nothing: not one word of it."""
+    """Whether a step that is over has no text."""
     return not outcome.texts.get(step, "").strip()
 
 

@@ -1,4 +1,4 @@
-"""A workflow drawn by hand is played as it stands."""
+"""Executes a workflow template as it is written."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class TemplateStrategy:
         return Proposal(plan, "plan", self._template.about)
 
     async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
-        """Propose another answer only where the plan came to none."""
+        """Propose another answer only where the plan has none."""
         return fallback_answer(context.situation, outcome)
 
 
@@ -75,9 +75,9 @@ def _with_local_workers(situation: RoutingContext, plan: Plan) -> Plan:
 
 
 def fallback_answer(situation: RoutingContext, outcome: Outcome) -> Proposal | None:
-    """Propose a whole answer from the steps before, or a new one, where a plan came to nothing.
+    """Propose an answer from the earlier steps, or a new one, where a plan failed.
 
-    What has a word already, stays: it may be all that was paid for.
+    An answer with any text stays: it may be all that was paid for.
     """
     plan = outcome.plan
     if not all(is_lost(outcome, n) for n in plan.answer):

@@ -66,14 +66,14 @@ class Verification:
     async def _wrong_checks(
         self, context: StrategyContext, outcome: Outcome, steps: tuple[int, ...]
     ) -> list[Checked]:
-        """Return what is wrong in some steps' texts, as far as it can be executed."""
+        """Return the failed checks of some steps' texts."""
         found = [finding for n in steps for finding in await context.check(outcome, n)]
         wrong = [finding for finding in found if finding.verdict is Verdict.WRONG]
         self._wrong[steps] = len(wrong)
         return wrong
 
     async def _review_repair(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
-        """Go back to what was repaired, if the repair is empty, unfinished or worse."""
+        """Return to the answer before the repair, if the repair is empty, unfinished or worse."""
         last = len(outcome.plan.steps)
         steps = outcome.plan.steps
         before = tuple(n for n in steps[-1].inputs if steps[n - 1].subtask != AUDIT)
@@ -95,7 +95,7 @@ def _is_repair(step: Step) -> bool:
 
 
 def _audit_proposal(situation: RoutingContext, outcome: Outcome) -> Proposal | None:
-    """Propose an audit by a worker that wrote nothing of the answer, if there is a fit one."""
+    """Propose an audit by a capable worker that wrote no part of the answer, if there is one."""
     answer = outcome.plan.answer
     auditor = _choose_auditor(situation, {outcome.plan.steps[n - 1].worker for n in answer})
     if auditor is None:
@@ -135,7 +135,7 @@ def is_accepted(said: str) -> bool:
 def _repair_proposal(
     situation: RoutingContext, outcome: Outcome, sees: tuple[int, ...], findings: str
 ) -> Proposal:
-    """Propose a repair by who wrote the end of the answer."""
+    """Propose a repair by the worker that wrote the end of the answer."""
     author = outcome.plan.steps[outcome.plan.answer[-1] - 1].worker
     known = {card.id for card in conversational_workers(situation)}
     task = f"{_CHECK_REPAIR}\n\n{fenced(findings)}" if findings else REPAIR

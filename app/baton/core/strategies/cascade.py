@@ -1,4 +1,4 @@
-"""Two answers here, and a stronger worker where they disagree.
+"""Two local answers, and a stronger worker where they disagree.
 
 Measured on GSM8K with two models of 8 to 9 billion parameters: 96 % right with a fifth of the
 questions sent to the cloud, against 97 % with all of them.
@@ -45,7 +45,7 @@ class Cascade:
         )
 
     async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
-        """Propose what the two come to, then help, then what there was without it."""
+        """Propose the answer of the two, or help; where help fails, one of the two."""
         steps = len(outcome.plan.steps)
         if steps == 1:
             return None

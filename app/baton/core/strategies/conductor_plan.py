@@ -56,7 +56,7 @@ class ConductorStrategy:
         return Proposal(plan, "plan", f"{self._name} split this into {count} steps.", final=False)
 
     async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
-        """Propose what the conductor adds, or a way out where the plan came to nothing."""
+        """Propose the conductor's correction, or another answer where the plan failed."""
         if self._kept and all(is_lost(outcome, n) for n in outcome.plan.answer):
             kept, self._kept = self._kept, ()
             why = "The correction failed, so the answer before it stays."

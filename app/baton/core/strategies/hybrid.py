@@ -1,4 +1,4 @@
-"""Baton's own: a rule first, then a draft or a plan, and help where it pays."""
+"""Baton's own strategy: a rule first, then a draft or a plan, and help where it pays."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Hybrid:
         )
 
     def _left_open(self, context: StrategyContext, proposal: Proposal) -> Proposal:
-        """Leave it open whether what a plan comes to stays: the helper may still be asked."""
+        """Mark a conductor's proposal as not final where the helper may still be asked."""
         may_be_helped = isinstance(self._way, ConductorStrategy) and bool(context.situation.helper)
         return replace(proposal, final=False) if may_be_helped else proposal
 
@@ -84,7 +84,7 @@ async def _choose_strategy(context: StrategyContext) -> Strategy:
 
 
 async def _choose_with_help(context: StrategyContext) -> Strategy:
-    """Choose where the helper may be asked."""
+    """Choose a strategy where the helper may be asked."""
     situation = context.situation
     weighed = False
     if _is_helper_clearly_better(situation) and wants_short_answer(situation):
@@ -103,7 +103,7 @@ async def _choose_with_help(context: StrategyContext) -> Strategy:
 
 
 def _is_helper_clearly_better(situation: RoutingContext) -> bool:
-    """Whether a draft here would only cost time; whom the person prefers here is asked."""
+    """Whether a local draft would only cost time; never where the person prefers that worker."""
     return (
         not situation.choice
         and is_sure(situation)
@@ -129,14 +129,14 @@ def _no_draft_reason(situation: RoutingContext) -> str:
 
 
 def _strategy_of_plan(outcome: Outcome) -> Strategy:
-    """Return the way that drew a plan in an earlier run."""
+    """Return the strategy that made a plan in an earlier run."""
     if not all(step.is_direct for step in outcome.plan.steps):
         return ConductorStrategy()
     return DraftReview()
 
 
 async def _should_plan(context: StrategyContext) -> bool:
-    """Whether the router wants a plan, and who is there can draw and play one."""
+    """Whether the router suggests a plan, and the workers can draw and execute one."""
     situation = context.situation
     route = situation.route
     if route.where != "plan" or situation.mode == "mini" or situation.limits.alone:

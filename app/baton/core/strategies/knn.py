@@ -45,7 +45,7 @@ class NearestNeighbours:
 
 
 def _workers_with_neighbours(situation: RoutingContext) -> list[Card]:
-    """Return those of whom it is known how they did on similar questions."""
+    """Return the workers with known results on similar questions."""
     estimate = situation.route.estimate
     nearby = estimate.nearby if estimate is not None else {}
     return [card for card in conversational_workers(situation) if card.id in nearby]

@@ -1,4 +1,4 @@
-"""Several workers here answer, and what most of them say counts."""
+"""Several local workers answer, and the most frequent answer counts."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class MixtureOfAgents:
     """
 
     async def first(self, context: StrategyContext) -> Proposal:
-        """Propose the proposals and what is made of them."""
+        """Propose the drafts and the step that merges them."""
         situation = context.situation
         writer = strongest_worker(situation, conversational_workers(situation))
         proposers = [card.id for card in local_workers(situation)[:MAX_PROPOSERS]] or [
@@ -49,7 +49,7 @@ class MixtureOfAgents:
         return Proposal(Plan(tuple(steps), (len(steps),)), where, why)
 
     async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
-        """Propose the strongest proposer's answer, where nothing was made of them."""
+        """Propose the strongest proposer's draft, where the merging step failed."""
         last = len(outcome.plan.steps)
         if outcome.plan.answer != (last,) or not is_lost(outcome, last):
             return None

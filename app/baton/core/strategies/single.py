@@ -8,7 +8,7 @@ from baton.core.strategies._steps import single_answer
 
 
 class Single:
-    """The default worker answers the prompt; what comes out, stands."""
+    """The default worker answers the prompt, and its answer stands."""
 
     async def first(self, context: StrategyContext) -> Proposal:
         return single_answer(context.situation)

@@ -1,4 +1,4 @@
-"""Several workers here answer, and the answer that is most like all the others counts.
+"""Several local workers answer, and the answer that is most like all the others counts.
 
 After Smoothie (arXiv 2412.04692): no labels are needed, only how alike texts are in meaning.
 """
@@ -35,7 +35,7 @@ class Smoothie:
         return drafts_proposal(context.situation, [card.id for card in cards], why)
 
     async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
-        """Propose the answer in the middle of all, once."""
+        """Propose the answer that is most like the others, once."""
         steps = outcome.plan.steps
         whole = written_steps(outcome, range(1, len(steps) + 1))
         if len(steps) == 1 or not whole:

@@ -1,4 +1,4 @@
-"""Turn by turn, a trained head says who speaks next and as what, until a verifier accepts.
+"""Turn by turn, a trained head picks a worker and its role, until a verifier accepts.
 
 After TRINITY (arXiv 2512.04695), whose head picks one of seven models. Ours is trained in a gym of
 simulated outcomes for workers that it has never met; see core.plan.turn_roles.
@@ -77,7 +77,7 @@ class Trinity:
 async def _next_turns(
     context: StrategyContext, plan: Plan | None, cards: Sequence[Card], position: TurnPosition
 ) -> Proposal | None:
-    """Propose turns up to one on which the next depends; None where what is written stands.
+    """Propose turns up to one on which the next depends; None where the answer stands.
 
     `plan` is None before the first.
     """
@@ -145,7 +145,7 @@ def _step_role(step: Step) -> TurnRole:
 
 
 def _plan_position(cards: Sequence[Card], outcome: Outcome) -> TurnPosition:
-    """Return how far the turns of a plan went, with -1 for workers that are gone since."""
+    """Return the position after the turns of a plan, with -1 for workers that are gone since."""
     places = {card.id: place for place, card in enumerate(cards)}
     position = TurnPosition()
     for number, step in enumerate(outcome.plan.steps, start=1):
@@ -161,7 +161,7 @@ def _is_rejected(outcome: Outcome, verifier: int) -> bool:
 
 
 async def _allowed_workers(context: StrategyContext) -> list[Card]:
-    """Return who may speak: those that cost something only where something may be spent."""
+    """Return the workers that may take turns: paid ones only where money may be spent."""
     left = (await context.funds()).left
     mine, *others = conversational_workers(context.situation)
     return [mine, *(card for card in others if left != 0 or not card.uses_gateway)]
@@ -170,7 +170,7 @@ async def _allowed_workers(context: StrategyContext) -> list[Card]:
 async def _head_move(
     context: StrategyContext, cards: Sequence[Card], position: TurnPosition
 ) -> tuple[TurnRole, int] | None:
-    """Return what the head would have done next."""
+    """Return the next move by the head's scores."""
     workers = [_worker_facts(context.situation, card) for card in cards]
     figures = [worker_features(worker, n, position) for n, worker in enumerate(workers)]
     need = context.situation.route.need

@@ -1,4 +1,4 @@
-"""One worker answers several times, and what it says most often counts."""
+"""One worker answers several times, and its most frequent answer counts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ VOTE_SAMPLES = 3
 
 
 class Vote(VoteStrategy):
-    """Several samples of the default worker; without a majority its first one counts."""
+    """Several samples of the default worker; without a majority the first one counts."""
 
     async def first(self, context: StrategyContext) -> Proposal:
         situation = context.situation

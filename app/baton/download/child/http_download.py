@@ -1,9 +1,9 @@
-"""Getting a file's bytes from a server that may fail, lie, fall silent or be asked too often.
+"""Downloads a file from a server that may fail, send wrong bytes, stall or limit requests.
 
 Each attempt asks the file's own address for what is missing, so an address that was signed and has
-expired is simply signed anew. Only what fits exactly is appended to the partial: the right status,
-the right range of the right total, no more bytes than promised. Everything else is an attempt that
-failed; after several in a row that brought nothing new, the last one's sentence is the result.
+expired is simply signed again. Only what fits exactly is appended to the partial: the right status,
+the right range of the right total, no more bytes than promised. Everything else is a failed
+attempt; after several in a row without new bytes, the last one's message is the error.
 
 The body is read past httpx (`Response.iter_raw`), which copies it four times: 2.0 s of processor
 time for 2 GiB, where the stream below needs 0.8 s, as `http.client` does. With writing and hashing
@@ -34,23 +34,24 @@ READ_BYTES = 1 << 19
 """How much is read from a connection at once; all that a killed process can lose."""
 
 _POLL_SECONDS = 0.25
-"""How often a silent connection is looked at, in seconds."""
+"""How often a silent connection is checked for a stop, in seconds."""
 
 _Read = Callable[[int, float], "bytes | memoryview"]
 """Reads at most so many bytes within so many seconds."""
 
 _MIN_GAIN_BYTES = 1 << 16
-"""Attempts that bring less than this, all together, bring nothing: else they might never end."""
+"""Attempts that bring fewer bytes than this, together, count as failed: else they might never
+end."""
 
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How patient a transfer is: attempts without anything new, and seconds.
+    """How often a download is retried without new bytes, and its pauses in seconds.
 
     The first pause is `pause`, each further one twice as long, up to `longest`. A server that asks
-    for more than `patience` is not waited for.
+    for more than `patience` ends the download.
     """
 
     max_failures: int = 5
@@ -68,7 +69,7 @@ class TransientFailure(Exception):
 
 
 class HttpDownload:
-    """Appends what is missing to a partial, until it is all there or nothing comes any more."""
+    """Appends the missing bytes to a partial file, until it is complete or nothing more comes."""
 
     def __init__(
         self, web: hub_client.HubClient, offer: ModelOffer, partial: PartialFile, pace: RetryPolicy
@@ -129,10 +130,10 @@ class HttpDownload:
         if self._partial.size < self._offer.size:
             raise TransientFailure(self._connection_cut())
 
-    # What a server answers
+    # Responses
 
     def _version_condition(self) -> dict[str, str]:
-        """Ask for the same version, where nothing else would tell in the end."""
+        """Ask for the same version, where no sha256 can prove it at the end."""
         return {} if self._offer.sha256 else {"If-Range": self._partial.etag}
 
     def _check_response(self, response: httpx.Response, start: int) -> int:
@@ -154,7 +155,7 @@ class HttpDownload:
         raise TransientFailure(self._wrong_answer(f"HTTP {response.status_code} for a file"))
 
     def _check_status(self, response: httpx.Response) -> None:
-        """Raise what a status means that brings nothing."""
+        """Raise the error that a status means."""
         status = response.status_code
         if status < 400:
             return
@@ -178,21 +179,21 @@ class HttpDownload:
                 raise Failure(
                     "ModelFileError",
                     f"{self._name} is another file at its source now, so it was not fetched.",
-                    "Look it up anew; if the catalogue names it, its entry is out of date.",
+                    "Look it up again; if the catalogue names it, its entry is out of date.",
                 )
 
     def _check_range(self, response: httpx.Response, start: int) -> None:
-        told = one_line(response.headers.get("Content-Range", ""), 60).strip()
-        match = _CONTENT_RANGE.fullmatch(told)
+        span = one_line(response.headers.get("Content-Range", ""), 60).strip()
+        match = _CONTENT_RANGE.fullmatch(span)
         if match is None or not start:
             raise TransientFailure(
-                self._wrong_answer(f"a part nobody asked for ({told or 'unnamed'})")
+                self._wrong_answer(f"a part that wasn't asked for ({span or 'unnamed'})")
             )
         first, last = int(match[1]), int(match[2])
         if first != start or last < first:
-            raise TransientFailure(self._wrong_answer(f"another part than was asked for ({told})"))
+            raise TransientFailure(self._wrong_answer(f"another part than was asked for ({span})"))
         if match[3] not in ("*", str(self._offer.size)) or last >= self._offer.size:
-            raise TransientFailure(self._wrong_answer(f"a part of another file ({told})"))
+            raise TransientFailure(self._wrong_answer(f"a part of another file ({span})"))
         self._check_length(response, last + 1 - first)
         if not self._offer.sha256 and _strong_etag(response.headers.get("ETag", "")) not in (
             "",
@@ -202,13 +203,13 @@ class HttpDownload:
             raise TransientFailure(self._wrong_answer("a part of another version"))
 
     def _check_length(self, response: httpx.Response, length: int) -> None:
-        told = response.headers.get("Content-Length")
-        if told is not None and told != str(length):
+        announced = response.headers.get("Content-Length")
+        if announced is not None and announced != str(length):
             raise TransientFailure(
-                self._wrong_answer(f"{one_line(told, 20)} bytes where {length} are right")
+                self._wrong_answer(f"{one_line(announced, 20)} bytes where {length} are right")
             )
 
-    # What comes
+    # Bodies
 
     def _append_body(self, response: httpx.Response, skip: int) -> None:
         """Append a body but for its first bytes. Raises Failure if it is longer than promised."""
@@ -256,20 +257,20 @@ class HttpDownload:
             except httpcore.NetworkError as error:
                 raise TransientFailure(self._connection_cut()) from error
 
-    # What is told
+    # Errors
 
     def _wrong_answer(self, what: str) -> Failure:
         return Failure(
             "ModelFileError",
             f"The server of {self._name} sends something else than the file: {what}."
             f" {self._kept_text()}",
-            "Try again later, or fetch it from elsewhere.",
+            "Try again later, or fetch it from another source.",
         )
 
     def _connection_cut(self) -> Failure:
         return Failure(
             "WorkerUnavailable",
-            f"The connection was cut again and again while {self._name} came. {self._kept_text()}",
+            f"The connection broke several times while {self._name} came. {self._kept_text()}",
             "Check the network and run it again; it goes on where it ended.",
         )
 
@@ -287,14 +288,14 @@ class HttpDownload:
 
 
 class FileTooLong(Failure):
-    """More came than the file is long: nothing of it can be believed."""
+    """More bytes came than the file has, so none of them can be trusted."""
 
     def __init__(self, offer: ModelOffer, name: str) -> None:
         super().__init__(
             "ModelFileError",
             f"{name} is longer than the {offer.size:,} bytes that were promised, so it was"
             " deleted.",
-            "Fetch it again, or from elsewhere.",
+            "Fetch it again, or from another source.",
         )
 
 

@@ -1,4 +1,4 @@
-"""How the fetcher connects: through which proxy, trusting whom, and where redirects may lead.
+"""How the download process connects: proxies, certificates, and where redirects may lead.
 
     web = wire.web()                                  # of this process's environment, one for all
     with web.open(web.address(source), first=0, last=999) as response: ...      # follows redirects
@@ -46,10 +46,10 @@ READ_SECONDS = 30.0
 MAX_REDIRECTS = 8
 
 TRANSIENT_STATUSES = frozenset({408, 425, 429, *range(500, 600)})
-"""What a server answers that may answer well a little later."""
+"""The statuses after which a retry may succeed."""
 
 MAX_WAIT_SECONDS = 86_400.0
-"""Nobody is believed who says to come back later than this, in seconds."""
+"""A server's longer wait is taken as this, in seconds."""
 
 _TRUE_WORDS = {"1", "ON", "YES", "TRUE"}
 _FALSE_WORDS = {"", "0", "OFF", "NO", "N", "FALSE"}
@@ -57,19 +57,19 @@ _RATE_LIMIT = re.compile(r'"\w+"\s*;\s*r\s*=\s*0\s*;\s*t\s*=\s*(\d{1,9})')
 
 
 class Stopped(Exception):
-    """Nobody wants the result any more: the front has said so."""
+    """The front has cancelled the request."""
 
 
 class UnsafeAddress(httpx.TransportError):
-    """An address, or a redirect, leads where nothing is fetched from; the text says where."""
+    """An address or a redirect that nothing is fetched from; the text says where it leads."""
 
 
 class HubClient:
-    """The fetcher's one way out; any thread may use it.
+    """The download process's only way to the network; any thread may use it.
 
     `endpoint` is the hub's address, `token` the account's ("": none), `offline` whether the
     person's environment forbids to connect, `patience` the seconds to wait for the next bytes.
-    Raises Failure where the environment makes no sense, and from every request when offline.
+    Raises Failure where the environment is invalid, and from every request when offline.
     """
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
@@ -134,13 +134,13 @@ class HubClient:
         )
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         self._client.close()
         for way in self._transports.values():
             way.close()
 
     def is_hub(self, url: str) -> bool:
-        """Tell whether an address is the hub's own, which may see the account's token."""
+        """Whether an address is the hub's own, which may see the account's token."""
         return _origin(url) == self._hub_origin
 
     def send(self, request: httpx.Request) -> httpx.Response:
@@ -164,7 +164,7 @@ class HubClient:
         parts, there = urlsplit(url), address_label(url)
         if parts.scheme == "https" or (parts.scheme == "http" and there is Label.LOCAL):
             return
-        # The person may have chosen a hub without encryption, in their own network or elsewhere.
+        # The person may have chosen a hub without encryption, in their own network or outside it.
         chosen = there is Label.LAN or self.is_hub(url)
         if parts.scheme == self._hub_origin[0] == "http" and chosen:
             return
@@ -173,7 +173,7 @@ class HubClient:
         )
 
     def _check_redirect(self, response: httpx.Response) -> None:
-        """Refuse a redirect that leads nearer than it came from, or out of encryption."""
+        """Refuse a redirect to a nearer network than it comes from, or from https to http."""
         if not response.has_redirect_location:
             return
         here = response.request.url
@@ -182,7 +182,7 @@ class HubClient:
             self._check_address(str(to))
             there = address_label(str(to))
             nearer = _DISTANCES[there] < _DISTANCES[address_label(str(here))]
-            # A mirror may have a name of the wide world and a store in the same network.
+            # A mirror may have a public name and a store in the same network.
             mirror = self.endpoint != DEFAULT_HUB and self.is_hub(str(here)) and there is Label.LAN
             if (nearer and not mirror) or (here.scheme, to.scheme) == ("https", "http"):
                 raise UnsafeAddress(
@@ -223,7 +223,7 @@ class _GuardedTransport(httpx.BaseTransport):
         if coding not in ("", "identity"):
             response.close()
             raise UnsafeAddress(
-                f"{request.url.host} sends its answers packed, which nobody asked for"
+                f"{request.url.host} sends compressed answers, which weren't asked for"
             )
         if self._most is not None and isinstance(response.stream, httpx.SyncByteStream):
             response.stream = _LimitedStream(response.stream, self._most)
@@ -231,7 +231,7 @@ class _GuardedTransport(httpx.BaseTransport):
 
 
 class _LimitedStream(httpx.SyncByteStream):
-    """An answer that may only be so long, and take so long."""
+    """An answer with a limit in bytes and seconds."""
 
     def __init__(self, stream: httpx.SyncByteStream, most: int) -> None:
         self._stream = stream
@@ -246,7 +246,7 @@ class _LimitedStream(httpx.SyncByteStream):
             yield piece
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._stream.close()
 
 

@@ -1,4 +1,4 @@
-"""What it means when a hub or a store refuses, or can't be reached, in sentences for people.
+"""What a refusal or a failed connection means, in sentences for people.
 
 `what` names the file or repository that was asked for. Everything that a server says about itself
 is outside text: it is shown on one line, and never decides anything but which sentence it is.
@@ -64,7 +64,7 @@ _FAILED = _Meaning(
 _ODD = _Meaning(
     "WorkerUnavailable",
     "{host} answered HTTP {status} when asked for {what}{said}.",
-    "Try again later, or fetch it from elsewhere.",
+    "Try again later, or fetch it from another source.",
 )
 
 _BY_CODE = {
@@ -105,12 +105,12 @@ def connection_failure(error: Exception, what: str) -> Failure:
     what = one_line(what)
     match error:
         case httpx.TooManyRedirects():
-            message, hint = f"The address of {what} leads round in circles.", ""
+            message, hint = f"The address of {what} redirects in a circle.", ""
         case hub_client.UnsafeAddress() | httpx.InvalidURL():
             message = f"{what} was not fetched: {one_line(str(error))}."
             hint = "Fetch it from an address that begins with https://."
         case httpx.TimeoutException():
-            message = f"Nothing came any more when {what} was asked for. What has come is kept."
+            message = f"The server stopped answering when asked for {what}. What has come is kept."
             hint = "Check the network, then try again."
         case httpx.ProxyError():
             message = f"The proxy doesn't let {what} through: {one_line(str(error))}."
@@ -122,13 +122,13 @@ def connection_failure(error: Exception, what: str) -> Failure:
             message = f"{what} can't be reached: {_connect_reason(error)}."
             hint = "Check the network, and HF_ENDPOINT if it is set; nothing was lost."
         case _:
-            message = f"The connection was cut when {what} was asked for. What has come is kept."
+            message = f"The connection broke when {what} was asked for. What has come is kept."
             hint = "Try again."
-    return Failure("WorkerUnavailable", message, hint or "Fetch it from elsewhere.")
+    return Failure("WorkerUnavailable", message, hint or "Fetch it from another source.")
 
 
 def _connect_reason(error: httpx.ConnectError) -> str:
-    """Say in plain words why nothing could be connected to; the system's where there are none."""
+    """Return why a connection failed, in plain words where there are some."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, socket.gaierror):
@@ -140,16 +140,16 @@ def _connect_reason(error: httpx.ConnectError) -> str:
 
 
 def invalid_answer(host: str, what: str, why: str) -> Failure:
-    """An answer is none that a hub gives; `why` goes on after a colon."""
+    """Return the error for an invalid answer of a hub; `why` follows a colon."""
     return Failure(
         "WorkerUnavailable",
-        f"What {host} says of {one_line(what)} makes no sense: {one_line(why)}.",
-        "Check HF_ENDPOINT if it is set, or fetch it from elsewhere.",
+        f"What {host} says of {one_line(what)} is invalid: {one_line(why)}.",
+        "Check HF_ENDPOINT if it is set, or fetch it from another source.",
     )
 
 
 def in_words(seconds: float | None) -> str:
-    """Say how long to wait."""
+    """Return a wait in words."""
     if seconds is None:
         return "a minute"
     whole = max(1, -int(-seconds // 1))

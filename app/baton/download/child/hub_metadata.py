@@ -1,7 +1,7 @@
-"""What a hub says of a model before it is fetched: its file, size, hash, licence and header.
+"""What a hub offers as a model: file, size, hash, licence and header; names that are refused.
 
-Repositories are asked about through the official client, plain addresses with a HEAD. Nothing that
-comes back is believed before its type and size were looked at, and revisions are pinned.
+Repositories are asked about through the official client, plain addresses with a HEAD. The type and
+size of every value in an answer are checked, and revisions are pinned.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import unquote, urlsplit
 
 import httpx
 
 from baton import __version__
 from baton.core.catalogue_types import ModelOffer, Source
 from baton.core.sanitiser import one_line
-from baton.download.child import hub_errors, hub_names
+from baton.download.child import hub_errors
 from baton.download.child.hub_client import TRANSIENT_STATUSES, HubClient, Stopped, retry_after
 from baton.gguf import header as gguf
 from baton.gguf.header import Header
@@ -26,6 +27,7 @@ from baton.ipc.parent_channel import Failure
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
+
 
 MAX_ANSWER_BYTES = 16 << 20
 """Bytes of an answer about a repository; the largest known have 3 MB."""
@@ -38,10 +40,10 @@ MAX_HEADER_BYTES = 64 << 20
 """How much of a file is fetched to read its header: most end within the first megabytes."""
 
 RETRY_PAUSES = (0.3, 1.0)
-"""Seconds to wait before a question is asked again that could not be answered just then."""
+"""Seconds to wait before each retry of a question."""
 
 MAX_RETRY_SECONDS = 5.0
-"""A server that wants to be left alone for longer isn't waited for."""
+"""A server that asks for a longer wait isn't retried."""
 
 _LICENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9 .+_-]{0,79}")
 _LENGTH = re.compile(r"[0-9]{1,18}")
@@ -59,7 +61,7 @@ class HubMetadata:
 
     def look_up(self, source: Source) -> ModelOffer:
         """Return what is known of one file now, pinned."""
-        hub_names.check_source(source)
+        check_source(source)
         if source.url:
             return self._retry(source.url, lambda: self._look_up_address(source))
         offers = {
@@ -76,17 +78,17 @@ class HubMetadata:
 
     def list_files(self, repo: str, revision: str = "") -> Sequence[ModelOffer]:
         """Return the GGUF files of a repository that come in one piece."""
-        hub_names.check_repo(repo, revision)
+        check_repo(repo, revision)
         offers = list(self._repo_offers(repo, revision))
-        whole = [offer for offer in offers if hub_names.split_count(offer.source.file) == 1]
+        whole = [offer for offer in offers if split_count(offer.source.file) == 1]
         if offers and not whole:
-            hub_names.check_file(offers[0].source.file)
+            check_file(offers[0].source.file)
         return whole[:MAX_FILES]
 
     def read_header(self, offer: ModelOffer) -> Header:
         """Return a file's header, fetching as little of the file as will do."""
-        hub_names.check_source(offer.source)
-        file = offer.source.file or hub_names.file_name(offer.source.url)
+        check_source(offer.source)
+        file = offer.source.file or file_name(offer.source.url)
         most = min(offer.size or MAX_HEADER_BYTES, MAX_HEADER_BYTES)
         data, wanted = bytearray(), min(FIRST_BYTES, most)
         while True:
@@ -105,19 +107,17 @@ class HubMetadata:
     def _repo_offers(self, repo: str, revision: str) -> Iterator[ModelOffer]:
         info = self._retry(repo, lambda: self._model_info(repo, revision))
         commit = info.sha
-        if not hub_names.is_commit(commit) or (
-            hub_names.is_commit(revision) and commit != revision
-        ):
+        if not is_commit(commit) or (is_commit(revision) and commit != revision):
             raise self._invalid_answer(repo, f"its revision is {commit!r}")
         licence, gated = _licence(info), bool(info.gated)
         for sibling in info.siblings or ():
             name = sibling.rfilename
-            if not isinstance(name, str) or not hub_names.is_model_path(name):
+            if not isinstance(name, str) or not is_model_path(name):
                 continue  # a picture, a text, or a trick
             size, sha256 = sibling.size, ""
             if sibling.lfs is not None:
                 size, sha256 = sibling.lfs.size, sibling.lfs.sha256
-                if not hub_names.is_sha256(sha256):
+                if not is_sha256(sha256):
                     raise self._invalid_answer(repo, f"the sha256 of {name} is {sha256!r}")
             if not _is_size(size):
                 raise self._invalid_answer(repo, f"the size of {name} is {size!r}")
@@ -153,7 +153,7 @@ class HubMetadata:
             return self._address_offer(source, response)
 
     def _address_offer(self, source: Source, response: httpx.Response) -> ModelOffer:
-        file = source.file or hub_names.file_name(source.url)
+        file = source.file or file_name(source.url)
         if response.headers.get("Content-Type", "").lower().startswith("text/html"):
             raise Failure(
                 "ConfigError",
@@ -203,7 +203,7 @@ class HubMetadata:
     # Patience
 
     def _retry(self, what: str, ask: Callable[[], T]) -> T:
-        """Ask, and ask again a little later where that may help."""
+        """Ask, and retry after a pause where that may help."""
         for pause in (*RETRY_PAUSES, None):
             try:
                 return ask()
@@ -246,7 +246,7 @@ def _retry_seconds(
 
 
 def _hub_api(web: HubClient) -> HfApi:
-    """Return the official client, made to go our way out and to tell nobody anything."""
+    """Return the official client, set to use our connections, without telemetry."""
     os.environ.update(HF_HUB_DISABLE_TELEMETRY="1", HF_HUB_DISABLE_UPDATE_CHECK="1")
     from huggingface_hub import HfApi, set_client_factory
 
@@ -271,7 +271,7 @@ def _licence(info: Any) -> str:
 
 
 def _size_of(response: httpx.Response) -> int | None:
-    """Return how large a file is, from whatever says so."""
+    """Return how large a file is, from any header that says so."""
     match = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
     lengths = [match[3]] if match is not None else []
     if response.status_code == 200:
@@ -284,11 +284,11 @@ def _size_of(response: httpx.Response) -> int | None:
 
 
 def _hash_of(response: httpx.Response) -> str:
-    """Return a file's sha256 where a server tells it, else ""."""
+    """Return a file's sha256 where a server sends it, else ""."""
     for one in (*response.history, response):
         for name in ("X-Linked-Etag", "ETag"):
             value: str = one.headers.get(name, "").strip().strip('"').lower()
-            if hub_names.is_sha256(value):
+            if is_sha256(value):
                 return value
     return ""
 
@@ -304,7 +304,7 @@ def _status_error(response: httpx.Response) -> httpx.HTTPStatusError:
 def _changed_failure(offer: ModelOffer) -> Failure:
     return Failure(
         "ModelFileError",
-        f"{one_line(str(offer.source))} isn't as large any more as it was said to be.",
+        f"{one_line(str(offer.source))} has another size than the hub announced.",
         "Ask for it again: it was replaced meanwhile.",
     )
 
@@ -314,4 +314,125 @@ def _unusable_failure(file: str, why: str) -> Failure:
         "ModelFileError",
         f"{one_line(file)} is no model that can be used: {one_line(why)}.",
         "Choose another file.",
+    )
+
+
+MAX_PARTS = 8
+MAX_PART_BYTES = 200
+MAX_ADDRESS_CHARS = 4096
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
+_REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_SPLIT_FILE = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
+_DEVICE_NAMES = frozenset(
+    {"con", "prn", "aux", "nul"} | {f"{port}{n}" for port in ("com", "lpt") for n in range(10)}
+)
+
+
+def is_model_path(name: str) -> bool:
+    """Whether a name is a GGUF file's in a repository, perhaps in folders there."""
+    parts = name.split("/")
+    return (
+        name.lower().endswith(".gguf")
+        and len(parts) <= MAX_PARTS
+        and all(_is_plain(part) for part in parts)
+    )
+
+
+def is_commit(revision: object) -> bool:
+    """Whether that is a revision for good."""
+    return isinstance(revision, str) and _COMMIT.fullmatch(revision) is not None
+
+
+def is_sha256(text: object) -> bool:
+    """Whether that is a sha256 in hex."""
+    return isinstance(text, str) and _SHA256.fullmatch(text) is not None
+
+
+def split_count(file: str) -> int:
+    """Return how many files a model is split into, of which this is one; 1 if it isn't."""
+    match = _SPLIT_FILE.search(file)
+    return max(1, int(match[2])) if match else 1
+
+
+def check_repo(repo: str, revision: str) -> None:
+    """Refuse what can't be a repository's name or a revision. Raises Failure."""
+    names = repo.split("/")
+    fits = 1 <= len(names) <= 2 and all(_NAME.fullmatch(name) for name in names)
+    if not fits or ".." in repo or "--" in repo or repo.endswith((".", "-")):
+        raise Failure(
+            "ConfigError",
+            f"{one_line(repo)!r} can't be a repository's name.",
+            "It is written as USER/REPO.",
+        )
+    if revision and (not _REVISION.fullmatch(revision) or ".." in revision):
+        raise Failure(
+            "ConfigError",
+            f"{one_line(revision)!r} can't be a revision.",
+            "It is a branch such as main, or 40 hex digits.",
+        )
+
+
+def check_file(file: str) -> None:
+    """Refuse what can't be a model's file. Raises Failure."""
+    if not is_model_path(file):
+        raise Failure(
+            "ConfigError",
+            f"{one_line(file)!r} can't be a model's file here.",
+            "It needs a plain name that ends with .gguf.",
+        )
+    if (parts := split_count(file)) > 1:
+        raise split_failure(file, parts)
+
+
+def split_failure(file: str, parts: int) -> Failure:
+    """A model comes in several files."""
+    return Failure(
+        "ModelFileError",
+        f"{one_line(file)} is one of {parts} files that make up a model together,"
+        " and Baton loads single ones only.",
+        "Choose a smaller quantisation: it usually comes in one file.",
+    )
+
+
+def check_source(source: Source) -> None:
+    """Refuse a source that nothing can be fetched from. Raises Failure."""
+    if source.url:
+        _check_address(source.url)
+    else:
+        check_repo(source.repo, source.revision)
+    check_file(source.file or file_name(source.url))
+
+
+def file_name(url: str) -> str:
+    """Return the name of the file that an address leads to."""
+    return unquote(urlsplit(url).path).rpartition("/")[2]
+
+
+def _check_address(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        parts = urlsplit("")
+    plain = url.isascii() and url.isprintable() and " " not in url and len(url) <= MAX_ADDRESS_CHARS
+    if not plain or not parts.hostname or "@" in parts.netloc:
+        raise Failure(
+            "ConfigError",
+            f"{one_line(url)!r} is no address that can be used.",
+            "It begins with https://, and holds no name or password.",
+        )
+
+
+def _is_plain(part: str) -> bool:
+    """Whether a name is one file's or folder's, that any system and any terminal can take."""
+    return (
+        part.isprintable()
+        and not set(part) & set('\\<>:"|?*')
+        and not part.startswith(".")
+        and part == part.strip().rstrip(".")
+        and 0 < len(part.encode()) <= MAX_PART_BYTES
+        and part.partition(".")[0].strip().lower() not in _DEVICE_NAMES
     )

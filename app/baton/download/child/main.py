@@ -1,4 +1,4 @@
-"""The fetcher: a child process that asks hubs, fetches models and updates, and reads whole files.
+"""The download process: asks hubs, fetches models and updates, and hashes files.
 
 It speaks frames on stdin and stdout. Frames to it, each with an id:
 
@@ -10,13 +10,13 @@ It speaks frames on stdin and stdout. Frames to it, each with an id:
     digest  path
     release source, key
     bring   source, name, size, sha256, target
-    cancel  nobody wants that answer any more
+    cancel  the answer isn't wanted any more
 
-All are done at once, each in a thread of its own. Frames from it: beat each second; progress with
-the id of what it is of; then done with a value, stopped once there is nothing left of it, or failed
-with the name of the error that the front shall raise. It alone connects to hubs, and it may hold
-the account's token (HF_TOKEN); it writes only where it is told to, and ends at once when its front
-does. What had come until then is kept.
+Each runs in a thread of its own. Frames from it: beat each second; progress with the id of what it
+is of; then done with a value, stopped once there is nothing left of it, or failed with the name of
+the error that the front raises. Only this process connects to hubs, and it may hold the account's
+token (HF_TOKEN). It writes only to the targets that it is given, and ends at once when its front
+does. What has come until then is kept.
 """
 
 from __future__ import annotations
@@ -28,16 +28,19 @@ import traceback
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from baton.core.catalogue_types import ModelOffer, Source
 from baton.download.progress import Progress
 from baton.ipc import frames
 from baton.ipc.parent_channel import Failure, Front, keep_quiet_and_private, take_pipes
 
+if TYPE_CHECKING:
+    from baton.download.child.hub_metadata import HubMetadata
+
 
 class Job:
-    """One thing that the front asked for; any thread may say that it isn't wanted any more."""
+    """One request of the front; any thread may cancel it."""
 
     def __init__(self, front: Front, frame: frames.Frame) -> None:
         self.frame = frame
@@ -46,19 +49,19 @@ class Job:
         self._stopped = threading.Event()
 
     def stop(self) -> None:
-        """Note that nobody wants it any more."""
+        """Cancel the job."""
         self._stopped.set()
 
     def is_stopped(self) -> bool:
-        """Tell whether to end."""
+        """Whether the job is cancelled."""
         return self._stopped.is_set()
 
     def report(self, progress: Progress) -> None:
-        """Tell the front how far it is."""
+        """Send progress to the front."""
         self._front.send("progress", id=self.id, progress=asdict(progress))
 
     def run(self) -> None:
-        """Do it, and tell how it ended."""
+        """Do the job, and send how it ended."""
         from baton.download.child.hub_client import Stopped
 
         try:
@@ -79,7 +82,7 @@ class Job:
 
 
 class JobRunner:
-    """Starts what the front asks for."""
+    """Starts a thread for each request of the front."""
 
     def __init__(self, front: Front) -> None:
         self._front = front
@@ -103,7 +106,7 @@ class JobRunner:
 
 
 def _without_token(fields: dict[str, Any]) -> dict[str, Any]:
-    """Take the account's token out of what is shown to people: a server may have echoed it."""
+    """Remove the account's token from a message: a server may have echoed it."""
     from baton.download.child.hub_client import account_token
 
     token = account_token(os.environ)
@@ -116,23 +119,23 @@ def _without_token(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _look(job: Job) -> Any:
-    return asdict(_metadata(job).look(Source(**job.frame["source"])))
+    return asdict(_metadata(job).look_up(Source(**job.frame["source"])))
 
 
 def _files(job: Job) -> Any:
     frame = job.frame
-    return [asdict(offer) for offer in _metadata(job).files(frame["repo"], frame["revision"])]
+    return [asdict(offer) for offer in _metadata(job).list_files(frame["repo"], frame["revision"])]
 
 
 def _header(job: Job) -> Any:
-    return asdict(_metadata(job).header(_read_offer(job.frame["offer"])))
+    return asdict(_metadata(job).read_header(_read_offer(job.frame["offer"])))
 
 
 def _fetch(job: Job) -> Any:
-    from baton.download.child import hub_names, transfer
+    from baton.download.child import hub_metadata, transfer
 
     offer, target = _read_offer(job.frame["offer"]), Path(job.frame["target"])
-    hub_names.check_source(offer.source)
+    hub_metadata.check_source(offer.source)
     return transfer.fetch(offer, target, job.report, job.is_stopped)
 
 
@@ -145,9 +148,9 @@ def _copy(job: Job) -> Any:
 
 
 def _digest(job: Job) -> Any:
-    from baton.download.child import digest
+    from baton.download.child import transfer
 
-    return digest.hash_file(Path(job.frame["path"]), job.report, job.is_stopped)
+    return transfer.hash_file(Path(job.frame["path"]), job.report, job.is_stopped)
 
 
 def _release(job: Job) -> Any:
@@ -179,7 +182,7 @@ _HANDLERS: dict[str, Callable[[Job], Any]] = {
 }
 
 
-def _metadata(job: Job) -> Any:
+def _metadata(job: Job) -> HubMetadata:
     from baton.download.child.hub_client import default_client
     from baton.download.child.hub_metadata import HubMetadata
 

@@ -1,12 +1,12 @@
-"""A file that hasn't come whole yet: what is written of it stays, whatever ends the process.
+"""A file that is not complete yet: what is written of it stays, however the process ends.
 
 Beside the target lie, while it is on its way:
 
     <key>.partial         what has come, from the first byte on
-    <key>.partial.etag    the version it is of; only where no sha256 is known to tell at the end
+    <key>.partial.etag    its version; only where no sha256 is known that proves it at the end
     <key>.lock            held by the one who writes
 
-`key` is the sha256 that the file shall have, or that of its source's text where nobody knows.
+`key` is the sha256 of the complete file, or of its source's text where that is unknown.
 
 Bytes are appended with `write` alone, unbuffered: once that has returned, the system keeps them,
 and a process that is killed loses nothing but the piece in its hands. A power cut may lose more, or
@@ -33,17 +33,18 @@ POLL_SECONDS = 0.1
 """How often to look whether another Baton is done, in seconds."""
 
 NOTIFY_BYTES = 4 << 20
-"""How much must be new before anybody is woken: doing that often costs more than hashing."""
+"""How many bytes must be new before a waiting thread is woken: more often costs more than
+hashing."""
 
 SYNC_BYTES = 64 << 20
-"""After how many bytes more it is brought to the disk."""
+"""After how many further bytes it is synced to the disk."""
 
 
 class PartialFile:
     """The file at `path`, made if need be; one thread appends, others may watch it grow.
 
     `changed` is notified when it has grown by a `STEP` or to its `total`, and whenever `epoch` or
-    `closed` change; `epoch` counts how often it was begun anew.
+    `closed` change; `epoch` counts its restarts.
     """
 
     def __init__(self, path: Path, total: int) -> None:
@@ -80,11 +81,11 @@ class PartialFile:
         return os.fstat(self._file.fileno()).st_mtime > psutil.boot_time()
 
     def restart(self) -> None:
-        """Begin anew: nothing of what is here belongs to it."""
+        """Start again from the first byte: nothing that is here belongs to the file."""
         with self._writing:
             if self.closed:
                 raise Stopped
-            # First of all, whoever watches knows: what is read from now on isn't what it was.
+            # The watching threads know first, before what they read changes.
             with self.changed:
                 self.size = 0
                 self.epoch += 1
@@ -100,7 +101,7 @@ class PartialFile:
                 raise Stopped
 
     def sync(self) -> None:
-        """Return when all of it is on the disk. A disk that failed once says so ever after."""
+        """Return when all of it is on the disk. After one failure, every call raises it."""
         with self._syncing:
             if self._unsynced is not None:
                 raise self._unsynced
@@ -111,7 +112,7 @@ class PartialFile:
                 raise
 
     def keep_syncing(self) -> None:
-        """Bring it to the disk while it grows, so that little is left to do in the end."""
+        """Sync it to the disk while it grows, so that little is left to do at the end."""
         synced = self.size
 
         def due() -> bool:
@@ -127,7 +128,7 @@ class PartialFile:
 
     @property
     def etag(self) -> str:
-        """The version that it is of, as the server names it; "" if nobody knows."""
+        """The version that it is of, as the server names it; "" if unknown."""
         with suppress(OSError, ValueError):
             return self._etag.read_text("utf-8")
         return ""
@@ -148,7 +149,7 @@ class PartialFile:
         return self.path.with_name(f"{self.path.name}.etag")
 
     def close(self) -> None:
-        """Let nobody append any more. A write that is under way is waited for."""
+        """Close the file for writers, after the write that is in progress."""
         with self._writing, self.changed:
             self.closed = True
             self._file.close()
@@ -191,7 +192,7 @@ def partial_path(folder: Path, key: str) -> Path:
 def lock_partial(
     folder: Path, key: str, waiting: Callable[[], None], stopped: Callable[[], bool]
 ) -> Iterator[None]:
-    """Be the only one who writes this partial; `waiting` is called while another one does.
+    """Hold the lock of a partial file; `waiting` is called while another process holds it.
 
     The lock's file is taken away again. Raises Stopped.
     """
@@ -209,7 +210,7 @@ def lock_partial(
     try:
         yield
     finally:
-        # Who waits for it notices that it is nobody's any more, and makes a new one. Where what is
+        # A process that waits for it notices that it is deleted, and makes a new one. Where what is
         # open can't be deleted, that fails until it was released.
         with suppress(OSError):
             path.unlink()

@@ -1,7 +1,7 @@
-"""Releases of the packaged binary: who signed them, and getting one file of theirs.
+"""Releases of the packaged binary: checks their signatures, and fetches their files.
 
-A release lies in a folder or behind an address, encrypted or not: what is believed of it is what
-the key in this build has signed, and the hashes that stand there.
+A release lies in a folder or behind an address, encrypted or not: only what the
+key in this build has signed is trusted, and the hashes in it.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ def fetch_release_file(
     progress: Callable[[Progress], None],
     stopped: Callable[[], bool],
 ) -> str:
-    """Have a file of a release at `target`, of that size and contents; return its sha256.
+    """Fetch a file of a release to `target`, of that size and contents; return its sha256.
 
-    It goes on where an earlier attempt ended. Raises Failure and Stopped.
+    It resumes an earlier attempt. Raises Failure and Stopped.
     """
     if not is_address(source):
         return _copy_file(Path(source) / name, size, sha256, target, progress, stopped)
@@ -87,7 +87,7 @@ def check_signature(content: bytes, signature: bytes, key: str, source: str) -> 
         raise Failure(
             "ConfigError",
             "The key that this build checks updates with can't be used.",
-            "Install Baton anew.",
+            "Install Baton again.",
         ) from error
 
 
@@ -103,7 +103,7 @@ def _fetch_small(web: hub_client.HubClient, url: str, most: int) -> bytes:
 
 
 def _release_client(source: str, environ: Mapping[str, str] = os.environ) -> hub_client.HubClient:
-    """Return the way to an address that the person named, as to a mirror: http is for them to say.
+    """Return a client for an address that the person named, as for a mirror; http is their choice.
 
     No account's token goes there.
     """
@@ -154,13 +154,13 @@ def _copy_file(
         found = None
     if found != size:
         what = "isn't there" if found is None else f"has {found:,} bytes where {size:,} are right"
-        raise Failure("ModelFileError", f"{source} {what}.", "Copy the release there anew.")
+        raise Failure("ModelFileError", f"{source} {what}.", "Copy the release there again.")
     return transfer.copy(source, target, sha256, progress, stopped)
 
 
 def _distrust_failure(source: str, why: str) -> Failure:
     return Failure(
         "ConfigError",
-        f"The release in {one_line(source)} is not from who made this Baton: {why}.",
-        "Nothing of it was used. Take it from elsewhere, and tell whoever publishes it.",
+        f"The release in {one_line(source)} is not signed by the publisher of this Baton: {why}.",
+        "Nothing of it was used. Take it from another source, and report it to its publisher.",
     )

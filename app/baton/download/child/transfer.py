@@ -1,28 +1,33 @@
-"""Getting a whole file, from a server or another folder: it goes on where it ended, and is checked.
+"""Fetches a whole file from a server or another folder, resumes it, and verifies it.
 
-While one thread appends what comes to a partial, another reads that back and hashes it (what an
-earlier attempt left too), and this one tells how far it is. The target gets its name when every
-byte of it was hashed, the hash is right, and all is on the disk.
+While one thread appends what comes to a partial file, another reads the file back and hashes it
+(what an earlier attempt left too), and this one reports progress. The target gets its name when
+every byte of it was hashed, the hash is right, and all is on the disk.
 """
 
 from __future__ import annotations
 
+import errno
+import hashlib
+import os
+import shutil
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from baton.core.byte_format import show_size
 from baton.core.catalogue_types import ModelOffer
-from baton.download.child import disk_space, hub_client
+from baton.download.child import hub_client
 from baton.download.child import partial_file as partials
-from baton.download.child.digest import PartialHasher, hash_file
 from baton.download.child.http_download import FileTooLong, HttpDownload, RetryPolicy
 from baton.download.child.hub_client import Stopped
-from baton.download.child.partial_file import PartialFile
-from baton.download.child.progress_report import REPORT_SECONDS, ProgressReport
+from baton.download.child.partial_file import NOTIFY_BYTES, PartialFile
 from baton.download.progress import Phase, Progress
 from baton.ipc.parent_channel import Failure
 from baton.platform.durable_files import make_folder
@@ -32,14 +37,14 @@ RETRY_POLICY = RetryPolicy()
 _COPY_BYTES = 1 << 20
 
 T = TypeVar("T")
-Tell = Callable[[Progress], None]
+ReportProgress = Callable[[Progress], None]
 Stop = Callable[[], bool]
 
 
 def fetch(
     offer: ModelOffer,
     target: Path,
-    progress: Tell,
+    progress: ReportProgress,
     stopped: Stop,
     *,
     web: hub_client.HubClient | None = None,
@@ -53,7 +58,7 @@ def fetch(
     if offer.size <= 0:
         raise Failure(
             "ModelFileError",
-            f"Nobody says how large {offer.source} is, so it can't be fetched safely.",
+            f"The size of {offer.source} is unknown, so it can't be fetched safely.",
             "Fetch it by other means, and `baton models import` it.",
         )
     wanted = _Target(offer.size, offer.sha256.lower(), target, str(offer.source))
@@ -64,12 +69,12 @@ def fetch(
     )
 
 
-def copy(source: Path, target: Path, sha256: str, progress: Tell, stopped: Stop) -> str:
+def copy(source: Path, target: Path, sha256: str, progress: ReportProgress, stopped: Stop) -> str:
     """Copy a file to `target` and return its sha256, which must be `sha256` unless that is "".
 
     In all else as `fetch`. Raises Failure and Stopped.
     """
-    with disk_space.explain_read_errors(source):
+    with explain_read_errors(source):
         size = source.stat().st_size
     wanted = _Target(size, sha256.lower(), target, str(source))
     return _transfer(
@@ -79,7 +84,7 @@ def copy(source: Path, target: Path, sha256: str, progress: Tell, stopped: Stop)
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """A file to be had: its length and contents, where it shall lie, and where it comes from."""
+    """A file to fetch: its size and contents, its target, and its source."""
 
     size: int
     sha256: str
@@ -106,7 +111,7 @@ class _FileCopy:
         if not self._vouched:
             self._partial.restart()
         with (
-            disk_space.explain_read_errors(self._source),
+            explain_read_errors(self._source),
             self._source.open("rb", buffering=0) as file,
         ):
             file.seek(self._partial.size)
@@ -117,7 +122,7 @@ class _FileCopy:
             raise Failure(
                 "ModelFileError",
                 f"{self._source} became shorter while it was copied.",
-                "Copy it when nobody writes it any more.",
+                "Copy it when no program writes it any more.",
             )
 
     def _append(self, piece: bytes) -> None:
@@ -125,9 +130,9 @@ class _FileCopy:
             raise Failure(
                 "ModelFileError",
                 f"{self._source} became longer while it was copied.",
-                "Copy it when nobody writes it any more.",
+                "Copy it when no program writes it any more.",
             )
-        with disk_space.explain_write_errors(self._partial.path.parent, self._source.name):
+        with explain_write_errors(self._partial.path.parent, self._source.name):
             self._partial.append(piece)
 
 
@@ -135,7 +140,10 @@ _Source = HttpDownload | _FileCopy
 
 
 def _transfer(
-    wanted: _Target, begin: Callable[[PartialFile], _Source], progress: Tell, stopped: Stop
+    wanted: _Target,
+    begin: Callable[[PartialFile], _Source],
+    progress: ReportProgress,
+    stopped: Stop,
 ) -> str:
     folder, key = wanted.target.parent, partials.partial_key(wanted.sha256, wanted.source)
     path = partials.partial_path(folder, key)
@@ -144,7 +152,7 @@ def _transfer(
     def waiting() -> None:
         report(Phase.WAITING, _file_size(path))
 
-    with disk_space.explain_write_errors(folder, wanted.name):
+    with explain_write_errors(folder, wanted.name):
         make_folder(folder)
         with partials.lock_partial(folder, key, waiting, stopped):
             return _existing_hash(wanted, path, report, stopped) or _complete(
@@ -157,10 +165,10 @@ def _existing_hash(wanted: _Target, path: Path, report: ProgressReport, stopped:
     if _file_size(wanted.target) != wanted.size:
         return ""
 
-    def tell(step: Progress) -> None:
+    def forward(step: Progress) -> None:
         report(Phase.VERIFYING, step.done)
 
-    found = hash_file(wanted.target, tell, stopped)
+    found = hash_file(wanted.target, forward, stopped)
     if wanted.sha256 in ("", found):
         return found
     wanted.target.unlink()
@@ -179,7 +187,7 @@ def _complete(
         vouched = wanted.sha256 or (partial.etag and partial.is_trustworthy)
         if partial.size > wanted.size or not vouched:
             partial.restart()
-        disk_space.check_room(path.parent, wanted.size - partial.size, wanted.name)
+        check_room(path.parent, wanted.size - partial.size, wanted.name)
         try:
             found = _append_and_hash(wanted, partial, begin(partial), report, stopped)
         except (Failure, Stopped) as end:
@@ -196,7 +204,7 @@ def _complete(
 def _append_and_hash(
     wanted: _Target, partial: PartialFile, source: _Source, report: ProgressReport, stopped: Stop
 ) -> str:
-    """Let bytes come and be hashed and settle on the disk, and tell how far it is."""
+    """Run appending, hashing and syncing side by side, and report progress."""
     follower = PartialHasher(partial)
     coming, hashing = _start_thread(source.run), _start_thread(follower.run)
     _start_thread(partial.keep_syncing)
@@ -232,7 +240,7 @@ def _poll_until_done(works: set[Future[Any]], stopped: Stop) -> Generator[None]:
 
 
 def _start_thread(work: Callable[[], T]) -> Future[T]:
-    """Do it in a thread that nobody has to wait for: a name may take long to be looked up."""
+    """Run `work` in a thread that need not be joined: a name lookup may take long."""
     future: Future[T] = Future()
 
     def run() -> None:
@@ -255,6 +263,190 @@ def _file_size(path: Path) -> int:
 def _wrong_contents(wanted: _Target) -> Failure:
     return Failure(
         "ModelFileError",
-        f"{wanted.name} came with other contents than it should have, so it was not kept.",
-        "Take it again, or from elsewhere.",
+        f"{wanted.name} has other contents than it should have, so it was deleted.",
+        "Fetch it again, or from another source.",
     )
+
+
+READ_BYTES = 1 << 20
+"""How much is read at once: large enough that hashing, which needs no lock, is nearly all."""
+
+
+def hash_file(path: Path, progress: Callable[[Progress], None], stopped: Callable[[], bool]) -> str:
+    """Read a file and return its sha256 in hex. Raises Failure and Stopped."""
+    with explain_read_errors(path):
+        return _hash_file(path, progress, stopped)
+
+
+def _hash_file(
+    path: Path, progress: Callable[[Progress], None], stopped: Callable[[], bool]
+) -> str:
+    sha256, piece = hashlib.sha256(), memoryview(bytearray(READ_BYTES))
+    with path.open("rb", buffering=0) as file:
+        report = ProgressReport(progress, os.fstat(file.fileno()).st_size)
+        done = 0
+        while count := file.readinto(piece):
+            if stopped():
+                raise Stopped
+            sha256.update(piece[:count])
+            done += count
+            report(Phase.VERIFYING, done)
+    return sha256.hexdigest()
+
+
+class PartialHasher:
+    """Hashes a partial while it grows, from what is in the file and not from what was meant to be.
+
+    So what an earlier process wrote is checked in the same way as what comes now, side by side with
+    the download.
+    """
+
+    def __init__(self, partial: PartialFile) -> None:
+        self.done = 0
+        self._partial = partial
+
+    def run(self) -> str:
+        """Return the sha256 in hex once all of it is there. Raises OSError and Stopped."""
+        sha256, epoch = hashlib.sha256(), 0
+        piece = memoryview(bytearray(READ_BYTES))
+        with self._partial.path.open("rb", buffering=0) as file:
+            while True:
+                size, now = self._wait(epoch)
+                if now != epoch:
+                    sha256, epoch, self.done = hashlib.sha256(), now, 0
+                    file.seek(0)
+                elif self.done == self._partial.total:
+                    return sha256.hexdigest()
+                while self.done < size and self._is_current(epoch):
+                    count = file.readinto(piece[: size - self.done]) or 0
+                    if not count and self._is_current(epoch):
+                        raise OSError(f"{self._partial.path} was truncated by another program")
+                    sha256.update(piece[:count])
+                    self.done += count
+
+    def _is_current(self, epoch: int) -> bool:
+        return self._partial.epoch == epoch and not self._partial.closed
+
+    def _wait(self, epoch: int) -> tuple[int, int]:
+        """Wait until there is a piece to hash, the last one, or a restart."""
+        partial = self._partial
+
+        def due() -> bool:
+            enough = min(NOTIFY_BYTES, partial.total - self.done)
+            return partial.closed or partial.epoch != epoch or partial.size - self.done >= enough
+
+        with partial.changed:
+            partial.changed.wait_for(due)
+            if partial.closed:
+                raise Stopped
+            return partial.size, partial.epoch
+
+
+REPORT_SECONDS = 0.1
+"""The least time between two reports of the same phase, in seconds."""
+
+SPEED_WINDOW_SECONDS = 5.0
+"""Speed is that of the last so many seconds."""
+
+_MIN_SPEED_SECONDS = 0.2
+"""What was seen for a shorter time has no speed yet."""
+
+
+class ProgressReport:
+    """Tells `progress` how far something of `total` bytes is."""
+
+    def __init__(self, progress: Callable[[Progress], None], total: int) -> None:
+        self.total = total
+        self._progress = progress
+        self._done = 0
+        self._phase: Phase | None = None
+        self._next = 0.0
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def __call__(
+        self, phase: Phase, done: int, moved: int | None = None, wait: float | None = None
+    ) -> None:
+        """Report that `done` bytes are here; speed is measured by `moved`, by `done` if None.
+
+        `wait` is how long nothing will come because a server asked for that, in seconds.
+        """
+        now = time.monotonic()
+        if phase is self._phase and now < self._next:
+            return
+        if phase is not self._phase:
+            self._phase = phase
+            self._seen.clear()
+        self._next = now + REPORT_SECONDS
+        self._done = min(self.total, max(self._done, done))
+        moved = done if moved is None else moved
+        speed = self._speed(now, moved)
+        left = (self.total - moved) / speed if speed else None
+        if wait is not None:
+            left = wait + (left or 0.0)
+        self._progress(Progress(phase, self._done, self.total, speed, left))
+
+    def _speed(self, now: float, moved: int) -> float:
+        seen = self._seen
+        if seen and moved < seen[-1][1]:
+            seen.clear()
+        seen.append((now, moved))
+        while len(seen) > 2 and now - seen[1][0] >= SPEED_WINDOW_SECONDS:
+            seen.popleft()
+        since = now - seen[0][0]
+        return (moved - seen[0][1]) / since if since >= _MIN_SPEED_SECONDS else 0.0
+
+
+DISK_MARGIN = 1.1
+"""A disk must have room for so much more than what is still to come."""
+
+_DISK_FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
+_WINDOWS_FULL = {39, 112}  # ERROR_HANDLE_DISK_FULL, ERROR_DISK_FULL
+
+
+def check_room(folder: Path, coming: int, name: str) -> None:
+    """Refuse what would not find room in a folder, before it comes. Raises Failure."""
+    needed = int(coming * DISK_MARGIN)
+    with explain_write_errors(folder, name):
+        free = shutil.disk_usage(folder).free
+    if coming and free < needed:
+        raise Failure(
+            "ModelFileError",
+            f"The disk has no room for {name}: {show_size(needed - free)} more are needed"
+            f" ({show_size(free)} are free, {show_size(needed)} wanted with a margin).",
+            "Make room and run it again; what has come is kept.",
+        )
+
+
+@contextmanager
+def explain_write_errors(folder: Path, name: str) -> Iterator[None]:
+    """Turn what the system refuses into a Failure; `name` is the file's."""
+    try:
+        yield
+    except OSError as error:
+        raise _write_failure(error, folder, name) from error
+
+
+@contextmanager
+def explain_read_errors(path: Path) -> Iterator[None]:
+    """Turn what the system refuses while a file is read into a Failure."""
+    try:
+        yield
+    except OSError as error:
+        raise Failure(
+            "ModelFileError",
+            f"{path} can't be read: {error.strerror or error}.",
+            "Check that it is still there, its owner and permissions, and the disk.",
+        ) from error
+
+
+def _write_failure(error: OSError, folder: Path, name: str) -> Failure:
+    if error.errno in _DISK_FULL or getattr(error, "winerror", None) in _WINDOWS_FULL:
+        message = f"The disk became full while {name} was written. What has come is kept."
+        hint = "Make room and run it again; it goes on where it ended."
+    elif error.errno == errno.EFBIG:
+        message = f"{name} is larger than a file may be on this disk. What has come is kept."
+        hint = "Use a folder on another disk (some formats end at 4 GB), or a higher limit."
+    else:
+        message = f"{name} can't be kept in {folder}: {error.strerror or error}."
+        hint = "Check the folder's owner and permissions, and the disk."
+    return Failure("ModelFileError", message, hint)

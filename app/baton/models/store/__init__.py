@@ -1,7 +1,6 @@
-"""The folder where models lie: what is recorded of each, what is left over, what others have.
+"""The folder where models lie: their records, their files, and what other programs have.
 
-`FolderModelStore` is the façade; the modules beside it hold plain functions over paths. Nothing here
-reads a whole model file, and nothing is deleted but what Baton wrote itself.
+Nothing here reads a whole model file, and nothing is deleted but what Baton wrote itself.
 """
 
 from baton.models.store.model_store import FolderModelStore

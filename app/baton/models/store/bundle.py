@@ -1,6 +1,6 @@
 """A folder of models to carry to another machine: their files, and one that describes them.
 
-What comes back on a stick is outside data: nothing in it is believed that could lead elsewhere.
+What comes on a stick is outside data: no path or name in it may lead out of the folder.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from baton.core.catalogue_types import UNKNOWN_SOURCE, Source
 from baton.core.errors import ConfigError, ModelFileError
 from baton.core.sanitiser import one_line
 from baton.models.model_types import ModelRecord
-from baton.models.store.folder_changes import is_regular_file, replace_json
 from baton.models.store.manifest import (
     RECORD_SCHEMA,
     UnreadableRecord,
@@ -26,7 +25,7 @@ from baton.models.store.manifest import (
     encode_json,
     read_limited,
 )
-from baton.models.store.safe_names import is_model_file, is_sha256
+from baton.models.store.store_files import is_model_file, is_regular_file, is_sha256, replace_json
 
 BUNDLE_FILE = "baton-models.json"
 """The file that describes the others."""
@@ -47,7 +46,8 @@ class _Bundle:
 def read_bundle(folder: Path) -> Sequence[tuple[ModelRecord, Path]]:
     """Return the models that a folder holds, and where their files are.
 
-    Raises ModelFileError where one isn't there or isn't of its size, and for what can't be true.
+    Raises ModelFileError where one isn't there or isn't of its size, and for a description with
+    impossible values.
     """
     records = _read_description(folder)
     if records is None:
@@ -64,8 +64,8 @@ def read_bundle(folder: Path) -> Sequence[tuple[ModelRecord, Path]]:
 def bundled_record(folder: Path, record: ModelRecord) -> ModelRecord:
     """Return a model's record as it goes into a folder, with the name that its file gets there.
 
-    The name is one that neither another model there has, nor a file of somebody else's. Raises
-    ModelFileError where what the folder holds can't be read.
+    No other model there has that name, and no foreign file. Raises ModelFileError where what the
+    folder holds can't be read.
     """
     carried = _portable_record(record)
     models = _read_description(folder) or ()
@@ -107,7 +107,7 @@ def write_bundle(folder: Path, records: Sequence[ModelRecord]) -> None:
 
 
 def _read_description(folder: Path) -> Sequence[ModelRecord] | None:
-    """Return what a folder says of its models, None if it says nothing."""
+    """Return the records that a folder's description holds, None where there is none."""
     try:
         data = read_limited(folder / BUNDLE_FILE, MAX_BUNDLE_BYTES)
         if data is None:
@@ -124,19 +124,19 @@ def _read_description(folder: Path) -> Sequence[ModelRecord] | None:
         why = error.message if isinstance(error, ConfigError) else str(error)
         raise ModelFileError(
             f"{_path_text(folder / BUNDLE_FILE)} can't be used: {one_line(why).rstrip('.')}.",
-            "Export the models anew, into an empty folder.",
+            "Export the models again, into an empty folder.",
         ) from error
     return records
 
 
 def _portable_record(record: ModelRecord) -> ModelRecord:
-    """Return what another machine may know: not how and where the file lay here."""
+    """Return the part of a record that is exported: not where and how the file lies here."""
     plain = replace(record, link="", stamp=None, forced=False, paused=False, wrong="", added=0.0)
     return clean_record(replace(plain, source=_credible_source(record.source)))
 
 
 def _credible_source(source: Source) -> Source:
-    """Return where a file came from, if that can be true."""
+    """Return a file's source, if it is a possible one."""
     if source.url:
         plain = source.url.startswith(("https://", "http://")) and source.url.isprintable()
         return source if plain and not source.repo and len(source.url) < 2000 else UNKNOWN_SOURCE
@@ -150,12 +150,12 @@ def _check_bundled(record: ModelRecord) -> None:
     check_record(record)
     if not is_model_file(record.file) or record.size < 1 or not is_sha256(record.sha256):
         raise ConfigError(
-            f"Nobody has verified {record.id} yet.", f"Run `baton models verify {record.id}` first."
+            f"{record.id} isn't verified yet.", f"Run `baton models verify {record.id}` first."
         )
 
 
 def _undescribed_error(folder: Path) -> ModelFileError:
-    """Tell of a folder that `write_bundle` never wrote, with the models that lie in it."""
+    """Return the error for a folder without a description, with the models that lie in it."""
     try:
         files = sorted(path.name for path in folder.iterdir() if is_model_file(path.name))
     except OSError as error:
@@ -175,7 +175,7 @@ def _undescribed_error(folder: Path) -> ModelFileError:
 def _incomplete_error(path: Path, what: str) -> ModelFileError:
     return ModelFileError(
         f"{_path_text(path)} {what}; nothing was taken from this folder.",
-        "Copy the folder anew, or export the models again.",
+        "Copy the folder again, or export the models again.",
     )
 
 

@@ -1,23 +1,32 @@
-"""Model files that are on this machine already: other programs', and loose ones in the folder."""
+"""Model files that are on this machine already: other programs', and loose ones in the folder.
+
+Other programs' folders are outside data: a scan is bounded in number and time, follows no folder
+that is a link, and skips whatever isn't as expected.
+"""
 
 from __future__ import annotations
 
 import os
+import re
+import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
+from baton.core.catalogue_types import UNKNOWN_SOURCE, Source
 from baton.core.sanitiser import one_line
 from baton.models.model_types import ExternalModel, LibraryModel, ModelRecord
-from baton.models.store.external_stores import Candidate, FolderScan, candidates
-from baton.models.store.gguf_detection import chat_model_bytes
-from baton.models.store.manifest import list_records
+from baton.models.store.file_header import chat_model_bytes
+from baton.models.store.manifest import UnreadableRecord, decode_json, list_records, read_limited
+from baton.models.store.store_files import is_sha256
 
 MAX_OFFERED = 500
-"""How many are offered."""
+"""The most that are offered."""
 
 MODELS_FOLDER = "the models folder"
-"""What stands in a program's place for files that a person put there by hand."""
+"""The program's name for files that a person put into the models folder by hand."""
 
 
 def find_external_models(
@@ -48,7 +57,7 @@ def find_external_models(
 
 
 def _to_external_model(candidate: Candidate) -> ExternalModel | None:
-    """Return a file as it can be offered, if it looks like a model."""
+    """Return a file as an offer, if it looks like a chat model."""
     path = candidate.path
     size = chat_model_bytes(path, candidate.name) if str(path).isprintable() else 0
     if not size or candidate.size not in (0, size):
@@ -58,7 +67,7 @@ def _to_external_model(candidate: Candidate) -> ExternalModel | None:
 
 
 def _loose_files(folder: Path, walk: FolderScan) -> Iterator[Candidate]:
-    """Yield what a person has put into the models folder, or what a lost record leaves."""
+    """Yield files that a person has put into the models folder, or that lost their record."""
     places = [folder]
     places += [
         model for model, record in list_records(folder) if not isinstance(record, ModelRecord)
@@ -70,3 +79,234 @@ def _loose_files(folder: Path, walk: FolderScan) -> Iterator[Candidate]:
 
 def _is_in(path: str, folder: str) -> bool:
     return Path(path).is_relative_to(folder)
+
+
+MAX_ENTRIES = 20_000
+"""The most names that one scan looks at."""
+
+MAX_SECONDS = 3.0
+"""How long a scan may take; what was found until then is offered."""
+
+SHARED_OLLAMA_FOLDERS = (Path("/usr/share/ollama/.ollama/models"),)
+"""Where Ollama keeps models when it runs as a service of the machine."""
+
+_MAX_MANIFEST_BYTES = 1 << 18
+_REPO_FOLDER = re.compile(r"models--([\w.-]+)", re.ASCII)
+_REVISION = re.compile(r"[0-9a-f]{40}")
+_MODEL_TYPE = "application/vnd.ollama.image.model"
+_ADAPTER_TYPE = "application/vnd.ollama.image.adapter"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A file that may be a model, and what its program says of it (`size` 0: nothing)."""
+
+    program: str
+    name: str
+    path: Path
+    sha256: str = ""
+    source: Source = UNKNOWN_SOURCE
+    size: int = 0
+
+
+class FolderScan:
+    """A scan of folders, bounded in names and seconds."""
+
+    def __init__(self, entries: int = MAX_ENTRIES, seconds: float = MAX_SECONDS) -> None:
+        self._left = entries
+        self._end = time.monotonic() + seconds
+
+    def is_over(self) -> bool:
+        """Count one look; whether that was the last one allowed."""
+        self._left -= 1
+        return self._left < 0 or time.monotonic() > self._end
+
+    def files(self, folder: Path, depth: int) -> Iterator[Path]:
+        """Yield what isn't a folder, at most that many folders deep."""
+        folders: list[Path] = []
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    if self.is_over():
+                        return
+                    if not entry.is_dir(follow_symlinks=False):
+                        yield folder / entry.name
+                    elif depth:
+                        folders.append(folder / entry.name)
+        except (OSError, ValueError):
+            return
+        for inner in sorted(folders):
+            yield from self.files(inner, depth - 1)
+
+    def models(self, folder: Path, depth: int) -> Iterator[Path]:
+        """Yield files that are named as models are."""
+        for path in self.files(folder, depth):
+            if path.suffix.lower() == ".gguf":
+                yield path
+
+
+def candidates(environ: Mapping[str, str], walk: FolderScan) -> Iterator[Candidate]:
+    """Yield what the programs that are known here keep as models."""
+    home = _absolute_path(environ.get("HOME") or environ.get("USERPROFILE", ""), Path())
+    if home is None:
+        return
+    places = _StoreFolders(environ, home)
+    for root in places.hugging_face():
+        yield from _hugging_face(root, walk)
+    for root in places.ollama():
+        yield from _ollama(root, walk)
+    for program, root, depth in places.plain_stores():
+        for path in walk.models(root, depth):
+            name = path.stem if path.stem.lower() != "model" else path.parent.name
+            yield Candidate(program, name, path)
+
+
+class _StoreFolders:
+    """Where programs keep their models on this system, by its environment."""
+
+    def __init__(self, environ: Mapping[str, str], home: Path) -> None:
+        self._environ = environ
+        self._home = home
+        self._cache = self._caches = self._variable_path("XDG_CACHE_HOME") or home / ".cache"
+        self._data = self._roaming = (
+            self._variable_path("XDG_DATA_HOME") or home / ".local" / "share"
+        )
+        if sys.platform == "darwin":
+            self._caches = home / "Library" / "Caches"
+            self._data = self._roaming = home / "Library" / "Application Support"
+        elif sys.platform == "win32":
+            self._data = self._caches = (
+                self._variable_path("LOCALAPPDATA") or home / "AppData" / "Local"
+            )
+            self._roaming = self._variable_path("APPDATA") or home / "AppData" / "Roaming"
+
+    def _variable_path(self, name: str) -> Path | None:
+        return _absolute_path(self._environ.get(name, ""), self._home)
+
+    def hugging_face(self) -> list[Path]:
+        above = self._variable_path("HF_HOME") or self._cache / "huggingface"
+        return [
+            self._variable_path("HF_HUB_CACHE")
+            or self._variable_path("HUGGINGFACE_HUB_CACHE")
+            or above / "hub"
+        ]
+
+    def ollama(self) -> list[Path]:
+        mine = self._variable_path("OLLAMA_MODELS") or self._home / ".ollama" / "models"
+        return [mine, *SHARED_OLLAMA_FOLDERS]
+
+    def plain_stores(self) -> list[tuple[str, Path, int]]:
+        """Return programs that keep their files under their names, and how deep."""
+        jan = self._roaming / "Jan" / "data"
+        return [
+            *(("LM Studio", place / "models", 4) for place in self._lm_studio()),
+            ("llama.cpp", self._variable_path("LLAMA_CACHE") or self._caches / "llama.cpp", 1),
+            ("GPT4All", self._data / "nomic.ai" / "GPT4All", 1),
+            ("GPT4All", self._home / ".cache" / "gpt4all", 1),
+            ("Jan", jan / "llamacpp" / "models", 4),
+            ("Jan", jan / "models", 4),
+            ("Jan", self._home / "jan" / "models", 4),
+        ]
+
+    def _lm_studio(self) -> list[Path]:
+        """Return where LM Studio says that it is, else where it usually is."""
+        try:
+            said = read_limited(self._home / ".lmstudio-home-pointer", 4096) or b""
+            place = _absolute_path(said.decode().strip(), self._home)
+        except (UnreadableRecord, UnicodeDecodeError):
+            place = None
+        usual = [self._home / ".lmstudio", self._home / ".cache" / "lm-studio"]
+        return list(dict.fromkeys([place, *usual] if place is not None else usual))
+
+
+def _absolute_path(value: str, home: Path) -> Path | None:
+    """Return the absolute path that a setting names, if it names one."""
+    if not value or not value.isprintable():
+        return None
+    path = home / value[2:] if value.startswith("~/") else Path(value)
+    return path if path.is_absolute() else None
+
+
+def _hugging_face(root: Path, walk: FolderScan) -> Iterator[Candidate]:
+    """Look through huggingface_hub's cache: what a snapshot names links to a blob.
+
+    models--USER--REPO/snapshots/REVISION/FILE -> ../../blobs/SHA256
+    """
+    for folder in _subfolders(root, walk):
+        if (found := _REPO_FOLDER.fullmatch(folder.name)) is None:
+            continue
+        repo = found[1].replace("--", "/")
+        blobs = Path(os.path.realpath(folder / "blobs"))
+        for snapshot in _subfolders(folder / "snapshots", walk):
+            for path in walk.models(snapshot, 3):
+                file = path.relative_to(snapshot).as_posix()
+                pinned = _REVISION.fullmatch(snapshot.name) is not None and repo.count("/") == 1
+                blob = Path(os.path.realpath(path))
+                known = blob.parent == blobs and is_sha256(blob.name)
+                yield Candidate(
+                    "Hugging Face",
+                    path.stem,
+                    path,
+                    blob.name if known else "",
+                    Source(repo, file, snapshot.name) if pinned else UNKNOWN_SOURCE,
+                )
+
+
+def _subfolders(folder: Path, walk: FolderScan) -> list[Path]:
+    found = []
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if walk.is_over():
+                    break
+                if entry.is_dir(follow_symlinks=False):
+                    found.append(folder / entry.name)
+    except OSError:
+        pass
+    return sorted(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    mediaType: str
+    digest: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Manifest:
+    layers: tuple[_Layer, ...]
+
+
+def _ollama(root: Path, walk: FolderScan) -> Iterator[Candidate]:
+    """Look through Ollama's models: a manifest for each, which names the blob.
+
+    manifests/REGISTRY/NAMESPACE/MODEL/TAG -> blobs/sha256-SHA256
+    """
+    manifests = root / "manifests"
+    for path in walk.files(manifests, 3):
+        parts = path.relative_to(manifests).parts
+        if len(parts) != 4 or (layer := _model_layer(path)) is None:
+            continue
+        registry, namespace, model, tag = parts
+        name = f"{model}:{tag}" if namespace == "library" else f"{namespace}/{model}:{tag}"
+        if registry != "registry.ollama.ai":
+            name = f"{registry}/{name}"
+        sha256 = layer.digest.removeprefix("sha256:")
+        blob = root / "blobs" / f"sha256-{sha256}"
+        yield Candidate("Ollama", name, blob, sha256, size=layer.size)
+
+
+def _model_layer(path: Path) -> _Layer | None:
+    """Return a manifest's model layer, if it is a single file without an adapter."""
+    try:
+        data = read_limited(path, _MAX_MANIFEST_BYTES)
+        layers = decode_json(data or b"", _Manifest).layers
+    except UnreadableRecord:
+        return None
+    models = [layer for layer in layers if layer.mediaType == _MODEL_TYPE]
+    if len(models) != 1 or any(layer.mediaType == _ADAPTER_TYPE for layer in layers):
+        return None
+    (model,) = models
+    whole = model.digest.startswith("sha256:") and is_sha256(model.digest.removeprefix("sha256:"))
+    return model if whole else None

@@ -1,36 +1,49 @@
-"""Reads the header of a file on this machine, and no more of it than need be."""
+"""Reads the headers of files on this machine, and no more of the files than need be."""
 
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
-from typing import BinaryIO
 
 from baton.core.errors import ModelFileError
 from baton.core.sanitiser import one_line
-from baton.gguf.header import Header, HeaderIncomplete, MalformedHeader, parse_header
-from baton.models.store.ordinary_file import open_regular_file
+from baton.gguf.header import Header, MalformedHeader, read_header, read_kind
+from baton.models.store.store_files import open_regular_file
 
-FIRST_BYTES = 1 << 20
-"""How many bytes are read at first; large vocabularies need up to sixteen times as many."""
+_KIND_BYTES = 1 << 16
+"""How much of a file is read to see what kind of model it is."""
 
-MAX_BYTES = 1 << 27
-"""No header is longer, in bytes."""
+_OTHER_NAME = re.compile(
+    r"mmproj|projector|vocab|embed|imatrix|rerank|incomplete|download"
+    r"|(?<![a-z])(lora|clip|whisper|adapter)(?![a-z])|-\d{5}-of-\d{5}",
+    re.IGNORECASE,
+)
+"""Names of files that are no chat models, or parts of one."""
+
+_OTHER_ARCHITECTURE = re.compile(
+    r"bert|clip|embedding|t5encoder|wavtokenizer|whisper", re.IGNORECASE
+)
+"""Architectures that don't write text."""
 
 
 def read_file_header(path: Path) -> Header:
-    """Return a file's header. Raises ModelFileError; a pipe is never waited for.
+    """Return a file's header. Raises ModelFileError, with the path as it was given.
 
-    What goes wrong is told with the path as it was given.
+    A pipe is never waited for.
     """
     name = one_line(str(path), 300)
     try:
         with open_regular_file(path) as file:
-            return _read(file, os.fstat(file.fileno()).st_size)
+            size = os.fstat(file.fileno()).st_size
+            if not size:
+                raise MalformedHeader("it is empty")
+            # Not mapped into memory: a file that another program truncates would end this process.
+            return read_header(file.read, size)
     except MalformedHeader as error:
         raise ModelFileError(
             f"{name} is no model that can be used: {one_line(str(error))}.",
-            "Baton runs GGUF files: look for one of that kind, or get this one anew.",
+            "Baton runs GGUF files: look for one of that kind, or get this one again.",
         ) from error
     except (FileNotFoundError, NotADirectoryError):
         raise ModelFileError(f"There is no file {name}.", "Check its path.") from None
@@ -41,16 +54,20 @@ def read_file_header(path: Path) -> Header:
         ) from error
 
 
-def _read(file: BinaryIO, size: int) -> Header:
-    # Not mapped into memory: a file that another program cuts short would end this process.
-    if not size:
-        raise MalformedHeader("it is empty")
-    data, wanted = b"", FIRST_BYTES
-    while True:
-        data += file.read(wanted - len(data))
-        try:
-            return parse_header(data, size)
-        except HeaderIncomplete as cut:
-            if len(data) < wanted or wanted == MAX_BYTES:
-                raise MalformedHeader("its header goes on beyond its end") from cut
-            wanted = min(MAX_BYTES, cut.needed)
+def chat_model_bytes(path: Path, name: str = "") -> int:
+    """Return the size of a file that looks like a chat model, 0 of any other.
+
+    `name` is what its program calls it. Only its first bytes are read, and a pipe is never waited
+    for. Whether it can be loaded shows when it is.
+    """
+    if _OTHER_NAME.search(path.name) or _OTHER_NAME.search(name):
+        return 0
+    try:
+        with open_regular_file(path) as file:
+            kind = read_kind(file.read(_KIND_BYTES))
+            is_chat = kind.has_weights and kind.type in ("", "model")
+            if not is_chat or _OTHER_ARCHITECTURE.search(kind.architecture):
+                return 0
+            return os.fstat(file.fileno()).st_size
+    except (OSError, MalformedHeader):
+        return 0

@@ -1,4 +1,4 @@
-"""What is recorded of a model: a small file beside it, always whole, read with suspicion."""
+"""A model's record: a small file beside it, replaced as a whole, and checked when it is read."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import Any, TypeVar
 from baton.core.errors import ConfigError
 from baton.core.sanitiser import one_line
 from baton.models.model_types import ModelRecord
-from baton.models.store.ordinary_file import open_regular_file
-from baton.models.store.safe_names import (
+from baton.models.store.store_files import (
     RECORD_FILE,
     check_model_file,
     check_model_id,
     is_model_id,
     is_plain_name,
     is_sha256,
+    open_regular_file,
 )
 
 RECORD_SCHEMA = 1
-"""Which kind of records these are; one of a higher number is a later Baton's."""
+"""The version of the records; a later Baton writes a higher one."""
 
 MAX_RECORD_BYTES = 1 << 16
 """How many bytes a record may have."""
@@ -60,8 +60,8 @@ def load_record(folder: Path) -> ModelRecord | None:
 def list_records(folder: Path) -> Iterator[tuple[Path, ModelRecord | str | None]]:
     """Yield each folder of the models folder with its record, by name.
 
-    In a record's place stands a part of a sentence where it can't be used, None where there is
-    none.
+    In place of a record that can't be used stands a part of a sentence; None where there is no
+    record.
     """
     try:
         with os.scandir(folder) as entries:
@@ -120,12 +120,12 @@ def decode_json(data: bytes, form: type[T]) -> T:
 
 
 def encode_record(record: ModelRecord) -> bytes:
-    """Return a record as it is kept. Raises ConfigError if it can't be."""
+    """Return a record's file contents. Raises ConfigError."""
     return encode_json({"schema": RECORD_SCHEMA, "record": record})
 
 
 def encode_json(content: Mapping[str, Any]) -> bytes:
-    """Return something as JSON for people. Raises ConfigError where a text isn't one."""
+    """Return indented JSON. Raises ConfigError where a text can't be encoded."""
     import msgspec
 
     try:
@@ -137,7 +137,7 @@ def encode_json(content: Mapping[str, Any]) -> bytes:
 
 
 def clean_record(record: ModelRecord) -> ModelRecord:
-    """Return a record whose outside texts fit one line of a terminal."""
+    """Return a record whose outside texts are cut to one line of a terminal."""
     return replace(
         record,
         name=one_line(record.name, 120) or record.id,
@@ -147,7 +147,7 @@ def clean_record(record: ModelRecord) -> ModelRecord:
 
 
 def check_record(record: ModelRecord) -> None:
-    """Raise ConfigError where a record could lead out of the folder, or can't be true."""
+    """Raise ConfigError where a record could lead out of the folder, or has impossible values."""
     check_model_id(record.id)
     if not record.link:
         check_model_file(record.file)

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from baton.core.byte_format import show_size
 from baton.core.errors import ConfigError
+from baton.core.sanitiser import one_line
 from baton.models.model_types import ExternalModel, FileStamp, LibraryModel, ModelRecord, ModelState
-from baton.models.store.folder_changes import (
-    explain_folder_errors,
-    hold_download_locks,
-    lock_folder,
-    replace_json,
-)
 from baton.models.store.manifest import (
     UnreadableRecord,
     check_record,
@@ -25,12 +21,20 @@ from baton.models.store.manifest import (
     list_records,
     load_record,
 )
-from baton.models.store.safe_names import (
+from baton.models.store.store_files import (
+    DRAFT_PREFIX,
     PARTIAL_SUFFIX,
     RECORD_FILE,
     check_model_id,
+    delete_files,
+    explain_folder_errors,
+    hold_download_locks,
     is_baton_file,
+    is_locked,
     is_model_id,
+    is_regular_file,
+    lock_folder,
+    replace_json,
 )
 from baton.platform.durable_files import make_folder, sync_folder
 
@@ -39,10 +43,10 @@ if TYPE_CHECKING:
 
 
 class FolderModelStore:
-    """The models in a folder, as `baton.models.ports.Shelf` says.
+    """The models in a folder, as `baton.models.ports.ModelStore` says.
 
-    `environ` says where other programs keep their models. Every change is made by one Baton at a
-    time; reading waits for nobody.
+    `environ` says where other programs keep their models. One process at a time makes changes;
+    reading never waits.
     """
 
     def __init__(self, folder: Path, environ: Mapping[str, str] = os.environ) -> None:
@@ -52,7 +56,7 @@ class FolderModelStore:
     def models(self) -> Sequence[LibraryModel]:
         """Return the models there are, by id.
 
-        Folders without a record that can be read are left out: `problems` tells of them.
+        Folders without a record that can be read are left out: `problems` lists them.
         """
         return [
             self._to_model(found)
@@ -72,7 +76,7 @@ class FolderModelStore:
         return self._to_model(record) if record is not None else None
 
     def save(self, record: ModelRecord) -> LibraryModel:
-        """Keep a record, new or changed; replaced as a whole.
+        """Save a record, new or changed; its file is replaced as a whole.
 
         Raises ConfigError for names that would lead out of the folder, ModelFileError where it
         can't be written.
@@ -88,12 +92,12 @@ class FolderModelStore:
         return self._to_model(record)
 
     def remove(self, id: str) -> int:
-        """Take a model away, with what has come of it; return the bytes freed.
+        """Remove a model, with what has come of it; return the bytes freed.
 
         A linked file stays where it is, and so does what Baton didn't write. Raises ConfigError
         while the model is being downloaded.
         """
-        from baton.models.store.deletion import delete_files
+        from baton.models.store.store_files import delete_files
 
         check_model_id(id)
         folder = self.folder / id
@@ -102,7 +106,7 @@ class FolderModelStore:
                 return 0
         with lock_folder(self.folder):
             self._refuse_link(folder)
-            if not folder.is_dir():  # another Baton was quicker
+            if not folder.is_dir():  # another Baton has just removed it
                 return 0
             with hold_download_locks(folder, id):
                 gone = delete_files(self._written_files(folder))
@@ -111,7 +115,7 @@ class FolderModelStore:
                 with suppress(PermissionError):  # some systems keep what is open
                     delete_files(folder.glob("*.lock"))
             delete_files(folder.glob("*.lock"))
-            with suppress(OSError):  # something of somebody else's is in it
+            with suppress(OSError):  # it holds files that aren't Baton's
                 folder.rmdir()
             sync_folder(self.folder)
         return gone
@@ -129,10 +133,9 @@ class FolderModelStore:
     def orphans(self) -> Sequence[Path]:
         """Return what lies in the folder and belongs to no model, or to one that is here anyway.
 
-        What is being written now is never among it, nor what Baton didn't write: a folder of
-        somebody else's, or one whose record can't be read, is a problem instead.
+        Files that are being written are never among it, nor files that Baton didn't write: a
+        foreign folder, or one whose record can't be read, is a problem instead.
         """
-        from baton.models.store.orphans import find_leftovers
 
         with explain_folder_errors(self.folder):
             if not self.folder.is_dir():
@@ -141,18 +144,16 @@ class FolderModelStore:
             return list(find_leftovers(self.folder))
 
     def discard(self, path: Path) -> int:
-        """Delete one of those, or a model's file; return the bytes freed.
+        """Delete an orphan, or a model's file; return the bytes freed.
 
         Raises ConfigError for everything else.
         """
-        from baton.models.store.orphans import delete_leftover
 
         with lock_folder(self.folder):
             return delete_leftover(self.folder, path)
 
     def problems(self) -> Sequence[str]:
         """Return a sentence for each thing in the folder that can't be used as it is."""
-        from baton.models.store.orphans import find_problems
 
         return list(find_problems(self.folder))
 
@@ -243,7 +244,7 @@ def file_stamp(path: Path) -> FileStamp | None:
 
 
 def _model_state(record: ModelRecord, there: FileStamp | None) -> ModelState:
-    """Tell how a model stands, by its record and by how its file looks now."""
+    """Return a model's state, from its record and its file as it is now."""
     if record.wrong:
         return ModelState.BROKEN
     if there is None:
@@ -251,3 +252,140 @@ def _model_state(record: ModelRecord, there: FileStamp | None) -> ModelState:
     if there != record.stamp:
         return ModelState.CHANGED
     return ModelState.LINKED if record.link else ModelState.HERE
+
+
+def find_leftovers(folder: Path) -> Iterator[Path]:
+    """Yield what belongs to no model, or to one that is here anyway.
+
+    Called with the folder locked: a file that is being written looks the same.
+    """
+    found = list(list_records(folder))
+    linked = {link for _, record in found for link in _linked_paths(record)}
+    for model, record in found:
+        if not isinstance(record, str) and is_model_id(model.name):
+            yield from _leftovers_in(model, record, linked)
+
+
+def delete_leftover(folder: Path, path: Path) -> int:
+    """Delete a file of a model's, or a folder without one; return the bytes freed.
+
+    Raises ConfigError for everything else. Called with the folder locked.
+    """
+    inside = path.parts[len(folder.parts) :] if path.is_relative_to(folder) else ()
+    found = dict(list_records(folder))
+    linked = {link for record in found.values() for link in _linked_paths(record)}
+    model = folder.joinpath(*inside[:1])
+    if ".." not in inside and len(inside) in (1, 2) and is_model_id(model.name) and model in found:
+        record = found[model]
+        if not isinstance(record, str):
+            if path == model and list(_leftovers_in(model, record, linked)) == [model]:
+                freed = delete_files(_folder_entries(model))
+                model.rmdir()
+                return freed
+            if path != model and path.name != RECORD_FILE and path not in linked and _is_idle(path):
+                return delete_files([path])
+    raise ConfigError(
+        f"{_path_text(path)} isn't a leftover of Baton's, so it was not deleted.",
+        "Delete it by hand if you don't need it.",
+    )
+
+
+def find_problems(folder: Path) -> Iterator[str]:
+    """Yield a sentence for each thing in the folder that isn't a model as it should be."""
+    try:
+        next(folder.iterdir(), None)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        yield f"The models folder {_path_text(folder)} can't be read: {error.strerror}."
+        return
+    found = list(list_records(folder))
+    linked = {link for _, record in found for link in _linked_paths(record)}
+    for model, record in found:
+        where = f"What is in it ({_folder_size(model)}) is kept"
+        if isinstance(record, str):
+            yield f"{_path_text(model)} can't be used as a model: {record}. {where}."
+        elif record is None and not (_is_leftover_folder(model) or (model / RECORD_FILE).exists()):
+            yield f"{_path_text(model)} is no model that Baton has put there. {where}."
+        elif isinstance(record, ModelRecord):
+            yield from _unknown_model_files(model, record, linked)
+
+
+def _unknown_model_files(
+    folder: Path, record: ModelRecord, linked: Collection[Path]
+) -> Iterator[str]:
+    """Yield a sentence for each unknown model file, such as a LoRA adapter or another model."""
+    for path in _folder_entries(folder):
+        theirs = path.suffix.lower() == ".gguf" and not is_baton_file(path.name)
+        if theirs and not _is_wanted(path, record) and path not in linked:
+            yield f"{_path_text(path)} belongs to no model, and Baton leaves it alone."
+
+
+def _leftovers_in(
+    folder: Path, record: ModelRecord | None, linked: Collection[Path]
+) -> Iterator[Path]:
+    """Yield what is left over in a model's folder."""
+    if any(is_locked(lock) for lock in folder.glob("*.lock")):
+        return
+    if record is None and _is_leftover_folder(folder):
+        yield folder
+        return
+    for path in _folder_entries(folder):
+        wanted = record is not None and _is_wanted(path, record)
+        if (
+            is_baton_file(path.name)
+            and not wanted
+            and path not in linked
+            and (path.is_symlink() or is_regular_file(path))
+        ):
+            yield path
+
+
+def _is_wanted(path: Path, record: ModelRecord) -> bool:
+    """Whether a model has, or still needs, that file of its folder."""
+    if not record.link and path.name == record.file:
+        return True
+    coming = not (
+        record.link or record.stamp or record.wrong or is_regular_file(path.parent / record.file)
+    )
+    return coming and path.name.startswith(record.sha256) and not path.name.startswith(DRAFT_PREFIX)
+
+
+def _is_leftover_folder(folder: Path) -> bool:
+    """Whether a folder without a record holds nothing but what Baton left there."""
+    return is_model_id(folder.name) and all(
+        is_baton_file(path.name) and not path.is_dir() for path in _folder_entries(folder)
+    )
+
+
+def _is_idle(path: Path) -> bool:
+    """Whether that is a file that no process is writing."""
+    if not (path.is_symlink() or is_regular_file(path)):
+        return False
+    return not (
+        is_baton_file(path.name) and any(is_locked(lock) for lock in path.parent.glob("*.lock"))
+    )
+
+
+def _linked_paths(record: ModelRecord | str | None) -> tuple[Path, ...]:
+    return (Path(record.link),) if isinstance(record, ModelRecord) and record.link else ()
+
+
+def _path_text(path: Path) -> str:
+    return one_line(str(path), 300)
+
+
+def _folder_size(folder: Path) -> str:
+    size = 0
+    for path in _folder_entries(folder):
+        with suppress(OSError):
+            size += path.lstat().st_size
+    return show_size(size)
+
+
+def _folder_entries(folder: Path) -> list[Path]:
+    """Return what is in a folder; nothing if it went just now."""
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []

@@ -1,9 +1,9 @@
-"""What was fitted on questions with known outcomes: small matrices, and what they come to.
+"""The first stage: what is expected of each worker before there is a draft.
 
 Every set of questions has heads of its own for the workers that answered it, because what an
-outcome means differs between sets. How much a new question is like each of them decides what they
-have to say. Where a question is like nothing that was seen they yield: to what a worker reaches on
-the whole, and to length, which was no worse on unseen tasks than anything that was ever fitted.
+outcome means differs between sets. How similar a new question is to each set weighs its heads.
+Where a question is like nothing that was seen, two things count instead: the mean of a worker, and
+the text's length, which was no worse on unseen tasks than anything else that was fitted.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _UNMET_WEIGHT = 0.05
 """What a set says of two workers that didn't both answer it, beside one that they did."""
 
 _MIN_LEVEL_GAP = 0.4
-"""Length tells between two workers as if they were at least so far apart on the whole."""
+"""Length separates two workers as if their levels were at least so far apart."""
 
 _MAX_UNADJUSTED_GAP = 0.25
 """Log-odds up to which a worker counts as one of those that are most like it."""
@@ -80,13 +80,13 @@ Nothing else carries over to tasks that were never seen: there it is worth .01 t
 known ones it costs .003."""
 
 _MEMBERSHIP_POWER = 2.0
-"""How much surer than it is the head that tells sets apart is taken to be."""
+"""Exponent that sharpens the head that assigns texts to sets."""
 
 _NEIGHBOUR_COUNT = 30
 
 _POINT_ARRAYS = ("vectors", "figures", "origin", "outcomes")
 
-_FIGURE_STEPS = 32.0
+FIGURE_STEPS = 32.0
 _BATCH_ROWS = 1000
 
 
@@ -115,18 +115,6 @@ class Points:
     outcomes: NDArray[np.uint8]
     """How good the set's workers were, in their order, from 0 to 255."""
 
-    @classmethod
-    def from_design(cls, design: Floats, origin: NDArray[np.int64], outcomes: Floats) -> Points:
-        """Take the rows of a design."""
-        vectors, figures = design[:, 1 : 1 + WIDTH], design[:, 1 + WIDTH :]
-        largest = np.abs(vectors).max(axis=1, keepdims=True) + 1e-9
-        return cls(
-            np.round(vectors / largest * 127).astype(np.int8),
-            np.round(np.clip(figures, -3.9, 3.9) * _FIGURE_STEPS).astype(np.int8),
-            origin.astype(np.int8),
-            np.round(np.clip(outcomes, 0.0, 1.0) * 255).astype(np.uint8),
-        )
-
     @cached_property
     def _vectors(self) -> NDArray[np.float32]:
         exact = self.vectors.astype(np.float32)
@@ -134,7 +122,7 @@ class Points:
 
     @cached_property
     def _figures(self) -> NDArray[np.float32]:
-        return self.figures.astype(np.float32) / np.float32(_FIGURE_STEPS)
+        return self.figures.astype(np.float32) / np.float32(FIGURE_STEPS)
 
     @cached_property
     def _squares(self) -> NDArray[np.float32]:
@@ -162,12 +150,12 @@ class SetHeads:
 
     def qualities(self, design: Floats, alike: Floats, inputs: Floats) -> Floats:
         """Return the quality of each worker's answer to each text."""
-        told = (
+        by_trees = (
             self.trees.predict_row(inputs[0])[None]
             if len(inputs) == 1
             else self.trees.predict(inputs)
         )
-        return np.clip(design @ self.linear + alike @ self.likeness + told, 0.0, 1.0)
+        return np.clip(design @ self.linear + alike @ self.likeness + by_trees, 0.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -194,7 +182,7 @@ class FirstStage:
     points: Points
     sets: tuple[SetHeads, ...]
     membership: Floats
-    """What tells the sets apart: a column for each."""
+    """The head that assigns a text to the sets: a column for each."""
     tokens: Floats
     known_range: tuple[float, float]
     """Whose likest point is no more alike than the first is new, than the second is known."""
@@ -265,11 +253,11 @@ class FirstStage:
         workers = self.sets[place].workers
         weights = self.abilities.nearest_workers(candidate, workers)
         column = np.array([weights.get(worker, 0.0) for worker in workers])
-        told = np.asarray(reading.tables[place] @ column)
+        quality = np.asarray(reading.tables[place] @ column)
         beyond = self.abilities.ability_gap(candidate, workers)
         if abs(beyond) < _MAX_UNADJUSTED_GAP:
-            return told
-        odds = np.clip(told, 0.02, 0.98)
+            return quality
+        odds = np.clip(quality, 0.02, 0.98)
         return np.asarray(1.0 / (1.0 + (1.0 / odds - 1.0) * np.exp(-beyond)))
 
     def gain(self, reading: TextReading, local: Candidate, other: Candidate) -> Floats:
@@ -299,15 +287,15 @@ class FirstStage:
 
     def nearby_quality(self, reading: TextReading, candidate: Candidate) -> Floats:
         """Return the quality of a worker's answers to the questions most like each text."""
-        told = np.full(len(self.points.origin), self.level(candidate))
+        quality = np.full(len(self.points.origin), self.level(candidate))
         for place, block in enumerate(self.sets):
             weights = self.abilities.nearest_workers(candidate, block.workers)
             column = np.array([weights.get(worker, 0.0) for worker in block.workers])
             own = self.points.origin == place
-            told[own] = self.points.outcomes[own, : len(column)] / 255.0 @ column
-        if not len(told):
+            quality[own] = self.points.outcomes[own, : len(column)] / 255.0 @ column
+        if not len(quality):
             return np.full(len(reading.shares), self.level(candidate))
-        return np.asarray((told[reading.nearest] * reading.nearest_weights).sum(axis=1))
+        return np.asarray((quality[reading.nearest] * reading.nearest_weights).sum(axis=1))
 
     def level(self, candidate: Candidate) -> float:
         """Return what a worker reaches on the sets on average."""
@@ -357,7 +345,7 @@ class FirstStage:
             return cls._from_arrays(words, arrays)
         except RouterFileError:
             raise
-        except Exception as error:  # numpy and json raise whatever they stumble over
+        except Exception as error:  # numpy and json raise many kinds of errors for broken files
             raise RouterFileError(f"{folder}: {error}") from error
 
     @classmethod

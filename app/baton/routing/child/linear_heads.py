@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 
 # The task kind
 #
-# The encoder knows English best, and tells topics better than intents. So the pieces of the words
+# The encoder knows English best, and topics better than intents. So the pieces of the words
 # are looked at as well, most of all the first ones, which carry the intent in any language.
 
 KINDS_FILE = "kinds.npz"
@@ -71,7 +71,7 @@ class KindHead:
                 centre, scale, worth = (
                     np.asarray(file[name], np.float64) for name in ("centre", "scale", "worth")
                 )
-        except Exception as error:  # numpy raises whatever it stumbles over
+        except Exception as error:  # numpy raises many kinds of errors for a broken file
             raise RouterFileError(f"{folder / KINDS_FILE}: {error}") from error
         sound = all(np.isfinite(array).all() for array in (centre, scale, worth))
         if not sound or worth.ndim != 2 or worth.shape[1] != len(KINDS) or (scale <= 0).any():
@@ -172,7 +172,7 @@ TURN_SHAPE = (WIDTH + POSITION, ROLES, WORKER)
 
 @dataclass(frozen=True)
 class TurnHead:
-    """A bilinear head, as everybody has other workers: the score is s W w.
+    """A bilinear head, since every machine has other workers: the score is s W w.
 
     s is the prompt's vector and the figures of the position, w the figures of the worker, and
     `weights` is W, of TURN_SHAPE.
@@ -199,7 +199,7 @@ class TurnHead:
         try:
             with np.load(file, allow_pickle=False) as arrays:
                 weights = np.asarray(arrays["head"], np.float64)
-        except Exception as error:  # numpy raises whatever a broken archive leads to
+        except Exception as error:  # numpy raises many kinds of errors for a broken file
             raise RouterFileError(f"{file}: {error}") from error
         if weights.shape != TURN_SHAPE or not np.isfinite(weights).all():
             raise RouterFileError(f"{file}: no weights of turns")

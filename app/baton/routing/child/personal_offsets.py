@@ -1,10 +1,10 @@
-"""What a person's own answers teach: how far off stage A is for each worker, and where.
+"""Offsets fitted on a person's own answers: how far off the first stage is, by worker and where.
 
-For each worker a ridge regression on what was missed: on a level, on the task kind, on stage A's
-own expectation (so that it is dropped where it says nothing), on the text's figures and on its
-vector. Few labels move little, because all of it is held to nothing. A text counts three times at
-most, opinions that contradict each other average out, and whatever was learned moves a chance by so
-much and no more: no history sends everything to the cloud, or nothing ever.
+For each worker a ridge regression on what was missed: on a level, on the task kind, on the first
+stage's own expectation (so that it is dropped where it says nothing), on the text's figures and on
+its vector. Few labels move little, because all of it is held to nothing. A text counts three times
+at most, opinions that contradict each other average out, and what was learned moves a chance by a
+bounded amount: no history sends everything to the cloud, or nothing ever.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _MIN_IMPROVEMENT = 1e-4
 
 @dataclass(frozen=True)
 class SeenTexts:
-    """Texts as stage A sees them: their vectors, their figures (usually near 0), their kinds."""
+    """Texts as the first stage sees them: vectors, figures (usually near 0) and kinds."""
 
     vectors: Floats
     figures: Floats
@@ -131,7 +131,7 @@ class PersonalOffsets:
                 level, worth = (np.asarray(arrays[k], np.float64) for k in ("level", "worth"))
         except RouterFileError:
             raise
-        except Exception as error:  # numpy raises whatever it stumbles over
+        except Exception as error:  # numpy raises many kinds of errors for a broken file
             raise RouterFileError(f"{file}: {error}") from error
         sizes = (level.shape, worth.shape[:1], worth.ndim)
         if sizes != ((len(names),), (len(names),), 2) or not np.isfinite(level.sum() + worth.sum()):
@@ -142,7 +142,7 @@ class PersonalOffsets:
 def learn_offsets(
     stage: UnpersonalisedRouter, rated: Sequence[RatedAnswer], target: Path
 ) -> RefitResult:
-    """Refit on a person's labels; write `target` if the answers held out are then told better."""
+    """Refit on a person's labels; write `target` if that predicts the held-out answers better."""
     labels = _merge_labels(rated)
     texts = sorted({label.text for label in labels})
     by_worker = {
@@ -165,7 +165,7 @@ def learn_offsets(
     after = float(np.average(np.concatenate([fit.after for fit in kept]), weights=weight))
     used = len(weight)
     if not any(fit.is_better for fit in fits):
-        note = "What was learned would not have told better which answers are good."
+        note = "What was learned would not have predicted better which answers are good."
         return RefitResult(used, used, before, after, False, (note,))
     PersonalOffsets(
         tuple(fit.name for fit in kept),
@@ -225,7 +225,7 @@ class _WorkerFit:
 
     @property
     def is_better(self) -> bool:
-        """Whether the answers held out were told better."""
+        """Whether the held-out answers are predicted better."""
         return float(np.average(self.before - self.after, weights=self.weight)) > _MIN_IMPROVEMENT
 
 
@@ -267,7 +267,7 @@ def _fold_of(text: str) -> int:
 def _fit_ridge(
     inputs: Floats, missed: Floats, good: Floats, weight: Floats, held: Floats
 ) -> tuple[float, Floats]:
-    """Return by how much all answers were misjudged, and what each input tells beyond that."""
+    """Return the mean error over all answers, and the weight of each input beyond that."""
     weighted = inputs * weight[:, None]
     worth = np.linalg.solve(weighted.T @ inputs + np.diag(held), weighted.T @ missed)
     level = float(np.average(inputs @ worth, weights=weight))

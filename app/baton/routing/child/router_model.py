@@ -26,7 +26,7 @@ _TYPICAL_TOKENS = {
     "writing": 500, "rewriting": 200, "summary": 180, "extraction": 120, "translation": 120,
     "planning": 500, "chat": 60,
 }  # fmt: skip
-"""How many tokens an answer has where nothing like the question was seen; nobody measured it."""
+"""Tokens of an answer where nothing like the question was seen: estimates, not measured."""
 
 _OPTIONS_COLUMN = FEATURE_NAMES.index("options")
 _MIN_CHOICE_OPTIONS = np.log1p(1.5)
@@ -111,11 +111,6 @@ class RouterModel:
             for row in range(len(texts))
         ]
 
-    def rank(self, texts: Sequence[str], local: Candidate, cloud: Candidate) -> Floats:
-        """Return how much each text should rather go to the cloud worker: its expected gain."""
-        seen = self.read_texts(texts)
-        return self._expected_gain(seen, self._read(seen), local, cloud)
-
     def judge(
         self,
         text: str,
@@ -140,7 +135,7 @@ class RouterModel:
         return personal_offsets.learn_offsets(self, rated, target)
 
     def read_texts(self, texts: Sequence[str]) -> SeenTexts:
-        """Return what stage A sees of texts."""
+        """Return what the first stage sees of texts."""
         vectors = self.vectors(texts).astype(np.float64)
         figures = np.array([text_features(text) for text in texts]).reshape(len(texts), -1)
         usual = self.first_stage.basis.design(vectors, figures)[:, 1 + WIDTH :]

@@ -1,12 +1,16 @@
-"""Stage B: what is expected once there are drafts.
+"""The second stage: what is expected once there are drafts.
 
-The answers' votes (answer_votes.py), how long they got, and what stage A expected go into two
-logistic heads: one for the chance that a draft is right, one for another worker's. Both were
-fitted on random sets of workers, so that they know no worker and no task by name.
+Right answers agree; wrong ones mostly differ. So the answers vote: each question has
+a hidden difficulty, a worker is right with a chance that falls with it, and summing over all
+difficulties and over which answer may be true gives the chance that each answer is.
+
+The votes, the answers' lengths, and what the first stage expected go into two logistic heads: one
+for the chance that a draft is right, one for another worker's. Both were fitted on random sets of
+workers, so that they know no worker and no task by name.
 
 Where there is no short answer to compare, nothing could be fitted (no such data may be used): the
 drafts' likeness, refusals, cut ends, failed checks and the model's own confidence then move what
-stage A expected, by weights that are no more than sane.
+the first stage expected, by weights that are no more than sane.
 """
 
 from __future__ import annotations
@@ -31,7 +35,7 @@ Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
 MAX_DRAFTS = 8
-"""More drafts say nothing more."""
+"""More drafts add nothing."""
 
 
 # Whether two answers are the same
@@ -45,8 +49,8 @@ _MAX_ANSWER_CHARS = 2000
 def group_answers(answers: Sequence[str]) -> list[int]:
     """Return a number from 1 for each answer, the same for those that agree; 0 where there is none.
 
-    Numbers agree by value, whatever else but for spaces, the kind of quotes, and a capital before
-    small letters.
+    Numbers agree by value, all else by its characters, but for spaces, the kind of quotes, and a
+    capital before small letters.
     """
     keys = [comparison_key(answer) for answer in answers]
     found: list[int] = []
@@ -201,8 +205,8 @@ _MIN_GAIN_TO_SWITCH = 0.05
 _UNKNOWN_QUALITY = 0.5
 
 _DIFFICULTY_TRUST = 0.5
-"""How much of the difficulty that stage A finds in a question is believed, where no letter is asked
-for. There it is by their abilities that workers are told apart, not by stage A: on hidden questions
+"""How much of the difficulty that the first stage finds in a question counts where no letter is
+asked for. There workers are ranked by their abilities, not by the first stage: on hidden questions
 that was better by .01 to .04 (GSM, MATH level 5), and worse by .02 for choices (MMLU-Pro).
 """
 
@@ -211,19 +215,19 @@ Ability = Callable[[Candidate], float]
 
 
 def is_choice(answers: Sequence[str]) -> bool:
-    """Tell whether these answer a question by the letter of a choice."""
+    """Whether these answer a question by the letter of a choice."""
     return kind_of_answers(answers) == "letter"
 
 
 def combined_log_odds(
-    told: Floats, able: Floats, drafts: int, choices: NDArray[np.bool_] | bool
+    expected: Floats, able: Floats, drafts: int, choices: NDArray[np.bool_] | bool
 ) -> Floats:
     """Return the log-odds to go by: workers are columns, those of the drafts first.
 
-    `told` is by stage A, `able` by the workers' general abilities.
+    `expected` is by the first stage, `able` by the workers' general abilities.
     """
-    hard = (told - able)[:, :drafts].mean(axis=1, keepdims=True)
-    return np.where(choices, told, able + _DIFFICULTY_TRUST * hard)
+    hard = (expected - able)[:, :drafts].mean(axis=1, keepdims=True)
+    return np.where(choices, expected, able + _DIFFICULTY_TRUST * hard)
 
 
 def log_odds(chance: Floats) -> Floats:

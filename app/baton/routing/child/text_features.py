@@ -1,4 +1,4 @@
-"""Turns a text into 384 numbers that say what it is about."""
+"""Turns a text into numbers: a vector of its meaning by the encoder, and counted figures."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Encoder:
 
 
 def load_session(file: Path, threads: int, providers: Sequence[str] | None) -> InferenceSession:
-    """Load an ONNX file for what it shall run on: the processor, if nothing better is named."""
+    """Load an ONNX file for the first provider that is available, else for the processor."""
     import onnxruntime
 
     options: Any = onnxruntime.SessionOptions()

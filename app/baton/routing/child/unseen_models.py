@@ -1,4 +1,4 @@
-"""Where a worker stands that nobody measured: read from its name, its size and its price.
+"""The ability of a worker without measurements: read from its name, its size and its price.
 
 One number says how able a worker is: on the questions of any set, the log-odds of a good answer are
 its ability less how hard that set is. The abilities of the workers that were measured are fitted
@@ -135,7 +135,7 @@ _MAX_CACHED_WORKERS = 1000
 """So many answers about workers are remembered."""
 
 _TINY_PENALTY = 1.2
-"""What each halving below a billion parameters costs besides; nobody so small was measured here.
+"""What each halving below a billion parameters costs besides; no model so small was measured here.
 
 SmolLM2's own card has 1.4 % of GSM8K for 135M and 7 % for 360M, where the line of the larger ones
 would come to 40 % and more."""
@@ -159,15 +159,15 @@ class Abilities:
     _nearest_cache: dict[tuple[Candidate, tuple[str, ...]], Mapping[str, float]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
-    """What was told of workers, who are the same ones from prompt to prompt."""
+    """A cache: the workers are the same from prompt to prompt."""
 
     def expected_ability(self, candidate: Candidate) -> float:
         """Return what ability to expect of a worker by its name, size, price and card alone."""
         seen = float(model_traits(candidate) @ self.worth)
         seen -= _TINY_PENALTY * max(0.0, -math.log2(max(0.05, likely_billions(candidate))))
-        told = [level for level in candidate.skills.values() if math.isfinite(level)]
-        if told:
-            mean = sum(min(5.0, max(1.0, level)) for level in told) / len(told)
+        levels = [level for level in candidate.skills.values() if math.isfinite(level)]
+        if levels:
+            mean = sum(min(5.0, max(1.0, level)) for level in levels) / len(levels)
             seen = (seen + _ABILITY_AT_3 + _ABILITY_A_LEVEL * (mean - 3.0)) / 2.0
         return min(6.0, max(-6.0, seen))
 
@@ -184,7 +184,7 @@ class Abilities:
         )
 
     def nearest_workers(self, candidate: Candidate, among: Sequence[str]) -> Mapping[str, float]:
-        """Return how much each of some measured workers tells of it; that makes 1 together.
+        """Return the weight of each measured worker in an estimate of this one; they sum to 1.
 
         The closer its ability, the more; one of its family more still. It alone, if it is there.
         """

@@ -10,7 +10,7 @@ from textual import work
 
 from baton.core.errors import BatonError, WorkerUnavailable
 from baton.core.sanitiser import one_line
-from baton.models.model_types import LibraryModel, ModelState
+from baton.models.model_types import LibraryModel
 from baton.presentation.words import join_words
 from baton.tui import background_downloads
 from baton.tui.background_downloads import Downloads
@@ -89,7 +89,7 @@ class EquippingScreen(ConductingScreen):
         if library is None or self.downloads is None:
             return
         models = await asyncio.to_thread(library.models)
-        unfinished = [held for held in models if _is_unfinished(held)]
+        unfinished = [held for held in models if held.is_unfinished]
         paused = [held for held in unfinished if held.record.paused]
         going = [held for held in unfinished if not held.record.paused]
         if going and library.offline:
@@ -221,12 +221,6 @@ class EquippingScreen(ConductingScreen):
             return
         if worker and worker != self.worker and worker in self.roster:
             self.use(worker)
-
-
-def _is_unfinished(held: LibraryModel) -> bool:
-    """Tell whether a model was still on its way when Baton was left."""
-    unseen = held.state is ModelState.CHANGED and held.record.stamp is None and not held.record.link
-    return held.state is ModelState.COMING or unseen
 
 
 def _names(models: list[LibraryModel]) -> str:

@@ -49,7 +49,7 @@ class AnswerView(Widget):
             self.update(text)
 
     def show_author(self, author: str) -> None:
-        """Say over the text who wrote it elsewhere, and mark it ("": it is not marked)."""
+        """Show over the text which remote worker wrote it, and mark it ("": it is not marked)."""
         self.border_title = Content(author)
         self.set_class(bool(author), "-signed")
 
@@ -92,7 +92,7 @@ class AnswerView(Widget):
             self._lines += pen.draw(block, self._width)
 
     def _fit(self, width: int) -> None:
-        """Draw everything anew if the width has changed."""
+        """Draw everything again if the width has changed."""
         if width != self._width and width > 0:
             self._width = width
             self._lines, self._whole_lines = [], 0
@@ -106,7 +106,7 @@ class AnswerView(Widget):
         return len(self._lines)
 
     def notify_style_update(self) -> None:
-        """Draw everything anew in another look."""
+        """Draw everything again in another theme."""
         super().notify_style_update()
         self._width = 0
 

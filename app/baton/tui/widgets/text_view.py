@@ -56,7 +56,7 @@ class TextView(ScrollView):
         return len(self._lines)
 
     def on_resize(self) -> None:
-        """Wrap anew."""
+        """Wrap again."""
         self._fit(self.size.width - self.BAR)
 
     def render_line(self, y: int) -> Strip:

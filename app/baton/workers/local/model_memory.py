@@ -18,7 +18,7 @@ from baton.gguf.memory_fit import (
     room_beside,
     smaller_contexts,
 )
-from baton.platform import cgroups
+from baton.platform import hardware
 from baton.workers.local.cpu_lock import Processor
 from baton.workers.local.native_probe import gpus
 
@@ -165,7 +165,7 @@ class Memory:
 def machine_memory(root: Path = Path("/")) -> MachineMemory:
     """Return this machine's memory, or its container's if that is less."""
     total, available = _meminfo(root)
-    allowed = cgroups.memory_allowance(lambda path: (root / path.lstrip("/")).read_text("utf-8"))
+    allowed = hardware.memory_allowance(lambda path: (root / path.lstrip("/")).read_text("utf-8"))
     if allowed is None:
         return MachineMemory(total, available)
     return MachineMemory(min(total, allowed.limit), min(available, allowed.room))

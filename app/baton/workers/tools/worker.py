@@ -1,4 +1,4 @@
-"""Workers that compute: they share one child process, started by the first call."""
+"""Workers that compute, and the conductor's request reader: they share one child process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from baton.ipc.supervisor import Supervisor, start
 from baton.workers.tools.child.seccomp import describe_sandbox
 
 GRACE_SECONDS = 4.0
-"""How long the child may take beyond a call's own limit; then it is ended, and started anew."""
+"""How long the child may take beyond a call's own limit; then it is ended, and started again."""
 
 QUICK_SECONDS = 5.0
 """The limit of a call that only computes; the first one imports what it needs."""
@@ -51,13 +51,6 @@ class Toolbox(Supervisor):
                         f"The {tool} process failed. {death}", "Try again."
                     ) from death
         raise AssertionError
-
-    async def sandbox_info(self) -> str:
-        """Say in a sentence which sandbox is in force in the child. Raises WorkerError."""
-        try:
-            return one_line(_answer_text(await self._ask(0.0, "info")))
-        except Died as death:
-            raise WorkerUnavailable(f"The tools can't be started. {death}") from death
 
     async def _ask_tool(self, tool: str, text: str, seconds: float) -> frames.Frame:
         try:
@@ -100,7 +93,7 @@ class ToolWorker:
 
     def warm(self) -> None:
         """Start the child process; returns at once."""
-        with suppress(WorkerError):  # the first request meets it again, and tells
+        with suppress(WorkerError):  # the first request meets it again, and reports it
             self.toolbox.running()
 
     async def stream(self, request: Request) -> AsyncGenerator[Chunk]:
@@ -173,7 +166,7 @@ class RequestReader:
 
     def warm(self) -> None:
         """Start the tools' process."""
-        with suppress(WorkerError):  # the first request meets it again, and tells
+        with suppress(WorkerError):  # the first request meets it again, and reports it
             self._toolbox.running()
 
     async def mark(self, request: str) -> str:

@@ -393,11 +393,6 @@ async def test_it_is_limited_by_the_time_that_it_uses_not_only_by_the_clock(
     assert time.process_time() - begun < 10, "the front does not wait busily"
 
 
-async def test_doctor_can_ask_what_is_in_force(guarded: Guarded) -> None:
-    assert await guarded.toolbox.sandbox_info() == sandbox()
-    assert "seccomp" in sandbox()
-
-
 @pytest.mark.parametrize(
     ("code", "outcome"),
     [
@@ -484,7 +479,7 @@ async def test_where_others_wrote_the_tests_no_example_in_the_code_counts(
     [
         ("import numpy", "no module 'numpy'", 10),
         ("open('x')", "doesn't allow", 10),
-        ("input()", "waits for somebody", 10),
+        ("input()", "waits for input", 10),
         ("x = bytearray(10**10)", "more memory", 10),
         ("while True: pass", "ran too long", SECONDS),
         ("import ctypes\nctypes.string_at(0)", r"crashed Python \(SIGSEGV\)", 10),

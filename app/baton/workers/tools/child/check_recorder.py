@@ -3,7 +3,7 @@
 What counts is a check: an assertion that was evaluated and held, an `assert...` method of unittest
 or of a mock that returned, a doctest example with an expected output. The code's text says which
 tests and assertions there are, and each of them must have run. A test that merely ended, was
-skipped, was expected to fail, or whose failure somebody caught, proves nothing.
+skipped, was expected to fail, or whose failure was caught, proves nothing.
 
 All of this lives in the process of the code that it watches. It is made for tests that are written
 wrongly, not for code that attacks it: `is_tampered` notices what replaces Python's own functions,
@@ -95,7 +95,7 @@ class CheckRecorder:
         return self._with_hooks(compiled)
 
     def is_tampered(self) -> bool:
-        """Tell whether the code has replaced a function that its tests are judged with."""
+        """Whether the code has replaced a function that its tests are judged with."""
         return bool(sys.gettrace() or sys.getprofile()) or any(
             vars(owner).get(name) is not value or getattr(value, "__code__", None) is not code
             for owner, name, value, code in self._pristine
@@ -117,7 +117,7 @@ class CheckRecorder:
         self._caught.clear()
 
     def has_ended(self, test: object) -> bool:
-        """Tell whether a test function was run to its end already."""
+        """Whether a test function was run to its end already."""
         return isinstance(test, FunctionType) and test.__code__.co_firstlineno in self._ended
 
     def add_loss(self, reason: str) -> None:
@@ -396,7 +396,7 @@ class _EqualsItselfOnly:
 
 
 def _equals_anything(value: object) -> bool:
-    """Tell whether a value's own comparison holds with what it can't know."""
+    """Whether a value's own comparison holds with what it can't know."""
     compare = type(value).__eq__
     if not isinstance(compare, FunctionType):
         return False
@@ -423,7 +423,7 @@ def _running_line(file: str) -> int:
 
 
 def _has_checks(function: ast.AST) -> bool:
-    """Tell whether anything is asserted in a function."""
+    """Whether anything is asserted in a function."""
     for node in ast.walk(function):
         if isinstance(node, ast.Assert):
             return True
@@ -466,7 +466,7 @@ def _why_always_true(test: ast.expr) -> str:
 
 
 def _catches_failures(statement: ast.Try | ast.TryStar) -> bool:
-    """Tell whether a failed assertion is caught for good by a statement that tries."""
+    """Whether a failed assertion is caught for good by a statement that tries."""
     for handler in statement.handlers:
         named = ast.unparse(handler.type) if handler.type is not None else "BaseException"
         if any(name in named for name in ("AssertionError", "Exception")):

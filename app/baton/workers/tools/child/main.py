@@ -1,15 +1,14 @@
-"""The tools: a child process that computes, and runs code that nobody trusts in a jail.
+"""The tools: a child process that computes, and runs untrusted code in a sandbox.
 
 `python -m baton.ipc.child_entry tools` speaks frames on stdin and stdout. Frames to it:
 
     call    id, tool (calculator, units, clock or python), text, seconds; also `mark` and `check`,
             which read a request for the conductor: text is the request, or JSON of it and its parts
     cancel  id
-    info    id
 
-Frames from it: beat each second; done with an id and a text (for info, which sandbox is in force),
-or failed with an id and the name of the error that the front shall raise. It holds no secret,
-connects nowhere, and ends at once when its front does.
+Frames from it: beat each second; done with an id and a text, or failed with an id and the name of
+the error that the front raises. It holds no secret, connects nowhere, and ends at once when its
+front does.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ from baton.workers.tools.computation import CannotCompute
 class ToolServer:
     """Answers calls, each in a thread of its own: the front makes a few at a time."""
 
-    def __init__(self, jailer: sandbox_host.SandboxHost | None) -> None:
-        self._jailer = jailer
+    def __init__(self, host: sandbox_host.SandboxHost | None) -> None:
+        self._host = host
         self._work: queue.SimpleQueue[frames.Frame] = queue.SimpleQueue()
         self._front = Front(*take_pipes(), self._take)
 
@@ -45,14 +44,11 @@ class ToolServer:
     def _take(self, frame: frames.Frame) -> None:
         if frame["type"] != "cancel":
             self._work.put(frame)
-        elif self._jailer is not None:
-            self._jailer.cancel(frame["id"])
+        elif self._host is not None:
+            self._host.cancel(frame["id"])
 
     def _answer(self, frame: frames.Frame) -> None:
         number = frame["id"]
-        if frame["type"] == "info":
-            self._front.send("done", id=number, text=sandbox_host.try_sandbox(self._jailer))
-            return
         try:
             text = self._computed(frame)
         except Failure as failure:
@@ -78,9 +74,9 @@ class ToolServer:
             raise Failure("WorkerError", f"The {frame['tool']} failed on this.") from error
 
     def _run(self, frame: frames.Frame) -> str:
-        if self._jailer is None:
+        if self._host is None:
             raise Failure("WorkerError", "There is no sandbox here, so no code is executed.")
-        return self._jailer.run(frame["id"], frame["text"], float(frame["seconds"]))
+        return self._host.run(frame["id"], frame["text"], float(frame["seconds"]))
 
 
 def _exact(tool: str, text: str) -> str:
@@ -136,7 +132,7 @@ def main() -> None:
     with suppress(OSError):
         os.chdir("/")
     try:
-        # The jailer is a fork of this process while it has one thread and knows nothing.
+        # The sandbox host is a fork of this process while it has one thread and knows nothing.
         ToolServer(sandbox_host.SandboxHost.start()).serve()
     except Exception:
         traceback.print_exc(file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Inside the jail: confine this process for good, then run the code and its tests.
+"""Inside the sandbox: confine this process for good, then run the code and its tests.
 
 What runs here is at the code's mercy. That its tests passed is believed only with a word that is
 new for each run, is written after the last test, and stands in nothing that the code is given: so
@@ -6,7 +6,7 @@ neither an exit status nor anything printed can claim it. Code that searches the
 process for that word (ctypes), or that replaces what runs the tests while they run, can still forge
 it: the tests share a process with what they test. So can a value that lies about itself in more
 than `==`, such as one whose arithmetic always gives what is expected. Nothing but text comes out,
-whatever is forged.
+even if it is forged.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ def _classify_error(error: BaseException) -> tuple[int, str]:
         case unittest.SkipTest():
             return NOT_HERE, "Its tests are skipped."
         case EOFError():
-            return NOT_HERE, "The code waits for somebody to type something."
+            return NOT_HERE, "The code waits for input."
         case RuntimeError() if "new thread" in str(error):
             return NOT_HERE, "The code starts threads, which the sandbox doesn't allow."
     words = traceback.format_exception_only(error)[-1].strip()
@@ -300,7 +300,7 @@ def _run_examples(module: types.ModuleType, recorder: CheckRecorder) -> None:
 
 
 def _takes_nothing(test: Callable[..., object]) -> bool:
-    """Tell whether a test takes nothing that must be given; a decorator may give it."""
+    """Whether a test takes nothing that must be given; a decorator may give it."""
     own, inner = (
         list(inspect.signature(test, follow_wrapped=follow).parameters.values())
         for follow in (False, True)

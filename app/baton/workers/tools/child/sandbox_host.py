@@ -1,6 +1,6 @@
 """Where code runs: a process of its own for each piece of code, forked and thrown away.
 
-The jailer is a fork of the tools' process, made before that has threads or knows anything. It has
+The host is a fork of the tools' process, made before that has threads or knows anything. It has
 imported what code may use, forks once per piece of code, and is the only one to kill its forks, so
 that no other process is ever hit. It never sees the code: files are handed through to the fork.
 """
@@ -43,7 +43,7 @@ _IMPORTABLE_MODULES = """
 """What code can import: nothing is found any more once it is confined."""
 
 HEADER = struct.Struct("d16sI")
-"""What the jailed process reads first: the seconds that it has, the word that shows that it ended
+"""What the confined process reads first: the seconds that it has, the word that shows that it ended
 by itself, and the size of the code. What follows the code are tests that others wrote for it."""
 
 _STATUS = struct.Struct("i")
@@ -60,7 +60,7 @@ class SandboxHost:
 
     @classmethod
     def start(cls) -> SandboxHost | None:
-        """Fork the jailer, or return None where there is no sandbox."""
+        """Fork the host, or return None where there is no sandbox."""
         if not seccomp.describe_sandbox():
             return None
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -104,7 +104,7 @@ class SandboxHost:
             mine.shutdown(socket.SHUT_WR)
             status = _STATUS.unpack(mine.recv(_STATUS.size, socket.MSG_WAITALL))[0]
         except (OSError, struct.error):
-            os._exit(1)  # without a jailer there is nothing to do; the front starts another
+            os._exit(1)  # without a host there is nothing to do; the front starts another
         finally:
             self._forget(number)
             mine.close()
@@ -115,16 +115,16 @@ class SandboxHost:
     def cancel(self, number: int) -> None:
         """Have a piece of code killed, or not begun if it hasn't."""
         with self._lock:
-            if (leash := self._controls.get(number)) is None:
+            if (control := self._controls.get(number)) is None:
                 self._cancelled.add(number)
             else:
-                leash.shutdown(socket.SHUT_WR)
+                control.shutdown(socket.SHUT_WR)
 
-    def _register(self, number: int, leash: socket.socket) -> None:
+    def _register(self, number: int, control: socket.socket) -> None:
         with self._lock:
-            self._controls[number] = leash
+            self._controls[number] = control
             if number in self._cancelled:
-                leash.shutdown(socket.SHUT_WR)
+                control.shutdown(socket.SHUT_WR)
 
     def _forget(self, number: int) -> None:
         with self._lock:
@@ -134,17 +134,6 @@ class SandboxHost:
     def _send(self, files: list[int]) -> None:
         with self._lock:
             socket.send_fds(self._socket, [b"run"], files)
-
-
-def try_sandbox(jailer: SandboxHost | None) -> str:
-    """Say in a sentence what code runs in, once it was tried."""
-    if jailer is None:
-        return "There is no sandbox here, so no code is executed."
-    try:
-        jailer.run(0, "```python\nassert 1 + 1 == 2\n```", 5.0)
-    except Failure as failure:
-        return f"The sandbox does not work, so no code is executed. {failure}"
-    return seccomp.describe_sandbox()
 
 
 def _read_output(out: int, err: int, deadline: float) -> tuple[bytes, bytes, str]:
@@ -179,7 +168,7 @@ def _death_reason(status: int, seconds: float) -> str:
 def _run_result(out: bytes, err: bytes, why: str, status: int, word: str) -> str:
     """Write down what was printed and how it ended. Raises Failure for what says nothing of it.
 
-    The last line is this function's: only with the word is it what the jail has found.
+    The last line is this function's: only with the word is it what the sandbox has found.
     """
     reasons = {
         "time": "The code ran too long and was stopped.",
@@ -190,15 +179,15 @@ def _run_result(out: bytes, err: bytes, why: str, status: int, word: str) -> str
         raise Failure("WorkerError", reasons.get(why, f"The code crashed Python ({why})."))
     ended = os.waitstatus_to_exitcode(status)
     *_, words, last = ["", "", *err.decode("utf-8", "replace").split("\n")]
-    is_jails = last == word
-    words = " ".join(words.split()) if is_jails else ""
+    is_genuine = last == word
+    words = " ".join(words.split()) if is_genuine else ""
     if ended not in (0, 1):
         raise Failure("WorkerError", words or "The code could not be run here.")
     printed = out.decode("utf-8", "replace").strip("\n")
     if ended:
         outcome = f"Failed: {words or 'Python was ended by the code itself.'}"
     else:
-        outcome = words if is_jails else "Not tested: The code itself ended Python."
+        outcome = words if is_genuine else "Not tested: The code itself ended Python."
     return f"{printed}\n{outcome}" if printed else outcome
 
 
@@ -212,16 +201,16 @@ def _close_other_files(kept: int) -> None:
 
 
 def _fork_on_demand(line: socket.socket) -> NoReturn:
-    """Fork for each message, and kill the fork when its leash is let go."""
+    """Fork for each message, and kill the fork when its control socket is closed."""
     poll = select.poll()
     poll.register(line, select.POLLIN)
     forks: dict[int, tuple[int, socket.socket]] = {}
     while True:
         for file, _ in poll.poll():
             if file == line.fileno():
-                pid, leash = _fork(line, forks)
-                forks[leash.fileno()] = (pid, leash)
-                poll.register(leash, select.POLLIN)
+                pid, control = _fork(line, forks)
+                forks[control.fileno()] = (pid, control)
+                poll.register(control, select.POLLIN)
             else:
                 poll.unregister(file)
                 _kill_fork(*forks.pop(file))
@@ -233,7 +222,7 @@ def _fork(
     _, files, _, _ = socket.recv_fds(line, 8, 4)
     if len(files) < 4:
         os._exit(0)  # the tools are gone
-    me, (source, out, err, leash) = os.getpid(), files
+    me, (source, out, err, control) = os.getpid(), files
     if (pid := os.fork()) == 0:
         try:
             from baton.workers.tools.child import sandbox_guest
@@ -244,16 +233,16 @@ def _fork(
             os._exit(2)
     for file in (source, out, err):
         os.close(file)
-    held = socket.socket(fileno=leash)
+    held = socket.socket(fileno=control)
     with suppress(OSError):
         held.send(b".")
     return pid, held
 
 
-def _kill_fork(pid: int, leash: socket.socket) -> None:
+def _kill_fork(pid: int, control: socket.socket) -> None:
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
     _, status = os.waitpid(pid, 0)
     with suppress(OSError):
-        leash.send(_STATUS.pack(status))
-    leash.close()
+        control.send(_STATUS.pack(status))
+    control.close()

@@ -1,4 +1,4 @@
-"""What keeps code that nobody trusts from doing anything but computing: Linux' seccomp.
+"""Confines untrusted code to computing, with Linux' seccomp.
 
 The filter lists what is allowed, and nothing on the list opens a file, a socket or a process: a
 path can't even be looked at, so there is nothing for Landlock to add, and it works as root, where

@@ -83,7 +83,7 @@ _JOURNEY = re.compile(
 
 
 def _is_about_time(request: str) -> bool:
-    """Tell whether a request with two cities asks for their times, not for a journey."""
+    """Whether a request with two cities asks for their times, not for a journey."""
     return _TIME.search(request) is not None and _JOURNEY.search(request) is None
 
 
@@ -174,7 +174,7 @@ def _plain_number(literal: str) -> str:
 
 
 def _is_completed(date: str, there: frozenset[str], request: MarkedText) -> bool:
-    """Tell whether a date is a day or month of the request with a year that stands elsewhere."""
+    """Whether a date is a day or month of the request with a year from another place in it."""
     day = date[5:]
     is_there = day in there or (len(day) == 2 and day == named_month(request))
     return is_there and any(literal.startswith(date[:4]) for literal in there)

@@ -166,7 +166,7 @@ def _number_words(tokens: list[tuple[str, int, int]], words: Lexicon) -> dict[in
 
 
 def _is_verb(tokens: list[tuple[str, int, int]], place: int, words: Lexicon) -> bool:
-    """Tell whether an Italian "sei" is "you are", not 6."""
+    """Whether an Italian "sei" is "you are", not 6."""
     before = tokens[place - 2][0].lower() if place > 1 else ""
     after = tokens[place + 2][0].lower() if place + 2 < len(tokens) else ""
     return before in _BEFORE_YOU_ARE or after in words.articles

@@ -182,7 +182,7 @@ def _factorial(value: Any) -> Fraction:
 
 
 def is_prime(value: Any) -> bool:
-    """Tell whether a number up to 10^15 is prime: Miller-Rabin with bases that suffice there."""
+    """Whether a number up to 10^15 is prime: Miller-Rabin with bases that suffice there."""
     n = _whole(value)
     small = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)
     if n < 2 or any(n % prime == 0 for prime in small):

@@ -126,7 +126,7 @@ def _find_missing_number(words: str, parts: Sequence[Part], all_words: Sequence[
 
 
 def _find_misreading(expression: str, words: str, number: int) -> str:
-    """Say why an expression can't be what its own words ask for, "" where nothing tells."""
+    """Say why an expression can't be what its own words ask for, "" where nothing shows it."""
     if not _REFERENCE.search(expression):
         return "It leaves the result out." if number > 1 and _ASKS_RESULT.search(words) else ""
     literals = request_literals(_REFERENCE.sub(" ", expression))

@@ -250,7 +250,7 @@ def _omitted(
 
 
 def _asks(sentence: str) -> bool:
-    """Tell whether a sentence is a question, with its mark or without."""
+    """Whether a sentence is a question, with its mark or without."""
     return "?" in sentence or _ASKING.match(sentence.lstrip("¿ ")) is not None
 
 

@@ -64,7 +64,7 @@ def number_text(value: Fraction, words: Lexicon, digits: int = SIGNIFICANT_DIGIT
 
 
 def is_rounded(value: Fraction, digits: int = SIGNIFICANT_DIGITS) -> bool:
-    """Tell whether a number has more digits than are shown."""
+    """Whether a number has more digits than are shown."""
     whole = len(str(abs(int(value))))
     return round(value, max(0, digits - whole)) != value
 

@@ -1,4 +1,4 @@
-"""Reads texts that are expressions already: sums, conversions, the question for the time or date.
+"""Reads texts that are expressions already: sums, conversions, questions for the time, and claims.
 
 People write 3², √16 and 1,234.5 where the exact language has 3^2, sqrt(16) and 1234.5. Requests in
 words are for the conductor.

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from baton.core.catalogue_types import CatalogueEntry, ModelOffer, Source
 from baton.core.errors import ConfigError
-from baton.models.model_ref import choose_file, make_id, parse_ref
+from baton.models.model_download import choose_file, make_id, parse_ref
 
 QWEN = CatalogueEntry(
     "qwen3.5-4b", "Qwen3.5 4B", Source("unsloth/Qwen3.5-4B-GGUF", "Qwen3.5-4B.gguf")

@@ -8,14 +8,16 @@ import pytest
 from click.testing import CliRunner
 
 import baton
-from baton.cli.self_.licences import FILE, licences
+from baton.cli.self_ import LICENCES_FILE, licences
 from baton.core.errors import ConfigError
 from support.folder_build import notices
 
 
 def test_a_build_shows_what_it_was_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert Path("baton", FILE) == notices.FILE, "where the build writes it"
-    (tmp_path / FILE).write_text("Baton holds ...\n\nnumpy — BSD-3-Clause\n", encoding="utf-8")
+    assert Path("baton", LICENCES_FILE) == notices.FILE, "where the build writes it"
+    (tmp_path / LICENCES_FILE).write_text(
+        "Baton holds ...\n\nnumpy — BSD-3-Clause\n", encoding="utf-8"
+    )
     monkeypatch.setattr(baton, "__file__", str(tmp_path / "__init__.py"))
     shown = CliRunner().invoke(licences)
     assert (shown.output, shown.exit_code) == ("Baton holds ...\n\nnumpy — BSD-3-Clause\n", 0)

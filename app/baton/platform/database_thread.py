@@ -1,0 +1,128 @@
+"""The thread that does a database's work, shared by the history and the ledger."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Concatenate, Generic, ParamSpec, Protocol, TypeVar
+
+from baton.platform.sqlite import (
+    Connection,
+    DatabaseDamaged,
+    DatabaseWording,
+    check_stamp,
+    explain_errors,
+    transaction,
+)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class OpenedDatabase(Protocol):
+    """An open database; `warning` is a sentence for the person, or empty."""
+
+    @property
+    def connection(self) -> Connection:
+        """The connection, used by one thread only."""
+        ...
+
+    @property
+    def warning(self) -> str:
+        """What the person must know about the opening."""
+        ...
+
+
+Opened = TypeVar("Opened", bound=OpenedDatabase)
+
+
+class DatabaseThread(Generic[Opened]):
+    """One connection on one background thread: work is done in the order of the calls.
+
+    The event loop never waits for the disk. Opening begins at once; what goes wrong there is raised
+    by the first call.
+    """
+
+    def __init__(
+        self, path: Path | None, wording: DatabaseWording, open_it: Callable[[], Opened]
+    ) -> None:
+        self.path = path
+        self._wording = wording
+        self._thread = ThreadPoolExecutor(1, f"baton-{wording.name}")
+        self._opened = self._thread.submit(open_it)
+
+    @property
+    def opened(self) -> Opened:
+        """The open database. Waits for it; raises what opening raised."""
+        return self._opened.result()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether opening went well. Waits for it."""
+        return self._opened.exception() is None
+
+    def submit(self, work: Callable[[], T]) -> Future[T]:
+        """Have the thread do something else in its turn."""
+        return self._thread.submit(work)
+
+    async def run(self, work: Callable[[Connection], T]) -> T:
+        """Return what a piece of work returns, which sees to its own transactions."""
+        return await asyncio.get_running_loop().run_in_executor(
+            self._thread, self.run_on_thread, work
+        )
+
+    def run_on_thread(self, work: Callable[[Connection], T]) -> T:
+        """Do a piece of work, called on the thread itself. Raises StoreError."""
+        connection = self.opened.connection
+        try:
+            with explain_errors(self.path, self._wording):
+                return work(connection)
+        except DatabaseDamaged:
+            if self.path is not None:
+                check_stamp(self.path).unlink(missing_ok=True)  # the next start looks closely
+            raise
+
+    async def read(
+        self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Return what a function reads in one transaction."""
+        return await self.run(partial(_in_transaction, "DEFERRED", work, args, kwargs))
+
+    async def write(
+        self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Return what a function returns once its changes are on disk, all of them or none."""
+        return await self.run(partial(_in_transaction, "IMMEDIATE", work, args, kwargs))
+
+    async def wipe_copies(self) -> None:
+        """Remove the copies of deleted texts in the log and in backups from before a migration."""
+        await self.run(self._wipe_copies)
+
+    def _wipe_copies(self, connection: Connection) -> None:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        if self.path is not None:
+            for backup in self.path.parent.glob(f"{self.path.name}.before-*"):
+                backup.unlink(missing_ok=True)
+
+    async def aclose(self) -> None:
+        """Close the file. Nothing may be called afterwards."""
+        self._thread.submit(self._close)
+        await asyncio.to_thread(self._thread.shutdown)
+
+    def _close(self) -> None:
+        if self.is_open:
+            self.opened.connection.close()
+
+
+def _in_transaction(
+    kind: str,
+    work: Callable[..., T],
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
+    connection: Connection,
+) -> T:
+    with transaction(connection, kind):
+        return work(connection, *args, **kwargs)
