@@ -22,7 +22,8 @@ from baton.core.run import metered_worker
 from baton.core.run.metered_worker import HoldTurn
 from baton.money import Ledger
 from baton.money.ledger_file import OpenedLedger
-from baton.platform.sqlite import Connection, DatabaseThread
+from baton.platform.database_thread import DatabaseThread
+from baton.platform.sqlite import Connection
 from support.fake_cloud import Cloud, Fault
 from support.ledger_processes import CENT, NOON, bill, process
 from support.metered_calls import PRICES, Desk, asked_fault

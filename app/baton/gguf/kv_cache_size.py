@@ -65,7 +65,7 @@ class LayerMemory(NamedTuple):
 
 
 def layer_memory(data: Metadata) -> LayerMemory:
-    """Tell what a model's layers keep."""
+    """Return what a model's layers keep."""
     heads = data.by_layer("attention.head_count", (0,) * data.layers)
     kv_heads = data.by_layer("attention.head_count_kv", heads)
     attending = data.layers - min(data.own("nextn_predict_layers"), data.layers)
@@ -101,7 +101,7 @@ def _own_layer_count(data: Metadata) -> int:
 
 
 def _recurrent_layers(data: Metadata, kv_heads: tuple[int, ...]) -> tuple[bool, ...]:
-    """Tell by layer whether it keeps a state instead of keys and values."""
+    """Whether, by layer, it keeps a state instead of keys and values."""
     if data.architecture in RECURRENT | RECURRENT_AND_ATTENDING:
         return (True,) * data.layers
     if data.architecture in ATTENTION_INTERVALS:
@@ -116,7 +116,7 @@ def _recurrent_layers(data: Metadata, kv_heads: tuple[int, ...]) -> tuple[bool, 
 
 
 def _windowed_layers(data: Metadata) -> tuple[bool, ...]:
-    """Tell by layer whether it looks back through a window."""
+    """Whether, by layer, it looks back through a window."""
     kind = data.architecture
     if kind in NO_WINDOWS:
         return (False,) * data.layers

@@ -26,12 +26,12 @@ from baton.core.ports import ConversationPosition, RecordedRun
 from baton.history import changes, export, feedback_store, queries
 from baton.history.export import ImportResult
 from baton.history.schema import MIGRATIONS
+from baton.platform.database_thread import DatabaseThread
 from baton.platform.process_owner import Owner, is_alive
 from baton.platform.sqlite import (
     HISTORY,
     Connection,
     DatabaseDamaged,
-    DatabaseThread,
     Row,
     connect,
     create_database_file,

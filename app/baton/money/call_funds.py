@@ -117,7 +117,7 @@ def hold_in_turn(
             held = hold(connection, bill, here)
         except MoneyHeld as busy:
             scope = Scope(busy.scope)
-            ahead = (scope.value, _names_of_all_scopes(bill, here)[scope])
+            ahead = (scope.value, _scope_names(bill, here)[scope])
         else:
             leave_queue(connection, ticket)
             return held
@@ -138,15 +138,12 @@ def is_turn_reached(
         return False
     try:
         _decide_hold(connection, bill, here, _rooms_of_bill(connection, bill, here))
-    except MoneyHeld:
-        return False
-    except BudgetExceeded:
-        return True
+    except BudgetExceeded as error:
+        return not isinstance(error, MoneyHeld)
     return True
 
 
 def leave_queue(connection: Connection, ticket: int) -> None:
-    """Wait no more."""
     connection.execute("DELETE FROM queue WHERE key = ?", [ticket])
 
 
@@ -162,13 +159,11 @@ def _call_ahead(
         "SELECT scope, name FROM queue WHERE (key < ? OR ? = 0) AND until >= ? ORDER BY key",
         [ticket, ticket, here.now - _MAX_LATENESS_SECONDS],
     ).fetchall()
-    names = {
-        (s.value, name) for s, name in _names_of_all_scopes(bill, here).items() if s in limited
-    }
+    names = {(s.value, n) for s, n in _scope_names(bill, here).items() if s in limited}
     return next((pair for row in rows if (pair := (row[0], row[1])) in names), None)
 
 
-def _names_of_all_scopes(bill: HoldRequest, here: LedgerContext) -> dict[Scope, str]:
+def _scope_names(bill: HoldRequest, here: LedgerContext) -> dict[Scope, str]:
     day, month = _day_and_month(here.now)
     return {**_names_of_bill(bill), Scope.DAY: day, Scope.MONTH: month}
 
@@ -198,7 +193,6 @@ def read_standing(
     run: str | None,
     here: LedgerContext,
 ) -> Standing:
-    """Return how the scopes stand."""
     asked = {Scope.RUN: run, Scope.SESSION: session}
     names = {scope: clean_text(name) for scope, name in asked.items() if name is not None}
     rooms = _rooms(connection, ceilings, names, here)
@@ -239,9 +233,7 @@ def _rooms(
             "SELECT settled, held, unconfirmed FROM totals WHERE scope = ? AND name = ?",
             [scope.value, name],
         ).fetchone()
-        amounts = zip(
-            row or (0, 0, 0), _sums_dated_otherwise(connection, scope, here.now), strict=True
-        )
+        amounts = zip(row or (0, 0, 0), _redated_sums(connection, scope, here.now), strict=True)
         ceiling, variable = _apply_bound(rules.get(scope), here.bounds.get(scope))
         settled, held, unconfirmed = map(sum, amounts)
         rooms.append(ScopeBalance(scope, ceiling, settled, held, unconfirmed, variable))
@@ -255,7 +247,7 @@ def _apply_bound(ceiling: int | None, bound: tuple[int, str] | None) -> tuple[in
     return bound
 
 
-def _sums_dated_otherwise(connection: Connection, scope: Scope, now: float) -> Sequence[int]:
+def _redated_sums(connection: Connection, scope: Scope, now: float) -> Sequence[int]:
     """Return the sums of calls of this day or month that have another date.
 
     Another time zone gave it to them, or a clock that was up to a day ahead: neither is another
@@ -356,7 +348,6 @@ def charge_unconfirmed(
 
 
 def void_call(connection: Connection, call: str, now: float) -> None:
-    """Give back what was held."""
     row = _get_call(connection, call)
     if _was_taken_over(row, Status.VOID, Status.RELEASED):
         return
@@ -372,14 +363,12 @@ def release_call(connection: Connection, call: str, now: float) -> int:
         "SELECT * FROM calls WHERE id >= ? AND id < ? LIMIT 2", [typed, typed + "\U0010ffff"]
     ).fetchall()
     if not typed or not rows:
-        raise ConfigError(f"There is no call {call!r} in the ledger.", _UNCONFIRMED_HINT)
+        raise ConfigError(f"There is no call {call!r} in the ledger.", _LIST_HINT)
     if len(rows) > 1:
         raise ConfigError(f"More than one call begins with {typed!r}.", "Type more of it.")
     [row] = rows
     if row["status"] != Status.UNCONFIRMED:
-        raise ConfigError(
-            f"Call {row['id']} is {row['status']}, not unconfirmed.", _UNCONFIRMED_HINT
-        )
+        raise ConfigError(f"Call {row['id']} is {row['status']}, not unconfirmed.", _LIST_HINT)
     _update_call(connection, row["id"], Status.RELEASED, 0, now)
     charged: int = row["charged"]
     return charged
@@ -391,7 +380,7 @@ def release_all_calls(connection: Connection, now: float) -> int:
     return sum(release_call(connection, row["id"], now) for row in rows)
 
 
-_UNCONFIRMED_HINT = "`baton budget release` lists the unconfirmed ones."
+_LIST_HINT = "`baton budget release` lists the unconfirmed ones."
 
 
 def record_sent(
@@ -411,16 +400,10 @@ def record_sent(
         )
     if connection.execute("SELECT 1 FROM egress WHERE call = ?", [call]).fetchone():
         raise LookupError(f"call {call} was sent before; another request needs a hold of its own")
+    digest, kept = hashlib.sha256(body).hexdigest(), body if row["keep"] else None
     connection.execute(
         "INSERT INTO egress (call, at, destination, size, sha256, body) VALUES (?, ?, ?, ?, ?, ?)",
-        [
-            call,
-            now,
-            clean_text(destination),
-            len(body),
-            hashlib.sha256(body).hexdigest(),
-            body if row["keep"] else None,
-        ],
+        [call, now, clean_text(destination), len(body), digest, kept],
     )
 
 

@@ -24,10 +24,10 @@ from baton.money.ledger_file import (
     read_progress,
 )
 from baton.money.queries import UsageGrouping
+from baton.platform.database_thread import DatabaseThread
 from baton.platform.process_owner import Owner, current_process, is_alive
 from baton.platform.sqlite import (
     Connection,
-    DatabaseThread,
     transaction,
 )
 
