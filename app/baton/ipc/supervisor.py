@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
+from contextlib import suppress
 
 from baton.core.errors import WorkerUnavailable
 from baton.ipc.process import Child, ChildDied
@@ -54,6 +55,12 @@ class Supervisor(ABC):
         if (child := self.living()) is None:
             child = self._child = self._start()
         return child
+
+    def start_early(self) -> None:
+        """Start the child if it may be, before it is needed; returns at once."""
+        if not self.backoff_left() and len(self.recent_deaths()) < MAX_DEATHS:
+            with suppress(WorkerUnavailable):  # the first request meets it again, and reports it
+                self.running()
 
     async def ready(self) -> Child:
         """Return the child, started once it may be.
