@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import base64
 import json
 import sys
 from pathlib import Path
@@ -28,7 +27,7 @@ def overhear(file: Path) -> None:
     out = file.open("a", encoding="utf-8")
 
     def note(message: messages.Message) -> None:
-        body = base64.b64decode(str(getattr(message, "body", "")))
+        body: bytes = getattr(message, "body", b"")
         out.write(f"{message!r} {body.decode('utf-8', 'replace')}\n")
         out.flush()
 
