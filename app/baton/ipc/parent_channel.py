@@ -11,7 +11,6 @@ import queue
 import signal
 import threading
 import time
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
@@ -110,7 +109,7 @@ class ParentChannel:
                     return
                 self._deliver(message)
         except Exception:
-            traceback.print_exc(limit=-3)
+            _print_exception()
         finally:
             os._exit(0)
 
@@ -128,7 +127,7 @@ def serve(decoder: Decoder, work: Callable[[ParentChannel], None]) -> NoReturn:
         work(ParentChannel(*take_pipes(), decoder))
         status = 0
     except Exception:
-        traceback.print_exc()
+        _print_exception()
     finally:
         os._exit(status)  # past other threads, and past native clean-up, which may wait for a GPU
 
@@ -155,3 +154,9 @@ def keep_quiet_and_private() -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("500", "ascii")
+
+
+def _print_exception() -> None:
+    import traceback
+
+    traceback.print_exc()
