@@ -35,7 +35,13 @@ from baton.core.machine import Hardware  # noqa: E402
 from baton.core.messages import Message, Request, Role  # noqa: E402
 from baton.gguf.header import HeaderIncomplete, MalformedHeader, parse_header, read_header  # noqa: E402
 from baton.gguf.memory_fit import estimate_load, judge_fit  # noqa: E402
-from baton.workers.local import LocalWorker, Memory, starter  # noqa: E402
+from baton.workers.local import (  # noqa: E402
+    LoadSettings,
+    LocalWorker,
+    Memory,
+    ModelProcess,
+    starter,
+)
 from baton.workers.local.model_file import load_for  # noqa: E402
 from baton.workers.local.model_memory import machine_memory  # noqa: E402
 from support.gguf_writer import Tensor, facts, header, hostile, mutated, vocabulary  # noqa: E402
@@ -105,7 +111,7 @@ async def filled(context: int) -> tuple[int, int]:
     """Fill a context of the starter model; return the bytes foretold, and those really taken."""
     model = starter()
     card = replace(model.card, context=context)
-    worker = LocalWorker(card, model.path, Memory())
+    worker = LocalWorker(card, ModelProcess(model.path, Memory(), LoadSettings(card.context)))
     text = "the sea " * ((context - 80) // 2)  # two tokens each time
     request = Request((Message(Role.USER, text),), max_tokens=16)
     async with contextlib.aclosing(worker.stream(request)) as chunks:

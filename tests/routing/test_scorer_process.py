@@ -23,7 +23,7 @@ from baton.core.plan.plan import Material
 from baton.core.ports import Route
 from baton.core.routing_types import Candidate, Draft, RatedAnswer
 from baton.core.run.policy import PromptLimits
-from baton.ipc import process
+from baton.ipc import process, supervisor
 from baton.routing import LearnedRouter, refit_router, scorer_process
 from baton.routing import ScorerLimits as Patience
 from baton.routing.protocol import candidate, candidates, excerpt
@@ -227,11 +227,11 @@ async def test_once_the_worker_is_there_nobody_waits_for_the_router(make: Make) 
 async def test_a_child_that_dies_is_started_again_and_left_alone_in_the_end(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scorer_process, "BACKOFF_SECONDS", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(supervisor, "BACKOFF_SECONDS", (0.0, 0.0, 0.0))
     router = make()
     said: list[str] = []
     router.on_warning = said.append
-    for _ in range(scorer_process.MAX_DEATHS):
+    for _ in range(supervisor.MAX_DEATHS):
         await loaded(router)
         assert (await route(router, "die")).estimate is None
     assert router.pid is None
@@ -265,7 +265,7 @@ async def test_a_child_killed_in_the_middle_of_a_question_leaves_it_to_the_rule(
 async def test_a_child_that_owes_an_answer_for_long_is_ended(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scorer_process, "BACKOFF_SECONDS", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(supervisor, "BACKOFF_SECONDS", (0.0, 0.0, 0.0))
     router = make(limits=Patience(warm=0.05, cold=60))
     pid = await loaded(router)
     await route(router, "sleep 600")

@@ -31,12 +31,13 @@ from baton.download.child import hub_client, hub_metadata, signed_release
 from baton.gguf import header as gguf
 from baton.history import schema
 from baton.history.export import import_conversations
-from baton.ipc import frames
+from baton.ipc import messages
 from baton.ipc.parent_channel import Failure
 from baton.models.catalogue import parse_models
 from baton.platform import proxies, sqlite
 from baton.workers.cloud.child.stream_parsers import DIALECTS, error_sentence
 from baton.workers.local.child.reasoning_filter import Thoughts, known, opened
+from baton.workers.local.messages import REPLIES
 from support import gguf_writer as written
 
 Target = Callable[[bytes], None]
@@ -72,9 +73,9 @@ def read_error(data: bytes) -> None:
 def read_frames(data: bytes) -> None:
     """Frames of a child."""
     stream = io.BytesIO(data)
-    with suppress(frames.FrameError):
-        while (frame := frames.read(stream)) is not None:
-            assert isinstance(frame, dict)
+    with suppress(messages.FrameError):
+        while (message := messages.read(stream, REPLIES)) is not None:
+            assert isinstance(message, messages.Message)
 
 
 def read_gguf(data: bytes) -> None:
@@ -321,7 +322,7 @@ SEEDS: Mapping[str, Sequence[bytes]] = {
         b"\0: ping\r\n\r\nevent: x\ndata: {}\n\n",
     ),
     "error": (b'{"error": {"message": "no", "code": 401}}', b'[{"error": "no"}]'),
-    "frames": (_frame(b'{"type":"done","id":1}') * 2, _frame(b"[]")),
+    "frames": (_frame(b'{"type":"text","text":"a","tokens":1,"id":1}') * 2, _frame(b"[]")),
     "gguf": (
         written.header(written.facts()),
         written.whole(written.facts() | written.vocabulary(3), [written.Tensor("t", (32, 2))]),

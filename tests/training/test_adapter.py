@@ -17,8 +17,8 @@ import pytest
 
 from baton.workers.local import conductor_adapter, starter
 from baton.workers.local.child import llama
+from baton.workers.local.child.llama import BASE_KEY, PROMPT_KEY
 from baton.workers.local.child.llama_loader import c
-from baton.workers.local.child.lora import BASE_KEY, PROMPT_KEY
 
 REFERENCE = json.loads((Path(__file__).parent / "logits.json").read_text("utf-8"))
 EVERY = 97
@@ -33,8 +33,8 @@ class Adapted:
         llama.start(lambda _: None)
         file = conductor_adapter()
         assert file is not None
-        self.model = llama.Model(str(starter().path))
-        self.adapter = self.model.adapter(str(file))
+        self.model = llama.Model(starter().path)
+        self.adapter = self.model.adapter(file)
         self.context = llama.Context(self.model, 512, 2, lambda: False)
         self.context.adapt(self.adapter, 1.0)
 

@@ -164,7 +164,7 @@ def _find_worker(worker: str) -> tuple[Card, WorkerConfiguration | None]:
                 return card, None
             here = baton.local.here.get(worker)
             return card, worker_configuration(
-                card, baton.settings, here.path if here is not None else None
+                card, baton.settings, here.model.path if here is not None else None
             )
         finally:
             await baton.aclose()

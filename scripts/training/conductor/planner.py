@@ -50,10 +50,10 @@ class Planner:
         self, base: Path, adapter: Path | None, threads: int = 2, grammar: bool = False
     ) -> None:
         llama.start(lambda _: None)
-        self._model = llama.Model(str(base))
+        self._model = llama.Model(base)
         self._context = llama.Context(self._model, MAX_CONTEXT, threads, lambda: False)
         if adapter is not None:
-            self._context.adapt(self._model.adapter(str(adapter)), 1.0)
+            self._context.adapt(self._model.adapter(adapter), 1.0)
         self._grammar = grammar
         self._numbers = [self._model.tokenise(str(n), special=False)[-1] for n in range(1, 6)]
 

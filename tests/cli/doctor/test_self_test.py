@@ -231,7 +231,7 @@ GONE = {
     "router": "baton/models/router/encoder.onnx",
     "screen": "baton/tui/app.tcss",
     "tools": "baton/workers/tools/computation/result_text.py",
-    "answer": "baton/workers/local/child/prompt_tokens.py",
+    "answer": "baton/workers/local/child/text_stream.py",
     "cloud": "baton/workers/cloud/child/litellm_capture.py",
     "documents": "baton/workers/attachments.py",
     "hiding": "baton/workers/cloud/redaction.py",

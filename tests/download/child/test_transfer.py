@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import asdict
 
 from baton.core.catalogue_types import ModelOffer, Source
 from baton.download.child import partial_file as partials
@@ -56,7 +57,7 @@ def refused(hub: Hub, offer: ModelOffer, target: Path) -> dict[str, Any]:
     with pytest.raises(Failure) as failure:
         fetch(hub, offer, target)
     assert not target.exists()
-    return failure.value.fields
+    return asdict(failure.value.failed)
 
 
 def name_of(value: object) -> str:

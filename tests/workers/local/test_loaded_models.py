@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 
 from baton.core.messages import Message, Request, Role
-from baton.workers.local import LocalWorker, Memory, starter
+from baton.workers.local import Memory, starter
 from baton.workers.local.loaded_models import Running, running
+from support.local_worker_calls import local_worker
 
 
 def mine() -> list[Running]:
@@ -15,7 +16,7 @@ def mine() -> list[Running]:
 
 async def test_a_loaded_model_is_seen_with_its_file_and_memory() -> None:
     model = starter()
-    worker = LocalWorker(model.card, model.path, Memory())
+    worker = local_worker(model.card, model.path, Memory())
     try:
         async for _ in worker.stream(Request((Message(Role.USER, "Hi"),), max_tokens=1)):
             pass

@@ -14,13 +14,19 @@ from baton.core.errors import ModelFileError
 from baton.core.machine import Gpu, Hardware
 from baton.core.messages import Card
 from baton.gguf.memory_fit import Fit, ModelLoad, judge_fit
-from baton.workers.local import LocalWorker, Manner, Memory, check_gguf, find_model, starter
+from baton.workers.local import (
+    GenerationSettings,
+    Memory,
+    check_gguf,
+    find_model,
+    starter,
+)
 from baton.workers.local import model_file as local_files
 from baton.workers.local import model_memory as local_memory
 from baton.workers.local.model_file import load_for
 from baton.workers.local.model_memory import Crowded, MachineMemory, NoRoom, machine_memory
 from support.gguf_writer import facts, header
-from support.local_worker_calls import CAPITAL, ask, small
+from support.local_worker_calls import CAPITAL, ask, local_worker, small
 from support.root_privileges import held_to_file_modes
 
 HEAD = b"GGUF\x03\0\0\0"
@@ -95,7 +101,7 @@ def test_an_unreadable_file_is_told(tmp_path: Path) -> None:
 
 async def test_a_file_that_only_begins_like_a_model_is_refused_by_its_child(tmp_path: Path) -> None:
     file = write(tmp_path, header(facts()))
-    worker = LocalWorker(Card("x", "local", "X", context=512), file, Memory())
+    worker = local_worker(Card("x", "local", "X", context=512), file, Memory())
     worker.warm()
     for _ in range(2):
         with pytest.raises(ModelFileError, match=r"model\.gguf can't be loaded") as refused:
@@ -105,7 +111,7 @@ async def test_a_file_that_only_begins_like_a_model_is_refused_by_its_child(tmp_
 
 
 def test_warming_a_missing_file_raises_nothing(tmp_path: Path) -> None:
-    LocalWorker(Card("x", "local", "X"), tmp_path / "missing.gguf", Memory()).warm()
+    local_worker(Card("x", "local", "X"), tmp_path / "missing.gguf", Memory()).warm()
 
 
 class Lodger:
@@ -165,7 +171,7 @@ async def test_the_context_that_would_fit_is_told_and_does() -> None:
     assert "Set its `context` to 4096, with which it fits" in refused.value.hint
     model = starter()
     card = replace(model.card, context=4096)
-    worker = LocalWorker(card, model.path, Memory(320_000_000), manner=Manner(0))
+    worker = local_worker(card, model.path, Memory(320_000_000), settings=GenerationSettings(0))
     assert "Paris" in (await ask(worker, CAPITAL)).text
     await worker.aclose()
 

@@ -8,9 +8,9 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from baton import __version__
 from baton.cli.doctor.check import Check, CheckContext, CheckFailed, CheckWarning
@@ -21,6 +21,9 @@ from baton.core.sanitiser import one_line
 from baton.doctor import processor_text, use_part_in_child
 from baton.platform import hardware
 from baton.platform.build_info import build_info
+
+if TYPE_CHECKING:
+    from baton.workers.local import LlamaInfo
 
 MANIFEST = "MANIFEST"
 """The list of the packaged binary's files; packaging/launcher/pack.py says how it is written."""
@@ -166,17 +169,17 @@ async def check_llama(context: CheckContext) -> str:
             raise
         why = f"It was built for another processor than this one, {processor_text()}."
         raise CheckFailed(f"{error.message} {why}") from error
-    abilities = ", ".join(re.findall(r"(\w+) = 1", found["system"]))
+    abilities = ", ".join(re.findall(r"(\w+) = 1", found.system))
     if not abilities:  # then it isn't there, and no model can be loaded
         raise CheckFailed("What llama.cpp computes with on a processor isn't there.")
-    built_for = f"built for {found['processor']}, " if found["processor"] else ""
+    built_for = f"built for {found.processor}, " if found.processor else ""
     gpu, missing = gpu_text(found)
-    text = f"build {found['version']}, {built_for}{gpu}; {abilities}"
+    text = f"build {found.version}, {built_for}{gpu}; {abilities}"
     if missing:
         return CheckWarning(f"{text}. {missing}")
-    known = [Gpu(one["description"], one["free"], one["total"]) for one in found["devices"]]
+    known = [Gpu(gpu.description, gpu.free, gpu.total) for gpu in found.devices]
     idle = () if context.folder is not None else hardware.inspect_machine(gpus=known).idle_gpus
-    return CheckWarning(f"{text}. {idle_gpu_text(idle, bool(found['gpu']))}") if idle else text
+    return CheckWarning(f"{text}. {idle_gpu_text(idle, found.gpu)}") if idle else text
 
 
 async def check_templates(_: CheckContext) -> str:
@@ -255,16 +258,16 @@ async def check_documents(context: CheckContext) -> str:
 _GPU_KINDS = {"cuda": "CUDA", "hip": "HIP", "metal": "Metal", "sycl": "SYCL", "vulkan": "Vulkan"}
 
 
-def gpu_text(found: Mapping[str, Any]) -> tuple[str, str]:
+def gpu_text(found: LlamaInfo) -> tuple[str, str]:
     """Return which GPUs can be used, and why those can't that this build is made for."""
-    devices = [f"{one['description']} ({show_size(one['free'])} free)" for one in found["devices"]]
-    kinds: dict[str, str] = found["gpu_kinds"]
+    devices = [f"{gpu.description} ({show_size(gpu.free)} free)" for gpu in found.devices]
+    kinds = found.gpu_kinds
     if devices:
         return f"can use {', '.join(devices)}", ""
     if kinds:
         missing = " ".join(_unusable_text(kind, why) for kind, why in kinds.items())
         return "CPU only", f"{missing} Models run on the processor."
-    return "can use a GPU, but found none" if found["gpu"] else "CPU only", ""
+    return "can use a GPU, but found none" if found.gpu else "CPU only", ""
 
 
 def _unusable_text(kind: str, why: str) -> str:

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 
-from baton.workers.local.child.llama_loader import folder, load_backends, suited
+from baton.workers.local.child.llama_loader import (
+    CPP_LIBRARIES,
+    SYSTEM_FOLDERS,
+    folder,
+    load_backends,
+    newer_cpp_folder,
+    prefer_newer_cpp,
+    suited,
+)
 
 MADE = [  # as a compiler that knows them all makes them, in no order
     *("x64", "sse42", "sandybridge", "ivybridge", "piledriver", "haswell", "skylakex"),
@@ -70,3 +81,44 @@ def test_the_checkouts_build_has_its_computing_linked_in() -> None:
     assert folder().is_dir()
     assert not list(folder().glob("*ggml-cpu-*"))
     assert load_backends() == ""
+
+
+# Which C++ library a build for GPUs takes
+
+
+def libraries(place: Path, newest: int, *, only: tuple[str, ...] = CPP_LIBRARIES) -> Path:
+    place.mkdir()
+    versions = [f"GLIBCXX_3.4.{number}" for number in range(newest + 1)]
+    for name in only:
+        (place / name).write_bytes(b"\x7fELF\0" + "\0".join(versions).encode() + b"\0GLIBC_2.34\0")
+    return place
+
+
+@pytest.mark.parametrize(("system", "taken"), [(30, True), (28, False), (9, False)])
+def test_the_newer_one_is_taken(tmp_path: Path, system: int, taken: bool) -> None:
+    own = libraries(tmp_path / "own", 28)
+    theirs = libraries(tmp_path / "theirs", system)
+    assert newer_cpp_folder(own, [tmp_path / "none", theirs]) == (theirs if taken else None)
+
+
+def test_only_a_pair_is_taken_and_nothing_where_a_build_brings_none(tmp_path: Path) -> None:
+    own = libraries(tmp_path / "own", 28)
+    half = libraries(tmp_path / "half", 33, only=CPP_LIBRARIES[1:])
+    assert newer_cpp_folder(own, [half]) is None
+    assert newer_cpp_folder(tmp_path / "empty", [libraries(tmp_path / "theirs", 33)]) is None
+    assert newer_cpp_folder(own, []) is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at this Linux")
+def test_this_system_s_own_is_read(tmp_path: Path) -> None:
+    old = libraries(tmp_path / "old", 3)
+    folders = [Path(name) for name in SYSTEM_FOLDERS if (Path(name) / CPP_LIBRARIES[1]).exists()]
+    if not folders:
+        pytest.skip("no C++ library here")
+    assert newer_cpp_folder(old, folders) == folders[0]
+    assert newer_cpp_folder(libraries(tmp_path / "future", 99), folders) is None
+
+
+def test_a_checkout_loads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ctypes.CDLL", None)
+    prefer_newer_cpp()

@@ -17,7 +17,7 @@ from baton.workers.local import starter
 from baton.workers.local.child import llama
 from baton.workers.local.child.chat_template import compile_template
 from baton.workers.local.child.llama_loader import LlamaError, c
-from baton.workers.local.child.prompt_tokens import encode
+from baton.workers.local.child.main import encode
 from baton.workers.local.child.sampler import EVERY, FIRST, GrammarRefused, Sampler
 
 pytestmark = pytest.mark.local_model
@@ -33,7 +33,7 @@ MIXED = r'root ::= "日本" [0-9]{2} "🎉" [a-z]{3} "é"'
 @pytest.fixture(scope="module")
 def model() -> Iterator[llama.Model]:
     llama.start(lambda _: None)
-    model = llama.Model(str(starter().path))
+    model = llama.Model(starter().path)
     yield model
     model.free()
 

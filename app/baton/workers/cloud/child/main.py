@@ -1,23 +1,13 @@
 """The gateway: the child process through which alone anything is sent to workers elsewhere.
 
-`python -m baton.ipc.child_entry gateway` speaks frames on stdin and stdout. Frames to it:
-
-    setup   keys_file, proxy, proxies, offline, connect, stall, total, effort
-    warm
-    call    id and what to ask, see calls.Call
-    go      id: what was announced is on disk, so send it
-    cancel  id
-
-Frames from it: beat each second; for a call request (what will be sent, exactly), then text, then
-one of done, stopped and failed (with the name of the error that the front shall raise). It alone
-holds keys, which never go over the pipes. It connects to where calls go and nowhere else, and ends
-at once when its front does.
+`python -m baton.ipc.child_entry gateway` speaks the messages of `workers.cloud.messages` on stdin
+and stdout. It alone holds keys, which never go over the pipes. It connects to where calls go and
+nowhere else, and ends at once when its parent does.
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import os
 import sys
@@ -28,13 +18,31 @@ from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any
 
-from baton.ipc import frames
-from baton.ipc.parent_channel import Failure, Front, keep_quiet_and_private, take_pipes
+from msgspec.structs import asdict
+
+from baton.ipc.messages import Cancel, Failed, FinalReply, Message, Stopped
+from baton.ipc.parent_channel import (
+    Failure,
+    ParentChannel,
+    keep_quiet_and_private,
+    take_pipes,
+)
 from baton.workers.cloud.child import call_errors
 from baton.workers.cloud.child.cloud_call import Call
 from baton.workers.cloud.child.http_client import Outward, Rules
 from baton.workers.cloud.child.litellm_capture import Relay
 from baton.workers.cloud.child.litellm_writer import Library, response_format, text_format
+from baton.workers.cloud.messages import (
+    REQUESTS,
+    AnswerText,
+    CallDone,
+    CallWorker,
+    RequestAnnounced,
+    SendRequest,
+    SetUpGateway,
+    TokenCount,
+    WarmGateway,
+)
 
 TEXT_SECONDS = 0.02
 """Text goes out at once at first, then this often: a frame per token would flood the front."""
@@ -52,18 +60,18 @@ REHEARSED = {
 class Gateway:
     """Plays many calls at once, each in a task of its own."""
 
-    def __init__(self, front: Front, setup: frames.Frame) -> None:
-        self._front = front
+    def __init__(self, parent: ParentChannel, setup: SetUpGateway) -> None:
+        self._parent = parent
         rules = Rules(
-            Path(setup["keys_file"]),
-            setup["proxy"],
-            setup["proxies"],
-            setup["offline"],
-            setup["connect"],
-            setup["stall"],
-            setup["total"],
+            setup.keys_file,
+            setup.proxy,
+            setup.proxies,
+            setup.offline,
+            setup.connect,
+            setup.stall,
+            setup.total,
         )
-        self._effort: str = setup["effort"]
+        self._effort = setup.effort
         self._outward = Outward(rules, os.environ)
         self._relay = Relay()
         self._library: Library
@@ -75,16 +83,16 @@ class Gateway:
         await self._relay.start()
         self._library = Library(self._relay, self._effort)
 
-    def take(self, frame: frames.Frame) -> None:
-        """Do what a frame says."""
-        match frame:
-            case {"type": "warm"}:
+    def take(self, message: Message) -> None:
+        """Do what a message says."""
+        match message:
+            case WarmGateway():
                 self._rehearsal = self._rehearsal or asyncio.create_task(self._rehearse())
-            case {"type": "call"}:
-                self._begin(frame)
-            case {"type": "go", "id": int(number)} if number in self._calls:
+            case CallWorker():
+                self._begin(message)
+            case SendRequest(id=number) if number in self._calls:
                 self._calls[number][0].go.set()
-            case {"type": "cancel", "id": int(number)} if number in self._calls:
+            case Cancel(id=number) if number in self._calls:
                 # Not at once: a task that never took its first step wouldn't tell that it ended.
                 asyncio.get_running_loop().call_soon(self._calls[number][1].cancel)
 
@@ -95,39 +103,36 @@ class Gateway:
         for provider, model in REHEARSED.items():
             await self._library.rehearse(_rehearsal(provider, model))
 
-    def _begin(self, frame: frames.Frame) -> None:
-        number = frame["id"]
-
+    def _begin(self, asked: CallWorker) -> None:
         def announce(host: str, body: bytes) -> None:
-            encoded = base64.b64encode(body).decode("ascii")
-            self._front.send("request", id=number, host=host, body=encoded)
+            self._parent.send(RequestAnnounced(host, body, id=asked.id))
 
-        asked = {key: value for key, value in frame.items() if key != "type"}
-        call = Call(**asked, announce=announce)
-        self._calls[number] = (call, asyncio.create_task(self._play(call)))
+        call = Call(**asdict(asked), announce=announce)
+        self._calls[call.id] = (call, asyncio.create_task(self._play(call)))
 
     async def _play(self, call: Call) -> None:
         """Answer a call, and tell how it ended."""
-        voice = Voice(self._front, call.id)
-        kind, fields = "stopped", {}
+        voice = Voice(self._parent, call.id)
+        reply: FinalReply = Stopped()
         try:
             await self._outward.prepare(call)
             async with aclosing(await self._texts(call)) as texts:
                 async for text in texts:
                     voice.add(text)
-            kind, fields = "done", _done(call)
+            reply = _done(call)
         except Failure as failure:
-            kind, fields = "failed", failure.fields
+            reply = failure.failed
         except asyncio.CancelledError:
             pass
         except Exception as error:
             _tell(error)
             mistake = f"The gateway failed on the call to {call.who} ({type(error).__name__})."
-            kind, fields = "failed", Failure("WorkerError", mistake, "Try again.").fields
+            reply = Failed("WorkerError", mistake, "Try again.")
         finally:
             voice.finish()
             del self._calls[call.id]
-            self._front.send(kind, id=call.id, **fields)
+            reply.id = call.id
+            self._parent.send(reply)
 
     async def _texts(self, call: Call) -> AsyncGenerator[str]:
         return self._outward.post(call, await self._written(call))
@@ -155,10 +160,10 @@ class Gateway:
 
 
 class Voice:
-    """Sends a call's text as it comes, but not in too many frames."""
+    """Sends a call's text as it comes, but not in too many messages."""
 
-    def __init__(self, front: Front, call: int) -> None:
-        self._front = front
+    def __init__(self, parent: ParentChannel, call: int) -> None:
+        self._parent = parent
         self._call = call
         self._pending = ""
         self._pieces = 0
@@ -187,7 +192,7 @@ class Voice:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._front.send("text", id=self._call, text=self._pending, tokens=self._pieces)
+        self._parent.send(AnswerText(self._pending, self._pieces, id=self._call))
         self._pending, self._pieces = "", 0
         self._sent = asyncio.get_running_loop().time()
 
@@ -213,21 +218,17 @@ def _rehearsal(provider: str, model: str) -> Call:
     )
 
 
-def _done(call: Call) -> dict[str, Any]:
+def _done(call: Call) -> CallDone:
     """Return how a call ended, with the provider's count if there is one to believe."""
     if not call.ended_well:
         raise call_errors.unfinished(call)
     count = call.usage
     usage = None
     if count is not None:
-        usage = {
-            "tokens_in": count.tokens_in,
-            "tokens_out": count.tokens_out,
-            "cached": count.cached,
-            "cache_written": count.cache_written,
-            "reported": count.reported,
-        }
-    return {"finish": call.finish, "usage": usage, "bound": call.output_bound}
+        usage = TokenCount(
+            count.tokens_in, count.tokens_out, count.cached, count.cache_written, count.reported
+        )
+    return CallDone(call.finish, usage, call.output_bound)
 
 
 def _tell(error: Exception) -> None:
@@ -276,15 +277,15 @@ def _responses_body(call: Call, effort: str | None) -> dict[str, Any]:
 
 
 async def _serve() -> None:
-    """Take frames until the front is gone."""
+    """Take messages until the parent is gone."""
     loop = asyncio.get_running_loop()
-    inbox: asyncio.Queue[frames.Frame] = asyncio.Queue()
+    inbox: asyncio.Queue[Any] = asyncio.Queue()
 
-    def receive(frame: frames.Frame) -> None:
-        loop.call_soon_threadsafe(inbox.put_nowait, frame)
+    def deliver(message: Message) -> None:
+        loop.call_soon_threadsafe(inbox.put_nowait, message)
 
-    front = Front(*take_pipes(), receive)
-    gateway = Gateway(front, await inbox.get())
+    parent = ParentChannel(*take_pipes(), REQUESTS, deliver)
+    gateway = Gateway(parent, await inbox.get())
     await gateway.start()
     while True:
         gateway.take(await inbox.get())

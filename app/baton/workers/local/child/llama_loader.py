@@ -10,13 +10,14 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import os
+import platform
 import re
 import sys
 from collections.abc import Collection, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
-from baton.workers.local.child import cpp_runtime
+from baton.platform.build_info import build_info
 
 
 def _skip_package_init(name: str) -> None:
@@ -30,8 +31,58 @@ def _skip_package_init(name: str) -> None:
         sys.modules[name] = importlib.util.module_from_spec(spec)
 
 
+CPP_LIBRARIES = ("libgcc_s.so.1", "libstdc++.so.6")
+"""What belongs together, in the order in which they need each other."""
+
+SYSTEM_FOLDERS = (
+    f"/usr/lib/{platform.machine()}-linux-gnu",
+    f"/lib/{platform.machine()}-linux-gnu",
+    "/usr/lib64",
+    "/lib64",
+    "/usr/lib",
+    "/lib",
+)
+
+_CPP_VERSION = re.compile(rb"GLIBCXX_3\.4\.(\d+)\0")
+
+
+def prefer_newer_cpp() -> None:
+    """Load the system's C++ library if it is newer. To be called before llama.cpp is loaded.
+
+    A GPU's driver is loaded into the same process, where there can be only one C++ library, and
+    drivers are made for the system's. The packaged binary brings one of 2020, with which newer
+    drivers can't be loaded; what the binary itself is made of runs with any that is newer.
+    """
+    build = build_info()
+    if sys.platform != "linux" or build is None or not build.gpu:
+        return
+    folder = newer_cpp_folder(Path(sys.executable).parent / "lib", map(Path, SYSTEM_FOLDERS))
+    for name in CPP_LIBRARIES if folder else ():
+        try:
+            ctypes.CDLL(f"{folder}/{name}")
+        except OSError:
+            return  # then its own serves, as it does without any GPU
+
+
+def newer_cpp_folder(own: Path, folders: Iterable[Path]) -> Path | None:
+    """Return the first of the folders that has both libraries, if they are newer than one's own."""
+    for folder in folders:
+        if all((folder / name).exists() for name in CPP_LIBRARIES):
+            return folder if _cpp_version(folder) > _cpp_version(own) else None
+    return None
+
+
+def _cpp_version(folder: Path) -> int:
+    """Return the newest version that a folder's C++ library knows; without one, any other does."""
+    try:
+        versions = _CPP_VERSION.findall((folder / CPP_LIBRARIES[-1]).read_bytes())
+    except OSError:
+        return 1 << 30
+    return max(map(int, versions), default=0)
+
+
 _skip_package_init("llama_cpp")
-cpp_runtime.prefer_newer()  # before anything loads the one that this program brings
+prefer_newer_cpp()  # before anything loads the one that this program brings
 import llama_cpp.llama_cpp as c  # noqa: E402
 
 __all__ = ["LlamaError", "c", "folder", "gpu_kinds", "load_backends", "suited"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from baton.workers.local.cpu_lock import Processor
+from baton.workers.local.model_memory import Processor
 
 
 class Crowd:
