@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+APP = Path(__file__).parent.parent / "app"
+PACKAGES = sorted((APP / "baton").rglob("__init__.py"))
 
 NATIVE = {"llama_cpp", "onnxruntime", "numpy"}
 HUBS = {"httpx", "huggingface_hub", "requests"}
@@ -94,3 +100,18 @@ def test_a_prompt_loads_what_migrates_only_where_a_database_is_behind() -> None:
 def test_no_class_has_too_many_public_methods() -> None:
     counts = printed_by(COUNT_PUBLIC_METHODS)
     assert {name: n for name, n in counts.items() if n > MAX_PUBLIC_METHODS} == LARGER
+
+
+@pytest.mark.parametrize("path", [p for p in PACKAGES if "lazy_exports(" in p.read_text("utf-8")])
+def test_a_slice_has_the_names_that_types_say_it_exports(path: Path) -> None:
+    name = ".".join(path.parent.relative_to(APP).parts)
+    exported = {
+        alias.asname: getattr(importlib.import_module(node.module or ""), alias.name)
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if alias.asname
+    }
+    package = importlib.import_module(name)
+    assert exported
+    assert all(getattr(package, one) is value for one, value in exported.items())

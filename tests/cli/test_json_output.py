@@ -11,8 +11,7 @@ from baton.core.errors import ConfigError
 from baton.core.messages import Finish, Purpose
 from baton.core.plan.plan import single_step_plan
 from baton.core.view import RunView
-from support.stored_runs import BEGUN
-from support.stored_runs import EVENTS as PLAYED
+from support.stored_runs import BEGUN, EVENTS as PLAYED
 
 CALL = ev.Called(
     at=0.9,

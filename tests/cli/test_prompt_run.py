@@ -12,8 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 import pytest_asyncio
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from baton.cli.output import Output
 from baton.cli.prompt_run import OutputOptions, TerminalAsker, TextRenderer, offer_text, run_prompt

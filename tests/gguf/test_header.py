@@ -11,8 +11,7 @@ import tracemalloc
 from collections.abc import Iterable
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as some
+from hypothesis import given, settings, strategies as some
 
 from baton.gguf.header import (
     BLOCK_SIZES,

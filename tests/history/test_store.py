@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from baton.core import ports
 from baton.core.errors import ConfigError, StoreError
@@ -23,8 +22,8 @@ from baton.core.labels import Label, strictest
 from baton.core.messages import Attachment, Finish, Prompt, Purpose, Role, TurnStatus
 from baton.core.plan.plan import KINDS, Need, Plan, Step, single_step_plan
 from baton.core.ports import ConversationPosition
-from baton.history import Store, rows, sqlite_version, version_warning
-from baton.platform.sqlite import DatabaseDamaged
+from baton.history import Store, rows
+from baton.platform.sqlite import DatabaseDamaged, sqlite_version, version_warning
 from support.store_conversations import ask
 
 

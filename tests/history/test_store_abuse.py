@@ -22,8 +22,7 @@ from baton.core.history_types import RunRecord
 from baton.core.labels import Label
 from baton.core.messages import Finish, Prompt, TurnStatus
 from baton.core.ports import ConversationPosition
-from baton.history import Store
-from baton.history import store as store_module
+from baton.history import Store, store as store_module
 from baton.history.schema import MIGRATIONS
 from baton.platform import sqlite
 from baton.platform.sqlite import check_stamp

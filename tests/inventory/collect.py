@@ -38,11 +38,17 @@ from baton import compose as composition
 from baton.cli import INTERRUPTED
 from baton.cli.json_output import run_object
 from baton.cli.options import ALIASES
-from baton.cli.root import baton as root_command
-from baton.cli.root import run as main
+from baton.cli.root import baton as root_command, run as main
 from baton.compose.local_workers import LocalWorkers
-from baton.core import catalogue_types as catalogue
-from baton.core import errors, events, feedback, labels, ledger_types, messages
+from baton.core import (
+    catalogue_types as catalogue,
+    errors,
+    events,
+    feedback,
+    labels,
+    ledger_types,
+    messages,
+)
 from baton.core.plan import plan
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import RunTerms

@@ -9,8 +9,7 @@ import gym
 import hypothesis
 import plan_reward
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from plan_check import HEADS
 from request_generator import COMPOUND, TOOL, Example, Generator
 

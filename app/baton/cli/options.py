@@ -64,7 +64,7 @@ def strategy_helps() -> dict[str, str]:
     A template that is wrong says so; naming it on the command line shows what is wrong.
     """
     from baton.core.strategies import STRATEGIES
-    from baton.workers.template_files import read_templates
+    from baton.workers import read_templates
 
     known = {name: entry.help for name, entry in STRATEGIES.items()}
     try:
@@ -138,7 +138,7 @@ def check_strategy(name: str | None) -> None:
         return
     import difflib
 
-    from baton.workers.template_files import read_templates
+    from baton.workers import read_templates
 
     known = [*STRATEGIES, *read_templates(find_paths().config / "templates")]
     if name in known:

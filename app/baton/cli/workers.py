@@ -34,7 +34,7 @@ from baton.platform.settings import (
 from baton.presentation.money import price_text
 
 if TYPE_CHECKING:
-    from baton.workers.local.local_servers import Found
+    from baton.workers.local import Found
 
 
 @click.group(cls=AliasedGroup)
@@ -214,7 +214,7 @@ def configured_address(settings: Settings, worker: str) -> tuple[str, str]:
 
 def _new_models(settings: Settings) -> list[Found]:
     """Return the models of running engines that aren't workers yet."""
-    from baton.workers.local.local_servers import LIMIT, engines
+    from baton.workers.local import LIMIT, engines
 
     known = {
         (entry.model, entry.base_url.rstrip("/").replace("//localhost:", "//127.0.0.1:"))
@@ -295,8 +295,8 @@ def worker_configuration(card: Card, settings: Settings, file: Path | None) -> W
 
 
 def _sampling(entry: LocalWorkerSettings, file: Path | None) -> Mapping[str, tuple[float, int]]:
-    from baton.workers.local import STARTER, find_model
-    from baton.workers.local.model_file import read_file
+    from baton.workers import STARTER, find_model
+    from baton.workers.local import read_file
 
     try:
         if file is None:

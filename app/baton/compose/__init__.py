@@ -15,8 +15,8 @@ from baton.core.errors import ConfigError, StoreError
 from baton.core.labels import Label
 from baton.core.sanitiser import one_line
 from baton.models.model_types import ModelState
-from baton.platform.settings import LocalWorkerSettings as LocalSettings
 from baton.platform.settings import (
+    LocalWorkerSettings as LocalSettings,
     Paths,
     Settings,
     ceiling_variables,

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 from baton.core.labels import Label, address_label
 from baton.core.messages import Card
 from baton.core.money import FREE
-from baton.platform.settings import CloudWorkerSettings as CloudSettings
-from baton.platform.settings import LocalWorkerSettings as LocalSettings
-from baton.platform.settings import Paths, Settings
-from baton.platform.settings import ServerWorkerSettings as ServerSettings
+from baton.platform.settings import (
+    CloudWorkerSettings as CloudSettings,
+    LocalWorkerSettings as LocalSettings,
+    Paths,
+    ServerWorkerSettings as ServerSettings,
+    Settings,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

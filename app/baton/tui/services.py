@@ -13,10 +13,9 @@ if TYPE_CHECKING:
     from baton.core.catalogue_types import ModelRole
     from baton.core.run.orchestra import Orchestra
     from baton.history import Store
-    from baton.models.library import Library
-    from baton.models.model_types import LibraryModel
+    from baton.models import Library, LibraryModel
     from baton.money import Ledger
-    from baton.routing.personalisation import Personaliser
+    from baton.routing import Personaliser
 
 
 def _do_nothing() -> None:

@@ -7,8 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 
 import pytest
 import pytest_asyncio
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from baton.core import events as ev
 from baton.core.errors import ConfigError, ContextTooLong, StoreError, WorkerUnavailable

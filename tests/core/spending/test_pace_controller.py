@@ -10,8 +10,7 @@ import time
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from baton.core.errors import StoreError
 from baton.core.history_types import Weighing

@@ -17,8 +17,7 @@ import pytest
 from msgspec.structs import asdict
 
 from baton.core.catalogue_types import ModelOffer, Source
-from baton.download.child import partial_file as partials
-from baton.download.child import transfer
+from baton.download.child import partial_file as partials, transfer
 from baton.download.child.http_download import HttpDownload, RetryPolicy
 from baton.download.child.hub_client import HubClient, Stopped
 from baton.download.child.partial_file import PartialFile

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from baton.bench.conductor_bench import ConductorBench, ConductorRow, plan_drawer
-from baton.bench.conductor_score import read_episodes
+from baton.bench import ConductorBench, ConductorRow, plan_drawer, read_episodes
 from baton.cli.bench.base_bench import show_progress, split_names
 from baton.cli.options import add_named_worker
 from baton.cli.output import emit, emit_json, notify
@@ -23,7 +22,7 @@ from baton.core.sanitiser import one_line
 from baton.platform.settings import LocalWorkerSettings, Paths, Settings, find_paths, load_settings
 
 if TYPE_CHECKING:
-    from baton.bench.conductor_score import Episode
+    from baton.bench import Episode
     from baton.compose import Baton
     from baton.core.messages import Card
     from baton.core.ports import Worker

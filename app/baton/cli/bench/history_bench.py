@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from baton.bench.backtest import PastPrompt, PolicyRow, actual_row, replay_policy
+from baton.bench import PastPrompt, PolicyRow, actual_row, replay_policy
 from baton.cli.output import emit, emit_json, notify
 from baton.cli.stores import format_columns
 from baton.cli.usage import parse_since

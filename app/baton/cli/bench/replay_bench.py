@@ -8,8 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from baton.bench.replay_worker import ReplayWorker, recorded_card
-from baton.bench.strategy_bench import Grader, PlayedQuestion, StrategyRow, baseline_rows, play_all
+from baton.bench import (
+    Grader,
+    PlayedQuestion,
+    ReplayWorker,
+    StrategyRow,
+    baseline_rows,
+    play_all,
+    recorded_card,
+)
 from baton.cli.bench.base_bench import Bench, BenchOptions, Round, split_names
 from baton.core.errors import ConfigError
 from baton.core.hold_decision import MAX_AMOUNT_NANOS
@@ -149,7 +156,7 @@ def _router_digest(folder: Path) -> str:
 def _parse_price(text: str) -> tuple[str, Price]:
     """Return the model and the price that --cloud names. Raises ConfigError."""
     from baton.platform.settings import PriceSettings
-    from baton.workers.cloud.price_table import price_of, snapshot
+    from baton.workers.cloud import price_of, snapshot
 
     name, at, rates = text.rpartition("@")
     if at and "," in rates:
@@ -249,8 +256,7 @@ def _load_router(folder: Path | None) -> LearnedRouter | None:
     """Return the router in a folder. Raises ConfigError if it can't be used."""
     if folder is None:
         return None
-    from baton.routing import LearnedRouter
-    from baton.routing import ScorerLimits as Patience
+    from baton.routing import LearnedRouter, ScorerLimits as Patience
 
     router = LearnedRouter(folder, limits=Patience(_WARM_SECONDS, _COLD_SECONDS, _COLD_SECONDS))
 

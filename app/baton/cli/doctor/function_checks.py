@@ -30,9 +30,9 @@ from baton.platform.os_signals import ENDING_SIGNALS, remove_signal_handler
 if TYPE_CHECKING:
     from baton.core.run.orchestra import Orchestra
     from baton.history import Store
-    from baton.models.model_types import LibraryModel
+    from baton.models import LibraryModel
     from baton.tui.app import BatonApp
-    from baton.workers.tools import ToolWorker
+    from baton.workers import ToolWorker
 
 _MAX_TOKENS = 24
 _QUESTION, _ANSWER = "What is the capital of France?", "Paris"
@@ -49,7 +49,7 @@ _ROUTER_ROUNDS = 5
 
 async def check_keyring(context: CheckContext) -> str:
     """Keep a canary in whatever keeps keys here, read it back and remove it."""
-    from baton.workers.cloud import NEEDED
+    from baton.workers import NEEDED
 
     result = await use_part_in_child("keyring", context.environ, {*NEEDED, "BATON_HOME"})
     return result.text if result.well else CheckWarning(result.text)
@@ -57,7 +57,7 @@ async def check_keyring(context: CheckContext) -> str:
 
 async def check_answer(context: CheckContext) -> str:
     """Have a model on this machine answer: the starter model, or one that the person has."""
-    from baton.workers.local import STARTER, find_model
+    from baton.workers import STARTER, find_model
 
     facts = build_info()
     try:
@@ -212,7 +212,7 @@ class _ScriptedOrchestra:
         from baton.core.run.orchestra import Orchestra
         from baton.core.run.run_context import Services
         from baton.history import Store
-        from baton.workers.scripted_worker import ScriptedWorker
+        from baton.workers import ScriptedWorker
 
         workers = {
             name: ScriptedWorker(script, Card(name, "local", name.title(), context=8192))
@@ -287,8 +287,7 @@ async def check_history(context: CheckContext) -> str:
 
 async def check_tools(context: CheckContext) -> str:
     """Compute, convert, ask for a time in Tokyo, and run code in the sandbox."""
-    from baton.workers.tools import build_tools as of_this_machine
-    from baton.workers.tools import sandbox
+    from baton.workers import build_tools as of_this_machine, sandbox
 
     if not context.settings.tools:
         return "off in the settings (`tools = false`)"
@@ -329,7 +328,7 @@ async def check_screen(context: CheckContext) -> str:
     from baton.money import Ledger
     from baton.tui.app import BatonApp
     from baton.tui.services import AppServices
-    from baton.workers.scripted_worker import ScriptedWorker
+    from baton.workers import ScriptedWorker
 
     worker = ScriptedWorker(_script_answer, Card("self-test", "local", "Self-test", context=8192))
     store, ledger = Store.open(None), Ledger.open(None)

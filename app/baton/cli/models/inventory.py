@@ -12,26 +12,24 @@ from typing import TYPE_CHECKING
 import click
 
 from baton.cli.models import model_text
-from baton.compose import compose
-from baton.compose import library as compose_library
+from baton.compose import compose, library as compose_library
 from baton.core.catalogue_types import UNKNOWN_SOURCE, CatalogueEntry, ModelRole, Source, card_of
 from baton.core.errors import BatonError, ConfigError
 from baton.core.messages import Card
-from baton.core.model_roles import STARTER_ID as WORKER
-from baton.core.model_roles import role_holders
+from baton.core.model_roles import STARTER_ID as WORKER, role_holders
 from baton.core.plan.skill_table import Mastery, measured_scores
 from baton.core.sanitiser import one_line
 from baton.gguf.memory_fit import Fit, FitVerdict, estimate_entry_load
-from baton.models.model_types import LibraryModel
+from baton.models import LibraryModel
 from baton.platform.settings import LocalWorkerSettings, Settings, find_paths, load_settings
-from baton.workers.local import STARTER, find_model, starter
+from baton.workers import STARTER, find_model, starter
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from baton.compose import Baton
     from baton.gguf.memory_fit import ModelLoad
-    from baton.models.library import Library
+    from baton.models import Library
 
 
 IN_CATALOGUE = "catalogue"

@@ -8,7 +8,7 @@ from functools import partial
 
 from baton.core.errors import BatonError, WorkerUnavailable
 from baton.core.sanitiser import one_line
-from baton.models.model_types import LibraryModel
+from baton.models import LibraryModel
 from baton.presentation.words import join_words
 from baton.tui import background_downloads
 from baton.tui.background_downloads import Downloads

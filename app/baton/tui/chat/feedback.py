@@ -84,7 +84,7 @@ class FeedbackController:
             said = f"/learn {command} is not understood." if command else "Nothing can learn here."
             await transcript.note(f"{said} There are /learn, /learn undo and /learn forget.")
             return
-        from baton.routing.personalisation import result_lines
+        from baton.routing import result_lines
 
         tutor = self._services.tutor()
         if command:

@@ -119,6 +119,6 @@ def read_mentions(text: str) -> tuple[Attachment, ...]:
     """Read the files that a prompt names. Raises ConfigError."""
     if "@" not in text:
         return ()
-    from baton.workers.attachments import mentioned_files, read_attachment
+    from baton.workers import mentioned_files, read_attachment
 
     return tuple(read_attachment(path) for path in mentioned_files(text))

@@ -30,8 +30,7 @@ from baton.tui.recommendation_text import (
 if TYPE_CHECKING:
     from baton.core.messages import Prompt
     from baton.core.ports import Choice
-    from baton.models.library import Library
-    from baton.models.recommendation import Recommendation
+    from baton.models import Library, Recommendation
     from baton.tui.widgets.question_view import RecommendationView
     from baton.tui.widgets.transcript import Notice
 
@@ -160,7 +159,7 @@ class OnboardingController:
             view.say(f"{text}\n{error}".strip())
 
     async def _fill(self, view: RecommendationView, text: str) -> None:
-        from baton.workers.local.speed_benchmark import measure
+        from baton.workers.local import measure
 
         library, choice = self._services.library, self._context.choice
         assert library is not None

@@ -21,7 +21,7 @@ from baton.core.messages import Card
 from baton.core.model_roles import STARTER_ID
 from baton.core.sanitiser import one_line, sanitise
 from baton.gguf.memory_fit import FitVerdict
-from baton.models.model_types import ModelState
+from baton.models import ModelState
 from baton.tui import background_downloads, key_bindings, model_table
 from baton.tui.model_table import (
     BAR_COLUMNS,
@@ -39,7 +39,7 @@ from baton.tui.screens.dialogs import ConfirmScreen
 from baton.tui.screens.overlay import Overlay
 
 if TYPE_CHECKING:
-    from baton.models.library import Library
+    from baton.models import Library
     from baton.tui.background_downloads import ActiveDownload, Downloads
     from baton.tui.chat.worker_choice import WorkerChoice
     from baton.tui.services import AppServices

@@ -7,8 +7,7 @@ from fractions import Fraction
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from baton.workers.tools.computation.lexicon import LANGUAGES, lexicon
 from baton.workers.tools.computation.result_text import number_text, result_text

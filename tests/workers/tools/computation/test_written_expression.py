@@ -6,8 +6,7 @@ from contextlib import suppress
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from baton.workers.tools.computation import CannotCompute
 from baton.workers.tools.computation.lexicon import LANGUAGES

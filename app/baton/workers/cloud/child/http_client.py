@@ -24,8 +24,7 @@ from baton.core.errors import ConfigError
 from baton.core.labels import Label
 from baton.download.child.hub_client import trusted
 from baton.ipc.parent_channel import Failure
-from baton.platform import proxies as addresses
-from baton.platform import secrets
+from baton.platform import proxies as addresses, secrets
 from baton.workers.cloud.child import call_errors, request_guard, response_limits
 from baton.workers.cloud.child.cloud_call import Call
 

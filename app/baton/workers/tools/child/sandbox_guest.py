@@ -27,8 +27,7 @@ import time
 import traceback
 import types
 import unittest
-from asyncio import BaseEventLoop, DefaultEventLoopPolicy, set_event_loop_policy
-from asyncio import run as run_async
+from asyncio import BaseEventLoop, DefaultEventLoopPolicy, run as run_async, set_event_loop_policy
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib.machinery import BuiltinImporter, FrozenImporter
