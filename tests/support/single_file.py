@@ -1,4 +1,4 @@
-"""Single files with something small inside, and what is expected by a program that one started."""
+"""Single files with something small inside, and what a program reports that one started."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Single:
         return subprocess.Popen(command, env=self.environ(), **(pipes | options))  # type: ignore[call-overload,no-any-return]
 
     def works(self) -> dict[str, str]:
-        """Start it; return what the program tells, after a look at all that must be so."""
+        """Start it; return what the program prints, after a look at all that must be so."""
         ran = self.start()
         assert ran.stderr == b""
         assert ran.returncode == 7
@@ -109,6 +109,6 @@ Make = Callable[..., Single]
 
 
 def report(output: bytes) -> dict[str, str]:
-    """Return what the probe tells, by its first words."""
+    """Return what the probe prints, by the first word of each line."""
     lines = [line.partition(" ") for line in os.fsdecode(output).splitlines()]
     return {name: rest for name, _, rest in lines}

@@ -131,7 +131,7 @@ async def test_the_second_look_sees_who_wrote_what_and_how_it_ended() -> None:
             wild = Watching(Random(seed))
             here.orchestra.configure(router=wild)
             await here.play(None, SUM, replace(SOLO, strategy="hybrid"))
-            if wild.judged and len(wild.shown) == 2:
+            if wild.judge_calls and len(wild.shown) == 2:
                 break
         first, second = wild.shown
         assert (first.worker, first.answer, first.confidence, first.cut) == (
