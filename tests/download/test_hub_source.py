@@ -67,14 +67,14 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def shared(hub: Hub, home: Path) -> Iterator[HubSource]:
     """One child for the tests that don't harm it."""
-    supply = HubSource(environ=environ(hub, home, HF_TOKEN=TOKEN))
-    yield supply
-    asyncio.run(supply.aclose())
+    hub_source = HubSource(environ=environ(hub, home, HF_TOKEN=TOKEN))
+    yield hub_source
+    asyncio.run(hub_source.aclose())
     assert list(home.iterdir()) == [], "nothing is written into the home"
 
 
 @pytest.fixture
-def supply(hub: Hub, shared: HubSource) -> Iterator[HubSource]:
+def hub_source(hub: Hub, shared: HubSource) -> Iterator[HubSource]:
     hub.mend()
     hub.log.clear()
     yield shared
@@ -87,17 +87,17 @@ async def own(hub: Hub, tmp_path: Path) -> AsyncGenerator[HubSource]:
     """A child of the test's own, which it may kill."""
     hub.mend()
     hub.log.clear()
-    supply = HubSource(environ=environ(hub, tmp_path, HF_TOKEN=TOKEN))
-    yield supply
-    await supply.aclose()
+    hub_source = HubSource(environ=environ(hub, tmp_path, HF_TOKEN=TOKEN))
+    yield hub_source
+    await hub_source.aclose()
     hub.mend()
     assert not hub.leaked(TOKEN)
 
 
-async def fetched(supply: HubSource, offer: ModelOffer, target: Path) -> str:
+async def fetched(hub_source: HubSource, offer: ModelOffer, target: Path) -> str:
     """Fetch all of it, watching that it goes only forward; return its hash."""
     done, last = 0, ""
-    async with aclosing(supply.fetch(offer, target)) as steps:
+    async with aclosing(hub_source.fetch(offer, target)) as steps:
         async for step in steps:
             assert not last, "the hash is the last thing that comes"
             if isinstance(step, str):
@@ -121,9 +121,9 @@ def partials(folder: Path) -> list[Path]:
     return list(folder.glob("*.partial"))
 
 
-async def ended(supply: HubSource) -> None:
+async def ended(hub_source: HubSource) -> None:
     for _ in range(6000):
-        if supply.pid is None:
+        if hub_source.pid is None:
             return
         await asyncio.sleep(0.01)
     raise AssertionError("the child is still there")
@@ -132,104 +132,106 @@ async def ended(supply: HubSource) -> None:
 # What goes well
 
 
-async def test_a_file_is_looked_up_and_pinned(hub: Hub, supply: HubSource) -> None:
+async def test_a_file_is_looked_up_and_pinned(hub: Hub, hub_source: HubSource) -> None:
     old = hub.add("a/pinned", {"m.gguf": SMALL, "README.md": b"-", "f/n.gguf": b"n"})
     source = Source("a/pinned", "m.gguf")
-    offer = await supply.look_up(source)
+    offer = await hub_source.look_up(source)
     sha256 = hashlib.sha256(SMALL).hexdigest()
     pinned = replace(source, revision=old)
     assert offer == ModelOffer(pinned, len(SMALL), sha256, "apache-2.0", gated=False)
     new = hub.add("a/pinned", {"m.gguf": b"changed"}, licence="llama3", gated="auto")
-    now = await supply.look_up(replace(source, revision="main"))
+    now = await hub_source.look_up(replace(source, revision="main"))
     assert (now.source.revision, now.size, now.licence, now.gated) == (new, 7, "llama3", True)
-    before = await supply.look_up(pinned)
+    before = await hub_source.look_up(pinned)
     assert (before.source, before.size, before.sha256) == (pinned, len(SMALL), sha256)
     assert {one.headers["authorization"] for one in hub.log} == {f"Bearer {TOKEN}"}
     assert {one.path.split("/")[2] for one in hub.log} == {"models"}, "no other question is asked"
 
 
-async def test_the_files_of_a_repository(hub: Hub, supply: HubSource) -> None:
+async def test_the_files_of_a_repository(hub: Hub, hub_source: HubSource) -> None:
     parts = {f"big-0000{n}-of-00002.gguf": b"part" for n in (1, 2)}
     commit = hub.add(
         "a/files", {"q4/m.gguf": SMALL, "n.GGUF": b"n", "x.safetensors": b"x", **parts}
     )
-    offers = await supply.list_files("a/files")
+    offers = await hub_source.list_files("a/files")
     assert [offer.source.file for offer in offers] == ["q4/m.gguf", "n.GGUF"]
     assert {offer.source.revision for offer in offers} == {commit}
     with pytest.raises(ModelFileError, match="one of 2 files"):
-        await supply.look_up(Source("a/files", "big-00001-of-00002.gguf"))
+        await hub_source.look_up(Source("a/files", "big-00001-of-00002.gguf"))
     hub.add("a/parts", parts)
     with pytest.raises(ModelFileError, match="one of 2 files"):
-        await supply.list_files("a/parts")
+        await hub_source.list_files("a/parts")
     hub.add("a/none", {"README.md": b"-"})
-    assert await supply.list_files("a/none") == []
+    assert await hub_source.list_files("a/none") == []
     with pytest.raises(ConfigError, match="no file") as caught:
-        await supply.look_up(Source("a/files", "o.gguf"))
+        await hub_source.look_up(Source("a/files", "o.gguf"))
     assert "q4/m.gguf, n.GGUF" in caught.value.hint
 
 
-async def test_a_header_comes_before_the_file(hub: Hub, supply: HubSource, tmp_path: Path) -> None:
+async def test_a_header_comes_before_the_file(
+    hub: Hub, hub_source: HubSource, tmp_path: Path
+) -> None:
     long = model(words=400_000, weights=32 * MIB)
     (tmp_path / "long").write_bytes(long)
     hub.add(
         "a/header", {"m.gguf": SMALL, "long.gguf": tmp_path / "long", "no.gguf": b"nonsense" * 9}
     )
-    read = await supply.read_header(await supply.look_up(Source("a/header", "m.gguf")))
+    read = await hub_source.read_header(await hub_source.look_up(Source("a/header", "m.gguf")))
     assert (read.architecture, read.name, read.layers) == ("llama", "Tiny", 2)
     assert read.kv_heads == (2, 2)
-    read = await supply.read_header(await supply.look_up(Source("a/header", "long.gguf")))
+    read = await hub_source.read_header(await hub_source.look_up(Source("a/header", "long.gguf")))
     assert (read.vocabulary, read.size) == (400_000, len(long))
     assert hub.served("long.gguf") < 16 * MIB
     assert [one.start for one in hub.contents("long.gguf")][:2] == [0, 4 * MIB]
     with pytest.raises(ModelFileError, match=r"^no\.gguf is no model that can be used"):
-        await supply.read_header(await supply.look_up(Source("a/header", "no.gguf")))
+        await hub_source.read_header(await hub_source.look_up(Source("a/header", "no.gguf")))
 
 
-async def test_a_file_is_fetched(hub: Hub, supply: HubSource, tmp_path: Path) -> None:
+async def test_a_file_is_fetched(hub: Hub, hub_source: HubSource, tmp_path: Path) -> None:
     content = big()
     hub.add("a/fetch", {"m.gguf": content})
-    offer = await supply.look_up(Source("a/fetch", "m.gguf"))
+    offer = await hub_source.look_up(Source("a/fetch", "m.gguf"))
     target = tmp_path / "models" / "m" / "m.gguf"
-    assert await fetched(supply, offer, target) == offer.sha256
+    assert await fetched(hub_source, offer, target) == offer.sha256
     assert target.read_bytes() == content
     assert hub.served() == len(content)
-    again = [step async for step in supply.hash_file(target)]
+    again = [step async for step in hub_source.hash_file(target)]
     assert again[-1] == offer.sha256
-    copied = [step async for step in supply.copy(target, tmp_path / "copy.gguf", offer.sha256)]
+    copied = [step async for step in hub_source.copy(target, tmp_path / "copy.gguf", offer.sha256)]
     assert copied[-1] == offer.sha256
     assert (tmp_path / "copy.gguf").read_bytes() == content
 
 
-async def test_an_address_serves_too(hub: Hub, supply: HubSource, tmp_path: Path) -> None:
+async def test_an_address_serves_too(hub: Hub, hub_source: HubSource, tmp_path: Path) -> None:
     hub.add("a/url", {"m.gguf": SMALL})
     url = f"{hub.url}/a/url/resolve/main/m.gguf?download=true"
-    offer = await supply.look_up(Source(url=url))
+    offer = await hub_source.look_up(Source(url=url))
     sha256 = hashlib.sha256(SMALL).hexdigest()
     assert offer == ModelOffer(Source(file="m.gguf", url=url), len(SMALL), sha256)
-    assert (await supply.read_header(offer)).name == "Tiny"
+    assert (await hub_source.read_header(offer)).name == "Tiny"
     plain = f"{hub.store}{next(one.path for one in hub.contents())}"  # no signature: refused
     with pytest.raises(SecretMissing, match="refuses access"):
-        await supply.look_up(Source(file="m.gguf", url=plain))
+        await hub_source.look_up(Source(file="m.gguf", url=plain))
     hub.fault(Fault(status=405), on="resolve", method="HEAD", times=0)
-    assert await supply.look_up(Source(file="x.gguf", url=url)) == replace(
+    assert await hub_source.look_up(Source(file="x.gguf", url=url)) == replace(
         offer, source=Source(file="x.gguf", url=url)
     )
     hub.mend()
     hub.fault(Fault(status=200, headers={"Content-Type": "text/html"}), on="resolve")
     with pytest.raises(ConfigError, match="web page"):
-        await supply.look_up(Source(url=url))
+        await hub_source.look_up(Source(url=url))
     hub.fault(Fault(200, {"ETag": f'"{"0" * 32}-3"', "X-Linked-Size": "9"}), on="resolve", times=2)
     with pytest.raises(ModelFileError, match="how large"):
-        await supply.look_up(Source(url=url))
+        await hub_source.look_up(Source(url=url))
 
 
-async def test_several_at_once(hub: Hub, supply: HubSource, tmp_path: Path) -> None:
+async def test_several_at_once(hub: Hub, hub_source: HubSource, tmp_path: Path) -> None:
     hub.add("a/many", {f"{n}.gguf": big(2) + bytes([n]) for n in range(3)})
-    offers = await supply.list_files("a/many")
+    offers = await hub_source.list_files("a/many")
     hub.fault(Fault(rate=8 * MIB), times=0)
     hashes = await asyncio.gather(
-        *(fetched(supply, offer, tmp_path / offer.source.file) for offer in offers),
-        supply.look_up(offers[0].source),
+        *(fetched(hub_source, offer, tmp_path / offer.source.file) for offer in offers),
+        hub_source.look_up(offers[0].source),
     )
     assert hashes == [*(offer.sha256 for offer in offers), offers[0]]
     first, *others = hub.contents()
@@ -277,7 +279,7 @@ async def refused(work: Any, error: type[BatonError], words: str) -> BatonError:
 @pytest.mark.parametrize(("fault", "error", "words"), REFUSED)
 async def test_refusals(
     hub: Hub,
-    supply: HubSource,
+    hub_source: HubSource,
     tmp_path: Path,
     fault: Fault,
     error: type[BatonError],
@@ -288,15 +290,15 @@ async def test_refusals(
     hub.fault(fault, on="api", times=0)
     hub.fault(fault, on="resolve", times=0)
     looked, read = await asyncio.gather(
-        refused(supply.look_up(offer.source), error, words),
-        refused(supply.read_header(offer), error, words),
+        refused(hub_source.look_up(offer.source), error, words),
+        refused(hub_source.read_header(offer), error, words),
     )
     assert looked.exit_code == read.exit_code == error.exit_code
     if fault.status < 500 and fault.status != 429:  # for those a transfer waits a while
-        await refused(fetched(supply, offer, tmp_path / "m.gguf"), error, words)
+        await refused(fetched(hub_source, offer, tmp_path / "m.gguf"), error, words)
     assert not (tmp_path / "m.gguf").exists()
     hub.mend()
-    assert await supply.look_up(offer.source) == replace(offer, licence="apache-2.0")
+    assert await hub_source.look_up(offer.source) == replace(offer, licence="apache-2.0")
 
 
 BRIEF = [
@@ -310,13 +312,15 @@ BRIEF = [
 ]
 
 
-async def test_what_passes_isnt_told(hub: Hub, supply: HubSource) -> None:
+async def test_what_passes_isnt_told(hub: Hub, hub_source: HubSource) -> None:
     files = {f"{n}.gguf": SMALL for n in range(len(BRIEF))}
     hub.add("a/brief", {name: content + name.encode() for name, content in files.items()})
-    offers = await supply.list_files("a/brief")
+    offers = await hub_source.list_files("a/brief")
     for (fault, on), offer in zip(BRIEF, offers, strict=True):
         hub.fault(fault, on=on, file=offer.source.file)
-    headers = await asyncio.gather(*(supply.read_header(replace(one, size=0)) for one in offers))
+    headers = await asyncio.gather(
+        *(hub_source.read_header(replace(one, size=0)) for one in offers)
+    )
     assert [header.name for header in headers] == ["Tiny"] * len(BRIEF)
 
 
@@ -330,31 +334,33 @@ SPOILED = [
 ]
 
 
-async def test_spoiled_headers(hub: Hub, supply: HubSource) -> None:
+async def test_spoiled_headers(hub: Hub, hub_source: HubSource) -> None:
     hub.add("a/spoiled", {f"{n}.gguf": SMALL + bytes([n]) for n in range(len(SPOILED))})
-    offers = await supply.list_files("a/spoiled")
+    offers = await hub_source.list_files("a/spoiled")
     for (fault, *_), offer in zip(SPOILED, offers, strict=True):
         hub.fault(fault, file=offer.source.file, times=0)
     await asyncio.gather(
         *(
-            refused(supply.read_header(offer), error, words)
+            refused(hub_source.read_header(offer), error, words)
             for (_, error, words), offer in zip(SPOILED, offers, strict=True)
         )
     )
 
 
-async def test_a_file_that_was_replaced(hub: Hub, supply: HubSource) -> None:
+async def test_a_file_that_was_replaced(hub: Hub, hub_source: HubSource) -> None:
     commit = hub.add("a/replaced", {"m.gguf": SMALL})
     for size in (len(SMALL) - 1, len(SMALL) + 1):
         offer = ModelOffer(Source("a/replaced", "m.gguf", commit), size)
-        await refused(supply.read_header(offer), ModelFileError, "has another size than the hub announced")
+        await refused(
+            hub_source.read_header(offer), ModelFileError, "has another size than the hub announced"
+        )
 
 
-async def test_wrong_bytes_are_no_file(hub: Hub, supply: HubSource, tmp_path: Path) -> None:
+async def test_wrong_bytes_are_no_file(hub: Hub, hub_source: HubSource, tmp_path: Path) -> None:
     hub.add("a/wrong", {"m.gguf": SMALL})
-    offer = await supply.look_up(Source("a/wrong", "m.gguf"))
+    offer = await hub_source.look_up(Source("a/wrong", "m.gguf"))
     hub.fault(Fault(wrong=len(SMALL) - 1))
-    await refused(fetched(supply, offer, tmp_path / "m.gguf"), ModelFileError, "other contents")
+    await refused(fetched(hub_source, offer, tmp_path / "m.gguf"), ModelFileError, "other contents")
     assert not (tmp_path / "m.gguf").exists()
 
 
@@ -388,19 +394,21 @@ TRICKS = [
 
 @pytest.mark.parametrize("source", TRICKS)
 async def test_tricks_with_names(
-    hub: Hub, supply: HubSource, tmp_path: Path, source: Source
+    hub: Hub, hub_source: HubSource, tmp_path: Path, source: Source
 ) -> None:
     offer = ModelOffer(source, 9, "0" * 64)
-    await refused(supply.look_up(source), ConfigError, "can't be|no address")
-    await refused(supply.read_header(offer), ConfigError, "can't be|no address")
-    await refused(fetched(supply, offer, tmp_path / "m.gguf"), ConfigError, "can't be|no address")
+    await refused(hub_source.look_up(source), ConfigError, "can't be|no address")
+    await refused(hub_source.read_header(offer), ConfigError, "can't be|no address")
+    await refused(
+        fetched(hub_source, offer, tmp_path / "m.gguf"), ConfigError, "can't be|no address"
+    )
     assert hub.log == []
 
 
-async def test_tricks_of_the_hub(hub: Hub, supply: HubSource) -> None:
+async def test_tricks_of_the_hub(hub: Hub, hub_source: HubSource) -> None:
     names = [trick.file for trick in TRICKS[:12]]
     hub.add("a/tricks", {**dict.fromkeys(names, b"x"), "m.gguf": SMALL})
-    assert [offer.source.file for offer in await supply.list_files("a/tricks")] == ["m.gguf"]
+    assert [offer.source.file for offer in await hub_source.list_files("a/tricks")] == ["m.gguf"]
 
 
 # The environment
@@ -424,16 +432,16 @@ async def test_environments_that_dont_work(hub: Hub, tmp_path: Path) -> None:
     offer = ModelOffer(Source("a/b", "m.gguf", "0" * 40), 9, "0" * 64)
 
     async def ask(more: dict[str, str], error: type[BatonError], words: str) -> None:
-        supply = HubSource(environ=environ(hub, tmp_path, **more))
+        hub_source = HubSource(environ=environ(hub, tmp_path, **more))
         try:
             await asyncio.gather(
-                refused(supply.look_up(offer.source), error, words),
-                refused(supply.read_header(offer), error, words),
+                refused(hub_source.look_up(offer.source), error, words),
+                refused(hub_source.read_header(offer), error, words),
             )
             if error is ConfigError:  # else a transfer tries for a while
-                await refused(fetched(supply, offer, tmp_path / "m.gguf"), error, words)
+                await refused(fetched(hub_source, offer, tmp_path / "m.gguf"), error, words)
         finally:
-            await supply.aclose()
+            await hub_source.aclose()
 
     await asyncio.gather(*(ask(*one) for one in ENVIRONMENTS))
     assert hub.log == []
@@ -444,14 +452,14 @@ async def test_through_a_proxy(hub: Hub, tmp_path: Path) -> None:
     hub.log.clear()
     hub.add("a/proxy", {"m.gguf": SMALL})
     there = {"HF_ENDPOINT": "http://hub.example.org", "HTTP_PROXY": hub.url, "NO_PROXY": "other"}
-    supply = HubSource(environ=environ(hub, tmp_path, **there))
+    hub_source = HubSource(environ=environ(hub, tmp_path, **there))
     try:
-        offer = await supply.look_up(Source("a/proxy", "m.gguf"))
+        offer = await hub_source.look_up(Source("a/proxy", "m.gguf"))
         assert offer.sha256 == hub.sha256("a/proxy", "m.gguf")
         # From outside nobody is led to what only this machine may reach.
-        await refused(supply.read_header(offer), WorkerUnavailable, "not safe")
+        await refused(hub_source.read_header(offer), WorkerUnavailable, "not safe")
     finally:
-        await supply.aclose()
+        await hub_source.aclose()
     assert {one.headers["host"] for one in hub.log} == {"hub.example.org"}
     assert hub.contents() == []
 
@@ -464,18 +472,18 @@ async def test_gated_models_need_a_token(hub: Hub, tmp_path: Path) -> None:
     (home / "hf").mkdir(parents=True)
     (home / "hf" / "token").write_text("hf_member\n")
     hub.tokens.add("hf_member")
-    supply = HubSource(environ=environ(hub, home, HF_HOME=str(home / "hf")))
+    hub_source = HubSource(environ=environ(hub, home, HF_HOME=str(home / "hf")))
     try:
-        offer = await supply.look_up(Source("a/gated", "m.gguf"))
+        offer = await hub_source.look_up(Source("a/gated", "m.gguf"))
         assert offer.gated
         error = await refused(
-            fetched(supply, offer, tmp_path / "m.gguf"), SecretMissing, "agreed to its licence"
+            fetched(hub_source, offer, tmp_path / "m.gguf"), SecretMissing, "agreed to its licence"
         )
         assert error.exit_code == 3
         hub.accepted.add("hf_member")
-        assert await fetched(supply, offer, tmp_path / "m.gguf") == offer.sha256
+        assert await fetched(hub_source, offer, tmp_path / "m.gguf") == offer.sha256
     finally:
-        await supply.aclose()
+        await hub_source.aclose()
     assert not hub.leaked("hf_member")
     assert [path.name for path in home.rglob("*")] == ["hf", "token"]
 
@@ -538,11 +546,13 @@ async def test_closing_early_keeps_what_came(hub: Hub, own: HubSource, tmp_path:
     assert hub.served() == len(content)
 
 
-async def test_when_it_is_closed_it_is_over(hub: Hub, supply: HubSource, tmp_path: Path) -> None:
+async def test_when_it_is_closed_it_is_over(
+    hub: Hub, hub_source: HubSource, tmp_path: Path
+) -> None:
     hub.add("a/over", {"m.gguf": big(3)})
-    offer = await supply.look_up(Source("a/over", "m.gguf"))
+    offer = await hub_source.look_up(Source("a/over", "m.gguf"))
     hub.fault(Fault(rate=4 * MIB))
-    async with aclosing(supply.fetch(offer, tmp_path / "m.gguf")) as steps:
+    async with aclosing(hub_source.fetch(offer, tmp_path / "m.gguf")) as steps:
         await begun(steps, MIB // 2)
     [partial] = partials(tmp_path)
     size = partial.stat().st_size
@@ -569,9 +579,9 @@ async def test_everything_ends_and_can_go_on(hub: Hub, own: HubSource, tmp_path:
     assert hub.served() == len(content)
 
 
-async def read(supply: HubSource, *paths: Path) -> list[Progress | str]:
+async def read(hub_source: HubSource, *paths: Path) -> list[Progress | str]:
     """Read files through, one after the other."""
-    return [step for path in paths async for step in supply.hash_file(path)]
+    return [step for path in paths async for step in hub_source.hash_file(path)]
 
 
 async def test_a_file_that_is_read_when_all_ends_is_not_begun_again(
@@ -607,19 +617,19 @@ async def test_what_would_follow_a_file_that_was_just_read_is_not_begun(
 async def test_an_idle_child_ends(hub: Hub, tmp_path: Path) -> None:
     hub.mend()
     (tmp_path / "file").write_bytes(b"abc")
-    supply = HubSource(environ=environ(hub, tmp_path), idle=0.05)
-    assert supply.pid is None, "nothing is started before it is needed"
+    hub_source = HubSource(environ=environ(hub, tmp_path), idle=0.05)
+    assert hub_source.pid is None, "nothing is started before it is needed"
     for _ in range(2):
-        steps = [step async for step in supply.hash_file(tmp_path / "file")]
+        steps = [step async for step in hub_source.hash_file(tmp_path / "file")]
         assert steps[-1] == hashlib.sha256(b"abc").hexdigest()
-        await ended(supply)
-    await supply.aclose()
+        await ended(hub_source)
+    await hub_source.aclose()
 
 
-async def test_one_that_is_stopped_while_it_asks(hub: Hub, supply: HubSource) -> None:
+async def test_one_that_is_stopped_while_it_asks(hub: Hub, hub_source: HubSource) -> None:
     hub.add("a/stop", {"m.gguf": SMALL})
     hub.fault(Fault(cut=0, stall=True), on="api")
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.2):
-            await supply.list_files("a/stop")
-    assert len(await supply.list_files("a/stop")) == 1
+            await hub_source.list_files("a/stop")
+    assert len(await hub_source.list_files("a/stop")) == 1

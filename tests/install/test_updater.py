@@ -33,9 +33,9 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
 def releases() -> Iterator[ReleaseSource]:
     """One child for all."""
     environ = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
-    supply = ReleaseSource(environ=environ)
-    yield supply
-    asyncio.run(supply.aclose())
+    source = ReleaseSource(environ=environ)
+    yield source
+    asyncio.run(source.aclose())
 
 
 def updating(own: Machine, releases: ReleaseSource) -> Updater:

@@ -57,9 +57,9 @@ async def opened(tmp_path: Path, hub: Hub) -> AsyncIterator[Open]:
         async def look() -> Hardware:
             return machine
 
-        shelf = FolderModelStore(tmp_path / folder, environ={})
+        store = FolderModelStore(tmp_path / folder, environ={})
         library = Library(
-            shelf,
+            store,
             HubSource(environ=os.environ | hub.environ),
             lambda: entries,
             look,

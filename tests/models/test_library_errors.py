@@ -47,19 +47,19 @@ def hub() -> Iterator[Hub]:
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> FolderModelStore:
+def store(tmp_path: Path) -> FolderModelStore:
     return FolderModelStore(tmp_path / "models", environ={})
 
 
 @pytest.fixture
-async def library(shelf: FolderModelStore, hub: Hub) -> AsyncIterator[Library]:
+async def library(store: FolderModelStore, hub: Hub) -> AsyncIterator[Library]:
     async def look() -> Hardware:
         return Hardware(16 * GB, 14 * GB, 8, 8, disk=100 * GB)
 
     revision = hub.add("maker/tiny", {"tiny.gguf": DATA})
     entry = replace(ENTRY, source=replace(ENTRY.source, revision=revision))
-    supply = HubSource(environ=os.environ | hub.environ)
-    library = Library(shelf, supply, lambda: [entry], look, workers=["small", "paid"])
+    hub_source = HubSource(environ=os.environ | hub.environ)
+    library = Library(store, hub_source, lambda: [entry], look, workers=["small", "paid"])
     yield library
     await library.aclose()
 
@@ -115,17 +115,17 @@ async def test_no_model_takes_the_name_of_another_worker(library: Library, hub: 
 
 
 async def test_what_another_baton_has_just_brought_is_not_thrown_away(
-    library: Library, shelf: FolderModelStore, hub: Hub
+    library: Library, store: FolderModelStore, hub: Hub
 ) -> None:
     coming = await library.request_model("tiny")
-    put = shelf.save
+    put = store.save
 
     def late(record: ModelRecord) -> LibraryModel:
         if record.stamp is None:
             coming.path.write_bytes(DATA)  # renamed by the other, and not yet recorded
         return put(record)
 
-    shelf.save = late  # type: ignore[method-assign]
+    store.save = late  # type: ignore[method-assign]
     assert (await last(library.fetch("tiny"))).state is ModelState.HERE
     assert hub.served("tiny.gguf") == 0
 
@@ -154,20 +154,20 @@ async def test_a_broken_model_whose_file_is_gone_too_can_be_verified(
 
 
 async def test_what_was_killed_while_it_was_copied_is_not_fetched_from_a_hub(
-    library: Library, shelf: FolderModelStore, hub: Hub, tmp_path: Path
+    library: Library, store: FolderModelStore, hub: Hub, tmp_path: Path
 ) -> None:
     folder = stick(tmp_path / "stick", "mine", OTHER)
-    record, _ = shelf.read_bundle(folder)[0]
+    record, _ = store.read_bundle(folder)[0]
     source = Source("maker/tiny", "tiny.gguf", "0" * 40)
-    shelf.write_bundle(folder, [replace(record, source=source)])
+    store.write_bundle(folder, [replace(record, source=source)])
     records: list[ModelRecord] = []
-    put = shelf.save
+    put = store.save
 
     def seen(record: ModelRecord) -> LibraryModel:
         records.append(record)
         return put(record)
 
-    shelf.save = seen  # type: ignore[method-assign]
+    store.save = seen  # type: ignore[method-assign]
     held = await last(library.import_files(folder))
     assert (held.state, held.record.source) == (ModelState.HERE, source)
     assert records[0].source == Source(), "so it isn't gone on with where it came from"

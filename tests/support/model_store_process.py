@@ -26,18 +26,18 @@ def record_of(number: int, who: str = "x") -> ModelRecord:
 
 def main() -> None:
     folder, who, times, removing = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4:]
-    shelf = FolderModelStore(folder, {})
+    store = FolderModelStore(folder, {})
     print("begun", flush=True)
     for number in range(1, times + 1):
         record = record_of(number, who)
-        held = shelf.save(record)
+        held = store.save(record)
         assert held.record == record
         if removing and number % 3 == 0:
             try:
                 held.path.write_bytes(b"GGUF")
-                shelf.remove("model")
-                for path in shelf.orphans():
-                    shelf.discard(path)
+                store.remove("model")
+                for path in store.orphans():
+                    store.discard(path)
             except (ConfigError, FileNotFoundError):
                 pass  # the other one has been quicker
 

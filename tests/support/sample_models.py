@@ -92,8 +92,8 @@ def keep_catalogue(*entries: str) -> Path:
 
 
 def stock(id: str, data: bytes, file: str = "") -> Path:
-    """Put a model on the shelf as if it had been fetched and verified; return its file."""
-    shelf = FolderModelStore(find_paths().models)
+    """Put a model on the store as if it had been fetched and verified; return its file."""
+    store = FolderModelStore(find_paths().models)
     record = ModelRecord(
         id,
         id.title(),
@@ -101,9 +101,9 @@ def stock(id: str, data: bytes, file: str = "") -> Path:
         size=len(data),
         sha256=hashlib.sha256(data).hexdigest(),
     )
-    path = shelf.save(record).path
+    path = store.save(record).path
     path.write_bytes(data)
-    shelf.save(replace(record, stamp=shelf.file_stamp(path)))
+    store.save(replace(record, stamp=store.file_stamp(path)))
     return path
 
 

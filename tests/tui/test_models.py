@@ -360,7 +360,7 @@ async def test_a_broken_model_is_fetched_anew(shop: Shop, tmp_path: Path) -> Non
         await to_models(stage)
         assert "broken" in line_of(stage, "Talker 9B")
         await point_at(stage, "talker-9b")
-        await stage.until(lambda: "Enter fetches it anew." in stage.see())
+        await stage.until(lambda: "Enter fetches it again." in stage.see())
         assert "Not used: its contents aren't what they were" in stage.see()
         await stage.press("enter")
         await stage.until(lambda: shop.joined == ["talker-9b", "talker-9b"])

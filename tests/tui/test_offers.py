@@ -115,7 +115,7 @@ async def test_what_is_sent_replaces_the_draft_with_name_and_price(tmp_path: Pat
         assert stage.chat.transcript.turns[-1].worker == "gpt"
         assert stage.chat.composer.prompt.has_focus
         answer = stage.chat.transcript.views[-1]
-        assert answer.has_class("-afar"), "the bar at the left edge"
+        assert answer.has_class("-remote"), "the bar at the left edge"
 
 
 async def test_the_same_head_is_there_when_it_is_opened_again(tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ async def test_a_worker_that_fails_leaves_the_local_answer(tmp_path: Path) -> No
         assert "unconfirmed" in flat
         turn = stage.chat.transcript.turns[-1]
         assert (turn.status, turn.worker, turn.text) == (TurnStatus.DONE, "small", SORRY)
-        assert not stage.chat.transcript.views[-1].has_class("-afar")
+        assert not stage.chat.transcript.views[-1].has_class("-remote")
         await stage.until(lambda: "unconfirmed" in stage.see().splitlines()[0])
 
 

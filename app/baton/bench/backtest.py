@@ -14,7 +14,7 @@ from baton.core.ledger_types import Scope, ScopeBalance, SpendingStyle, Standing
 from baton.core.spending.pace_controller import Pacing
 
 ACTUAL_NAME = "as it was"
-"""The name of what really happened, beside the policies'."""
+"""The name of the row of what really happened."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -277,7 +277,7 @@ def sum_row(name: str, played: Sequence[PlayedQuestion], *, baseline: bool = Fal
 # What recordings show without playing anything
 
 ALWAYS_PREFIX = "always "
-"""How the name begins of what one worker reaches alone."""
+"""The prefix of the rows of one worker alone."""
 
 
 def play_alone(dataset: Dataset, questions: Sequence[Question], card: Card) -> list[PlayedQuestion]:

@@ -137,7 +137,7 @@ def answer_prompt(options: AskOptions) -> int:
         warm=worker or settings.worker,
         label=_label(options),
     )
-    baton.orchestra.worker(worker)  # an unknown one is told before anything is read
+    baton.orchestra.worker(worker)  # an unknown one is reported before anything is read
 
     import asyncio
 
@@ -268,8 +268,8 @@ async def _report_unfinished(store: Store, conversation: str) -> None:
     if last is not None and last.status == "lost":
         from baton.presentation.plans import record_view, resume_hint
 
-        if told := resume_hint(last.id, record_view(last)):
-            notify(f"baton: The answer before this one: {told}")
+        if hint := resume_hint(last.id, record_view(last)):
+            notify(f"baton: The answer before this one: {hint}")
 
 
 def _output_format(options: AskOptions) -> str:

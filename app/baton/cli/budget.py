@@ -319,15 +319,15 @@ def _model_prices(words: tuple[str, ...]) -> Iterator[_PriceRow]:
 
 def price_object(worker: str, model: str, price: Price | None) -> dict[str, Any]:
     """Return a price as `budget prices --json` prints it."""
-    told: dict[str, Any] = {"worker": worker, "model": model, "source": "", "usd_per_million": None}
+    row: dict[str, Any] = {"worker": worker, "model": model, "source": "", "usd_per_million": None}
     if price is not None:
         tiers = [{"above": tier.above, **_rates_object(tier.rates)} for tier in price.tiers]
-        told |= {
+        row |= {
             "source": price.source,
             "usd_per_million": _rates_object(price.rates),
             "tiers": tiers,
         }
-    return told
+    return row
 
 
 def _rates_object(rates: Rates) -> dict[str, str]:

@@ -62,8 +62,8 @@ def complete_strategy(
 
     known = strategy_helps().items()
     return [
-        CompletionItem(name, help=one_line(told))
-        for name, told in known
+        CompletionItem(name, help=one_line(text))
+        for name, text in known
         if name.startswith(incomplete)
     ]
 

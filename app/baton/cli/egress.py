@@ -106,7 +106,7 @@ def export(file: Path | None, force: bool) -> None:
 
 def egress_object(one: Egress, body: bool = True) -> dict[str, Any]:
     """Return one request as JSON prints it, with or without what was sent."""
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "number": one.key,
         "time": datetime.datetime.fromtimestamp(one.at).astimezone().isoformat("T", "seconds"),
         "run_id": one.run,
@@ -119,7 +119,7 @@ def egress_object(one: Egress, body: bool = True) -> dict[str, Any]:
         "charged_usd": format_usd(one.charged),
         "status": one.status.value,
     }
-    return told | _body_object(one.body) if body else told
+    return fields | _body_object(one.body) if body else fields
 
 
 def _body_object(body: bytes | None) -> dict[str, str | None]:
@@ -154,8 +154,7 @@ def _egress_row(one: Egress) -> list[str]:
 def _body_text(one: Egress) -> str:
     if one.body is None:
         return "(The text was removed, or was not to be kept.)"
-    told = _body_object(one.body)
-    return told["body"] or ""
+    return _body_object(one.body)["body"] or ""
 
 
 def _write_raw(one: Egress) -> None:

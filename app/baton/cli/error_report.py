@@ -1,4 +1,4 @@
-"""How anything that goes wrong is told: one sentence, the right exit code, never a traceback."""
+"""Reports of errors: one sentence, the right exit code, never a traceback."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from baton.core.sanitiser import one_line
 
 
 def run_guarded(command: Callable[[], Any], args: Sequence[str]) -> int:
-    """Run a command and return its exit code, having told of what went wrong."""
+    """Run a command and return its exit code; report what went wrong."""
     try:
         code = command()
     except click.exceptions.NoArgsIsHelpError as error:
@@ -40,23 +40,23 @@ def report_error(error: BatonError) -> int:
 
 
 def _discard_stdout() -> int:
-    """Whoever closed the pipe has had enough, which is no failure; nothing is to be flushed."""
+    """Flush nothing more: a reader that closed the pipe has enough, which is no failure."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return 0
 
 
 def _report_failure(error: Exception, args: Sequence[str]) -> int:
-    told = _as_baton_error(error)
+    failure = _as_baton_error(error)
     options = list(takewhile(lambda word: word != "--", args))
     if "--json" in options or "--events" in options:
         from baton.cli.json_output import failure_line
 
-        line = failure_line(told, options)
+        line = failure_line(failure, options)
         try:
             emit(line)
         except (BrokenPipeError, StoreError):
             _discard_stdout()
-    return report_error(told)
+    return report_error(failure)
 
 
 def _as_baton_error(error: Exception) -> BatonError:
@@ -73,8 +73,8 @@ def _as_baton_error(error: Exception) -> BatonError:
             what if what[-1:] in ".?!" else f"{what}.", f"{meant}`{path} --help` shows how it goes."
         )
     if isinstance(error, ImportError):  # what writes a report might miss the same
-        told = one_line(str(error), 300)
-        return BatonError(f"A part of Baton can't be loaded: {told}.", "Install it again.")
+        reason = one_line(str(error), 300)
+        return BatonError(f"A part of Baton can't be loaded: {reason}.", "Install it again.")
     return _internal_error(error)
 
 

@@ -247,8 +247,8 @@ async def _resume_line(store: Store, turn: Turn) -> str:
     if turn.run is None or turn.status not in ended:
         return ""
     run = await store.run(turn.run)
-    told = resume_hint(run.id, record_view(run))
-    return f"\n({told})" if told else ""
+    hint = resume_hint(run.id, record_view(run))
+    return f"\n({hint})" if hint else ""
 
 
 async def _rate_answer(store: Store, run: str | None, rating: Signal | None) -> str:

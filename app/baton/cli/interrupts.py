@@ -12,7 +12,7 @@ _interrupted = False
 
 
 def install_handler() -> None:
-    """Take SIGINT over from Python, unless whoever started this process chose to ignore it."""
+    """Take SIGINT over from Python, unless the parent process chose to ignore it."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupt)
         sys.unraisablehook = _report_unraisable

@@ -27,16 +27,16 @@ def run_object(
     With `preview`, a plan that nothing was played of is "planned", not "cancelled".
     """
     started, routed, failure = view.started, view.routed, view.failure
-    told: dict[str, str] | None = None
+    reported: dict[str, str] | None = None
     if error is not None:
-        told = error_object(error)
+        reported = error_object(error)
     elif failure is not None:
-        told = {"type": failure.error, "message": failure.message, "hint": failure.hint}
+        reported = {"type": failure.error, "message": failure.message, "hint": failure.hint}
     status = "planned" if preview and is_only_planned(view) else view.status
     return {
         "schema": SCHEMA,
         "status": "failed" if error is not None else status,
-        "error": told,
+        "error": reported,
         "warnings": run_warnings(view),
         "answer": view.answer,
         "run_id": started.run if started else None,
@@ -145,7 +145,7 @@ def failure_line(error: BatonError, args: Sequence[str]) -> str:
 def _step_object(step: StepView) -> dict[str, Any]:
     return {
         "step": step.number,
-        "worker": step.worker or step.step.worker,  # who did it, whoever was planned
+        "worker": step.worker or step.step.worker,  # who did it, not who was planned
         "need": asdict(step.step.need),
         "subtask": step.step.subtask,
         "access": list(step.step.access),

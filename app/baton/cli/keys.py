@@ -249,7 +249,7 @@ def _key_place(key: Key) -> str:
 
 
 def _read_key(name: str) -> str:
-    """Read a key from whoever types it, unseen, or from the pipe. Never from the arguments."""
+    """Read a key from the keyboard, unseen, or from the pipe. Never from the arguments."""
     if sys.stdin.isatty():
         return _read_hidden_key(name)
     try:
@@ -285,7 +285,7 @@ def _confirm_plaintext(file: Path, yes: bool) -> None:
             "-y says yes to it.",
         )
     notify(f"The key will stand in {file} as plain text.")
-    notify("Whoever can read that file, or a backup of it, can spend your money.")
+    notify("Anyone who can read that file, or a backup of it, can spend your money.")
     if not click.confirm("Keep it so?", default=False, err=True):
         raise click.exceptions.Exit(1)
 

@@ -90,7 +90,7 @@ class StrategyCommand(click.Command):
 def strategy_helps() -> dict[str, str]:
     """Return the help of every strategy and template, by name.
 
-    Those that are wrong say so: what is wrong is told to whoever names one.
+    A template that is wrong says so; naming it on the command line shows what is wrong.
     """
     from baton.core.strategies import STRATEGIES
     from baton.workers.template_files import read_templates
@@ -102,10 +102,10 @@ def strategy_helps() -> dict[str, str]:
         templates = read_templates()
     for name in templates:
         try:
-            told = f"{templates[name].about} (a template)".strip()
+            text = f"{templates[name].about} (a template)".strip()
         except BatonError:
-            told = "This template is wrong: `baton plan` with it says how."
-        known.setdefault(name, told)
+            text = "This template is wrong: `baton plan` with it says how."
+        known.setdefault(name, text)
     return known
 
 

@@ -79,9 +79,9 @@ class _SpanBuilder:
             facts["error.type"] = view.failure.error
         elif record.status == "lost":
             failure, facts["error.type"] = "Baton was ended before the run was.", "lost"
-        told = (e for e in record.events if isinstance(e, ev.Offered | ev.Weighed))
+        events = (e for e in record.events if isinstance(e, ev.Offered | ev.Weighed))
         return self._span("run", "", "invoke_workflow baton", 0.0, view.seconds, facts, failure) | {
-            "events": [self._event(event) for event in told]
+            "events": [self._event(event) for event in events]
         }
 
     def _step(self, step: StepView) -> dict[str, Any]:

@@ -282,15 +282,15 @@ class TextRenderer:
         """Whether what stands there is no part of the answer any more."""
         return self._shown > 0 and self._answer[: len(self._shown_parts)] != self._shown_parts
 
-    def _restart(self, told: str) -> None:
+    def _restart(self, reason: str) -> None:
         self._output.end_line()
-        self._output.warn(f"baton: That was a draft; {told}.")
+        self._output.warn(f"baton: That was a draft; {reason}.")
         self._shown, self._is_broken = 0, False
 
     def _restart_part(self, rest: str) -> None:
-        """Show what is left of the answer anew, if some of what stands there was taken back."""
+        """Show what is left of the answer again, if some of what stands there was taken back."""
         if self._shown > len(rest):
-            self._restart("a part of it is written anew")
+            self._restart("a part of it is written again")
             self._write(rest)
 
     def _add_piece(self, event: StepText, view: RunView) -> None:

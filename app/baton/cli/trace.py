@@ -78,8 +78,8 @@ def trace(run: str | None, texts: bool, as_json: bool, mermaid: bool, otel: bool
         width = (
             shutil.get_terminal_size().columns - 1 if sys.stdout.isatty() else _UNLIMITED_COLUMNS
         )
-        told = trace_text(record, _sent_requests(record), width)
-        emit(f"{told}\n\n{step_texts(record_view(record), answer)}" if texts else told)
+        text = trace_text(record, _sent_requests(record), width)
+        emit(f"{text}\n\n{step_texts(record_view(record), answer)}" if texts else text)
 
 
 async def _find_run(store: Store, named: str | None, with_answer: bool) -> tuple[RunRecord, str]:
@@ -124,9 +124,9 @@ def trace_text(
     lines = [
         line
         for event in record.events
-        for told in _event_lines(event)
+        for text in _event_lines(event)
         for line in textwrap.wrap(
-            f"{event.at:8.2f} s  {told}",
+            f"{event.at:8.2f} s  {text}",
             width,
             subsequent_indent=_HANGING_INDENT,
             break_on_hyphens=False,
@@ -275,8 +275,8 @@ def _step_label(step: StepView, view: RunView) -> str:
     worker = step.worker or step.step.worker
     place = f" ({step_place(step, view)})" if step.began is not None else ""
     head = f"step {step.number}: {worker}{place}, {step.status}"
-    told = (head, need_text(step.step.need), subtask_text(step.step))
-    return "<br/>".join(_escape(line) for line in told)
+    parts = (head, need_text(step.step.need), subtask_text(step.step))
+    return "<br/>".join(_escape(line) for line in parts)
 
 
 def _escape(text: str) -> str:

@@ -78,7 +78,7 @@ def run_reasons(record: RunRecord) -> list[str]:
     weighed = [weighed_text(weighed, weighed.worker) for weighed in view.weighed]
     lines = [_route_text(view), *_planner_lines(view), *weighed, *_worker_lines(view)]
     lines += [_offer_text(offer) for offer in view.offers if not _is_covered(offer, view)]
-    lines += [f"Then: {one_line(told)}" for told in view.revisions]
+    lines += [f"Then: {one_line(revision)}" for revision in view.revisions]
     lines += [
         _check_text(found) for step in view.steps for found in step.checks if _is_conclusive(found)
     ]
@@ -142,7 +142,7 @@ def _worker_lines(view: RunView) -> list[str]:
     kept = [step.number for step in view.steps if step.status == "done" and step.began is None]
     if kept:
         lines.append(f"What {step_numbers(kept)} wrote was there already, from an earlier run.")
-    return lines + [told for step in view.steps if (told := _missing_step_text(step, view))]
+    return lines + [text for step in view.steps if (text := _missing_step_text(step, view))]
 
 
 def _expected_text(numbers: Sequence[int], view: RunView) -> str:
@@ -180,8 +180,8 @@ def _is_covered(offer: Offered, view: RunView) -> bool:
 
 
 def _offer_text(offer: Offered) -> str:
-    told = f" {one_line(offer.message)}" if offer.message else ""
-    return f"{one_line(offer.worker)} {_DECISIONS[offer.decision]}: {one_line(offer.why)}{told}"
+    message = f" {one_line(offer.message)}" if offer.message else ""
+    return f"{one_line(offer.worker)} {_DECISIONS[offer.decision]}: {one_line(offer.why)}{message}"
 
 
 def _is_conclusive(found: Checked) -> bool:

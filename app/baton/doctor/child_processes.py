@@ -69,7 +69,7 @@ def watch_program(
 
 
 PARTS = tuple(_PARTS)
-"""What can be tried, in the order in which it is told."""
+"""What can be tried, in the order of the report."""
 
 _CPU_FEATURES = {
     "flags": ("sse4_2", "avx", "f16c", "fma", "avx2", "avx512f"),
@@ -121,18 +121,20 @@ def _read_result(frame: Frame, loading: str) -> PartResult:
     error = one_line(str(frame.get("error", "")), 60)
     if error == "Broken":
         raise PartFailed(message)
-    told = f"{error}: {message}".rstrip(": .")
-    raise PartFailed(f"{loading} can't be loaded ({told})." if loading else f"It fails ({told}).")
+    reason = f"{error}: {message}".rstrip(": .")
+    raise PartFailed(
+        f"{loading} can't be loaded ({reason})." if loading else f"It fails ({reason})."
+    )
 
 
 def _death_text(name: str, loading: str, death: Died, words: str) -> str:
     """Say how the child died, and with SIGILL what that means."""
     what = f"while {loading} was loaded" if loading else f"while {name} was used"
-    told = f"{str(death).removesuffix('.')}, {what}."
-    if "SIGILL" in told:
-        told += f" It was built for another processor than this one, {processor_text()}."
+    text = f"{str(death).removesuffix('.')}, {what}."
+    if "SIGILL" in text:
+        text += f" It was built for another processor than this one, {processor_text()}."
     last = one_line(words.strip().splitlines()[-1], 200) if words.strip() else ""
-    return f"{told} Its last words: {last}" if last and last not in told else told
+    return f"{text} Its last words: {last}" if last and last not in text else text
 
 
 def processor_text() -> str:

@@ -47,50 +47,128 @@ _ERROR_CLASSES: dict[str, type[BatonError]] = {
 T = TypeVar("T")
 
 
+_PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY")
+
+PASSED_VARIABLES = frozenset(
+    {
+        "HF_ENDPOINT",
+        "HF_HOME",
+        "HF_HUB_DISABLE_IMPLICIT_TOKEN",
+        "HF_HUB_DOWNLOAD_TIMEOUT",
+        "HF_HUB_OFFLINE",
+        "HF_TOKEN",
+        "HF_TOKEN_PATH",
+        "HUGGING_FACE_HUB_TOKEN",
+        "SSL_CERT_DIR",
+        "SSL_CERT_FILE",
+        "USERPROFILE",
+        "XDG_CACHE_HOME",
+        *_PROXIES,
+        *map(str.lower, _PROXIES),
+    }
+)
+"""The variables that hubs, accounts, proxies and certificates need."""
+
+TELEMETRY_OFF = {"HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_UPDATE_CHECK": "1"}
+"""Switches off the telemetry of the hub's client."""
+
+LAST_GRACE_SECONDS = 1.0
+"""How long the child may take to stop everything before it is killed."""
+
+
 class HubSource:
-    """Asks hubs and fetches files through one child process, started at its first use."""
+    """Model files from hubs and addresses, as `models.ports.ModelSource` says.
+
+    The child process is started at the first use.
+    """
 
     def __init__(
         self, *, environ: Mapping[str, str] = os.environ, idle: float = IDLE_SECONDS
     ) -> None:
-        self._fetcher = DownloadProcess(environ, idle)
+        self._process = DownloadProcess(environ, idle)
 
     @property
     def pid(self) -> int | None:
         """The child's process, where it runs."""
-        return self._fetcher.pid
+        return self._process.pid
 
     async def look_up(self, source: Source) -> ModelOffer:
-        """Return what the hub says of a file now; see Supply."""
-        return await self._ask(ModelOffer, "look", source=asdict(source))
+        return await self._process.ask(ModelOffer, "look", source=asdict(source))
 
     async def list_files(self, repo: str, revision: str = "") -> Sequence[ModelOffer]:
-        """Return the GGUF files of a repository; see Supply."""
-        return await self._ask(list[ModelOffer], "files", repo=repo, revision=revision)
+        return await self._process.ask(list[ModelOffer], "files", repo=repo, revision=revision)
 
     async def read_header(self, offer: ModelOffer) -> Header:
-        """Return a file's header; see Supply."""
-        return await self._ask(Header, "header", offer=asdict(offer))
+        return await self._process.ask(Header, "header", offer=asdict(offer))
 
     def fetch(self, offer: ModelOffer, target: Path) -> AsyncGenerator[Progress | str]:
-        """Fetch a file; see Supply."""
-        return self._work("fetch", offer=asdict(offer), target=str(target.absolute()))
+        return self._process.work("fetch", offer=asdict(offer), target=str(target.absolute()))
 
     def copy(self, source: Path, target: Path, sha256: str = "") -> AsyncGenerator[Progress | str]:
-        """Copy a file of this machine; see Supply."""
         paths = {"source": str(source.absolute()), "target": str(target.absolute())}
-        return self._work("copy", **paths, sha256=sha256)
+        return self._process.work("copy", **paths, sha256=sha256)
 
     def hash_file(self, path: Path) -> AsyncGenerator[Progress | str]:
-        """Read a file through; see Supply."""
-        return self._work("digest", path=str(path.absolute()))
+        return self._process.work("digest", path=str(path.absolute()))
 
     async def aclose(self) -> None:
-        """End the child; what it was fetching can go on later."""
-        await self._fetcher.aclose()
+        """End the child; downloads can continue later."""
+        await self._process.aclose()
 
-    async def _ask(self, kind: type[T], question: str, **asked: object) -> T:
-        """Return the answer to a question."""
+
+class ReleaseSource:
+    """Releases from addresses and folders, whose signatures the child process checks."""
+
+    def __init__(self, *, environ: Mapping[str, str] = os.environ) -> None:
+        self._process = DownloadProcess(environ, IDLE_SECONDS)
+
+    async def read_release(self, source: str, key: str) -> Release:
+        """Return the release in a folder or behind an address, if `key` signed it."""
+        text = await self._process.ask(str, "release", source=source, key=key)
+        try:
+            schema = msgspec.json.decode(text, type=_SchemaOnly).schema
+            release = msgspec.json.decode(text, type=Release) if schema == RELEASE_SCHEMA else None
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise BatonError(
+                f"The release's list can't be read: {one_line(str(error), 160)}.",
+                "Report it to the publisher of the release.",
+            ) from error
+        if release is None:
+            raise BatonError(
+                "The release is described in a way that this version doesn't know.",
+                "Install it with its own install.sh; settings, models and history stay.",
+            )
+        return release
+
+    def fetch_file(
+        self, source: str, file: ReleaseFile, target: Path
+    ) -> AsyncGenerator[Progress | str]:
+        """Fetch a file of a release to `target`, resumed; yields its sha256 last."""
+        return self._process.work(
+            "bring",
+            source=source,
+            name=file.name,
+            size=file.size,
+            sha256=file.sha256,
+            target=str(target.absolute()),
+        )
+
+    async def aclose(self) -> None:
+        """End the child; downloads can continue later."""
+        await self._process.aclose()
+
+
+class DownloadProcess(Supervisor):
+    """The download process, which ends after `idle` seconds without a call."""
+
+    def __init__(self, environ: Mapping[str, str], idle: float) -> None:
+        super().__init__()
+        self._environ = environ
+        self._idle = idle
+        self._idle_timer: asyncio.TimerHandle | None = None
+
+    async def ask(self, kind: type[T], question: str, **asked: object) -> T:
+        """Return the answer to a question. Raises BatonError."""
         steps = self._steps(question, asked, lambda value: _convert(value, kind), None)
         async with aclosing(steps):
             async for step in steps:
@@ -98,7 +176,7 @@ class HubSource:
                     return step
         raise AssertionError("it ends with an answer or an error")
 
-    def _work(self, kind: str, **asked: object) -> AsyncGenerator[Progress | str]:
+    def work(self, kind: str, **asked: object) -> AsyncGenerator[Progress | str]:
         """Run a long task; yields progress, then a sha256."""
         return self._steps(kind, asked, _checked_sha256, GRACE_SECONDS)
 
@@ -113,20 +191,20 @@ class HubSource:
 
         Closed early, it waits up to `grace` seconds for the child to stop.
         """
-        done, closings = 0, self._fetcher.closings
+        done, closings = 0, self.closings
         for attempt in range(_MAX_ATTEMPTS):
-            call = self._fetcher.running().call(kind, **asked)
+            call = self.running().call(kind, **asked)
             try:
                 while (frame := await call.receive()).get("type") == "progress":
                     step = _convert(frame.get("progress"), Progress)
                     done = max(done, step.done)
                     yield replace(step, done=min(done, step.total))
-                if self._fetcher.closings != closings:  # even if the child has answered first
+                if self.closings != closings:  # even if the child has answered first
                     raise _stopped_error()
                 yield read(_reply_value(frame))
                 return
             except Died as death:
-                if self._fetcher.closings != closings:
+                if self.closings != closings:
                     raise _stopped_error() from death
                 if attempt + 1 == _MAX_ATTEMPTS:
                     raise WorkerUnavailable(
@@ -138,11 +216,42 @@ class HubSource:
                 call.child.kill()
                 raise
             finally:
-                self._fetcher.schedule_idle_end()
+                self._schedule_end()
                 if grace is None:
                     call.cancel()
                 else:
                     await call.close(grace)
+
+    def _schedule_end(self) -> None:
+        """End the child after `idle` seconds without a call."""
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        self._idle_timer = asyncio.get_running_loop().call_later(self._idle, self._end_idle)
+
+    async def aclose(self) -> None:
+        """Stop everything and end the child; it can be started again."""
+        self.closings += 1  # ends what runs now, and with the child what starts meanwhile
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        if self._child is not None:
+            for call in self._child.calls:
+                call.cancel()
+            await self._child.at_rest(LAST_GRACE_SECONDS)
+        await super().aclose()
+
+    def _end_idle(self) -> None:
+        if self._child is not None and self._child.calls:
+            self._schedule_end()
+        elif self._child is not None:
+            self._child.kill()
+
+    def _start(self) -> Child:
+        environ = {**environment(self._environ, PASSED_VARIABLES), **TELEMETRY_OFF}
+        return start("fetcher", environ, "The download process")
+
+
+class _SchemaOnly(msgspec.Struct):
+    schema: int
 
 
 class _InvalidReply(WorkerError):
@@ -181,108 +290,3 @@ def _convert(value: object, kind: type[T]) -> T:
         return msgspec.convert(value, kind)
     except (msgspec.ValidationError, UnicodeEncodeError) as error:
         raise _InvalidReply from error
-
-
-class ReleaseSource(HubSource):
-    """Fetches releases through the same child process, which checks their signatures."""
-
-    async def read_release(self, source: str, key: str) -> Release:
-        """Return what a release holds; see Releases."""
-        text = await self._ask(str, "release", source=source, key=key)
-        try:
-            schema = msgspec.json.decode(text, type=_SchemaOnly).schema
-            release = msgspec.json.decode(text, type=Release) if schema == RELEASE_SCHEMA else None
-        except (msgspec.MsgspecError, RecursionError) as error:
-            raise BatonError(
-                f"The release's list can't be read: {one_line(str(error), 160)}.",
-                "Report it to the publisher of the release.",
-            ) from error
-        if release is None:
-            raise BatonError(
-                "The release is described in a way that this version doesn't know.",
-                "Install it with its own install.sh; settings, models and history stay.",
-            )
-        return release
-
-    def fetch_file(
-        self, source: str, file: ReleaseFile, target: Path
-    ) -> AsyncGenerator[Progress | str]:
-        """Have a file of a release at `target`; see Releases."""
-        return self._work(
-            "bring",
-            source=source,
-            name=file.name,
-            size=file.size,
-            sha256=file.sha256,
-            target=str(target.absolute()),
-        )
-
-
-class _SchemaOnly(msgspec.Struct):
-    schema: int
-
-
-_PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY")
-
-PASSED_VARIABLES = frozenset(
-    {
-        "HF_ENDPOINT",
-        "HF_HOME",
-        "HF_HUB_DISABLE_IMPLICIT_TOKEN",
-        "HF_HUB_DOWNLOAD_TIMEOUT",
-        "HF_HUB_OFFLINE",
-        "HF_TOKEN",
-        "HF_TOKEN_PATH",
-        "HUGGING_FACE_HUB_TOKEN",
-        "SSL_CERT_DIR",
-        "SSL_CERT_FILE",
-        "USERPROFILE",
-        "XDG_CACHE_HOME",
-        *_PROXIES,
-        *map(str.lower, _PROXIES),
-    }
-)
-"""The variables that hubs, accounts, proxies and certificates need."""
-
-TELEMETRY_OFF = {"HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_UPDATE_CHECK": "1"}
-"""Switches off the telemetry of the hub's client."""
-
-LAST_GRACE_SECONDS = 1.0
-"""How long the child may take to stop everything before it is killed."""
-
-
-class DownloadProcess(Supervisor):
-    """The download process, which ends after `idle` seconds without a call."""
-
-    def __init__(self, environ: Mapping[str, str], idle: float) -> None:
-        super().__init__()
-        self._environ = environ
-        self._idle = idle
-        self._idle_timer: asyncio.TimerHandle | None = None
-
-    def schedule_idle_end(self) -> None:
-        """End the child after `idle` seconds without a call."""
-        if self._idle_timer is not None:
-            self._idle_timer.cancel()
-        self._idle_timer = asyncio.get_running_loop().call_later(self._idle, self._end_idle)
-
-    async def aclose(self) -> None:
-        """Stop everything and end the child; the fetcher may be used again."""
-        self.closings += 1  # ends what runs now, and with the child what starts meanwhile
-        if self._idle_timer is not None:
-            self._idle_timer.cancel()
-        if self._child is not None:
-            for call in self._child.calls:
-                call.cancel()
-            await self._child.at_rest(LAST_GRACE_SECONDS)
-        await super().aclose()
-
-    def _end_idle(self) -> None:
-        if self._child is not None and self._child.calls:
-            self.schedule_idle_end()
-        elif self._child is not None:
-            self._child.kill()
-
-    def _start(self) -> Child:
-        environ = {**environment(self._environ, PASSED_VARIABLES), **TELEMETRY_OFF}
-        return start("fetcher", environ, "What fetches models")

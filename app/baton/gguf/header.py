@@ -16,8 +16,7 @@ from mmap import mmap
 from operator import length_hint
 from typing import NamedTuple
 
-from baton.gguf.kv_cache_size import layer_memory
-from baton.gguf.metadata import MAX_LAYERS, MalformedHeader, Metadata, Series, Value
+from baton.gguf.metadata import MAX_LAYERS, MalformedHeader, Metadata, Series, Value, layer_memory
 
 __all__ = [
     "Header",

@@ -1,4 +1,8 @@
-"""The keys and values of a model file, checked for type and range."""
+"""The keys and values of a model file, checked for type and range, and what its layers keep.
+
+What is said here of single architectures stands in llama.cpp's `src/models`: files often leave it
+out.
+"""
 
 from __future__ import annotations
 
@@ -92,3 +96,142 @@ class Metadata:
 
     def _key(self, key: str) -> str:
         return f"{self.architecture}.{key}"
+
+
+PERIODS = {
+    "afmoe": 4,
+    "cohere2": 4,
+    "exaone-moe": 4,
+    "exaone4": 4,
+    "gemma2": 2,
+    "gemma3": 6,
+    "gemma3n": 5,
+    "gpt-oss": 2,
+    "lfm2": 0,
+    "lfm2moe": 0,
+    "llama4": 4,
+    "mellum": 4,
+    "muse-glimmer": 4,
+    "olmo2": 4,
+    "plamo3": 8,
+}
+"""Architectures of which every n-th layer looks back without end, and the others through a
+window."""
+
+FIRST_PERIODS = {"cohere2moe": 4, "laguna": 4, "smallthinker": 4}
+"""The same, where the first of each n is the one without end."""
+
+WINDOWS = {"gemma2": 4096, "llama4": 8192}
+"""Windows of kinds whose files needn't name theirs."""
+
+NO_WINDOWS = frozenset({"phi3"})
+"""Architectures whose windows llama.cpp leaves unused."""
+
+ATTENTION_INTERVALS = frozenset({"minimax-01", "qwen3next", "qwen35", "qwen35moe", "qwen4exp"})
+"""Architectures of which every n-th layer attends, and the others are recurrent."""
+
+RECURRENT = frozenset({"arwkv7", "mamba", "mamba2", "rwkv6", "rwkv6qwen2", "rwkv7"})
+"""Architectures without any attention."""
+
+RECURRENT_AND_ATTENDING = frozenset({"falcon-h1"})
+"""Architectures of which every layer attends and is recurrent."""
+
+FIRST_SHARED = {"gemma3n": 20}
+"""Architectures whose later layers use the keys and values of these first ones."""
+
+
+class LayerMemory(NamedTuple):
+    """What a model's layers keep; the numbers are those of `gguf.Header`."""
+
+    kv_heads: tuple[int, ...]
+    key_length: int
+    value_length: int
+    window: int
+    windowed: tuple[bool, ...]
+    window_key_length: int
+    window_value_length: int
+    state: int
+
+
+def layer_memory(data: Metadata) -> LayerMemory:
+    """Return what a model's layers keep."""
+    heads = data.by_layer("attention.head_count", (0,) * data.layers)
+    kv_heads = data.by_layer("attention.head_count_kv", heads)
+    attending = data.layers - min(data.own("nextn_predict_layers"), data.layers)
+    recurrent = tuple(
+        is_so and at < attending for at, is_so in enumerate(_recurrent_layers(data, kv_heads))
+    )
+    if data.architecture not in RECURRENT_AND_ATTENDING:
+        kv_heads = tuple(0 if r else n for n, r in zip(kv_heads, recurrent, strict=True))
+    kept = min(attending, _own_layer_count(data))
+    kv_heads = tuple(n if at < kept else 0 for at, n in enumerate(kv_heads))
+    window = data.own("attention.sliding_window", WINDOWS.get(data.architecture, 0))
+    windowed = _windowed_layers(data) if window else (False,) * data.layers
+    head = data.own("embedding_length") // heads[0] if heads and heads[0] else 0
+    key = data.own("attention.key_length", head)
+    value = data.own("attention.value_length", head)
+    compressed = data.has("attention.key_length_mla")  # the values are found within the keys
+    return LayerMemory(
+        kv_heads,
+        key,
+        0 if compressed else value,
+        window if any(windowed) else 0,
+        windowed,
+        data.own("attention.key_length_swa", key),
+        0 if compressed else data.own("attention.value_length_swa", value),
+        sum(recurrent) * _state_bytes(data, heads),
+    )
+
+
+def _own_layer_count(data: Metadata) -> int:
+    """Return how many layers, from the first, have keys and values of their own."""
+    shared = data.own("attention.shared_kv_layers")
+    return FIRST_SHARED.get(data.architecture, data.layers - min(shared, data.layers))
+
+
+def _recurrent_layers(data: Metadata, kv_heads: tuple[int, ...]) -> tuple[bool, ...]:
+    """Whether, by layer, it keeps a state instead of keys and values."""
+    if data.architecture in RECURRENT | RECURRENT_AND_ATTENDING:
+        return (True,) * data.layers
+    if data.architecture in ATTENTION_INTERVALS:
+        series = data.own_series("attention.recurrent_layers")
+        if series is not None:
+            return tuple(map(bool, series))
+        every = max(data.own("full_attention_interval", 4), 1)
+        return tuple((at + 1) % every != 0 for at in range(data.layers))
+    sizes = data.by_layer("feed_forward_length", (0,) * data.layers)
+    mixed = data.architecture.startswith("nemotron_h")  # there, some layers are neither
+    return tuple(n == 0 and not (mixed and s) for n, s in zip(kv_heads, sizes, strict=True))
+
+
+def _windowed_layers(data: Metadata) -> tuple[bool, ...]:
+    """Whether, by layer, it looks back through a window."""
+    kind = data.architecture
+    if kind in NO_WINDOWS:
+        return (False,) * data.layers
+    pattern = data.own_series("attention.sliding_window_pattern", short=True)
+    if pattern is not None:
+        return tuple(map(bool, pattern))
+    if kind in FIRST_PERIODS:
+        period = data.own("attention.sliding_window_pattern", FIRST_PERIODS[kind])
+        return tuple(not period or at % period != 0 for at in range(data.layers))
+    if kind in PERIODS:
+        period = data.own("attention.sliding_window_pattern", PERIODS[kind])
+        return tuple(not period or at % period < period - 1 for at in range(data.layers))
+    return (False,) * data.layers
+
+
+def _state_bytes(data: Metadata, heads: tuple[int, ...]) -> int:
+    """Return the bytes that one recurrent layer keeps, in numbers of 32 bits."""
+    embedding = data.own("embedding_length")
+    head = heads[0] if heads else 0
+    if size := data.own("wkv.head_size"):
+        return 4 * embedding * (data.own("token_shift_count", 2) + size)
+    if cache := data.own("shortconv.l_cache"):
+        return 4 * embedding * (cache - 1)
+    kernel = data.own("ssm.conv_kernel")
+    if size := data.own("kda.head_dim"):
+        return 4 * head * size * (3 * ((kernel or 4) - 1) + size)
+    inner, kept = data.own("ssm.inner_size"), data.own("ssm.state_size")
+    shifted = max(kernel - 1, 0) * (inner + 2 * data.own("ssm.group_count") * kept)
+    return 4 * (shifted + kept * inner)

@@ -64,7 +64,7 @@ def begin_run(
         "VALUES (?, ?, ?, ?, 'running', ?, ?, ?)",
         [run, conversation.id, asked, answer.id, now, owner.pid, owner.started],
     )
-    # Whoever writes into a deleted conversation wants it back.
+    # A prompt in a deleted conversation brings it back.
     connection.execute(
         "UPDATE conversations SET head = ?, updated = ?, hidden_at = NULL WHERE id = ?",
         [answer.id, now, conversation.id],

@@ -1,4 +1,4 @@
-"""The packaged binary as it lies on this machine: changing it, going back, and taking it away."""
+"""The packaged binary on this machine: update, rollback and removal."""
 
 from baton.install.installation import Installation
 from baton.install.uninstaller import InstalledFiles, RemovableFiles

@@ -254,7 +254,7 @@ def _part_path(path: Path) -> Path:
 
 
 STATE_FOLDER = "self"
-"""The folder, in the state folder, of what belongs to binaries that no installer put down."""
+"""The folder, in the state folder, for binaries that no installer installed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +296,7 @@ class InstallationPaths:
 
     @property
     def staging(self) -> Path:
-        """Where what comes lies until it takes its place."""
+        """Where a new file lies until the switch."""
         return self.target.parent / ".baton-update"
 
 
@@ -344,7 +344,7 @@ def read_switch(path: Path) -> Switch | None:
 
 
 def read_build(path: Path) -> Build | None:
-    """Return what is noted of a binary, None where nothing is."""
+    """Return a noted build, None where there is none."""
     return _read_note(path, Build)
 
 

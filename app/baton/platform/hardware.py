@@ -30,7 +30,7 @@ def inspect_machine(
     """Look this machine up, within the limits of the container that Baton may be in.
 
     `folder` is where models lie, or will. `gpus` are those that the engine says it can use; None is
-    that nobody has asked it, so nothing is known of GPUs.
+    that it wasn't asked, so nothing is known of GPUs.
     """
     total, available = _read_memory(root)
     cores, threads = _count_processors(root)
@@ -51,7 +51,7 @@ def inspect_machine(
 
 
 def processor_name(root: Path = Path("/")) -> str:
-    """Return the processor's name, "" where nothing tells it."""
+    """Return the processor's name, "" where it is unknown."""
     try:
         name = _read_processor_name(root)
     except (OSError, ValueError, subprocess.SubprocessError):
@@ -312,10 +312,10 @@ def find_gpu_cards(root: Path = Path("/")) -> list[GpuCard]:
 def _by_driver(root: Path) -> Iterator[GpuCard]:
     """Yield NVIDIA's cards as their driver lists them."""
     driver = root / "proc/driver/nvidia"
-    told = re.search(r"(?m)^NVRM version:.*?\s(\d+(?:\.\d+)+)\s", _read_text(driver / "version"))
+    version = re.search(r"(?m)^NVRM version:.*?\s(\d+(?:\.\d+)+)\s", _read_text(driver / "version"))
     for file in sorted(driver.glob("gpus/*/information")):
         if named := re.search(r"(?m)^Model:\s*(\S.*)$", _read_text(file)):
-            yield GpuCard("nvidia", one_line(named[1].strip(), 80), told[1] if told else "")
+            yield GpuCard("nvidia", one_line(named[1].strip(), 80), version[1] if version else "")
 
 
 def _by_program() -> Iterator[GpuCard]:
@@ -343,20 +343,20 @@ def _by_program() -> Iterator[GpuCard]:
 def _by_bus(root: Path) -> Iterator[GpuCard]:
     """Yield the cards that Linux knows: of these three makers, and with memory of their own."""
     for folder in sorted((root / "sys/class/drm").glob("card*")):
-        told = dict(
+        fields = dict(
             line.split("=", 1)
             for line in _read_text(folder / "device/uevent").splitlines()
             if "=" in line
         )
-        maker, _, model = told.get("PCI_ID", "").upper().partition(":")
+        maker, _, model = fields.get("PCI_ID", "").upper().partition(":")
         vendor = _PCI_VENDORS.get(maker)
         if not folder.name[4:].isdecimal() or vendor is None:
             continue  # one of its sockets, or what draws a virtual machine's screen
         memory = _read_text(folder / "device/mem_info_vram_total").strip()
         small = vendor == "amd" and not (memory.isdecimal() and int(memory) >= _MIN_CARD_BYTES)
-        if not small and told.get("PCI_SLOT_NAME") != _INTEL_CHIP_SLOT:
+        if not small and fields.get("PCI_SLOT_NAME") != _INTEL_CHIP_SLOT:
             name = _pci_name(root, maker, model) or f"{_VENDOR_NAMES[vendor]} GPU {model.lower()}"
-            yield GpuCard(vendor, name, _driver_name(root, told.get("DRIVER", "")))
+            yield GpuCard(vendor, name, _driver_name(root, fields.get("DRIVER", "")))
 
 
 def _driver_name(root: Path, name: str) -> str:
@@ -385,9 +385,9 @@ def _apple_gpus() -> list[GpuCard]:
 
 
 def _vendor(gpu: Gpu) -> str:
-    told = f"{gpu.name} ".lower()
+    name = f"{gpu.name} ".lower()
     return next(
-        (v for v, words in _VENDOR_WORDS.items() if any(word in told for word in words)), ""
+        (v for v, words in _VENDOR_WORDS.items() if any(word in name for word in words)), ""
     )
 
 

@@ -17,7 +17,7 @@ _MIN_EPOCH_SECONDS = 10**9
 class Owner:
     """A process: its id, and when it began, in seconds.
 
-    On Linux since the boot: there, the time since the epoch moves when the clock is set. Elsewhere,
+    On Linux since the boot: there, the time since the epoch moves when the clock is set. On others,
     and where an older Baton wrote it, since the epoch.
     """
 

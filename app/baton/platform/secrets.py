@@ -357,7 +357,7 @@ def _load_keyring() -> KeyringBackend:
 _READ_FLAGS = sum(
     getattr(os, name, 0) for name in ("O_RDONLY", "O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC")
 )
-_FILE_HEADER = "# Keys as PLAIN TEXT: whoever can read this file can spend your money.\n"
+_FILE_HEADER = "# Keys as PLAIN TEXT: anyone who can read this file can spend your money.\n"
 
 
 def _key_in_file(name: str, file: Path | None, keys: Mapping[str, str]) -> Key | None:

@@ -1,4 +1,4 @@
-"""One frozen tree of settings: defaults < config.toml < environment < typed flags.
+"""One frozen tree of settings: defaults < config.toml < environment < command line.
 
 Read once, in `cli`; other modules receive plain arguments. Secrets are never settings.
 """
@@ -27,7 +27,10 @@ from baton.platform.settings_sources import (
     MAX_FILE_BYTES,
     SettingsSource,
     amount_error,
+    apply_changes,
     check_source,
+    inverse_changes,
+    merge_tree,
     read_environment,
     read_file,
     unknown_variables,
@@ -374,8 +377,8 @@ def write_settings(file: Path, changes: Mapping[str, Any]) -> dict[str, Any]:
     with _lock_file(file):
         read_file(file)  # says what is wrong with it better than tomlkit does
         document = tomlkit.parse(file.read_bytes() if file.exists() else b"")
-        inverse = _inverse_changes(document.unwrap(), changes)
-        _apply_changes(document, changes)
+        inverse = inverse_changes(document.unwrap(), changes)
+        apply_changes(document, changes)
         text = tomlkit.dumps(document)
         _combine(SettingsSource(str(file), document.unwrap(), text))
         _replace_file(file, text)
@@ -405,17 +408,6 @@ def _replace_file(file: Path, text: str | bytes) -> None:
         replace_file(file, text, mode=mode)
     except OSError as error:
         raise _write_error(file, error) from error
-
-
-def _inverse_changes(tree: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the changes that take these back; a table that they make stays, empty."""
-    inverse: dict[str, Any] = {}
-    for key, value in changes.items():
-        found = tree.get(key)
-        if isinstance(value, Mapping) and isinstance(found, Mapping | None):
-            found = _inverse_changes(found or {}, value)
-        inverse[key] = found
-    return inverse
 
 
 @contextmanager
@@ -456,23 +448,11 @@ def _write_error(file: Path, error: OSError) -> ConfigError:
     )
 
 
-def _apply_changes(table: Any, changes: Mapping[str, Any]) -> None:
-    for key, value in changes.items():
-        if isinstance(value, Mapping):
-            if not isinstance(table.get(key), Mapping):
-                table[key] = {}
-            _apply_changes(table[key], value)
-        elif value is None:
-            table.pop(key, None)
-        else:
-            table[key] = value
-
-
 def _combine(*sources: SettingsSource) -> Settings:
     trees = [check_source(source, Settings, WORKER_KINDS) for source in sources]
     raw: dict[str, Any] = {}
     for tree in trees:
-        _merge_tree(raw, tree)
+        merge_tree(raw, tree)
     raw["offline"] = any(tree.get("offline") for tree in trees)
     try:
         settings = msgspec.convert(raw, Settings, strict=False)
@@ -485,14 +465,6 @@ def _combine(*sources: SettingsSource) -> Settings:
         except ConfigError as error:
             raise amount_error(sources, ("budget", str(scope)), error) from error
     return settings
-
-
-def _merge_tree(into: dict[str, Any], source: Mapping[str, Any]) -> None:
-    for key, value in source.items():
-        if isinstance(value, dict) and isinstance(into.get(key), dict):
-            _merge_tree(into[key], value)
-        else:
-            into[key] = dict(value) if isinstance(value, dict) else value
 
 
 def _check_workers(sources: Sequence[SettingsSource]) -> None:

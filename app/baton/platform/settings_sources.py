@@ -362,6 +362,39 @@ def _fields(struct: type[msgspec.Struct]) -> dict[str, Any]:
     return {field.name: field.type for field in msgspec.structs.fields(struct)}
 
 
+def merge_tree(into: dict[str, Any], source: Mapping[str, Any]) -> None:
+    """Put a source's values over those of `into`, table by table."""
+    for key, value in source.items():
+        if isinstance(value, dict) and isinstance(into.get(key), dict):
+            merge_tree(into[key], value)
+        else:
+            into[key] = dict(value) if isinstance(value, dict) else value
+
+
+def inverse_changes(tree: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the changes that take these back; a table that they make stays, empty."""
+    inverse: dict[str, Any] = {}
+    for key, value in changes.items():
+        found = tree.get(key)
+        if isinstance(value, Mapping) and isinstance(found, Mapping | None):
+            found = inverse_changes(found or {}, value)
+        inverse[key] = found
+    return inverse
+
+
+def apply_changes(table: Any, changes: Mapping[str, Any]) -> None:
+    """Change a table of tomlkit's; None takes a setting out."""
+    for key, value in changes.items():
+        if isinstance(value, Mapping):
+            if not isinstance(table.get(key), Mapping):
+                table[key] = {}
+            apply_changes(table[key], value)
+        elif value is None:
+            table.pop(key, None)
+        else:
+            table[key] = value
+
+
 _TABLE_HEADER = re.compile(r"(\[{1,2})([^\[\]]+)\]{1,2}\s*(?:#.*)?")
 _KEY_LINE = re.compile(
     r"((?:[\w-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[\w-]+|\"[^\"]*\"|'[^']*'))*)\s*="

@@ -220,11 +220,11 @@ def _summary_notes(run: RunView, roster: CardsById) -> list[str]:
     notes = []
     if run.failure is None:
         direct = run.status == "cancelled"
-        told = (
+        offer_texts = (
             declined_offer_text(offer, worker_name(offer.worker, roster), direct)
             for offer in run.offers
         )
-        notes += [line for line in (*told, run.incomplete_reason) if line]
+        notes += [line for line in (*offer_texts, run.incomplete_reason) if line]
         notes += [line for step in run.steps if (line := _missing_step_text(step, run, roster))]
     return notes
 

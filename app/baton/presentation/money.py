@@ -86,15 +86,15 @@ def unconfirmed_text(charges: Sequence[Charge]) -> str:
 
 @dataclass(slots=True)
 class CeilingAlarm:
-    """Tells once for each scope that 80 % or all of its ceiling is used.
+    """Reports once for each scope when 80 % or all of its ceiling is used.
 
-    What was so when a conversation was opened is in the header already, and isn't told.
+    What was used when a conversation was opened stands in the header already, and is not reported.
     """
 
     _passed: dict[tuple[Scope, str | None], int] = field(default_factory=dict)
 
     def new_alarms(self, standing: Standing, session: str | None, spent: bool) -> list[str]:
-        """Return what is to be told now; `spent` is whether a call has just been made."""
+        """Return the lines to show now; `spent` is whether a call has just been made."""
         lines = []
         for room in standing.rooms:
             if not room.ceiling:

@@ -179,7 +179,7 @@ class BatonApp(App[None], inherit_bindings=False):
         default_namespace: DOMNode | None = None,
         namespaces: Mapping[str, DOMNode] | None = None,
     ) -> bool:
-        """Do what a key or a command asks; what a person can mend is said and ends nothing."""
+        """Do what a key or a command asks; show an error that a person can fix, and go on."""
         try:
             return await super().run_action(action, default_namespace, namespaces)
         except BatonError as error:
@@ -196,8 +196,8 @@ class BatonApp(App[None], inherit_bindings=False):
     def _handle_exception(self, error: Exception) -> None:
         """Write a report without anyone's data, instead of Textual's screen full of variables.
 
-        Workers and timers end here too, with what a person can mend: that is only said. Message
-        handlers must not raise it, since Textual stops their widget whatever is done here.
+        Workers and timers end here too, with errors that a person can fix: those are only shown.
+        Message handlers must not raise one, since Textual stops their widget whatever is done here.
         """
         cause = error.error if isinstance(error, WorkerFailed) else error
         if isinstance(cause, BatonError):

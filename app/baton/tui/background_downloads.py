@@ -1,4 +1,4 @@
-"""Models on their way: fetched side by side while the person goes on, and told of quietly."""
+"""Background downloads: models fetched in parallel while the person goes on, reported quietly."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_PARALLEL = 3
 """How many models come at once: more would only share the same line."""
 
 REPORT_SECONDS = 0.5
-"""How often progress is told: the screen has more important things to draw."""
+"""How often progress is shown: the screen has more important things to draw."""
 
 STOP_SECONDS = 1.5
 """How long stopped downloads may take to let go before nobody waits for them any longer."""
@@ -42,7 +42,7 @@ class ActiveDownload:
 
 
 class DownloadObserver(Protocol):
-    """Who is told how downloads go."""
+    """Receives the progress of downloads."""
 
     def downloads_changed(self) -> None:
         """Something came, began or ended."""

@@ -481,7 +481,7 @@ def _fetch_hint(row: ModelRow) -> str:
         return (
             "Enter goes on with it."
             if row.held.state is ModelState.COMING
-            else "Enter fetches it anew."
+            else "Enter fetches it again."
         )
     if row.entry is None or not row.is_offered or row.coming is not None:
         return ""

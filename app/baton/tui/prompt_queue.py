@@ -60,7 +60,7 @@ Draw = Callable[[RunView], None]
 
 
 class RunObserver(Protocol):
-    """Who is told how the runs go."""
+    """Receives the progress of the runs."""
 
     def begin(self, pending: QueuedPrompt) -> Run:
         """Make the run for a prompt. Raises BatonError."""

@@ -66,8 +66,8 @@ def run_summary(run: RunView, roster: CardsById) -> Content:
         plans = any(call.purpose is Purpose.PLAN for call in planning)
         does = "Planned and checked" if plans else "Checked"
         lines.append(_muted(f"{does} by {names}: {_calls_text(planning)}"))
-    told = [step.why for step in run.steps] + ([run.failure.message] if run.failure else [])
-    if run.notice and run.notice not in told:
+    shown = [step.why for step in run.steps] + ([run.failure.message] if run.failure else [])
+    if run.notice and run.notice not in shown:
         lines.append(_muted(one_line(run.notice, 300)))
     return Content("\n").join(lines)
 
@@ -80,8 +80,8 @@ def step_row(step: StepView, run: RunView, roster: CardsById, width: int) -> Con
     colour = _COLOURS.get(status.split()[0], "$primary")
     first = Content.assemble((f"{step.number:>2}  ", "$primary"), title, "  ", (status, colour))
     rest = wrap_line(" · ".join(_step_facts(step, run, roster)), max(8, width - INDENT_COLUMNS))
-    afar = worker_place(step.worker, run, roster) not in ("", "local")
-    style = "$accent" if afar else "$muted"
+    is_remote = worker_place(step.worker, run, roster) not in ("", "local")
+    style = "$accent" if is_remote else "$muted"
     return Content("\n").join(
         [first, *(Content.styled(f"{' ' * INDENT_COLUMNS}{line.rstrip()}", style) for line in rest)]
     )

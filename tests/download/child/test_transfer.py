@@ -396,7 +396,9 @@ def test_a_folder_that_can_not_be_written_is_said(hub: Hub, tmp_path: Path) -> N
 
 
 def test_a_file_of_unknown_length_is_not_fetched(hub: Hub, target: Path) -> None:
-    assert "is unknown" in refused(hub, ModelOffer(Source(REPO, FILE, "main"), 0), target)["message"]
+    assert (
+        "is unknown" in refused(hub, ModelOffer(Source(REPO, FILE, "main"), 0), target)["message"]
+    )
 
 
 # Where nobody vouches for the contents

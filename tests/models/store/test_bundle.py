@@ -21,7 +21,7 @@ CODER = replace(QWEN, id="coder", name="Coder", file="coder.gguf", sha256="c" * 
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> FolderModelStore:
+def store(tmp_path: Path) -> FolderModelStore:
     return FolderModelStore(tmp_path / "models", {})
 
 
@@ -32,23 +32,23 @@ def stick(tmp_path: Path) -> Path:
     return folder
 
 
-def pack(shelf: FolderModelStore, stick: Path, *records: ModelRecord) -> list[ModelRecord]:
+def pack(store: FolderModelStore, stick: Path, *records: ModelRecord) -> list[ModelRecord]:
     """Do what an export does."""
     done = []
     for record in records:
-        there = shelf.bundled_record(stick, record)
+        there = store.bundled_record(stick, record)
         (stick / there.file).write_bytes(b"GGUF")
-        shelf.write_bundle(stick, [there])
+        store.write_bundle(stick, [there])
         done.append(there)
     return done
 
 
 def test_what_is_written_comes_back_without_what_was_only_true_here(
-    shelf: FolderModelStore, stick: Path
+    store: FolderModelStore, stick: Path
 ) -> None:
     here = replace(QWEN, stamp=FileStamp(4, 5), forced=True, paused=True, link="/elsewhere/x")
-    pack(shelf, stick, here, CODER)
-    found = {record.id: (record, path) for record, path in shelf.read_bundle(stick)}
+    pack(store, stick, here, CODER)
+    found = {record.id: (record, path) for record, path in store.read_bundle(stick)}
     assert found == {
         QWEN.id: (replace(QWEN, added=0.0), stick / QWEN.file),
         "coder": (replace(CODER, added=0.0), stick / "coder.gguf"),
@@ -56,43 +56,43 @@ def test_what_is_written_comes_back_without_what_was_only_true_here(
 
 
 def test_a_second_export_adds_to_the_first_and_renews_it(
-    shelf: FolderModelStore, stick: Path
+    store: FolderModelStore, stick: Path
 ) -> None:
-    pack(shelf, stick, QWEN)
-    pack(shelf, stick, CODER)
-    pack(shelf, stick, replace(QWEN, name="Qwen anew"))
-    assert [record.name for record, _ in shelf.read_bundle(stick)] == ["Coder", "Qwen anew"]
+    pack(store, stick, QWEN)
+    pack(store, stick, CODER)
+    pack(store, stick, replace(QWEN, name="Qwen anew"))
+    assert [record.name for record, _ in store.read_bundle(stick)] == ["Coder", "Qwen anew"]
     assert len(list(stick.iterdir())) == 3
 
 
-def test_every_file_gets_a_name_of_its_own(shelf: FolderModelStore, stick: Path) -> None:
+def test_every_file_gets_a_name_of_its_own(store: FolderModelStore, stick: Path) -> None:
     (stick / "model.gguf").write_bytes(b"somebody else's")
     same = [replace(QWEN, id=id, file="Model.gguf") for id in ("a", "b")]
     blob = replace(QWEN, id="c", file="sha256-abc", link="/elsewhere/sha256-abc")
     clash = replace(QWEN, id="d", file="b.gguf")
-    names = [record.file for record in pack(shelf, stick, *same, blob, clash)]
+    names = [record.file for record in pack(store, stick, *same, blob, clash)]
     assert len({name.lower() for name in names}) == 4
     assert names[1:3] == ["b.gguf", "c.gguf"]
     assert (stick / "model.gguf").read_bytes() == b"somebody else's"
-    assert [record.id for record, _ in shelf.read_bundle(stick)] == ["a", "b", "c", "d"]
+    assert [record.id for record, _ in store.read_bundle(stick)] == ["a", "b", "c", "d"]
 
 
-def test_what_is_not_verified_is_not_carried(shelf: FolderModelStore, stick: Path) -> None:
+def test_what_is_not_verified_is_not_carried(store: FolderModelStore, stick: Path) -> None:
     for record in (replace(QWEN, sha256=""), replace(QWEN, size=0)):
         with pytest.raises(ConfigError, match="verified"):
-            shelf.write_bundle(stick, [record])
+            store.write_bundle(stick, [record])
     with pytest.raises(ConfigError, match="Two models"):
-        shelf.write_bundle(stick, [QWEN, replace(CODER, file=QWEN.file.upper())])
+        store.write_bundle(stick, [QWEN, replace(CODER, file=QWEN.file.upper())])
     assert list(stick.iterdir()) == []
 
 
-def test_a_folder_without_a_description_is_told_of(shelf: FolderModelStore, stick: Path) -> None:
+def test_a_folder_without_a_description_is_told_of(store: FolderModelStore, stick: Path) -> None:
     with pytest.raises(ModelFileError, match="didn't make"):
-        shelf.read_bundle(stick)
+        store.read_bundle(stick)
     with pytest.raises(ModelFileError, match="can't be read: No such file"):
-        shelf.read_bundle(stick / "none")
+        store.read_bundle(stick / "none")
     with pytest.raises(ModelFileError, match="can't be written"):
-        shelf.write_bundle(stick / "none", [QWEN])
+        store.write_bundle(stick / "none", [QWEN])
 
 
 def change(key: str, value: Any) -> Callable[[dict[str, Any]], Any]:
@@ -123,22 +123,22 @@ def change(key: str, value: Any) -> Callable[[dict[str, Any]], Any]:
     ],
 )
 def test_a_description_that_cannot_be_true_is_refused(
-    shelf: FolderModelStore, stick: Path, spoil: Callable[[dict[str, Any]], Any]
+    store: FolderModelStore, stick: Path, spoil: Callable[[dict[str, Any]], Any]
 ) -> None:
-    pack(shelf, stick, QWEN)
+    pack(store, stick, QWEN)
     described = stick / "baton-models.json"
     bundle = json.loads(described.read_text())
     spoil(bundle)
     described.write_text(json.dumps(bundle))
-    for use in (lambda: shelf.read_bundle(stick), lambda: shelf.write_bundle(stick, [CODER])):
+    for use in (lambda: store.read_bundle(stick), lambda: store.write_bundle(stick, [CODER])):
         with pytest.raises(ModelFileError, match="can't be used"):
             use()
 
 
 def test_what_a_stick_says_of_this_machine_is_not_believed(
-    shelf: FolderModelStore, stick: Path, tmp_path: Path
+    store: FolderModelStore, stick: Path, tmp_path: Path
 ) -> None:
-    pack(shelf, stick, QWEN)
+    pack(store, stick, QWEN)
     described = stick / "baton-models.json"
     for said, believed in (
         ({"link": "/etc/passwd", "stamp": {"size": 4, "mtime_ns": 1}}, QWEN.source),
@@ -151,27 +151,27 @@ def test_what_a_stick_says_of_this_machine_is_not_believed(
         bundle = json.loads(described.read_text())
         bundle["records"][0] |= said
         described.write_text(json.dumps(bundle))
-        ((record, path),) = shelf.read_bundle(stick)
+        ((record, path),) = store.read_bundle(stick)
         assert record == replace(QWEN, added=0.0, source=believed)
         assert path == stick / QWEN.file
 
 
 def test_a_file_that_is_not_all_there_is_told_of(
-    shelf: FolderModelStore, stick: Path, tmp_path: Path
+    store: FolderModelStore, stick: Path, tmp_path: Path
 ) -> None:
-    pack(shelf, stick, QWEN)
+    pack(store, stick, QWEN)
     file = stick / QWEN.file
     file.write_bytes(b"GGU")
     with pytest.raises(ModelFileError, match="has 3 bytes instead of 4"):
-        shelf.read_bundle(stick)
+        store.read_bundle(stick)
     file.unlink()
     with pytest.raises(ModelFileError, match="isn't there"):
-        shelf.read_bundle(stick)
+        store.read_bundle(stick)
     (tmp_path / "secret").write_bytes(b"GGUF")
     file.symlink_to(tmp_path / "secret")
     with pytest.raises(ModelFileError, match="isn't there"):
-        shelf.read_bundle(stick)
+        store.read_bundle(stick)
     file.unlink()
     os.mkfifo(file)
     with pytest.raises(ModelFileError, match="isn't there"):
-        shelf.read_bundle(stick)
+        store.read_bundle(stick)

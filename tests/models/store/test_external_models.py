@@ -33,7 +33,7 @@ def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def shelf(person: Path, tmp_path: Path) -> FolderModelStore:
+def store(person: Path, tmp_path: Path) -> FolderModelStore:
     return FolderModelStore(tmp_path / "models", {"HOME": str(person)})
 
 
@@ -80,18 +80,18 @@ def names(found: list[ExternalModel] | Any) -> list[str]:
     return [model.name for model in found]
 
 
-def test_somebody_without_other_programs_has_nothing(shelf: FolderModelStore, person: Path) -> None:
-    assert list(shelf.external_models()) == []
-    assert list(FolderModelStore(shelf.folder, {}).external_models()) == []
+def test_somebody_without_other_programs_has_nothing(store: FolderModelStore, person: Path) -> None:
+    assert list(store.external_models()) == []
+    assert list(FolderModelStore(store.folder, {}).external_models()) == []
     assert not person.exists()
 
 
 def test_the_hugging_face_cache_tells_hash_and_source(
-    shelf: FolderModelStore, person: Path
+    store: FolderModelStore, person: Path
 ) -> None:
     path, sha256 = cached(person, "unsloth/Qwen3-4B-GGUF", "Q4/Qwen3-4B-Q4_K_M.gguf")
     source = Source("unsloth/Qwen3-4B-GGUF", "Q4/Qwen3-4B-Q4_K_M.gguf", REVISION)
-    assert list(shelf.external_models()) == [
+    assert list(store.external_models()) == [
         ExternalModel("Qwen3-4B-Q4_K_M", path, path.stat().st_size, "Hugging Face", sha256, source)
     ]
 
@@ -106,16 +106,16 @@ def test_a_cache_that_was_moved_is_found(person: Path, tmp_path: Path, name: str
         moved = tmp_path
     elif name == "HF_HUB_CACHE":
         moved = moved / "hub"
-    shelf = FolderModelStore(tmp_path / "models", {"HOME": str(person), name: str(moved)})
-    assert names(shelf.external_models()) == ["model-a"]
+    store = FolderModelStore(tmp_path / "models", {"HOME": str(person), name: str(moved)})
+    assert names(store.external_models()) == ["model-a"]
 
 
-def test_ollama_tells_name_and_hash(shelf: FolderModelStore, person: Path) -> None:
+def test_ollama_tells_name_and_hash(store: FolderModelStore, person: Path) -> None:
     root = person / ".ollama/models"
     blob, sha256 = pulled(root, "registry.ollama.ai/library/qwen3/8b")
     pulled(root, "registry.ollama.ai/someone/tuned/latest")
     pulled(root, "hf.co/unsloth/Qwen3-GGUF/Q4_K_M")
-    found = list(shelf.external_models())
+    found = list(store.external_models())
     assert names(found) == ["hf.co/unsloth/Qwen3-GGUF:Q4_K_M", "qwen3:8b", "someone/tuned:latest"]
     assert found[1] == ExternalModel(
         "qwen3:8b", blob, blob.stat().st_size, "Ollama", sha256, UNKNOWN_SOURCE
@@ -135,7 +135,7 @@ def test_ollama_as_a_service_and_elsewhere(
     ]
 
 
-def test_programs_that_keep_plain_files(shelf: FolderModelStore, person: Path) -> None:
+def test_programs_that_keep_plain_files(store: FolderModelStore, person: Path) -> None:
     places = {
         ".lmstudio/models/someone/Qwen3-GGUF/Qwen3-Q4.gguf": ("LM Studio", "Qwen3-Q4"),
         ".cache/lm-studio/models/someone/Old-GGUF/Old.gguf": ("LM Studio", "Old"),
@@ -145,17 +145,17 @@ def test_programs_that_keep_plain_files(shelf: FolderModelStore, person: Path) -
     }
     for place in places:
         lay(person / place)
-    found = {(model.program, model.name): model.path for model in shelf.external_models()}
+    found = {(model.program, model.name): model.path for model in store.external_models()}
     assert found == {what: person / place for place, what in places.items()}
 
 
-def test_lm_studio_says_where_it_is(shelf: FolderModelStore, person: Path, tmp_path: Path) -> None:
+def test_lm_studio_says_where_it_is(store: FolderModelStore, person: Path, tmp_path: Path) -> None:
     lay(tmp_path / "big disk/models/a/b/here.gguf")
     lay(person / ".lmstudio-home-pointer", f"{tmp_path / 'big disk'}\n".encode())
-    assert names(shelf.external_models()) == ["here"]
+    assert names(store.external_models()) == ["here"]
 
 
-def test_what_is_no_model_that_talks_is_left_out(shelf: FolderModelStore, person: Path) -> None:
+def test_what_is_no_model_that_talks_is_left_out(store: FolderModelStore, person: Path) -> None:
     folder = person / ".lmstudio/models/a/b"
     for name in (
         "mmproj-model-f16.gguf",
@@ -182,30 +182,30 @@ def test_what_is_no_model_that_talks_is_left_out(shelf: FolderModelStore, person
     root = person / ".ollama/models"
     pulled(root, "registry.ollama.ai/library/all-minilm/22m", gguf(architecture="bert"))
     pulled(root, "registry.ollama.ai/library/mxbai-embed-large/latest")
-    assert names(shelf.external_models()) == ["explora"]
+    assert names(store.external_models()) == ["explora"]
 
 
 def test_what_is_used_already_is_left_out(
-    shelf: FolderModelStore, person: Path, tmp_path: Path
+    store: FolderModelStore, person: Path, tmp_path: Path
 ) -> None:
     path, sha256 = cached(person, "a/b", "model-a.gguf")
     other, _ = cached(person, "a/c", "model-b.gguf")
     blob, _ = pulled(person / ".ollama/models", "registry.ollama.ai/library/a/1b")
-    assert names(shelf.external_models()) == ["model-a", "model-b", "a:1b"]
-    shelf.save(replace(QWEN, id="link", file=path.name, link=os.path.realpath(path)))
-    shelf.save(replace(QWEN, id="blob", file=blob.name, link=str(blob)))
-    assert names(shelf.external_models()) == ["model-b"]
+    assert names(store.external_models()) == ["model-a", "model-b", "a:1b"]
+    store.save(replace(QWEN, id="link", file=path.name, link=os.path.realpath(path)))
+    store.save(replace(QWEN, id="blob", file=blob.name, link=str(blob)))
+    assert names(store.external_models()) == ["model-b"]
     coming = replace(QWEN, sha256=Path(os.path.realpath(other)).name)
-    held = shelf.save(coming)
-    assert names(shelf.external_models()) == ["model-b"], "instead of the download"
+    held = store.save(coming)
+    assert names(store.external_models()) == ["model-b"], "instead of the download"
     held.path.write_bytes(other.read_bytes())
-    shelf.save(replace(coming, stamp=shelf.file_stamp(held.path)))
-    assert names(shelf.external_models()) == []
+    store.save(replace(coming, stamp=store.file_stamp(held.path)))
+    assert names(store.external_models()) == []
     assert sha256
 
 
 def test_the_same_file_is_offered_once(
-    shelf: FolderModelStore, person: Path, tmp_path: Path
+    store: FolderModelStore, person: Path, tmp_path: Path
 ) -> None:
     path, _ = cached(person, "a/b", "model-a.gguf")
     later = path.parent.with_name("e" * 40) / path.name
@@ -214,22 +214,22 @@ def test_the_same_file_is_offered_once(
     studio = person / ".lmstudio/models/a/b/mine.gguf"
     studio.parent.mkdir(parents=True)
     studio.symlink_to(path)
-    assert names(shelf.external_models()) == ["model-a"]
+    assert names(store.external_models()) == ["model-a"]
 
 
-def test_loose_files_in_the_models_folder_are_offered(shelf: FolderModelStore) -> None:
-    shelf.save(QWEN)
-    lay(shelf.folder / QWEN.id / "unnamed.gguf")
-    loose = lay(shelf.folder / "loose.gguf")
-    lay(shelf.folder / "by hand" / "mine.gguf")
-    lay(shelf.folder / "spoilt" / "model.json", b"{")
-    lay(shelf.folder / "spoilt" / "kept.gguf")
-    found = list(shelf.external_models())
+def test_loose_files_in_the_models_folder_are_offered(store: FolderModelStore) -> None:
+    store.save(QWEN)
+    lay(store.folder / QWEN.id / "unnamed.gguf")
+    loose = lay(store.folder / "loose.gguf")
+    lay(store.folder / "by hand" / "mine.gguf")
+    lay(store.folder / "spoilt" / "model.json", b"{")
+    lay(store.folder / "spoilt" / "kept.gguf")
+    found = list(store.external_models())
     assert names(found) == ["kept", "loose", "mine"]
-    shelf.save(replace(QWEN, id="loose", file="loose.gguf", link=str(loose)))
-    assert names(shelf.external_models()) == ["kept", "mine"]
-    assert list(shelf.orphans()) == [], "somebody may have laid it there"
-    assert any("unnamed.gguf" in problem for problem in shelf.problems())
+    store.save(replace(QWEN, id="loose", file="loose.gguf", link=str(loose)))
+    assert names(store.external_models()) == ["kept", "mine"]
+    assert list(store.orphans()) == [], "somebody may have laid it there"
+    assert any("unnamed.gguf" in problem for problem in store.problems())
 
 
 @pytest.mark.parametrize(
@@ -249,12 +249,12 @@ def test_loose_files_in_the_models_folder_are_offered(shelf: FolderModelStore) -
     ids=range(10),
 )
 def test_a_hostile_manifest_is_passed_over(
-    shelf: FolderModelStore, person: Path, manifest: bytes
+    store: FolderModelStore, person: Path, manifest: bytes
 ) -> None:
     root = person / ".ollama/models"
     pulled(root, "registry.ollama.ai/library/good/1b")
     lay(root / "manifests/registry.ollama.ai/library/bad/1b", manifest)
-    assert names(shelf.external_models()) == ["good:1b"]
+    assert names(store.external_models()) == ["good:1b"]
 
 
 @pytest.mark.parametrize(
@@ -269,15 +269,15 @@ def test_a_hostile_manifest_is_passed_over(
     ids=str,
 )
 def test_a_manifest_that_leads_elsewhere_is_passed_over(
-    shelf: FolderModelStore, person: Path, changes: dict[str, Any]
+    store: FolderModelStore, person: Path, changes: dict[str, Any]
 ) -> None:
     lay(person / "secret")
     pulled(person / ".ollama/models", "registry.ollama.ai/library/a/1b", **changes)
-    assert names(shelf.external_models()) == []
+    assert names(store.external_models()) == []
 
 
 def test_a_model_that_needs_an_adapter_is_not_offered_without(
-    shelf: FolderModelStore, person: Path
+    store: FolderModelStore, person: Path
 ) -> None:
     root = person / ".ollama/models"
     pulled(root, "registry.ollama.ai/library/a/1b")
@@ -287,11 +287,11 @@ def test_a_model_that_needs_an_adapter_is_not_offered_without(
         {"mediaType": "application/vnd.ollama.image.adapter", "digest": "sha256:x", "size": 1}
     )
     path.write_text(json.dumps(manifest))
-    assert names(shelf.external_models()) == []
+    assert names(store.external_models()) == []
 
 
 def test_pipes_loops_and_strange_names_are_passed_over(
-    shelf: FolderModelStore, person: Path
+    store: FolderModelStore, person: Path
 ) -> None:
     folder = person / ".lmstudio/models/a/b"
     lay(folder / "good.gguf")
@@ -311,21 +311,21 @@ def test_pipes_loops_and_strange_names_are_passed_over(
     root = person / ".ollama/models/manifests/registry.ollama.ai/library/x"
     root.mkdir(parents=True)
     os.mkfifo(root / "latest")
-    assert names(shelf.external_models()) == ["good"]
+    assert names(store.external_models()) == ["good"]
 
 
-def test_a_link_out_of_the_cache_tells_no_hash(shelf: FolderModelStore, person: Path) -> None:
+def test_a_link_out_of_the_cache_tells_no_hash(store: FolderModelStore, person: Path) -> None:
     path, _ = cached(person, "a/b", "model-a.gguf")
     path.unlink()
     path.symlink_to(lay(person / "elsewhere" / ("a" * 64)))
-    assert [model.sha256 for model in shelf.external_models()] == [""]
+    assert [model.sha256 for model in store.external_models()] == [""]
 
 
 @pytest.mark.parametrize("folder", ["models--a--b", "models--..--..", "models--", "datasets--a--b"])
-def test_strange_folders_in_the_cache(shelf: FolderModelStore, person: Path, folder: str) -> None:
+def test_strange_folders_in_the_cache(store: FolderModelStore, person: Path, folder: str) -> None:
     root = person / ".cache/huggingface/hub" / folder / "snapshots"
     lay(root / "main" / "model-a.gguf")
-    for model in shelf.external_models():
+    for model in store.external_models():
         assert model.source == UNKNOWN_SOURCE
         assert model.sha256 == ""
 

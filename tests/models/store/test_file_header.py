@@ -17,13 +17,13 @@ TENSORS = [gguf_writer.Tensor("token_embd.weight", (64, 32))]
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> FolderModelStore:
+def store(tmp_path: Path) -> FolderModelStore:
     return FolderModelStore(tmp_path / "models", {})
 
 
 @pytest.mark.parametrize("words", [300, 200_000])
 def test_a_header_is_read_however_long_it_is(
-    shelf: FolderModelStore, tmp_path: Path, words: int
+    store: FolderModelStore, tmp_path: Path, words: int
 ) -> None:
     data = gguf_writer.whole(
         gguf_writer.facts(general__name="x") | gguf_writer.vocabulary(words), TENSORS
@@ -31,35 +31,35 @@ def test_a_header_is_read_however_long_it_is(
     path = tmp_path / "model.gguf"
     path.write_bytes(data)
     assert (len(data) > (2 << 20)) == (words > 300)
-    assert shelf.read_header(path) == parse_header(data, len(data))
-    assert shelf.read_header(path).vocabulary == words
+    assert store.read_header(path) == parse_header(data, len(data))
+    assert store.read_header(path).vocabulary == words
 
 
-def test_what_is_no_model_is_told_of(shelf: FolderModelStore, tmp_path: Path) -> None:
+def test_what_is_no_model_is_told_of(store: FolderModelStore, tmp_path: Path) -> None:
     data = gguf_writer.whole(gguf_writer.facts() | gguf_writer.vocabulary(300), TENSORS)
     path = tmp_path / "model.gguf"
     for wrong in (b"", b"<html>", data[:100], data[:-1000], b"GGUF" + bytes(100)):
         path.write_bytes(wrong)
         with pytest.raises(ModelFileError, match=r"model\.gguf is no model that can be used: it"):
-            shelf.read_header(path)
+            store.read_header(path)
 
 
-def test_what_is_no_file_is_told_of(shelf: FolderModelStore, tmp_path: Path) -> None:
+def test_what_is_no_file_is_told_of(store: FolderModelStore, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     for path in (tmp_path / "none", tmp_path, tmp_path / "pipe", tmp_path / "loop", Path("\0")):
         with pytest.raises(ModelFileError):
-            shelf.read_header(path)
+            store.read_header(path)
 
 
-def test_mutated_and_hostile_headers_are_told_of(shelf: FolderModelStore, tmp_path: Path) -> None:
+def test_mutated_and_hostile_headers_are_told_of(store: FolderModelStore, tmp_path: Path) -> None:
     data = gguf_writer.whole(gguf_writer.facts() | gguf_writer.vocabulary(300), TENSORS)
     chance = random.Random(3)
     path = tmp_path / "model.gguf"
     for wrong in (*gguf_writer.hostile(), *(gguf_writer.mutated(data, chance) for _ in range(200))):
         path.write_bytes(wrong)
         try:
-            assert shelf.read_header(path) == parse_header(wrong, len(wrong))
+            assert store.read_header(path) == parse_header(wrong, len(wrong))
         except ModelFileError:
             with pytest.raises((HeaderIncomplete, MalformedHeader)):
                 parse_header(wrong, len(wrong))

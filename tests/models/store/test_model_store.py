@@ -35,33 +35,33 @@ QWEN = ModelRecord(
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> FolderModelStore:
+def store(tmp_path: Path) -> FolderModelStore:
     return FolderModelStore(tmp_path / "models", {})
 
 
-def arrive(shelf: FolderModelStore, record: ModelRecord = QWEN, data: bytes = b"GGUF") -> Path:
+def arrive(store: FolderModelStore, record: ModelRecord = QWEN, data: bytes = b"GGUF") -> Path:
     """Put a model there as a download does."""
-    path = shelf.save(record).path
+    path = store.save(record).path
     path.write_bytes(data)
-    shelf.save(replace(record, size=len(data), stamp=shelf.file_stamp(path)))
+    store.save(replace(record, size=len(data), stamp=store.file_stamp(path)))
     return path
 
 
-def state(shelf: FolderModelStore, id: str = QWEN.id) -> ModelState:
-    held = shelf.get(id)
+def state(store: FolderModelStore, id: str = QWEN.id) -> ModelState:
+    held = store.get(id)
     assert held is not None
-    assert [held] == [other for other in shelf.models() if other.id == id]
+    assert [held] == [other for other in store.models() if other.id == id]
     return held.state
 
 
-def test_a_folder_that_is_not_there_holds_nothing_and_is_not_made(shelf: FolderModelStore) -> None:
-    assert list(shelf.models()) == []
-    assert shelf.get("qwen3-4b") is None
-    assert shelf.remove("qwen3-4b") == 0
-    assert not shelf.folder.exists()
+def test_a_folder_that_is_not_there_holds_nothing_and_is_not_made(store: FolderModelStore) -> None:
+    assert list(store.models()) == []
+    assert store.get("qwen3-4b") is None
+    assert store.remove("qwen3-4b") == 0
+    assert not store.folder.exists()
 
 
-def test_looking_at_start_loads_nothing_that_only_changes_need(shelf: FolderModelStore) -> None:
+def test_looking_at_start_loads_nothing_that_only_changes_need(store: FolderModelStore) -> None:
     code = """
 import sys
 from pathlib import Path
@@ -71,182 +71,182 @@ heavy = {"msgspec", "filelock", "asyncio", "baton.gguf.header"}
 heavy |= {"baton.models.store.external_models"}
 print(len(held), *sorted(heavy & set(sys.modules)))
 """
-    args = [sys.executable, "-c", code, str(shelf.folder)]
+    args = [sys.executable, "-c", code, str(store.folder)]
     assert subprocess.check_output(args, text=True) == "0\n"
-    shelf.save(QWEN)
+    store.save(QWEN)
     assert subprocess.check_output(args, text=True) == "1 msgspec\n"
 
 
-def test_a_record_comes_back_as_it_was_put(shelf: FolderModelStore) -> None:
+def test_a_record_comes_back_as_it_was_put(store: FolderModelStore) -> None:
     full = replace(
         QWEN, stamp=FileStamp(4, 5), forced=True, paused=True, wrong="half of it is zeros"
     )
-    for record in (QWEN, full, replace(QWEN, id="linked", link=str(shelf.folder / "x.gguf"))):
-        held = shelf.save(record)
+    for record in (QWEN, full, replace(QWEN, id="linked", link=str(store.folder / "x.gguf"))):
+        held = store.save(record)
         assert held.record == record
-        assert shelf.get(record.id) == held
-    assert [held.id for held in FolderModelStore(shelf.folder, {}).models()] == [
+        assert store.get(record.id) == held
+    assert [held.id for held in FolderModelStore(store.folder, {}).models()] == [
         "linked",
         "qwen3-4b",
     ]
 
 
-def test_only_this_person_can_read_what_is_recorded(shelf: FolderModelStore) -> None:
-    path = shelf.save(QWEN).path.with_name("model.json")
+def test_only_this_person_can_read_what_is_recorded(store: FolderModelStore) -> None:
+    path = store.save(QWEN).path.with_name("model.json")
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
-    assert shelf.folder.stat().st_mode & 0o777 == 0o700
+    assert store.folder.stat().st_mode & 0o777 == 0o700
     assert sorted(file.name for file in path.parent.iterdir()) == ["model.json"]
 
 
-def test_a_download_is_coming_until_its_file_is_verified(shelf: FolderModelStore) -> None:
-    held = shelf.save(QWEN)
+def test_a_download_is_coming_until_its_file_is_verified(store: FolderModelStore) -> None:
+    held = store.save(QWEN)
     assert (held.state, held.bytes) == (ModelState.COMING, 0)
     held.path.with_name(f"{SHA}.partial").write_bytes(b"GG")
-    found = shelf.get(QWEN.id)
+    found = store.get(QWEN.id)
     assert found is not None
     assert (found.state, found.bytes) == (ModelState.COMING, 2)
     held.path.write_bytes(b"GGUF")
-    assert state(shelf) is ModelState.CHANGED, "killed between the rename and the record"
-    shelf.save(replace(QWEN, stamp=shelf.file_stamp(held.path)))
-    assert state(shelf) is ModelState.HERE
-    assert [found.bytes for found in shelf.models()] == [4]
+    assert state(store) is ModelState.CHANGED, "killed between the rename and the record"
+    store.save(replace(QWEN, stamp=store.file_stamp(held.path)))
+    assert state(store) is ModelState.HERE
+    assert [found.bytes for found in store.models()] == [4]
 
 
-def test_a_download_that_nobody_vouches_for_has_a_name_of_its_own(shelf: FolderModelStore) -> None:
-    held = shelf.save(replace(QWEN, sha256=""))
+def test_a_download_that_nobody_vouches_for_has_a_name_of_its_own(store: FolderModelStore) -> None:
+    held = store.save(replace(QWEN, sha256=""))
     held.path.with_name(f"{'f' * 64}.partial").write_bytes(b"GGU")
     held.path.with_name(f"{'f' * 64}.partial.etag").write_bytes(b"x" * 100)
-    assert [(model.state, model.bytes) for model in shelf.models()] == [(ModelState.COMING, 3)]
+    assert [(model.state, model.bytes) for model in store.models()] == [(ModelState.COMING, 3)]
 
 
-def test_a_file_that_was_touched_is_changed(shelf: FolderModelStore) -> None:
-    path = arrive(shelf)
-    stamp = shelf.file_stamp(path)
+def test_a_file_that_was_touched_is_changed(store: FolderModelStore) -> None:
+    path = arrive(store)
+    stamp = store.file_stamp(path)
     assert stamp is not None
     path.write_bytes(b"GGUFF")
     os.utime(path, ns=(stamp.mtime_ns, stamp.mtime_ns))
-    assert state(shelf) is ModelState.CHANGED, "another size"
+    assert state(store) is ModelState.CHANGED, "another size"
     path.write_bytes(b"GGUG")
     os.utime(path, ns=(stamp.mtime_ns, stamp.mtime_ns + 1))
-    assert state(shelf) is ModelState.CHANGED, "another time"
+    assert state(store) is ModelState.CHANGED, "another time"
     os.utime(path, ns=(stamp.mtime_ns, stamp.mtime_ns))
-    assert state(shelf) is ModelState.HERE
+    assert state(store) is ModelState.HERE
     path.unlink()
-    assert state(shelf) is ModelState.GONE
+    assert state(store) is ModelState.GONE
 
 
-def test_what_is_wrong_stays_wrong_until_somebody_says_otherwise(shelf: FolderModelStore) -> None:
-    arrive(shelf, replace(QWEN, wrong="its hash is another"))
-    assert state(shelf) is ModelState.BROKEN
-    arrive(shelf)
-    assert state(shelf) is ModelState.HERE
+def test_what_is_wrong_stays_wrong_until_somebody_says_otherwise(store: FolderModelStore) -> None:
+    arrive(store, replace(QWEN, wrong="its hash is another"))
+    assert state(store) is ModelState.BROKEN
+    arrive(store)
+    assert state(store) is ModelState.HERE
 
 
-def test_a_linked_file_is_used_where_it_lies(shelf: FolderModelStore, tmp_path: Path) -> None:
+def test_a_linked_file_is_used_where_it_lies(store: FolderModelStore, tmp_path: Path) -> None:
     theirs = tmp_path / "sha256-of a blob"
     theirs.write_bytes(b"GGUF")
     linked = replace(QWEN, file=theirs.name, link=str(theirs))
-    held = shelf.save(linked)
+    held = store.save(linked)
     assert (held.path, held.state, held.bytes) == (theirs, ModelState.CHANGED, 0)
-    shelf.save(replace(linked, stamp=shelf.file_stamp(theirs)))
-    assert state(shelf) is ModelState.LINKED
+    store.save(replace(linked, stamp=store.file_stamp(theirs)))
+    assert state(store) is ModelState.LINKED
     theirs.write_bytes(b"other")
-    assert state(shelf) is ModelState.CHANGED
+    assert state(store) is ModelState.CHANGED
     theirs.unlink()
-    assert state(shelf) is ModelState.GONE
+    assert state(store) is ModelState.GONE
     theirs.write_bytes(b"GGUF")
-    shelf.remove(QWEN.id)
+    store.remove(QWEN.id)
     assert theirs.read_bytes() == b"GGUF"
-    assert not (shelf.folder / QWEN.id).exists()
+    assert not (store.folder / QWEN.id).exists()
 
 
-def test_something_else_in_the_files_place_is_no_file(shelf: FolderModelStore) -> None:
-    path = arrive(shelf)
+def test_something_else_in_the_files_place_is_no_file(store: FolderModelStore) -> None:
+    path = arrive(store)
     path.unlink()
     os.mkfifo(path)
-    assert state(shelf) is ModelState.GONE
+    assert state(store) is ModelState.GONE
     path.unlink()
     path.mkdir()
-    assert state(shelf) is ModelState.GONE
+    assert state(store) is ModelState.GONE
 
 
-def test_removing_says_how_much_it_freed(shelf: FolderModelStore) -> None:
-    path = arrive(shelf, data=b"GGUF" * 1000)
+def test_removing_says_how_much_it_freed(store: FolderModelStore) -> None:
+    path = arrive(store, data=b"GGUF" * 1000)
     path.with_name(f"{SHA}.partial").write_bytes(b"x" * 500)
     record = path.with_name("model.json").stat().st_size
-    other = arrive(shelf, replace(QWEN, id="other"))
-    assert shelf.remove(QWEN.id) == 4500 + record
+    other = arrive(store, replace(QWEN, id="other"))
+    assert store.remove(QWEN.id) == 4500 + record
     assert not path.parent.exists()
     assert other.exists()
-    assert shelf.remove(QWEN.id) == 0
+    assert store.remove(QWEN.id) == 0
 
 
 def test_a_file_with_another_name_elsewhere_frees_nothing(
-    shelf: FolderModelStore, tmp_path: Path
+    store: FolderModelStore, tmp_path: Path
 ) -> None:
-    path = arrive(shelf, data=b"GGUF" * 1000)
+    path = arrive(store, data=b"GGUF" * 1000)
     os.link(path, tmp_path / "mine.gguf")
     record = path.with_name("model.json").stat().st_size
-    assert shelf.remove(QWEN.id) == record
+    assert store.remove(QWEN.id) == record
     assert (tmp_path / "mine.gguf").exists()
 
 
-def test_removing_leaves_what_baton_did_not_write(shelf: FolderModelStore) -> None:
-    path = arrive(shelf)
+def test_removing_leaves_what_baton_did_not_write(store: FolderModelStore) -> None:
+    path = arrive(store)
     path.with_name("notes.txt").write_text("mine")
     path.with_name("mine.gguf").write_text("mine")
     (path.parent / "folder").mkdir()
-    shelf.remove(QWEN.id)
+    store.remove(QWEN.id)
     left = sorted(file.name for file in path.parent.iterdir())
     assert left == ["folder", "mine.gguf", "notes.txt"]
 
 
-def test_links_never_lead_deleting_outside(shelf: FolderModelStore, tmp_path: Path) -> None:
+def test_links_never_lead_deleting_outside(store: FolderModelStore, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "model.json").write_text("theirs")
     theirs = outside / QWEN.file
     theirs.write_bytes(b"GGUF")
-    path = arrive(shelf)
+    path = arrive(store)
     path.unlink()
     path.symlink_to(theirs)
     path.with_name(f"{SHA}.partial").symlink_to(theirs)
-    assert shelf.remove(QWEN.id) < 1000
+    assert store.remove(QWEN.id) < 1000
     assert not path.parent.exists()
     path.parent.symlink_to(outside)
-    assert shelf.get(QWEN.id) is None
-    for change in (lambda: shelf.remove(QWEN.id), lambda: shelf.save(QWEN)):
+    assert store.get(QWEN.id) is None
+    for change in (lambda: store.remove(QWEN.id), lambda: store.save(QWEN)):
         with pytest.raises(ConfigError, match="link to somewhere else"):
             change()
     assert (outside / "model.json").read_text() == "theirs"
     assert theirs.read_bytes() == b"GGUF"
 
 
-def test_a_model_that_is_being_downloaded_is_not_removed(shelf: FolderModelStore) -> None:
-    path = shelf.save(QWEN).path
+def test_a_model_that_is_being_downloaded_is_not_removed(store: FolderModelStore) -> None:
+    path = store.save(QWEN).path
     partial = path.with_name(f"{SHA}.partial")
     partial.write_bytes(b"GG")
     with (
         FileLock(partial.with_name(f"{SHA}.lock")),
         pytest.raises(ConfigError, match="is being downloaded"),
     ):
-        shelf.remove(QWEN.id)
+        store.remove(QWEN.id)
     assert partial.exists()
-    assert state(shelf) is ModelState.COMING
-    assert shelf.remove(QWEN.id) > 0
+    assert state(store) is ModelState.COMING
+    assert store.remove(QWEN.id) > 0
     assert not path.parent.exists()
 
 
 @pytest.mark.parametrize(
     "id", ["", ".", "..", "../x", "a/b", "/a", "A", "con", "nul.x", "com1", "é", "a" * 65, "-a"]
 )
-def test_names_that_are_no_ids_are_refused(shelf: FolderModelStore, id: str) -> None:
-    for change in (lambda: shelf.save(replace(QWEN, id=id)), lambda: shelf.remove(id)):
+def test_names_that_are_no_ids_are_refused(store: FolderModelStore, id: str) -> None:
+    for change in (lambda: store.save(replace(QWEN, id=id)), lambda: store.remove(id)):
         with pytest.raises(ConfigError, match="can't be a model's id"):
             change()
-    assert shelf.get(id) is None
-    assert not shelf.folder.exists()
+    assert store.get(id) is None
+    assert not store.folder.exists()
 
 
 @pytest.mark.parametrize(
@@ -256,10 +256,10 @@ def test_names_that_are_no_ids_are_refused(shelf: FolderModelStore, id: str) -> 
         *("a\nb.gguf", "a\x1b.gguf", "a\u202e.gguf", "\udc80.gguf", " a.gguf", "a" * 200 + ".gguf"),
     ],
 )
-def test_names_that_are_no_files_are_refused(shelf: FolderModelStore, file: str) -> None:
+def test_names_that_are_no_files_are_refused(store: FolderModelStore, file: str) -> None:
     with pytest.raises(ConfigError, match="can't be named"):
-        shelf.save(replace(QWEN, file=file))
-    assert not shelf.folder.exists()
+        store.save(replace(QWEN, file=file))
+    assert not store.folder.exists()
 
 
 @pytest.mark.parametrize(
@@ -275,18 +275,18 @@ def test_names_that_are_no_files_are_refused(shelf: FolderModelStore, file: str)
     ],
     ids=str,
 )
-def test_what_could_not_be_read_back_is_refused(shelf: FolderModelStore, bad: ModelRecord) -> None:
+def test_what_could_not_be_read_back_is_refused(store: FolderModelStore, bad: ModelRecord) -> None:
     with pytest.raises(ConfigError):
-        shelf.save(bad)
-    assert list(shelf.models()) == []
+        store.save(bad)
+    assert list(store.models()) == []
 
 
-def test_outside_texts_become_one_line(shelf: FolderModelStore) -> None:
-    held = shelf.save(replace(QWEN, name="Evil\x1b]0;\nmodel" + "x" * 500, licence="\udc80" * 999))
+def test_outside_texts_become_one_line(store: FolderModelStore) -> None:
+    held = store.save(replace(QWEN, name="Evil\x1b]0;\nmodel" + "x" * 500, licence="\udc80" * 999))
     assert held.record.name.startswith("Evil�]0; model")
     assert len(held.record.name + held.record.licence) <= 240
-    assert shelf.get(QWEN.id) == held
-    assert shelf.save(replace(QWEN, name="")).record.name == QWEN.id
+    assert store.get(QWEN.id) == held
+    assert store.save(replace(QWEN, name="")).record.name == QWEN.id
 
 
 ANY = st.text(max_size=80)
@@ -299,22 +299,22 @@ def test_nothing_ever_escapes_the_folder(
     tmp_path_factory: pytest.TempPathFactory, id: str, file: str
 ) -> None:
     top = tmp_path_factory.mktemp("top")
-    shelf = FolderModelStore(top / "models", {})
+    store = FolderModelStore(top / "models", {})
     for record in (replace(QWEN, id=id), replace(QWEN, file=file)):
         try:
-            held = shelf.save(record)
+            held = store.save(record)
         except ConfigError:
             continue
-        assert held.path.parent == shelf.folder / record.id
+        assert held.path.parent == store.folder / record.id
         held.path.write_bytes(b"GGUF")
-        assert shelf.remove(record.id) > 0
+        assert store.remove(record.id) > 0
     assert {path.name for path in top.iterdir()} <= {"models"}
-    assert not shelf.folder.exists() or [path.name for path in shelf.folder.iterdir()] == [".lock"]
+    assert not store.folder.exists() or [path.name for path in store.folder.iterdir()] == [".lock"]
 
 
-def test_a_record_of_another_kind_is_never_fatal(shelf: FolderModelStore) -> None:
-    good = shelf.save(replace(QWEN, id="good"))
-    record = shelf.save(QWEN).path.with_name("model.json")
+def test_a_record_of_another_kind_is_never_fatal(store: FolderModelStore) -> None:
+    good = store.save(replace(QWEN, id="good"))
+    record = store.save(QWEN).path.with_name("model.json")
     whole = json.loads(record.read_text())
     for bad in (
         b"",
@@ -330,40 +330,40 @@ def test_a_record_of_another_kind_is_never_fatal(shelf: FolderModelStore) -> Non
         json.dumps({"schema": 1, "record": whole["record"] | {"roles": ["king"]}}).encode(),
     ):
         record.write_bytes(bad)
-        assert list(shelf.models()) == [good]
-        assert shelf.get(QWEN.id) is None
+        assert list(store.models()) == [good]
+        assert store.get(QWEN.id) is None
     record.unlink()
     os.mkfifo(record)
-    assert list(shelf.models()) == [good]
+    assert list(store.models()) == [good]
     record.unlink()
     record.symlink_to(good.path.with_name("model.json"))
-    assert list(shelf.models()) == [good]
+    assert list(store.models()) == [good]
 
 
-def test_a_full_disk_costs_nothing_that_was_recorded(shelf: FolderModelStore) -> None:
+def test_a_full_disk_costs_nothing_that_was_recorded(store: FolderModelStore) -> None:
     resource = pytest.importorskip("resource", reason="other systems set no such limits")
-    held = shelf.save(QWEN)
+    held = store.save(QWEN)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
     try:
         for id in (QWEN.id, "another"):
             with pytest.raises(ModelFileError, match="What was recorded before is kept"):
-                shelf.save(replace(QWEN, id=id, name="another"))
+                store.save(replace(QWEN, id=id, name="another"))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert list(shelf.models()) == [held]
-    assert list(shelf.orphans()) == [shelf.folder / "another"]
+    assert list(store.models()) == [held]
+    assert list(store.orphans()) == [store.folder / "another"]
 
 
 @held_to_file_modes()
-def test_a_folder_that_takes_nothing_is_told_of(shelf: FolderModelStore) -> None:
-    shelf.folder.mkdir(mode=0o500)
+def test_a_folder_that_takes_nothing_is_told_of(store: FolderModelStore) -> None:
+    store.folder.mkdir(mode=0o500)
     with pytest.raises(ModelFileError, match="can't be changed"):
-        shelf.save(QWEN)
+        store.save(QWEN)
 
 
-def test_a_file_in_the_folders_place_is_told_of(shelf: FolderModelStore) -> None:
-    shelf.folder.write_text("a file")
+def test_a_file_in_the_folders_place_is_told_of(store: FolderModelStore) -> None:
+    store.folder.write_text("a file")
     with pytest.raises(ModelFileError, match="can't be changed"):
-        shelf.save(QWEN)
-    assert list(shelf.models()) == []
+        store.save(QWEN)
+    assert list(store.models()) == []

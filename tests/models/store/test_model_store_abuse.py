@@ -22,16 +22,16 @@ BOTH = [pytest.param(1, id="short"), pytest.param(20, id="long", marks=pytest.ma
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> FolderModelStore:
+def store(tmp_path: Path) -> FolderModelStore:
     return FolderModelStore(tmp_path / "models", {})
 
 
-def baton(shelf: FolderModelStore, who: str, times: int, *removing: str) -> subprocess.Popen[str]:
+def baton(store: FolderModelStore, who: str, times: int, *removing: str) -> subprocess.Popen[str]:
     args = [
         sys.executable,
         "-P",
         model_store_process.__file__,
-        str(shelf.folder),
+        str(store.folder),
         who,
         str(times),
         *removing,
@@ -47,50 +47,50 @@ def must_be_whole(held: LibraryModel | None, *who: str) -> int:
 
 
 @pytest.mark.parametrize("times", BOTH)
-def test_a_kill_leaves_the_record_before_or_after(shelf: FolderModelStore, times: int) -> None:
-    shelf.save(record_of(0))
+def test_a_kill_leaves_the_record_before_or_after(store: FolderModelStore, times: int) -> None:
+    store.save(record_of(0))
     seed = random.Random(20261121)
     for _ in range(6 * times):
-        with baton(shelf, "x", 10**9) as child:
+        with baton(store, "x", 10**9) as child:
             assert child.stdout is not None
             assert child.stdout.readline() == "begun\n"
             time.sleep(seed.uniform(0, 0.04))
             child.kill()
-        must_be_whole(shelf.get("model"), "x")
-        assert [held.id for held in shelf.models()] == ["model"]
-        for path in shelf.orphans():
+        must_be_whole(store.get("model"), "x")
+        assert [held.id for held in store.models()] == ["model"]
+        for path in store.orphans():
             assert path.name.startswith(".model-")
-            shelf.discard(path)
-        assert [path.name for path in (shelf.folder / "model").iterdir()] == ["model.json"]
+            store.discard(path)
+        assert [path.name for path in (store.folder / "model").iterdir()] == ["model.json"]
 
 
 @pytest.mark.parametrize("times", BOTH)
-def test_two_at_once_never_mix_their_records(shelf: FolderModelStore, times: int) -> None:
+def test_two_at_once_never_mix_their_records(store: FolderModelStore, times: int) -> None:
     looks = 0
-    with baton(shelf, "x", 60 * times) as x, baton(shelf, "y", 60 * times) as y:
+    with baton(store, "x", 60 * times) as x, baton(store, "y", 60 * times) as y:
         while x.poll() is None or y.poll() is None:
-            if (held := shelf.get("model")) is not None:
+            if (held := store.get("model")) is not None:
                 must_be_whole(held, "x", "y")
                 looks += 1
-            assert list(shelf.problems()) == []
+            assert list(store.problems()) == []
     assert looks
     assert (x.returncode, y.returncode) == (0, 0)
-    assert must_be_whole(shelf.get("model"), "x", "y") == 60 * times
-    assert list(shelf.orphans()) == []
+    assert must_be_whole(store.get("model"), "x", "y") == 60 * times
+    assert list(store.orphans()) == []
 
 
 @pytest.mark.parametrize("times", BOTH)
-def test_putting_and_removing_at_once_leaves_order(shelf: FolderModelStore, times: int) -> None:
+def test_putting_and_removing_at_once_leaves_order(store: FolderModelStore, times: int) -> None:
     args = 60 * times, "and remove"
-    with baton(shelf, "x", *args) as x, baton(shelf, "y", *args) as y:
+    with baton(store, "x", *args) as x, baton(store, "y", *args) as y:
         assert (x.wait(), y.wait()) == (0, 0)
-    for path in shelf.orphans():
-        shelf.discard(path)
-    assert list(shelf.problems()) == []
-    if (held := shelf.get("model")) is not None:
+    for path in store.orphans():
+        store.discard(path)
+    assert list(store.problems()) == []
+    if (held := store.get("model")) is not None:
         must_be_whole(held, "x", "y")
-        shelf.remove("model")
-    assert [path.name for path in shelf.folder.iterdir()] == [".lock"]
+        store.remove("model")
+    assert [path.name for path in store.folder.iterdir()] == [".lock"]
 
 
 def mutated(data: bytes, seed: random.Random) -> bytes:
@@ -113,42 +113,42 @@ def mutated(data: bytes, seed: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("times", BOTH)
-def test_mutated_records_are_never_fatal_nor_followed(shelf: FolderModelStore, times: int) -> None:
-    other = arrive(shelf, replace(QWEN, id="other"))
-    path = arrive(shelf).with_name("model.json")
+def test_mutated_records_are_never_fatal_nor_followed(store: FolderModelStore, times: int) -> None:
+    other = arrive(store, replace(QWEN, id="other"))
+    path = arrive(store).with_name("model.json")
     whole = path.read_bytes()
     seed = random.Random(7)
     read = 0
     for _ in range(500 * times):
         path.write_bytes(mutated(whole, seed))
-        held = shelf.get(QWEN.id)
-        assert {model.id for model in shelf.models()} == {"other"} | ({held.id} if held else set())
-        assert len(shelf.problems()) == (held is None)
+        held = store.get(QWEN.id)
+        assert {model.id for model in store.models()} == {"other"} | ({held.id} if held else set())
+        assert len(store.problems()) == (held is None)
         if held is not None:
             read += 1
             assert held.path.parent == path.parent or held.path.is_absolute()
             assert held.record.link or held.path.parent == path.parent
-            shelf.save(held.record)
-            assert shelf.get(QWEN.id) == held
+            store.save(held.record)
+            assert store.get(QWEN.id) == held
     assert read, "some mutations only change a word"
     assert other.exists()
 
 
 @pytest.mark.parametrize("times", BOTH)
 def test_mutated_descriptions_of_a_stick_are_told_of(
-    shelf: FolderModelStore, tmp_path: Path, times: int
+    store: FolderModelStore, tmp_path: Path, times: int
 ) -> None:
     stick = tmp_path / "stick"
     stick.mkdir()
     (stick / QWEN.file).write_bytes(b"GGUF")
-    shelf.write_bundle(stick, [QWEN])
+    store.write_bundle(stick, [QWEN])
     path = stick / "baton-models.json"
     whole = path.read_bytes()
     seed = random.Random(8)
     for _ in range(500 * times):
         path.write_bytes(mutated(whole, seed))
         try:
-            found = shelf.read_bundle(stick)
+            found = store.read_bundle(stick)
         except ModelFileError:
             continue
         for record, file in found:

@@ -15,7 +15,7 @@ from models.store.test_model_store import QWEN, SHA, arrive, state
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> FolderModelStore:
+def store(tmp_path: Path) -> FolderModelStore:
     return FolderModelStore(tmp_path / "models", {})
 
 
@@ -25,112 +25,112 @@ def lay(path: Path, data: bytes = b"x" * 100) -> Path:
     return path
 
 
-def test_a_folder_in_order_has_nothing_left_over(shelf: FolderModelStore) -> None:
-    assert list(shelf.orphans()) == []
-    assert not shelf.folder.exists()
-    arrive(shelf)
-    coming = shelf.save(replace(QWEN, id="coming")).path
+def test_a_folder_in_order_has_nothing_left_over(store: FolderModelStore) -> None:
+    assert list(store.orphans()) == []
+    assert not store.folder.exists()
+    arrive(store)
+    coming = store.save(replace(QWEN, id="coming")).path
     lay(coming.with_name(f"{SHA}.partial"))
     lay(coming.with_name(f"{SHA}.lock"))
-    lay(shelf.save(replace(QWEN, id="unknown", sha256="")).path.with_name("x.partial"))
-    assert list(shelf.orphans()) == []
-    assert list(shelf.problems()) == []
+    lay(store.save(replace(QWEN, id="unknown", sha256="")).path.with_name("x.partial"))
+    assert list(store.orphans()) == []
+    assert list(store.problems()) == []
 
 
-def test_what_nobody_wants_is_left_over(shelf: FolderModelStore) -> None:
-    here = arrive(shelf).parent
-    coming = shelf.save(replace(QWEN, id="coming")).path.parent
+def test_what_nobody_wants_is_left_over(store: FolderModelStore) -> None:
+    here = arrive(store).parent
+    coming = store.save(replace(QWEN, id="coming")).path.parent
     unwanted = [
         lay(coming / f"{'b' * 64}.partial"),
         lay(coming / f"{'b' * 64}.partial.etag"),
         lay(here / ".model-0a1b.json"),
         lay(here / f"{SHA}.partial"),
         lay(here / f"{SHA}.lock", b""),
-        lay(shelf.folder / "norecord" / f"{SHA}.partial").parent,
+        lay(store.folder / "norecord" / f"{SHA}.partial").parent,
     ]
-    (shelf.folder / "nothing").mkdir()
+    (store.folder / "nothing").mkdir()
     lay(here / "notes.txt")
-    assert sorted(shelf.orphans()) == sorted([*unwanted, shelf.folder / "nothing"])
-    freed = [shelf.discard(path) for path in unwanted]
+    assert sorted(store.orphans()) == sorted([*unwanted, store.folder / "nothing"])
+    freed = [store.discard(path) for path in unwanted]
     assert freed == [100, 100, 100, 100, 0, 100]
-    assert list(shelf.orphans()) == [shelf.folder / "nothing"]
-    assert shelf.discard(shelf.folder / "nothing") == 0
-    assert state(shelf) is ModelState.HERE
-    assert state(shelf, "coming") is ModelState.COMING
+    assert list(store.orphans()) == [store.folder / "nothing"]
+    assert store.discard(store.folder / "nothing") == 0
+    assert state(store) is ModelState.HERE
+    assert state(store, "coming") is ModelState.COMING
 
 
-def test_what_is_on_its_way_is_never_left_over(shelf: FolderModelStore) -> None:
-    partial = lay(arrive(shelf).with_name(f"{SHA}.partial"))
-    other = lay(shelf.folder / "norecord" / f"{SHA}.partial")
+def test_what_is_on_its_way_is_never_left_over(store: FolderModelStore) -> None:
+    partial = lay(arrive(store).with_name(f"{SHA}.partial"))
+    other = lay(store.folder / "norecord" / f"{SHA}.partial")
     for path in (partial, other):
         with FileLock(path.with_name(f"{SHA}.lock")):
-            found = list(shelf.orphans())
+            found = list(store.orphans())
             assert path not in found
             assert path.parent not in found
             with pytest.raises(ConfigError, match="was not deleted"):
-                shelf.discard(path)
+                store.discard(path)
     assert partial.exists()
     assert other.exists()
 
 
 def test_what_baton_did_not_write_is_told_of_and_left_alone(
-    shelf: FolderModelStore, tmp_path: Path
+    store: FolderModelStore, tmp_path: Path
 ) -> None:
-    arrive(shelf)
+    arrive(store)
     theirs = [
-        lay(shelf.folder / "mine" / "mine.gguf"),
-        lay(shelf.folder / "My Models" / "mine.gguf"),
-        lay(shelf.folder / "loose.gguf"),
-        lay(shelf.folder / "spoilt" / "model.json", b"{"),
-        lay(shelf.folder / "spoilt" / "mine.gguf", b"x" * 20_000_000),
+        lay(store.folder / "mine" / "mine.gguf"),
+        lay(store.folder / "My Models" / "mine.gguf"),
+        lay(store.folder / "loose.gguf"),
+        lay(store.folder / "spoilt" / "model.json", b"{"),
+        lay(store.folder / "spoilt" / "mine.gguf", b"x" * 20_000_000),
         lay(tmp_path / "elsewhere" / "mine.gguf"),
     ]
-    (shelf.folder / "link").symlink_to(tmp_path / "elsewhere")
-    assert list(shelf.orphans()) == []
-    told = "\n".join(shelf.problems())
+    (store.folder / "link").symlink_to(tmp_path / "elsewhere")
+    assert list(store.orphans()) == []
+    told = "\n".join(store.problems())
     for name in ("mine", "My Models", "spoilt", "link"):
-        assert f"{shelf.folder / name} " in told
+        assert f"{store.folder / name} " in told
     assert "20.0 MB" in told
-    assert len(shelf.problems()) == 4
-    for path in (*theirs[1:], theirs[0].parent, shelf.folder / "link", shelf.folder / "spoilt"):
+    assert len(store.problems()) == 4
+    for path in (*theirs[1:], theirs[0].parent, store.folder / "link", store.folder / "spoilt"):
         with pytest.raises(ConfigError, match="was not deleted"):
-            shelf.discard(path)
+            store.discard(path)
     assert all(path.exists() for path in theirs)
 
 
-def test_a_model_that_somebody_laid_beside_another_is_theirs(shelf: FolderModelStore) -> None:
-    adapter = lay(arrive(shelf).with_name("my-lora.gguf"))
-    assert list(shelf.orphans()) == []
-    assert list(shelf.problems()) == [f"{adapter} belongs to no model, and Baton leaves it alone."]
+def test_a_model_that_somebody_laid_beside_another_is_theirs(store: FolderModelStore) -> None:
+    adapter = lay(arrive(store).with_name("my-lora.gguf"))
+    assert list(store.orphans()) == []
+    assert list(store.problems()) == [f"{adapter} belongs to no model, and Baton leaves it alone."]
 
 
-def test_a_folder_without_a_record_loses_only_what_baton_left(shelf: FolderModelStore) -> None:
-    mine = lay(shelf.folder / "mixed" / "mine.gguf")
+def test_a_folder_without_a_record_loses_only_what_baton_left(store: FolderModelStore) -> None:
+    mine = lay(store.folder / "mixed" / "mine.gguf")
     partial = lay(mine.with_name(f"{SHA}.partial"))
-    assert list(shelf.orphans()) == [partial]
-    shelf.discard(partial)
-    assert list(shelf.orphans()) == []
+    assert list(store.orphans()) == [partial]
+    store.discard(partial)
+    assert list(store.orphans()) == []
     assert mine.exists()
 
 
-def test_nothing_that_a_record_links_is_left_over(shelf: FolderModelStore) -> None:
-    mine = lay(arrive(shelf).with_name("mine.gguf"))
-    shelf.save(replace(QWEN, id="linked", link=str(mine)))
-    assert list(shelf.orphans()) == []
+def test_nothing_that_a_record_links_is_left_over(store: FolderModelStore) -> None:
+    mine = lay(arrive(store).with_name("mine.gguf"))
+    store.save(replace(QWEN, id="linked", link=str(mine)))
+    assert list(store.orphans()) == []
     with pytest.raises(ConfigError, match="was not deleted"):
-        shelf.discard(mine)
+        store.discard(mine)
 
 
-def test_only_files_in_the_folder_can_be_discarded(shelf: FolderModelStore, tmp_path: Path) -> None:
-    path = arrive(shelf)
+def test_only_files_in_the_folder_can_be_discarded(store: FolderModelStore, tmp_path: Path) -> None:
+    path = arrive(store)
     outside = lay(tmp_path / "outside" / "x.partial")
     inside = path.with_name("deep")
     lay(inside / "x.partial")
     for bad in (
         outside,
-        shelf.folder,
-        shelf.folder / ".lock",
-        shelf.folder / ".." / "outside" / "x.partial",
+        store.folder,
+        store.folder / ".lock",
+        store.folder / ".." / "outside" / "x.partial",
         path.parent / ".." / ".." / "outside" / "x.partial",
         path.parent / "..",
         path.parent,
@@ -142,24 +142,24 @@ def test_only_files_in_the_folder_can_be_discarded(shelf: FolderModelStore, tmp_
         Path(),
     ):
         with pytest.raises(ConfigError, match="was not deleted"):
-            shelf.discard(bad)
-    assert state(shelf) is ModelState.HERE
+            store.discard(bad)
+    assert state(store) is ModelState.HERE
     assert outside.exists()
     link = path.with_name("y.partial")
     link.symlink_to(outside)
-    assert list(shelf.orphans()) == [link]
-    assert shelf.discard(link) == 0
+    assert list(store.orphans()) == [link]
+    assert store.discard(link) == 0
     assert outside.exists()
 
 
-def test_a_models_file_can_be_discarded_for_a_better_one(shelf: FolderModelStore) -> None:
-    path = arrive(shelf)
-    assert shelf.discard(path) == 4
-    assert state(shelf) is ModelState.GONE
+def test_a_models_file_can_be_discarded_for_a_better_one(store: FolderModelStore) -> None:
+    path = arrive(store)
+    assert store.discard(path) == 4
+    assert state(store) is ModelState.GONE
 
 
-def test_a_models_folder_that_cannot_be_read_is_told_of(shelf: FolderModelStore) -> None:
-    assert list(shelf.problems()) == []
-    shelf.folder.write_text("a file")
-    assert "can't be read" in shelf.problems()[0]
-    assert list(shelf.orphans()) == []
+def test_a_models_folder_that_cannot_be_read_is_told_of(store: FolderModelStore) -> None:
+    assert list(store.problems()) == []
+    store.folder.write_text("a file")
+    assert "can't be read" in store.problems()[0]
+    assert list(store.orphans()) == []

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BenchOptions:
-    """What was typed, as click hands it over."""
+    """The command's options, as click passes them."""
 
     strategy: str
     workers: str

@@ -44,7 +44,7 @@ def _cells(row: StrategyRow) -> list[str]:
 
 
 def remarks(rows: Sequence[StrategyRow]) -> list[str]:
-    """Say what the table alone doesn't."""
+    """Return remarks on what the table doesn't show."""
     lines = []
     for row in rows:
         chance = random_mixing(rows, row.cost)

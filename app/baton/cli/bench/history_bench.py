@@ -43,7 +43,7 @@ _NO_PROMPTS = "No prompt was answered {since}, so there is nothing to look back 
 
 @dataclass(frozen=True, slots=True)
 class HistoryOptions:
-    """What was typed: since when, which paces ("": the one that is set), each day's ceiling."""
+    """The command's options; `policy` "" is the pace that is set, `budget` each day's ceiling."""
 
     since: str
     policy: str = ""
@@ -233,7 +233,7 @@ def _recorded_quality(view: RunView) -> float | None:
 
 
 def _material(run: PastRun) -> Material:
-    """Return a prompt alone: what was said before it is not looked at again."""
+    """Return a prompt alone, without the turns before it."""
     record = run.record
     turn = Turn(
         record.prompt,

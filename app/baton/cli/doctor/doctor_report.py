@@ -104,15 +104,15 @@ def _build_facts() -> dict[str, str]:
 
 
 def _report_text(findings: list[CheckResult], scrubber: Scrubber) -> str:
-    told = {CheckState.OK: 0, CheckState.WARN: 0, CheckState.BROKEN: 0}
+    counts = {CheckState.OK: 0, CheckState.WARN: 0, CheckState.BROKEN: 0}
     for finding in findings:
-        told[finding.state] += 1
+        counts[finding.state] += 1
     facts = _build_facts()
     lines = [
         _HEADING,
         "",
         *(f"{name:9}{scrubber.clean(value)}" for name, value in facts.items() if value),
-        "checks   " + ", ".join(f"{count} {state}" for state, count in told.items()),
+        "checks   " + ", ".join(f"{count} {state}" for state, count in counts.items()),
         "",
         *(finding.as_line() for finding in findings),
     ]
@@ -193,7 +193,7 @@ def _environment_secrets(environ: Mapping[str, str]) -> tuple[str, ...]:
         and len(value.strip()) >= _MIN_SECRET_CHARS
         and not value.startswith("/")
     }
-    with suppress(BatonError):  # settings that are wrong are told elsewhere
+    with suppress(BatonError):  # another check reports wrong settings
         found |= set(load_settings(find_paths(environ).config_file, environ).cloud.words)
     return tuple(sorted(filter(None, found), key=len, reverse=True))
 

@@ -35,9 +35,9 @@ async def check_build(_: CheckContext) -> str:
     facts = build_info()
     if facts is None:
         return f"baton {__version__}, not packaged, Python {platform.python_version()} on {where}"
-    told = " ".join(filter(None, (facts.flavour, facts.platform, facts.gpu)))
+    build = " ".join(filter(None, (facts.flavour, facts.platform, facts.gpu)))
     text = (
-        f"baton {facts.version} ({told}), built of {facts.commit or 'unknown sources'}, on {where}"
+        f"baton {facts.version} ({build}), built of {facts.commit or 'unknown sources'}, on {where}"
     )
     if facts.version != __version__:
         raise CheckFailed(f"{text}, but its code is {__version__}.")
@@ -212,22 +212,22 @@ def _compare_count(count: int, least: int, text: str) -> str:
 
 
 async def check_router_files(_: CheckContext) -> str:
-    """Look for everything that the router and the skill table read, and tell which they are."""
+    """Look for every file that the router and the skill table read, and name their digests."""
     from baton.routing import missing_part, read_scores, shipped_folder
 
     folder = shipped_folder()
-    told = []
+    files = []
     for name in _ROUTER_FILES:
         file = folder / name
         if not file.is_file():
             raise CheckFailed(f"{name} isn't there.")
         digest = await asyncio.to_thread(lambda path: hashlib.sha256(path.read_bytes()), file)
-        told.append(f"{name} {digest.hexdigest()[:8]}")
+        files.append(f"{name} {digest.hexdigest()[:8]}")
     why, hint = missing_part(folder)
     if why or not read_scores(folder):
         why = why or "The table of what models are good at (skills.json) isn't there, or is broken."
         raise CheckFailed(why, hint)
-    return ", ".join(told)
+    return ", ".join(files)
 
 
 async def check_hiding(_: CheckContext) -> str:

@@ -1,4 +1,4 @@
-"""Every model there is: those that answer, those on their way, and those of the catalogue."""
+"""All models: those that can answer, those being downloaded, and those of the catalogue."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ IN_CATALOGUE = "catalogue"
 class KnownModel:
     """A model, and all that is known of it here.
 
-    `held` is set if it is on the shelf, `entry` if the catalogue knows it, `file` if there is one
+    `held` is set if it is in the library, `entry` if the catalogue knows it, `file` if there is one
     on this machine; `too_large` is one that isn't here and won't fit. `speed` is in tokens/s,
     `used` in seconds since the epoch.
     """
@@ -94,7 +94,7 @@ class KnownModel:
 
 @asynccontextmanager
 async def open_library(offline: bool = False) -> AsyncIterator[tuple[Library, Settings]]:
-    """Open this person's models; what was begun is let go in the end."""
+    """Open this person's library, and close it at the end."""
     paths = find_paths()
     settings = load_settings(paths.config_file, flags={"offline": True} if offline else {})
     library = compose_library(settings, paths)
@@ -115,7 +115,7 @@ async def list_models(whole: bool = False) -> list[KnownModel]:
 
 
 class _ModelLister:
-    """Puts together what the parts know."""
+    """Joins what the library, the orchestra and the history know of each model."""
 
     def __init__(self, baton: Baton) -> None:
         self._baton = baton
@@ -246,7 +246,7 @@ def _catalogue_names(library: Library) -> dict[str, str]:
 
 
 def complete_held(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Offer the ids of the models on the shelf."""
+    """Offer the ids of the library's models."""
     try:
         return _completion_items(_library_names(_library_for_completion()), incomplete)
     except BatonError:
@@ -254,7 +254,7 @@ def complete_held(_: click.Context, __: click.Parameter, incomplete: str) -> lis
 
 
 def complete_wanted(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Offer the ids of the catalogue, and of what is on its way."""
+    """Offer the ids of the catalogue, and of models that are being downloaded."""
     try:
         library = _library_for_completion()
         return _completion_items(_library_names(library) | _catalogue_names(library), incomplete)

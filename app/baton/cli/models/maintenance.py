@@ -199,7 +199,7 @@ async def _verify(ids: Sequence[str], quiet: bool) -> list[tuple[LibraryModel, B
 async def _verify_one(
     library: Library, held: LibraryModel, board: ProgressBoard
 ) -> tuple[LibraryModel, BatonError | None]:
-    """Return how a model is; one that can't be read leaves the others alone."""
+    """Return a model's state, or the error where it can't be read."""
     problem = None
     try:
         async with aclosing(library.verify(held.id)) as steps:

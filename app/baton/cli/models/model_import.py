@@ -166,7 +166,7 @@ async def _import_one(
 
 
 def _is_remote_name(name: str, library: Library) -> bool:
-    """Whether what was typed is no file here, but what `pull` would fetch."""
+    """Whether a name is no file here, but one that `pull` would fetch."""
     hub = name.startswith(("hf.co/", "https://", "http://"))
     return (hub or name in library.entries()) and not os.path.lexists(name)
 

@@ -55,7 +55,7 @@ _STEP = 10
 
 
 class ProgressBoard:
-    """Says on stderr how far each of several things is; nothing at all when `quiet`."""
+    """Shows on stderr the progress of several downloads; nothing when `quiet`."""
 
     def __init__(self, names: Sequence[str], quiet: bool = False) -> None:
         self._width = max((len(one_line(name, 40)) for name in names), default=0)
@@ -67,7 +67,7 @@ class ProgressBoard:
         self._said: dict[str, tuple[Phase, int]] = {}
 
     def show(self, name: str, step: Progress) -> None:
-        """Show how far one of them is."""
+        """Show the progress of a download."""
         text = progress_text(step)
         self._lines[name] = f"{one_line(name, 40):{self._width}}  {text}"
         if self._quiet:
@@ -82,7 +82,7 @@ class ProgressBoard:
             notify(self._lines[name])
 
     def done(self, name: str, text: str = "") -> None:
-        """Take one of them off the board, having said what came of it."""
+        """Remove a download's line, after a message about its result."""
         self._lines.pop(name, None)
         if text:
             self.say(text)
@@ -90,7 +90,7 @@ class ProgressBoard:
             self._draw()
 
     def say(self, text: str) -> None:
-        """Say something that stays, above what is redrawn."""
+        """Print a message that stays, above the redrawn lines."""
         if self._quiet:
             return
         if self._redraws:
@@ -99,7 +99,7 @@ class ProgressBoard:
             notify(text)
 
     def close(self) -> None:
-        """Take the board away."""
+        """Remove all lines."""
         self._lines.clear()
         if self._drawn:
             self._draw()
@@ -116,5 +116,5 @@ class ProgressBoard:
 
 
 def _truncate(line: str, width: int) -> str:
-    """Cut a line that would be broken by the terminal, which would put the board out of place."""
+    """Cut a line that the terminal would wrap, which would misplace the redrawn lines."""
     return line if len(line) <= width else line[: max(1, width - 1)] + "…"

@@ -75,7 +75,7 @@ def pull(
 ) -> int:
     """Fetch models, several side by side, and verify every byte of them.
 
-    A download that was interrupted goes on where it ended, whatever interrupted it. A model is used
+    An interrupted download goes on where it ended. A model is used
     only when all of it has come and its hash is right; then it takes the roles that suit it and
     that no other model has, or those of --role. It draws plans only with `--role conductor`: see
     `baton bench --conductor`.
@@ -92,7 +92,7 @@ def pull(
 
 @dataclass(frozen=True, slots=True)
 class PullRequest:
-    """What is to come, and how."""
+    """What the command asks for."""
 
     models: tuple[str, ...]
     roles: tuple[ModelRole, ...] | None
@@ -197,7 +197,7 @@ async def _request_model(
 
 
 async def _fetch_all(library: Library, outcomes: Sequence[PullResult], quiet: bool) -> None:
-    """Fetch side by side; one that fails leaves the others alone."""
+    """Fetch side by side; a failure doesn't stop the others."""
     board = ProgressBoard([outcome.held.id for outcome in outcomes if outcome.held], quiet)
     tasks = [asyncio.create_task(_fetch(library, one, board)) for one in outcomes]
     try:
@@ -240,7 +240,7 @@ def _report_kept_bytes(library: Library, outcomes: Sequence[PullResult]) -> None
 
 @dataclass
 class PullResult:
-    """What came of what was asked for: `held` in the end, or the error."""
+    """The result of one request: the model as `held`, or the error."""
 
     asked: str
     held: LibraryModel | None = None

@@ -96,7 +96,7 @@ def uninstall(
 
 
 class _Removal:
-    """What there is, and its removal."""
+    """The files that there are, and their removal."""
 
     def __init__(self, paths: Paths, belongings: InstalledFiles) -> None:
         from baton.models.store import FolderModelStore
@@ -199,7 +199,7 @@ def _stored_keys(paths: Paths) -> Mapping[str, Key]:
 
 
 async def _ask_choices(going: _Removal, fates: _Choices) -> _Choices:
-    """Ask what wasn't said; Enter alone keeps."""
+    """Ask for the choices that weren't given; Enter alone keeps."""
     if going.models and fates.models is None:
         size = show_size(going.models_size)
         fates = replace(fates, models=await _ask_choice(f"Your models ({size})"))

@@ -128,7 +128,7 @@ def update(
 
 @dataclass(frozen=True, slots=True)
 class _UpdateRequest:
-    """What was typed."""
+    """The command's options."""
 
     source: str
     flavour: str | None

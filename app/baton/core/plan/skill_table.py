@@ -313,7 +313,7 @@ class SkillTable:
         self._scores: Scores | None = None
         self._own: Sequence[GradedAnswer] = ()
         self._until = -math.inf
-        self._told: dict[Card, Card] = {}
+        self._cards: dict[Card, Card] = {}
 
     @property
     def scores(self) -> Scores:
@@ -326,9 +326,9 @@ class SkillTable:
         """Return the cards with their skills, as far as more is known than their size."""
         await self._refresh()
         for card in roster:
-            if card not in self._told:
-                self._told[card] = self._card_with_skills(card)
-        return tuple(self._told[card] for card in roster)
+            if card not in self._cards:
+                self._cards[card] = self._card_with_skills(card)
+        return tuple(self._cards[card] for card in roster)
 
     def _card_with_skills(self, card: Card) -> Card:
         if card.is_tool:
@@ -347,5 +347,5 @@ class SkillTable:
             self._own = await self._outcomes()
         except BatonError:
             self._own = ()
-        self._told.clear()
+        self._cards.clear()
         self._until = time.monotonic() + _FRESH_SECONDS

@@ -19,7 +19,7 @@ MIN_SKIP_DRAFT_GAIN = 0.5
 MIN_ONE_DRAFT_CHANCE = 0.9
 """From this chance on one draft is enough, if the estimate is sure."""
 
-_MIN_TOLD_GAIN = 0.2
+_MIN_REPORTED_GAIN = 0.2
 """From this gain on a person is shown that a worker is seldom right."""
 
 _MIN_MATE_CHANCE = 0.1
@@ -67,7 +67,7 @@ def chance_text(situation: RoutingContext) -> str:
         return ""
     chance = answer_chance(situation, situation.card(situation.worker))
     if chance < 0.5:
-        if not situation.helper or expected_gain(situation, situation.helper) < _MIN_TOLD_GAIN:
+        if not situation.helper or expected_gain(situation, situation.helper) < _MIN_REPORTED_GAIN:
             return ""
         return f"Questions like this go wrong here about {tenths(1 - chance)} times."
     often = "usually" if chance >= 0.7 else "often"

@@ -126,17 +126,17 @@ def _unopenable(files: Iterable[Path]) -> list[str]:
     """Return those that can't be opened, with why."""
     import ctypes
 
-    told = []
+    failures = []
     for file in files:
         try:
             ctypes.CDLL(str(file))
         except OSError as error:
-            told.append(f"{file.name}: {error.__cause__ or error}")  # not PyInstaller's words
-    return told
+            failures.append(f"{file.name}: {error.__cause__ or error}")  # not PyInstaller's words
+    return failures
 
 
 def _system_libraries(folder: Path) -> list[str]:
-    """Return the libraries in this process that came from elsewhere, where that can be told."""
+    """Return the loaded libraries from outside `folder`, where /proc lists them."""
     try:
         maps = Path("/proc/self/maps").read_text("utf-8", "replace")
     except OSError:
@@ -189,7 +189,7 @@ def use_machine() -> str:
     """Look memory and processors up."""
     import psutil
 
-    expect(psutil.virtual_memory().total > 0, "The memory can't be told.")
+    expect(psutil.virtual_memory().total > 0, "The size of the memory can't be read.")
     expect(psutil.Process().memory_info().rss > 0, "A process can't be looked at.")
     return f"psutil {psutil.__version__}"
 
@@ -211,11 +211,11 @@ def use_onnxruntime() -> str:
     """Say on what it can compute."""
     import onnxruntime as ort
 
-    # "Azure" is in every build, and would send questions elsewhere: it is never asked for.
+    # "Azure" is in every build, and would send questions to a server: Baton never asks for it.
     names = [name.removesuffix("ExecutionProvider") for name in ort.get_available_providers()]
     expect("CPU" in names, "It can't compute on the processor.")
-    told = ", ".join(name for name in names if name != "Azure")
-    return f"onnxruntime {ort.__version__}, runs on {told}"
+    providers = ", ".join(name for name in names if name != "Azure")
+    return f"onnxruntime {ort.__version__}, runs on {providers}"
 
 
 _WORDS = """{"version": "1.0", "truncation": null, "padding": null, "added_tokens": [],
@@ -390,7 +390,7 @@ def use_zones() -> str:
     noon = datetime(2026, 7, 1, 12, tzinfo=ZoneInfo("Europe/Paris")).astimezone(
         ZoneInfo("Asia/Tokyo")
     )
-    expect(noon.hour == 19, "The time in Tokyo is told wrongly.")
+    expect(noon.hour == 19, "The time in Tokyo is wrong.")
     return f"{known} time zones"
 
 

@@ -1,16 +1,16 @@
-"""What the fetcher does: `metadata` asks hubs, `transfer` fetches files, `digest` reads them, and
-`release` has both done for updates of the packaged binary, of which it checks the signature.
+"""The download process: `hub_metadata` asks hubs, `transfer` fetches, copies and hashes files, and
+`signed_release` fetches updates of the packaged binary and checks their signatures.
 
-The child calls, in a thread of its own for each:
+`main` calls these, each in a thread of its own:
 
-    transfer.fetch(offer: Offer, target: Path, progress, stopped) -> str
-    transfer.copy(source: Path, target: Path, sha256: str, progress, stopped) -> str
-    digest.digest(path: Path, progress, stopped) -> str
-    release.manifest(source: str, key: str) -> str
-    release.bring(source, name, size, sha256, target: Path, progress, stopped) -> str
+    transfer.fetch(offer, target, progress, stopped) -> str
+    transfer.copy(source, target, sha256, progress, stopped) -> str
+    transfer.hash_file(path, progress, stopped) -> str
+    signed_release.fetch_manifest(source, key) -> str
+    signed_release.fetch_release_file(source, name, size, sha256, target, progress, stopped) -> str
 
-`progress` takes a `models.model_types.Progress` (as often as one likes), `stopped` tells whether to
-end, which is asked at least once a second. Each returns the sha256 in hex, `manifest` its text, and
-raises `wire.Stopped` or `front.Failure` (ModelFileError where a file is wrong or finds no room,
-WorkerUnavailable where trying again may work, ConfigError for what can't be what was asked for).
+`progress` takes a `download.progress.Progress`, as often as they like; `stopped` returns whether to
+end, and is called at least once a second. Each returns a sha256 in hex, `fetch_manifest` a text.
+They raise `hub_client.Stopped`, or `Failure` (ModelFileError where a file is wrong or finds no
+room, WorkerUnavailable where a retry may work, ConfigError for an impossible request).
 """

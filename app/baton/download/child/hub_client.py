@@ -93,7 +93,7 @@ class HubClient:
         return urlsplit(self.endpoint).netloc
 
     def address(self, source: Source) -> str:
-        """Return where a file is to be had."""
+        """Return a file's address."""
         if source.url:
             return source.url
         repo, revision = quote(source.repo), quote(source.revision or "main", safe="")

@@ -184,7 +184,7 @@ def partial_key(sha256: str, source: object) -> str:
 
 
 def partial_path(folder: Path, key: str) -> Path:
-    """Return where the partial lies."""
+    """Return the path of the partial file."""
     return folder / f"{key}.partial"
 
 

@@ -1,7 +1,7 @@
 """Model files that are on this machine already: other programs', and loose ones in the folder.
 
 Other programs' folders are outside data: a scan is bounded in number and time, follows no folder
-that is a link, and skips whatever isn't as expected.
+that is a link, and skips what isn't as expected.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from baton.tui.widgets import answer
 
 
 class AnswerView(Widget):
-    """Shows a Markdown text. While it grows, only its last block is parsed and drawn anew."""
+    """Shows a Markdown text. While it grows, only its last block is parsed and drawn again."""
 
     def __init__(self, text: str = "") -> None:
         super().__init__(markup=False)

@@ -279,7 +279,7 @@ TAB_HINT = "(Tab to get here)"
 class RecommendationView(Vertical):
     """Shows sentences and, once there is something to choose, choices. Takes no focus by itself.
 
-    Nothing waits for it: it is no question, and whoever types a prompt has passed it by.
+    Nothing waits for it: it is no question, and typing a prompt passes it by.
     """
 
     class Chosen(Message):

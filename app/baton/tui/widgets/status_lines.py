@@ -36,7 +36,7 @@ class Header(SplitLine):
     """The top line. `context` is the used part of the worker's context (None: not known yet).
 
     `money` is "" while the cloud is off and nothing was spent. `offline` is a badge, so that it is
-    seen from afar.
+    easy to see.
     """
 
     title: reactive[str] = reactive("")
@@ -137,7 +137,7 @@ class Footer(SplitLine):
         self._fill()
 
     def on_resize(self) -> None:
-        """Choose the keys anew that fit."""
+        """Choose the keys that fit the new width."""
         self._fill()
 
     def _show_keys(self, screen: Screen[Any]) -> None:

@@ -124,7 +124,7 @@ class Transcript(VerticalScroll):
         return view
 
     def replace(self, turn: Turn) -> None:
-        """Remember how a turn ended; the view is told by whoever follows the run."""
+        """Remember how a turn ended; the follower of the run updates the view."""
         for index in range(len(self._turns) - 1, -1, -1):
             if self._turns[index].id == turn.id:
                 self._turns[index] = turn
@@ -156,7 +156,7 @@ class Transcript(VerticalScroll):
     async def insert(self, widget: Widget, *, follow: bool = True) -> None:
         """Put a widget at the end of the conversation, before an open question, and go to it.
 
-        Without `follow`, whoever reads further up stays there.
+        Without `follow`, the view stays where the person reads.
         """
         open = [child for child in self._column.children if isinstance(child, QuestionView)]
         await self._column.mount(widget, before=open[0] if open else None)

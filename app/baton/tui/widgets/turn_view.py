@@ -141,9 +141,9 @@ class TurnView(Vertical):
         if not self.is_attached:
             return
         self._head.left = self._heading()
-        afar = "" if self.summary.parts else one_line(self.summary.remote_author, 60)
-        self._head.right = Content.styled(afar, "$accent")
-        self.set_class(bool(afar), "-afar")
+        author = "" if self.summary.parts else one_line(self.summary.remote_author, 60)
+        self._head.right = Content.styled(author, "$accent")
+        self.set_class(bool(author), "-remote")
         note, warnings = self._ending(), "\n".join(sanitise(w) for w in self.summary.warnings)
         lines = [Content(note), Content.styled(warnings, "$warning")]
         self._note.update(Content("\n").join([line for line in lines if line.plain]))
@@ -180,7 +180,7 @@ class TurnView(Vertical):
         hidden = len(self.source) - MAX_SHOWN_CHARS
         if hidden > 0:
             note = f"{hidden:,} more characters are not shown here; copy gives all. {note}"
-        notes = [one_line(told, 400) for told in self.summary.notes]
+        notes = [one_line(text, 400) for text in self.summary.notes]
         return "\n".join(filter(None, (note.strip(), self._going_on(), *notes)))
 
     @property
