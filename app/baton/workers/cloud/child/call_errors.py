@@ -14,8 +14,7 @@ import httpx
 
 from baton.core.messages import estimated_tokens
 from baton.core.sanitiser import one_line
-from baton.download.child.hub_client import retry_after
-from baton.download.child.hub_errors import in_words
+from baton.ipc.child_http import retry_after, wait_text
 from baton.ipc.parent_channel import Failure
 from baton.workers.cloud.child.response_limits import ERROR_SECONDS, MAX_ERROR_BYTES, parse
 from baton.workers.cloud.child.stream_parsers import error_sentence, is_own_error
@@ -77,7 +76,7 @@ async def of_response(call: Call, response: httpx.Response) -> Failure:
     if status in (401, 403):
         return _refused_key(call, said, declined)
     if status == 429:
-        return _too_often(call, said, in_words(retry_after(response.headers)), declined)
+        return _too_often(call, said, wait_text(retry_after(response.headers)), declined)
     if declined and status < 500 and _TOO_LONG.search(said + body.decode("utf-8", "replace")):
         needed, limit = _sizes(call, said)
         return Failure("ContextTooLong", "", declined=True, needed=needed, limit=limit)
