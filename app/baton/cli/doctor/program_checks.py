@@ -160,10 +160,10 @@ def part_check(name: str) -> Check:
 
 async def check_llama(context: CheckContext) -> str:
     """Load llama.cpp, and report what it was built for and which of its variants runs."""
-    from baton.workers.local import probe
+    from baton.workers.local import probe_library
 
     try:
-        found = await probe("llama", context.environ)
+        found = await probe_library("llama", context.environ)
     except BatonError as error:
         if "SIGILL" not in error.message:
             raise

@@ -295,7 +295,7 @@ async def _measure_speed(settings: Settings) -> float | None:
     from baton.core.errors import BatonError
     from baton.core.model_roles import STARTER_ID
     from baton.workers.local import starter
-    from baton.workers.local.speed_benchmark import measure
+    from baton.workers.local.speed_benchmark import measure_speed
 
     try:
         starter()
@@ -307,7 +307,7 @@ async def _measure_speed(settings: Settings) -> float | None:
     except BatonError:
         return None
     try:
-        return await measure(baton.orchestra.worker(STARTER_ID))
+        return await measure_speed(baton.orchestra.worker(STARTER_ID))
     except BatonError:
         return None
     finally:

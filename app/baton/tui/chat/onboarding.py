@@ -121,7 +121,7 @@ class AdvisingScreen(EquippingScreen):
             view.say(f"{text}\n{error}".strip())
 
     async def _fill_advice(self, view: RecommendationView, text: str) -> None:
-        from baton.workers.local.speed_benchmark import measure
+        from baton.workers.local.speed_benchmark import measure_speed
 
         library = self.desk.library
         assert library is not None
@@ -146,7 +146,7 @@ class AdvisingScreen(EquippingScreen):
             return
         if not self.is_answered:
             return  # there is nothing to measure with
-        self.starter_speed = await measure(self.desk.orchestra.worker(), MEASURED_SECONDS)
+        self.starter_speed = await measure_speed(self.desk.orchestra.worker(), MEASURED_SECONDS)
         if self.starter_speed is None:
             return
         timed = await library.recommend(self.starter_speed)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     )
     from baton.workers.local.model_memory import Memory
     from baton.workers.local.model_process import LoadSettings, ModelProcess
-    from baton.workers.local.native_probe import check_model, gpus, probe
+    from baton.workers.local.native_probe import check_model, probe_gpus, probe_library
     from baton.workers.local.worker import GenerationSettings, LocalWorker
 else:
     __getattr__ = lazy_exports(
@@ -25,7 +25,7 @@ else:
         messages="LlamaInfo",
         model_memory="Memory",
         model_process="LoadSettings ModelProcess",
-        native_probe="check_model gpus probe",
+        native_probe="check_model probe_gpus probe_library",
         worker="GenerationSettings LocalWorker",
     )
 
@@ -42,7 +42,7 @@ __all__ = [
     "check_model",
     "conductor_adapter",
     "find_model",
-    "gpus",
-    "probe",
+    "probe_gpus",
+    "probe_library",
     "starter",
 ]
