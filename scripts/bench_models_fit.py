@@ -42,7 +42,7 @@ from baton.workers.local import (  # noqa: E402
     ModelProcess,
     starter,
 )
-from baton.workers.local.model_file import load_for  # noqa: E402
+from baton.workers.local.model_file import estimate_file_load  # noqa: E402
 from baton.workers.local.model_memory import machine_memory  # noqa: E402
 from support.gguf_writer import Tensor, facts, header, hostile, mutated, vocabulary  # noqa: E402
 
@@ -120,7 +120,7 @@ async def filled(context: int) -> tuple[int, int]:
     assert worker.process is not None
     real = psutil.Process(worker.process).memory_info().rss
     await worker.aclose()
-    return load_for(model.path, context).total, real
+    return estimate_file_load(model.path, context).total, real
 
 
 def rows(contexts: tuple[int, ...]) -> Iterator[tuple[str, str, str, bool]]:

@@ -36,7 +36,7 @@ from baton.ipc.parent_channel import Failure
 from baton.models.catalogue import parse_models
 from baton.platform import proxies, sqlite
 from baton.workers.cloud.child.stream_parsers import DIALECTS, error_sentence
-from baton.workers.local.child.reasoning_filter import Thoughts, known, opened
+from baton.workers.local.child.reasoning_filter import ThoughtFilter, known_marks, open_marks
 from baton.workers.local.messages import REPLIES
 from support import gguf_writer as written
 
@@ -178,13 +178,13 @@ def read_text(data: bytes) -> None:
 def read_thoughts(data: bytes) -> None:
     """What a model writes that may think aloud: the first byte chooses its marks."""
     first, text = data[0] if data else 0, data[1:].decode("utf-8", "replace")
-    marks = known(
+    marks = known_marks(
         "<think></think>" if first & 1 else "", lambda mark: bool(first & 2) and "<|" in mark
     )
-    begun = opened("<think>\n", marks) if first & 4 else None
-    whole, cut = Thoughts(marks, begun), Thoughts(marks, begun)
-    said = whole.feed(text) + whole.rest()
-    pieces = "".join(cut.feed(letter) for letter in text) + cut.rest()
+    begun = open_marks("<think>\n", marks) if first & 4 else None
+    whole, cut = ThoughtFilter(marks, begun), ThoughtFilter(marks, begun)
+    said = whole.feed(text) + whole.flush()
+    pieces = "".join(cut.feed(letter) for letter in text) + cut.flush()
     assert said == pieces
     assert len(said) <= len(text)
 

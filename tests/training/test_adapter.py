@@ -36,7 +36,7 @@ class Adapted:
         self.model = llama.Model(starter().path)
         self.adapter = self.model.adapter(file)
         self.context = llama.Context(self.model, 512, 2, lambda: False)
-        self.context.adapt(self.adapter, 1.0)
+        self.context.set_adapter(self.adapter, 1.0)
 
     def logits(self, tokens: list[int]) -> Any:
         """Return the logits after these tokens."""

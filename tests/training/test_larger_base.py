@@ -81,7 +81,7 @@ def in_llama(trained: Trained, texts: list[str], adapted: bool) -> list[Any]:
         adapter = model.adapter(trained.out / "adapter.gguf")
         assert adapter
         assert model.adapter_metadata(adapter, BASE_HASH) == sha256(trained.base / "base.gguf")
-        context.adapt(adapter, 1.0)
+        context.set_adapter(adapter, 1.0)
     found = []
     for text in texts:
         tokens = model.tokenise(text, special=False)

@@ -74,9 +74,9 @@ async def _machine(folder: Path, allowed: int) -> Hardware:
     import asyncio
 
     from baton.platform.hardware import inspect_machine
-    from baton.workers.local import gpus
+    from baton.workers.local import probe_gpus
 
-    found = await asyncio.to_thread(inspect_machine, folder, await gpus())
+    found = await asyncio.to_thread(inspect_machine, folder, await probe_gpus())
     most = int(allowed / MEMORY_SHARE) if allowed else found.memory
     return replace(found, memory=min(found.memory, most), available=min(found.available, most))
 

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 else:
     __getattr__ = lazy_exports(
         __name__,
+        store="FolderModelStore",
         catalogue="read_catalogue",
         library="Library",
         model_types="DoesNotFit ExternalModel LibraryModel ModelState NeedsAgreement",
         recommendation="Pick Recommendation",
         speed_estimate="expected_speed",
-        store="FolderModelStore",
     )

@@ -54,7 +54,7 @@ async def _ask_worker(
 ) -> str:
     from baton.core.run.metered_worker import MeteredWorker, RunBudget
     from baton.core.run.policy import ANYTHING, RunTerms
-    from baton.workers import CloudWorker, Gateway
+    from baton.workers.cloud import CloudWorker, Gateway
 
     # No keyring is asked: one that is locked would open a window.
     quiet = {"PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring", _VARIABLE: key}

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from baton.history import Store
     from baton.models import LibraryModel
     from baton.tui.app import BatonApp
-    from baton.workers import ToolWorker
+    from baton.workers.tools import ToolWorker
 
 _MAX_TOKENS = 24
 _QUESTION, _ANSWER = "What is the capital of France?", "Paris"
@@ -49,7 +49,7 @@ _ROUTER_ROUNDS = 5
 
 async def check_keyring(context: CheckContext) -> str:
     """Keep a canary in whatever keeps keys here, read it back and remove it."""
-    from baton.workers import NEEDED
+    from baton.workers.cloud import NEEDED
 
     result = await use_part_in_child("keyring", context.environ, {*NEEDED, "BATON_HOME"})
     return result.text if result.well else CheckWarning(result.text)
@@ -57,7 +57,7 @@ async def check_keyring(context: CheckContext) -> str:
 
 async def check_answer(context: CheckContext) -> str:
     """Have a model on this machine answer: the starter model, or one that the person has."""
-    from baton.workers import STARTER, find_model
+    from baton.workers.local import STARTER, find_model
 
     facts = build_info()
     try:
@@ -287,7 +287,7 @@ async def check_history(context: CheckContext) -> str:
 
 async def check_tools(context: CheckContext) -> str:
     """Compute, convert, ask for a time in Tokyo, and run code in the sandbox."""
-    from baton.workers import build_tools as of_this_machine, sandbox
+    from baton.workers.tools import build_tools as of_this_machine, sandbox
 
     if not context.settings.tools:
         return "off in the settings (`tools = false`)"

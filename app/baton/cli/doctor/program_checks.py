@@ -23,7 +23,7 @@ from baton.platform import hardware
 from baton.platform.build_info import build_info
 
 if TYPE_CHECKING:
-    from baton.workers import LlamaInfo
+    from baton.workers.local import LlamaInfo
 
 MANIFEST = "MANIFEST"
 """The list of the packaged binary's files; packaging/launcher/pack.py says how it is written."""
@@ -160,10 +160,10 @@ def part_check(name: str) -> Check:
 
 async def check_llama(context: CheckContext) -> str:
     """Load llama.cpp, and report what it was built for and which of its variants runs."""
-    from baton.workers import probe
+    from baton.workers.local import probe_library
 
     try:
-        found = await probe("llama", context.environ)
+        found = await probe_library("llama", context.environ)
     except BatonError as error:
         if "SIGILL" not in error.message:
             raise

@@ -22,7 +22,7 @@ from baton.core.sanitiser import one_line
 from baton.gguf.memory_fit import Fit, FitVerdict, estimate_entry_load
 from baton.models import LibraryModel
 from baton.platform.settings import LocalWorkerSettings, Settings, find_paths, load_settings
-from baton.workers import STARTER, find_model, starter
+from baton.workers.local import STARTER, find_model, starter
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

@@ -29,7 +29,7 @@ from baton.download import Progress
 from baton.models import LibraryModel, ModelState
 from baton.platform.settings import LocalWorkerSettings, Settings, find_paths, write_settings
 from baton.presentation.words import count_text
-from baton.workers import starter
+from baton.workers.local import starter
 
 if TYPE_CHECKING:
     from baton.models import Library

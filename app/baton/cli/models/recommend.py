@@ -293,8 +293,7 @@ async def _measure_speed(settings: Settings) -> float | None:
     from baton.compose import compose
     from baton.core.errors import BatonError
     from baton.core.model_roles import STARTER_ID
-    from baton.workers import starter
-    from baton.workers.local import measure
+    from baton.workers.local import measure_speed, starter
 
     try:
         starter()
@@ -306,7 +305,7 @@ async def _measure_speed(settings: Settings) -> float | None:
     except BatonError:
         return None
     try:
-        return await measure(baton.orchestra.worker(STARTER_ID))
+        return await measure_speed(baton.orchestra.worker(STARTER_ID))
     except BatonError:
         return None
     finally:

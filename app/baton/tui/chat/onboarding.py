@@ -154,12 +154,12 @@ class OnboardingController:
         view = self.advice = RecommendationView(f"{text}\n{LOOKING_TEXT}".strip())
         await self._context.transcript.insert(view, follow=follow)
         try:
-            await self._fill(view, text)
+            await self._fill_advice(view, text)
         except BatonError as error:
             view.say(f"{text}\n{error}".strip())
 
-    async def _fill(self, view: RecommendationView, text: str) -> None:
-        from baton.workers.local import measure
+    async def _fill_advice(self, view: RecommendationView, text: str) -> None:
+        from baton.workers.local import measure_speed
 
         library, choice = self._services.library, self._context.choice
         assert library is not None
@@ -180,7 +180,7 @@ class OnboardingController:
             return
         if not choice.is_available:
             return  # there is nothing to measure with
-        self.starter_speed = await measure(self._services.orchestra.worker(), MEASURE_SECONDS)
+        self.starter_speed = await measure_speed(self._services.orchestra.worker(), MEASURE_SECONDS)
         if self.starter_speed is None:
             return
         timed = await library.recommend(self.starter_speed)

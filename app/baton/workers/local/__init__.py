@@ -5,8 +5,15 @@ from typing import TYPE_CHECKING
 from baton.core.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from baton.workers.local.loaded_models import Running as Running, running as running
-    from baton.workers.local.local_servers import LIMIT as LIMIT, Found as Found, engines as engines
+    from baton.workers.local.loaded_models import (
+        LoadedModel as LoadedModel,
+        list_loaded_models as list_loaded_models,
+    )
+    from baton.workers.local.local_servers import (
+        TIMEOUT_SECONDS as TIMEOUT_SECONDS,
+        ServerModel as ServerModel,
+        find_server_models as find_server_models,
+    )
     from baton.workers.local.messages import LlamaInfo as LlamaInfo
     from baton.workers.local.model_file import (
         STARTER as STARTER,
@@ -14,7 +21,7 @@ if TYPE_CHECKING:
         check_gguf as check_gguf,
         conductor_adapter as conductor_adapter,
         find_model as find_model,
-        read_file as read_file,
+        read_model_header as read_model_header,
         starter as starter,
     )
     from baton.workers.local.model_memory import Memory as Memory
@@ -24,10 +31,10 @@ if TYPE_CHECKING:
     )
     from baton.workers.local.native_probe import (
         check_model as check_model,
-        gpus as gpus,
-        probe as probe,
+        probe_gpus as probe_gpus,
+        probe_library as probe_library,
     )
-    from baton.workers.local.speed_benchmark import measure as measure
+    from baton.workers.local.speed_benchmark import measure_speed as measure_speed
     from baton.workers.local.worker import (
         GenerationSettings as GenerationSettings,
         LocalWorker as LocalWorker,
@@ -35,13 +42,15 @@ if TYPE_CHECKING:
 else:
     __getattr__ = lazy_exports(
         __name__,
-        loaded_models="Running running",
-        local_servers="Found LIMIT engines",
+        loaded_models="LoadedModel list_loaded_models",
+        local_servers="ServerModel TIMEOUT_SECONDS find_server_models",
         messages="LlamaInfo",
-        model_file="ModelFile STARTER check_gguf conductor_adapter find_model read_file starter",
+        model_file=(
+            "ModelFile STARTER check_gguf conductor_adapter find_model read_model_header starter"
+        ),
         model_memory="Memory",
         model_process="LoadSettings ModelProcess",
-        native_probe="check_model gpus probe",
-        speed_benchmark="measure",
+        native_probe="check_model probe_gpus probe_library",
+        speed_benchmark="measure_speed",
         worker="GenerationSettings LocalWorker",
     )

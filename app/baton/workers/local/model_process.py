@@ -47,8 +47,8 @@ from baton.workers.local.messages import (
     PromptProgress,
     ThoughtTokens,
 )
-from baton.workers.local.model_file import check_gguf, load_for
-from baton.workers.local.model_memory import Crowded, Memory, NoRoom
+from baton.workers.local.model_file import check_gguf, estimate_file_load
+from baton.workers.local.model_memory import Memory, MemoryOccupied, NotEnoughMemory
 
 if TYPE_CHECKING:
     import asyncio
@@ -157,7 +157,7 @@ class ModelProcess(Supervisor):
                 delays = iter(supervisor.BACKOFF_SECONDS)
                 wrote = False
                 while True:
-                    rests = self._memory.rests
+                    releases = self._memory.releases
                     try:
                         async with aclosing(self._attempt(request, closings)) as chunks:
                             async for chunk in chunks:
@@ -165,9 +165,11 @@ class ModelProcess(Supervisor):
                                 yield chunk
                         self.forgive(request.adapter)
                         return
-                    except Crowded:  # nothing of it is loaded now, so it keeps no room meanwhile
-                        await self._memory.change(rests)
-                    except NoRoom:
+                    except (
+                        MemoryOccupied
+                    ):  # nothing of it is loaded now, so it keeps no room meanwhile
+                        await self._memory.wait_for_release(releases)
+                    except NotEnoughMemory:
                         if not await self._memory.find_gpus():  # asking them takes a child's start
                             raise
                     except ChildDied as death:
@@ -180,13 +182,13 @@ class ModelProcess(Supervisor):
                         yield Retrying(f"{request.worker} failed. {death}", delay)
                         await asyncio.sleep(delay)
         finally:
-            self._memory.freed()
+            self._memory.notify_release()
 
     async def aclose(self) -> None:
         """Unload the model and forgive its deaths; it may be used again."""
         self._gpu_share = 1.0
         await super().aclose()
-        self._memory.freed()
+        self._memory.notify_release()
 
     @property
     def is_loading(self) -> bool:
@@ -238,7 +240,7 @@ class ModelProcess(Supervisor):
     def _start(self) -> Child:
         settings = self.settings
         self._state = _state_of(self.path)
-        load = load_for(self.path, settings.context, settings.kv)
+        load = estimate_file_load(self.path, settings.context, settings.kv)
         self._bytes = max(load.total, self._bytes)
         self._memory.make_room(self, self._bytes, load)
         child = start_child("runner", environment(self._environ), REPLIES, self._title)
@@ -274,7 +276,7 @@ class ModelProcess(Supervisor):
                     yield chunk
             on_cpu = self.loaded is not None and self.loaded.hardware == "CPU only"
             threads = self.settings.threads
-            async with self._memory.processor.share(threads) if on_cpu else nullcontext():
+            async with self._memory.cpu.hold(threads) if on_cpu else nullcontext():
                 call = self._call(child, request)
                 while not call.ended or call.messages:
                     yield _chunk_of(await call.receive(), child)

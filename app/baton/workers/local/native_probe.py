@@ -15,7 +15,7 @@ from baton.ipc.process import ChildDied, environment, error_of, start_child
 from baton.workers.local.messages import REPLIES, CheckFile, DescribeLibrary, LlamaInfo
 
 
-async def probe(
+async def probe_library(
     library: Literal["llama", "onnxruntime"], environ: Mapping[str, str] = os.environ
 ) -> Any:
     """Load a native library in a child and return its LlamaInfo or OnnxInfo.
@@ -59,7 +59,7 @@ _no_gpus = False
 """Whether llama.cpp has said that it can use no GPU: that stays so as long as Baton runs."""
 
 
-async def gpus(environ: Mapping[str, str] = os.environ) -> tuple[Gpu, ...]:
+async def probe_gpus(environ: Mapping[str, str] = os.environ) -> tuple[Gpu, ...]:
     """Return the GPUs that llama.cpp can use here, and what is free on them; none if it can't say.
 
     Their drivers are for the caller to look up.
@@ -68,7 +68,7 @@ async def gpus(environ: Mapping[str, str] = os.environ) -> tuple[Gpu, ...]:
     if _no_gpus:
         return ()
     try:
-        info: LlamaInfo = await probe("llama", environ)
+        info: LlamaInfo = await probe_library("llama", environ)
     except WorkerUnavailable:
         return ()
     _no_gpus = not info.devices

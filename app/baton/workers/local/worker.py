@@ -103,7 +103,7 @@ class LocalWorker:
 
     @property
     def loading(self) -> bool:
-        """Whether its model is being loaded, for all that was heard of it."""
+        """Whether its model is being loaded, for all that its child has said until now."""
         return self.model.is_loading
 
     @property

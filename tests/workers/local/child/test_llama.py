@@ -35,7 +35,9 @@ def model() -> Iterator[llama.Model]:
 
 @pytest.fixture(scope="module")
 def template(model: llama.Model) -> ChatTemplate:
-    template, note = compile_template(model.template, model.special("bos"), model.special("eos"))
+    template, note = compile_template(
+        model.template, model.special_text("bos"), model.special_text("eos")
+    )
     assert note == ""
     return template
 
@@ -65,7 +67,7 @@ def test_what_the_model_says_of_itself(model: llama.Model) -> None:
     assert (model.layers, model.parameters, model.trained_context) == (30, 134_515_008, 8192)
     assert model.metadata("general.license") == "apache-2.0"
     assert model.metadata("no.such.key") is None
-    assert model.special("eos") == "<|im_end|>"
+    assert model.special_text("eos") == "<|im_end|>"
 
 
 def test_what_people_write_cannot_forge_control_tokens(
@@ -98,7 +100,7 @@ def test_a_context_that_grows_writes_the_same(
     whole = context(model)
     whole.read(prompt, ignore)
     expected = written(model, whole, GREEDY, 120)
-    monkeypatch.setattr(llama, "SMALLEST_CONTEXT", 256)
+    monkeypatch.setattr(llama, "MIN_CONTEXT_TOKENS", 256)
     growing = context(model)
     growing.read(prompt, ignore)
     assert written(model, growing, GREEDY, 120) == expected
@@ -107,7 +109,7 @@ def test_a_context_that_grows_writes_the_same(
 def test_an_adapter_is_put_on_and_taken_off_exactly(
     model: llama.Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(llama, "SMALLEST_CONTEXT", 64)
+    monkeypatch.setattr(llama, "MIN_CONTEXT_TOKENS", 64)
     adapter = model.adapter(make_adapter(tmp_path / "chance.gguf"))
     assert adapter
     prompt = model.tokenise(STORY, special=False)[:40]
@@ -116,7 +118,7 @@ def test_an_adapter_is_put_on_and_taken_off_exactly(
     def writes(
         on: object, scale: float = 1.0, within: llama.Context = ours
     ) -> tuple[int, list[int]]:
-        within.adapt(on, scale)
+        within.set_adapter(on, scale)
         known = within.read(prompt, ignore)
         return known, written(model, within, GREEDY, 60)  # more than the context begins with
 

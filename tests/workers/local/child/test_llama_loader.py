@@ -10,11 +10,11 @@ import pytest
 from baton.workers.local.child.llama_loader import (
     CPP_LIBRARIES,
     SYSTEM_FOLDERS,
-    folder,
+    library_folder,
     load_backends,
     newer_cpp_folder,
     prefer_newer_cpp,
-    suited,
+    suitable_variants,
 )
 
 MADE = [  # as a compiler that knows them all makes them, in no order
@@ -53,11 +53,11 @@ SAPPHIRE_RAPIDS = f"{ZEN4} avx_vnni amx_bf16 amx_tile amx_int8"
     ],
 )
 def test_the_fastest_that_runs_comes_first(abilities: str, best: str) -> None:
-    assert suited(MADE, abilities.split())[0] == best
+    assert suitable_variants(MADE, abilities.split())[0] == best
 
 
 def test_the_ones_after_it_run_too_and_x64_is_always_the_last() -> None:
-    order = suited(MADE, ZEN4.split())
+    order = suitable_variants(MADE, ZEN4.split())
     assert order[:3] == ["zen4", "cooperlake", "icelake"]
     assert order[-1] == "x64"
     assert not {"alderlake", "sapphirerapids"} & set(order)
@@ -65,21 +65,21 @@ def test_the_ones_after_it_run_too_and_x64_is_always_the_last() -> None:
 
 def test_a_compiler_that_knew_fewer_leaves_the_next_best() -> None:
     made = sorted(set(MADE) - {"alderlake", "sapphirerapids"})
-    assert suited(made, SAPPHIRE_RAPIDS.split())[0] == "zen4"
-    assert suited(made, f"{HASWELL} avx_vnni".split())[0] == "haswell"
+    assert suitable_variants(made, SAPPHIRE_RAPIDS.split())[0] == "zen4"
+    assert suitable_variants(made, f"{HASWELL} avx_vnni".split())[0] == "haswell"
 
 
 def test_where_the_system_says_nothing_all_are_tried_from_the_best_down() -> None:
     arm = ["armv8.0_1", "armv8.2_2", "armv9.2_1", "armv8.2_1", "armv8.6_1"]
-    assert suited(arm, None)[0] == "armv9.2_1"
-    assert suited(arm, None)[-1] == "armv8.0_1"
-    assert suited(MADE, None)[0] == "sapphirerapids"
-    assert suited(MADE, None)[-1] == "x64"
+    assert suitable_variants(arm, None)[0] == "armv9.2_1"
+    assert suitable_variants(arm, None)[-1] == "armv8.0_1"
+    assert suitable_variants(MADE, None)[0] == "sapphirerapids"
+    assert suitable_variants(MADE, None)[-1] == "x64"
 
 
 def test_the_checkouts_build_has_its_computing_linked_in() -> None:
-    assert folder().is_dir()
-    assert not list(folder().glob("*ggml-cpu-*"))
+    assert library_folder().is_dir()
+    assert not list(library_folder().glob("*ggml-cpu-*"))
     assert load_backends() == ""
 
 

@@ -18,7 +18,7 @@ from baton.workers.local import starter
 from baton.workers.local.child import llama, main
 from baton.workers.local.child.llama_loader import LlamaError, c
 from baton.workers.local.messages import GpuDevice, LoadModel, ModelLoaded
-from baton.workers.local.model_file import load_for, read_file
+from baton.workers.local.model_file import estimate_file_load, read_model_header
 from support.tiny_models import LAYERS, WINDOW, WORDS, tiny
 
 pytestmark = pytest.mark.local_model
@@ -56,7 +56,7 @@ def test_contexts_take_what_was_foretold(
     assert ctx
     c.llama_free(ctx)
     model.free()
-    expected = kv_cache_bytes(read_file(path), tokens, QUANTISED_BITS if quantised else 16)
+    expected = kv_cache_bytes(read_model_header(path), tokens, QUANTISED_BITS if quantised else 16)
     assert kept(told) == pytest.approx(expected / 2**20, abs=0.02)
 
 
@@ -66,7 +66,7 @@ def test_the_starter_takes_what_was_foretold(told: list[str]) -> None:
     told.clear()
     c.llama_free(model.context(4096, 1))
     model.free()
-    assert kept(told) == kv_cache_bytes(read_file(path), 4096) / 2**20 == 90
+    assert kept(told) == kv_cache_bytes(read_model_header(path), 4096) / 2**20 == 90
 
 
 def continued(model: llama.Model, ctx: llama.Context, prompt: list[int], count: int) -> list[int]:
@@ -161,7 +161,7 @@ def test_fewer_layers_are_tried_until_it_loads(
 def loaded(path: Path, **how: Any) -> ModelLoaded:
     """Have a runner load a model; return what it says of it."""
     parent = Parent()
-    load = load_for(path, how.get("context", 4096), how.pop("kv", "f16"))
+    load = estimate_file_load(path, how.get("context", 4096), how.pop("kv", "f16"))
     usual = {"context": 4096, "threads": 1, "gpu_layers": 0, "gpu_share": 1.0, "idle_seconds": 1}
     request = LoadModel(path=path, expected=load, **{**usual, **how})
     main.Runner(parent)._load(request)  # type: ignore[arg-type]
@@ -172,7 +172,7 @@ def loaded(path: Path, **how: Any) -> ModelLoaded:
 def test_a_runner_tells_what_its_model_will_take(tmp_path: Path) -> None:
     path = tiny(tmp_path, "gemma3")
     sizes = [loaded(path, kv=kv).bytes for kv in ("f16", "q8_0")]
-    kvs = [kv_cache_bytes(read_file(path), 4096, bits) for bits in (16, QUANTISED_BITS)]
+    kvs = [kv_cache_bytes(read_model_header(path), 4096, bits) for bits in (16, QUANTISED_BITS)]
     assert sizes[0] - sizes[1] >= kvs[0] - kvs[1] > 0
     assert loaded(path, context=2048).bytes < sizes[0]
 
@@ -181,7 +181,7 @@ def test_layers_that_fit_leave_room(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     from baton.gguf.memory_fit import GPU_RESERVED_BYTES, estimate_load
 
     path = tiny(tmp_path, "llama")
-    load = estimate_load(read_file(path), path.stat().st_size, 4096)
+    load = estimate_load(read_model_header(path), path.stat().st_size, 4096)
 
     def with_free(*free: int) -> int:
         found = [GpuDevice("gpu", "A GPU", free_, 2 * free_) for free_ in free]

@@ -25,13 +25,13 @@ from baton.gguf.memory_fit import (
 )
 from baton.ipc.parent_channel import Failure
 from baton.workers.local.child.llama_loader import LlamaError, c, gpu_kinds, load_backends
-from baton.workers.local.child.sampler import FIRST, Constrained, Sampler
+from baton.workers.local.child.sampler import FIRST_TOKENS, GrammarSampler, Sampler
 from baton.workers.local.messages import GpuDevice, LlamaInfo
 
-SMALLEST_CONTEXT = 2048
+MIN_CONTEXT_TOKENS = 2048
 """Tokens a context begins with: zeroing the memory of a large one would delay the first word."""
 
-SLOW_TOKEN = 0.1
+SLOW_TOKEN_SECONDS = 0.1
 """Seconds per token from which on cancelling mustn't wait for the token's end."""
 
 
@@ -182,12 +182,12 @@ class Model:
         source = c.llama_model_chat_template(self._model, None)
         return source.decode("utf-8", "replace") if source else None
 
-    def special(self, name: str) -> str:
+    def special_text(self, name: str) -> str:
         """Return the text of the `bos` or `eos` token, "" if there is none."""
         token = {"bos": c.llama_vocab_bos, "eos": c.llama_vocab_eos}[name](self._vocab)
         return self.piece(token, special=True).decode("utf-8", "replace") if token >= 0 else ""
 
-    def begin(self, tokens: list[int]) -> list[int]:
+    def with_bos(self, tokens: list[int]) -> list[int]:
         """Return a prompt's tokens with the BOS that the model wants and the template forgot."""
         bos = c.llama_vocab_bos(self._vocab)
         if not c.llama_vocab_get_add_bos(self._vocab) or tokens[:1] == [bos]:
@@ -230,7 +230,7 @@ class Model:
         return buffer.value.decode("utf-8", "replace")
 
     def is_end(self, token: int) -> bool:
-        """Tell whether a token ends an answer."""
+        """Whether a token ends an answer."""
         return bool(c.llama_vocab_is_eog(self._vocab, token))
 
     def context(self, tokens: int, threads: int, quantised: bool = False) -> Any:
@@ -251,14 +251,16 @@ class Model:
             parameters.flash_attn_type = c.LLAMA_FLASH_ATTN_TYPE_DISABLED
         return c.llama_init_from_model(self._model, parameters)
 
-    def sampler(self, how: Sampling, grammar: str | None = None, first: int = FIRST) -> Sampler:
+    def sampler(
+        self, how: Sampling, grammar: str | None = None, first: int = FIRST_TOKENS
+    ) -> Sampler:
         """Return what chooses the tokens of one answer, within a grammar if there is one.
 
         How sure the model is counts for all of the `first` tokens, and for some of the others.
         """
         if grammar is None:
             return Sampler(self.vocabulary, how, first)
-        return Constrained(self._vocab, self.vocabulary, how, grammar, first)
+        return GrammarSampler(self._vocab, self.vocabulary, how, grammar, first)
 
 
 class Adapters:
@@ -347,7 +349,7 @@ class Context:
         self._scale = 0.0
         self._fit(1)
 
-    def adapt(self, adapter: Any, scale: float) -> None:
+    def set_adapter(self, adapter: Any, scale: float) -> None:
         """Compute with an adapter from now on, None: with none. What was read before is forgotten.
 
         Taking the one that is on already changes nothing.
@@ -357,9 +359,9 @@ class Context:
             return
         self._adapter, self._scale = adapter, scale
         self._keep(0)
-        self._put_on()
+        self._apply_adapter()
 
-    def _put_on(self) -> None:
+    def _apply_adapter(self) -> None:
         """Have the llama.cpp context compute with the adapter."""
         adapters = scales = None
         if self._adapter:
@@ -374,7 +376,7 @@ class Context:
         `progress` gets how many tokens have been read, of how many that have to be.
         """
         self._fit(len(prompt))
-        known = self._keep(_common(self._tokens, prompt[:-1]))
+        known = self._keep(_common_prefix(self._tokens, prompt[:-1]))
         total = len(prompt) - known
         self._watch(True)
         step = self._model.batch
@@ -400,7 +402,7 @@ class Context:
             if not self._decode(self._one, 1):
                 return
             self._tokens.append(token)
-            slow = time.monotonic() - began > SLOW_TOKEN
+            slow = time.monotonic() - began > SLOW_TOKEN_SECONDS
             if self._watching != slow:
                 self._watch(slow)
 
@@ -438,7 +440,7 @@ class Context:
         """Make the context large enough for that many tokens, keeping what it knows."""
         if tokens <= self._size:
             return
-        size = SMALLEST_CONTEXT
+        size = MIN_CONTEXT_TOKENS
         while size < tokens:
             size *= 2
         size = min(size, self._limit)
@@ -449,14 +451,14 @@ class Context:
             if not _carry_over(self._ctx, ctx):
                 self._tokens.clear()
             c.llama_free(self._ctx)
-            _give_back()
+            _trim_heap()
         self._ctx, self._size = ctx, size
         self._watch(self._watching)
         if self._adapter:
-            self._put_on()
+            self._apply_adapter()
 
 
-def _give_back() -> None:
+def _trim_heap() -> None:
     """Return to the system what was freed, where the C library would keep it for later."""
     if sys.platform == "linux":
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it
@@ -472,7 +474,7 @@ def _carry_over(old: Any, new: Any) -> bool:
     return bool(taken and c.llama_state_seq_set_data(new, state, taken, 0))
 
 
-def _common(known: Sequence[int], prompt: Sequence[int]) -> int:
+def _common_prefix(known: Sequence[int], prompt: Sequence[int]) -> int:
     """Return how many tokens two sequences share at their beginning."""
     for index, (one, other) in enumerate(zip(known, prompt, strict=False)):
         if one != other:

@@ -40,7 +40,7 @@ from baton.workers.local.messages import (
 if TYPE_CHECKING:
     from baton.workers.local.child import llama
     from baton.workers.local.child.chat_template import ChatTemplate, Messages
-    from baton.workers.local.child.reasoning_filter import Mark, Thoughts
+    from baton.workers.local.child.reasoning_filter import ThoughtFilter, ThoughtMarks
     from baton.workers.local.child.sampler import Sampler
 
 LOADING_SECONDS = 0.05
@@ -68,9 +68,9 @@ class Runner:
         self._planning: llama.Context | None = None
         self._threads = 0
         self._template: ChatTemplate
-        self._marks: tuple[Mark, ...]
+        self._marks: tuple[ThoughtMarks, ...]
         self._mark_tokens: set[int]
-        self._thoughts: Thoughts
+        self._thoughts: ThoughtFilter
         self._adapters: llama.Adapters
 
     def serve(self) -> None:
@@ -168,7 +168,7 @@ class Runner:
 
         model = self._model
         self._template, note = compile_template(
-            model.template, model.special("bos"), model.special("eos")
+            model.template, model.special_text("bos"), model.special_text("eos")
         )
         self._adapters = llama.Adapters(model)
         self._know_marks(model)
@@ -186,19 +186,19 @@ class Runner:
 
     def _know_marks(self, model: llama.Model) -> None:
         """Find out what the model puts around its thoughts."""
-        from baton.workers.local.child.reasoning_filter import known
+        from baton.workers.local.child.reasoning_filter import known_marks
 
         def tokens(text: str) -> list[int]:
             return model.tokenise(text, special=True)
 
-        self._marks = known(model.template or "", lambda text: len(tokens(text)) == 1)
+        self._marks = known_marks(model.template or "", lambda text: len(tokens(text)) == 1)
         named = (t for mark in self._marks for text in mark[:2] for t in tokens(text))
         self._mark_tokens = {t for t in named if not model.piece(t)}
 
     def _answer(self, request: AnswerPrompt) -> None:
         from baton.core.sampling_settings import recommended_sampling, resolve_sampling
         from baton.workers.local.child.llama_loader import LlamaError
-        from baton.workers.local.child.sampler import FIRST, GrammarRefused
+        from baton.workers.local.child.sampler import FIRST_TOKENS, GrammarRefused
 
         self._call = request.id
         try:
@@ -206,16 +206,16 @@ class Runner:
             self._context = self._planning_context() if form else self._chat
             prompt = self._plain_tokens(request, form) if form else self._tokens(request)
             cap = self._cap(len(prompt), request)
-            self._context.adapt(self._adapters.get(request.adapter), request.adapter_scale)
+            self._context.set_adapter(self._adapters.get(request.adapter), request.adapter_scale)
             file = recommended_sampling(self._model.metadata)
             sampling = resolve_sampling(asdict(request), file, self._model.parameters)
-            first = cap if form else FIRST
+            first = cap if form else FIRST_TOKENS
             sampler = self._model.sampler(sampling, request.grammar, first)
             with contextlib.closing(sampler):
                 known = self._context.read(prompt, self._every(0, PromptProgress))
                 written = self._write(sampler, prompt, cap)
-                confidence = sampler.sureness.mean
-                lines = sampler.sureness.lines if form else []
+                confidence = sampler.confidence.mean
+                lines = sampler.confidence.lines if form else []
         except GrammarRefused as error:
             raise Failure(
                 "WorkerError",
@@ -230,7 +230,7 @@ class Runner:
             AnswerDone(
                 tokens_in=len(prompt),
                 tokens_out=written,
-                finish="length" if written >= cap or self._thoughts.thinking else "stop",
+                finish="length" if written >= cap or self._thoughts.is_thinking else "stop",
                 cached=known,
                 context=self._limit,
                 confidence=confidence,
@@ -247,21 +247,21 @@ class Runner:
         from baton.workers.local.child import llama
 
         if self._planning is None:
-            limit = min(self._limit, llama.SMALLEST_CONTEXT)
+            limit = min(self._limit, llama.MIN_CONTEXT_TOKENS)
             self._planning = llama.Context(self._model, limit, self._threads, self._is_cancelled)
         return self._planning
 
     def _plain_tokens(self, request: AnswerPrompt, form: str) -> list[int]:
         """Turn the last message into the tokens of a prompt in an adapter's own form."""
-        from baton.workers.local.child.llama import SMALLEST_CONTEXT
-        from baton.workers.local.child.reasoning_filter import Thoughts
+        from baton.workers.local.child.llama import MIN_CONTEXT_TOKENS
+        from baton.workers.local.child.reasoning_filter import ThoughtFilter
 
         text = form.replace("{prompt}", request.messages[-1]["content"])
-        limit = min(self._limit, SMALLEST_CONTEXT)
+        limit = min(self._limit, MIN_CONTEXT_TOKENS)
         if len(text.encode("utf-8", "replace")) > limit * MAX_BYTES_PER_TOKEN:
             raise Failure("ContextTooLong", "", needed=len(text) // 4, limit=limit)
-        self._thoughts = Thoughts()
-        tokens = self._model.begin(self._model.tokenise(text, special=False))
+        self._thoughts = ThoughtFilter()
+        tokens = self._model.with_bos(self._model.tokenise(text, special=False))
         if len(tokens) + USEFUL_TOKENS > limit:
             raise Failure("ContextTooLong", "", needed=len(tokens) + USEFUL_TOKENS, limit=limit)
         return tokens
@@ -282,9 +282,9 @@ class Runner:
 
         prompt = self._render(messages, thinking)
         if thinking is False:
-            prompt += reasoning_filter.without(prompt, self._marks)
-        self._thoughts = reasoning_filter.Thoughts(
-            self._marks, reasoning_filter.opened(prompt, self._marks)
+            prompt += reasoning_filter.no_thoughts_text(prompt, self._marks)
+        self._thoughts = reasoning_filter.ThoughtFilter(
+            self._marks, reasoning_filter.open_marks(prompt, self._marks)
         )
         return prompt
 
@@ -332,25 +332,25 @@ class Runner:
         Thoughts that would leave no room for the answer are brought to an end, and so are those at
         which the model itself stops.
         """
-        from baton.workers.local.child.text_stream import Text
+        from baton.workers.local.child.text_stream import TextStream
 
-        text = Text(self._parent, self._call, self._thoughts)
+        text = TextStream(self._parent, self._call, self._thoughts)
         tokens = list(prompt)
         most = cap - cap // 4
         while True:
             with contextlib.closing(self._context.write(sampler)) as new:
                 for token in itertools.islice(new, cap - text.written):
                     tokens.append(token)
-                    mused = self._thoughts.thinking
+                    mused = self._thoughts.is_thinking
                     piece = self._model.piece(token, token in self._mark_tokens)
                     text.add(piece)
                     if b"\n" in piece:
-                        sampler.sureness.end_line()
-                    if mused and not self._thoughts.thinking:
-                        sampler.sureness.forget()  # it is of the answer, not of the way to it
+                        sampler.confidence.end_line()
+                    if mused and not self._thoughts.is_thinking:
+                        sampler.confidence.reset()  # it is of the answer, not of the way to it
                     elif mused and text.thought >= most:
                         break
-            ending = self._model.tokenise(self._thoughts.ending, special=True)
+            ending = self._model.tokenise(self._thoughts.closing_text, special=True)
             if not ending or self._is_cancelled() or len(ending) >= cap - text.written:
                 break
             for token in ending:
@@ -393,7 +393,7 @@ def encode(model: llama.Model, render: Callable[[Messages], str], messages: Mess
     tokens: list[int] = []
     for part in re.split(f"({'|'.join(forged)})", prompt) if forged else [prompt]:
         tokens += model.tokenise(forged.get(part, part), special=part not in forged)
-    return model.begin(tokens)
+    return model.with_bos(tokens)
 
 
 def _log_to_stderr(text: str) -> None:

@@ -6,7 +6,7 @@ import codecs
 import time
 
 from baton.ipc.parent_channel import ParentChannel
-from baton.workers.local.child.reasoning_filter import Thoughts
+from baton.workers.local.child.reasoning_filter import ThoughtFilter
 from baton.workers.local.messages import AnswerSpeed, AnswerText, ThoughtTokens
 
 TEXT_SECONDS = 0.03
@@ -15,13 +15,13 @@ TEXT_SECONDS = 0.03
 SPEED_SECONDS = 0.5
 
 
-class Text:
+class TextStream:
     """Gathers an answer's bytes into whole characters, and characters into messages.
 
     `written` counts its tokens, `thought` those of them that are no part of the answer.
     """
 
-    def __init__(self, parent: ParentChannel, call: int, thoughts: Thoughts) -> None:
+    def __init__(self, parent: ParentChannel, call: int, thoughts: ThoughtFilter) -> None:
         self.written = 0
         self.thought = 0
         self._parent = parent
@@ -38,11 +38,11 @@ class Text:
     def add(self, piece: bytes) -> None:
         """Take one token's bytes."""
         text = self._decoder.decode(piece)
-        before = self._thoughts.thinking
+        before = self._thoughts.is_thinking
         self._pending += self._thoughts.feed(text)
         self.written += 1
         now = time.monotonic()
-        if before or self._thoughts.thinking:
+        if before or self._thoughts.is_thinking:
             self._think(now)
             return
         self._tokens += 1
@@ -55,7 +55,7 @@ class Text:
     def finish(self) -> None:
         """Send what is left."""
         self._pending += self._thoughts.feed(self._decoder.decode(b"", final=True))
-        self._pending += self._thoughts.rest()
+        self._pending += self._thoughts.flush()
         now = time.monotonic()
         self._report_thinking(now)
         if self._tokens or self._pending:
@@ -66,7 +66,7 @@ class Text:
         self.thought += 1
         self._thinking += 1 + self._tokens
         self._tokens = 0
-        over = not self._thoughts.thinking
+        over = not self._thoughts.is_thinking
         if over or now - self._thinking_sent >= SPEED_SECONDS:
             self._report_thinking(now)
         if self._pending:
