@@ -5,11 +5,14 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from baton.cli.root import run
+from baton.platform.settings import find_paths
 from support.command_line import Call, Done, Process
+from support.sample_ledger import Spent, spend
 
 
 @pytest.fixture
@@ -39,3 +42,8 @@ def process() -> Process:
         )
 
     return process
+
+
+@pytest.fixture
+def spent(home: Path) -> Spent:
+    return spend(find_paths().ledger)

@@ -16,13 +16,8 @@ from baton.core.money import NANO
 from baton.money import Ledger
 from baton.platform.settings import Settings, find_paths, load_settings
 from baton.workers.cloud import price_table
-from support.command_line import Call, Process
-from support.sample_ledger import Spent, bill, spend
-
-
-@pytest.fixture
-def spent(home: Path) -> Spent:
-    return spend(find_paths().ledger)
+from support.command_line import Call, Process, write_settings
+from support.sample_ledger import Spent, bill
 
 
 def scopes(call: Call) -> dict[str, dict[str, Any]]:
@@ -242,12 +237,6 @@ def test_a_freeze_is_told_and_lifted(call: Call, home: Path) -> None:
     assert "frozen" not in call("budget", "show").out
 
 
-def configure(text: str) -> None:
-    file = find_paths().config_file
-    file.parent.mkdir(parents=True)
-    file.write_text(text)
-
-
 WORKERS = """
 [[workers]]
 id = "gpt"
@@ -266,7 +255,7 @@ model = "openai/gpt-99"
 
 
 def test_prices_say_where_they_come_from(call: Call) -> None:
-    configure(WORKERS)
+    write_settings(WORKERS)
     shown = json.loads(call("budget", "prices", "--json").out)
     rows = {row["worker"]: row for row in shown["prices"]}
     assert rows["gpt"]["source"] == f"Baton's list of {shown['snapshot']}"

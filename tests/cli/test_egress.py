@@ -8,19 +8,12 @@ import hashlib
 import json
 from pathlib import Path
 
-import pytest
-
 from baton.money import Ledger
 from baton.platform.settings import find_paths
 from support.command_line import Call, Process
-from support.sample_ledger import BODY, Spent, bill, spend
+from support.sample_ledger import BODY, Spent, bill
 
 BINARY = b"\xff\x00"
-
-
-@pytest.fixture
-def spent(home: Path) -> Spent:
-    return spend(find_paths().ledger)
 
 
 def test_nothing_left_yet(call: Call) -> None:

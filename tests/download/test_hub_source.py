@@ -34,10 +34,10 @@ MIB = 1 << 20
 
 def model(words: int = 10, weights: int = 4096) -> bytes:
     """Return a model's file; each word of its vocabulary makes the header 27 bytes longer."""
-    told = {"general.name": "Tiny", "tokenizer.ggml.tokens": ["a word of the model"] * words}
+    named = {"general.name": "Tiny", "tokenizer.ggml.tokens": ["a word of the model"] * words}
     tensors = [Tensor("token_embd.weight", (64, weights // 256))]
     data = bytes(range(251)) * (weights // 251 + 1)
-    return header({**facts(block_count=2), **told}, tensors) + data[:weights]
+    return header({**facts(block_count=2), **named}, tensors) + data[:weights]
 
 
 SMALL = model()
@@ -75,22 +75,22 @@ def shared(hub: Hub, home: Path) -> Iterator[HubSource]:
 
 @pytest.fixture
 def hub_source(hub: Hub, shared: HubSource) -> Iterator[HubSource]:
-    hub.mend()
+    hub.clear_faults()
     hub.log.clear()
     yield shared
-    hub.mend()
+    hub.clear_faults()
     assert not hub.leaked(TOKEN)
 
 
 @pytest.fixture
 async def own(hub: Hub, tmp_path: Path) -> AsyncGenerator[HubSource]:
     """A child of the test's own, which it may kill."""
-    hub.mend()
+    hub.clear_faults()
     hub.log.clear()
     hub_source = HubSource(environ=environ(hub, tmp_path, HF_TOKEN=TOKEN))
     yield hub_source
     await hub_source.aclose()
-    hub.mend()
+    hub.clear_faults()
     assert not hub.leaked(TOKEN)
 
 
@@ -216,7 +216,7 @@ async def test_an_address_serves_too(hub: Hub, hub_source: HubSource, tmp_path: 
     assert await hub_source.look_up(Source(file="x.gguf", url=url)) == replace(
         offer, source=Source(file="x.gguf", url=url)
     )
-    hub.mend()
+    hub.clear_faults()
     hub.fault(Fault(status=200, headers={"Content-Type": "text/html"}), on="resolve")
     with pytest.raises(ConfigError, match="web page"):
         await hub_source.look_up(Source(url=url))
@@ -269,9 +269,9 @@ async def refused(work: Any, error: type[BatonError], words: str) -> BatonError:
     """Return the error that comes, which is of that kind and says that."""
     with pytest.raises(error, match=words) as caught:
         await work
-    told = str(caught.value)
-    assert TOKEN not in told
-    assert told.isprintable()
+    message = str(caught.value)
+    assert TOKEN not in message
+    assert message.isprintable()
     assert caught.value.hint.endswith(".")
     return caught.value
 
@@ -297,7 +297,7 @@ async def test_refusals(
     if fault.status < 500 and fault.status != 429:  # for those a transfer waits a while
         await refused(fetched(hub_source, offer, tmp_path / "m.gguf"), error, words)
     assert not (tmp_path / "m.gguf").exists()
-    hub.mend()
+    hub.clear_faults()
     assert await hub_source.look_up(offer.source) == replace(offer, licence="apache-2.0")
 
 
@@ -448,7 +448,7 @@ async def test_environments_that_dont_work(hub: Hub, tmp_path: Path) -> None:
 
 
 async def test_through_a_proxy(hub: Hub, tmp_path: Path) -> None:
-    hub.mend()
+    hub.clear_faults()
     hub.log.clear()
     hub.add("a/proxy", {"m.gguf": SMALL})
     there = {"HF_ENDPOINT": "http://hub.example.org", "HTTP_PROXY": hub.url, "NO_PROXY": "other"}
@@ -465,7 +465,7 @@ async def test_through_a_proxy(hub: Hub, tmp_path: Path) -> None:
 
 
 async def test_gated_models_need_a_token(hub: Hub, tmp_path: Path) -> None:
-    hub.mend()
+    hub.clear_faults()
     hub.log.clear()
     hub.add("a/gated", {"m.gguf": SMALL}, gated="manual")
     home = tmp_path / "home"
@@ -615,7 +615,7 @@ async def test_what_would_follow_a_file_that_was_just_read_is_not_begun(
 
 
 async def test_an_idle_child_ends(hub: Hub, tmp_path: Path) -> None:
-    hub.mend()
+    hub.clear_faults()
     (tmp_path / "file").write_bytes(b"abc")
     hub_source = HubSource(environ=environ(hub, tmp_path), idle=0.05)
     assert hub_source.pid is None, "nothing is started before it is needed"

@@ -37,7 +37,7 @@ def open_app(columns: int = 100, lines: int = 30) -> Terminal:
 def start_streaming(app: Terminal) -> None:
     app.send(STORY + "\r")
     app.wait_for("tokens/s")
-    app.wait(lambda _: answer_on(app) != "")  # its speed may be told before its first words
+    app.wait(lambda _: answer_on(app) != "")  # its speed may be shown before its first words
 
 
 def written_on(app: Terminal) -> list[str]:

@@ -62,11 +62,11 @@ def test_a_program_that_is_started_would_be_seen(tmp_path: Path, code: str) -> N
 @pytest.mark.usefixtures("_watched")
 @pytest.mark.parametrize("args", [*CHEAP, *HEAVY], ids=" ".join)
 def test_no_program_is_started_but_batons_own(tmp_path: Path, args: list[str]) -> None:
-    programs, told = started(tmp_path, *BATON, *args)
+    programs, output = started(tmp_path, *BATON, *args)
     assert programs == {sys.executable}
-    assert "Traceback" not in told
+    assert "Traceback" not in output
     if "--self-test" in args:  # all the libraries were used, among them those of the gateway
-        assert {"cloud", "keyrings", "hubs"} <= set(re.findall(r"(?m)^ok +(\S+)", told))
+        assert {"cloud", "keyrings", "hubs"} <= set(re.findall(r"(?m)^ok +(\S+)", output))
 
 
 # OpenSSL

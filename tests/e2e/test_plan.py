@@ -36,7 +36,7 @@ def plan() -> str:
 
 
 def write(received: Received) -> Reply | None:
-    """Answer as a conductor, or as whoever does a step."""
+    """Answer as a conductor, or as the worker of a step."""
     body = received.body.decode()
     if "You plan work" in body:
         accepted = '{"accept":true,"steps":[],"answer":[]}'

@@ -115,7 +115,7 @@ def test_keys_are_found_nowhere(tmp_path: Path, home: Path) -> None:
         cloud.quiet()
         assert cloud.posts >= len(calls) - 1
         assert {SECRET in received.key for received in cloud.calls} == {True}
-        # Both faults that put the key into the provider's own words were met, and told.
+        # Both faults that put the key into the provider's own words were met, and reported.
         assert seen.stdout.count("SecretMissing") >= 3
         assert seen.stdout.count("Overloaded in mid-stream") >= 3
     assert not shows(SECRET, seen.stdout)

@@ -18,20 +18,12 @@ from baton.download import HubSource
 from baton.models.library import Library
 from baton.models.model_types import DoesNotFit, ModelState, NeedsAgreement
 from baton.models.store import FolderModelStore
-from support import gguf_writer
 from support.fake_hub import Fault, Hub
-from support.library_setup import last
+from support.library_setup import final_model, tiny_model
 
 GB = 10**9
 ROOMY = Hardware(16 * GB, 14 * GB, 8, 8, disk=100 * GB)
-TENSORS = [gguf_writer.Tensor("token_embd.weight", (64, 512))]
-
-
-def model(seed: int = 0) -> bytes:
-    return gguf_writer.whole({"general.name": "Tiny", **gguf_writer.facts()}, TENSORS, seed)
-
-
-DATA = model()
+DATA = tiny_model()
 SHA = hashlib.sha256(DATA).hexdigest()
 
 
@@ -99,7 +91,7 @@ async def test_a_model_of_the_catalogue_is_wanted_then_fetched_and_then_here(
     library = opened(entry(hub))
     held = await library.request_model("tiny")
     assert (held.state, held.bytes) == (ModelState.COMING, 0)
-    held = await last(library.fetch("tiny"))
+    held = await final_model(library.fetch("tiny"))
     assert held.state is ModelState.HERE
     assert held.path.read_bytes() == DATA
     assert (await library.verdict("tiny")).fit == "fits"
@@ -116,9 +108,9 @@ async def test_what_came_wrong_does_not_come_again_by_itself(opened: Open, hub: 
     await library.request_model("tiny")
     hub.fault(Fault(wrong=len(DATA) - 1))
     with pytest.raises(ModelFileError, match="other contents"):
-        await last(library.fetch("tiny"))
+        await final_model(library.fetch("tiny"))
     assert library.get("tiny").record.paused
-    held = await last(library.fetch("tiny"))
+    held = await final_model(library.fetch("tiny"))
     assert (held.state, held.record.paused) == (ModelState.HERE, False)
 
 
@@ -129,16 +121,16 @@ async def test_an_entry_that_says_little_is_completed_by_the_hub_and_pinned(
     library = opened(known)
     record = (await library.request_model("tiny")).record
     assert (record.sha256, record.size, len(record.source.revision)) == (SHA, len(DATA), 40)
-    hub.add("maker/tiny", {"tiny.gguf": model(2)})  # `main` changes
-    held = await last(library.fetch("tiny"))
+    hub.add("maker/tiny", {"tiny.gguf": tiny_model(2)})  # `main` changes
+    held = await final_model(library.fetch("tiny"))
     assert hashlib.sha256(held.path.read_bytes()).hexdigest() == SHA
 
 
 async def test_a_hub_whose_file_is_another_than_the_catalogue_says_is_refused(
     opened: Open, hub: Hub
 ) -> None:
-    hub.add("maker/tiny", {"tiny.gguf": model(2)})
-    library = opened(entry(hub, model(2), source=Source("maker/tiny", "tiny.gguf")))
+    hub.add("maker/tiny", {"tiny.gguf": tiny_model(2)})
+    library = opened(entry(hub, tiny_model(2), source=Source("maker/tiny", "tiny.gguf")))
     with pytest.raises(ModelFileError, match="isn't the file that the catalogue knows"):
         await library.request_model("tiny")
     assert library.models() == []
@@ -147,11 +139,11 @@ async def test_a_hub_whose_file_is_another_than_the_catalogue_says_is_refused(
 async def test_any_other_model_is_named_by_its_repository_and_is_known_again(
     opened: Open, hub: Hub
 ) -> None:
-    hub.add("maker/more", {"more-Q4_K_M.gguf": DATA, "more-Q8_0.gguf": model(3)})
+    hub.add("maker/more", {"more-Q4_K_M.gguf": DATA, "more-Q8_0.gguf": tiny_model(3)})
     library = opened()
     held = await library.request_model("hf.co/maker/more")
     assert held.id == "more-q4_k_m"
-    await last(library.fetch(held.id))
+    await final_model(library.fetch(held.id))
     assert (await library.request_model("maker/more:Q4_K_M")).id == held.id
     assert (await library.request_model("hf.co/maker/more:q8_0")).id == "more-q8_0"
 
@@ -195,7 +187,7 @@ async def test_killed_between_the_last_byte_and_the_record_it_heals(opened: Open
     held = await library.request_model("tiny")
     held.path.write_bytes(DATA)
     assert library.get("tiny").state is ModelState.CHANGED
-    assert (await last(library.fetch("tiny"))).state is ModelState.HERE
+    assert (await final_model(library.fetch("tiny"))).state is ModelState.HERE
     assert hub.served("tiny.gguf") == 0
 
 
@@ -204,7 +196,7 @@ async def test_what_has_rotted_is_found_before_it_is_loaded_and_fetched_anew(
 ) -> None:
     library = opened(entry(hub))
     await library.request_model("tiny")
-    path = (await last(library.fetch("tiny"))).path
+    path = (await final_model(library.fetch("tiny"))).path
     rotten = bytearray(DATA)
     rotten[-5] ^= 1
     path.write_bytes(bytes(rotten))
@@ -213,7 +205,7 @@ async def test_what_has_rotted_is_found_before_it_is_loaded_and_fetched_anew(
         await library.ensure_verified("tiny")
     assert library.get("tiny").state is ModelState.BROKEN
     await library.request_model("tiny")
-    assert (await last(library.fetch("tiny"))).state is ModelState.HERE
+    assert (await final_model(library.fetch("tiny"))).state is ModelState.HERE
     assert path.read_bytes() == DATA
 
 
@@ -223,15 +215,15 @@ async def test_a_file_of_ones_own_is_copied_or_linked(
     library = opened()
     mine = tmp_path / "Mine v2.gguf"
     mine.write_bytes(DATA)
-    copied = await last(library.import_files(mine))
+    copied = await final_model(library.import_files(mine))
     assert (copied.id, copied.state, copied.record.sha256) == ("mine-v2", ModelState.HERE, SHA)
-    linked = await last(library.import_files(mine, id="other", link=True))
+    linked = await final_model(library.import_files(mine, id="other", link=True))
     assert (linked.state, linked.path) == (ModelState.LINKED, mine)
     library.remove("other")
     assert mine.read_bytes() == DATA
     mine.write_bytes(b"GGUF but not really")
     with pytest.raises(ModelFileError):
-        await last(library.import_files(mine, id="third"))
+        await final_model(library.import_files(mine, id="third"))
     assert [held.id for held in library.models()] == ["mine-v2"]
 
 
@@ -240,17 +232,17 @@ async def test_models_are_carried_to_a_machine_without_a_network(
 ) -> None:
     here, there = opened(entry(hub)), opened(folder="there", offline=True)
     await here.request_model("tiny", (ModelRole.CODER,))
-    await last(here.fetch("tiny"))
+    await final_model(here.fetch("tiny"))
     stick = tmp_path / "stick"
     written = [step async for step in here.export(["tiny"], stick) if isinstance(step, Path)]
     assert [path.read_bytes() for path in written] == [DATA]
-    held = await last(there.import_files(stick))
+    held = await final_model(there.import_files(stick))
     assert (held.id, held.state) == ("tiny", ModelState.HERE)
     damaged = bytearray(DATA)
     damaged[-1] ^= 1
     written[0].write_bytes(bytes(damaged))
     with pytest.raises(ModelFileError):
-        await last(opened(folder="third").import_files(stick))
+        await final_model(opened(folder="third").import_files(stick))
     assert opened(folder="third").models() in ([], ())
 
 
@@ -264,7 +256,7 @@ async def test_a_broken_off_download_goes_on_and_prune_leaves_it_alone(
         async for _ in steps:
             break
     assert library.prune() == []
-    assert (await last(library.fetch("tiny"))).state is ModelState.HERE
+    assert (await final_model(library.fetch("tiny"))).state is ModelState.HERE
 
 
 async def test_a_setting_that_names_what_is_not_here_says_how_to_get_it(

@@ -21,19 +21,11 @@ from baton.download.progress import Progress
 from baton.models.library import Library
 from baton.models.model_types import LibraryModel, ModelRecord, ModelState
 from baton.models.store import FolderModelStore
-from support import gguf_writer
 from support.fake_hub import Hub
-from support.library_setup import last
+from support.library_setup import final_model, tiny_model
 
 GB = 10**9
-TENSORS = [gguf_writer.Tensor("token_embd.weight", (64, 512))]
-
-
-def model(seed: int = 0) -> bytes:
-    return gguf_writer.whole({"general.name": "Tiny", **gguf_writer.facts()}, TENSORS, seed)
-
-
-DATA, OTHER = model(), model(1)
+DATA, OTHER = tiny_model(), tiny_model(1)
 SHA = hashlib.sha256(DATA).hexdigest()
 ENTRY = CatalogueEntry(
     "tiny", "Tiny 1", Source("maker/tiny", "tiny.gguf"), len(DATA), SHA, "mit", kv_bytes=512
@@ -78,9 +70,9 @@ def stick(folder: Path, id: str, data: bytes, roles: tuple[ModelRole, ...] = ())
 async def test_a_stick_gives_no_model_a_name_that_means_something_else_here(
     library: Library, tmp_path: Path, id: str
 ) -> None:
-    held = await last(library.import_files(stick(tmp_path / "stick", id, OTHER)))
+    held = await final_model(library.import_files(stick(tmp_path / "stick", id, OTHER)))
     assert (held.id, held.state, held.record.name) == (f"{id}-2", ModelState.HERE, f"{id}.gguf")
-    again = await last(library.import_files(tmp_path / "stick"))
+    again = await final_model(library.import_files(tmp_path / "stick"))
     assert (again.id, len(library.models())) == (f"{id}-2", 1)
 
 
@@ -88,19 +80,19 @@ async def test_a_stick_gives_no_roles_but_those_that_were_wanted_here(
     library: Library, tmp_path: Path
 ) -> None:
     folder = stick(tmp_path / "stick", "mine", OTHER, (ModelRole.CHAT, ModelRole.CONDUCTOR))
-    assert (await last(library.import_files(folder))).record.roles == ()
+    assert (await final_model(library.import_files(folder))).record.roles == ()
     await library.request_model("tiny", (ModelRole.CODER,))
     folder = stick(tmp_path / "other", "tiny", DATA, (ModelRole.CONDUCTOR,))
-    held = await last(library.import_files(folder))
+    held = await final_model(library.import_files(folder))
     assert (held.id, held.state, held.record.roles) == ("tiny", ModelState.HERE, (ModelRole.CODER,))
 
 
 async def test_a_broken_model_is_mended_from_a_stick(library: Library, tmp_path: Path) -> None:
     folder = stick(tmp_path / "stick", "tiny", DATA)
-    held = await last(library.import_files(folder))
+    held = await final_model(library.import_files(folder))
     held.path.write_bytes(bytes(len(DATA)))
-    assert (await last(library.verify("tiny"))).state is ModelState.BROKEN
-    assert (await last(library.import_files(folder))).state is ModelState.HERE
+    assert (await final_model(library.verify("tiny"))).state is ModelState.BROKEN
+    assert (await final_model(library.import_files(folder))).state is ModelState.HERE
     assert held.path.read_bytes() == DATA
 
 
@@ -126,14 +118,14 @@ async def test_what_another_baton_has_just_brought_is_not_thrown_away(
         return put(record)
 
     store.save = late  # type: ignore[method-assign]
-    assert (await last(library.fetch("tiny"))).state is ModelState.HERE
+    assert (await final_model(library.fetch("tiny"))).state is ModelState.HERE
     assert hub.served("tiny.gguf") == 0
 
 
 async def test_what_is_removed_while_it_is_verified_stays_removed(
     library: Library, tmp_path: Path
 ) -> None:
-    await last(library.import_files(stick(tmp_path / "stick", "tiny", DATA)))
+    await final_model(library.import_files(stick(tmp_path / "stick", "tiny", DATA)))
     steps = library.verify("tiny")
     async with aclosing(steps):
         await anext(steps)
@@ -146,11 +138,11 @@ async def test_what_is_removed_while_it_is_verified_stays_removed(
 async def test_a_broken_model_whose_file_is_gone_too_can_be_verified(
     library: Library, tmp_path: Path
 ) -> None:
-    held = await last(library.import_files(stick(tmp_path / "stick", "tiny", DATA)))
+    held = await final_model(library.import_files(stick(tmp_path / "stick", "tiny", DATA)))
     held.path.write_bytes(bytes(len(DATA)))
-    await last(library.verify("tiny"))
+    await final_model(library.verify("tiny"))
     held.path.unlink()
-    assert not (await last(library.verify("tiny"))).state.is_usable
+    assert not (await final_model(library.verify("tiny"))).state.is_usable
 
 
 async def test_what_was_killed_while_it_was_copied_is_not_fetched_from_a_hub(
@@ -168,21 +160,21 @@ async def test_what_was_killed_while_it_was_copied_is_not_fetched_from_a_hub(
         return put(record)
 
     store.save = seen  # type: ignore[method-assign]
-    held = await last(library.import_files(folder))
+    held = await final_model(library.import_files(folder))
     assert (held.state, held.record.source) == (ModelState.HERE, source)
     assert records[0].source == Source(), "so it isn't gone on with where it came from"
     library.remove("mine")
     put(records[0])  # as after a kill
     with pytest.raises(ModelFileError, match="isn't known"):
-        await last(library.fetch("mine"))
-    assert (await last(library.import_files(folder))).id == "mine"
+        await final_model(library.fetch("mine"))
+    assert (await final_model(library.import_files(folder))).id == "mine"
     alone = tmp_path / "alone.gguf"
     alone.write_bytes(DATA)
     records.clear()
-    await last(library.import_files(alone))
+    await final_model(library.import_files(alone))
     library.remove("alone")
     put(records[0])
-    held = await last(library.import_files(alone))
+    held = await final_model(library.import_files(alone))
     assert (held.id, held.state) == ("alone", ModelState.HERE)
     assert hub.log == []
 
@@ -202,23 +194,23 @@ async def test_what_its_program_still_writes_is_read_again_before_it_is_used(
                 yield step
 
     library.model_source.hash_file = slow  # type: ignore[method-assign]
-    assert (await last(library.import_files(theirs, link=True))).state is ModelState.CHANGED
+    assert (await final_model(library.import_files(theirs, link=True))).state is ModelState.CHANGED
     assert not library.is_verified("theirs")
 
 
 async def test_what_is_broken_goes_when_the_catalogue_names_another_file(
     library: Library, tmp_path: Path, hub: Hub
 ) -> None:
-    old = await last(library.import_files(stick(tmp_path / "stick", "tiny", DATA)))
+    old = await final_model(library.import_files(stick(tmp_path / "stick", "tiny", DATA)))
     old.path.write_bytes(bytes(len(DATA)))
-    await last(library.verify("tiny"))
+    await final_model(library.verify("tiny"))
     revision = hub.add("maker/tiny", {"newer.gguf": DATA})
     source = Source("maker/tiny", "newer.gguf", revision)
     entries = library.entries()
     library._entries = lambda: [replace(entries["tiny"], source=source)]
     held = await library.request_model("tiny")
     assert (held.path.name, old.path.exists()) == ("newer.gguf", False)
-    assert (await last(library.fetch("tiny"))).state is ModelState.HERE
+    assert (await final_model(library.fetch("tiny"))).state is ModelState.HERE
 
 
 @pytest.mark.parametrize("path", ["~nobody at all/a.gguf", f"{'a' * 300}.gguf", "a\0b.gguf"])

@@ -76,12 +76,12 @@ def test_a_download_that_breaks_off_changes_nothing(
     well(machine.install("--from", server.address))
     before = machine.files()
     server.root = release(tmp_path / "newer", "0.2.0")
-    server.cut = "baton-0.2.0"
+    server.cut_file = "baton-0.2.0"
     done = machine.install("--from", server.address)
     assert done.returncode == 1
     assert "Baton was not installed: " in done.stderr
     assert machine.files() == before
-    server.cut = ""
+    server.cut_file = ""
     well(machine.install("--from", server.address))
     assert machine.baton.read_bytes() == program("0.2.0")
 
@@ -143,7 +143,7 @@ def test_a_connection_that_breaks_off_is_told(
     machine: Machine, server: Server, downloader: str
 ) -> None:
     give_downloader(machine, downloader)
-    server.cut = "SHA256SUMS"
+    server.cut_file = "SHA256SUMS"
     said = refused(machine.install("--from", server.address))
     assert f"the connection to {server.address[7:]} broke off; run it again." in said
 

@@ -176,7 +176,7 @@ def test_a_signal_is_answered_while_something_comes(
 ) -> None:
     machine.shell = SHELLS[shell]
     machine.has("curl")
-    server.stuck = "baton-0.1.0"
+    server.stalled_file = "baton-0.1.0"
     stop(machine, how, server.address, server.is_stuck.is_set)
 
 
@@ -187,7 +187,7 @@ def test_ctrl_c_at_a_terminal(
 ) -> None:
     machine.shell = SHELLS[shell]
     machine.has(downloader)
-    server.stuck = "baton-0.1.0"
+    server.stalled_file = "baton-0.1.0"
     screen = machine.at_a_terminal("--from", server.address)
     screen.wait(lambda shown: server.is_stuck.is_set())
     screen.send("\x03")
@@ -199,7 +199,7 @@ def test_ctrl_c_at_a_terminal(
 @pytest.mark.parametrize("name", ["SHA256SUMS", "baton-0.1.0"])
 def test_a_signal_is_answered_while_wget_waits(machine: Machine, server: Server, name: str) -> None:
     machine.has("wget")
-    server.stuck = name
+    server.stalled_file = name
     stop(machine, "TERM", server.address, server.is_stuck.is_set)
 
 

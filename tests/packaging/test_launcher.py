@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from baton.platform.settings import find_paths
-from support.single_file import ROOT, Make, Single, told
+from support.single_file import ROOT, Make, Single, report
 
 
 def test_the_program_gets_what_the_person_gave(single: Single) -> None:
     ran = single.start(b"ask", b"", b"\xff\xfe \n", "-é".encode())
-    answer = told(ran.stdout)
+    answer = report(ran.stdout)
     given = [bytes(single.file), b"ask", b"", b"\xff\xfe \n", "-é".encode()]
     assert answer["arguments"].split(" ") == [argument.hex() for argument in given]
     assert answer["binary"] == str(single.file)
@@ -33,7 +33,7 @@ def test_streams_are_passed_on_as_they_are(single: Single, closed: tuple[int, ..
 
     for _ in range(2):  # unpacks, and doesn't
         process = single.open(stdin=None, stderr=None, preexec_fn=close)
-        *files, lock = told(process.communicate(timeout=60)[0])["files"].split(" ")
+        *files, lock = report(process.communicate(timeout=60)[0])["files"].split(" ")
         assert files == [str(number) for number in (0, 1, 2) if number not in closed]
         assert int(lock) > 2
 
@@ -47,7 +47,7 @@ def test_signals_and_umask_are_passed_on_as_they_are(single: Single) -> None:
 
     for _ in range(2):  # unpacks, and doesn't
         process = single.open(preexec_fn=prepare)
-        answer = told(process.communicate(timeout=60)[0])
+        answer = report(process.communicate(timeout=60)[0])
         assert answer["signals"] == f"ignored:{signal.SIGHUP:d} blocked:{signal.SIGUSR1:d}"
         assert answer["umask"] == "77"
         single.is_whole()
@@ -103,7 +103,7 @@ def test_it_finds_itself(single: Single, tmp_path: Path, way: str) -> None:
         **options,  # type: ignore[call-overload]
     )
     assert ran.stderr == b""
-    assert told(ran.stdout)["binary"] == str(single.file)
+    assert report(ran.stdout)["binary"] == str(single.file)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from support.single_file import Make, Single, told
+from support.single_file import Make, Single, report
 
 SOME_MEGABYTES, PARTS = 4_000_000, 20
 
@@ -44,7 +44,7 @@ def test_fifty_at_once_unpack_once(heavy: Single) -> None:
     ended = [process.communicate(timeout=60) for process in running]
     assert [process.returncode for process in running] == [7] * 50
     assert {error for _, error in ended} == {b""}
-    assert len({told(output)["program"] for output, _ in ended}) == 1
+    assert len({report(output)["program"] for output, _ in ended}) == 1
     heavy.is_whole()
 
 
@@ -102,7 +102,7 @@ def test_what_ignores_an_interrupt_is_not_interrupted(single: Single) -> None:
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
         time.sleep(0.1)
-    assert told(process.communicate(timeout=60)[0])["signals"] == f"ignored:{signal.SIGINT:d}"
+    assert report(process.communicate(timeout=60)[0])["signals"] == f"ignored:{signal.SIGINT:d}"
     assert process.returncode == 7
 
 
@@ -124,7 +124,7 @@ def test_who_waits_is_told_so_on_a_terminal_only(single: Single) -> None:
     assert {line.rstrip(b"0123456789 %.:") for line in lines} == {b"Baton unpacks itself, once"}
     assert len(gone) >= max(map(len, lines))
     assert (nothing, gone.strip(b" "), rest) == (b"", b"", b"")
-    assert told(output)["binary"] == str(single.file)
+    assert report(output)["binary"] == str(single.file)
     assert quiet.communicate(timeout=60)[1] == b""
 
 
@@ -238,6 +238,6 @@ def test_an_update_comes_while_it_starts(single: Single, make: Make) -> None:
     command = [sys.executable, "-c", script, str(single.file), str(other.file)]
     ran = subprocess.run(command, env=single.environ(), capture_output=True, timeout=60)
     assert ran.stderr == b""
-    assert told(ran.stdout)["binary"] == str(single.file)
+    assert report(ran.stdout)["binary"] == str(single.file)
     assert single.tree.exists()
     assert not other.tree.exists()

@@ -17,7 +17,7 @@ import pytest
 import zstandard
 
 from support.shared_folders import let_look
-from support.single_file import Make, Single, pack, told
+from support.single_file import Make, Single, pack, report
 
 NOBODY = 65534
 MEGABYTE = 1_000_000
@@ -372,7 +372,7 @@ def test_a_bare_root_without_proc(single: Single, tmp_path: Path) -> None:
             command, env={"BATON_HOME": "/home"}, capture_output=True, timeout=60, cwd="/"
         )
         assert ran.stderr == b""
-        answer = told(ran.stdout)
+        answer = report(ran.stdout)
         assert answer["binary"] == "/baton"
         program = f"/home/cache/app/{single.payload.key}/baton"
         assert answer["arguments"].split(" ")[0] == program.encode().hex()

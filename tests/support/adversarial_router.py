@@ -25,7 +25,7 @@ class Adversary:
     def __init__(self, random: Random, *, greedy: bool = False) -> None:
         self._random = random
         self._greedy = greedy
-        self.judged = 0
+        self.judge_calls = 0
 
     def warm(self) -> None:
         """Nothing is to be warmed."""
@@ -52,7 +52,7 @@ class Adversary:
         self, material: Material, route: Route, roster: Sequence[Card], drafts: Sequence[Draft]
     ) -> Judgement:
         """Return a judgement of some number of drafts."""
-        self.judged += 1
+        self.judge_calls += 1
         if self._greedy:
             gains = {card.id: 1.0 for card in roster}
             return Judgement((0.0,) * len(drafts), 0, gains, 0.0)

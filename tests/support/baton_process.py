@@ -21,7 +21,7 @@ from baton.ipc import messages
 from baton.platform.settings import find_paths, load_settings
 
 
-def overhear(file: Path) -> None:
+def log_frames(file: Path) -> None:
     """Write down every frame, with the bytes in it that are encoded as text."""
     read, encode = messages.read, messages.encode
     out = file.open("a", encoding="utf-8")
@@ -72,5 +72,5 @@ if __name__ == "__main__":
     parser.add_argument("--calls", required=True)
     parser.add_argument("--frames", type=Path, required=True)
     given = parser.parse_args()
-    overhear(given.frames)
+    log_frames(given.frames)
     asyncio.run(main(json.loads(given.calls)))

@@ -6,6 +6,8 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from baton.platform.settings import find_paths
+
 
 @dataclass(frozen=True)
 class Done:
@@ -18,3 +20,10 @@ class Done:
 
 Call = Callable[..., Done]
 Process = Callable[..., subprocess.CompletedProcess[bytes]]
+
+
+def write_settings(text: str) -> None:
+    """Write the settings file, which must not exist yet."""
+    file = find_paths().config_file
+    file.parent.mkdir(parents=True)
+    file.write_text(text)

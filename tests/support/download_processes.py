@@ -1,7 +1,7 @@
 """Downloads as a test drives them: here, or in a process of their own that may be killed.
 
-told = Told()
-transfer.fetch(offer, target, told, told.stopped, web=web, pace=QUICK)
+progress = ProgressLog()
+transfer.fetch(offer, target, progress, progress.should_stop, web=web, pace=QUICK)
 
 child = Child(hub, offer, target)      # a real process; starts in milliseconds
 child.kill_at(5_000_000)               # SIGKILL once so many bytes lie in the partial
@@ -38,8 +38,8 @@ PROCESSES: Any = multiprocessing.get_context(_HOW)
 PROCESSES.set_forkserver_preload(["baton.download.child.transfer"])
 
 
-class Told:
-    """What a download told; it may be stopped when it has told so many times, or at a size."""
+class ProgressLog:
+    """Records the progress of a download; stops it once `stop_at` bytes are there."""
 
     def __init__(self, stop_at: int | None = None) -> None:
         self.steps: list[Progress] = []
@@ -59,8 +59,8 @@ class Told:
         """What it was doing, all in all."""
         return {step.phase for step in self.steps}
 
-    def stopped(self) -> bool:
-        """Tell whether it shall end."""
+    def should_stop(self) -> bool:
+        """Whether the download is to stop."""
         done = self.steps[-1].done if self.steps else 0
         return self.stop_at is not None and done >= self.stop_at
 
@@ -136,11 +136,16 @@ def _fetch(
     environ: dict[str, str], offer: ModelOffer, target: Path, pace: RetryPolicy, result: Connection
 ) -> None:
     os.umask(0o077)
-    told = Told()
+    progress = ProgressLog()
     try:
         sha256 = transfer.fetch(
-            offer, target, told, told.stopped, web=hub_client.HubClient(environ), pace=pace
+            offer,
+            target,
+            progress,
+            progress.should_stop,
+            web=hub_client.HubClient(environ),
+            pace=pace,
         )
-        result.send((sha256, told.phases))
+        result.send((sha256, progress.phases))
     except Failure as failure:
-        result.send((asdict(failure.failed), told.phases))
+        result.send((asdict(failure.failed), progress.phases))

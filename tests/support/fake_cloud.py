@@ -1,4 +1,4 @@
-"""A cloud on loopback: real HTTP, four dialects, bills as a provider would, and misbehaves if told.
+"""A cloud on loopback: real HTTP, four dialects, bills as a provider would, and misbehaves at will.
 
     with Cloud(prices={"": price}) as cloud:          # or `async with`
         cloud.next(Fault.STALL)                       # the next POST only; then answers are good
@@ -99,7 +99,7 @@ class Cloud:
         still = 0
         while still < 3:  # what a client sent before it died may not be read yet
             if self._error is not None:
-                raise AssertionError("the kit's cloud fell over") from self._error
+                raise AssertionError("the test's cloud crashed") from self._error
             if time.monotonic() > end:
                 raise AssertionError("the kit's cloud is still answering")
             still = 0 if self._open else still + 1
@@ -253,7 +253,7 @@ def main() -> None:
     with Cloud(prices={"": price}, reply=reply, journal=given.bill_file) as cloud:
         written = given.port_file.with_suffix(".new")
         written.write_text(str(cloud.port))
-        written.replace(given.port_file)  # whoever waits for it never reads half a number
+        written.replace(given.port_file)  # a reader that waits for it never sees half a number
         threading.Event().wait()
 
 

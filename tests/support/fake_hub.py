@@ -1,11 +1,11 @@
-"""A Hugging Face hub on loopback, as the official client meets it, that misbehaves if told.
+"""A Hugging Face hub on loopback, as the official client meets it, that misbehaves on request.
 
     with Hub() as hub:
         old = hub.add("user/repo", {"m.gguf": b"..."})        # returns the commit, 40 hex digits
         new = hub.add("user/repo", {"m.gguf": Path("big")})   # `main` has changed; both stay
         ... HF_ENDPOINT=hub.url ...                           # hub.environ: that, no telemetry
         hub.fault(Fault(cut=70_000), on="store")              # the next GET of content; then fine
-        hub.fault(Fault(status=503), on="api", times=0)       # always; hub.mend() ends it
+        hub.fault(Fault(status=503), on="api", times=0)       # always; hub.clear_faults() ends it
         hub.choose = lambda seen: Fault(...) or None          # any rule of one's own
         hub.expire()                                          # no address signed so far is good
         assert hub.served("m.gguf") == ...                    # bytes of content sent; see hub.log
@@ -127,8 +127,8 @@ class Hub:
         """Make a commit of these files (all that it holds); return its 40 hex digits."""
         kept = self.repos.setdefault(repo, Repo(repo))
         blobs = {name: _blob(name, content) for name, content in files.items()}
-        told = repr((repo, len(kept.commits), sorted((n, b.sha256) for n, b in blobs.items())))
-        commit = hashlib.sha1(told.encode()).hexdigest()
+        contents = repr((repo, len(kept.commits), sorted((n, b.sha256) for n, b in blobs.items())))
+        commit = hashlib.sha1(contents.encode()).hexdigest()
         kept.commits[commit] = blobs
         kept.names[branch] = commit
         kept.gated, kept.private = gated, private
@@ -157,7 +157,7 @@ class Hub:
         with self._lock:
             self._rules.append(_Rule(fault, on, file, method, after, times))
 
-    def mend(self) -> None:
+    def clear_faults(self) -> None:
         """Let all go well from now on."""
         with self._lock:
             self._rules.clear()
@@ -308,8 +308,8 @@ class Hub:
         if commit is None:
             return _refused(404, "RevisionNotFound", f"Invalid rev id: {name}")
         if repo.gated and token not in self.accepted:
-            told = f"Access to model {repo.id} is restricted. You must have access to it."
-            return _refused(403 if token else 401, "GatedRepo", told)
+            message = f"Access to model {repo.id} is restricted. You must have access to it."
+            return _refused(403 if token else 401, "GatedRepo", message)
         blob = repo.commits[commit].get(file)
         if blob is None:
             return _refused(404, "EntryNotFound", "Entry not found", {"X-Repo-Commit": commit})
@@ -426,12 +426,12 @@ def _listed(name: str, blob: Blob) -> dict[str, Any]:
     return listed
 
 
-def _refused(status: int, code: str, told: str, also: Mapping[str, str] = {}) -> Answer:
-    headers = {"X-Error-Message": told, **({"X-Error-Code": code} if code else {}), **also}
-    answer = as_json({"error": told}, **headers)
+def _refused(status: int, code: str, message: str, also: Mapping[str, str] = {}) -> Answer:
+    headers = {"X-Error-Message": message, **({"X-Error-Code": code} if code else {}), **also}
+    answer = as_json({"error": message}, **headers)
     return Answer(status, answer.content, answer.headers)
 
 
-def _xml(status: int, code: str, told: str) -> Answer:
-    body = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>{told}</Message></Error>"
+def _xml(status: int, code: str, message: str) -> Answer:
+    body = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>{message}</Message></Error>"
     return Answer(status, body.encode(), {"Content-Type": "application/xml"})

@@ -93,8 +93,8 @@ with made() as modes:
 def baton_watched(*args: str) -> Modes:
     """Run Baton as a process and return the modes with which its front made things."""
     with tempfile.TemporaryDirectory() as folder:
-        told = Path(folder, "modes.json")
-        command = [sys.executable, "-I", "-c", _WATCHED, str(TESTS), str(told), *args]
+        record = Path(folder, "modes.json")
+        command = [sys.executable, "-I", "-c", _WATCHED, str(TESTS), str(record), *args]
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=180)
         assert done.returncode == 0, done.stderr.decode()
-        return {Path(path): mode for path, mode in json.loads(told.read_text()).items()}
+        return {Path(path): mode for path, mode in json.loads(record.read_text()).items()}

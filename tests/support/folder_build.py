@@ -39,7 +39,7 @@ def build(folder: Path, packages: Iterable[Distribution], *more: str) -> set[str
 
     There is no executable: that is a part of PyInstaller, which only builds are made with.
     """
-    told = {"version": "1.2.3", "flavour": "slim", "platform": "linux-x86_64", "gpu": ""}
+    facts = {"version": "1.2.3", "flavour": "slim", "platform": "linux-x86_64", "gpu": ""}
     files = {*NATIVE, *more, "baton/build.json"}
     modules = set()
     for package in packages:
@@ -52,5 +52,5 @@ def build(folder: Path, packages: Iterable[Distribution], *more: str) -> set[str
     for name in files:
         path = folder / parts.CONTENTS / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(told) if name == "baton/build.json" else name)
+        path.write_text(json.dumps(facts) if name == "baton/build.json" else name)
     return modules

@@ -184,12 +184,12 @@ def refused(done: Done, code: int = 1) -> str:
 class Server(http.server.ThreadingHTTPServer):
     """Serves a release on loopback.
 
-    `cut` names a file of which only half comes, `stuck` one of which only half comes and then no
+    Of `cut_file` only half comes, of `stalled_file` only half comes and then no
     more; `answers` is the status of whatever is asked for.
     """
 
-    cut = ""
-    stuck = ""
+    cut_file = ""
+    stalled_file = ""
     answers = 200
     elsewhere = ""
     scheme = "http"
@@ -227,9 +227,9 @@ class Handler(http.server.SimpleHTTPRequestHandler):
             return
         if self.server.answers != 200:
             self.send_error(self.server.answers)
-        elif self.server.cut and self.server.cut in self.path:
+        elif self.server.cut_file and self.server.cut_file in self.path:
             self.send_half()
-        elif self.server.stuck and self.server.stuck in self.path:
+        elif self.server.stalled_file and self.server.stalled_file in self.path:
             self.send_half()
             self.server.is_stuck.set()
             self.server.over.wait()

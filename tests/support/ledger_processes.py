@@ -39,7 +39,7 @@ def bill(
     share: int = 1,
     keep: bool = True,
 ) -> HoldRequest:
-    """Return a bill of at most $0.0023125, unless told otherwise."""
+    """Return a bill of at most $0.0023125, unless stated otherwise."""
     return HoldRequest(
         run=run,
         session=session,

@@ -71,8 +71,8 @@ class OddModel:
         """Prefer the last draft."""
         _act(text)
         best = 99 if text == "nonsense" else len(drafts) - 1
-        told = {c.id: 0.25 if estimate else 0.5 for c in candidates}
-        return Judgement(tuple(0.5 for _ in drafts), best, told, 1.0)
+        chances = {c.id: 0.25 if estimate else 0.5 for c in candidates}
+        return Judgement(tuple(0.5 for _ in drafts), best, chances, 1.0)
 
     def likeness(self, texts: Sequence[str]) -> list[list[float]]:
         """Say that all are half alike."""
@@ -94,7 +94,7 @@ def _act(text: str) -> None:
     if what == "die":
         os.abort()
     if what == "raise":
-        raise ValueError("as told")
+        raise ValueError("as asked")
 
 
 if __name__ == "__main__":

@@ -33,12 +33,12 @@ init = 1
 """
 
 
-def library(file: Path, canary: Path, told: str = "a library") -> None:
+def library(file: Path, canary: Path, message: str = "a library") -> None:
     """Compile a library that adds a line to `canary` when it is loaded."""
     compiler = shutil.which("cc")
     assert compiler, "needs a compiler, for libraries that tell that they were loaded"
     command = [compiler, "-shared", "-fPIC", "-x", "c", "-o", str(file), "-"]
-    subprocess.run(command, input=(LIBRARY % (canary, told)).encode(), check=True)
+    subprocess.run(command, input=(LIBRARY % (canary, message)).encode(), check=True)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Whether other processes are over, by whoever started them."""
+"""Whether processes of other parents have ended."""
 
 from __future__ import annotations
 

@@ -36,17 +36,17 @@ def program(platform: str) -> bytes:
 def build(
     dist: Path,
     name: str,
-    told: Mapping[str, str],
+    facts: Mapping[str, str],
     *,
     files: Mapping[str, bytes] | None = None,
     head: str = "",
 ) -> Path:
     """Make a build of that name, with its bill; return it.
 
-    `told` is what it says of itself beyond MINE, `files` are more of what is in it, `head` is the
+    `facts` is what it says of itself beyond MINE, `files` are more of what is in it, `head` is the
     system that it begins for, by default the one that it says.
     """
-    says = {**MINE, "commit": "abc", "update_key": "", **told}
+    says = {**MINE, "commit": "abc", "update_key": "", **facts}
     start = program(head or says["platform"])
     exe = "baton.exe" if name.endswith(".zip") else "baton"
     inside = {exe: start, "lib/baton/build.json": json.dumps(says).encode(), **(files or {})}

@@ -69,10 +69,10 @@ def listed(
     """Return an entry of a catalogue; `claimed` is the content that it speaks of."""
     known = ""
     if pinned:
-        told = data if claimed is None else claimed
+        claim = data if claimed is None else claimed
         known = (
-            f"size = {len(told)}\n"
-            f'sha256 = "{hashlib.sha256(told).hexdigest()}"\n'
+            f"size = {len(claim)}\n"
+            f'sha256 = "{hashlib.sha256(claim).hexdigest()}"\n'
             f'revision = "{revision}"\n'
         )
     return (

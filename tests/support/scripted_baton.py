@@ -1,4 +1,4 @@
-"""A Baton whose workers say what they are told, for commands that play something."""
+"""A Baton with scripted workers, for commands that play something."""
 
 from __future__ import annotations
 

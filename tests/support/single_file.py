@@ -1,4 +1,4 @@
-"""Single files with something small inside, and what is told by a program that one started."""
+"""Single files with something small inside, and what a program reports that one started."""
 
 from __future__ import annotations
 
@@ -88,12 +88,12 @@ class Single:
         return subprocess.Popen(command, env=self.environ(), **(pipes | options))  # type: ignore[call-overload,no-any-return]
 
     def works(self) -> dict[str, str]:
-        """Start it; return what the program tells, after a look at all that must be so."""
+        """Start it; return what the program prints, after a look at all that must be so."""
         ran = self.start()
         assert ran.stderr == b""
         assert ran.returncode == 7
         self.is_whole()
-        return told(ran.stdout)
+        return report(ran.stdout)
 
     def is_whole(self) -> None:
         expected = pack.contents(self.file)
@@ -108,7 +108,7 @@ class Single:
 Make = Callable[..., Single]
 
 
-def told(output: bytes) -> dict[str, str]:
-    """Return what the probe tells, by its first words."""
+def report(output: bytes) -> dict[str, str]:
+    """Return what the probe prints, by the first word of each line."""
     lines = [line.partition(" ") for line in os.fsdecode(output).splitlines()]
     return {name: rest for name, _, rest in lines}

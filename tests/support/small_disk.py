@@ -15,7 +15,7 @@ from baton.core.catalogue_types import ModelOffer
 from baton.download.child import hub_client, transfer
 from baton.download.progress import Progress
 from baton.ipc.parent_channel import Failure
-from support.download_processes import QUICK, Told, here
+from support.download_processes import QUICK, ProgressLog, here
 
 NEIGHBOUR = b"another model" * 1000
 
@@ -32,26 +32,28 @@ def on_small_disk(
     for number in range(offsets):
         target = disk / str(number) / offer.source.file
         room = dice.randrange(offer.size * 3 // 4)
-        told: dict[str, Any] = {"room": 0, "failed": {}}
+        outcome: dict[str, Any] = {"room": 0, "failed": {}}
         filled = _Filling(disk, target, room)
         try:
             transfer.fetch(offer, target, filled, lambda: False, web=web, pace=QUICK)
         except Failure as failure:
-            told["failed"] = asdict(failure.failed)
-        told["target"] = target.exists()
-        told["kept"] = sum(here(path) for path in target.parent.glob("*.partial"))
-        told["room"] = room
+            outcome["failed"] = asdict(failure.failed)
+        outcome["target"] = target.exists()
+        outcome["kept"] = sum(here(path) for path in target.parent.glob("*.partial"))
+        outcome["room"] = room
         (disk / "filling").unlink()
-        steps = Told()
-        told["then"] = transfer.fetch(offer, target, steps, steps.stopped, web=web, pace=QUICK)
-        told["left"] = [path.name for path in target.parent.iterdir()]
-        told["neighbour"] = (disk / "neighbour").read_bytes()
-        pipe.send(told)
+        steps = ProgressLog()
+        outcome["then"] = transfer.fetch(
+            offer, target, steps, steps.should_stop, web=web, pace=QUICK
+        )
+        outcome["left"] = [path.name for path in target.parent.iterdir()]
+        outcome["neighbour"] = (disk / "neighbour").read_bytes()
+        pipe.send(outcome)
         target.unlink()
     pipe.send("done")
 
 
-class _Filling(Told):
+class _Filling(ProgressLog):
     """Somebody else who fills the disk as soon as the file begins to come."""
 
     def __init__(self, disk: Path, target: Path, room: int) -> None:

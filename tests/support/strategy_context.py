@@ -197,7 +197,7 @@ async def play(
         assert len(played.proposals) < MOST_PROPOSALS, "it never ends"
         assert proposal.plan.steps[: len(steps)] == steps, "what was played was changed"
         assert proposal.where in ("local", "plan", "cloud")
-        assert proposal.why.strip(), "a person is told why"
+        assert proposal.why.strip(), "a person is shown why"
         before = played.proposals[-1] if played.proposals else None
         if before is not None and before.final:
             shown = any(texts.get(n, "").strip() for n in before.plan.answer)

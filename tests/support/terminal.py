@@ -109,7 +109,7 @@ class Terminal:
     def hang_up(self) -> None:
         """Close the window, and leave the program to itself."""
         nothing = os.open(os.devnull, os.O_RDWR)
-        os.dup2(nothing, self._child.child_fd)  # closed once only, by whoever closes that
+        os.dup2(nothing, self._child.child_fd)  # closed only once, with the child
         os.close(nothing)
 
     def close(self) -> None:

@@ -220,7 +220,7 @@ def test_what_can_go_wrong(client: httpx.Client, tmp_path: Path) -> None:
         assert go(Fault(401, code="GatedRepo"), "resolve").headers["x-error-code"] == "GatedRepo"
         with pytest.raises(httpx.TooManyRedirects):
             go(Fault(302, location=LOOP), "resolve", times=0)
-        hub.mend()
+        hub.clear_faults()
         with pytest.raises(httpx.UnsupportedProtocol):
             go(Fault(302, location="ftp://localhost/m.gguf"), "resolve")
         assert len(go(Fault(rate=2_000_000)).content) == len(CONTENT) - 100

@@ -1,7 +1,7 @@
 """`baton self` as a process of its own, which is killed at a certain step or finds a full disk.
 
-It is the real command line with the real child process; only what the program was built as is told
-to it, since a checkout isn't built. Steps are what the interpreter does with files of the
+It is the real command line with the real child process; only the facts of the build
+are given to it, since a checkout isn't built. Steps are what the interpreter does with files of the
 installation, as its audit hook sees them before they happen.
 """
 
@@ -27,7 +27,7 @@ from support.small_disk import mounted
 
 OLD, NEW = "0.1.0", "0.2.0"
 
-# What would else be imported for each command anew; one server makes all processes.
+# What would else be imported for each command; one server makes all processes.
 PROCESSES.set_forkserver_preload(
     [
         "baton.download.child.transfer",
@@ -127,7 +127,7 @@ class World:
 
 
 @dataclass
-class Told:
+class CommandResult:
     """How a command ended, what it said, and the steps that it took."""
 
     code: int | None
@@ -135,7 +135,9 @@ class Told:
     steps: list[str] = field(default_factory=list)
 
 
-def baton_self(world: World, *args: str, kill_after: float | None = None, **more: Any) -> Told:
+def baton_self(
+    world: World, *args: str, kill_after: float | None = None, **more: Any
+) -> CommandResult:
     """Run a command. It is killed before its step `kill_at`, before the step `child` of its own
     child process, or after so many seconds.
     """
@@ -146,13 +148,13 @@ def baton_self(world: World, *args: str, kill_after: float | None = None, **more
     try:
         if kill_after is not None and not ours.poll(kill_after):
             process.kill()
-        told = Told(*ours.recv())
+        result = CommandResult(*ours.recv())
     except EOFError:
-        told = Told(None, "")
+        result = CommandResult(None, "")
     process.join()
     process.close()
     ours.close()
-    return told
+    return result
 
 
 def _run(world: World, args: Sequence[str], more: dict[str, Any], pipe: Any) -> None:
@@ -314,16 +316,16 @@ def on_a_disk_of(
     process = PROCESSES.Process(target=_on_disk, args=(size, folder, key, count, theirs))
     process.start()
     theirs.close()
-    told: list[dict[str, Any]] | None = []
+    outcomes: list[dict[str, Any]] | None = []
     while (one := ours.recv()) != "done":
         if one == "refused":
-            told = None
-        elif told is not None:
-            told.append(one)
+            outcomes = None
+        elif outcomes is not None:
+            outcomes.append(one)
     process.join()
     process.close()
     ours.close()
-    return told
+    return outcomes
 
 
 def _on_disk(size: int, folder: Path, key: str, count: int | None, pipe: Any) -> None:
@@ -342,11 +344,11 @@ def _on_disk(size: int, folder: Path, key: str, count: int | None, pipe: Any) ->
         (root / "prefix").symlink_to(disk / "prefix")
         world = World(root, key, str(folder / "release")).install(previous="0.0.9")
         code, text = _forked(world, disk, number)
-        told = {"step": number, "code": code, "text": text, "here": world.version()}
+        outcome = {"step": number, "code": code, "text": text, "here": world.version()}
         (disk / "filling").unlink(missing_ok=True)
         again, _ = _forked(world, disk, 0)
-        told["then"] = (again, world.version(), world.version(world.share / "previous"))
-        pipe.send(told)
+        outcome["then"] = (again, world.version(), world.version(world.share / "previous"))
+        pipe.send(outcome)
         shutil.rmtree(disk / "prefix")
     pipe.send("done")
 
@@ -379,11 +381,11 @@ def read_only(world: World) -> list[tuple[str, int, str]] | None:
     process = PROCESSES.Process(target=_read_only, args=(world, theirs))
     process.start()
     theirs.close()
-    told: list[tuple[str, int, str]] | None = ours.recv()
+    endings: list[tuple[str, int, str]] | None = ours.recv()
     process.join()
     process.close()
     ours.close()
-    return told
+    return endings
 
 
 def _read_only(world: World, pipe: Any) -> None:
@@ -396,7 +398,7 @@ def _read_only(world: World, pipe: Any) -> None:
     shutil.rmtree(world.prefix)
     world.prefix.symlink_to(disk / "prefix")
     subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
-    told = []
+    endings = []
     for command in (["update"], ["rollback"], ["uninstall", "--yes"]):
         result = world.root / "result"
         if not os.fork():
@@ -404,5 +406,5 @@ def _read_only(world: World, pipe: Any) -> None:
             result.write_text(json.dumps(run_here(world, ("self", *command))))
             os._exit(0)
         os.wait()
-        told.append((command[0], *json.loads(result.read_text())))
-    pipe.send(told)
+        endings.append((command[0], *json.loads(result.read_text())))
+    pipe.send(endings)

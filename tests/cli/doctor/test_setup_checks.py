@@ -18,7 +18,7 @@ from baton.platform import secrets
 from baton.platform.settings import find_paths
 from baton.workers.cloud import price_table
 from support.canary import shows
-from support.command_line import Call
+from support.command_line import Call, write_settings
 from support.keyrings import Drawer, use
 from support.sample_ledger import spend
 
@@ -45,12 +45,6 @@ def found(last: str = "tools") -> dict[str, CheckResult]:
     return asyncio.run(check())
 
 
-def configure(text: str) -> None:
-    file = find_paths().config_file
-    file.parent.mkdir(parents=True)
-    file.write_text(text)
-
-
 def test_a_fresh_machine_is_well_and_stays_untouched(home: Path) -> None:
     findings = found()
     assert findings["keyring"].state is CheckState.WARN
@@ -63,7 +57,7 @@ def test_a_fresh_machine_is_well_and_stays_untouched(home: Path) -> None:
 
 
 def test_what_others_may_look_into_can_be_closed_as_it_says(home: Path) -> None:
-    configure("")
+    write_settings("")
     data, config = find_paths().data, find_paths().config_file
     data.mkdir(parents=True, exist_ok=True)
     for path, mode in ((data, 0o755), (config, 0o644)):
@@ -76,7 +70,7 @@ def test_what_others_may_look_into_can_be_closed_as_it_says(home: Path) -> None:
 
 def test_the_tools_are_tried_unless_they_are_off(home: Path) -> None:
     assert "sandbox" in found()["tools"].text or "seccomp" in found()["tools"].text
-    configure("tools = false\n")
+    write_settings("tools = false\n")
     assert found()["tools"] == CheckResult(
         "tools", CheckState.OK, "off in the settings (`tools = false`)"
     )
@@ -99,7 +93,7 @@ def test_the_machine_is_told_and_a_card_that_idles(
 
 
 def test_what_was_spent_and_left_is_told(home: Path) -> None:
-    configure('[budget]\nday = "1"\n')
+    write_settings('[budget]\nday = "1"\n')
     spend(find_paths().ledger)
     findings = found()
     assert "The cloud is on" in findings["money"].text
@@ -110,7 +104,7 @@ def test_what_was_spent_and_left_is_told(home: Path) -> None:
 def test_a_missing_key_is_told_and_no_key_is_shown(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    configure('[[workers]]\nid = "g"\nkind = "cloud"\nmodel = "groq/openai/gpt-oss-20b"\n')
+    write_settings('[[workers]]\nid = "g"\nkind = "cloud"\nmodel = "groq/openai/gpt-oss-20b"\n')
     monkeypatch.setenv("OPENAI_API_KEY", CANARY)
     findings = found()
     assert findings["keys"].state is CheckState.WARN
@@ -176,7 +170,7 @@ def test_the_conductor_is_tried_like_the_worker(
     home: Path, conductor: str, state: CheckState, text: str
 ) -> None:
     files = {"writer": home / "writer.gguf", "planner": home / "planner.gguf"}
-    configure(f'worker = "writer"\nconductor = "{conductor}"\n' + OTHERS.format(**files))
+    write_settings(f'worker = "writer"\nconductor = "{conductor}"\n' + OTHERS.format(**files))
     finding = found("conductor")["conductor"]
     assert (finding.state, text in finding.text) == (state, True), finding.text
 

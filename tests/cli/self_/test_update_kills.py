@@ -18,7 +18,7 @@ from support.sample_releases import keys, program, publish
 from support.update_processes import (
     NEW,
     OLD,
-    Told,
+    CommandResult,
     World,
     baton_self,
     memory,
@@ -64,8 +64,8 @@ def healed(machine: World, coming: str) -> None:
     command = "update" if coming == NEW else "rollback"
     if command == "rollback" and here == coming and not (machine.share / "switch.json").exists():
         assert baton_self(machine, command).code == 0  # it was complete, and is undone by this
-    told = baton_self(machine, command)
-    assert told.code == 0, told.text
+    result = baton_self(machine, command)
+    assert result.code == 0, result.text
     there = {path.name for path in machine.target.parent.iterdir()}
     assert there == {"baton"}
     assert machine.version() == coming
@@ -73,15 +73,15 @@ def healed(machine: World, coming: str) -> None:
     assert machine.receipt()["version"] == coming
     names = {path.name for path in machine.share.iterdir()} - {".switch.json.new"}
     assert names == {"install.json", "previous", "previous.json"}
-    told = baton_self(machine, "rollback")
-    assert (told.code, machine.version()) == (0, OLD), told.text
+    result = baton_self(machine, "rollback")
+    assert (result.code, machine.version()) == (0, OLD), result.text
     assert machine.version(machine.share / "previous") == coming
 
 
-def some(told: Told, count: int | None) -> list[int]:
+def some(result: CommandResult, count: int | None) -> list[int]:
     """Return the numbers of all steps, or of so many, among them the one that changes it all."""
-    numbers = list(range(1, len(told.steps) + 1))
-    [moment] = [n for n, step in enumerate(told.steps, 1) if step.endswith(" /bin/baton")][-1:]
+    numbers = list(range(1, len(result.steps) + 1))
+    [moment] = [n for n, step in enumerate(result.steps, 1) if step.endswith(" /bin/baton")][-1:]
     if count is None:
         return numbers
     return sorted({moment, moment + 1, *random.Random(count).sample(numbers, count - 2)})
@@ -97,8 +97,8 @@ def test_killed_before_a_step(
     assert len(unharmed.steps) > 25
     for number in some(unharmed, count):
         machine = world(quick, public)
-        told = baton_self(machine, command, kill_at=number)
-        assert told.code is None, f"it was to be killed before {unharmed.steps[number - 1]}"
+        result = baton_self(machine, command, kill_at=number)
+        assert result.code is None, f"it was to be killed before {unharmed.steps[number - 1]}"
         healed(machine, coming)
 
 
@@ -113,8 +113,8 @@ def test_killed_in_the_child_too(quick: Path, public: str, count: int | None) ->
     numbers = range(1, len(steps) + 1)
     for number in numbers if count is None else random.Random(1).sample(numbers, count):
         machine = world(quick, public)
-        told = baton_self(machine, "update", child=number)
-        assert told.code is None, f"it was to be killed before {steps[number - 1]}"
+        result = baton_self(machine, "update", child=number)
+        assert result.code is None, f"it was to be killed before {steps[number - 1]}"
         assert machine.version() == OLD
         healed(machine, NEW)
 
@@ -141,13 +141,13 @@ def test_a_disk_that_becomes_full_at_any_step(quick: Path, public: str, count: i
     if ended is None:
         pytest.skip("this system lets nobody mount a small disk")
     assert ended
-    for told in ended:
-        assert told["here"] in (OLD, NEW), told
-        assert told["code"] in (0, 1), told
-        assert "stumbled" not in told["text"], told
-        assert told["code"] == 0 or "room" in told["text"], told
-        assert told["then"] == (0, NEW, OLD), told
-    assert any(told["code"] for told in ended)
+    for outcome in ended:
+        assert outcome["here"] in (OLD, NEW), outcome
+        assert outcome["code"] in (0, 1), outcome
+        assert "stumbled" not in outcome["text"], outcome
+        assert outcome["code"] == 0 or "room" in outcome["text"], outcome
+        assert outcome["then"] == (0, NEW, OLD), outcome
+    assert any(outcome["code"] for outcome in ended)
 
 
 def test_a_disk_that_is_too_small_is_said_before_anything_comes(quick: Path, public: str) -> None:
@@ -155,18 +155,18 @@ def test_a_disk_that_is_too_small_is_said_before_anything_comes(quick: Path, pub
     ended = on_a_disk_of(2 * size + (1 << 15), quick, public, 0)
     if ended is None:
         pytest.skip("this system lets nobody mount a small disk")
-    [told] = ended
-    assert told["code"] == 1
-    assert "has no room for baton-" in told["text"]
-    assert "Make room" in told["text"]
-    assert told["here"] == OLD
+    [outcome] = ended
+    assert outcome["code"] == 1
+    assert "has no room for baton-" in outcome["text"]
+    assert "Make room" in outcome["text"]
+    assert outcome["here"] == OLD
 
 
 def test_where_nothing_can_be_written_it_is_said(quick: Path, public: str) -> None:
-    told = read_only(world(quick, public))
-    if told is None:
+    endings = read_only(world(quick, public))
+    if endings is None:
         pytest.skip("this system lets nobody mount anything")
-    for command, code, text in told:
+    for command, code, text in endings:
         assert code == 1, (command, text)
         assert "can't be changed: Read-only file system; nothing was changed" in text, command
         assert "stumbled" not in text

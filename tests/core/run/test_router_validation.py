@@ -130,7 +130,7 @@ async def test_the_second_look_sees_who_wrote_what_and_how_it_ended() -> None:
         for seed in range(40):
             here.orchestra.router = wild = Watching(Random(seed))
             await here.play(None, SUM, replace(SOLO, strategy="hybrid"))
-            if wild.judged and len(wild.shown) == 2:
+            if wild.judge_calls and len(wild.shown) == 2:
                 break
         first, second = wild.shown
         assert (first.worker, first.answer, first.confidence, first.cut) == (

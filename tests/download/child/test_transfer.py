@@ -24,7 +24,15 @@ from baton.download.child.hub_client import HubClient, Stopped
 from baton.download.child.partial_file import PartialFile
 from baton.download.progress import Phase
 from baton.ipc.parent_channel import Failure
-from support.download_processes import FILE, QUICK, REPO, Told, offer_in, partial_of, unvouched
+from support.download_processes import (
+    FILE,
+    QUICK,
+    REPO,
+    ProgressLog,
+    offer_in,
+    partial_of,
+    unvouched,
+)
 from support.fake_hub import Fault, Hub
 from support.http_server import Seen
 
@@ -45,11 +53,15 @@ def target(tmp_path: Path) -> Path:
 
 
 def fetch(
-    hub: Hub, offer: ModelOffer, target: Path, told: Told | None = None, patience: float = 0.3
+    hub: Hub,
+    offer: ModelOffer,
+    target: Path,
+    progress: ProgressLog | None = None,
+    patience: float = 0.3,
 ) -> str:
-    told = told or Told()
+    progress = progress or ProgressLog()
     with closing(HubClient({**hub.environ, "HF_HUB_DOWNLOAD_TIMEOUT": str(patience)})) as web:
-        return transfer.fetch(offer, target, told, told.stopped, web=web, pace=QUICK)
+        return transfer.fetch(offer, target, progress, progress.should_stop, web=web, pace=QUICK)
 
 
 def refused(hub: Hub, offer: ModelOffer, target: Path) -> dict[str, Any]:
@@ -72,21 +84,21 @@ def name_of(value: object) -> str:
 
 
 def test_a_file_comes_and_nothing_else_stays(hub: Hub, target: Path) -> None:
-    told = Told()
-    assert fetch(hub, offer_in(hub, SIZE), target, told) == hashlib.sha256(CONTENT).hexdigest()
+    progress = ProgressLog()
+    assert fetch(hub, offer_in(hub, SIZE), target, progress) == hashlib.sha256(CONTENT).hexdigest()
     assert target.read_bytes() == CONTENT
     assert [path.name for path in target.parent.iterdir()] == [FILE]
-    assert told.steps[-1].done == told.steps[-1].total == SIZE
+    assert progress.steps[-1].done == progress.steps[-1].total == SIZE
     assert target.stat().st_mode & 0o777 == 0o600
     assert target.parent.stat().st_mode & 0o777 == 0o700
 
 
 def test_what_is_here_is_only_verified(hub: Hub, target: Path) -> None:
     fetch(hub, offer_in(hub, SIZE), target)
-    asked, told = len(hub.log), Told()
-    fetch(hub, offer_in(hub, SIZE), target, told)
+    asked, progress = len(hub.log), ProgressLog()
+    fetch(hub, offer_in(hub, SIZE), target, progress)
     assert len(hub.log) == asked
-    assert told.phases == {Phase.VERIFYING}
+    assert progress.phases == {Phase.VERIFYING}
 
 
 def test_a_broken_file_of_that_name_is_noticed_and_fetched_anew(hub: Hub, target: Path) -> None:
@@ -160,9 +172,9 @@ def test_an_address_that_has_expired_is_signed_anew(hub: Hub, target: Path) -> N
 
 def test_a_server_that_asks_to_wait_is_waited_for(hub: Hub, target: Path) -> None:
     hub.fault(Fault(status=429, retry_after=1), on="resolve")
-    told = Told()
-    fetch(hub, offer_in(hub, SIZE), target, told)
-    waits = [step.left for step in told.steps if step.phase is Phase.DOWNLOADING and step.left]
+    progress = ProgressLog()
+    fetch(hub, offer_in(hub, SIZE), target, progress)
+    waits = [step.left for step in progress.steps if step.phase is Phase.DOWNLOADING and step.left]
     assert waits
     assert max(waits) <= 1
     assert target.read_bytes() == CONTENT
@@ -172,7 +184,7 @@ def test_what_came_before_the_pause_is_not_fetched_again(hub: Hub, target: Path)
     for stop_at in (200_000, 400_000):
         hub.fault(Fault(cut=200_000, stall=True))
         with pytest.raises(Stopped):
-            fetch(hub, offer_in(hub, SIZE), target, Told(stop_at), patience=60)
+            fetch(hub, offer_in(hub, SIZE), target, ProgressLog(stop_at), patience=60)
         assert not target.exists()
         assert partial_of(offer_in(hub, SIZE), target).stat().st_size == stop_at
     fetch(hub, offer_in(hub, SIZE), target)
@@ -183,9 +195,9 @@ def test_what_came_before_the_pause_is_not_fetched_again(hub: Hub, target: Path)
 
 def test_speed_and_what_is_left_are_told(hub: Hub, target: Path) -> None:
     hub.choose = lambda seen: Fault(rate=1_000_000) if seen.kind == "store" else None
-    told = Told()
-    fetch(hub, offer_in(hub, SIZE), target, told)
-    known = [step for step in told.steps if step.speed]
+    progress = ProgressLog()
+    fetch(hub, offer_in(hub, SIZE), target, progress)
+    known = [step for step in progress.steps if step.speed]
     assert known
     assert all(50_000 < step.speed < 20_000_000 for step in known)
     assert all(
@@ -208,7 +220,7 @@ def test_a_server_that_says_nothing_holds_no_pause_up(hub: Hub, target: Path) ->
             Source(url=f"http://127.0.0.1:{silent.getsockname()[1]}/m.gguf"), SIZE, "a"
         )
         with pytest.raises(Stopped):
-            fetch(hub, offer, target, Told(0))
+            fetch(hub, offer, target, ProgressLog(0))
         assert not answered
         over.set()
         answerer.join()
@@ -228,15 +240,15 @@ def test_a_body_that_came_whole_is_the_end(hub: Hub, target: Path) -> None:
     """The connection stays open, so nothing but its length says that it is whole."""
     looks = 0
 
-    class Ending(Told):
-        def stopped(self) -> bool:
+    class Ending(ProgressLog):
+        def should_stop(self) -> bool:
             nonlocal looks
             looks += self.steps[-1].done == SIZE if self.steps else 0
             return looks > 100
 
-    told = Ending()
-    assert fetch(hub, offer_in(hub, SIZE), target, told, patience=3600)
-    assert Phase.DOWNLOADING in told.phases
+    progress = Ending()
+    assert fetch(hub, offer_in(hub, SIZE), target, progress, patience=3600)
+    assert Phase.DOWNLOADING in progress.phases
 
 
 def test_what_comes_is_brought_to_the_disk_meanwhile(
@@ -252,8 +264,8 @@ def test_what_comes_is_brought_to_the_disk_meanwhile(
 
     monkeypatch.setattr(os, "fsync", fsync)
 
-    class Ending(Told):
-        def stopped(self) -> bool:
+    class Ending(ProgressLog):
+        def should_stop(self) -> bool:
             return synced.is_set()
 
     hub.fault(Fault(cut=400_000, stall=True), times=0)
@@ -266,7 +278,9 @@ def test_attempts_that_each_bring_something_may_be_many(hub: Hub, target: Path) 
     hub.fault(Fault(cut=1 << 16), times=0)
     with closing(HubClient(hub.environ)) as web:
         pace = RetryPolicy(max_failures=2, first_pause=0.0, max_pause=0.0)
-        transfer.fetch(offer_in(hub, SIZE), target, Told(), lambda: False, web=web, pace=pace)
+        transfer.fetch(
+            offer_in(hub, SIZE), target, ProgressLog(), lambda: False, web=web, pace=pace
+        )
     assert target.read_bytes() == CONTENT
 
 
@@ -327,7 +341,7 @@ def test_what_goes_wrong_always_is_said(
     assert fields["error"] == error
     assert words in fields["message"]
     assert fields["hint"]
-    hub.mend()
+    hub.clear_faults()
     fetch(hub, offer_in(hub, SIZE), target)
     assert target.read_bytes() == CONTENT
     assert [path.name for path in target.parent.iterdir()] == [FILE]
@@ -417,7 +431,7 @@ def test_contents_that_nobody_vouches_for_are_pinned_as_they_come(hub: Hub, targ
 def test_two_versions_are_never_mixed(hub: Hub, target: Path) -> None:
     hub.fault(Fault(cut=200_000, stall=True))
     with pytest.raises(Stopped):
-        fetch(hub, unvouched(hub, SIZE), target, Told(200_000), patience=60)
+        fetch(hub, unvouched(hub, SIZE), target, ProgressLog(200_000), patience=60)
     new = CONTENT[::-1]
     hub.add(REPO, {FILE: new})
     fetch(hub, unvouched(hub, SIZE), target)
@@ -427,7 +441,7 @@ def test_two_versions_are_never_mixed(hub: Hub, target: Path) -> None:
 def test_a_part_from_before_the_machine_was_started_is_not_used(hub: Hub, target: Path) -> None:
     hub.fault(Fault(cut=200_000, stall=True))
     with pytest.raises(Stopped):
-        fetch(hub, unvouched(hub, SIZE), target, Told(200_000), patience=60)
+        fetch(hub, unvouched(hub, SIZE), target, ProgressLog(200_000), patience=60)
     [partial] = target.parent.glob("*.partial")
     size = partial.stat().st_size
     partial.write_bytes(bytes(size))  # what a power cut may leave: the length, and no contents
@@ -441,7 +455,7 @@ def test_a_part_of_another_version_throws_the_old_part_away(hub: Hub, target: Pa
     """A server that ignores If-Range sends the rest of a newer file."""
     hub.fault(Fault(cut=200_000, stall=True))
     with pytest.raises(Stopped):
-        fetch(hub, unvouched(hub, SIZE), target, Told(200_000), patience=60)
+        fetch(hub, unvouched(hub, SIZE), target, ProgressLog(200_000), patience=60)
     new = CONTENT[::-1]
     hub.add(REPO, {FILE: new})
     hub.fault(Fault(careless=True))
@@ -468,16 +482,16 @@ def test_without_a_version_it_begins_anew(hub: Hub, target: Path) -> None:
 
 
 def test_a_copy_is_checked_and_goes_on_where_it_ended(tmp_path: Path, target: Path) -> None:
-    source, told = tmp_path / "stick.gguf", Told()
+    source, progress = tmp_path / "stick.gguf", ProgressLog()
     source.write_bytes(CONTENT)
     sha256 = hashlib.sha256(CONTENT).hexdigest()
     partial = target.parent / f"{sha256}.partial"
     partial.parent.mkdir(parents=True)
     partial.write_bytes(CONTENT[:123_456])
-    assert transfer.copy(source, target, sha256, told, told.stopped) == sha256
+    assert transfer.copy(source, target, sha256, progress, progress.should_stop) == sha256
     assert target.read_bytes() == CONTENT
     assert [path.name for path in target.parent.iterdir()] == [FILE]
-    assert told.steps[0].done >= 123_456
+    assert progress.steps[0].done >= 123_456
 
 
 @pytest.mark.parametrize("known", ["", hashlib.sha256(b"another").hexdigest()])
@@ -486,21 +500,24 @@ def test_a_copy_of_something_else_is_refused(tmp_path: Path, target: Path, known
     source.write_bytes(CONTENT)
     if known:
         with pytest.raises(Failure, match="other contents"):
-            transfer.copy(source, target, known, Told(), lambda: False)
+            transfer.copy(source, target, known, ProgressLog(), lambda: False)
         assert list(target.parent.iterdir()) == []
     else:
-        found = transfer.copy(source, target, known, Told(), lambda: False)
+        found = transfer.copy(source, target, known, ProgressLog(), lambda: False)
         assert found == hashlib.sha256(CONTENT).hexdigest()
         assert target.read_bytes() == CONTENT
 
 
 def test_a_file_is_read_and_hashed(tmp_path: Path) -> None:
-    path, told = tmp_path / "m.gguf", Told()
+    path, progress = tmp_path / "m.gguf", ProgressLog()
     path.write_bytes(CONTENT * 5)
-    assert transfer.hash_file(path, told, told.stopped) == hashlib.sha256(CONTENT * 5).hexdigest()
-    assert told.phases == {Phase.VERIFYING}
-    assert told.steps[0].done == transfer.READ_BYTES
+    assert (
+        transfer.hash_file(path, progress, progress.should_stop)
+        == hashlib.sha256(CONTENT * 5).hexdigest()
+    )
+    assert progress.phases == {Phase.VERIFYING}
+    assert progress.steps[0].done == transfer.READ_BYTES
     with pytest.raises(Stopped):
-        transfer.hash_file(path, Told(), lambda: True)
+        transfer.hash_file(path, ProgressLog(), lambda: True)
     with pytest.raises(Failure, match="can't be read"):
-        transfer.hash_file(tmp_path / "none", told, told.stopped)
+        transfer.hash_file(tmp_path / "none", progress, progress.should_stop)

@@ -21,7 +21,7 @@ from support.download_processes import (
     FILE,
     QUICK,
     REPO,
-    Told,
+    ProgressLog,
     here,
     offer_in,
     partial_of,
@@ -103,14 +103,14 @@ def test_no_wrong_bytes_are_ever_accepted(
         fault = ways[kind]()
         hub.fault(fault, times=0)
         try:
-            transfer.fetch(offer, target, Told(), lambda: False, web=web, pace=QUICK)
+            transfer.fetch(offer, target, ProgressLog(), lambda: False, web=web, pace=QUICK)
         except Failure as failure:
             _is_clear(failure, target)
         else:  # what was wrong lay where nothing was wanted of it
             assert begun or kind == "cut", (kind, fault)
             assert target.read_bytes() == CONTENT
         finally:
-            hub.mend()
+            hub.clear_faults()
         _soon_right(offer, target, web)
 
 
@@ -123,7 +123,7 @@ def test_an_etag_of_another_file_is_noticed(hub: Hub, web: HubClient, tmp_path: 
             location = f"{address}?again"
             hub.fault(Fault(status=302, location=location, headers=headers), on="resolve")
             with pytest.raises(Failure, match="another file"):
-                transfer.fetch(offer, target, Told(), lambda: False, web=fresh, pace=QUICK)
+                transfer.fetch(offer, target, ProgressLog(), lambda: False, web=fresh, pace=QUICK)
         assert not target.exists()
     _soon_right(offer, target, web)
 
@@ -138,8 +138,8 @@ def _is_clear(failure: Failure, target: Path) -> None:
 def _soon_right(offer: ModelOffer, target: Path, web: HubClient) -> None:
     """Once nothing goes wrong any more it comes at once, or after what was wrong was deleted."""
     with suppress(Failure):
-        transfer.fetch(offer, target, Told(), lambda: False, web=web, pace=QUICK)
-    transfer.fetch(offer, target, Told(), lambda: False, web=web, pace=QUICK)
+        transfer.fetch(offer, target, ProgressLog(), lambda: False, web=web, pace=QUICK)
+    transfer.fetch(offer, target, ProgressLog(), lambda: False, web=web, pace=QUICK)
     assert target.read_bytes() == CONTENT
     assert [path.name for path in target.parent.iterdir()] == [FILE]
 
@@ -192,7 +192,7 @@ def test_every_story_ends_with_the_right_file_or_a_sentence(
             _attempt(hub, web, offer, target, faults, end, lied=lied)
             if target.exists():
                 break
-        hub.mend()
+        hub.clear_faults()
         if vouched:
             _soon_right(offer, target, web)
 
@@ -215,9 +215,9 @@ def _attempt(
 
     hub.choose = choose
     how, at = end or ("", 0)
-    told = Told(at if how == "pause" else None)
+    progress = ProgressLog(at if how == "pause" else None)
     try:
-        found = transfer.fetch(offer, target, told, told.stopped, web=web, pace=QUICK)
+        found = transfer.fetch(offer, target, progress, progress.should_stop, web=web, pace=QUICK)
     except Stopped:
         assert not target.exists()
     except Failure as failure:

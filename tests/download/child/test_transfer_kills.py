@@ -115,19 +115,19 @@ def test_a_disk_that_becomes_full_harms_nothing(hub: Hub, tmp_path: Path, offset
     child.start()
     theirs.close()
     try:
-        told = ours.recv()
-        if told == "refused":
+        outcome = ours.recv()
+        if outcome == "refused":
             pytest.skip("this system lets nobody mount a small disk")
-        while told != "done":
-            assert told["failed"]["error"] == "ModelFileError"
-            assert "full" in told["failed"]["message"]
-            assert "Make room" in told["failed"]["hint"]
-            assert not told["target"]
-            assert told["kept"] >= told["room"] - MIB // 4
-            assert told["neighbour"] == NEIGHBOUR
-            assert told["then"] == offer.sha256
-            assert told["left"] == [FILE]
-            told = ours.recv()
+        while outcome != "done":
+            assert outcome["failed"]["error"] == "ModelFileError"
+            assert "full" in outcome["failed"]["message"]
+            assert "Make room" in outcome["failed"]["hint"]
+            assert not outcome["target"]
+            assert outcome["kept"] >= outcome["room"] - MIB // 4
+            assert outcome["neighbour"] == NEIGHBOUR
+            assert outcome["then"] == offer.sha256
+            assert outcome["left"] == [FILE]
+            outcome = ours.recv()
     finally:
         child.join()
         child.close()
