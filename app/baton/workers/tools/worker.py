@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from baton.core.errors import WorkerError, WorkerUnavailable
@@ -162,8 +161,7 @@ class RequestReader:
 
     def warm(self) -> None:
         """Start the tools' process."""
-        with suppress(WorkerError):  # the first request meets it again, and reports it
-            self._toolbox.running()
+        self._toolbox.start_early()
 
     async def mark(self, request: str) -> str:
         """Return a request with its literals in plain form. Raises WorkerError."""
