@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from baton.cli.doctor.checks import SELF_TEST_NAMES
+from baton.cli.doctor.check_list import SELF_TEST_NAMES
 from binary.bare_systems import NEVER, SUITES, Bare
 from binary.tmux import Tmux
 

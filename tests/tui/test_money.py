@@ -23,7 +23,7 @@ from baton.core.money import FREE, NANO, BilledTokens
 from baton.core.plan.plan import Plan, Step
 from baton.history import Store
 from baton.platform.settings import load_settings
-from baton.presentation import money
+from baton.presentation import charges
 from baton.tui import slash_commands
 from baton.tui.screens.models_screen import ModelsScreen
 from support.app_session import GPT, Stage, afar, play, sorry, staged, until
@@ -98,26 +98,26 @@ def rooms(used: int, ceiling: int | None) -> Standing:
 
 
 def test_the_meter_in_words() -> None:
-    assert money.spending_summary(Standing(())) == ""
-    assert money.spending_summary(rooms(0, None)) == ""
-    assert money.spending_summary(rooms(0, 2 * NANO)) == "$0.00 of $2.00"
-    assert money.spending_summary(rooms(14 * NANO // 100, NANO // 2)) == "$0.14 of $0.50"
-    assert money.spending_summary(rooms(NANO, None)) == "$1.00 spent · cloud off"
-    assert money.spending_summary(rooms(NANO, 0)) == "$1.00 spent · cloud off"
-    assert money.spending_summary(replace(rooms(0, NANO), frozen="Too much.")) == "cloud frozen"
+    assert charges.spending_summary(Standing(())) == ""
+    assert charges.spending_summary(rooms(0, None)) == ""
+    assert charges.spending_summary(rooms(0, 2 * NANO)) == "$0.00 of $2.00"
+    assert charges.spending_summary(rooms(14 * NANO // 100, NANO // 2)) == "$0.14 of $0.50"
+    assert charges.spending_summary(rooms(NANO, None)) == "$1.00 spent · cloud off"
+    assert charges.spending_summary(rooms(NANO, 0)) == "$1.00 spent · cloud off"
+    assert charges.spending_summary(replace(rooms(0, NANO), frozen="Too much.")) == "cloud frozen"
 
 
 def test_a_ceiling_is_told_of_once_at_80_percent_and_once_when_all_is_used() -> None:
-    alarm = money.CeilingAlarm()
+    alarm = charges.CeilingAlarm()
     assert alarm.new_alarms(rooms(79, 100), "a", True) == []
     assert "80 % of the ceiling" in alarm.new_alarms(rooms(80 * NANO, 100 * NANO), "a", True)[0]
     assert alarm.new_alarms(rooms(90, 100), "a", True) == []
     assert "All of the ceiling" in alarm.new_alarms(rooms(100, 100), "a", True)[0]
     assert alarm.new_alarms(rooms(100, 100), "b", True) == []
-    old = money.CeilingAlarm()
+    old = charges.CeilingAlarm()
     assert old.new_alarms(rooms(85, 100), None, False) == [], "the header shows what was so before"
     assert old.new_alarms(rooms(86, 100), None, True) == []
-    sessions = money.CeilingAlarm()
+    sessions = charges.CeilingAlarm()
     full = Standing((ScopeBalance(Scope.SESSION, 100, 90),))
     assert (
         len(sessions.new_alarms(full, "a", True)) == len(sessions.new_alarms(full, "b", True)) == 1

@@ -50,7 +50,7 @@ from baton.platform.os_signals import (
     remove_signal_handler,
 )
 from baton.presentation.answers import destination_text
-from baton.presentation.money import call_price_text
+from baton.presentation.charges import call_price_text
 from baton.presentation.plans import resume_hint
 
 _READER_WAIT_SECONDS = 0.5

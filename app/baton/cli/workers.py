@@ -31,7 +31,7 @@ from baton.platform.settings import (
     load_settings,
     write_settings,
 )
-from baton.presentation.money import price_text
+from baton.presentation.charges import price_text
 
 if TYPE_CHECKING:
     from baton.workers.local import ServerModel

@@ -22,8 +22,8 @@ from baton.core.sanitiser import one_line
 from baton.download import Phase
 from baton.gguf.memory_fit import Fit, FitVerdict
 from baton.models import ExternalModel, LibraryModel, ModelState
+from baton.presentation.charges import price_text
 from baton.presentation.models import licence_text, place_text
-from baton.presentation.money import price_text
 from baton.presentation.words import percent_done
 from baton.tui.background_downloads import ActiveDownload, download_text
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from baton.cli.doctor.check import CheckResult, CheckState
-from baton.cli.doctor.checks import check_setup
+from baton.cli.doctor.check_list import check_setup
 from baton.platform import secrets
 from baton.platform.settings import find_paths
 from baton.workers.cloud import price_table

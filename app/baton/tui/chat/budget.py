@@ -14,7 +14,7 @@ from baton.core.messages import Card
 from baton.core.money import FREE, show_usd
 from baton.core.run.policy import check
 from baton.core.view import RunView
-from baton.presentation import money
+from baton.presentation import charges
 from baton.tui.chat.context import ChatContext
 from baton.tui.chat.downloads import DownloadController
 from baton.tui.chat.questions import QuestionController
@@ -43,7 +43,7 @@ class BudgetController:
         self._services = context.services
         self._questions = questions
         self._downloads = downloads
-        self._alarm = money.CeilingAlarm()
+        self._alarm = charges.CeilingAlarm()
         self._has_spent = False
 
     # The meter
@@ -62,7 +62,7 @@ class BudgetController:
             context.footer.say(str(error), 12)
             return
         has_spent, self._has_spent = self._has_spent, False
-        context.header.money = money.spending_summary(standing)
+        context.header.money = charges.spending_summary(standing)
         for line in self._alarm.new_alarms(standing, context.chat.id, has_spent):
             context.screen.app.bell()
             await context.transcript.note(line)
@@ -155,11 +155,11 @@ class BudgetController:
         terms = self._services.orchestra.terms
         if not any(terms.ceilings.values()):
             return f"{said} No ceiling is above $0, so the cloud is off."
-        return f"{said} When to spend: {money.POLICY_NAMES[terms.policy]} (/budget policy)."
+        return f"{said} When to spend: {charges.POLICY_NAMES[terms.policy]} (/budget policy)."
 
     async def _set_policy(self, policy: Policy, here: bool) -> None:
         orchestra, store = self._services.orchestra, self._services.store
-        conversation, words = self._context.chat.id, money.POLICY_NAMES[policy]
+        conversation, words = self._context.chat.id, charges.POLICY_NAMES[policy]
         if policy is Policy.NEVER:
             self.keep_local()  # a run goes on under the policy with which it began
         if here:

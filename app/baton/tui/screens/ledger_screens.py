@@ -25,7 +25,7 @@ from baton.core.ledger_types import (
 )
 from baton.core.money import show_usd
 from baton.core.sanitiser import one_line, sanitise
-from baton.presentation.money import (
+from baton.presentation.charges import (
     POLICY_NAMES,
     charge_text,
     room_text,
