@@ -105,7 +105,7 @@ class Baton:
     def stand_in(self) -> str:
         """Have the starter answer if whom the settings name isn't there; return what to say of it.
 
-        So the app opens, where that can be mended, also when the models' folder was lost.
+        So the app opens, where that can be fixed, also when the models' folder was lost.
         """
         from baton.core.model_roles import STARTER_ID
 
@@ -354,7 +354,7 @@ def _answering(settings: Settings, local: LocalWorkers, stock: Library) -> tuple
     """Return who answers, and what the person must know of it, or "".
 
     While the model that should can't, because its file is broken, gone, or not all here yet,
-    another does: else nothing could be asked, nor anything mended in the app.
+    another does: else nothing could be asked, nor anything fixed in the app.
     """
     wanted, others = settings.worker, _stand_ins(local.here)
     listed = any(entry.id == wanted for entry in settings.roster) and wanted not in local.absent

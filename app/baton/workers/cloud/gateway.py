@@ -47,7 +47,7 @@ PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY")
 class Patience:
     """How many seconds to wait: for a connection, the first word, the next, and the whole answer.
 
-    `first` is for models that think little; one that is told to think, or that runs on somebody's
+    `first` is for models that think little; one that is asked to think, or that runs on somebody's
     own machine and may first have to be loaded and read a long prompt, gets `first_of_slow`.
     """
 

@@ -88,11 +88,11 @@ async def of_response(call: Call, response: httpx.Response) -> Failure:
             f"{call.who} is elsewhere now (HTTP {status}), and nothing was sent there.",
             "Check the address.",
         )
-    told = f": {said}" if said else "."
+    detail = f": {said}" if said else "."
     charged = "Nothing was charged. " if declined else ""
     return Failure(
         "WorkerUnavailable",
-        f"{call.who} failed (HTTP {status}){told}",
+        f"{call.who} failed (HTTP {status}){detail}",
         f"{charged}Try again later.",
         declined=declined,
     )
@@ -215,45 +215,45 @@ def _parsed(body: bytes) -> object:
 
 
 def _refused_request(call: Call, said: str, status: int) -> Failure:
-    told = f": {said}" if said else f" (HTTP {status})."
+    detail = f": {said}" if said else f" (HTTP {status})."
     if call.schema and _FORM.search(said):
         return Failure(
             "WorkerError",
-            f"{call.who} can't give an answer in a set form{told}",
+            f"{call.who} can't give an answer in a set form{detail}",
             "Nothing was charged. Choose another worker for that.",
             declined=True,
         )
     return Failure(
         "WorkerError",
-        f"{call.who} refused the request{told}",
+        f"{call.who} refused the request{detail}",
         "Nothing was charged.",
         declined=True,
     )
 
 
 def _refused_key(call: Call, said: str, declined: bool) -> Failure:
-    told = f": {said}" if said else "."
+    detail = f": {said}" if said else "."
     if not call.needs_key:
-        message, hint = f"{call.who} wants a key{told}", "Name one with `api_key_env`."
+        message, hint = f"{call.who} wants a key{detail}", "Name one with `api_key_env`."
     else:
         name = call.variable or call.provider
-        message = f"{call.who} refused the key{told}"
+        message = f"{call.who} refused the key{detail}"
         hint = f"Enter another with `baton keys set {name}`."
     return Failure("SecretMissing", message, hint, declined=declined)
 
 
 def _too_often(call: Call, said: str, wait: str, declined: bool) -> Failure:
-    told = f" ({said})" if said else ""
+    detail = f" ({said})" if said else ""
     return Failure(
         "WorkerUnavailable",
-        f"{call.who} takes no more requests for now{told}.",
+        f"{call.who} takes no more requests for now{detail}.",
         f"Try again in {wait}, or choose another worker.",
         declined=declined,
     )
 
 
 def _sizes(call: Call, said: str) -> tuple[int, int]:
-    """Return how much was needed and what the limit is, in the provider's own numbers if told."""
+    """Return how much was needed and what the limit is, in the provider's own numbers if it gives them."""
     numbers = sorted({int(n.replace(",", "")) for n in _NUMBER.findall(said)})
     if len(numbers) >= 2:
         return numbers[-1], numbers[-2]

@@ -1,6 +1,6 @@
 """The only way out: one POST per call, to where the call goes and nowhere else.
 
-Every request passes here, whoever wrote it: its body is checked, announced to the front, and sent
+Every request passes here, no matter what wrote it: its body is checked, announced to the front, and sent
 once the front has it on disk. What comes back is read on its way through, byte for byte, until the
 provider's own end. Nothing is ever tried twice.
 """
@@ -103,7 +103,7 @@ class Outward:
         response = await self._send(way, call, targets, request, patience)
         try:
             if response.status_code in (401, 403):
-                self._keys.pop((call.provider, call.variable), None)  # looked for anew next time
+                self._keys.pop((call.provider, call.variable), None)  # looked up again next time
             if response.status_code != 200:
                 raise await call_errors.of_response(call, response)
             if call_errors.is_packed(response):

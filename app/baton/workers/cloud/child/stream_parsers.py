@@ -356,7 +356,7 @@ class Messages(Reader):
     def __init__(self) -> None:
         super().__init__()
         self._stopped = False
-        self._told: dict[str, Any] = {}
+        self._usage_fields: dict[str, Any] = {}
 
     def _ended(self) -> bool:
         return self._stopped
@@ -393,21 +393,21 @@ class Messages(Reader):
         """Take parts of the count."""
         for name, value in parts.items():
             if value is not None:
-                self._told[name] = _grown(self._told.get(name), value)
+                self._usage_fields[name] = _grown(self._usage_fields.get(name), value)
         if self._stopped:
             self._note_whole()
 
     def _note_whole(self) -> None:
         """Put the parts of the count together."""
-        told = self._told
-        read = _number(told.get("cache_read_input_tokens") or 0)
-        written = _number(told.get("cache_creation_input_tokens") or 0)
-        plain = _number(told.get("input_tokens"))
+        fields = self._usage_fields
+        read = _number(fields.get("cache_read_input_tokens") or 0)
+        written = _number(fields.get("cache_creation_input_tokens") or 0)
+        plain = _number(fields.get("input_tokens"))
         if plain is None or read is None or written is None:
             self._note_count(None)
         else:
             whole = plain + read + written
-            self._note_count(_count(whole, told.get("output_tokens"), read, written))
+            self._note_count(_count(whole, fields.get("output_tokens"), read, written))
 
 
 def _grown(before: Any, now: Any) -> Any:
