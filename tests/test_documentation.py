@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from baton.workers.cloud.worker import PROVIDER_NAMES, REFUSED_PROVIDERS
+
 ROOT = Path(__file__).parent.parent
 DATA = ROOT / "tests" / "inventory" / "data"
 CODE = re.compile(r"`([^`]+)`")
@@ -140,6 +142,15 @@ def test_every_event_and_its_fields_are_documented() -> None:
         if "field" in row and row["field"] != "at":
             assert row["field"] in EVENTS[row["event"]], row
     assert {row["event"] for row in inventory("events.json")} == {*EVENTS}
+
+
+def test_every_provider_is_listed_or_refused() -> None:
+    listed = {
+        name
+        for row in rows(sections(page("cloud.md"), "##")["Providers"])
+        for name in names(row[0])
+    }
+    assert listed == {*PROVIDER_NAMES, *REFUSED_PROVIDERS}
 
 
 def test_links_lead_somewhere() -> None:

@@ -207,6 +207,7 @@ def toolbox() -> Iterator[Toolbox]:
     asyncio.run(toolbox.aclose())
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.skipif(not sandbox(), reason="nothing is executed here")
 @pytest.mark.parametrize("lie", LIES)
 async def test_no_answer_grades_itself_right(lie: str, make: Make, toolbox: Toolbox) -> None:

@@ -74,6 +74,7 @@ async def anything(store: Store, data: st.DataObject) -> None:
     await store.select(data.draw(st.sampled_from(turns))[1])
 
 
+@pytest.mark.sampled(0.5)
 @settings(deadline=None)
 @given(st.data())
 def test_an_export_is_the_whole_of_it(data: st.DataObject) -> None:

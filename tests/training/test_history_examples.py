@@ -195,6 +195,7 @@ def test_the_history_is_as_it_was(file: Path) -> None:
     assert file.read_bytes() == before
 
 
+@pytest.mark.sampled(0.34)
 async def test_a_fixed_share_of_what_is_drawn_is_the_persons_own(store: Store, file: Path) -> None:
     step = Step("small", "write a poem about rain", (HISTORY,), Need("writing", 2))
     await play(store, TWO, [Plan((TWO_PLAN.steps[0], step), (1, 2))])

@@ -24,6 +24,7 @@ def rows(name: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in (HELD_OUT / name).read_text("utf-8").splitlines()]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("language", templates.written())
 def test_nearly_all_wordings_can_be_drawn_and_their_plans_played(language: str) -> None:
     generator = Generator(17)

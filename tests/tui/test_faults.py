@@ -39,6 +39,7 @@ def break_store(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.setattr(stage.desk.store, name, fail)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "keys",
     [

@@ -142,6 +142,7 @@ CASES = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("act", "size", "theme"),
     CASES,

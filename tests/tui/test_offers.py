@@ -399,6 +399,7 @@ async def test_an_offer_for_another_conversation_says_for_which(tmp_path: Path) 
 SIZES = [(80, 24), (100, 30), (140, 40)]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize(
     "keys", [("w",), ("ctrl+l",), ("f1",), ("e",), ("$",), ("ctrl+s",), ("ctrl+p",)]
@@ -500,6 +501,7 @@ async def test_a_double_enter_answers_one_question_only(tmp_path: Path) -> None:
         assert await charged(stage) == 0
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("keys", "elsewhere"),
     [

@@ -214,6 +214,7 @@ CASES = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     ("act", "size", "theme"),
     CASES,
@@ -349,6 +350,7 @@ MONEY_CASES = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("act", "size", "theme"),
     MONEY_CASES,
@@ -452,6 +454,7 @@ WORKFLOW_CASES = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("act", "size", "theme"),
     WORKFLOW_CASES,

@@ -53,6 +53,7 @@ def states(findings: Iterable[CheckResult]) -> dict[str, CheckState]:
 # It passes, and covers
 
 
+@pytest.mark.sampled(0.5)
 def test_all_of_it_passes_here_and_nothing_is_left(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -279,6 +280,7 @@ def of_copy(folder: Path, *only: str) -> dict[str, tuple[str, str]]:
     return found
 
 
+@pytest.mark.sampled(0.5)
 def test_files_that_are_gone_are_missed_where_they_are_needed(copy: Path) -> None:
     for file in GONE.values():
         (copy / file).unlink()

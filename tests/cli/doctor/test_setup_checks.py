@@ -156,6 +156,7 @@ model = "openai/gpt-5-mini"
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("conductor", "state", "text"),
     [

@@ -143,6 +143,7 @@ def kill_in_the_third_step(home: Path) -> None:
         stuck.kill()
 
 
+@pytest.mark.sampled(0.5)
 async def test_a_run_that_was_killed_goes_on_in_the_next_baton(tmp_path: Path) -> None:
     await asyncio.to_thread(kill_in_the_third_step, tmp_path)
     async with house(Actor(local()), Actor(cloud()), home=tmp_path, policy=Policy.BUDGET) as here:

@@ -58,6 +58,7 @@ async def test_a_greedy_router_sends_nothing_that_may_not_leave(way: str, closed
         assert (await here.spent(), await here.held()) == (0, 0)
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("ceiling", [0, 1, 2_000_000, 5_000_000])
 async def test_a_greedy_router_never_passes_the_ceiling(way: str, ceiling: int) -> None:

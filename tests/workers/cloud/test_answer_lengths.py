@@ -70,6 +70,7 @@ async def asking(tmp_path: Path) -> AsyncIterator[Asking]:
     await store.aclose()
 
 
+@pytest.mark.sampled(0.34)
 async def test_a_body_allows_the_p99_that_the_router_expects(asking: Asking) -> None:
     for text, worker in product((CHOICE, SUM), ("openai", "mistral", "server")):
         view = await asking.ask(worker, text)
@@ -85,6 +86,7 @@ async def test_a_body_allows_the_p99_that_the_router_expects(asking: Asking) -> 
 THOUGHTS = 3000
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("worker", ["openai", "responses", "anthropic", "gemini"])
 async def test_a_body_has_room_for_thoughts_besides_the_answer(asking: Asking, worker: str) -> None:
     """Else a call could be paid for that returns nothing: one test for each dialect."""

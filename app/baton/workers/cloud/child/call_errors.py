@@ -253,7 +253,7 @@ def _too_often(call: Call, said: str, wait: str, declined: bool) -> Failure:
 
 
 def _sizes(call: Call, said: str) -> tuple[int, int]:
-    """Return how much was needed and what the limit is, in the provider's own numbers if it gives them."""
+    """Return how much was needed and what the limit is, in the provider's numbers if it has any."""
     numbers = sorted({int(n.replace(",", "")) for n in _NUMBER.findall(said)})
     if len(numbers) >= 2:
         return numbers[-1], numbers[-2]

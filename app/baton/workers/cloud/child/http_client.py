@@ -1,6 +1,6 @@
 """The only way out: one POST per call, to where the call goes and nowhere else.
 
-Every request passes here, no matter what wrote it: its body is checked, announced to the front, and sent
+Every request passes here: its body is checked, announced to the front, and sent
 once the front has it on disk. What comes back is read on its way through, byte for byte, until the
 provider's own end. Nothing is ever tried twice.
 """
