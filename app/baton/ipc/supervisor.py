@@ -62,8 +62,8 @@ class Supervisor(ABC):
             with suppress(WorkerUnavailable):  # the first request meets it again, and reports it
                 self.running()
 
-    async def ready(self) -> Child:
-        """Return the child, started once it may be.
+    async def ready(self, cause: str = "") -> Child:
+        """Return the child, started once it may be, for what may have been a cause of deaths.
 
         Raises WorkerUnavailable in quarantine, ChildDied if it is closed meanwhile.
         """
@@ -72,7 +72,8 @@ class Supervisor(ABC):
         closings = self.closings
         while self.living() is None:
             self.refuse_in_quarantine(self._title)
-            if not (seconds := self.backoff_left()):
+            self.refuse_in_quarantine(self._title, cause)
+            if not (seconds := max(self.backoff_left(), self.backoff_left(cause))):
                 break
             await asyncio.sleep(seconds)
             if self.closings != closings:
@@ -86,9 +87,9 @@ class Supervisor(ABC):
         self._deaths[cause] = deaths
         return deaths
 
-    def backoff_left(self) -> float:
+    def backoff_left(self, cause: str = "") -> float:
         """Return how many seconds the child isn't started for yet."""
-        deaths = self.recent_deaths()
+        deaths = self.recent_deaths(cause)
         if not deaths:
             return 0.0
         backoff = BACKOFF_SECONDS[min(len(deaths), len(BACKOFF_SECONDS)) - 1]
