@@ -58,9 +58,11 @@ class Supervisor(ABC):
 
     def start_early(self) -> None:
         """Start the child if it may be, before it is needed; returns at once."""
-        if not self.backoff_left() and len(self.recent_deaths()) < MAX_DEATHS:
-            with suppress(WorkerUnavailable):  # the first request meets it again, and reports it
-                self.running()
+        if self.living() is not None or self.backoff_left():
+            return
+        with suppress(WorkerUnavailable):  # the first request meets it again, and reports it
+            self.refuse_in_quarantine(self._title)
+            self.running()
 
     async def ready(self, cause: str = "") -> Child:
         """Return the child, started once it may be, for what may have been a cause of deaths.

@@ -18,14 +18,14 @@ from baton.core.run.policy import RunTerms
 from baton.core.view import RunView
 from baton.history import Store
 from baton.money import Ledger
-from baton.routing import LearnedRouter, Limits
+from baton.routing import LearnedRouter, ScorerLimits
 from baton.workers.cloud import CloudWorker
 from support.fake_cloud import Cloud
 from support.metered_calls import PRICES, ROOM, Desk
 from support.received_requests import CAPS
 from support.scripted_plans import view_of
 
-PATIENT = Limits(warm=60, cold=60, idle=60)
+PATIENT = ScorerLimits(warm=60, cold=60, idle=60)
 
 CHOICE = "Which enzyme unwinds DNA?\nA. Ligase\nB. Helicase\nC. Primase\nD. Polymerase"
 SUM = "Tom has 3 apples and buys 2 more. How many apples does he have?"
