@@ -93,7 +93,7 @@ class PartResult:
 async def use_part_in_child(
     name: str, environ: Mapping[str, str] = os.environ, also: Collection[str] = ()
 ) -> PartResult:
-    """Load a part in a child of its own, let it work, and return what it says. Raises Faulty.
+    """Load a part in a child of its own, let it work, and return what it says. Raises PartFailed.
 
     `also` names what the child may know of the environment besides the usual.
     """
@@ -117,7 +117,7 @@ def _read_result(reply: Message, loading: str) -> PartResult:
     match reply:
         case PartUsed(text=text, well=well) if text:
             return PartResult(one_line(text, 300), well)
-        case Failed(error="Broken", message=message):
+        case Failed(error="PartBroken", message=message):
             raise PartFailed(one_line(message, 400))
         case Failed(error=error, message=message):
             reason = f"{one_line(error, 60)}: {one_line(message, 400)}".rstrip(": .")

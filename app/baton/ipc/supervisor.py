@@ -58,12 +58,14 @@ class Supervisor(ABC):
 
     def start_early(self) -> None:
         """Start the child if it may be, before it is needed; returns at once."""
-        if not self.backoff_left() and len(self.recent_deaths()) < MAX_DEATHS:
-            with suppress(WorkerUnavailable):  # the first request meets it again, and reports it
-                self.running()
+        if self.living() is not None or self.backoff_left():
+            return
+        with suppress(WorkerUnavailable):  # the first request meets it again, and reports it
+            self.refuse_in_quarantine(self._title)
+            self.running()
 
-    async def ready(self) -> Child:
-        """Return the child, started once it may be.
+    async def ready(self, cause: str = "") -> Child:
+        """Return the child, started once it may be, for what may have been a cause of deaths.
 
         Raises WorkerUnavailable in quarantine, ChildDied if it is closed meanwhile.
         """
@@ -72,7 +74,8 @@ class Supervisor(ABC):
         closings = self.closings
         while self.living() is None:
             self.refuse_in_quarantine(self._title)
-            if not (seconds := self.backoff_left()):
+            self.refuse_in_quarantine(self._title, cause)
+            if not (seconds := max(self.backoff_left(), self.backoff_left(cause))):
                 break
             await asyncio.sleep(seconds)
             if self.closings != closings:
@@ -86,9 +89,9 @@ class Supervisor(ABC):
         self._deaths[cause] = deaths
         return deaths
 
-    def backoff_left(self) -> float:
+    def backoff_left(self, cause: str = "") -> float:
         """Return how many seconds the child isn't started for yet."""
-        deaths = self.recent_deaths()
+        deaths = self.recent_deaths(cause)
         if not deaths:
             return 0.0
         backoff = BACKOFF_SECONDS[min(len(deaths), len(BACKOFF_SECONDS)) - 1]

@@ -68,7 +68,7 @@ class DoubtfulText(str):
 
 
 def expect(right: object, what: str) -> None:
-    """Raise Broken unless something is so."""
+    """Raise PartBroken unless something is so."""
     if not right:
         raise PartBroken(what)
 

@@ -153,6 +153,7 @@ class CloudWorker:
                         yield self._usage(done, request, said)
                         return
                     case Failed() as failed:
+                        self._gateway.forgive()
                         if failed.declined:
                             yield Declined()
                         raise error_of(failed)

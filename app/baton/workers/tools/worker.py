@@ -32,7 +32,7 @@ _MAX_TRIES = 2
 
 
 class Toolbox(Supervisor):
-    """The tools' child process."""
+    """The tools' child process; a death counts against the tool that ran."""
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         super().__init__("The tool process")
@@ -43,10 +43,9 @@ class Toolbox(Supervisor):
         closings = self.closings
         for left in reversed(range(_MAX_TRIES)):
             try:
-                answer = await self._run(RunTool(tool, text, seconds))
-                self.forgive()
-                return answer
+                return await self._run(RunTool(tool, text, seconds))
             except ChildDied as death:
+                self.living(tool)
                 if not left or self.closings != closings:
                     raise WorkerUnavailable(
                         f"The {tool} process failed. {death}", "Try again."
@@ -55,7 +54,7 @@ class Toolbox(Supervisor):
 
     async def _run(self, request: RunTool) -> str:
         """Return the tool's answer. Raises WorkerError, and ChildDied."""
-        child = await self.ready()
+        child = await self.ready(request.tool)
         try:
             call = child.call(request)
         except FrameError as error:
@@ -68,6 +67,7 @@ class Toolbox(Supervisor):
             raise WorkerError("It took too long and was stopped.") from error
         finally:
             call.cancel()
+        self.forgive(request.tool)
         match reply:
             case ToolReply(text=text):
                 return text
