@@ -233,7 +233,7 @@ GONE = {
     "screen": "baton/tui/app.tcss",
     "tools": "baton/workers/tools/computation/result_text.py",
     "answer": "baton/workers/local/child/text_stream.py",
-    "cloud": "baton/workers/cloud/child/litellm_capture.py",
+    "cloud": "baton/workers/cloud/child/litellm_requests.py",
     "documents": "baton/workers/attachments.py",
     "hiding": "baton/workers/cloud/redaction.py",
 }
