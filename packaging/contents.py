@@ -82,7 +82,7 @@ _OWN_KEYRING = {"darwin": "macOS", "win32": "Windows"}.get(sys.platform, "Secret
 _KEYRINGS = ("SecretService", "Windows", "chainer", "kwallet", "libsecret", "macOS")
 
 EXCLUDED = (
-    # Keyrings of other systems: whoever imports that of macOS on Linux starts a compiler.
+    # Keyrings of other systems: importing that of macOS on Linux starts a compiler.
     *(f"keyring.backends.{name}" for name in _KEYRINGS if name != _OWN_KEYRING),
     # What only installs, compiles, tests or draws windows.
     "_distutils_hack",

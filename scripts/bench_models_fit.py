@@ -35,8 +35,14 @@ from baton.core.machine import Hardware  # noqa: E402
 from baton.core.messages import Message, Request, Role  # noqa: E402
 from baton.gguf.header import HeaderIncomplete, MalformedHeader, parse_header, read_header  # noqa: E402
 from baton.gguf.memory_fit import estimate_load, judge_fit  # noqa: E402
-from baton.workers.local import LocalWorker, Memory, starter  # noqa: E402
-from baton.workers.local.model_file import load_for  # noqa: E402
+from baton.workers.local import (  # noqa: E402
+    LoadSettings,
+    LocalWorker,
+    Memory,
+    ModelProcess,
+    starter,
+)
+from baton.workers.local.model_file import estimate_file_load  # noqa: E402
 from baton.workers.local.model_memory import machine_memory  # noqa: E402
 from support.gguf_writer import Tensor, facts, header, hostile, mutated, vocabulary  # noqa: E402
 
@@ -72,7 +78,7 @@ def p95(measure: Callable[[], object]) -> tuple[float, float]:
 
 
 def verdict(path: Path) -> None:
-    """Go all the way, from a file's name to what a person is told."""
+    """Go all the way, from a file's name to what a person reads."""
     size = path.stat().st_size
     with path.open("rb") as file:
         load = estimate_load(read_header(file.read, size), size, 8192)
@@ -105,7 +111,7 @@ async def filled(context: int) -> tuple[int, int]:
     """Fill a context of the starter model; return the bytes foretold, and those really taken."""
     model = starter()
     card = replace(model.card, context=context)
-    worker = LocalWorker(card, model.path, Memory())
+    worker = LocalWorker(card, ModelProcess(model.path, Memory(), LoadSettings(card.context)))
     text = "the sea " * ((context - 80) // 2)  # two tokens each time
     request = Request((Message(Role.USER, text),), max_tokens=16)
     async with contextlib.aclosing(worker.stream(request)) as chunks:
@@ -114,7 +120,7 @@ async def filled(context: int) -> tuple[int, int]:
     assert worker.process is not None
     real = psutil.Process(worker.process).memory_info().rss
     await worker.aclose()
-    return load_for(model.path, context).total, real
+    return estimate_file_load(model.path, context).total, real
 
 
 def rows(contexts: tuple[int, ...]) -> Iterator[tuple[str, str, str, bool]]:

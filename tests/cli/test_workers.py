@@ -62,7 +62,7 @@ def ollama(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ollama]:
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     monkeypatch.setenv("OLLAMA_HOST", f"127.0.0.1:{running.port}")
-    monkeypatch.setattr("baton.workers.local.local_servers.LIMIT", 30)
+    monkeypatch.setattr("baton.workers.local.local_servers.TIMEOUT_SECONDS", 30)
     yield running
     server.shutdown()
     thread.join()

@@ -12,12 +12,13 @@ from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 import pytest
+from msgspec import field
 
 from baton.core.errors import WorkerUnavailable
-from baton.ipc import process
-from baton.ipc.frames import FrameError
-from baton.ipc.process import Call, Child, Died, environment
-from baton.ipc.supervisor import Supervisor, start
+from baton.ipc import process, supervisor
+from baton.ipc.messages import FinalReply, FrameError, Message, ProgressReply, reply_decoder
+from baton.ipc.process import Call, Child, ChildDied, InvalidReply, environment, start_child
+from baton.ipc.supervisor import Supervisor
 from support import fake_children
 
 OBEYS = """
@@ -32,7 +33,30 @@ while (frame := receive()) is not None:
 """
 """What a call `says` is said back, under its id unless it has another."""
 
-DONE = {"type": "done"}
+DONE: dict[str, object] = {"type": "done"}
+
+
+class Say(Message, tag="say"):
+    says: list[dict[str, object]] = field(default_factory=list)
+
+
+class Die(Say, tag="die"):
+    pass
+
+
+class TextReply(Message, tag="text"):
+    text: int | str = ""
+
+
+class Progress(ProgressReply, tag="progress"):
+    done: int
+
+
+class Done(FinalReply, tag="done"):
+    pass
+
+
+REPLIES = reply_decoder(TextReply, Progress, Done)
 
 Make = Callable[[str], Child]
 
@@ -44,7 +68,7 @@ async def make(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Make]:
 
         def made(code: str = OBEYS) -> Child:
             monkeypatch.setattr(process, "command", lambda _: fake_children.command(code))
-            child = Child("feigned", environment())
+            child = Child("feigned", environment(), REPLIES)
             closing.push_async_callback(child.aclose)
             return child
 
@@ -62,9 +86,9 @@ def text(what: object) -> dict[str, object]:
 
 async def heard(call: Call) -> list[object]:
     """Receive to the end, without it."""
-    texts = []
-    while (frame := await call.receive())["type"] == "text":
-        texts.append(frame["text"])
+    texts: list[object] = []
+    while isinstance(reply := await call.receive(), TextReply):
+        texts.append(reply.text)
     return texts
 
 
@@ -72,82 +96,101 @@ async def heard(call: Call) -> list[object]:
 
 
 async def test_many_at_once_get_each_their_own(child: Child) -> None:
-    calls = [child.call("say", says=[text(n), text(-n), DONE]) for n in range(50)]
+    calls = [child.call(Say([text(n), text(-n), DONE])) for n in range(50)]
     assert await asyncio.gather(*map(heard, calls)) == [[n, -n] for n in range(50)]
     assert child.calls == []
 
 
 async def test_answers_may_come_in_any_order(child: Child) -> None:
-    first = child.call("say")
-    second = child.call("say", says=[text("2"), {**text("1"), "id": first.id}, DONE])
+    first = child.call(Say())
+    second = child.call(Say([text("2"), {**text("1"), "id": first.id}, DONE]))
     assert await heard(second) == ["2"]
     assert child.calls == [first]
-    child.call("say", says=[{**DONE, "id": first.id}])
+    child.call(Say([{**DONE, "id": first.id}]))
     assert await heard(first) == ["1"]
 
 
 async def test_what_is_of_no_call_is_kept_apart(child: Child) -> None:
-    odd: list[object] = [[], {}, None, True, 0, -1, 1.0, "1", 99]
-    call = child.call("say", says=[*({**DONE, "id": id} for id in odd), text("mine"), DONE])
+    odd = [0, -1, 99, 2**60]
+    call = child.call(Say([*({**DONE, "id": id} for id in odd), text("mine"), DONE]))
     assert await heard(call) == ["mine"]
-    assert [(await child.receive())["id"] for _ in odd] == odd
+    assert [(await child.receive()).id for _ in odd] == odd
+
+
+BAD_IDS: list[object] = [[], {}, None, True, 1.5, "1"]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [*({**DONE, "id": id} for id in BAD_IDS), {}, {"type": "x"}, text([])],
+    ids=str,
+)
+async def test_a_reply_that_makes_no_sense_ends_the_child(
+    child: Child, reply: dict[str, object]
+) -> None:
+    call = child.call(Say([text("before"), reply]))
+    assert (await call.receive()).text == "before"
+    with pytest.raises(InvalidReply, match="invalid reply"):
+        await call.receive()
+    await child.gone()
+    assert child.has_failed
 
 
 async def test_one_loop_may_ask_and_another_hear(child: Child) -> None:
     def ask() -> list[object]:
-        return asyncio.run(heard(child.call("say", says=[text("hello"), DONE])))
+        return asyncio.run(heard(child.call(Say([text("hello"), DONE]))))
 
     assert await asyncio.to_thread(ask) == await asyncio.to_thread(ask) == ["hello"]
-    assert await heard(child.call("say", says=[text("here"), DONE])) == ["here"]
+    assert await heard(child.call(Say([text("here"), DONE]))) == ["here"]
 
 
 async def test_what_is_too_large_is_no_call(child: Child) -> None:
     with pytest.raises(FrameError):
-        child.call("say", says="x" * 17_000_000)
+        child.call(Say([text("x" * 17_000_000)]))
     assert child.calls == []
-    assert await heard(child.call("say", says=[DONE])) == []
+    assert await heard(child.call(Say([DONE]))) == []
 
 
 # Whoever leaves
 
 
 async def test_whoever_leaves_is_not_answered_and_nobody_else_is(child: Child) -> None:
-    left = child.call("say", says=[text("late")])
+    left = child.call(Say([text("late")]))
     waiting = asyncio.create_task(left.receive())
     await asyncio.sleep(0)
     waiting.cancel()
     left.cancel()
-    after = child.call("say", says=[text("mine"), {**text("too late"), "id": left.id}, DONE])
+    after = child.call(Say([text("mine"), {**text("too late"), "id": left.id}, DONE]))
     assert await heard(after) == ["mine"]
     assert child.calls == []
     assert not child.inbox
 
 
 async def test_a_call_is_closed_when_the_child_has_let_go(child: Child) -> None:
-    call = child.call("say", says=[text("on it")])
+    call = child.call(Say([text("on it")]))
     await call.receive()
     await call.close(60)
     assert call.ended
     assert not child.killed
     await call.close(60)
-    assert await heard(child.call("say", says=[DONE])) == [], "it had one cancellation to answer"
+    assert await heard(child.call(Say([DONE]))) == [], "it had one cancellation to answer"
 
 
 async def test_a_child_that_does_not_let_go_is_killed(make: Make) -> None:
     child = make("receive(); send(type='text', id=1, text='on it'); time.sleep(600)")
-    call = child.call("say")
-    other = child.call("say")
+    call = child.call(Say())
+    other = child.call(Say())
     await call.receive()
     await call.close(0.01)
-    with pytest.raises(Died, match=r"It was stopped\."):
+    with pytest.raises(ChildDied, match=r"It was stopped\."):
         await other.receive()
     await call.close(60)
 
 
 async def test_a_child_that_still_starts_is_not_waited_for_nor_killed(make: Make) -> None:
     child = make("time.sleep(1)" + OBEYS)
-    await child.call("say", says=[text("late")]).close(0)
-    assert await heard(child.call("say", says=[text("mine"), DONE])) == ["mine"]
+    await child.call(Say([text("late")])).close(0)
+    assert await heard(child.call(Say([text("mine"), DONE]))) == ["mine"]
     assert child.calls == []
 
 
@@ -155,27 +198,27 @@ async def test_a_child_that_still_starts_is_not_waited_for_nor_killed(make: Make
 
 
 async def test_a_death_ends_every_call_after_what_was_said(child: Child) -> None:
-    calls = [child.call("say", says=[text(n)]) for n in range(3)]
-    assert [(await call.receive())["text"] for call in calls] == [0, 1, 2]
+    calls = [child.call(Say([text(n)])) for n in range(3)]
+    assert [(await call.receive()).text for call in calls] == [0, 1, 2]
     waiting = [asyncio.create_task(call.receive()) for call in calls]
-    answered = child.call("say", says=[text("before"), DONE])
-    last = child.call("die", says=[text("last words")])
+    answered = child.call(Say([text("before"), DONE]))
+    last = child.call(Die([text("last words")]))
     assert await heard(answered) == ["before"]
-    assert (await last.receive())["text"] == "last words"
+    assert (await last.receive()).text == "last words"
     for task in (*waiting, asyncio.create_task(last.receive())):
-        with pytest.raises(Died, match=r"It crashed \(SIGABRT\)\."):
+        with pytest.raises(ChildDied, match=r"It crashed \(SIGABRT\)\."):
             await task
     await child.gone()
-    with pytest.raises(Died, match="SIGABRT"):
-        await child.call("say").receive()
+    with pytest.raises(ChildDied, match="SIGABRT"):
+        await child.call(Say()).receive()
 
 
 async def test_a_silent_child_is_killed(child: Child, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "SILENT_SECONDS", 1)
-    call = child.call("say", says=[text("last words")])
+    call = child.call(Say([text("last words")]))
     await call.receive()
     os.kill(child.pid, signal.SIGSTOP)
-    with pytest.raises(Died, match="stopped answering"):
+    with pytest.raises(ChildDied, match="stopped answering"):
         await call.receive()
     await child.gone()
 
@@ -186,16 +229,16 @@ async def test_one_that_never_says_anything_is_killed_too(
     monkeypatch.setattr(process, "SILENT_SECONDS", 0)
     monkeypatch.setattr(process, "STARTING_SECONDS", 1)
     os.kill(child.pid, signal.SIGSTOP)
-    with pytest.raises(Died, match="stopped answering"):
-        await child.call("say").receive()
+    with pytest.raises(ChildDied, match="stopped answering"):
+        await child.call(Say()).receive()
 
 
 async def test_more_than_anyone_receives_is_the_end(make: Make) -> None:
     child = make("receive()\nwhile True: send(type='text', id=1, text='on and on')")
-    call = child.call("say")
+    call = child.call(Say())
     await child.gone()
-    call.frames.clear()
-    with pytest.raises(Died):
+    call.messages.clear()
+    with pytest.raises(ChildDied):
         await call.receive()
 
 
@@ -205,11 +248,10 @@ async def test_of_progress_only_the_newest_is_kept(make: Make) -> None:
         "for n in range(30_000): send(type='progress', id=1, done=n)\n"
         "send(type='done', id=1); receive()"
     )
-    call = child.call("say")
+    call = child.call(Say())
     assert await child.at_rest(60)
-    kinds = [await call.receive() for _ in range(3)]
-    assert [frame["type"] for frame in kinds] == ["text", "progress", "done"]
-    assert kinds[1]["done"] == 29_999
+    replies = [await call.receive() for _ in range(3)]
+    assert replies == [TextReply(id=1), Progress(29_999, id=1), Done(id=1)]
 
 
 async def test_progress_that_is_received_meanwhile_goes_only_forward(make: Make) -> None:
@@ -217,35 +259,42 @@ async def test_progress_that_is_received_meanwhile_goes_only_forward(make: Make)
         "receive()\nfor n in range(3000): send(type='progress', id=1, done=n)\n"
         "send(type='done', id=1); receive()"
     )
-    call = child.call("say")
+    call = child.call(Say())
     seen = []
-    while (frame := await call.receive())["type"] == "progress":
-        seen.append(frame["done"])
+    while isinstance(reply := await call.receive(), Progress):
+        seen.append(reply.done)
     assert seen == sorted(set(seen))
     assert seen[-1] == 2999
 
 
 async def test_several_may_wait_for_the_same_end(child: Child) -> None:
-    call = child.call("say")
+    call = child.call(Say())
     ends = [child.gone(), child.aclose(), child.aclose(), call.close(60), child.at_rest(60)]
-    with suppress(Died):
+    with suppress(ChildDied):
         await asyncio.gather(*ends, call.receive())
     assert child.ended
 
 
-# The one who starts them
+# Supervision
 
 
 class Keeper(Supervisor):
     """Has the child that obeys."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__("What obeys")
         self.started = 0
 
     def _start(self) -> Child:
         self.started += 1
-        return start("feigned", environment(), "What obeys")
+        return start_child("fake", environment(), REPLIES, "What obeys")
+
+    async def die(self, cause: str = "") -> None:
+        """Have the child crash, and the death counted."""
+        child = self.running()
+        os.kill(child.pid, signal.SIGKILL)
+        await child.gone()
+        self.living(cause)
 
 
 @pytest.fixture
@@ -266,18 +315,18 @@ async def test_it_is_started_when_it_is_needed_and_again_after_its_end(keeper: K
     os.kill(second.pid, signal.SIGKILL)
     await second.gone()
     assert keeper.pid is None
-    assert await heard(keeper.running().call("say", says=[DONE])) == []
+    assert await heard(keeper.running().call(Say([DONE]))) == []
     assert keeper.started == 3
 
 
 async def test_closing_ends_what_is_asked_also_while_it_starts(keeper: Keeper) -> None:
     await keeper.aclose()
-    asked = asyncio.create_task(keeper.running().call("say").receive())
+    asked = asyncio.create_task(keeper.running().call(Say()).receive())
     await asyncio.gather(keeper.aclose(), keeper.aclose())
-    with pytest.raises(Died, match=r"It was stopped\."):
+    with pytest.raises(ChildDied, match=r"It was stopped\."):
         await asked
     assert (keeper.pid, keeper.started) == (None, 1)
-    assert await heard(keeper.running().call("say", says=[DONE])) == [], "it may be used again"
+    assert await heard(keeper.running().call(Say([DONE]))) == [], "it may be used again"
 
 
 async def test_what_cannot_be_started_is_told(
@@ -286,6 +335,61 @@ async def test_what_cannot_be_started_is_told(
     monkeypatch.setattr(process, "command", lambda _: ["/no/such/python"])
     with pytest.raises(WorkerUnavailable, match=r"What obeys can't be started: No such file"):
         keeper.running()
+
+
+async def test_after_each_death_the_next_child_waits_longer(
+    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "BACKOFF_SECONDS", (0.2, 0.4, 0.8))
+    monkeypatch.setattr(supervisor, "MAX_DEATHS", 9)
+    for longest in (0.2, 0.4, 0.8, 0.8):
+        await keeper.die()
+        assert longest - 0.2 < keeper.backoff_left() <= longest
+    assert await keeper.ready() is keeper.running()
+    assert keeper.backoff_left() == 0
+
+
+async def test_a_child_that_keeps_dying_is_in_quarantine_until_it_is_forgiven(
+    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(supervisor.MAX_DEATHS):
+        await keeper.die()
+    with pytest.raises(WorkerUnavailable, match="What obeys failed 3 times") as refused:
+        await keeper.ready()
+    assert "try again in 10 minutes" in refused.value.hint
+    keeper.forgive()
+    assert (await keeper.ready()).pid == keeper.pid
+    await keeper.die()
+    monkeypatch.setattr(supervisor, "DEATHS_WINDOW_SECONDS", 0.0)
+    assert keeper.backoff_left() == 0, "that was long ago"
+
+
+async def test_deaths_count_by_their_cause(keeper: Keeper) -> None:
+    for _ in range(supervisor.MAX_DEATHS):
+        await keeper.die("an adapter")
+    keeper.refuse_in_quarantine("What obeys")
+    with pytest.raises(WorkerUnavailable, match="It failed 3 times"):
+        keeper.refuse_in_quarantine("It", "an adapter")
+    keeper.forgive("an adapter")
+    keeper.refuse_in_quarantine("It", "an adapter")
+
+
+async def test_what_its_parent_ends_did_not_die(keeper: Keeper) -> None:
+    for end in (Child.kill, Child.aclose):
+        if (ending := end(keeper.running())) is not None:
+            await ending
+    assert keeper.living() is None
+    assert keeper.recent_deaths() == []
+
+
+async def test_closing_while_it_waits_for_its_next_start_starts_nothing(keeper: Keeper) -> None:
+    await keeper.die()
+    waiting = asyncio.create_task(keeper.ready())
+    await asyncio.sleep(0)
+    await keeper.aclose()
+    with pytest.raises(ChildDied, match="It was stopped"):
+        await waiting
+    assert keeper.pid is None
 
 
 def test_a_child_of_an_isolated_front_loads_no_code_of_the_environment(tmp_path: Path) -> None:

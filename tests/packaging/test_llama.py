@@ -98,4 +98,4 @@ def test_no_folder_of_the_build_is_in_what_is_compiled(tmp_path: Path) -> None:
 
 
 def test_every_processor_that_may_be_left_out_is_one_that_is_chosen() -> None:
-    assert set(llama.NEEDS_COMPILER) <= set(llama_loader._PROCESSORS)
+    assert set(llama.NEEDS_COMPILER) <= set(llama_loader._CPU_VARIANTS)

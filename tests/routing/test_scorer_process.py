@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from baton import routing as package
 from baton.core.errors import WorkerError
 from baton.core.labels import Label
 from baton.core.messages import Card, Role, Turn, TurnStatus
@@ -23,9 +22,8 @@ from baton.core.plan.plan import Material
 from baton.core.ports import Route
 from baton.core.routing_types import Candidate, Draft, RatedAnswer
 from baton.core.run.policy import PromptLimits
-from baton.ipc import process
-from baton.routing import LearnedRouter, refit_router, scorer_process
-from baton.routing import ScorerLimits as Patience
+from baton.ipc import process, supervisor
+from baton.routing import LearnedRouter, ScorerLimits as Patience, refit_router, scorer_process
 from baton.routing.protocol import candidate, candidates, excerpt
 from baton.routing.router_files import SHIPPED_FILES
 from support import odd_scorer
@@ -143,7 +141,8 @@ async def test_a_private_prompt_stays_whatever_the_router_wants(make: Make) -> N
     for label, where in ((Label.CLOUD, "far"), (Label.LOCAL, "small")):
         actors = Actor(local(), says("mine")), Actor(cloud(), says("theirs"))
         async with house(*actors, choice="once") as here:
-            here.orchestra.router = router = make()
+            router = make()
+            here.orchestra.configure(router=router)
             prompt = "Why did the Roman empire fall?"
             view = await here.play(None, prompt, PromptLimits(label=label, strategy="hybrid"))
             assert router.loaded is not None
@@ -226,11 +225,11 @@ async def test_once_the_worker_is_there_nobody_waits_for_the_router(make: Make) 
 async def test_a_child_that_dies_is_started_again_and_left_alone_in_the_end(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scorer_process, "BACKOFF_SECONDS", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(supervisor, "BACKOFF_SECONDS", (0.0, 0.0, 0.0))
     router = make()
     said: list[str] = []
     router.on_warning = said.append
-    for _ in range(scorer_process.MAX_DEATHS):
+    for _ in range(supervisor.MAX_DEATHS):
         await loaded(router)
         assert (await route(router, "die")).estimate is None
     assert router.pid is None
@@ -264,7 +263,7 @@ async def test_a_child_killed_in_the_middle_of_a_question_leaves_it_to_the_rule(
 async def test_a_child_that_owes_an_answer_for_long_is_ended(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scorer_process, "BACKOFF_SECONDS", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(supervisor, "BACKOFF_SECONDS", (0.0, 0.0, 0.0))
     router = make(limits=Patience(warm=0.05, cold=60))
     pid = await loaded(router)
     await route(router, "sleep 600")
@@ -448,7 +447,3 @@ def test_what_is_sent_is_bounded_and_whole(text: str) -> None:
     assert len(sent) <= 12_001
     assert sent.encode() is not None
     assert text[:100].encode("utf-8", "replace") == sent[:100].encode()
-
-
-def test_all_that_is_exported_is_there() -> None:
-    assert all(hasattr(package, name) for name in package.__all__)

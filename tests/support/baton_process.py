@@ -9,41 +9,39 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import base64
 import json
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from baton.compose import Baton, compose
 from baton.core.messages import Prompt
 from baton.core.run.policy import PromptLimits
-from baton.ipc import frames
+from baton.ipc import messages
 from baton.platform.settings import find_paths, load_settings
 
 
 def log_frames(file: Path) -> None:
     """Write down every frame, with the bytes in it that are encoded as text."""
-    read, encode = frames.read, frames.encode
+    read, encode = messages.read, messages.encode
     out = file.open("a", encoding="utf-8")
 
-    def note(frame: Mapping[str, Any]) -> None:
-        body = base64.b64decode(str(frame.get("body", "")))
-        out.write(f"{frame!r} {body.decode('utf-8', 'replace')}\n")
+    def note(message: messages.Message) -> None:
+        body: bytes = getattr(message, "body", b"")
+        out.write(f"{message!r} {body.decode('utf-8', 'replace')}\n")
         out.flush()
 
-    def noted_read(stream: BinaryIO) -> frames.Frame | None:
-        frame = read(stream)
-        if frame is not None:
-            note(frame)
-        return frame
+    def noted_read(stream: BinaryIO, decoder: messages.Decoder) -> Any:
+        message = read(stream, decoder)
+        if message is not None:
+            note(message)
+        return message
 
-    def noted_encode(frame: Mapping[str, Any]) -> bytes:
-        note(frame)
-        return encode(frame)
+    def noted_encode(message: messages.Message) -> bytes:
+        note(message)
+        return encode(message)
 
-    frames.read, frames.encode = noted_read, noted_encode
+    messages.read, messages.encode = noted_read, noted_encode
 
 
 async def play(baton: Baton, worker: str, fault: str | None, number: int) -> None:

@@ -18,6 +18,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import asdict
+
 from baton.core.catalogue_types import ModelOffer, Source
 from baton.download.child import hub_client, transfer
 from baton.download.child.http_download import RetryPolicy
@@ -146,4 +148,4 @@ def _fetch(
         )
         result.send((sha256, progress.phases))
     except Failure as failure:
-        result.send((failure.fields, progress.phases))
+        result.send((asdict(failure.failed), progress.phases))

@@ -5,15 +5,16 @@ from __future__ import annotations
 import sys
 
 PRELUDE = """
-import os, sys, threading, time
-from baton.ipc import frames as framing
-def send(**frame):
-    sys.stdout.buffer.write(framing.encode(frame)); sys.stdout.buffer.flush()
+import json, os, struct, sys, threading, time
+def send(**message):
+    body = json.dumps(message).encode()
+    sys.stdout.buffer.write(struct.pack(">I", len(body)) + body); sys.stdout.buffer.flush()
 def receive():
-    return framing.read(sys.stdin.buffer)
+    head = sys.stdin.buffer.read(4)
+    return json.loads(sys.stdin.buffer.read(*struct.unpack(">I", head))) if head else None
 """
 
 
 def command(code: str) -> list[str]:
-    """Return the command of a child that runs that code, with `send` and `receive` for frames."""
+    """Return the command of a child that runs that code, with `send` and `receive` for messages."""
     return [sys.executable, "-c", PRELUDE + code]

@@ -31,12 +31,13 @@ from baton.download.child import hub_metadata, signed_release
 from baton.gguf import header as gguf
 from baton.history import schema
 from baton.history.export import import_conversations
-from baton.ipc import child_http, frames
+from baton.ipc import child_http, messages
 from baton.ipc.parent_channel import Failure
 from baton.models.catalogue import parse_models
 from baton.platform import proxies, sqlite
 from baton.workers.cloud.child.stream_parsers import DIALECTS, error_sentence
-from baton.workers.local.child.reasoning_filter import Thoughts, known, opened
+from baton.workers.local.child.reasoning_filter import ThoughtFilter, known_marks, open_marks
+from baton.workers.local.messages import REPLIES
 from support import gguf_writer as written
 
 Target = Callable[[bytes], None]
@@ -72,9 +73,9 @@ def read_error(data: bytes) -> None:
 def read_frames(data: bytes) -> None:
     """Frames of a child."""
     stream = io.BytesIO(data)
-    with suppress(frames.FrameError):
-        while (frame := frames.read(stream)) is not None:
-            assert isinstance(frame, dict)
+    with suppress(messages.FrameError):
+        while (message := messages.read(stream, REPLIES)) is not None:
+            assert isinstance(message, messages.Message)
 
 
 def read_gguf(data: bytes) -> None:
@@ -177,13 +178,13 @@ def read_text(data: bytes) -> None:
 def read_thoughts(data: bytes) -> None:
     """What a model writes that may think aloud: the first byte chooses its marks."""
     first, text = data[0] if data else 0, data[1:].decode("utf-8", "replace")
-    marks = known(
+    marks = known_marks(
         "<think></think>" if first & 1 else "", lambda mark: bool(first & 2) and "<|" in mark
     )
-    begun = opened("<think>\n", marks) if first & 4 else None
-    whole, cut = Thoughts(marks, begun), Thoughts(marks, begun)
-    said = whole.feed(text) + whole.rest()
-    pieces = "".join(cut.feed(letter) for letter in text) + cut.rest()
+    begun = open_marks("<think>\n", marks) if first & 4 else None
+    whole, cut = ThoughtFilter(marks, begun), ThoughtFilter(marks, begun)
+    said = whole.feed(text) + whole.flush()
+    pieces = "".join(cut.feed(letter) for letter in text) + cut.flush()
     assert said == pieces
     assert len(said) <= len(text)
 
@@ -321,7 +322,7 @@ SEEDS: Mapping[str, Sequence[bytes]] = {
         b"\0: ping\r\n\r\nevent: x\ndata: {}\n\n",
     ),
     "error": (b'{"error": {"message": "no", "code": 401}}', b'[{"error": "no"}]'),
-    "frames": (_frame(b'{"type":"done","id":1}') * 2, _frame(b"[]")),
+    "frames": (_frame(b'{"type":"text","text":"a","tokens":1,"id":1}') * 2, _frame(b"[]")),
     "gguf": (
         written.header(written.facts()),
         written.whole(written.facts() | written.vocabulary(3), [written.Tensor("t", (32, 2))]),

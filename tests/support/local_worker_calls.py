@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
-from baton.core.messages import AnswerFormat, Chunk, Message, Request, Role, Text, Usage
-from baton.workers.local import LocalWorker, Manner, Memory, starter
+from baton.core.messages import AnswerFormat, Card, Chunk, Message, Request, Role, Text, Usage
+from baton.workers.local import (
+    GenerationSettings,
+    LoadSettings,
+    LocalWorker,
+    Memory,
+    ModelProcess,
+    starter,
+)
 
 SYSTEM = Message(Role.SYSTEM, starter().card.system)
 CAPITAL = "What is the capital of France?"
@@ -51,8 +60,22 @@ async def ask(worker: LocalWorker, *texts: str, max_tokens: int | None = None) -
     return await listen(worker, request(*texts, max_tokens=max_tokens))
 
 
-def small(memory: Memory | None = None, **settings: object) -> LocalWorker:
+def local_worker(
+    card: Card,
+    path: Path,
+    memory: Memory | None = None,
+    settings: GenerationSettings | None = None,
+    **process: Any,
+) -> LocalWorker:
+    """Return a worker with a model of its own; `process` is for its LoadSettings or its process."""
+    names = LoadSettings.__dataclass_fields__.keys() & process.keys()
+    loading = LoadSettings(**{"context": card.context, **{n: process.pop(n) for n in names}})
+    model = ModelProcess(path, memory or Memory(), loading, **process)
+    return LocalWorker(card, model, settings)
+
+
+def small(memory: Memory | None = None, **process: Any) -> LocalWorker:
     """Return a worker with the starter model."""
     model = starter()
-    options = {"manner": Manner(model.temperature), **settings}
-    return LocalWorker(model.card, model.path, memory or Memory(), **options)  # type: ignore[arg-type]
+    settings = GenerationSettings(model.temperature)
+    return local_worker(model.card, model.path, memory, settings, **process)

@@ -9,6 +9,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import asdict
+
 from baton.core.catalogue_types import ModelOffer
 from baton.download.child import hub_client, transfer
 from baton.download.progress import Progress
@@ -35,7 +37,7 @@ def on_small_disk(
         try:
             transfer.fetch(offer, target, filled, lambda: False, web=web, pace=QUICK)
         except Failure as failure:
-            outcome["failed"] = failure.fields
+            outcome["failed"] = asdict(failure.failed)
         outcome["target"] = target.exists()
         outcome["kept"] = sum(here(path) for path in target.parent.glob("*.partial"))
         outcome["room"] = room

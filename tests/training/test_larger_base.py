@@ -75,13 +75,13 @@ def in_transformers(trained: Trained, texts: list[str], adapted: bool) -> list[A
 def in_llama(trained: Trained, texts: list[str], adapted: bool) -> list[Any]:
     """Return the same as llama.cpp computes it."""
     llama.start(lambda _: None)
-    model = llama.Model(str(trained.base / "base.gguf"))
+    model = llama.Model(trained.base / "base.gguf")
     context = llama.Context(model, 512, 1, lambda: False)
     if adapted:
-        adapter = model.adapter(str(trained.out / "adapter.gguf"))
+        adapter = model.adapter(trained.out / "adapter.gguf")
         assert adapter
         assert model.adapter_metadata(adapter, BASE_HASH) == sha256(trained.base / "base.gguf")
-        context.adapt(adapter, 1.0)
+        context.set_adapter(adapter, 1.0)
     found = []
     for text in texts:
         tokens = model.tokenise(text, special=False)

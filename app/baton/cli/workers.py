@@ -31,10 +31,10 @@ from baton.platform.settings import (
     load_settings,
     write_settings,
 )
-from baton.presentation.money import price_text
+from baton.presentation.charges import price_text
 
 if TYPE_CHECKING:
-    from baton.workers.local.local_servers import Found
+    from baton.workers.local import ServerModel
 
 
 @click.group(cls=AliasedGroup)
@@ -164,7 +164,7 @@ def _find_worker(worker: str) -> tuple[Card, WorkerConfiguration | None]:
                 return card, None
             here = baton.local.here.get(worker)
             return card, worker_configuration(
-                card, baton.settings, here.path if here is not None else None
+                card, baton.settings, here.model.path if here is not None else None
             )
         finally:
             await baton.aclose()
@@ -212,20 +212,22 @@ def configured_address(settings: Settings, worker: str) -> tuple[str, str]:
     return "", ""
 
 
-def _new_models(settings: Settings) -> list[Found]:
+def _new_models(settings: Settings) -> list[ServerModel]:
     """Return the models of running engines that aren't workers yet."""
-    from baton.workers.local.local_servers import LIMIT, engines
+    from baton.workers.local import TIMEOUT_SECONDS, find_server_models
 
     known = {
         (entry.model, entry.base_url.rstrip("/").replace("//localhost:", "//127.0.0.1:"))
         for entry in settings.roster
         if isinstance(entry, ServerWorkerSettings)
     }
-    found = asyncio.run(engines(taken=[entry.id for entry in settings.roster], limit=LIMIT))
+    found = asyncio.run(
+        find_server_models(taken=[entry.id for entry in settings.roster], limit=TIMEOUT_SECONDS)
+    )
     return [model for model in found if (model.model, model.base_url) not in known]
 
 
-def _select_models(found: Sequence[Found], ids: Iterable[str]) -> list[Found]:
+def _select_models(found: Sequence[ServerModel], ids: Iterable[str]) -> list[ServerModel]:
     by_id = {model.id: model for model in found}
     for id in ids:
         if id not in by_id:
@@ -234,7 +236,7 @@ def _select_models(found: Sequence[Found], ids: Iterable[str]) -> list[Found]:
     return [by_id[id] for id in ids] or list(found)
 
 
-def _add_workers(file: Path, found: Iterable[Found]) -> None:
+def _add_workers(file: Path, found: Iterable[ServerModel]) -> None:
     """Append to `[[workers]]`; what stands there stays as it is."""
     import tomlkit
 
@@ -249,13 +251,13 @@ def _add_workers(file: Path, found: Iterable[Found]) -> None:
         write_settings(file, {"workers": entries})
 
 
-def _model_text(model: Found) -> str:
+def _model_text(model: ServerModel) -> str:
     if model.cloud:
         return f"{model.model}: only forwarded to a cloud, needs a price"
     return f"{model.model}  {show_size(model.size)}" if model.size else model.model
 
 
-def _detection_text(found: Sequence[Found], added: bool) -> str:
+def _detection_text(found: Sequence[ServerModel], added: bool) -> str:
     if not found:
         return "No engine with new models runs here (Ollama, LM Studio, llama-server)."
     if not added:
@@ -295,13 +297,12 @@ def worker_configuration(card: Card, settings: Settings, file: Path | None) -> W
 
 
 def _sampling(entry: LocalWorkerSettings, file: Path | None) -> Mapping[str, tuple[float, int]]:
-    from baton.workers.local import STARTER, find_model
-    from baton.workers.local.model_file import read_file
+    from baton.workers.local import STARTER, find_model, read_model_header
 
     try:
         if file is None:
             return {}
-        header = read_file(file)
+        header = read_model_header(file)
         suits = find_model(STARTER).temperature if entry.model == STARTER else None
     except BatonError:
         return {}

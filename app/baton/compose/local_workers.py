@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING
 from baton.core.errors import BatonError, ModelFileError
 from baton.core.messages import Card
 from baton.gguf.memory_fit import MEMORY_SHARE
-from baton.platform.settings import LocalWorkerSettings as LocalSettings
-from baton.platform.settings import Paths, Settings
+from baton.platform.settings import LocalWorkerSettings as LocalSettings, Paths, Settings
 from baton.workers.local import (
     STARTER,
+    GenerationSettings,
+    LoadSettings,
     LocalWorker,
-    Manner,
     Memory,
     ModelFile,
+    ModelProcess,
     check_model,
     conductor_adapter,
     find_model,
@@ -30,10 +31,6 @@ if TYPE_CHECKING:
     from baton.core.machine import Hardware
     from baton.models.library import Library
     from baton.models.model_types import LibraryModel
-
-    Loading = tuple[Path, int, int, int, str, bool]
-    """What makes out that two workers load the same: file, context, threads, GPU layers, kv, force.
-    """
 
 TRAINED = "conductor"
 """The id under which the trained conductor's calls are recorded."""
@@ -77,9 +74,9 @@ async def _machine(folder: Path, allowed: int) -> Hardware:
     import asyncio
 
     from baton.platform.hardware import inspect_machine
-    from baton.workers.local import gpus
+    from baton.workers.local import probe_gpus
 
-    found = await asyncio.to_thread(inspect_machine, folder, await gpus())
+    found = await asyncio.to_thread(inspect_machine, folder, await probe_gpus())
     most = int(allowed / MEMORY_SHARE) if allowed else found.memory
     return replace(found, memory=min(found.memory, most), available=min(found.available, most))
 
@@ -95,7 +92,7 @@ class LocalWorkers:
         self._settings = settings
         self._library = library
         self._memory = Memory(int(settings.local.memory_gb * 1e9))
-        self._loaded: dict[Loading, LocalWorker] = {}
+        self._models: dict[tuple[Path, LoadSettings, bool], ModelProcess] = {}
         self.here: Mapping[str, LocalWorker] = {}
         self.absent: dict[str, BatonError] = {}
 
@@ -133,18 +130,15 @@ class LocalWorkers:
         if adapter is None:
             return None
         card = replace(model.card, id=TRAINED, name="Conductor", note="Splits requests.")
-        manner = Manner(temperature=0.0, repeat_penalty=1.0, adapter=adapter)
-        for loading, worker in self._loaded.items():
-            if loading[0] == model.path:
-                return worker.beside(card, manner)
-        return LocalWorker(
-            card,
-            model.path,
-            self._memory,
-            manner=manner,
-            threads=self._settings.local.threads,
-            idle_seconds=self._settings.local.idle_minutes * 60,
+        writing = GenerationSettings(temperature=0.0, repeat_penalty=1.0, adapter=adapter)
+        for process in self._models.values():
+            if process.path == model.path:
+                return LocalWorker(card, process, writing)
+        local = self._settings.local
+        loading = LoadSettings(
+            card.context, threads=local.threads, idle_seconds=local.idle_minutes * 60
         )
+        return LocalWorker(card, ModelProcess(model.path, self._memory, loading), writing)
 
     def arrived(self, held: LibraryModel) -> Mapping[str, LocalWorker]:
         """Return the workers of a model that has just come."""
@@ -166,30 +160,27 @@ class LocalWorkers:
             system=model.card.system if entry.system is None else entry.system,
             skills={str(kind): level for kind, level in entry.skills.items()},
         )
-        threads = _first(entry.threads, local.threads)
-        layers = _first(entry.gpu_layers, local.gpu_layers)
-        kv = entry.kv or local.kv
-        force = entry.force or (held is not None and held.record.forced)
-        # What isn't here yet is said when somebody asks it, not as a path that leads nowhere.
-        of_library = held is not None or _is_id(entry.model, model.path)
-        loading = (model.path, card.context, threads, layers, kv, force)
-        manner = _manner(entry, model)
-        if loading in self._loaded:
-            return self._loaded[loading].beside(card, manner)
-        self._loaded[loading] = LocalWorker(
-            card,
-            model.path,
-            self._memory,
-            manner=manner,
-            threads=threads,
-            gpu_layers=layers,
-            kv=kv,
-            force=force,
+        loading = LoadSettings(
+            card.context,
+            threads=_first(entry.threads, local.threads),
+            gpu_layers=_first(entry.gpu_layers, local.gpu_layers),
+            kv=entry.kv or local.kv,
             idle_seconds=local.idle_minutes * 60,
-            ready=partial(self._library.ensure_verified, entry.model) if of_library else None,
-            trusted=partial(self._library.is_verified, entry.model) if of_library else None,
         )
-        return self._loaded[loading]
+        force = entry.force or (held is not None and held.record.forced)
+        # What isn't here yet is said when it is asked, not as a path that leads nowhere.
+        of_library = held is not None or _is_id(entry.model, model.path)
+        key = (model.path, loading, force)
+        if key not in self._models:
+            self._models[key] = ModelProcess(
+                model.path,
+                self._memory,
+                loading,
+                force=force,
+                ready=partial(self._library.ensure_verified, entry.model) if of_library else None,
+                trusted=partial(self._library.is_verified, entry.model) if of_library else None,
+            )
+        return LocalWorker(card, self._models[key], _generation_settings(entry, model))
 
     def _model(self, held: LibraryModel) -> ModelFile:
         """Return a model of the library as workers see it."""
@@ -214,10 +205,10 @@ def _named(model: str, adapter: str) -> str:
     return f"{model} with {Path(adapter).stem}" if adapter else model
 
 
-def _manner(worker: LocalSettings, model: ModelFile) -> Manner:
+def _generation_settings(worker: LocalSettings, model: ModelFile) -> GenerationSettings:
     """Return how a worker writes: as its settings say, else as suits the model."""
     temperature = model.temperature if worker.temperature is None else worker.temperature
-    return Manner(
+    return GenerationSettings(
         temperature,
         top_p=worker.top_p,
         top_k=worker.top_k,

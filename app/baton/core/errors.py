@@ -6,6 +6,7 @@
       BudgetExceeded         refused before spending                    exit 4
         MoneyHeld              it may be granted later
       ModelFileError         a model file is missing, broken, too large exit 5
+        AdapterError           only the adapter doesn't fit the model
       WorkerError            a worker failed                            exit 6
         WorkerUnavailable      it may work when tried again
         ContextTooLong         the prompt doesn't fit
@@ -69,6 +70,10 @@ class ModelFileError(BatonError):
     exit_code = 5
 
 
+class AdapterError(ModelFileError):
+    """An adapter can't be put on a model, which itself can be used."""
+
+
 class WorkerError(BatonError):
     """A worker could not do what it was asked."""
 
@@ -110,6 +115,7 @@ ERROR_CLASSES: dict[str, type[BatonError]] = {
         SecretMissing,
         BudgetExceeded,
         ModelFileError,
+        AdapterError,
         WorkerError,
         WorkerUnavailable,
         ContextTooLong,

@@ -14,9 +14,9 @@ from pathlib import Path
 from baton.core.errors import BatonError
 from baton.core.sanitiser import one_line
 from baton.doctor.child import PARTS as _PARTS
-from baton.ipc.frames import Frame
-from baton.ipc.process import Child, Died, environment
-from baton.ipc.process import command as child_command
+from baton.doctor.messages import REPLIES, PartLoading, PartUsed, UsePart
+from baton.ipc.messages import Failed, Message
+from baton.ipc.process import Child, ChildDied, command as child_command, environment
 from baton.platform.build_info import binary_path
 
 _MARGIN_SECONDS = 30.0
@@ -93,41 +93,41 @@ class PartResult:
 async def use_part_in_child(
     name: str, environ: Mapping[str, str] = os.environ, also: Collection[str] = ()
 ) -> PartResult:
-    """Load a part in a child of its own, let it work, and return what it says. Raises Faulty.
+    """Load a part in a child of its own, let it work, and return what it says. Raises PartFailed.
 
     `also` names what the child may know of the environment besides the usual.
     """
     try:
-        child = Child("trial", environment(environ, also))
+        child = Child("trial", environment(environ, also), REPLIES)
     except OSError as error:
         raise PartFailed(f"No process could be started: {error.strerror}.") from error
     loading = ""
     try:
-        child.send("try", what=name)
-        while (frame := await child.receive()).get("type") == "trying":
-            loading = one_line(str(frame.get("module", "")), 80)
-    except Died as death:
-        raise PartFailed(_death_text(name, loading, death, child.last_words)) from death
+        child.send(UsePart(name))
+        while isinstance(reply := await child.receive(), PartLoading):
+            loading = one_line(reply.module, 80)
+    except ChildDied as death:
+        raise PartFailed(_death_text(name, loading, death, child.stderr_end)) from death
     finally:
         await child.aclose()
-    return _read_result(frame, loading)
+    return _read_result(reply, loading)
 
 
-def _read_result(frame: Frame, loading: str) -> PartResult:
-    text = one_line(str(frame.get("text", "")), 300)
-    if frame.get("type") == "tried" and text:
-        return PartResult(text, frame.get("well") is True)
-    message = one_line(str(frame.get("message", "")), 400)
-    error = one_line(str(frame.get("error", "")), 60)
-    if error == "Broken":
-        raise PartFailed(message)
-    reason = f"{error}: {message}".rstrip(": .")
-    raise PartFailed(
-        f"{loading} can't be loaded ({reason})." if loading else f"It fails ({reason})."
-    )
+def _read_result(reply: Message, loading: str) -> PartResult:
+    match reply:
+        case PartUsed(text=text, well=well) if text:
+            return PartResult(one_line(text, 300), well)
+        case Failed(error="PartBroken", message=message):
+            raise PartFailed(one_line(message, 400))
+        case Failed(error=error, message=message):
+            reason = f"{one_line(error, 60)}: {one_line(message, 400)}".rstrip(": .")
+        case _:
+            reason = ""
+    what = f"{loading} can't be loaded" if loading else "It fails"
+    raise PartFailed(f"{what} ({reason}).")
 
 
-def _death_text(name: str, loading: str, death: Died, words: str) -> str:
+def _death_text(name: str, loading: str, death: ChildDied, words: str) -> str:
     """Say how the child died, and with SIGILL what that means."""
     what = f"while {loading} was loaded" if loading else f"while {name} was used"
     text = f"{str(death).removesuffix('.')}, {what}."

@@ -4,31 +4,47 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from baton.core.catalogue_types import ModelOffer, Source
-from baton.core.errors import (
-    BatonError,
-    ConfigError,
-    ModelFileError,
-    SecretMissing,
-    WorkerError,
-    WorkerUnavailable,
-)
+from baton.core.errors import BatonError, WorkerError, WorkerUnavailable
 from baton.core.sanitiser import one_line
+from baton.download.messages import (
+    REPLIES,
+    CopyFile,
+    DownloadProgress,
+    FetchFile,
+    FetchReleaseFile,
+    HashFile,
+    HashReply,
+    HeaderReply,
+    ListFiles,
+    LookUpSource,
+    OfferReply,
+    OffersReply,
+    ReadHeader,
+    ReadRelease,
+    ReleaseReply,
+)
 from baton.download.progress import Progress
 from baton.download.releases import RELEASE_SCHEMA, Release, ReleaseFile
 from baton.gguf.header import Header
-from baton.ipc import frames
-from baton.ipc.process import Child, Died, environment
-from baton.ipc.supervisor import Supervisor, start
+from baton.ipc.messages import Failed, FinalReply, Message, Stopped
+from baton.ipc.process import (
+    Child,
+    ChildDied,
+    InvalidReply,
+    environment,
+    error_of,
+    start_child,
+)
+from baton.ipc.supervisor import Supervisor
 
 IDLE_SECONDS = 60.0
 """How long the child stays when it has nothing to do."""
@@ -39,13 +55,7 @@ GRACE_SECONDS = 5.0
 _MAX_ATTEMPTS = 2
 """A child that dies loses nothing, so another one continues its work, once."""
 
-_SHA256 = re.compile(r"[0-9a-f]{64}")
-_ERROR_CLASSES: dict[str, type[BatonError]] = {
-    cls.__name__: cls for cls in (ConfigError, ModelFileError, SecretMissing, WorkerUnavailable)
-}
-
-T = TypeVar("T")
-
+Reply = TypeVar("Reply", bound=FinalReply)
 
 _PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY")
 
@@ -93,23 +103,22 @@ class HubSource:
         return self._process.pid
 
     async def look_up(self, source: Source) -> ModelOffer:
-        return await self._process.ask(ModelOffer, "look", source=asdict(source))
+        return (await self._process.ask(LookUpSource(source), OfferReply)).value
 
     async def list_files(self, repo: str, revision: str = "") -> Sequence[ModelOffer]:
-        return await self._process.ask(list[ModelOffer], "files", repo=repo, revision=revision)
+        return (await self._process.ask(ListFiles(repo, revision), OffersReply)).value
 
     async def read_header(self, offer: ModelOffer) -> Header:
-        return await self._process.ask(Header, "header", offer=asdict(offer))
+        return (await self._process.ask(ReadHeader(offer), HeaderReply)).value
 
     def fetch(self, offer: ModelOffer, target: Path) -> AsyncGenerator[Progress | str]:
-        return self._process.work("fetch", offer=asdict(offer), target=str(target.absolute()))
+        return self._process.work(FetchFile(offer, target.absolute()))
 
     def copy(self, source: Path, target: Path, sha256: str = "") -> AsyncGenerator[Progress | str]:
-        paths = {"source": str(source.absolute()), "target": str(target.absolute())}
-        return self._process.work("copy", **paths, sha256=sha256)
+        return self._process.work(CopyFile(source.absolute(), target.absolute(), sha256))
 
     def hash_file(self, path: Path) -> AsyncGenerator[Progress | str]:
-        return self._process.work("digest", path=str(path.absolute()))
+        return self._process.work(HashFile(path.absolute()))
 
     async def aclose(self) -> None:
         """End the child; downloads can continue later."""
@@ -124,7 +133,7 @@ class ReleaseSource:
 
     async def read_release(self, source: str, key: str) -> Release:
         """Return the release in a folder or behind an address, if `key` signed it."""
-        text = await self._process.ask(str, "release", source=source, key=key)
+        text = (await self._process.ask(ReadRelease(source, key), ReleaseReply)).value
         try:
             schema = msgspec.json.decode(text, type=_SchemaOnly).schema
             release = msgspec.json.decode(text, type=Release) if schema == RELEASE_SCHEMA else None
@@ -145,12 +154,7 @@ class ReleaseSource:
     ) -> AsyncGenerator[Progress | str]:
         """Fetch a file of a release to `target`, resumed; yields its sha256 last."""
         return self._process.work(
-            "bring",
-            source=source,
-            name=file.name,
-            size=file.size,
-            sha256=file.sha256,
-            target=str(target.absolute()),
+            FetchReleaseFile(source, file.name, file.size, file.sha256, target.absolute())
         )
 
     async def aclose(self) -> None:
@@ -162,48 +166,50 @@ class DownloadProcess(Supervisor):
     """The download process, which ends after `idle` seconds without a call."""
 
     def __init__(self, environ: Mapping[str, str], idle: float) -> None:
-        super().__init__()
+        super().__init__("The download process")
         self._environ = environ
         self._idle = idle
         self._idle_timer: asyncio.TimerHandle | None = None
 
-    async def ask(self, kind: type[T], question: str, **asked: object) -> T:
-        """Return the answer to a question. Raises BatonError."""
-        steps = self._steps(question, asked, lambda value: _convert(value, kind), None)
-        async with aclosing(steps):
+    async def ask(self, request: Message, kind: type[Reply]) -> Reply:
+        """Return the reply to a question. Raises BatonError."""
+        async with aclosing(self._steps(request, kind, None)) as steps:
             async for step in steps:
-                if not isinstance(step, Progress):
+                if isinstance(step, kind):
                     return step
-        raise AssertionError("it ends with an answer or an error")
+        raise AssertionError("it ends with a reply or an error")
 
-    def work(self, kind: str, **asked: object) -> AsyncGenerator[Progress | str]:
+    async def work(self, request: Message) -> AsyncGenerator[Progress | str]:
         """Run a long task; yields progress, then a sha256."""
-        return self._steps(kind, asked, _checked_sha256, GRACE_SECONDS)
+        async with aclosing(self._steps(request, HashReply, GRACE_SECONDS)) as steps:
+            async for step in steps:
+                yield step.value if isinstance(step, HashReply) else step
 
     async def _steps(
-        self,
-        kind: str,
-        asked: Mapping[str, object],
-        read: Callable[[object], T],
-        grace: float | None,
-    ) -> AsyncGenerator[Progress | T]:
-        """Yield progress, then the result; repeated in another child if the first one dies.
+        self, request: Message, kind: type[Reply], grace: float | None
+    ) -> AsyncGenerator[Progress | Reply]:
+        """Yield progress, then the reply; repeated in another child if the first one dies.
 
         Closed early, it waits up to `grace` seconds for the child to stop.
         """
         done, closings = 0, self.closings
         for attempt in range(_MAX_ATTEMPTS):
-            call = self.running().call(kind, **asked)
+            call = None
             try:
-                while (frame := await call.receive()).get("type") == "progress":
-                    step = _convert(frame.get("progress"), Progress)
+                call = (await self.ready()).call(request)
+                while isinstance(reply := await call.receive(), DownloadProgress):
+                    step = reply.progress
                     done = max(done, step.done)
                     yield replace(step, done=min(done, step.total))
                 if self.closings != closings:  # even if the child has answered first
                     raise _stopped_error()
-                yield read(_reply_value(frame))
+                self.forgive()
+                yield _checked_reply(reply, kind, call.child)
                 return
-            except Died as death:
+            except InvalidReply as death:
+                message = "The download process sent an invalid reply."
+                raise WorkerError(message, "Try again.") from death
+            except ChildDied as death:
                 if self.closings != closings:
                     raise _stopped_error() from death
                 if attempt + 1 == _MAX_ATTEMPTS:
@@ -212,14 +218,11 @@ class DownloadProcess(Supervisor):
                         " downloaded is kept.",
                         "Try again.",
                     ) from death
-            except _InvalidReply:
-                call.child.kill()
-                raise
             finally:
                 self._schedule_end()
-                if grace is None:
+                if call is not None and grace is None:
                     call.cancel()
-                else:
+                elif call is not None and grace is not None:
                     await call.close(grace)
 
     def _schedule_end(self) -> None:
@@ -247,46 +250,26 @@ class DownloadProcess(Supervisor):
 
     def _start(self) -> Child:
         environ = {**environment(self._environ, PASSED_VARIABLES), **TELEMETRY_OFF}
-        return start("fetcher", environ, "The download process")
+        return start_child("fetcher", environ, REPLIES, self._title)
 
 
 class _SchemaOnly(msgspec.Struct):
     schema: int
 
 
-class _InvalidReply(WorkerError):
-    """The child sent a reply that can't be read: a bug, or another program."""
-
-    def __init__(self) -> None:
-        super().__init__("The download process sent an invalid reply.", "Try again.")
-
-
-def _reply_value(frame: frames.Frame) -> Any:
-    """Return the value of a final frame. Raises the error that it reports."""
-    match frame:
-        case {"type": "done", "value": value}:
-            return value
-        case {"type": "failed", "error": str(name), "message": str(message), "hint": str(hint)}:
-            raise _ERROR_CLASSES.get(name, WorkerError)(one_line(message, 600), one_line(hint, 600))
-        case {"type": "stopped"}:
+def _checked_reply(reply: Message, kind: type[Reply], child: Child) -> Reply:
+    """Return a final reply. Raises the error that it reports, and InvalidReply."""
+    match reply:
+        case Failed() as failed:
+            raise error_of(failed)
+        case Stopped():
             raise _stopped_error()
-    raise _InvalidReply
+    if not isinstance(reply, kind):
+        raise child.reject()
+    return reply
 
 
 def _stopped_error() -> WorkerUnavailable:
     return WorkerUnavailable(
         "The download was stopped. What has come is kept.", "Ask for it again."
     )
-
-
-def _checked_sha256(value: object) -> str:
-    if not isinstance(value, str) or not _SHA256.fullmatch(value):
-        raise _InvalidReply
-    return value
-
-
-def _convert(value: object, kind: type[T]) -> T:
-    try:
-        return msgspec.convert(value, kind)
-    except (msgspec.ValidationError, UnicodeEncodeError) as error:
-        raise _InvalidReply from error

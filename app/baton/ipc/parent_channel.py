@@ -1,51 +1,77 @@
-"""A child's end of its pipes: frames to and from the front, a sign of life, and a quiet process.
+"""A child's end of its pipes: messages from and to its parent, a sign of life, a quiet process.
 
-A child never prints to its pipes otherwise, and ends at once when its front does.
+A child never prints to its pipes otherwise, and ends at once when its parent does.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import queue
 import signal
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NoReturn
 
-from baton.ipc import frames
+from baton.ipc import messages
+from baton.ipc.messages import Beat, Cancel, Decoder, Failed, Message
 
 BEAT_SECONDS = 1.0
 
 
 class Failure(Exception):
-    """Something that the front raises as the error of that name; `numbers` are its own."""
+    """An error that the parent raises by its name; `needed` and `limit` are ContextTooLong's."""
 
-    def __init__(self, error: str, message: str, hint: str = "", **numbers: int) -> None:
+    def __init__(
+        self,
+        error: str,
+        message: str,
+        hint: str = "",
+        *,
+        needed: int = 0,
+        limit: int = 0,
+        declined: bool = False,
+    ) -> None:
         super().__init__(message)
-        self.fields = {"error": error, "message": message, "hint": hint, **numbers}
+        self.failed = Failed(error, message, hint, needed, limit, declined)
+
+    def reply(self, id: int = 0) -> Failed:
+        """Return the message that reports it for a call."""
+        self.failed.id = id
+        return self.failed
 
 
-class Front:
-    """The other end. Each frame that comes from it is given to `receive`, in a thread."""
+class ParentChannel:
+    """A child's connection with its parent.
+
+    Requests wait in their order until they are received; cancellations are known at once. With
+    `deliver` it is called with each message instead, in a thread of its own.
+    """
 
     def __init__(
         self,
         commands: BinaryIO,
         replies: BinaryIO,
-        receive: Callable[[frames.Frame], None],
+        decoder: Decoder,
+        deliver: Callable[[Any], None] | None = None,
     ) -> None:
         self._commands = commands
         self._replies = replies
-        self._receive = receive
+        self._decoder = decoder
+        self._deliver = deliver or self._keep
+        self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._cancelled: set[int] = set()
         self._lock = threading.Lock()
         threading.Thread(target=self._listen, daemon=True).start()
         threading.Thread(target=self._beat, daemon=True).start()
 
-    def send(self, kind: str, **fields: Any) -> None:
-        """Send one frame; without a front there is nothing left to do."""
-        data = frames.encode({"type": kind, **fields})
+    def send(self, message: Message) -> None:
+        """Send a message; without a parent the process ends."""
+        data = messages.encode(message)
+        if isinstance(message, messages.FinalReply):
+            self._cancelled.discard(message.id)
         try:
             with self._lock:
                 self._replies.write(data)
@@ -53,22 +79,61 @@ class Front:
         except OSError:
             os._exit(0)
 
-    def _listen(self) -> None:
-        """Take frames, also while native code runs; the end of the pipe is the front's end."""
+    def receive(self, seconds: float | None = None) -> Any:
+        """Return the next request, None if none comes in time."""
         try:
-            while (frame := frames.read(self._commands)) is not None:
-                self._receive(frame)
+            return self._requests.get(timeout=seconds)
+        except queue.Empty:
+            return None
+
+    def is_cancelled(self, id: int) -> bool:
+        """Whether the answer to a call isn't needed any more."""
+        return id in self._cancelled
+
+    def _keep(self, message: Message) -> None:
+        if isinstance(message, Cancel):
+            self._cancelled.add(message.id)
+        else:
+            self._requests.put(message)
+
+    def _listen(self) -> None:
+        """Take messages, also while native code runs; the end of the pipe is the parent's end."""
+        try:
+            while True:
+                try:
+                    message = messages.read(self._commands, self._decoder)
+                except messages.UnknownMessage:
+                    self.send(Failed("WorkerError", "The request makes no sense."))
+                    continue
+                if message is None:
+                    return
+                self._deliver(message)
+        except Exception:
+            _print_exception()
         finally:
             os._exit(0)
 
     def _beat(self) -> None:
         while True:
-            self.send("beat")
+            self.send(Beat())
             time.sleep(BEAT_SECONDS)
 
 
+def serve(decoder: Decoder, work: Callable[[ParentChannel], None]) -> NoReturn:
+    """Run a child until its work or its parent ends."""
+    keep_quiet_and_private()
+    status = 1
+    try:
+        work(ParentChannel(*take_pipes(), decoder))
+        status = 0
+    except Exception:
+        _print_exception()
+    finally:
+        os._exit(status)  # past other threads, and past native clean-up, which may wait for a GPU
+
+
 def take_pipes() -> tuple[BinaryIO, BinaryIO]:
-    """Keep the protocol's pipes to ourselves: whatever else prints, prints to stderr."""
+    """Keep the pipes for messages; whatever else prints, prints to stderr."""
     commands, replies = os.dup(0), os.dup(1)
     with Path(os.devnull).open("rb") as nothing:
         os.dup2(nothing.fileno(), 0)
@@ -77,7 +142,10 @@ def take_pipes() -> tuple[BinaryIO, BinaryIO]:
 
 
 def keep_quiet_and_private() -> None:
-    """Own files only, no memory dumps, first to go when memory is short; Ctrl+C is the front's."""
+    """Allow only own files and no memory dumps, be the first to go when memory is short.
+
+    Ctrl+C is for the parent alone.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.umask(0o077)
     with contextlib.suppress(ImportError):
@@ -86,3 +154,9 @@ def keep_quiet_and_private() -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("500", "ascii")
+
+
+def _print_exception() -> None:
+    import traceback
+
+    traceback.print_exc()

@@ -1,7 +1,7 @@
-"""The front's end of a child process: starting it, talking with it, and telling why it died.
+"""The parent's end of a child process: starts it, exchanges messages, and reports how it ended.
 
-Light to import and free of asyncio until a frame is awaited, so that a child can be started before
-the front has imported the rest of itself.
+Light to import and free of asyncio until a message is awaited, so that a child can be started
+before its parent has imported the rest of itself.
 """
 
 from __future__ import annotations
@@ -17,12 +17,21 @@ from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
-from baton.ipc import frames
+from baton.core.errors import (
+    ERROR_CLASSES,
+    BatonError,
+    ContextTooLong,
+    WorkerError,
+    WorkerUnavailable,
+)
+from baton.core.sanitiser import one_line
+from baton.ipc import messages
+from baton.ipc.messages import Beat, Cancel, Decoder, Failed, FinalReply, Message, ProgressReply
 from baton.platform.secrets import plain_environ
 
-DEFAULTS = {
+DEFAULT_VARIABLES = {
     # Threads that wait for each other spin shortly, then sleep. By default they spin so long that
     # one other busy program on the machine makes a model ten times slower.
     "GOMP_SPINCOUNT": "1000",
@@ -31,7 +40,7 @@ DEFAULTS = {
     # and keeps there what it would report.
     "ORT_DISABLE_TELEMETRY": "1",
 }
-"""What a child finds in its environment unless the person set it otherwise."""
+"""What a child has in its environment unless the person set it otherwise."""
 
 SILENT_SECONDS = 10
 """How long a child may show no sign of life; it beats each second, even inside native code."""
@@ -39,14 +48,34 @@ SILENT_SECONDS = 10
 STARTING_SECONDS = 60
 """The same before the first one: a cold disk and a busy machine make Python slow to start."""
 
-MOST_WAITING = 10_000
-"""How many frames may wait to be received, from a child gone mad."""
+MAX_UNRECEIVED = 10_000
+"""How many messages of a child may wait to be received."""
 
-LAST_WORDS = 4096
-"""How much of a child's stderr is kept, in bytes."""
+MAX_STDERR_BYTES = 4096
+"""How much of the end of a child's stderr is kept."""
 
-ENDS = ("done", "stopped", "failed")
-"""The frames that end a call."""
+_MAX_ERROR_CHARS = 600
+
+_INVALID_REPLY = "It sent an invalid reply."
+
+
+class ChildDied(Exception):
+    """A child ended, or fell silent; the text is a sentence about how."""
+
+
+class InvalidReply(ChildDied):
+    """A child sent what makes no sense, and was ended for it."""
+
+
+def error_of(failed: Failed) -> BatonError:
+    """Return the error that a child's failure stands for."""
+    if failed.error == ContextTooLong.__name__:
+        return ContextTooLong(failed.needed, failed.limit)
+    message = one_line(failed.message, _MAX_ERROR_CHARS)
+    if not message:
+        return WorkerError("A child process failed without giving a reason.", "Try again.")
+    kind = ERROR_CLASSES.get(failed.error, WorkerError)
+    return kind(message, one_line(failed.hint, _MAX_ERROR_CHARS))
 
 
 def command(name: str) -> list[str]:
@@ -64,29 +93,29 @@ def environment(
     environ: Mapping[str, str] = os.environ, also: Collection[str] = ()
 ) -> dict[str, str]:
     """Return what a child may know of the environment; `also` names what only this one needs."""
-    return {**DEFAULTS, **plain_environ(environ, also)}
+    return {**DEFAULT_VARIABLES, **plain_environ(environ, also)}
 
 
 class Mailbox:
-    """Frames from a child, in their order, until they are received.
+    """Messages from a child, in their order, until they are received.
 
     The thread that reads the pipe puts them in; coroutines of any loop may wait for them.
     """
 
     def __init__(self, child: Child) -> None:
         self.child = child
-        self.frames: deque[frames.Frame] = deque()
+        self.messages: deque[Any] = deque()
         self._waiting: set[Callable[[], object]] = set()
 
-    def put(self, frame: frames.Frame) -> None:
-        """Take a frame; of progress only the newest is kept. Raises FrameError for too many."""
-        if frame.get("type") == "progress":
-            with suppress(IndexError):  # whoever receives may be quicker, or wait until the wake
-                if (last := self.frames.pop()).get("type") != "progress":
-                    self.frames.append(last)
-        if len(self.frames) >= MOST_WAITING:
-            raise frames.FrameError("it sends more than anyone receives")
-        self.frames.append(frame)
+    def put(self, message: Message) -> None:
+        """Take a message; of progress only the newest is kept. Raises FrameError for too many."""
+        if isinstance(message, ProgressReply):
+            with suppress(IndexError):  # a receiver may be quicker, or wait until the wake
+                if not isinstance(last := self.messages.pop(), ProgressReply):
+                    self.messages.append(last)
+        if len(self.messages) >= MAX_UNRECEIVED:
+            raise messages.FrameError("it sends more than is received")
+        self.messages.append(message)
         self.wake()
 
     def wake(self) -> None:
@@ -95,26 +124,26 @@ class Mailbox:
             with suppress(RuntimeError):  # the loop that waited may be closed
                 wake()
 
-    async def receive(self) -> frames.Frame:
-        """Return the next frame. Raises Died, also for a child that fell silent."""
+    async def receive(self) -> Any:
+        """Return the next message. Raises ChildDied, also for a child that fell silent."""
         child = self.child
         signs, silent = child.signs_of_life, 0
         while True:
-            ended = child.ended  # asked before the frames, of which the last may come just now
+            ended = child.ended  # asked before the messages, of which the last may come just now
             with suppress(IndexError):
-                return self.frames.popleft()
+                return self.messages.popleft()
             if ended:
-                raise Died(child.why())
-            if not await self.until(lambda: self.frames or child.ended, 1.0):
+                raise child.death()
+            if not await self.until(lambda: self.messages or child.ended, 1.0):
                 # Counted in seconds that we were awake: a suspended machine is no death.
                 silent = silent + 1 if signs == child.signs_of_life else 0
                 signs = child.signs_of_life
                 if silent >= (SILENT_SECONDS if signs else STARTING_SECONDS):
-                    child.kill()
-                    raise Died("It stopped answering.")
+                    child.kill("It stopped answering.")
+                    raise child.death()
 
     async def until(self, ready: Callable[[], object], seconds: float | None = None) -> bool:
-        """Wait for what a frame or the child's end brings about; False if that takes longer."""
+        """Wait for what a message or the child's end brings about; False if that takes longer."""
         import asyncio
 
         loop, event = asyncio.get_running_loop(), asyncio.Event()
@@ -133,10 +162,10 @@ class Mailbox:
 
 
 class Call(Mailbox):
-    """Something asked of a child, and the way back for what it answers, the last of `ENDS`.
+    """A request to a child, and the way back for its replies, the last of which is final.
 
-    `id` is in every frame of it, `since` is when it began, on the monotonic clock. `ended` is
-    whether the child has said all, received or not. One that nobody receives may simply be left.
+    `id` is in every message of it, `since` is when it began, on the monotonic clock. `ended` is
+    whether the final reply is there, received or not. A call may simply be left.
     """
 
     def __init__(self, child: Child, id: int) -> None:
@@ -145,14 +174,15 @@ class Call(Mailbox):
         self.since = time.monotonic()
         self.ended = False
 
-    def send(self, kind: str) -> None:
-        """Say something more about it."""
-        self.child.send(kind, id=self.id)
+    def send(self, message: Message) -> None:
+        """Send a further message of this call."""
+        message.id = self.id
+        self.child.send(message)
 
     def cancel(self) -> None:
-        """Tell the child, unless it has ended the call, that nobody wants the answer any more."""
+        """Tell the child, unless it has ended the call, that its answer isn't needed any more."""
         if not self.ended:
-            self.send("cancel")
+            self.send(Cancel())
 
     async def close(self, grace: float) -> None:
         """Cancel, and wait until the call has ended; a child that lets it last longer is killed.
@@ -162,17 +192,17 @@ class Call(Mailbox):
         self.cancel()
         child = self.child
         if child.signs_of_life and not await self.until(lambda: self.ended or child.ended, grace):
-            child.kill()
+            await child.aclose()
 
 
 class Child:
-    """A running child process. `inbox` holds the frames that are of no call, until received.
+    """A running child process. `inbox` holds the messages that are of no call, until received.
 
-    What waits is a coroutine; all else returns at once and may be called without an event loop.
+    Waiting is done in coroutines; all else returns at once and may be called without an event loop.
     """
 
-    def __init__(self, name: str, environ: Mapping[str, str]) -> None:
-        """Start the child. Raises OSError."""
+    def __init__(self, name: str, environ: Mapping[str, str], decoder: Decoder) -> None:
+        """Start the child, whose replies are decoded so. Raises OSError."""
         self._process = subprocess.Popen(
             command(name),
             stdin=subprocess.PIPE,
@@ -185,28 +215,30 @@ class Child:
         self.ended = False
         self.killed = False
         self.signs_of_life = 0
+        self._decoder = decoder
+        self._fault = ""
         self._mailbox = Mailbox(self)
-        self.inbox = self._mailbox.frames
+        self.inbox = self._mailbox.messages
         self._calls: dict[int, Call] = {}
-        self._asked = 0
+        self._last_id = 0
         self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._last_words = b""
-        for work in (self._listen, self._speak, self._overhear):
+        self._stderr_end = b""
+        for work in (self._listen, self._speak, self._read_stderr):
             threading.Thread(target=work, daemon=True).start()
 
-    def send(self, kind: str, **fields: object) -> None:
-        """Send a frame; a dead child hears nothing. Raises FrameError if it is too large."""
-        self._outbox.put(frames.encode({"type": kind, **fields}))
+    def send(self, message: Message) -> None:
+        """Send a message; to a dead child it is lost. Raises FrameError if it is too large."""
+        self._outbox.put(messages.encode(message))
 
-    def call(self, kind: str, **fields: object) -> Call:
-        """Ask for something; many may at once. Raises FrameError if it is too large.
+    def call(self, request: Message) -> Call:
+        """Send a request; many may be open at once. Raises FrameError if it is too large.
 
         What comes back with the call's id is for that call alone, and dropped once it has ended.
         """
-        number = self._asked + 1
-        data = frames.encode({"type": kind, "id": number, **fields})
-        call = self._calls[number] = Call(self, number)
-        self._asked = number
+        request.id = self._last_id + 1
+        data = messages.encode(request)
+        call = self._calls[request.id] = Call(self, request.id)
+        self._last_id = request.id
         self._outbox.put(data)
         return call
 
@@ -215,13 +247,20 @@ class Child:
         """The calls that it has not ended yet."""
         return list(self._calls.values())
 
-    def kill(self) -> None:
-        """End the child at once; its process is reaped soon after."""
-        self.killed = True
-        self._process.kill()
+    def kill(self, fault: str = "") -> None:
+        """End the child at once; `fault` is a sentence if that is a failure of the child's."""
+        if not self.ended:
+            self._fault = self._fault or fault
+            self.killed = True
+            self._process.kill()
 
-    def receive(self) -> Coroutine[None, None, frames.Frame]:
-        """Return the next frame that is of no call. Raises Died, also for one that fell silent."""
+    def reject(self) -> InvalidReply:
+        """End the child for a reply that makes no sense; return what to raise."""
+        self.kill(_INVALID_REPLY)
+        return InvalidReply(_INVALID_REPLY)
+
+    def receive(self) -> Coroutine[None, None, Any]:
+        """Return the next message of no call. Raises ChildDied, also for one that fell silent."""
         return self._mailbox.receive()
 
     async def at_rest(self, seconds: float) -> bool:
@@ -237,9 +276,26 @@ class Child:
         """Wait until the child has ended and is reaped."""
         await self._mailbox.until(lambda: self.ended)
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether the child ended by a failure: not idle, and not because its parent ended it."""
+        return bool(self._fault) or (self.ended and not self.killed and not self.went_idle)
+
+    @property
+    def went_idle(self) -> bool:
+        """Whether the child ended of itself, having had nothing to do."""
+        return self.ended and self._process.returncode == 0
+
+    def death(self) -> ChildDied:
+        """Return what to raise for a child that has ended."""
+        kind = InvalidReply if self._fault == _INVALID_REPLY else ChildDied
+        return kind(self.why())
+
     def why(self) -> str:
-        """Say in a sentence how the child ended."""
+        """Return how the child ended, in a sentence."""
         status = self._process.returncode
+        if self._fault:
+            return self._fault
         if status is None or self.killed:
             return "It was stopped."
         if status < 0:
@@ -247,41 +303,37 @@ class Child:
             if name == "SIGKILL":
                 return "It was killed from outside, perhaps because memory ran out."
             return f"It crashed ({name})."
-        words = self._last_words.decode("utf-8", "replace").strip().splitlines()
+        words = self.stderr_end.strip().splitlines()
         return f"It ended (exit code {status}){f': {words[-1]}' if words else ''}."
 
     @property
-    def went_idle(self) -> bool:
-        """Whether the child ended of itself, having had nothing to do."""
-        return self.ended and self._process.returncode == 0
-
-    @property
-    def last_words(self) -> str:
+    def stderr_end(self) -> str:
         """The end of what the child wrote to stderr."""
-        return self._last_words.decode("utf-8", "replace")
+        return self._stderr_end.decode("utf-8", "replace")
 
     def _listen(self) -> None:
-        """Take frames until the pipe ends, then reap the process."""
+        """Take messages until the pipe ends, then reap the process."""
         with cast(BinaryIO, self._process.stdout) as replies:
             try:
-                while (frame := frames.read(replies)) is not None:
+                while (message := messages.read(replies, self._decoder)) is not None:
                     self.signs_of_life += 1
-                    if frame.get("type") != "beat":
-                        self._take(frame)
-            except (frames.FrameError, ValueError):
-                self._process.kill()
+                    if not isinstance(message, Beat):
+                        self._take(message)
+            except messages.CutFrame:
+                pass  # it died within one
+            except (messages.FrameError, ValueError):
+                self.kill(_INVALID_REPLY)
         self._reap()
 
-    def _take(self, frame: frames.Frame) -> None:
-        number = frame.get("id")
-        if type(number) is not int or not 0 < number <= self._asked:
-            self._mailbox.put(frame)
-        elif (call := self._calls.get(number)) is not None:
-            if frame.get("type") in ENDS:
+    def _take(self, message: Message) -> None:
+        if not 0 < message.id <= self._last_id:
+            self._mailbox.put(message)
+        elif (call := self._calls.get(message.id)) is not None:
+            if isinstance(message, FinalReply):
                 call.ended = True
-                del self._calls[number]
+                del self._calls[message.id]
                 self._mailbox.wake()
-            call.put(frame)
+            call.put(message)
 
     def _reap(self) -> None:
         try:
@@ -297,20 +349,26 @@ class Child:
     def _speak(self) -> None:
         """Write what is sent: here, because a pipe may be full."""
         commands = cast(BinaryIO, self._process.stdin)
-        with suppress(OSError), commands:  # it died, which its stdout tells
+        with suppress(OSError), commands:  # the child died, which its stdout shows
             while (data := self._outbox.get()) is not None:
                 commands.write(data)
                 commands.flush()
 
-    def _overhear(self) -> None:
+    def _read_stderr(self) -> None:
         """Keep the end of what it prints on stderr."""
         with cast(BinaryIO, self._process.stderr) as prints:
-            while data := os.read(prints.fileno(), LAST_WORDS):
-                self._last_words = (self._last_words + data)[-LAST_WORDS:]
+            while data := os.read(prints.fileno(), MAX_STDERR_BYTES):
+                self._stderr_end = (self._stderr_end + data)[-MAX_STDERR_BYTES:]
 
 
-class Died(Exception):
-    """A child ended, or fell silent; the text is a sentence saying how."""
+def start_child(name: str, environ: Mapping[str, str], decoder: Decoder, title: str) -> Child:
+    """Start a child that has a title for people. Raises WorkerUnavailable."""
+    try:
+        return Child(name, environ, decoder)
+    except OSError as error:
+        raise WorkerUnavailable(
+            f"{title} can't be started: {error.strerror}.", "Close other programs, then try again."
+        ) from error
 
 
 def _signal_name(number: int) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from dataclasses import dataclass
@@ -36,6 +35,8 @@ def build_info() -> BuildInfo | None:
     """Return this binary's build, None where this is no binary."""
     if not getattr(sys, "frozen", False):
         return None
+    import json
+
     return BuildInfo(**json.loads(Path(__file__).with_name(BUILD_FILE).read_text(encoding="utf-8")))
 
 

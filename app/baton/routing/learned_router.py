@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from baton.core.messages import Card
@@ -13,16 +13,25 @@ from baton.core.plan.plan import Material
 from baton.core.ports import Route
 from baton.core.routing_types import Candidate, Draft, Estimate, Judgement
 from baton.core.run.rule_router import RuleRouter, routed, tool_alone
-from baton.ipc.process import Died
+from baton.ipc.process import ChildDied
+from baton.routing.messages import (
+    CompareTexts,
+    EstimateQuality,
+    EstimateReply,
+    JudgeDrafts,
+    JudgementReply,
+    ScoreTurns,
+    TableReply,
+)
 from baton.routing.protocol import (
     MAX_TEXTS,
     candidates,
-    decode_estimate,
-    decode_judgement,
-    decode_likeness,
-    decode_scores,
-    encode_drafts,
+    cut_drafts,
     excerpt,
+    valid_estimate,
+    valid_judgement,
+    valid_likeness,
+    valid_scores,
 )
 from baton.routing.router_files import shipped_folder
 from baton.routing.scorer_process import (
@@ -99,11 +108,11 @@ class LearnedRouter:
         """Return what is expected of some workers, or None where that isn't known in time."""
         if not workers:
             return None
-        fields = [asdict(worker) for worker in workers]
+        request = EstimateQuality(excerpt(text), list(workers))
         try:
-            value = await self._scorer.ask("estimate", text=excerpt(text), candidates=fields)
-            found = decode_estimate(value, [worker.id for worker in workers])
-        except (Unanswered, Died) as error:
+            reply = await self._scorer.ask(request, EstimateReply)
+            found = valid_estimate(reply.value, [worker.id for worker in workers])
+        except (Unanswered, ChildDied) as error:
             self._report_failure(error)
             return None
         self._warn_once(self._scorer.note)
@@ -117,16 +126,12 @@ class LearnedRouter:
         if not drafts or len(drafts) > MAX_TEXTS or not workers:
             return await self._rule.judge(material, route, roster, drafts)
         try:
-            value = await self._scorer.ask(
-                "judge",
-                _JUDGING_SLACK + len(drafts),
-                text=excerpt(material.prompt),
-                candidates=[asdict(worker) for worker in workers],
-                drafts=encode_drafts(drafts),
-                estimate=None if route.estimate is None else asdict(route.estimate),
+            request = JudgeDrafts(
+                excerpt(material.prompt), workers, cut_drafts(drafts), route.estimate
             )
-            found = decode_judgement(value, len(drafts), [worker.id for worker in workers])
-        except (Unanswered, Died) as error:
+            reply = await self._scorer.ask(request, JudgementReply, _JUDGING_SLACK + len(drafts))
+            found = valid_judgement(reply.value, len(drafts), [worker.id for worker in workers])
+        except (Unanswered, ChildDied) as error:
             self._report_failure(error)
             return await self._rule.judge(material, route, roster, drafts)
         return found
@@ -136,10 +141,10 @@ class LearnedRouter:
         if not 1 < len(texts) <= MAX_TEXTS:
             return await self._rule.likeness(texts)
         try:
-            slack = _JUDGING_SLACK + len(texts)
-            value = await self._scorer.ask("likeness", slack, texts=[excerpt(t) for t in texts])
-            found = decode_likeness(value, len(texts))
-        except (Unanswered, Died) as error:
+            request = CompareTexts([excerpt(text) for text in texts])
+            reply = await self._scorer.ask(request, TableReply, _JUDGING_SLACK + len(texts))
+            found = valid_likeness(reply.value, len(texts))
+        except (Unanswered, ChildDied) as error:
             self._report_failure(error)
             return await self._rule.likeness(texts)
         return found
@@ -149,12 +154,11 @@ class LearnedRouter:
     ) -> Sequence[Sequence[float]]:
         """Return how well each worker would do in each role; see core.ports.Router."""
         table = [list(figures) for figures in workers]
+        request = ScoreTurns(excerpt(text), list(position), table)
         try:
-            value = await self._scorer.ask(
-                "turns", text=excerpt(text), position=list(position), workers=table
-            )
-            return decode_scores(value, len(workers))
-        except (Unanswered, Died) as error:
+            reply = await self._scorer.ask(request, TableReply)
+            return valid_scores(reply.value, len(workers))
+        except (Unanswered, ChildDied) as error:
             self._report_failure(error)
             return await self._rule.score_turns(text, position, workers)
 
@@ -164,7 +168,7 @@ class LearnedRouter:
 
     def _report_failure(self, error: Exception) -> None:
         """See to it that the person hears once that the rule decides, and why."""
-        if isinstance(error, Died):
+        if isinstance(error, ChildDied):
             self._scorer.discard_child()
         self._warn_once(self.warning)
 

@@ -1,22 +1,19 @@
-"""Encodes what goes to the scorer process, cut to size, and decodes and validates its answers.
+"""Cuts what goes to the scorer process to size, and validates its answers.
 
 A child is as trustworthy as the files it reads, so an invalid answer counts as a crash.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, replace
-from typing import Any
+from dataclasses import replace
 
 from baton.core.messages import Card
 from baton.core.plan.plan import KINDS
 from baton.core.plan.skill_estimates import parameter_billions
 from baton.core.plan.turn_roles import TurnRole
-from baton.core.routing_types import Candidate, Draft, Estimate, Judgement, RatedAnswer, RefitResult
-from baton.core.sanitiser import one_line
-from baton.ipc.process import Died
+from baton.core.routing_types import Candidate, Draft, Estimate, Judgement, RatedAnswer
+from baton.ipc.process import InvalidReply
 
 MAX_CANDIDATES = 64
 MAX_TEXTS = 64
@@ -25,8 +22,11 @@ MAX_TEXTS = 64
 HEAD_CHARS, TAIL_CHARS = 8000, 4000
 """Characters of a text that are sent: more than the router looks at, so that nothing is lost."""
 
+MAX_SCORE = 1e6
+"""Scores are any finite numbers; only their order counts, and whether they are above 0."""
 
-# Out
+
+# Requests
 
 
 def excerpt(text: str) -> str:
@@ -51,120 +51,88 @@ def candidate(card: Card) -> Candidate:
     return Candidate(card.id, model, parameter_billions(card), dollars, card.uses_gateway, skills)
 
 
-def encode_drafts(drafts: Sequence[Draft]) -> list[dict[str, Any]]:
-    """Return drafts as fields, their texts cut; how long they were stays known."""
+def cut_drafts(drafts: Sequence[Draft]) -> list[Draft]:
+    """Return drafts with their texts cut; how long they were stays known."""
     return [
-        asdict(
-            replace(
-                draft,
-                text=excerpt(draft.text),
-                answer=excerpt(draft.answer),
-                length=draft.length or len(draft.text),
-            )
+        replace(
+            draft,
+            text=excerpt(draft.text),
+            answer=excerpt(draft.answer),
+            length=draft.length or len(draft.text),
         )
         for draft in drafts
     ]
 
 
-def encode_rated(rated: Sequence[RatedAnswer]) -> list[dict[str, Any]]:
-    """Return labels as fields, their texts cut."""
-    return [asdict(replace(one, text=excerpt(one.text))) for one in rated]
+def cut_rated(rated: Sequence[RatedAnswer]) -> list[RatedAnswer]:
+    """Return labels with their texts cut."""
+    return [replace(one, text=excerpt(one.text)) for one in rated]
 
 
-# In
+# Replies
 
 
-def decode_estimate(value: object, workers: Collection[str]) -> Estimate:
-    """Return an estimate of those workers. Raises Died."""
-    fields = _decode_fields(
-        value, "kinds", "quality", "gain", "nearby", "tokens", "novelty", "tokens_p99"
-    )
-    kinds = _decode_shares(fields["kinds"], KINDS)
-    quality = _decode_shares(fields["quality"], workers)
-    if quality.keys() != set(workers):
-        raise Died("It sent an invalid reply.")
+def valid_estimate(estimate: Estimate, workers: Collection[str]) -> Estimate:
+    """Return an estimate of those workers, within its bounds. Raises InvalidReply."""
+    if estimate.quality.keys() != set(workers):
+        raise _invalid()
     return Estimate(
-        kinds,
-        quality,
-        _decode_shares(fields["gain"], workers, least=-1.0),
-        _decode_shares(fields["nearby"], workers),
-        int(_decode_number(fields["tokens"], 0, 10**9)),
-        _decode_number(fields["novelty"]),
-        int(_decode_number(fields["tokens_p99"], 0, 10**9)),
+        _shares(estimate.kinds, KINDS),
+        _shares(estimate.quality, workers),
+        _shares(estimate.gain, workers, least=-1.0),
+        _shares(estimate.nearby, workers),
+        int(_bounded(estimate.tokens, 0, 10**9)),
+        _bounded(estimate.novelty),
+        int(_bounded(estimate.tokens_p99, 0, 10**9)),
     )
 
 
-def decode_judgement(value: object, drafts: int, workers: Collection[str]) -> Judgement:
-    """Return a judgement of so many drafts. Raises Died."""
-    fields = _decode_fields(value, "quality", "best", "gain", "agreement")
-    quality = _decode_numbers(fields["quality"], drafts)
-    best, agreement = fields["best"], fields["agreement"]
-    if type(best) is not int or not 0 <= best < drafts:
-        raise Died("It sent an invalid reply.")
+def valid_judgement(judgement: Judgement, drafts: int, workers: Collection[str]) -> Judgement:
+    """Return a judgement of so many drafts, within its bounds. Raises InvalidReply."""
+    agreement = judgement.agreement
+    if not 0 <= judgement.best < drafts:
+        raise _invalid()
     return Judgement(
-        tuple(quality),
-        best,
-        _decode_shares(fields["gain"], workers, least=-1.0),
-        None if agreement is None else _decode_number(agreement),
+        tuple(_row(judgement.quality, drafts)),
+        judgement.best,
+        _shares(judgement.gain, workers, least=-1.0),
+        None if agreement is None else _bounded(agreement),
     )
 
 
-def decode_likeness(value: object, texts: int) -> list[list[float]]:
-    """Return a table of likenesses of so many texts. Raises Died."""
-    if not isinstance(value, list) or len(value) != texts:
-        raise Died("It sent an invalid reply.")
-    return [_decode_numbers(row, texts) for row in value]
+def valid_likeness(table: Sequence[Sequence[float]], texts: int) -> list[list[float]]:
+    """Return the likenesses of so many texts, within their bounds. Raises InvalidReply."""
+    if len(table) != texts:
+        raise _invalid()
+    return [_row(row, texts) for row in table]
 
 
-def decode_scores(value: object, workers: int) -> list[list[float]]:
-    """Return a score for each of so many workers in each role. Raises Died."""
-    if not isinstance(value, list) or len(value) != len(TurnRole):
-        raise Died("It sent an invalid reply.")
-    return [_decode_numbers(row, workers, MAX_SCORE) for row in value]
+def valid_scores(table: Sequence[Sequence[float]], workers: int) -> list[list[float]]:
+    """Return a score for each of so many workers in each role. Raises InvalidReply."""
+    if len(table) != len(TurnRole):
+        raise _invalid()
+    return [_row(row, workers, -MAX_SCORE, MAX_SCORE) for row in table]
 
 
-MAX_SCORE = 1e6
-"""Scores are any finite numbers; only their order counts, and whether they are above 0."""
+def _shares(
+    values: Mapping[str, float], names: Collection[str], least: float = 0.0
+) -> dict[str, float]:
+    """Return numbers up to 1 by names, of which there may be no others."""
+    if not values.keys() <= set(names):
+        raise _invalid()
+    return {name: _bounded(number, least) for name, number in values.items()}
 
 
-def decode_learned(value: object) -> RefitResult:
-    """Return what refitting came to. Raises Died."""
-    fields = _decode_fields(value, "used", "held", "before", "after", "kept", "notes")
-    if type(fields["kept"]) is not bool or not isinstance(fields["notes"], list):
-        raise Died("It sent an invalid reply.")
-    return RefitResult(
-        int(_decode_number(fields["used"], 0, 10**9)),
-        int(_decode_number(fields["held"], 0, 10**9)),
-        _decode_number(fields["before"], 0, 10**6),
-        _decode_number(fields["after"], 0, 10**6),
-        fields["kept"],
-        tuple(one_line(str(note), 300) for note in fields["notes"]),
-    )
+def _row(values: Sequence[float], count: int, least: float = 0.0, most: float = 1.0) -> list[float]:
+    if len(values) != count:
+        raise _invalid()
+    return [_bounded(number, least, most) for number in values]
 
 
-def _decode_fields(value: object, *names: str) -> Mapping[str, Any]:
-    if not isinstance(value, dict) or not value.keys() >= set(names):
-        raise Died("It sent an invalid reply.")
-    return value
+def _bounded(number: float, least: float = 0.0, most: float = 1.0) -> float:
+    """Return a number pushed into its bounds: rounding may lead a little beyond."""
+    return min(most, max(least, float(number)))
 
 
-def _decode_shares(value: object, names: Collection[str], least: float = 0.0) -> dict[str, float]:
-    """Return numbers up to 1 by names, of which it may know no others."""
-    if not isinstance(value, dict) or not value.keys() <= set(names):
-        raise Died("It sent an invalid reply.")
-    return {name: _decode_number(number, least) for name, number in value.items()}
-
-
-def _decode_numbers(value: object, count: int, most: float | None = None) -> list[float]:
-    """Return so many numbers, from 0 to 1; with `most`, from -`most` to `most`."""
-    if not isinstance(value, list | tuple) or len(value) != count:
-        raise Died("It sent an invalid reply.")
-    least, highest = (0.0, 1.0) if most is None else (-most, most)
-    return [_decode_number(number, least, highest) for number in value]
-
-
-def _decode_number(value: object, least: float = 0.0, most: float = 1.0) -> float:
-    """Return a finite number, pushed into its bounds: rounding may lead a little beyond."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise Died("It sent an invalid reply.")
-    return min(most, max(least, float(value)))
+def _invalid() -> InvalidReply:
+    return InvalidReply("It sent an invalid reply.")

@@ -2,37 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TypeVar
 
-from baton.core.sanitiser import one_line
-from baton.ipc import frames
-from baton.ipc.process import Call, Child, Died, environment
-from baton.ipc.supervisor import Supervisor
-from baton.routing.router_files import file_stamp, missing_part
-
-if TYPE_CHECKING:
-    import asyncio
-import asyncio
-from collections.abc import Sequence
-
-from baton.core.errors import BatonError, ModelFileError, WorkerError, WorkerUnavailable
+from baton.core.errors import WorkerError, WorkerUnavailable
 from baton.core.routing_types import RatedAnswer, RefitResult
-from baton.ipc.supervisor import start
-from baton.routing.protocol import decode_learned, encode_rated
-from baton.routing.router_files import shipped_folder
+from baton.core.sanitiser import one_line
+from baton.ipc.messages import Failed, FinalReply, FrameError, Message
+from baton.ipc.process import Call, Child, ChildDied, environment, error_of, start_child
+from baton.ipc.supervisor import MAX_DEATHS, Supervisor
+from baton.routing.messages import (
+    REPLIES,
+    AddRated,
+    LoadRouter,
+    RefitReply,
+    RefitRouter,
+    RouterLoaded,
+)
+from baton.routing.protocol import cut_rated
+from baton.routing.router_files import file_stamp, missing_part, shipped_folder
 
-BACKOFF_SECONDS = (1.0, 2.0, 4.0)
-"""Seconds after each death before the child is started again; until then no prompt waits for it."""
-
-MAX_DEATHS = 3
-DEATHS_WINDOW_SECONDS = 600.0
-"""A child that died so often in that time is left alone until the first of them is so long ago."""
+Reply = TypeVar("Reply", bound=FinalReply)
 
 STUCK_SECONDS = 10.0
 """A child that owes an answer for so long is ended, although it sends heartbeats."""
@@ -96,7 +92,7 @@ class ScorerProcess(Supervisor):
         limits: ScorerLimits = DEFAULT_LIMITS,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
-        super().__init__()
+        super().__init__("The router process")
         self.is_waiting_anyway: Callable[[], bool] = _is_never_waiting
         self.on_news: Callable[[], None] = _ignore_news
         self.loaded: LoadedRouter | None = None
@@ -109,8 +105,6 @@ class ScorerProcess(Supervisor):
         self._refusal = f"{what} {hint}".strip()
         self._stamp: tuple[int, int] | None = None
         self._since = 0.0  # when it began to load or, once it has, to answer
-        self._deaths: list[float] = []
-        self._last_death = ""
         self._listener: tuple[Child, asyncio.Task[None]] | None = None
 
     @property
@@ -118,10 +112,10 @@ class ScorerProcess(Supervisor):
         """Why there are no answers for the time being, and what to do; "" where there are."""
         if self._refusal:
             return self._refusal
-        if self._recent_deaths() >= MAX_DEATHS:
+        if len(self.recent_deaths()) >= MAX_DEATHS:
             return (
                 f"The router process failed {MAX_DEATHS} times within ten minutes and is not "
-                f"started for now. {self._last_death} `baton doctor` checks it."
+                f"started for now. {one_line(self._last_death, 200)} `baton doctor` checks it."
             )
         return ""
 
@@ -130,31 +124,39 @@ class ScorerProcess(Supervisor):
         with suppress(Unanswered):
             self.running()
 
-    async def ask(self, kind: str, slack: float = 1.0, **fields: object) -> Any:
-        """Return the child's answer. Raises Unanswered, also when it doesn't come in time.
+    async def ask(self, request: Message, kind: type[Reply], slack: float = 1.0) -> Reply:
+        """Return the child's answer, of that kind.
 
-        `slack` is how many times as long as a plain question this one may take.
+        Raises Unanswered, also when it doesn't come in time. `slack` is how many times as long as
+        a plain question this one may take.
         """
         child = self.running()
         try:
-            call = child.call(kind, **fields)
-        except frames.FrameError as error:
+            call = child.call(request)
+        except FrameError as error:
             raise Unanswered("It is too long for the router.") from error
         self._listen_for_notices(child)
         try:
-            answer = await self._wait_for_answer(call, slack)
-        except Died as death:
-            self._count_death(child, str(death))
+            reply = await self._wait_for_answer(call, slack)
+        except ChildDied as death:
+            self.living()
             raise Unanswered(self.trouble) from death
         finally:
             call.cancel()
-        return _answer_value(answer)
+        if isinstance(reply, Failed):
+            raise Unanswered(one_line(reply.message, 300))
+        if not isinstance(reply, kind):
+            raise child.reject()
+        return reply
 
-    async def _wait_for_answer(self, call: Call, slack: float) -> frames.Frame:
-        """Wait until there is an answer, or until waiting would delay the prompt. Raises Died."""
+    async def _wait_for_answer(self, call: Call, slack: float) -> Message:
+        """Wait until there is an answer, or until waiting would delay the prompt.
+
+        Raises ChildDied.
+        """
 
         def came() -> bool:
-            return bool(call.frames) or call.child.ended
+            return bool(call.messages) or call.child.ended
 
         began, limits = time.monotonic(), self._limits
         if self.loaded is None:
@@ -167,54 +169,55 @@ class ScorerProcess(Supervisor):
             await call.until(came, limits.warm * slack)
         if not came():
             raise Unanswered(self.trouble)
-        return await call.receive()
+        reply: Message = await call.receive()
+        return reply
 
     def discard_child(self) -> None:
         """End a child that sent an invalid reply; it counts as a death."""
         if self._child is not None:
-            self._child.kill()
-            self._count_death(self._child, "It sent an invalid reply.")
+            self._child.reject()
+        self.living()
 
     async def aclose(self) -> None:
         """End the child and forgive its deaths; it may be used again."""
-        self._deaths.clear()
         self.loaded, self.note = None, ""
         self._refusal = " ".join(filter(None, missing_part(self._folder)))
         await super().aclose()
 
     # The child
 
+    def living(self, cause: str = "") -> Child | None:
+        """Return the child if it lives; one that is stuck is ended, which counts as a death."""
+        if self._child is not None and not self._child.ended and self._is_stuck(self._child):
+            self._child.kill("It stopped answering.")
+        child = super().living(cause)
+        if child is None:
+            self.loaded = None
+        return child
+
     def running(self) -> Child:
         """Return the child, started if it may be. Raises Unanswered."""
         if self._refusal:
             raise Unanswered(self._refusal)
-        if self._child is not None and (self._child.ended or self._is_stuck(self._child)):
-            why = "It stopped answering." if not self._child.ended else self._child.why()
-            self._child.kill()
-            self._count_death(self._child, why)
-        if self._child is None:
-            self._child = self._start()
-        elif file_stamp(self._learned) != self._stamp:
-            self._load(self._child)  # `baton learn` wrote it, perhaps in another Baton
-        return self._child
+        child = self.living()
+        if child is None and (self.trouble or self.backoff_left()):
+            raise Unanswered(self.trouble)
+        if child is not None and file_stamp(self._learned) != self._stamp:
+            self._load(child)  # `baton learn` wrote it, perhaps in another Baton
+        try:
+            return super().running()
+        except WorkerUnavailable as error:
+            raise Unanswered(error.message) from error
 
     def _start(self) -> Child:
-        deaths = self._recent_deaths()
-        if deaths >= MAX_DEATHS:
-            raise Unanswered(self.trouble)
-        if deaths and time.monotonic() - self._deaths[-1] < BACKOFF_SECONDS[deaths - 1]:
-            raise Unanswered
-        try:
-            child = Child("scorer", {**environment(self._environ), **SINGLE_THREAD_ENVIRONMENT})
-        except OSError as error:
-            raise Unanswered(f"The router can't be started: {error.strerror}.") from error
+        environ = {**environment(self._environ), **SINGLE_THREAD_ENVIRONMENT}
+        child = start_child("scorer", environ, REPLIES, self._title)
         self._load(child)
         return child
 
     def _load(self, child: Child) -> None:
         self.loaded, self._since, self._stamp = None, time.monotonic(), file_stamp(self._learned)
-        learned = None if self._stamp is None else str(self._learned)
-        child.send("load", folder=str(self._folder), learned=learned, threads=1)
+        child.send(LoadRouter(self._folder, None if self._stamp is None else self._learned))
 
     def _is_stuck(self, child: Child) -> bool:
         now = time.monotonic()
@@ -222,25 +225,10 @@ class ScorerProcess(Supervisor):
             return now - self._since > LOADING_SECONDS
         return any(now - max(call.since, self._since) > STUCK_SECONDS for call in child.calls)
 
-    def _recent_deaths(self) -> int:
-        since = time.monotonic() - DEATHS_WINDOW_SECONDS
-        self._deaths = [death for death in self._deaths if death > since]
-        return len(self._deaths)
-
-    def _count_death(self, child: Child, why: str) -> None:
-        """Count a death, once."""
-        if self._child is not child:
-            return
-        self._child, self.loaded = None, None
-        self._deaths.append(time.monotonic())
-        self._last_death = one_line(why, 200)
-
     # What it says of itself
 
     def _listen_for_notices(self, child: Child) -> None:
         """See to it that this is heard, in the loop that runs now."""
-        import asyncio
-
         loop = asyncio.get_running_loop()
         if self._listener is not None:
             heard, task = self._listener
@@ -252,21 +240,19 @@ class ScorerProcess(Supervisor):
         try:
             while True:
                 self._handle_notice(await child.receive())
-        except Died as death:
-            self._count_death(child, str(death))
+        except ChildDied:
+            self.living()
 
-    def _handle_notice(self, frame: frames.Frame) -> None:
-        match frame:
-            case {"type": "loaded", "provider": str(provider), "learned": bool(own), "note": note}:
-                self.loaded, self._since = (
-                    LoadedRouter(one_line(provider, 40), own),
-                    time.monotonic(),
-                )
-                self.note = one_line(str(note), 300)
+    def _handle_notice(self, message: Message) -> None:
+        match message:
+            case RouterLoaded(provider=provider, learned=learned, note=note):
+                self.loaded = LoadedRouter(one_line(provider, 40), learned)
+                self._since = time.monotonic()
+                self.note = one_line(note, 300)
                 if self.note:
                     self.on_news()
-            case {"type": "failed", "id": 0, "message": str(message), "hint": str(hint)}:
-                self._give_up(one_line(f"{message} {hint}", 500))
+            case Failed(message=text, hint=hint):
+                self._give_up(one_line(f"{text} {hint}", 500))
 
     def _give_up(self, why: str) -> None:
         """Give the child up: what it should load can't be."""
@@ -286,15 +272,6 @@ def _ignore_news() -> None:
     """Nobody listens."""
 
 
-def _answer_value(frame: frames.Frame) -> object:
-    match frame:
-        case {"type": "done", "value": value}:
-            return value
-        case {"type": "failed", "message": str(message)}:
-            raise Unanswered(one_line(message, 300))
-    raise Died("It sent an invalid reply.")
-
-
 LEARNING_SECONDS = 600.0
 """How long refitting may take; it takes seconds."""
 
@@ -302,7 +279,7 @@ MAX_RATED = 20_000
 """Of more labels than this the newest count."""
 
 _RATED_PER_FRAME = 100
-"""Labels in one frame, whose size is bounded: a character may take twelve bytes in it."""
+"""Labels in one frame, whose size is bounded: a character may take six bytes in it."""
 
 
 async def refit_router(
@@ -320,12 +297,13 @@ async def refit_router(
     what, hint = missing_part(place)
     if what:
         raise WorkerUnavailable(what, hint)
-    child = start("scorer", {**environment(environ), **SINGLE_THREAD_ENVIRONMENT}, "The router")
+    environ = {**environment(environ), **SINGLE_THREAD_ENVIRONMENT}
+    child = start_child("scorer", environ, REPLIES, "The router process")
     newest = sorted(rated, key=lambda one: one.at)[-MAX_RATED:]
     try:
         async with asyncio.timeout(LEARNING_SECONDS):
             return await _refit_in_child(child, newest, target, place)
-    except Died as death:
+    except ChildDied as death:
         what = f"The router process failed while it was learning. {death} Nothing was changed."
         raise WorkerError(what, "Try again, or run `baton doctor`.") from death
     except TimeoutError as error:
@@ -337,21 +315,15 @@ async def refit_router(
 async def _refit_in_child(
     child: Child, rated: Sequence[RatedAnswer], target: Path, folder: Path
 ) -> RefitResult:
-    child.send("load", folder=str(folder), learned=str(target), threads=1)
+    child.send(LoadRouter(folder, target))
+    if isinstance(reply := await child.receive(), Failed):
+        raise error_of(reply)
     for first in range(0, len(rated), _RATED_PER_FRAME):
-        child.send("rated", rated=encode_rated(rated[first : first + _RATED_PER_FRAME]))
-    child.send("learn", id=1, target=str(target))
-    while True:
-        match await child.receive():
-            case {"type": "loaded"}:
-                continue
-            case {"type": "done", "id": 1, "value": value}:
-                return decode_learned(value)
-            case {"type": "failed", "error": str(name), "message": str(text), "hint": str(hint)}:
-                raise _error_from_child(name, one_line(text, 500), one_line(hint, 500))
-        raise Died("It sent an invalid reply.")
-
-
-def _error_from_child(name: str, message: str, hint: str) -> BatonError:
-    kinds = {"ModelFileError": ModelFileError, "WorkerUnavailable": WorkerUnavailable}
-    return kinds.get(name, WorkerError)(message, hint)
+        child.send(AddRated(cut_rated(rated[first : first + _RATED_PER_FRAME])))
+    match await child.call(RefitRouter(target)).receive():
+        case RefitReply(value=result):
+            notes = tuple(one_line(note, 300) for note in result.notes)
+            return replace(result, notes=notes)
+        case Failed() as failed:
+            raise error_of(failed)
+    raise child.reject()

@@ -50,10 +50,10 @@ class Planner:
         self, base: Path, adapter: Path | None, threads: int = 2, grammar: bool = False
     ) -> None:
         llama.start(lambda _: None)
-        self._model = llama.Model(str(base))
+        self._model = llama.Model(base)
         self._context = llama.Context(self._model, MAX_CONTEXT, threads, lambda: False)
         if adapter is not None:
-            self._context.adapt(self._model.adapter(str(adapter)), 1.0)
+            self._context.set_adapter(self._model.adapter(adapter), 1.0)
         self._grammar = grammar
         self._numbers = [self._model.tokenise(str(n), special=False)[-1] for n in range(1, 6)]
 
@@ -79,12 +79,12 @@ class Planner:
                         spreads.append(self._digits())
                     pieces.append(self._model.piece(token))
                     if b"\n" in pieces[-1]:
-                        sampler.sureness.end_line()
+                        sampler.confidence.end_line()
                     text = b"".join(pieces).decode("utf-8", "replace")
                     if len(pieces) >= MAX_TOKENS or is_repeating(text):
                         break
-            confidence = sampler.sureness.mean or 0.0
-            lines = tuple(sampler.sureness.lines)
+            confidence = sampler.confidence.mean or 0.0
+            lines = tuple(sampler.confidence.lines)
         text = b"".join(pieces).decode("utf-8", "replace")
         seconds = time.perf_counter() - start
         return Written(prompt, request, text, seconds, confidence, tuple(spreads), lines)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from baton.cli.doctor.program_checks import gpu_text, idle_gpu_text
+from baton.workers.local.messages import GpuDevice, LlamaInfo
 
-CARD = {"description": "A\x1b GPU", "free": 2 * 10**9, "total": 4 * 10**9, "shared": False}
+CARD = GpuDevice("CUDA0", "A\x1b GPU", 2 * 10**9, 4 * 10**9)
 
 
 def found(
-    kinds: dict[str, str], devices: tuple[dict[str, Any], ...] = (), gpu: bool = False
-) -> dict[str, Any]:
-    return {"gpu": gpu, "gpu_kinds": kinds, "devices": list(devices)}
+    kinds: dict[str, str], devices: tuple[GpuDevice, ...] = (), gpu: bool = False
+) -> LlamaInfo:
+    return LlamaInfo("b1", "", "", gpu, kinds, list(devices))
 
 
 def test_a_gpu_that_can_be_used_is_named_with_its_memory() -> None:

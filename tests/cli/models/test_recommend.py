@@ -18,9 +18,10 @@ from baton.core.messages import Message, Request, Role
 from baton.gguf.memory_fit import Fit, FitVerdict, ModelLoad
 from baton.models.recommendation import Pick, Recommendation
 from baton.platform.settings import find_paths, load_settings, write_settings
-from baton.workers.local import LocalWorker, Memory, starter
+from baton.workers.local import Memory, starter
 from support.command_line import Call
 from support.fake_hub import Hub
+from support.local_worker_calls import local_worker
 from support.sample_models import keep_catalogue, listed, stock, tiny
 
 
@@ -133,7 +134,7 @@ def loaded() -> Iterator[int]:
     """The starter model, loaded by this process; its process's number."""
     loop = asyncio.new_event_loop()
     model = starter()
-    worker = LocalWorker(model.card, model.path, Memory())
+    worker = local_worker(model.card, model.path, Memory())
 
     async def ask() -> None:
         async for _ in worker.stream(Request((Message(Role.USER, "Hi"),), max_tokens=1)):

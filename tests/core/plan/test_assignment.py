@@ -7,15 +7,13 @@ import math
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from baton.core.errors import PlanError
 from baton.core.labels import Label
 from baton.core.messages import Attachment, Card, Role, Turn, TurnStatus
 from baton.core.money import FREE, Price, Rates
 from baton.core.plan.assignment import assign_workers, substitute_worker, success_chance
-from baton.core.plan.skill_estimates import skill
 from baton.core.plan.assignment_search import (
     SELF_CHECK_COST,
     WAITING_COST,
@@ -24,6 +22,7 @@ from baton.core.plan.assignment_search import (
     choose_workers,
 )
 from baton.core.plan.plan import DIRECT_SUBTASK, Material, Need, Plan, Step
+from baton.core.plan.skill_estimates import skill
 
 SMALL = Card("small", "local", "Small", context=8192, parameters=135_000_000)
 GOOD = Card("good", "local", "Good", context=8192, parameters=8_000_000_000)

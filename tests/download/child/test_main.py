@@ -14,6 +14,7 @@ import ssl
 import threading
 from collections.abc import AsyncGenerator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +24,15 @@ import pytest
 from baton.core.catalogue_types import Source
 from baton.download.child import hub_client, hub_metadata
 from baton.download.child.hub_metadata import HubMetadata
+from baton.download.messages import REPLIES, ListFiles, LookUpSource, OfferReply, ReadHeader
+from baton.ipc.messages import Failed, Message
 from baton.ipc.parent_channel import Failure
 from baton.ipc.process import Child
 from support.fake_hub import Fault, Hub
 from support.gguf_writer import facts, header
 
 SMALL = header(facts())
-SOURCE = {"repo": "a/b", "file": "m.gguf", "revision": "", "url": ""}
+SOURCE = Source("a/b", "m.gguf")
 
 
 class Talk:
@@ -37,16 +40,11 @@ class Talk:
 
     def __init__(self, hub: Hub, home: Path, **more: str) -> None:
         kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
-        self.child = Child("fetcher", {**kept, "HOME": str(home), **hub.environ, **more})
-        self._asked = 0
+        self.child = Child("fetcher", {**kept, "HOME": str(home), **hub.environ, **more}, REPLIES)
 
-    async def ask(self, kind: str, **asked: object) -> dict[str, Any]:
-        """Return the frame that answers."""
-        self._asked += 1
-        self.child.send(kind, id=self._asked, **asked)
-        while (frame := await self.child.receive())["id"] != self._asked:
-            pass
-        return frame
+    async def ask(self, request: Message) -> Any:
+        """Return the reply."""
+        return await self.child.call(request).receive()
 
     async def end(self) -> None:
         self.child.kill()
@@ -114,23 +112,23 @@ async def test_nonsense_is_told_as_such(talk: tuple[Talk, Hub]) -> None:
     fetcher, hub = talk
     for fault in NONSENSE:
         hub.fault(fault, on="api")
-        frame = await fetcher.ask("look", source=SOURCE)
-        assert (frame["type"], frame["error"]) == ("failed", "WorkerUnavailable"), fault
-        assert "is invalid" in frame["message"]
+        reply = await fetcher.ask(LookUpSource(SOURCE))
+        assert reply.error == "WorkerUnavailable", fault
+        assert "is invalid" in reply.message
     hub.fault(answer(siblings=[]), on="api")
-    assert (await fetcher.ask("look", source=SOURCE))["error"] == "ConfigError"
+    assert (await fetcher.ask(LookUpSource(SOURCE))).error == "ConfigError"
     hub.fault(
         answer(gated="x", tags=[1, None, "license:mit"], cardData={"license": ["a", 1]}), on="api"
     )
-    offer = (await fetcher.ask("look", source=SOURCE))["value"]
-    assert (offer["licence"], offer["gated"], offer["size"]) == ("mit", True, 9)
+    offer = (await fetcher.ask(LookUpSource(SOURCE))).value
+    assert (offer.licence, offer.gated, offer.size) == ("mit", True, 9)
     hub.fault(answer(cardData={"license": "other", "license_name": "gemma"}), on="api")
-    assert (await fetcher.ask("look", source=SOURCE))["value"]["licence"] == "gemma"
+    assert (await fetcher.ask(LookUpSource(SOURCE))).value.licence == "gemma"
     hub.fault(answer(cardData={"license": "\x1b[31m" * 9}, tags=["license:" + "x" * 999]), on="api")
-    assert (await fetcher.ask("look", source=SOURCE))["value"]["licence"] == ""
-    pinned = {**SOURCE, "revision": "1" * 40}
+    assert (await fetcher.ask(LookUpSource(SOURCE))).value.licence == ""
+    pinned = replace(SOURCE, revision="1" * 40)
     hub.fault(answer(), on="api")
-    assert "its revision" in (await fetcher.ask("look", source=pinned))["message"]
+    assert "its revision" in (await fetcher.ask(LookUpSource(pinned))).message
 
 
 async def test_answers_that_do_harm(talk: tuple[Talk, Hub]) -> None:
@@ -139,13 +137,13 @@ async def test_answers_that_do_harm(talk: tuple[Talk, Hub]) -> None:
     bomb = Fault(200, {"Content-Encoding": "gzip"}, gzip.compress(b" " * (64 << 20)))
     for fault, words in ((endless, "doesn't come to an end"), (bomb, "compressed")):
         hub.fault(fault, on="api")
-        frame = await fetcher.ask("look", source=SOURCE)
-        assert frame["error"] == "WorkerUnavailable"
-        assert words in frame["message"]
+        reply = await fetcher.ask(LookUpSource(SOURCE))
+        assert reply.error == "WorkerUnavailable"
+        assert words in reply.message
     hub.fault(Fault(unsized=True), on="api")
     hub.fault(Fault(cut=50), on="api", after=1)
-    assert (await fetcher.ask("look", source=SOURCE))["type"] == "done"
-    assert (await fetcher.ask("look", source=SOURCE))["type"] == "done"
+    assert isinstance(await fetcher.ask(LookUpSource(SOURCE)), OfferReply)
+    assert isinstance(await fetcher.ask(LookUpSource(SOURCE)), OfferReply)
 
 
 @pytest.mark.parametrize("count", [100, pytest.param(5000, marks=pytest.mark.long)])
@@ -159,15 +157,16 @@ async def test_spoiled_answers(talk: tuple[Talk, Hub], count: int) -> None:
             at = chance.randrange(len(body))
             body[at : at + chance.randint(0, 9)] = chance.randbytes(chance.randint(0, 4))
         hub.fault(Fault(200, body=bytes(body)), on="api")
-        frame = await fetcher.ask("files", repo="a/b", revision="")
-        if frame["type"] == "failed":
-            assert frame["error"] == "WorkerUnavailable"
-            assert "is invalid" in frame["message"]
-        for offer in frame.get("value") or ():
-            assert hub_metadata.is_model_path(offer["source"]["file"])
-            assert hub_metadata.is_commit(offer["source"]["revision"])
-            assert hub_metadata.is_sha256(offer["sha256"]) or not offer["sha256"]
-            assert offer["size"] > 0
+        reply = await fetcher.ask(ListFiles("a/b", ""))
+        if isinstance(reply, Failed):
+            assert reply.error == "WorkerUnavailable"
+            assert "is invalid" in reply.message
+            continue
+        for offer in reply.value:
+            assert hub_metadata.is_model_path(offer.source.file)
+            assert hub_metadata.is_commit(offer.source.revision)
+            assert hub_metadata.is_sha256(offer.sha256) or not offer.sha256
+            assert offer.size > 0
 
 
 @pytest.mark.parametrize("status", [400, 403, 405, 501])
@@ -210,14 +209,14 @@ async def test_a_network_that_puts_its_own_certificate_in(tmp_path: Path) -> Non
         )
         try:
             refused, offer = await asyncio.gather(
-                stranger.ask("look", source=SOURCE), friend.ask("look", source=SOURCE)
+                stranger.ask(LookUpSource(SOURCE)), friend.ask(LookUpSource(SOURCE))
             )
-            assert "can't be trusted" in refused["message"]
-            assert "SSL_CERT_FILE" in refused["hint"]
-            assert offer["value"]["size"] == len(SMALL)
+            assert "can't be trusted" in refused.message
+            assert "SSL_CERT_FILE" in refused.hint
+            assert offer.value.size == len(SMALL)
             # The store speaks plain http: nobody is led there from https.
-            led = await friend.ask("header", offer=offer["value"])
-            assert "not safe" in led["message"]
+            led = await friend.ask(ReadHeader(offer.value))
+            assert "not safe" in led.message
         finally:
             await stranger.end()
             await friend.end()

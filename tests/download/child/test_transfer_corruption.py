@@ -10,8 +10,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from baton.core.catalogue_types import ModelOffer
 from baton.download.child import transfer
@@ -130,9 +129,9 @@ def test_an_etag_of_another_file_is_noticed(hub: Hub, web: HubClient, tmp_path: 
 
 def _is_clear(failure: Failure, target: Path) -> None:
     assert not target.exists()
-    assert str(failure.fields["message"]).endswith(".")
-    assert failure.fields["hint"]
-    assert failure.fields["error"] in ("ModelFileError", "WorkerUnavailable")
+    assert failure.failed.message.endswith(".")
+    assert failure.failed.hint
+    assert failure.failed.error in ("ModelFileError", "WorkerUnavailable")
 
 
 def _soon_right(offer: ModelOffer, target: Path, web: HubClient) -> None:

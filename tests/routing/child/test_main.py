@@ -27,8 +27,10 @@ from baton.core.plan.turn_roles import (
 )
 from baton.core.ports import Route
 from baton.core.routing_types import Draft
-from baton.ipc.process import Child, Died, environment
+from baton.ipc.messages import Failed, Message
+from baton.ipc.process import Child, ChildDied, environment
 from baton.routing import LearnedRouter, ScorerLimits, candidates, missing_part, shipped_folder
+from baton.routing.messages import REPLIES, EstimateQuality, EstimateReply, LoadRouter, RouterLoaded
 
 PATIENT = ScorerLimits(warm=30, cold=60)
 """For what is not about time: the machine may be busy."""
@@ -173,6 +175,7 @@ SPOILT = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("spoilt", SPOILT)
 async def test_a_broken_file_leaves_it_to_the_rule_and_says_so(tmp_path: Path, spoilt: str) -> None:
     folder = copied(tmp_path)
@@ -218,14 +221,12 @@ async def test_a_file_of_the_persons_own_that_is_broken_leaves_the_shipped_route
 async def test_what_the_child_can_not_load_is_told_in_a_sentence(tmp_path: Path) -> None:
     folder = tmp_path / "empty"
     folder.mkdir()
-    child = Child("scorer", environment())
+    child = Child("scorer", environment(), REPLIES)
     try:
-        child.send("load", folder=str(folder), learned=None, threads=1)
-        frame = await child.receive()
-        assert (frame["type"], frame["error"]) == ("failed", "ModelFileError")
-        child.send("estimate", id=7, text="hello", candidates=[])
-        frame = await child.receive()
-        assert (frame["type"], frame["id"], frame["error"]) == ("failed", 7, "WorkerUnavailable")
+        child.send(LoadRouter(folder))
+        assert (await child.receive()).error == "ModelFileError"
+        failed = await child.call(EstimateQuality("hello", [])).receive()
+        assert failed.error == "WorkerUnavailable"
     finally:
         child.kill()
         await child.gone()
@@ -261,6 +262,7 @@ async def test_it_knows_no_secret_and_has_no_socket(
 
 _FRONT = """
 import asyncio, sys
+from baton.routing.messages import REPLIES, EstimateQuality, EstimateReply, LoadRouter, RouterLoaded
 from baton.routing import LearnedRouter, ScorerLimits
 from baton.core.routing_types import Candidate
 async def main():
@@ -284,20 +286,23 @@ def test_it_ends_with_its_front() -> None:
     child.wait(timeout=60)
 
 
+class Sorcery(Message, tag="sorcery"):
+    pass
+
+
 async def test_nonsense_from_the_front_is_refused_without_an_end() -> None:
-    child = Child("scorer", environment())
+    child = Child("scorer", environment(), REPLIES)
     try:
-        child.send("estimate", id=1)
-        assert (await child.receive())["type"] == "failed"
-        child.send("load", folder=str(shipped_folder()), learned=None, threads=1)
-        assert (await child.receive())["type"] == "loaded"
-        child.send("sorcery", id=2)
-        assert (await child.receive())["type"] == "failed"
-        workers = [{"id": one.id} for one in candidates(ROSTER)]
-        child.send("estimate", id=3, text="hello", candidates=workers)
-        assert (await child.receive())["type"] == "done"
-    except Died:
-        pytest.fail(child.last_words)
+        child.send(Sorcery())
+        assert isinstance(await child.receive(), Failed)
+        child.send(LoadRouter(shipped_folder()))
+        assert isinstance(await child.receive(), RouterLoaded)
+        child.send(Sorcery())
+        assert isinstance(await child.receive(), Failed)
+        reply = await child.call(EstimateQuality("hello", candidates(ROSTER))).receive()
+        assert isinstance(reply, EstimateReply)
+    except ChildDied:
+        pytest.fail(child.stderr_end)
     finally:
         child.kill()
         await child.gone()
@@ -305,10 +310,10 @@ async def test_nonsense_from_the_front_is_refused_without_an_end() -> None:
 
 async def test_nothing_is_kept_for_anyone_elsewhere(tmp_path: Path) -> None:
     """ONNX Runtime would write a number that stands for the person, and events to report."""
-    child = Child("scorer", environment({**os.environ, "HOME": str(tmp_path)}))
+    child = Child("scorer", environment({**os.environ, "HOME": str(tmp_path)}), REPLIES)
     try:
-        child.send("load", folder=str(shipped_folder()), learned=None, threads=1)
-        assert (await child.receive())["type"] == "loaded"
+        child.send(LoadRouter(shipped_folder()))
+        assert isinstance(await child.receive(), RouterLoaded)
     finally:
         child.kill()
         await child.gone()

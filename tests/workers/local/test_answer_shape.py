@@ -13,7 +13,7 @@ import pytest
 
 from baton.core.errors import ContextTooLong, WorkerError
 from baton.core.messages import AnswerFormat, Finish, Text
-from baton.ipc import frames
+from baton.ipc.messages import MAX_FRAME_BYTES
 from baton.workers.local import LocalWorker
 from support.local_worker_calls import CAPITAL, CITY, ask, listen, request, small
 
@@ -65,7 +65,7 @@ async def test_a_form_that_cannot_be_kept_is_told_and_the_child_lives(
 
 
 async def test_a_form_over_the_limit_of_a_frame_is_refused(worker: LocalWorker) -> None:
-    asked = replace(request(CAPITAL), shape=AnswerFormat("a" * frames.LIMIT, "{}"))
+    asked = replace(request(CAPITAL), shape=AnswerFormat("a" * MAX_FRAME_BYTES, "{}"))
     with pytest.raises(ContextTooLong) as too_long:
         await listen(worker, asked)
     assert too_long.value.needed > too_long.value.limit

@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 
 from baton.core.messages import Message, Request, Role
-from baton.workers.local import LocalWorker, Memory, starter
-from baton.workers.local.loaded_models import Running, running
+from baton.workers.local import Memory, starter
+from baton.workers.local.loaded_models import LoadedModel, list_loaded_models
+from support.local_worker_calls import local_worker
 
 
-def mine() -> list[Running]:
-    return [one for one in running() if one.front == os.getpid()]
+def mine() -> list[LoadedModel]:
+    return [one for one in list_loaded_models() if one.front == os.getpid()]
 
 
 async def test_a_loaded_model_is_seen_with_its_file_and_memory() -> None:
     model = starter()
-    worker = LocalWorker(model.card, model.path, Memory())
+    worker = local_worker(model.card, model.path, Memory())
     try:
         async for _ in worker.stream(Request((Message(Role.USER, "Hi"),), max_tokens=1)):
             pass

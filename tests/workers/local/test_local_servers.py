@@ -13,14 +13,22 @@ from msgspec import convert
 
 from baton.core.labels import Label
 from baton.platform.settings import ServerWorkerSettings
-from baton.workers.local.local_servers import LIMIT, Found, Place, engines, places
+from baton.workers.local.local_servers import (
+    TIMEOUT_SECONDS,
+    ServerAddress,
+    ServerModel,
+    find_server_models,
+    server_addresses,
+)
 
-OLLAMA, LM_STUDIO, LLAMA_SERVER = places({})
+OLLAMA, LM_STUDIO, LLAMA_SERVER = server_addresses({})
 Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
 
 @asynccontextmanager
-async def listening(usual: Place, answer: Answer) -> AsyncIterator[tuple[Place, list[bytes]]]:
+async def listening(
+    usual: ServerAddress, answer: Answer
+) -> AsyncIterator[tuple[ServerAddress, list[bytes]]]:
     """Serve at a free port of loopback; give the place to ask and what it was asked."""
     asked: list[bytes] = []
 
@@ -51,9 +59,9 @@ def models(*named: object) -> Answer:
     return says(json.dumps({"models": named, "data": named}).encode())
 
 
-async def found_at(usual: Place, answer: Answer, limit: float = 30) -> list[Found]:
+async def found_at(usual: ServerAddress, answer: Answer, limit: float = 30) -> list[ServerModel]:
     async with listening(usual, answer) as (place, _):
-        return await engines([place], limit=limit)
+        return await find_server_models([place], limit=limit)
 
 
 async def test_a_running_ollama_is_found_and_its_cloud_models_are_told_apart() -> None:
@@ -67,7 +75,7 @@ async def test_a_running_ollama_is_found_and_its_cloud_models_are_told_apart() -
         {"name": "hf.co/someone/Llama-3.2-1B-Instruct-GGUF:Q4_K_M", "size": 1},
     )
     async with listening(OLLAMA, answer) as (place, asked):
-        found = await engines([place], ("qwen3-8b",), limit=30)
+        found = await find_server_models([place], ("qwen3-8b",), limit=30)
     assert [(f.id, f.model, f.size, f.cloud) for f in found] == [
         ("qwen3-8b-2", "qwen3:8b", 5_200_000_000, False),
         ("gpt-oss-120b-cloud", "gpt-oss:120b-cloud", 384, True),
@@ -155,14 +163,14 @@ async def hang_up(writer: asyncio.StreamWriter) -> None:
     ],
 )
 async def test_whatever_else_answers_is_no_worker(answer: Answer) -> None:
-    assert await found_at(LM_STUDIO, answer, LIMIT) == []
-    assert await found_at(OLLAMA, answer, LIMIT) == []
+    assert await found_at(LM_STUDIO, answer, TIMEOUT_SECONDS) == []
+    assert await found_at(OLLAMA, answer, TIMEOUT_SECONDS) == []
 
 
 async def test_where_nothing_listens_nothing_is_found() -> None:
     async with listening(OLLAMA, hang) as (place, _):
         pass
-    assert await engines([place]) == []
+    assert await find_server_models([place]) == []
 
 
 async def test_a_very_long_list_is_cut() -> None:
@@ -191,12 +199,12 @@ async def test_a_very_long_list_is_cut() -> None:
 def test_ollama_is_looked_for_where_it_listens_if_that_is_here(
     value: str, host: str, port: int
 ) -> None:
-    ollama, *_ = places({"OLLAMA_HOST": value})
+    ollama, *_ = server_addresses({"OLLAMA_HOST": value})
     assert (ollama.host, ollama.port) == (host, port)
 
 
 def test_what_is_found_makes_an_entry_in_the_settings() -> None:
-    here = Found("a", "Ollama", "a:8b", "http://127.0.0.1:11434/v1")
+    here = ServerModel("a", "Ollama", "a:8b", "http://127.0.0.1:11434/v1")
     cloud = replace(here, id="b", cloud=True)
     assert convert(here.entry, ServerWorkerSettings).privacy is None  # as the address says
     assert convert(cloud.entry, ServerWorkerSettings).privacy is Label.CLOUD

@@ -12,8 +12,8 @@ import pytest
 
 from baton.core.errors import ContextTooLong, ModelFileError, WorkerUnavailable
 from baton.core.messages import Loading
-from baton.workers.local import LocalWorker, Manner, starter
-from baton.workers.local import model_process as local_host
+from baton.ipc import supervisor
+from baton.workers.local import GenerationSettings, LocalWorker, starter
 from support.adapter_files import adapter
 from support.local_worker_calls import CAPITAL, ask, small
 
@@ -36,7 +36,9 @@ def plain() -> Iterator[LocalWorker]:
 
 
 def adapted(plain: LocalWorker, file: Path, scale: float = 1.0) -> LocalWorker:
-    return plain.beside(OTHER, Manner(0.0, adapter=file, adapter_scale=scale))
+    return LocalWorker(
+        OTHER, plain.model, GenerationSettings(0.0, adapter=file, adapter_scale=scale)
+    )
 
 
 def children() -> list[int]:
@@ -154,7 +156,7 @@ async def test_those_that_share_take_turns(plain: LocalWorker, file: Path) -> No
 async def test_an_adapter_over_which_the_model_dies_is_left_alone_and_the_model_is_not(
     plain: LocalWorker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local_host, "BACKOFF", (0.01, 0.01))
+    monkeypatch.setattr(supervisor, "BACKOFF_SECONDS", (0.01, 0.01))
     deadly = adapted(plain, adapter(tmp_path / "deadly.gguf", alpha="much"))
     with pytest.raises(WorkerUnavailable, match="It crashed") as died:
         await ask(deadly, CAPITAL)

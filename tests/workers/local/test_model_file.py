@@ -14,13 +14,24 @@ from baton.core.errors import ModelFileError
 from baton.core.machine import Gpu, Hardware
 from baton.core.messages import Card
 from baton.gguf.memory_fit import Fit, ModelLoad, judge_fit
-from baton.workers.local import LocalWorker, Manner, Memory, check_gguf, find_model, starter
-from baton.workers.local import model_file as local_files
-from baton.workers.local import model_memory as local_memory
-from baton.workers.local.model_file import load_for
-from baton.workers.local.model_memory import Crowded, MachineMemory, NoRoom, machine_memory
+from baton.workers.local import (
+    GenerationSettings,
+    Memory,
+    check_gguf,
+    find_model,
+    model_file as local_files,
+    model_memory as local_memory,
+    starter,
+)
+from baton.workers.local.model_file import estimate_file_load
+from baton.workers.local.model_memory import (
+    MachineMemory,
+    MemoryOccupied,
+    NotEnoughMemory,
+    machine_memory,
+)
 from support.gguf_writer import facts, header
-from support.local_worker_calls import CAPITAL, ask, small
+from support.local_worker_calls import CAPITAL, ask, local_worker, small
 from support.root_privileges import held_to_file_modes
 
 HEAD = b"GGUF\x03\0\0\0"
@@ -95,7 +106,7 @@ def test_an_unreadable_file_is_told(tmp_path: Path) -> None:
 
 async def test_a_file_that_only_begins_like_a_model_is_refused_by_its_child(tmp_path: Path) -> None:
     file = write(tmp_path, header(facts()))
-    worker = LocalWorker(Card("x", "local", "X", context=512), file, Memory())
+    worker = local_worker(Card("x", "local", "X", context=512), file, Memory())
     worker.warm()
     for _ in range(2):
         with pytest.raises(ModelFileError, match=r"model\.gguf can't be loaded") as refused:
@@ -105,7 +116,7 @@ async def test_a_file_that_only_begins_like_a_model_is_refused_by_its_child(tmp_
 
 
 def test_warming_a_missing_file_raises_nothing(tmp_path: Path) -> None:
-    LocalWorker(Card("x", "local", "X"), tmp_path / "missing.gguf", Memory()).warm()
+    local_worker(Card("x", "local", "X"), tmp_path / "missing.gguf", Memory()).warm()
 
 
 class Lodger:
@@ -143,7 +154,7 @@ def test_the_busy_stay_and_the_numbers_are_told() -> None:
     busy, idle = Lodger(6 * GB, busy=True), Lodger(GB)
     memory.make_room(busy, 0)
     memory.make_room(idle, 0)
-    with pytest.raises(Crowded, match=r"5\.0 GB .* hold 6\.0 GB; 10\.0 GB are") as refused:
+    with pytest.raises(MemoryOccupied, match=r"5\.0 GB .* hold 6\.0 GB; 10\.0 GB are") as refused:
         memory.make_room(Lodger(0), 5 * GB)
     assert "memory_gb" in refused.value.hint
     assert (refused.value.needed, refused.value.free) == (5 * GB, 4 * GB)
@@ -153,19 +164,21 @@ def test_the_busy_stay_and_the_numbers_are_told() -> None:
 def test_what_is_not_free_right_now_is_refused() -> None:
     memory = memory_with(5 * GB)
     memory.make_room(Lodger(0), 4 * GB)
-    with pytest.raises(NoRoom, match=r"6\.0 GB of memory, and 4\.7 GB are free now") as refused:
+    with pytest.raises(
+        NotEnoughMemory, match=r"6\.0 GB of memory, and 4\.7 GB are free now"
+    ) as refused:
         memory.make_room(Lodger(0), 6 * GB)
-    assert not isinstance(refused.value, Crowded)
+    assert not isinstance(refused.value, MemoryOccupied)
     assert refused.value.hint == "Choose a smaller model, or close other programs."
 
 
 async def test_the_context_that_would_fit_is_told_and_does() -> None:
-    with pytest.raises(NoRoom) as refused:
+    with pytest.raises(NotEnoughMemory) as refused:
         await ask(small(Memory(320_000_000)), CAPITAL)
     assert "Set its `context` to 4096, with which it fits" in refused.value.hint
     model = starter()
     card = replace(model.card, context=4096)
-    worker = LocalWorker(card, model.path, Memory(320_000_000), manner=Manner(0))
+    worker = local_worker(card, model.path, Memory(320_000_000), settings=GenerationSettings(0))
     assert "Paris" in (await ask(worker, CAPITAL)).text
     await worker.aclose()
 
@@ -183,7 +196,7 @@ def test_what_an_idle_model_would_give_back_counts_as_free() -> None:
 def test_what_a_loaded_model_may_still_grow_to_is_promised_to_it() -> None:
     memory = memory_with(5 * GB)
     memory.make_room(busy := Lodger(2 * GB, busy=True), 2 * GB)
-    with pytest.raises(Crowded, match=r"4\.0 GB of memory, and 2\.7 GB are free"):
+    with pytest.raises(MemoryOccupied, match=r"4\.0 GB of memory, and 2\.7 GB are free"):
         memory.make_room(Lodger(0), 4 * GB)
     busy.resident = 0
     memory.make_room(Lodger(0), 4 * GB)
@@ -200,11 +213,11 @@ def test_waiting_helps_only_where_another_model_holds_what_is_needed() -> None:
     memory = memory_with(5 * GB)
     memory.make_room(busy := Lodger(GB, busy=True), GB)
     memory.make_room(idle := Lodger(GB), GB)
-    with pytest.raises(Crowded, match="beside models that are answering"):
+    with pytest.raises(MemoryOccupied, match="beside models that are answering"):
         memory.make_room(Lodger(0), 4 * GB + GB // 2)
-    with pytest.raises(NoRoom) as refused:
+    with pytest.raises(NotEnoughMemory) as refused:
         memory.make_room(Lodger(0), 6 * GB)
-    assert not isinstance(refused.value, Crowded)
+    assert not isinstance(refused.value, MemoryOccupied)
     assert (busy.resident, idle.resident) == (GB, GB), "nobody had to go for nothing"
     memory.make_room(Lodger(0), 3 * GB + GB // 2)
     assert (busy.resident, idle.resident) == (GB, 0)
@@ -223,7 +236,7 @@ def test_what_gpus_have_counts_too() -> None:
     memory = memory_with(5 * GB, 10 * GB)
     memory.gpu = 20 * GB
     memory.make_room(Lodger(0), 24 * GB)
-    with pytest.raises(NoRoom, match=r"30\.0 GB are allowed"):
+    with pytest.raises(NotEnoughMemory, match=r"30\.0 GB are allowed"):
         memory.make_room(Lodger(0), 31 * GB)
 
 
@@ -237,7 +250,7 @@ async def test_gpus_are_asked_only_when_there_is_no_room_without(
         asked += 1
         return (Gpu("A GPU", 2 * GB, 2 * GB),)
 
-    monkeypatch.setattr(local_memory, "gpus", gpus)
+    monkeypatch.setattr(local_memory, "probe_gpus", gpus)
     worker = small(Memory(150_000_000))  # too little for it alone
     assert "Paris" in (await ask(worker, CAPITAL)).text
     assert "Paris" in (await ask(worker, CAPITAL)).text
@@ -254,7 +267,7 @@ async def test_those_that_ask_for_gpus_at_once_all_hear_of_them(
         await asyncio.sleep(0.01)
         return (Gpu("A GPU", 2 * GB, 2 * GB),)
 
-    monkeypatch.setattr(local_memory, "gpus", gpus)
+    monkeypatch.setattr(local_memory, "probe_gpus", gpus)
     memory = memory_with(5 * GB, 10 * GB)
     first = asyncio.create_task(memory.find_gpus())
     await asyncio.sleep(0)
@@ -271,7 +284,7 @@ def test_what_is_judged_to_fit_can_be_loaded(used: float) -> None:
     load = ModelLoad("Any", size, 0, 8192, 0)
     fits = judge_fit([load], Hardware(16 * GB, 16 * GB, 8, 8)).fit is not Fit.WONT
     memory = Memory(look=lambda: MachineMemory(16 * GB, 16 * GB))
-    with nullcontext() if fits else pytest.raises(NoRoom):
+    with nullcontext() if fits else pytest.raises(NotEnoughMemory):
         memory.make_room(Lodger(0), load.total, load)
 
 
@@ -311,6 +324,6 @@ def test_a_model_that_was_cut_off_is_refused_before_it_is_loaded(tmp_path: Path)
 
 def test_a_model_takes_more_with_more_context() -> None:
     path = starter().path
-    sizes = [load_for(path, context).total for context in (2048, 4096, 8192, 100_000)]
+    sizes = [estimate_file_load(path, context).total for context in (2048, 4096, 8192, 100_000)]
     assert sizes[0] < sizes[1] < sizes[2] == sizes[3]
-    assert load_for(path, 8192, "q8_0").total < sizes[2]
+    assert estimate_file_load(path, 8192, "q8_0").total < sizes[2]

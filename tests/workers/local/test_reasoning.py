@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from baton.core.messages import Finish, Text, Thinking
-from baton.workers.local import LocalWorker, Manner, Memory, starter
+from baton.workers.local import GenerationSettings, LocalWorker, Memory, starter
 from support.adapter_files import talking
-from support.local_worker_calls import CAPITAL, CITY, Answer, ask, listen, request
+from support.local_worker_calls import CAPITAL, CITY, Answer, ask, listen, local_worker, request
 
 pytestmark = pytest.mark.local_model
 
@@ -42,7 +42,7 @@ LONG = "Write a very long story about a river."
 def thinker(folder: Path, template: str) -> LocalWorker:
     path = talking(folder / "thinker.gguf", template)
     card = replace(starter().card, max_output=120)
-    return LocalWorker(card, path, Memory(), manner=Manner(0.0))
+    return local_worker(card, path, Memory(), settings=GenerationSettings(0.0))
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def switch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalWorker]:
 
 
 def which(worker: LocalWorker, thinking: bool | None) -> LocalWorker:
-    return worker.beside(worker.card, Manner(0.0, thinking=thinking))
+    return LocalWorker(worker.card, worker.model, GenerationSettings(0.0, thinking=thinking))
 
 
 def thoughts(answer: Answer) -> int:
@@ -82,14 +82,14 @@ async def test_one_that_always_thinks_still_answers_and_all_its_tokens_count(
 
 async def test_thoughts_leave_room_for_the_answer(always: LocalWorker) -> None:
     card = replace(always.card, max_output=100)
-    answer = await ask(always.beside(card, Manner(0.0)), LONG)
+    answer = await ask(LocalWorker(card, always.model, GenerationSettings(0.0)), LONG)
     assert answer.text.strip()
     assert 0 < thoughts(answer) < answer.usage.tokens_out <= 100
 
 
 async def test_thoughts_that_are_cut_are_no_finished_answer(always: LocalWorker) -> None:
     card = replace(always.card, max_output=16)
-    answer = await ask(always.beside(card, Manner(0.0)), LONG)
+    answer = await ask(LocalWorker(card, always.model, GenerationSettings(0.0)), LONG)
     assert (answer.text, answer.usage.finish) == ("", Finish.LENGTH)
     assert thoughts(answer) == answer.usage.tokens_out > 0
 

@@ -9,7 +9,7 @@ import pytest
 
 from baton.core.errors import WorkerUnavailable
 from baton.core.messages import Card, Chunk, Finish, Request, Text, Thinking, Usage
-from baton.workers.local.speed_benchmark import measure
+from baton.workers.local.speed_benchmark import measure_speed
 from baton.workers.scripted_worker import ScriptedWorker
 from support.local_worker_calls import small
 from support.scripted_plans import Actor, cloud, local
@@ -28,7 +28,7 @@ def paced(request: Request) -> Iterable[Chunk | float]:
 
 
 async def test_thoughts_and_text_count_but_not_the_wait_before_them() -> None:
-    speed = await measure(ScriptedWorker(paced), 0.5)
+    speed = await measure_speed(ScriptedWorker(paced), 0.5)
     assert speed is not None
     assert 30 < speed <= 100
 
@@ -40,20 +40,20 @@ async def test_one_that_ends_sooner_is_measured_as_far_as_it_went() -> None:
         yield Text("b", 2)
         yield Usage(1, 3, Finish.STOP)
 
-    speed = await measure(ScriptedWorker(brief))
+    speed = await measure_speed(ScriptedWorker(brief))
     assert speed is not None
     assert 0 < speed <= 40
 
 
 @pytest.mark.parametrize("said", [[], [Text("a")], [WorkerUnavailable("It is down.", "Wait.")]])
 async def test_what_cannot_be_measured_is_none(said: list[Chunk | BaseException]) -> None:
-    assert await measure(ScriptedWorker(lambda _: said)) is None
+    assert await measure_speed(ScriptedWorker(lambda _: said)) is None
 
 
 async def test_nobody_elsewhere_is_asked() -> None:
     far, tool = Actor(cloud()), Actor(Card("clock", "tool", "Clock"))
-    assert await measure(far) is None
-    assert await measure(tool) is None
+    assert await measure_speed(far) is None
+    assert await measure_speed(tool) is None
     assert far.requests == tool.requests == []
 
 
@@ -70,7 +70,7 @@ async def test_it_can_be_cancelled_at_once() -> None:
         finally:
             stopped.set()
 
-    task = asyncio.create_task(measure(Actor(local(), endless), 3600))
+    task = asyncio.create_task(measure_speed(Actor(local(), endless), 3600))
     await began.wait()
     task.cancel()
     await asyncio.wait({task})
@@ -81,7 +81,7 @@ async def test_it_can_be_cancelled_at_once() -> None:
 @pytest.mark.local_model
 async def test_the_starter_model_is_measured() -> None:
     worker = small()
-    speed = await measure(worker, 1.0)
+    speed = await measure_speed(worker, 1.0)
     assert speed is not None
     assert speed > 0
     await worker.aclose()

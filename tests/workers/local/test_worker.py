@@ -14,8 +14,8 @@ import pytest
 
 from baton.core.errors import ContextTooLong, ModelFileError, WorkerError
 from baton.core.messages import Chunk, Finish, Loading, Reading, Request, Text, Writing
-from baton.workers.local import LocalWorker, Memory, probe, starter
-from support.local_worker_calls import CAPITAL, Answer, ask, request, small
+from baton.workers.local import LocalWorker, Memory, probe_library, starter
+from support.local_worker_calls import CAPITAL, Answer, ask, local_worker, request, small
 
 pytestmark = pytest.mark.local_model
 
@@ -229,14 +229,14 @@ async def test_a_model_that_is_answering_is_waited_for_and_not_unloaded() -> Non
 
 async def test_a_model_that_came_to_rest_while_another_gave_up_is_not_waited_for() -> None:
     memory = Memory()
-    rests = memory.rests
-    memory.freed()
+    rests = memory.releases
+    memory.notify_release()
     async with asyncio.timeout(30):
-        await memory.change(rests)
-    waiting = asyncio.create_task(memory.change(memory.rests))
+        await memory.wait_for_release(rests)
+    waiting = asyncio.create_task(memory.wait_for_release(memory.releases))
     await asyncio.sleep(0)
     assert not waiting.done()
-    memory.freed()
+    memory.notify_release()
     async with asyncio.timeout(30):
         await waiting
 
@@ -271,7 +271,7 @@ async def test_a_context_that_outgrows_the_memory_is_told() -> None:
 
 async def test_a_smaller_context_is_kept_to() -> None:
     model = starter()
-    worker = LocalWorker(replace(model.card, context=512, max_output=100), model.path, Memory())
+    worker = local_worker(replace(model.card, context=512, max_output=100), model.path, Memory())
     with pytest.raises(ContextTooLong) as too_long:
         await ask(worker, LONG)
     assert too_long.value.limit == 512
@@ -281,10 +281,9 @@ async def test_a_smaller_context_is_kept_to() -> None:
 
 async def test_what_the_doctor_asks() -> None:
     before = children()
-    llama = await probe("llama")
-    assert "CPU" in llama["system"]
-    assert llama["gpu"] in (True, False)
-    assert llama["version"]
-    onnx = await probe("onnxruntime")
-    assert "CPUExecutionProvider" in onnx["providers"]
+    llama = await probe_library("llama")
+    assert "CPU" in llama.system
+    assert llama.version
+    onnx = await probe_library("onnxruntime")
+    assert "CPUExecutionProvider" in onnx.providers
     assert children() == before

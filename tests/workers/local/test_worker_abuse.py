@@ -18,10 +18,10 @@ import pytest
 
 from baton.core.errors import BatonError, ModelFileError, WorkerUnavailable
 from baton.core.messages import Loading, Reading, Retrying, Text
-from baton.ipc import process
-from baton.workers.local import LocalWorker, Manner, Memory, starter
-from baton.workers.local import model_process as local_host
-from support.local_worker_calls import CAPITAL, ask, request, small
+from baton.ipc import process, supervisor
+from baton.workers.local import GenerationSettings, LocalWorker, Memory, starter
+from support import fake_children
+from support.local_worker_calls import CAPITAL, ask, local_worker, request, small
 
 pytestmark = pytest.mark.local_model
 
@@ -99,6 +99,7 @@ async def survive_all(times: int) -> None:
     assert children() == []
 
 
+@pytest.mark.sampled(0.34)
 async def test_a_killed_child_is_survived() -> None:
     await survive_all(6)
 
@@ -138,7 +139,7 @@ async def load_mutated(file: Path, rng: random.Random) -> str:
             changes.append((at, model.read(1)))
             model.seek(at)
             model.write(bytes([rng.choice([0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)])]))
-    worker = LocalWorker(starter().card, file, Memory(), manner=Manner(0))
+    worker = local_worker(starter().card, file, Memory(), settings=GenerationSettings(0))
     try:
         async with asyncio.timeout(60):
             await ask(worker, CAPITAL, max_tokens=4)
@@ -160,7 +161,7 @@ async def survive_mutations(folder: Path, times: int, seed: int = 0) -> None:
     outcomes = [await load_mutated(file, rng) for _ in range(times)]
     assert "ModelFileError" in outcomes
     assert set(outcomes) <= {"answered", "ModelFileError", "WorkerError", "WorkerUnavailable"}
-    worker = LocalWorker(starter().card, file, Memory(), manner=Manner(0))
+    worker = local_worker(starter().card, file, Memory(), settings=GenerationSettings(0))
     assert "Paris" in (await ask(worker, CAPITAL)).text
     await worker.aclose()
     assert children() == []
@@ -178,6 +179,7 @@ async def test_a_thousand_mutated_headers_never_kill_the_front(
     await survive_mutations(tmp_path, 250, seed=quarter)
 
 
+@pytest.mark.sampled(0.34)
 async def test_nothing_leaks_over_twenty_lives() -> None:
     me = psutil.Process()
     worker = small()
@@ -206,16 +208,8 @@ async def test_nothing_leaks_over_twenty_lives() -> None:
 
 def pretend(monkeypatch: pytest.MonkeyPatch, code: str) -> LocalWorker:
     """Return a worker whose child runs that code instead of the runner."""
-    prelude = """
-import os, sys, time
-from baton.ipc import frames as framing
-def send(**frame):
-    sys.stdout.buffer.write(framing.encode(frame)); sys.stdout.buffer.flush()
-def receive():
-    return framing.read(sys.stdin.buffer)
-"""
-    monkeypatch.setattr(process, "command", lambda _: [sys.executable, "-c", prelude + code])
-    monkeypatch.setattr(local_host, "BACKOFF", (0.01, 0.02, 0.03))
+    monkeypatch.setattr(process, "command", lambda _: fake_children.command(code))
+    monkeypatch.setattr(supervisor, "BACKOFF_SECONDS", (0.01, 0.02, 0.03))
     monkeypatch.setattr(process, "SILENT_SECONDS", 2)
     return small()
 
@@ -257,7 +251,7 @@ send(type="failed", error="ModelFileError", message="None on the GPU.", hint="")
 
 async def test_a_silent_child_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     worker = pretend(monkeypatch, "send(type='loading', fraction=0.5); time.sleep(600)")
-    monkeypatch.setattr(local_host, "BACKOFF", ())
+    monkeypatch.setattr(supervisor, "BACKOFF_SECONDS", ())
     with pytest.raises(WorkerUnavailable, match="stopped answering"):
         await ask(worker, CAPITAL)
     assert children() == []
@@ -268,7 +262,7 @@ async def test_a_child_that_will_not_stop_is_ended(monkeypatch: pytest.MonkeyPat
 loaded = dict(parameters=1, context=8192, bytes=1, hardware="CPU only", licence="", note="")
 send(type="loaded", **loaded)
 while True:
-    send(type="text", text="on and on ", tokens=3); time.sleep(0.05)
+    send(type="text", id=1, text="on and on ", tokens=3); time.sleep(0.05)
 """
     worker = pretend(monkeypatch, code)
     async with aclosing(worker.stream(request(CAPITAL))) as chunks:
@@ -284,6 +278,7 @@ while True:
         "send(type='text', text=7, tokens=1)",
         "send(type='loaded', parameters='many')",
         "send(type='done', tokens_in=1)",
+        "send(type='text', text='before anything was asked', tokens=1)",
         "send(type=['text'])",
         "send()",
         "print('hello from a library', flush=True)",
@@ -295,7 +290,7 @@ async def test_nonsense_from_a_child_is_a_death(
     monkeypatch: pytest.MonkeyPatch, nonsense: str
 ) -> None:
     worker = pretend(monkeypatch, f"{nonsense}; sys.stdout.flush(); time.sleep(600)")
-    monkeypatch.setattr(local_host, "BACKOFF", ())
+    monkeypatch.setattr(supervisor, "BACKOFF_SECONDS", ())
     with pytest.raises(WorkerUnavailable):
         async with asyncio.timeout(60):
             await ask(worker, CAPITAL)

@@ -13,8 +13,8 @@ import pytest
 
 from baton.core.errors import ModelFileError, WorkerUnavailable
 from baton.core.messages import Loading
-from baton.workers.local import LocalWorker, Manner, Memory, starter
-from support.local_worker_calls import CAPITAL, ask, listen, request, small
+from baton.workers.local import GenerationSettings, LocalWorker, Memory, starter
+from support.local_worker_calls import CAPITAL, ask, listen, local_worker, request, small
 
 pytestmark = pytest.mark.local_model
 
@@ -29,29 +29,29 @@ async def plain() -> AsyncIterator[LocalWorker]:
 
 
 async def write(
-    worker: LocalWorker, manner: Manner, seed: int | None = None, tokens: int = 12
+    worker: LocalWorker, settings: GenerationSettings, seed: int | None = None, tokens: int = 12
 ) -> str:
     """Return the beginning of a story that is told in that manner."""
-    told = worker.beside(worker.card, manner)
+    told = LocalWorker(worker.card, worker.model, settings)
     asked = replace(request(WILD, max_tokens=tokens), seed=seed)
     return (await listen(told, asked)).text
 
 
 async def test_how_words_are_chosen_reaches_the_model(plain: LocalWorker) -> None:
-    likeliest = await write(plain, Manner(0.0))
-    hot = Manner(2.0, top_k=0, top_p=1.0, min_p=0.0)
+    likeliest = await write(plain, GenerationSettings(0.0))
+    hot = GenerationSettings(2.0, top_k=0, top_p=1.0, min_p=0.0)
     chances = {await write(plain, replace(hot, seed=seed)) for seed in range(2)}
     assert len(chances | {likeliest}) == 3
     assert await write(plain, replace(hot, seed=1)) in chances
     for narrow in ({"top_k": 1}, {"top_p": 0.0}, {"min_p": 1.0}):
         assert await write(plain, replace(hot, seed=5, **narrow)) == likeliest
     # Long enough to repeat a word, whatever the processor's own rounding makes of it.
-    repeats = await write(plain, Manner(0.0), tokens=64)
-    assert await write(plain, Manner(0.0, repeat_penalty=10.0), tokens=64) != repeats
+    repeats = await write(plain, GenerationSettings(0.0), tokens=64)
+    assert await write(plain, GenerationSettings(0.0, repeat_penalty=10.0), tokens=64) != repeats
 
 
 async def test_the_seed_of_a_request_comes_before_the_workers(plain: LocalWorker) -> None:
-    hot = Manner(2.0, top_k=0, top_p=1.0, min_p=0.0, seed=1)
+    hot = GenerationSettings(2.0, top_k=0, top_p=1.0, min_p=0.0, seed=1)
     assert await write(plain, hot, seed=2) == await write(plain, replace(hot, seed=2))
     assert await write(plain, hot, seed=2) != await write(plain, hot)
 
@@ -97,7 +97,9 @@ async def test_a_file_that_changes_while_it_is_loaded_is_looked_at_again(tmp_pat
 
     file = tmp_path / "model.gguf"
     shutil.copy(starter().path, file)
-    worker = LocalWorker(starter().card, file, Memory(), manner=Manner(0.0), ready=ready)
+    worker = local_worker(
+        starter().card, file, Memory(), settings=GenerationSettings(0.0), ready=ready
+    )
     await ask(worker, CAPITAL, max_tokens=1)
     process = worker.process
     with file.open("r+b") as opened:  # some of it is read in place, and would be nonsense
@@ -166,7 +168,7 @@ async def test_a_forced_model_is_loaded_however_little_memory_there_is() -> None
 
 async def test_those_beside_another_close_with_it() -> None:
     one = small()
-    other = one.beside(replace(starter().card, id="other"), Manner(0.0))
+    other = LocalWorker(replace(starter().card, id="other"), one.model, GenerationSettings(0.0))
     one.warm()
     before = (one.process, one.loading)
     assert before[0] is not None

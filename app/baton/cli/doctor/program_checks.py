@@ -8,9 +8,9 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from baton import __version__
 from baton.cli.doctor.check import Check, CheckContext, CheckFailed, CheckWarning
@@ -21,6 +21,9 @@ from baton.core.sanitiser import one_line
 from baton.doctor import processor_text, use_part_in_child
 from baton.platform import hardware
 from baton.platform.build_info import build_info
+
+if TYPE_CHECKING:
+    from baton.workers.local import LlamaInfo
 
 MANIFEST = "MANIFEST"
 """The list of the packaged binary's files; packaging/launcher/pack.py says how it is written."""
@@ -157,31 +160,31 @@ def part_check(name: str) -> Check:
 
 async def check_llama(context: CheckContext) -> str:
     """Load llama.cpp, and report what it was built for and which of its variants runs."""
-    from baton.workers.local import probe
+    from baton.workers.local import probe_library
 
     try:
-        found = await probe("llama", context.environ)
+        found = await probe_library("llama", context.environ)
     except BatonError as error:
         if "SIGILL" not in error.message:
             raise
         why = f"It was built for another processor than this one, {processor_text()}."
         raise CheckFailed(f"{error.message} {why}") from error
-    abilities = ", ".join(re.findall(r"(\w+) = 1", found["system"]))
+    abilities = ", ".join(re.findall(r"(\w+) = 1", found.system))
     if not abilities:  # then it isn't there, and no model can be loaded
         raise CheckFailed("What llama.cpp computes with on a processor isn't there.")
-    built_for = f"built for {found['processor']}, " if found["processor"] else ""
+    built_for = f"built for {found.processor}, " if found.processor else ""
     gpu, missing = gpu_text(found)
-    text = f"build {found['version']}, {built_for}{gpu}; {abilities}"
+    text = f"build {found.version}, {built_for}{gpu}; {abilities}"
     if missing:
         return CheckWarning(f"{text}. {missing}")
-    known = [Gpu(one["description"], one["free"], one["total"]) for one in found["devices"]]
+    known = [Gpu(gpu.description, gpu.free, gpu.total) for gpu in found.devices]
     idle = () if context.folder is not None else hardware.inspect_machine(gpus=known).idle_gpus
-    return CheckWarning(f"{text}. {idle_gpu_text(idle, bool(found['gpu']))}") if idle else text
+    return CheckWarning(f"{text}. {idle_gpu_text(idle, found.gpu)}") if idle else text
 
 
 async def check_templates(_: CheckContext) -> str:
     """Read every workflow that Baton brings along."""
-    from baton.workers.template_files import read_templates
+    from baton.workers import read_templates
 
     found = read_templates()
     read = [workflow.name for workflow in found.values()]
@@ -190,7 +193,7 @@ async def check_templates(_: CheckContext) -> str:
 
 async def check_prices(_: CheckContext) -> str:
     """Read the price list."""
-    from baton.workers.cloud.price_table import snapshot
+    from baton.workers.cloud import snapshot
 
     listed = snapshot()
     text = f"{len(listed.models)} models of {listed.date}"
@@ -199,7 +202,7 @@ async def check_prices(_: CheckContext) -> str:
 
 async def check_catalogue(_: CheckContext) -> str:
     """Read the catalogue of models."""
-    from baton.models.catalogue import read_catalogue
+    from baton.models import read_catalogue
 
     found = read_catalogue()
     return _compare_count(len(found), MIN_MODELS, f"{len(found)} models")
@@ -232,7 +235,7 @@ async def check_router_files(_: CheckContext) -> str:
 
 async def check_hiding(_: CheckContext) -> str:
     """Hide what mustn't leave this machine, with the libraries that know numbers."""
-    from baton.workers.cloud.redaction import Redaction
+    from baton.workers.cloud import Redaction
 
     found = (await asyncio.to_thread(Redaction().redact, [_PRIVATE_TEXT])).hidden
     if missed := _PRIVATE_KINDS - {thing.kind for thing in found}:
@@ -242,7 +245,7 @@ async def check_hiding(_: CheckContext) -> str:
 
 async def check_documents(context: CheckContext) -> str:
     """Read a PDF."""
-    from baton.workers.attachments import read_attachment
+    from baton.workers import read_attachment
 
     file = context.scratch_file("paper.pdf")
     file.write_bytes(_PDF)
@@ -255,16 +258,16 @@ async def check_documents(context: CheckContext) -> str:
 _GPU_KINDS = {"cuda": "CUDA", "hip": "HIP", "metal": "Metal", "sycl": "SYCL", "vulkan": "Vulkan"}
 
 
-def gpu_text(found: Mapping[str, Any]) -> tuple[str, str]:
+def gpu_text(found: LlamaInfo) -> tuple[str, str]:
     """Return which GPUs can be used, and why those can't that this build is made for."""
-    devices = [f"{one['description']} ({show_size(one['free'])} free)" for one in found["devices"]]
-    kinds: dict[str, str] = found["gpu_kinds"]
+    devices = [f"{gpu.description} ({show_size(gpu.free)} free)" for gpu in found.devices]
+    kinds = found.gpu_kinds
     if devices:
         return f"can use {', '.join(devices)}", ""
     if kinds:
         missing = " ".join(_unusable_text(kind, why) for kind, why in kinds.items())
         return "CPU only", f"{missing} Models run on the processor."
-    return "can use a GPU, but found none" if found["gpu"] else "CPU only", ""
+    return "can use a GPU, but found none" if found.gpu else "CPU only", ""
 
 
 def _unusable_text(kind: str, why: str) -> str:

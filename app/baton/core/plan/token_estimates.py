@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from baton.core.messages import Card, Role, estimated_tokens, max_text_tokens, text_with_files
 from baton.core.money import BilledTokens
 from baton.core.plan.plan import FILE, HISTORY, PROMPT, Material, Step, single_step_plan
-from baton.core.ports import Route
+
+if TYPE_CHECKING:
+    from baton.core.ports import Route
 
 _USUAL_TOKENS = {"calculation": 64, "code": 1200, "writing": 1000, "math": 800, "reasoning": 800}
 _DEFAULT_TOKENS = 500

@@ -68,7 +68,7 @@ class DoubtfulText(str):
 
 
 def expect(right: object, what: str) -> None:
-    """Raise Broken unless something is so."""
+    """Raise PartBroken unless something is so."""
     if not right:
         raise PartBroken(what)
 
@@ -370,8 +370,8 @@ def use_units() -> str:
 
 def use_words() -> str:
     """Read a number word, and compute with it."""
-    from baton.workers.tools.computation.expression import evaluate
     from baton.workers.tools.computation.marked_text import mark
+    from baton.workers.tools.computation.written_expression import evaluate
 
     marked = mark("zweiundvierzig mal drei").text
     expect(marked == "42 mal 3", "Number words are read wrongly.")

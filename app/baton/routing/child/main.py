@@ -1,36 +1,36 @@
 """The scorer: a child process that holds the trained router and answers in milliseconds.
 
-`python -m baton.ipc.child_entry scorer` speaks frames on stdin and stdout. Frames to it:
-
-    load      folder, learned (the person's own file, or null), threads
-    estimate  id, text, candidates
-    judge     id, text, candidates, drafts, estimate (or null)
-    likeness  id, texts
-    turns     id, text, position, workers
-    rated     rated: labels for the next `learn`, some at a time
-    learn     id, target
-    cancel    id: that answer is no longer needed
-
-Frames from it: beat each second; loaded with what runs where; done with an id and a value; stopped
-with the id of what was cancelled before its turn; failed with the name of the error that the front
-raises, and the id of what it answers, if any. It holds no secret, connects nowhere, writes nothing
-but the file named by `learn`, and ends at once when its front does.
+`python -m baton.ipc.child_entry scorer` speaks the messages of `routing.messages` on stdin and
+stdout. It holds no secret, connects nowhere, writes nothing but the file that a refit names, and
+ends at once when its parent does.
 """
 
 from __future__ import annotations
 
-import os
-import queue
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from baton.core.routing_types import Candidate, Draft, Estimate, RatedAnswer
-from baton.ipc import frames
-from baton.ipc.parent_channel import Failure, Front, keep_quiet_and_private, take_pipes
+from baton.core.routing_types import Candidate, RatedAnswer
+from baton.ipc.messages import Failed, FinalReply, Message, Stopped
+from baton.ipc.parent_channel import Failure, ParentChannel, serve
+from baton.routing.messages import (
+    REQUESTS,
+    AddRated,
+    CompareTexts,
+    EstimateQuality,
+    EstimateReply,
+    JudgeDrafts,
+    JudgementReply,
+    LoadRouter,
+    RefitReply,
+    RefitRouter,
+    RouterLoaded,
+    ScoreTurns,
+    TableReply,
+)
 
 if TYPE_CHECKING:
     from baton.routing.child.router_model import RouterModel
@@ -44,71 +44,43 @@ _SAMPLE_TEXT = "Which of these numbers is prime, and why are the others not? 51,
 _SAMPLE_COUNT = 5
 
 
-class RequestQueue:
-    """What the front asks for, in its order; what it has taken back meanwhile is known."""
-
-    def __init__(self) -> None:
-        self._work: queue.SimpleQueue[frames.Frame] = queue.SimpleQueue()
-        self._cancelled: set[int] = set()
-
-    def put(self, frame: frames.Frame) -> None:
-        """Take a frame; a cancellation is noted at once."""
-        if frame["type"] == "cancel":
-            self._cancelled.add(frame["id"])
-        else:
-            self._work.put(frame)
-
-    def get(self) -> frames.Frame:
-        """Return the next frame that asks for something."""
-        return self._work.get()
-
-    def take_cancellation(self, number: int) -> bool:
-        """Whether that answer was cancelled; a cancellation is reported once."""
-        if number not in self._cancelled:
-            return False
-        self._cancelled.discard(number)
-        return True
-
-
 class Scorer:
     """Holds one trained router, and answers one question after the other."""
 
-    def __init__(self, front: Front, inbox: RequestQueue) -> None:
-        self._front = front
-        self._requests = inbox
+    def __init__(self, parent: ParentChannel) -> None:
+        self._parent = parent
         self._model: RouterModel | None = None
         self._rated: list[RatedAnswer] = []
 
     def serve(self) -> None:
-        """Answer until the front is gone."""
+        """Answer until the parent is gone."""
         while True:
-            self._answer(self._requests.get())
+            self._answer(self._parent.receive())
 
-    def _answer(self, frame: frames.Frame) -> None:
-        number = frame.get("id", 0)
-        if self._requests.take_cancellation(number):
-            self._front.send("stopped", id=number)
+    def _answer(self, request: Message) -> None:
+        if self._parent.is_cancelled(request.id):
+            self._parent.send(Stopped(id=request.id))
             return
         try:
-            match frame["type"]:
-                case "load":
-                    self._load(frame)
-                case "rated":
-                    self._rated += [_decode_rated(one) for one in frame["rated"]]
-                case kind:
-                    value = _HANDLERS[kind](self, frame)
-                    self._front.send("done", id=number, value=value)
+            match request:
+                case LoadRouter():
+                    self._load(request)
+                case AddRated(rated=rated):
+                    self._rated += rated
+                case _:
+                    reply = self._reply(request)
+                    reply.id = request.id
+                    self._parent.send(reply)
         except Failure as failure:
-            self._front.send("failed", id=number, **failure.fields)
+            self._parent.send(failure.reply(request.id))
         except Exception as error:
             traceback.print_exc(limit=-3)
             message = f"The router failed on this ({type(error).__name__})."
-            self._front.send("failed", id=number, error="WorkerError", message=message, hint="")
+            self._parent.send(Failed("WorkerError", message, id=request.id))
 
-    def _load(self, frame: frames.Frame) -> None:
+    def _load(self, request: LoadRouter) -> None:
         available = _available_accelerators()
-        folder, threads = Path(frame["folder"]), frame["threads"]
-        learned = Path(frame["learned"]) if frame["learned"] else None
+        folder, threads, learned = request.folder, request.threads, request.learned
         if learned is not None and not learned.exists():
             learned = None
         model, note = _load_model(folder, learned, threads)
@@ -121,56 +93,27 @@ class Scorer:
             )
 
         self._model, provider = _pick_fastest(model, available, load)
-        self._front.send(
-            "loaded",
-            provider=provider.removesuffix("ExecutionProvider"),
-            learned=learned is not None and not note,
-            note=note,
-        )
+        name = provider.removesuffix("ExecutionProvider")
+        self._parent.send(RouterLoaded(name, learned is not None and not note, note))
 
-    @property
-    def _loaded_model(self) -> RouterModel:
-        if self._model is None:
+    def _reply(self, request: Message) -> FinalReply:
+        model = self._model
+        if model is None:
             raise Failure("WorkerUnavailable", "The router isn't loaded.")
-        return self._model
-
-    def _estimate(self, frame: frames.Frame) -> dict[str, Any]:
-        return asdict(self._loaded_model.estimate(frame["text"], _decode_candidates(frame)))
-
-    def _judge(self, frame: frames.Frame) -> dict[str, Any]:
-        drafts = [Draft(**draft) for draft in frame["drafts"]]
-        estimate = Estimate(**frame["estimate"]) if frame["estimate"] else None
-        judgement = self._loaded_model.judge(
-            frame["text"], _decode_candidates(frame), drafts, estimate
-        )
-        return asdict(judgement)
-
-    def _likeness(self, frame: frames.Frame) -> Sequence[Sequence[float]]:
-        return self._loaded_model.likeness(frame["texts"])
-
-    def _turns(self, frame: frames.Frame) -> Sequence[Sequence[float]]:
-        return self._loaded_model.score_turns(frame["text"], frame["position"], frame["workers"])
-
-    def _learn(self, frame: frames.Frame) -> dict[str, Any]:
-        rated, self._rated = self._rated, []
-        return asdict(self._loaded_model.learn(rated, Path(frame["target"])))
-
-
-_HANDLERS: dict[str, Callable[[Scorer, frames.Frame], object]] = {
-    "estimate": Scorer._estimate,
-    "judge": Scorer._judge,
-    "likeness": Scorer._likeness,
-    "turns": Scorer._turns,
-    "learn": Scorer._learn,
-}
-
-
-def _decode_candidates(frame: frames.Frame) -> list[Candidate]:
-    return [Candidate(**candidate) for candidate in frame["candidates"]]
-
-
-def _decode_rated(fields: frames.Frame) -> RatedAnswer:
-    return RatedAnswer(**{**fields, "worker": Candidate(**fields["worker"])})
+        match request:
+            case EstimateQuality():
+                return EstimateReply(model.estimate(request.text, request.candidates))
+            case JudgeDrafts(text=text, candidates=candidates):
+                found = model.judge(text, candidates, request.drafts, request.estimate)
+                return JudgementReply(found)
+            case CompareTexts(texts=texts):
+                return TableReply([list(row) for row in model.likeness(texts)])
+            case ScoreTurns(text=text, position=position, workers=workers):
+                return TableReply([list(row) for row in model.score_turns(text, position, workers)])
+            case RefitRouter(target=target):
+                rated, self._rated = self._rated, []
+                return RefitReply(model.learn(rated, target))
+        raise AssertionError(f"nothing answers {type(request).__name__}")
 
 
 def _available_accelerators() -> list[str]:
@@ -253,17 +196,8 @@ def _median_seconds(model: RouterModel) -> float:
 
 
 def main() -> None:
-    """Run until the front is gone."""
-    keep_quiet_and_private()
-    status = 1
-    inbox = RequestQueue()
-    try:
-        Scorer(Front(*take_pipes(), inbox.put), inbox).serve()
-        status = 0
-    except Exception:
-        traceback.print_exc()
-    finally:
-        os._exit(status)  # past onnxruntime's own clean-up, which may wait for a GPU
+    """Run until the parent is gone."""
+    serve(REQUESTS, lambda parent: Scorer(parent).serve())
 
 
 if __name__ == "__main__":

@@ -5,13 +5,28 @@ from typing import TYPE_CHECKING
 from baton.core.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from baton.workers.cloud.gateway import GATEWAY_VARIABLES, CallTimeouts, Gateway
-    from baton.workers.cloud.worker import CloudWorker
+    from baton.workers.cloud.gateway import (
+        GATEWAY_VARIABLES as GATEWAY_VARIABLES,
+        CallTimeouts as CallTimeouts,
+        Gateway as Gateway,
+    )
+    from baton.workers.cloud.price_table import (
+        cheapest_model as cheapest_model,
+        price_of as price_of,
+        snapshot as snapshot,
+    )
+    from baton.workers.cloud.redaction import (
+        KEY as KEY,
+        MAIL as MAIL,
+        PASSWORD as PASSWORD,
+        Redaction as Redaction,
+    )
+    from baton.workers.cloud.worker import CloudWorker as CloudWorker
 else:
     __getattr__ = lazy_exports(
         __name__,
-        gateway="GATEWAY_VARIABLES Gateway CallTimeouts",
+        gateway="Gateway GATEWAY_VARIABLES CallTimeouts",
+        price_table="cheapest_model price_of snapshot",
+        redaction="KEY MAIL PASSWORD Redaction",
         worker="CloudWorker",
     )
-
-__all__ = ["GATEWAY_VARIABLES", "CallTimeouts", "CloudWorker", "Gateway"]

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from baton.core.errors import BatonError, WorkerError
+from baton.core.errors import WorkerError
 from baton.core.labels import Label
 from baton.core.messages import Card
-from baton.ipc.process import Call, Child, environment
-from baton.ipc.supervisor import Supervisor, start
+from baton.ipc.process import Call, Child, environment, start_child
+from baton.ipc.supervisor import Supervisor
 from baton.platform import proxies
+from baton.workers.cloud.messages import REPLIES, CallWorker, SetUpGateway, WarmGateway
 
 RecordRequest = Callable[[str, str, bytes], Awaitable[None]]
 """Keeps what a call sends, before it does: the call's id, the destination, exactly these bytes."""
@@ -77,7 +77,7 @@ class Gateway(Supervisor):
         patience: CallTimeouts = CallTimeouts(),
         environ: Mapping[str, str] = os.environ,
     ) -> None:
-        super().__init__()
+        super().__init__("The gateway process")
         self.record = record
         self.effort = effort
         self.patience = patience
@@ -121,35 +121,35 @@ class Gateway(Supervisor):
         """Start the child, and all that a cloud worker needs in it. Returns at once."""
         if self._offline and (card is None or card.remote):
             return
-        with suppress(BatonError):  # the first call meets it again, and reports it
-            child = self.running()
-            models = self._models if card is None else _cloud_model(card)
-            if models:
-                child.send("warm", models=list(models.items()))
+        self.start_early()
+        models = self._models if card is None else _cloud_model(card)
+        if self._child is not None and models:
+            self._child.send(WarmGateway(list(models.items())))
 
-    def call(self, card: Card, **asked: object) -> Call:
-        """Begin a call. Raises WorkerError, and FrameError if it is too large."""
+    async def call(self, card: Card, request: CallWorker) -> Call:
+        """Begin a call. Raises WorkerError, ChildDied, and FrameError if it is too large."""
         if self._offline and card.remote:
             raise WorkerError(
                 f"Baton is offline, and {card.id} is not on this machine.",
                 "Choose a local worker, or leave offline.",
             )
-        return self.running().call("call", **asked)
+        return (await self.ready()).call(request)
 
     def _start(self) -> Child:
         known = environment(self._environ, GATEWAY_VARIABLES | self._variables)
-        child = start("gateway", known, "The gateway")
+        child = start_child("gateway", known, REPLIES, self._title)
         names = [*PROXY_VARIABLES, *map(str.lower, PROXY_VARIABLES)]
         child.send(
-            "setup",
-            keys_file=str(self._keys_file),
-            proxy=self._proxy,
-            proxies={name: self._environ[name] for name in names if name in self._environ},
-            offline=self._offline,
-            connect=self.patience.connect,
-            stall=self.patience.stall,
-            total=self.patience.total,
-            effort=self.effort,
+            SetUpGateway(
+                keys_file=self._keys_file,
+                proxy=self._proxy,
+                proxies={name: self._environ[name] for name in names if name in self._environ},
+                offline=self._offline,
+                connect=self.patience.connect,
+                stall=self.patience.stall,
+                total=self.patience.total,
+                effort=self.effort,
+            )
         )
         return child
 

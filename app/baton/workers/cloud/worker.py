@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import AsyncGenerator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from baton.core.errors import (
-    BatonError,
-    ConfigError,
-    ContextTooLong,
-    SecretMissing,
-    WorkerError,
-    WorkerUnavailable,
-)
+from baton.core.errors import ConfigError, ContextTooLong, WorkerUnavailable
 from baton.core.messages import (
     Card,
     Chunk,
@@ -28,10 +20,16 @@ from baton.core.messages import (
     max_input_tokens,
 )
 from baton.core.money import FREE, NANO
-from baton.core.sanitiser import one_line
-from baton.ipc import frames
-from baton.ipc.process import Died
+from baton.ipc.messages import Failed, FrameError
+from baton.ipc.process import Call, ChildDied, error_of
 from baton.platform.secrets import PROVIDERS
+from baton.workers.cloud.messages import (
+    AnswerText,
+    CallDone,
+    CallWorker,
+    RequestAnnounced,
+    SendRequest,
+)
 
 if TYPE_CHECKING:
     from baton.workers.cloud.gateway import Gateway
@@ -134,44 +132,49 @@ class CloudWorker:
 
     async def stream(self, request: Request) -> AsyncGenerator[Chunk]:
         """Answer the request; see core.ports.Worker."""
-        from baton.core.run.metered_worker import uninterrupted
+        from baton.core.aio import uninterrupted
 
-        asked = self._call_fields(request)
-        try:
-            call = self._gateway.call(self.card, **asked)
-        except frames.FrameError as error:
-            texts = [*(message.text for message in request.messages), asked["schema"]]
-            needed = sum(map(estimated_tokens, texts))
-            raise ContextTooLong(needed, self.card.context) from error
+        call: Call | None = None
         said, sent = "", False
         try:
+            call = await self._start_call(request)
             while True:
-                frame = await call.receive()
-                match frame:
-                    case {"type": "request", "host": str(host), "body": str(encoded)}:
-                        body = base64.b64decode(encoded)
+                match await call.receive():
+                    case RequestAnnounced(host=host, body=body):
                         await self._gateway.record(request.call, host, body)
                         sent = True
                         yield RequestSent(host, len(body))
-                        call.send("go")
-                    case {"type": "text", "text": str(text), "tokens": int(tokens)}:
+                        call.send(SendRequest())
+                    case AnswerText(text=text, tokens=tokens):
                         said += text
                         yield Text(text, tokens)
-                    case {"type": "done"}:
-                        yield self._usage(frame, request, said)
+                    case CallDone() as done:
+                        self._gateway.forgive()
+                        yield self._usage(done, request, said)
                         return
-                    case {"type": "failed"}:
-                        if frame.get("declined") is True:
+                    case Failed() as failed:
+                        self._gateway.forgive()
+                        if failed.declined:
                             yield Declined()
-                        raise _worker_error(frame)
+                        raise error_of(failed)
                     case _:
-                        raise Died("It sent an invalid reply.")
-        except Died as death:
+                        raise call.child.reject()
+        except ChildDied as death:
             kept = " What was written is kept." if said else ""
             message = f"The gateway process failed while it called {self.card.name}. {death}{kept}"
             raise WorkerUnavailable(message, f"Try again.{self._charged(sent)}") from death
         finally:
-            await uninterrupted(call.close(GRACE_SECONDS))
+            if call is not None:
+                await uninterrupted(call.close(GRACE_SECONDS))
+
+    async def _start_call(self, request: Request) -> Call:
+        asked = self._call_message(request)
+        try:
+            return await self._gateway.call(self.card, asked)
+        except FrameError as error:
+            texts = [*(message.text for message in request.messages), asked.schema]
+            needed = sum(map(estimated_tokens, texts))
+            raise ContextTooLong(needed, self.card.context) from error
 
     async def aclose(self) -> None:
         """Nothing to close: all workers share the gateway."""
@@ -182,57 +185,53 @@ class CloudWorker:
             return ""
         return " All that was held stays charged; `baton budget release` lists it."
 
-    def _call_fields(self, request: Request) -> dict[str, Any]:
-        """Return the fields of a call frame. Raises ConfigError."""
+    def _call_message(self, request: Request) -> CallWorker:
+        """Return what the gateway must know. Raises ConfigError."""
         card, patience = self.card, self._gateway.patience
         cloud = card.kind == "cloud"
         if cloud and card.provider not in PROVIDERS:
             raise _unknown_provider(card.provider)
         slow = not cloud or self._gateway.effort in SLOW_EFFORTS
         temperature = request.temperature
-        return {
-            "who": PROVIDER_NAMES[card.provider] if cloud and not self._base_url else card.name,
-            "provider": card.provider,
-            "model": card.model.removeprefix(f"{card.provider}/") if cloud else card.model,
-            "base_url": self._base_url or PROVIDERS[card.provider].base_url,
-            "variable": self._variable,
-            "needs_key": self._needs_key,
-            "through_library": cloud,
-            "messages": [
-                {"role": m.role.value, "content": _clean_text(m.text)} for m in request.messages
-            ],
-            "cap": request.max_tokens or card.max_output,
-            "bound": max_input_tokens(request.messages, request.shape),
-            "context": card.context,
-            "first": patience.first_of_slow if slow else patience.first,
-            "temperature": self._temperature if temperature is None else temperature,
-            "seed": request.seed,
-            "schema": _clean_text(request.shape.schema) if request.shape else "",
-            "most": _max_price(card),
-            "privacy": card.privacy.value,
-        }
+        return CallWorker(
+            who=PROVIDER_NAMES[card.provider] if cloud and not self._base_url else card.name,
+            provider=card.provider,
+            model=card.model.removeprefix(f"{card.provider}/") if cloud else card.model,
+            base_url=self._base_url or PROVIDERS[card.provider].base_url,
+            variable=self._variable,
+            needs_key=self._needs_key,
+            through_library=cloud,
+            messages=[{"role": m.role.value, "content": _clean(m.text)} for m in request.messages],
+            cap=request.max_tokens or card.max_output,
+            bound=max_input_tokens(request.messages, request.shape),
+            context=card.context,
+            first=patience.first_of_slow if slow else patience.first,
+            temperature=self._temperature if temperature is None else temperature,
+            seed=request.seed,
+            schema=_clean(request.shape.schema) if request.shape else "",
+            most=_max_price(card),
+            privacy=card.privacy.value,
+        )
 
-    def _usage(self, frame: frames.Frame, request: Request, said: str) -> Usage:
+    def _usage(self, done: CallDone, request: Request, said: str) -> Usage:
         """Return what was counted; without a plausible count, the most it can be."""
-        named = str(frame.get("finish"))
-        finish = Finish(named) if named in set(Finish) else Finish.STOP
-        match frame.get("usage"):
-            case {
-                "tokens_in": int(tokens_in),
-                "tokens_out": int(tokens_out),
-                "cached": int(cached),
-                "cache_written": int(written),
-                "reported": int() | None as reported,
-            }:
-                context = self.card.context
-                return Usage(tokens_in, tokens_out, finish, cached, context, written, reported)
+        finish = Finish(done.finish) if done.finish in set(Finish) else Finish.STOP
+        context = self.card.context
+        if (count := done.usage) is not None:
+            return Usage(
+                count.tokens_in,
+                count.tokens_out,
+                finish,
+                count.cached,
+                context,
+                count.cache_written,
+                count.reported,
+            )
         read = sum(estimated_tokens(message.text) for message in request.messages)
         if self.card.price is not None and self.card.price.is_free:
-            return Usage(read, estimated_tokens(said), finish, context=self.card.context)
+            return Usage(read, estimated_tokens(said), finish, context=context)
         most = max_input_tokens(request.messages, request.shape)
-        bound = frame.get("bound")
-        written = bound if isinstance(bound, int) else request.max_tokens or self.card.max_output
-        return Usage(most, written, finish, context=self.card.context, is_confirmed=False)
+        return Usage(most, done.bound, finish, context=context, is_confirmed=False)
 
 
 def _unknown_provider(name: str) -> ConfigError:
@@ -247,7 +246,7 @@ def _unknown_provider(name: str) -> ConfigError:
     )
 
 
-def _clean_text(text: str) -> str:
+def _clean(text: str) -> str:
     """Return the text without what can't be sent: halves of characters."""
     return text.encode("utf-8", "replace").decode()
 
@@ -258,18 +257,3 @@ def _max_price(card: Card) -> dict[str, float] | None:
         return None
     price = card.price
     return {"prompt": price.dearest_input / NANO, "completion": price.dearest_output / NANO}
-
-
-def _worker_error(frame: frames.Frame) -> BatonError:
-    """Turn a failure of the gateway's into the error it stands for."""
-    match frame:
-        case {"error": "ContextTooLong", "needed": int(needed), "limit": int(limit)}:
-            return ContextTooLong(needed, limit)
-        case {"error": str(name), "message": str(message), "hint": str(hint)}:
-            kinds = {
-                "ConfigError": ConfigError,
-                "SecretMissing": SecretMissing,
-                "WorkerUnavailable": WorkerUnavailable,
-            }
-            return kinds.get(name, WorkerError)(one_line(message, 500), one_line(hint, 500))
-    return WorkerError("The gateway failed without saying why.", "Try again.")

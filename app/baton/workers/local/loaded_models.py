@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class LoadedModel:
     """A model in a child process.
 
-    `path` is None where the system doesn't tell it (all of it on a GPU, or no longer a file).
+    `path` is None where the system doesn't know it (all of it on a GPU, or no longer a file).
     `memory` is in bytes of main memory, with its share of what others use as well; `started` in
     seconds since the epoch; `front` is the Baton that it belongs to.
     """
@@ -27,27 +27,27 @@ class Running:
     started: float
 
 
-def running() -> list[Running]:
+def list_loaded_models() -> list[LoadedModel]:
     """Return what is loaded now, the oldest first."""
     import psutil
 
     me = psutil.Process().username()
     found = []
     for process in psutil.process_iter():
-        # It may end while it is looked at, or be somebody else's.
+        # It may end meanwhile, or belong to another person.
         with suppress(psutil.Error, OSError):
             if process.username() == me and _is_runner(process.cmdline()):
-                found.append(_looked_at(process))
+                found.append(_describe_process(process))
     return sorted(found, key=lambda one: one.started)
 
 
 def _is_runner(command: list[str]) -> bool:
-    """Tell whether that is how a runner is started, from a checkout or frozen."""
+    """Whether a command starts a model process, from a checkout or frozen."""
     return command[-2:] in (["baton.ipc.child_entry", "runner"], ["--child", "runner"])
 
 
-def _looked_at(process: psutil.Process) -> Running:
-    return Running(
+def _describe_process(process: psutil.Process) -> LoadedModel:
+    return LoadedModel(
         process.pid, process.ppid(), _model(process), _memory(process), process.create_time()
     )
 

@@ -1,7 +1,7 @@
 """Finds engines that already run on this machine: Ollama, LM Studio, llama-server.
 
-Asks only loopback addresses, as numbers, so that no name is looked up and nothing leaves. Never
-called in offline mode: that is the caller's to see to. What an engine answers is outside text:
+Asks only loopback addresses, as numbers, so that no name is looked up and nothing leaves this
+machine. The caller leaves it out in offline mode. What an engine answers is untrusted text: it is
 bounded, and left out where a terminal would obey it.
 """
 
@@ -21,18 +21,18 @@ from urllib.parse import urlsplit
 
 from baton.core.sanitiser import one_line
 
-LIMIT = 0.3
+TIMEOUT_SECONDS = 0.3
 """How long an engine on this machine may take to say what it has, in seconds."""
 
-LARGEST = 1 << 20
+MAX_ANSWER_BYTES = 1 << 20
 """How much of an answer is read, in bytes."""
 
-_MOST = 200
+_MAX_MODELS = 200
 """How many models of one engine are taken, and how long a name may be."""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ServerModel:
     """One model of an engine that runs. `id` is a suggestion; `size` is in bytes, 0 if unknown.
 
     `cloud` means that the engine only forwards what it is sent.
@@ -53,7 +53,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class ListedModel:
     """A model as its engine lists it."""
 
     name: str
@@ -62,38 +62,40 @@ class Model:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ServerAddress:
     """Where an engine would be, what to ask it, and how to read what it answers."""
 
     engine: str
     host: str
     port: int
     path: str
-    read: Callable[[Any], Iterable[Model]]
+    read: Callable[[Any], Iterable[ListedModel]]
 
 
-def places(environ: Mapping[str, str] = os.environ) -> tuple[Place, ...]:
+def server_addresses(environ: Mapping[str, str] = os.environ) -> tuple[ServerAddress, ...]:
     """Return where engines usually are; OLLAMA_HOST is followed if it names this machine."""
     host, port = _ollama_host(environ.get("OLLAMA_HOST", ""))
     return (
-        Place("Ollama", host, port, "/api/tags", _ollama),
-        Place("LM Studio", "127.0.0.1", 1234, "/v1/models", _openai),
-        Place("llama-server", "127.0.0.1", 8080, "/v1/models", _llama_server),
+        ServerAddress("Ollama", host, port, "/api/tags", _ollama),
+        ServerAddress("LM Studio", "127.0.0.1", 1234, "/v1/models", _openai),
+        ServerAddress("llama-server", "127.0.0.1", 8080, "/v1/models", _llama_server),
     )
 
 
-async def engines(
-    where: Sequence[Place] | None = None, taken: Iterable[str] = (), limit: float = LIMIT
-) -> list[Found]:
+async def find_server_models(
+    where: Sequence[ServerAddress] | None = None,
+    taken: Iterable[str] = (),
+    limit: float = TIMEOUT_SECONDS,
+) -> list[ServerModel]:
     """Return the models of the engines that answer within `limit` seconds.
 
     `taken` are ids that are in use already.
     """
-    asked = places() if where is None else where
+    asked = server_addresses() if where is None else where
     answers = await asyncio.gather(*(_ask(place, limit) for place in asked))
     used = set(taken)
     return [
-        Found(
+        ServerModel(
             _id(model.name, used), place.engine, model.name, _base(place), model.size, model.cloud
         )
         for place, answer in zip(asked, answers, strict=True)
@@ -102,7 +104,7 @@ async def engines(
 
 
 def _ollama_host(value: str) -> tuple[str, int]:
-    """Read OLLAMA_HOST as Ollama does; an address elsewhere is none of ours."""
+    """Read OLLAMA_HOST as Ollama does; an address of another machine is ignored."""
     usual = "127.0.0.1", 11434
     try:
         url = urlsplit(value if "://" in value else f"http://{value}")
@@ -116,7 +118,7 @@ def _ollama_host(value: str) -> tuple[str, int]:
     return host, port or (80 if value.startswith("http:") else usual[1])
 
 
-async def _ask(place: Place, limit: float) -> Any:
+async def _ask(place: ServerAddress, limit: float) -> Any:
     """Return what the engine says as JSON, or None where none answers in time."""
     writer = None
     try:
@@ -128,7 +130,7 @@ async def _ask(place: Place, limit: float) -> Any:
                 "Accept: application/json\r\nConnection: close\r\n\r\n".encode()
             )
             said = b""
-            while len(said) <= LARGEST and (data := await reader.read(65536)):
+            while len(said) <= MAX_ANSWER_BYTES and (data := await reader.read(65536)):
                 said += data
         return _body(said)
     except (OSError, TimeoutError, ValueError, HTTPException, RecursionError):
@@ -139,7 +141,7 @@ async def _ask(place: Place, limit: float) -> Any:
 
 
 def _body(said: bytes) -> Any:
-    if len(said) > LARGEST:
+    if len(said) > MAX_ANSWER_BYTES:
         raise ValueError("more than any list of models")
     answer = HTTPResponse(_Said(said))  # type: ignore[arg-type]
     answer.begin()
@@ -156,20 +158,20 @@ class _Said:
         return BytesIO(self._said)
 
 
-def _usable(place: Place, answer: Any) -> Iterator[Model]:
+def _usable(place: ServerAddress, answer: Any) -> Iterator[ListedModel]:
     """Leave out what can't be named in a terminal or a file, and models that don't write."""
     try:
-        models = list(place.read(answer))[:_MOST]
+        models = list(place.read(answer))[:_MAX_MODELS]
     except (KeyError, TypeError, AttributeError):
         return  # something else listens there
     for model in models:
         name = model.name
-        fits = isinstance(name, str) and 0 < len(name) <= _MOST and one_line(name) == name
+        fits = isinstance(name, str) and 0 < len(name) <= _MAX_MODELS and one_line(name) == name
         if fits and name.isprintable() and "embed" not in name.lower():
             yield model
 
 
-def _ollama(answer: Any) -> Iterator[Model]:
+def _ollama(answer: Any) -> Iterator[ListedModel]:
     """Read /api/tags: github.com/ollama/ollama, api/types.go, ListModelResponse.
 
     A model that Ollama only forwards names its `remote_host`; those of its own cloud are tagged
@@ -181,26 +183,26 @@ def _ollama(answer: Any) -> Iterator[Model]:
         name = model.get("model") or model["name"]
         tag = name.rpartition(":")[2].lower()
         remote = bool(model.get("remote_host") or model.get("remote_model"))
-        yield Model(name, _size(model.get("size")), remote or tag.endswith("cloud"))
+        yield ListedModel(name, _size(model.get("size")), remote or tag.endswith("cloud"))
 
 
-def _openai(answer: Any) -> Iterator[Model]:
+def _openai(answer: Any) -> Iterator[ListedModel]:
     for model in answer["data"]:
-        yield Model(model["id"])
+        yield ListedModel(model["id"])
 
 
-def _llama_server(answer: Any) -> Iterator[Model]:
+def _llama_server(answer: Any) -> Iterator[ListedModel]:
     """Read /v1/models, which many programs at that port might answer."""
     for model in answer["data"]:
         if model["owned_by"] == "llamacpp":
-            yield Model(model["id"], _size((model.get("meta") or {}).get("size")))
+            yield ListedModel(model["id"], _size((model.get("meta") or {}).get("size")))
 
 
 def _size(size: Any) -> int:
     return size if isinstance(size, int) and size > 0 else 0
 
 
-def _base(place: Place) -> str:
+def _base(place: ServerAddress) -> str:
     host = f"[{place.host}]" if ":" in place.host else place.host
     return f"http://{host}:{place.port}/v1"
 

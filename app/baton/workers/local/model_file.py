@@ -80,16 +80,18 @@ def conductor_adapter() -> Path | None:
 
 def check_gguf(path: Path) -> int:
     """Return a model file's size in bytes. Raises ModelFileError if it isn't a whole GGUF file."""
-    read_file(path)
+    read_model_header(path)
     return path.stat().st_size
 
 
-def load_for(path: Path, context: int, kv: str = "f16") -> ModelLoad:
+def estimate_file_load(path: Path, context: int, kv: str = "f16") -> ModelLoad:
     """Return what a model will take with that context. Raises ModelFileError."""
-    return estimate_load(read_file(path), path.stat().st_size, context, 16 if kv == "f16" else 8)
+    return estimate_load(
+        read_model_header(path), path.stat().st_size, context, 16 if kv == "f16" else 8
+    )
 
 
-def read_file(path: Path) -> Header:
+def read_model_header(path: Path) -> Header:
     """Return a model file's header. Raises ModelFileError if it isn't a whole GGUF file."""
     try:
         status = path.stat()
@@ -116,7 +118,7 @@ def read_file(path: Path) -> Header:
 def _header(path: Path, size: int, changed: int) -> Header:
     """Read a header, once for each state of a file.
 
-    It is read and not mapped: a file that somebody cuts off meanwhile would end the process.
+    It is read and not mapped: a file that is cut off meanwhile would end the process.
     """
     with path.open("rb") as file:
         return read_header(file.read, size)

@@ -1,11 +1,14 @@
-"""What loaded models share: memory, for which others have to make room, and the processor."""
+"""What loaded models share: memory, for which idle ones make room, and the processor."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -19,10 +22,9 @@ from baton.gguf.memory_fit import (
     smaller_contexts,
 )
 from baton.platform import hardware
-from baton.workers.local.cpu_lock import Processor
-from baton.workers.local.native_probe import gpus
+from baton.workers.local.native_probe import probe_gpus
 
-Looking = Callable[[], "MachineMemory"]
+ReadMemory = Callable[[], "MachineMemory"]
 
 
 class MachineMemory(NamedTuple):
@@ -32,7 +34,7 @@ class MachineMemory(NamedTuple):
     available: int
 
 
-class Tenant(Protocol):
+class MemoryUser(Protocol):
     """A worker that may hold a model in memory."""
 
     @property
@@ -60,16 +62,16 @@ class Tenant(Protocol):
         ...
 
 
-class NoRoom(ModelFileError):
+class NotEnoughMemory(ModelFileError):
     """There isn't enough memory for a model: `needed`, and how much is `free` for it, in bytes."""
 
-    def __init__(self, message: str, mend: str, needed: int, free: int) -> None:
-        super().__init__(message, mend)
+    def __init__(self, message: str, hint: str, needed: int, free: int) -> None:
+        super().__init__(message, hint)
         self.needed = needed
         self.free = free
 
 
-class Crowded(NoRoom):
+class MemoryOccupied(NotEnoughMemory):
     """There is no room as long as other models are answering."""
 
 
@@ -77,55 +79,55 @@ class Memory:
     """Keeps loaded models within a limit in bytes (0: a share of the machine's), and within what
     is free on the machine right now.
 
-    Sizes are estimates from above: the file, and the whole context it may grow to. `processor` is
-    what they compute on, `rests` counts how often one came to rest. `gpu` is how many bytes models
-    may have on GPUs beside the limit.
+    Sizes are estimates from above: the file, and the whole context it may grow to. `cpu` is what
+    they compute on, `releases` counts how often one became idle or ended. `gpu` is how many bytes
+    models may have on GPUs beside the limit.
     """
 
-    def __init__(self, limit: int = 0, look: Looking | None = None) -> None:
-        self.processor = Processor()
-        self.rests = 0
+    def __init__(self, limit: int = 0, look: ReadMemory | None = None) -> None:
+        self.cpu = CpuLock()
+        self.releases = 0
         self.gpu = 0
         self._asking: asyncio.Task[None] | None = None
         self._given = limit
         self._look = look or machine_memory
         self._watching: list[asyncio.Future[None]] = []
-        self._tenants: list[Tenant] = []  # the least recently used first
+        self._users: list[MemoryUser] = []  # the least recently used first
 
     @property
     def limit(self) -> int:
         """How many bytes all loaded models may hold together."""
         return (self._given or int(self._look().total * MEMORY_SHARE)) + self.gpu
 
-    def make_room(self, tenant: Tenant, needed: int, load: ModelLoad | None = None) -> None:
+    def make_room(self, user: MemoryUser, needed: int, load: ModelLoad | None = None) -> None:
         """Unload idle models, the least recently used first, until `needed` bytes fit.
 
-        `load` is what they are for, so that what would mend it can be told. Raises Crowded when
-        they don't even then, and NoRoom when they never will, unless the tenant is forced: then
+        `load` is what they are for, from which the hint follows. Raises MemoryOccupied when they
+        don't even then, and NotEnoughMemory when they never will, unless the user is forced: then
         idle models go, and it gets what there is.
         """
-        others = [other for other in self._tenants if other is not tenant]
-        limit, free = self.limit, self._free(tenant)
-        if not tenant.force:
-            _check(needed, limit, free, others, load)
-        self._tenants = [*others, tenant]
+        others = [other for other in self._users if other is not user]
+        limit, free = self.limit, self._free(user)
+        if not user.force:
+            _check_room(needed, limit, free, others, load)
+        self._users = [*others, user]
         for other in others:
             if self._held(others) + needed <= limit and needed <= free:
                 return
             if not other.busy:
-                free += _gain(other)
+                free += _reclaimable_bytes(other)
                 other.unload()
 
-    def _free(self, tenant: Tenant) -> int:
-        """Return the bytes that a tenant could have now, if nothing else is unloaded for it.
+    def _free(self, user: MemoryUser) -> int:
+        """Return the bytes that a user could have now, if nothing else is unloaded for it.
 
         What a model reads in place, mapped from its file, counts as available to the machine; so
-        does the context that it hasn't grown to yet. Both stay promised to it. What the tenant
+        does the context that it hasn't grown to yet. Both stay promised to it. What the user
         itself has taken already needn't be free any more.
         """
-        others = [other for other in self._tenants if other is not tenant]
-        promised = sum(max(other.resident - _taken(other), 0) for other in others)
-        return self._look().available - SPARE_BYTES - promised + _taken(tenant) + self.gpu
+        others = [other for other in self._users if other is not user]
+        promised = sum(max(other.resident - _private_bytes(other), 0) for other in others)
+        return self._look().available - SPARE_BYTES - promised + _private_bytes(user) + self.gpu
 
     async def find_gpus(self) -> bool:
         """Find out what GPUs have free, once; return whether there is more room by that."""
@@ -136,30 +138,78 @@ class Memory:
         return self.gpu > 0
 
     async def _ask_for_gpus(self) -> None:
-        self.gpu = room_beside(await gpus())
+        self.gpu = room_beside(await probe_gpus())
 
-    async def change(self, since: int) -> None:
-        """Wait until there may be more room than when that many models had come to rest (`rests`).
+    async def wait_for_release(self, since: int) -> None:
+        """Wait until there may be more room than when there had been so many `releases`.
 
         What happened meanwhile counts: giving up an attempt takes its time.
         """
-        if self.rests != since:
+        if self.releases != since:
             return
         future = asyncio.get_running_loop().create_future()
         self._watching.append(future)
         await future
 
-    def freed(self) -> None:
-        """Tell whoever waits that a model is at rest or gone."""
-        self.rests += 1
+    def notify_release(self) -> None:
+        """Let those who wait know that a model is idle or gone."""
+        self.releases += 1
         watching, self._watching = self._watching, []
         for future in watching:
             if not future.done():
                 future.set_result(None)
 
     @staticmethod
-    def _held(tenants: list[Tenant]) -> int:
-        return sum(tenant.resident for tenant in tenants)
+    def _held(users: list[MemoryUser]) -> int:
+        return sum(user.resident for user in users)
+
+
+class CpuLock:
+    """Lets models compute at once only while each of their threads has a core of its own.
+
+    Threads of one model wait for each other at every layer, spinning. On two cores, two models
+    with two threads each wrote 15 to 18 tokens a second each; one of them alone wrote 106. With one
+    thread each they wrote 26 to 66 at once, and alone no more. So the first computes with all
+    threads that it is set to; others wait in order, and those set to fewer share the cores.
+    `cores` 0 means as many as this process may use.
+    """
+
+    def __init__(self, cores: int = 0) -> None:
+        self._given = cores
+        self._busy = 0
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    @asynccontextmanager
+    async def hold(self, threads: int) -> AsyncGenerator[None]:
+        """Wait for so many free cores (0: all of them), and hold them."""
+        wanted = min(threads or self._cores, self._cores)
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append((wanted, turn))
+        self._admit()
+        try:
+            await turn
+            yield
+        finally:
+            if turn.done() and not turn.cancelled():
+                self._busy -= wanted
+            else:
+                self._waiting.remove((wanted, turn))
+            self._admit()
+
+    @cached_property
+    def _cores(self) -> int:
+        from baton.workers.local.child.cpu_threads import physical_cores
+
+        return self._given or physical_cores()
+
+    def _admit(self) -> None:
+        while self._waiting and self._busy + self._waiting[0][0] <= self._cores:
+            wanted, turn = self._waiting[0]
+            if turn.done():
+                return  # it was cancelled, and leaves the queue when it next runs
+            self._waiting.popleft()
+            self._busy += wanted
+            turn.set_result(None)
 
 
 def machine_memory(root: Path = Path("/")) -> MachineMemory:
@@ -172,7 +222,7 @@ def machine_memory(root: Path = Path("/")) -> MachineMemory:
 
 
 def _meminfo(root: Path) -> tuple[int, int]:
-    """Read what Linux tells in a file; elsewhere, and in odd places, psutil is worth its import."""
+    """Read Linux' own file; on other systems, and where it is odd, psutil is worth its import."""
     try:
         lines = (root / "proc/meminfo").read_text("ascii").splitlines()
         kilobytes = {
@@ -186,14 +236,14 @@ def _meminfo(root: Path) -> tuple[int, int]:
         return found.total, found.available
 
 
-def _taken(tenant: Tenant) -> int:
-    """Return the bytes that a model's process has for itself alone: nobody else could have them."""
-    if tenant.process is None:
+def _private_bytes(user: MemoryUser) -> int:
+    """Return the bytes that a model's process shares with no other."""
+    if user.process is None:
         return 0
     if sys.platform != "linux":
-        return _resident(tenant.process)
+        return _resident(user.process)
     try:
-        pages = Path(f"/proc/{tenant.process}/statm").read_text("ascii").split()
+        pages = Path(f"/proc/{user.process}/statm").read_text("ascii").split()
         return (int(pages[1]) - int(pages[2])) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, LookupError):
         return 0  # it has just ended
@@ -208,55 +258,55 @@ def _resident(process: int) -> int:
         return 0
 
 
-def _gain(tenant: Tenant) -> int:
+def _reclaimable_bytes(user: MemoryUser) -> int:
     """Return the bytes that could be had if a model were unloaded."""
-    return max(tenant.resident, _taken(tenant))
+    return max(user.resident, _private_bytes(user))
 
 
-def _check(
-    needed: int, limit: int, free: int, others: Sequence[Tenant], load: ModelLoad | None
+def _check_room(
+    needed: int, limit: int, free: int, others: Sequence[MemoryUser], load: ModelLoad | None
 ) -> None:
     """Make sure that there will be room once idle models are gone. Raises Crowded and NoRoom."""
-    free += sum(_gain(other) for other in others if not other.busy)
+    free += sum(_reclaimable_bytes(other) for other in others if not other.busy)
     busy = [other for other in others if other.busy]
     held = sum(other.resident for other in busy)
     if needed > limit:
-        raise _too_large(needed, 0, limit, load)
-    if needed > free + sum(map(_gain, busy)):
-        raise _not_free(needed, 0, free, load)
+        raise _over_limit(needed, 0, limit, load)
+    if needed > free + sum(map(_reclaimable_bytes, busy)):
+        raise _memory_in_use(needed, 0, free, load)
     if held + needed > limit:
-        raise _too_large(needed, held, limit, load)
+        raise _over_limit(needed, held, limit, load)
     if needed > free:
-        raise _not_free(needed, held, free, load)
+        raise _memory_in_use(needed, held, free, load)
 
 
-def _too_large(needed: int, held: int, limit: int, load: ModelLoad | None) -> NoRoom:
+def _over_limit(needed: int, held: int, limit: int, load: ModelLoad | None) -> NotEnoughMemory:
     others = f", and models that are answering hold {show_size(held)}" if held else ""
-    kind = Crowded if held else NoRoom
+    kind = MemoryOccupied if held else NotEnoughMemory
     free = max(limit - held, 0)
     return kind(
         f"This model needs about {show_size(needed)} of memory{others};"
         f" {show_size(limit)} are allowed.",
-        f"{_mend(load, free)}, or raise `memory_gb` under [local].",
+        f"{_remedy(load, free)}, or raise `memory_gb` under [local].",
         needed,
         free,
     )
 
 
-def _not_free(needed: int, held: int, free: int, load: ModelLoad | None) -> NoRoom:
+def _memory_in_use(needed: int, held: int, free: int, load: ModelLoad | None) -> NotEnoughMemory:
     others = " beside models that are answering" if held else ""
-    kind = Crowded if held else NoRoom
+    kind = MemoryOccupied if held else NotEnoughMemory
     free = max(free, 0)
     return kind(
         f"This model needs about {show_size(needed)} of memory, and {show_size(free)} are"
         f" free now{others}.",
-        f"{_mend(load, free)}, or close other programs.",
+        f"{_remedy(load, free)}, or close other programs.",
         needed,
         free,
     )
 
 
-def _mend(load: ModelLoad | None, free: int) -> str:
+def _remedy(load: ModelLoad | None, free: int) -> str:
     """Return the largest context that fits, or that another model would have to be chosen."""
     for context in smaller_contexts(load.context) if load is not None else ():
         if load is not None and load.with_context(context).total <= free:

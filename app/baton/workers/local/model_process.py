@@ -3,192 +3,209 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing, nullcontext, suppress
-from dataclasses import asdict
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from baton.core.errors import BatonError, ModelFileError, WorkerUnavailable
-from baton.core.messages import Chunk, Retrying, Text, Usage
+import msgspec
+
+from baton.core.errors import (
+    AdapterError,
+    BatonError,
+    ContextTooLong,
+    ModelFileError,
+    WorkerUnavailable,
+)
+from baton.core.messages import (
+    Chunk,
+    Finish,
+    Loading,
+    Reading,
+    Retrying,
+    Text,
+    Thinking,
+    Usage,
+    Writing,
+    estimated_tokens,
+)
 from baton.core.sanitiser import one_line
-from baton.ipc import frames
-from baton.ipc.process import ENDS, Child, Died, environment
-from baton.ipc.supervisor import start
-from baton.workers.local.model_file import load_for
-from baton.workers.local.model_memory import Crowded, Memory, NoRoom
-from baton.workers.local.protocol import Unfit, chunk_of, error_of
+from baton.ipc import supervisor
+from baton.ipc.messages import Failed, FrameError, Message
+from baton.ipc.process import Call, Child, ChildDied, environment, error_of, start_child
+from baton.ipc.supervisor import Supervisor
+from baton.workers.local.messages import (
+    REPLIES,
+    AnswerDone,
+    AnswerPrompt,
+    AnswerSpeed,
+    AnswerText,
+    LoadModel,
+    ModelLoaded,
+    ModelLoading,
+    PromptProgress,
+    ThoughtTokens,
+)
+from baton.workers.local.model_file import check_gguf, estimate_file_load
+from baton.workers.local.model_memory import Memory, MemoryOccupied, NotEnoughMemory
 
 if TYPE_CHECKING:
     import asyncio
 
-BACKOFF = (1.0, 2.0, 4.0)
-"""Seconds before each further try while no text has come."""
-
-DEATHS = 3
-DEATHS_SECONDS = 600.0
-"""A model that died so often in that time, with no answer in between, is left alone."""
-
 GRACE_SECONDS = 1.5
 """How long a child may take to stop before it is killed; with that, all of it takes below 2 s."""
 
-State = tuple[int, int, int]
-"""What shows that a file isn't what it was: its number on the disk, size, and time of change."""
+FileState = tuple[int, int, int]
+"""What shows that a file has changed: its number on the disk, size, and time of change."""
 
 
-class Facts(NamedTuple):
-    """What a child says of the model that it has loaded."""
+@dataclass(frozen=True, slots=True)
+class LoadSettings:
+    """How a model is loaded.
 
-    context: int
-    parameters: int
-    hardware: str
-    licence: str
-    note: str
-
-
-class Ask(NamedTuple):
-    """What a child is to be asked: who asks, and the fields of the frame.
-
-    `closings` is how often the host had been closed by then: it is no longer asked after the next.
+    `context` is the most that its context may grow to, in tokens, `kv` how that is kept; `threads`
+    0 means one per physical core; `gpu_layers` -1 as many as fit. Its process ends when it has been
+    idle for `idle_seconds` (0: never).
     """
 
-    name: str
-    fields: Mapping[str, Any]
-    closings: int = 0
+    context: int
+    threads: int = 0
+    gpu_layers: int = -1
+    kv: str = "f16"
+    idle_seconds: float = 600.0
 
 
-class Host:
+class ModelRequest(NamedTuple):
+    """A request to a model, and the name of the worker that makes it."""
+
+    worker: str
+    prompt: AnswerPrompt
+
+    @property
+    def adapter(self) -> str:
+        """The path of the adapter that it puts on the model, "" if none."""
+        return str(self.prompt.adapter or "")
+
+    @property
+    def about_tokens(self) -> int:
+        """About how many tokens its texts have."""
+        texts = [*(message["content"] for message in self.prompt.messages), self.prompt.grammar]
+        return sum(estimated_tokens(text or "") for text in texts)
+
+
+class ModelProcess(Supervisor):
     """Holds one GGUF model, and answers with it, one request at a time.
 
-    The child process is started by the first request (or `warm`), ends when it has been idle for
-    `idle_seconds` (0: never), and is started again when it died. `context` is the most that may
-    grow to, in tokens; see LocalWorker for the rest.
+    The child process is started by the first request (or `warm`), and again when it died. With
+    `force` it is loaded however little memory is free. `loaded` is what the child said of the
+    model, once it was.
+
+    `ready` is awaited before a request has the model loaded: it raises ModelFileError if the file
+    must not be. `warm` can't wait for it, so it loads only what `trusted` says is as it was when
+    it was last checked.
     """
 
     def __init__(
         self,
         path: Path,
         memory: Memory,
-        context: int,
+        settings: LoadSettings,
         *,
-        threads: int = 0,
-        gpu_layers: int = -1,
-        kv: str = "f16",
         force: bool = False,
-        idle_seconds: float = 600.0,
-        environ: Mapping[str, str] = os.environ,
         ready: Callable[[], Awaitable[None]] | None = None,
         trusted: Callable[[], bool] | None = None,
+        environ: Mapping[str, str] = os.environ,
     ) -> None:
-        self.facts: Facts | None = None
-        self.force = force
+        super().__init__("The model process")
         self.path = path
+        self.settings = settings
+        self.force = force
+        self.loaded: ModelLoaded | None = None
         self._memory = memory
-        self._context = context
-        self._threads = threads
-        self._gpu_layers = gpu_layers
-        self._kv = kv
-        self._idle_seconds = idle_seconds
+        self._check_file = ready
+        self._is_trusted = trusted
         self._environ = environ
-        self._ready = ready
-        self._trusted = trusted
         self._slot: asyncio.Lock | None = None
-        self._child: Child | None = None
-        self._loaded = False
-        self._state: State | None = None
+        self._is_loaded = False
+        self._state: FileState | None = None
         self._bytes = 0
         self._gpu_share = 1.0
-        self._ask = 0
-        self._closings = 0
-        self._deaths: dict[str, list[float]] = {}  # by the adapter over which it died, "" for none
 
-    def warm(self, name: str) -> None:
+    def warm(self) -> None:
         """Begin to load the model, unless its file would have to be read first to be trusted."""
-        if self._ready is not None and not (self._trusted is not None and self._trusted()):
+        if self._check_file is not None and not (self._is_trusted and self._is_trusted()):
             return
-        with suppress(BatonError):  # the first request meets it again, and tells
-            self._running(name)
+        with suppress(BatonError):  # the first request meets it again, and reports it
+            self.running()
 
-    async def stream(self, ask: Ask) -> AsyncGenerator[Chunk]:
-        """Answer what is asked, when those before it have been; see core.ports.Worker."""
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk]:
+        """Answer a request when those before it have been; see core.ports.Worker.
+
+        It is tried again as long as no text has come, and as soon as there is room beside the
+        models that are answering.
+        """
         import asyncio
 
+        if request.adapter:
+            check_gguf(Path(request.adapter))
         self._slot = self._slot or asyncio.Lock()
-        ask = ask._replace(closings=self._closings)
+        closings = self.closings
         try:
-            async with self._slot, aclosing(self._persistently(ask)) as chunks:
-                async for chunk in chunks:
-                    yield chunk
+            async with self._slot:
+                self._refuse_request_in_quarantine(request)
+                delays = iter(supervisor.BACKOFF_SECONDS)
+                wrote = False
+                while True:
+                    releases = self._memory.releases
+                    try:
+                        async with aclosing(self._attempt(request, closings)) as chunks:
+                            async for chunk in chunks:
+                                wrote = wrote or isinstance(chunk, Text)
+                                yield chunk
+                        self.forgive(request.adapter)
+                        return
+                    except (
+                        MemoryOccupied
+                    ):  # nothing of it is loaded now, so it keeps no room meanwhile
+                        await self._memory.wait_for_release(releases)
+                    except NotEnoughMemory:
+                        if not await self._memory.find_gpus():  # asking them takes a child's start
+                            raise
+                    except ChildDied as death:
+                        closed = closings != self.closings
+                        if not closed:
+                            self.living(request.adapter)
+                        delay = None if wrote or closed else next(delays, None)
+                        if delay is None:
+                            raise _unavailable(request, str(death), wrote) from death
+                        yield Retrying(f"{request.worker} failed. {death}", delay)
+                        await asyncio.sleep(delay)
         finally:
-            self._memory.freed()
-
-    async def _persistently(self, ask: Ask) -> AsyncGenerator[Chunk]:
-        """Answer, and try again as long as no text has come."""
-        import asyncio
-
-        adapter = str(ask.fields["adapter"])
-        self._refuse_in_quarantine(ask.name, adapter)
-        wrote = False
-        for delay in (*BACKOFF, None):
-            try:
-                async with aclosing(self._with_room(ask)) as chunks:
-                    async for chunk in chunks:
-                        wrote = wrote or isinstance(chunk, Text)
-                        yield chunk
-                self._deaths.pop("", None)
-                self._deaths.pop(adapter, None)
-                return
-            except Died as death:
-                closed = ask.closings != self._closings
-                if not closed:
-                    self._mourn(adapter)
-                if wrote or closed or delay is None:
-                    raise _unavailable(ask.name, str(death), wrote, adapter) from death
-                yield Retrying(f"{ask.name} failed. {death}", delay)
-                await asyncio.sleep(delay)
-
-    async def _with_room(self, ask: Ask) -> AsyncGenerator[Chunk]:
-        """Answer once there is room beside the models that are answering."""
-        while True:
-            rests = self._memory.rests
-            try:
-                async with aclosing(self._attempt(ask)) as chunks:
-                    async for chunk in chunks:
-                        yield chunk
-                return
-            except Crowded:  # nothing of it is loaded now, so nobody waits for it meanwhile
-                await self._memory.change(rests)
-            except NoRoom:
-                if not await self._memory.find_gpus():  # asking them takes a child's start
-                    raise
+            self._memory.notify_release()
 
     async def aclose(self) -> None:
         """Unload the model and forgive its deaths; it may be used again."""
-        self._closings += 1
-        child, self._child = self._child, None
-        self._deaths.clear()
         self._gpu_share = 1.0
-        if child is not None:
-            await child.aclose()
-        self._memory.freed()
+        await super().aclose()
+        self._memory.notify_release()
 
     @property
-    def loading(self) -> bool:
-        """Whether its model is being read, and nobody has been told yet that it is there."""
-        if self._child is None or self._child.ended or self._loaded:
+    def is_loading(self) -> bool:
+        """Whether the model is being loaded, for all that its child has said until now."""
+        if self._child is None or self._child.ended or self._is_loaded:
             return False
-        return all(frame.get("type") == "loading" for frame in list(self._child.inbox))
+        return all(isinstance(message, ModelLoading) for message in list(self._child.inbox))
 
     @property
     def resident(self) -> int:
         """Bytes of memory the model may take now."""
-        return self._bytes if self._child is not None and not self._child.ended else 0
+        return self._bytes if self.pid is not None else 0
 
     @property
     def process(self) -> int | None:
-        """The id of the process that holds the model now, None if there is none."""
-        return self._child.pid if self._child is not None and not self._child.ended else None
+        """The process that holds the model now, None if there is none."""
+        return self.pid
 
     @property
     def busy(self) -> bool:
@@ -201,181 +218,147 @@ class Host:
             self._child.kill()
             self._child = None
 
-    def _living(self) -> Child | None:
-        """Return the child, if there is one that hasn't ended."""
-        if self._child is not None and self._child.ended:
-            if not self._child.went_idle:
-                self._mourn()
-            self._child = None
-        elif self._child is not None and self._file_changed():
-            self.unload()  # parts of it are still read in place, and would be nonsense now
+    def living(self, cause: str = "") -> Child | None:
+        """Return the child if it lives, and still has the file that is there now.
+
+        A death while it loads leaves less to the GPU. One after that, with an adapter on, counts
+        against the adapter: other workers use the same model without it.
+        """
+        child = self._child
+        alive = super().living(cause if self._is_loaded else "")
+        if child is not None and child.has_failed and not self._is_loaded:
+            self._gpu_share = 0.5 if self._gpu_share == 1 else 0.0
+        if alive is not None and self._has_file_changed():
+            self.unload()  # parts of it are still read in place, and would be wrong now
         return self._child
 
-    def _file_changed(self) -> bool:
-        """Tell whether there is another file by now. One that is gone is read to the end."""
+    def _has_file_changed(self) -> bool:
+        """Whether there is another file by now. One that is gone is read to the end."""
         now = _state_of(self.path)
         return now is not None and now != self._state
 
-    def _running(self, name: str) -> Child:
-        """Return the child, started if need be."""
-        child = self._living()
-        if child is None:
-            child = self._child = self._start(name)
-        return child
-
-    def _start(self, name: str) -> Child:
+    def _start(self) -> Child:
+        settings = self.settings
         self._state = _state_of(self.path)
-        load = load_for(self.path, self._context, self._kv)
+        load = estimate_file_load(self.path, settings.context, settings.kv)
         self._bytes = max(load.total, self._bytes)
         self._memory.make_room(self, self._bytes, load)
-        child = start("runner", environment(self._environ), name)
-        self._loaded = False
+        child = start_child("runner", environment(self._environ), REPLIES, self._title)
+        self._is_loaded = False
         child.send(
-            "load",
-            path=str(self.path),
-            context=self._context,
-            threads=self._threads,
-            gpu_layers=self._gpu_layers,
-            gpu_share=self._gpu_share,
-            expected=asdict(load),
-            idle_seconds=self._idle_seconds or None,
+            LoadModel(
+                self.path,
+                settings.context,
+                settings.threads,
+                settings.gpu_layers,
+                self._gpu_share,
+                load,
+                settings.idle_seconds or None,
+            )
         )
         return child
 
-    async def _attempt(self, ask: Ask) -> AsyncGenerator[Chunk]:
-        """Ask once. Raises Died. Whichever way it ends, the child is ready again or gone."""
-        if self._ready is not None and self._living() is None:
-            await self._ready()
-        if ask.closings != self._closings:
-            raise Died("It was stopped.")
-        child = self._running(ask.name)
-        try:
-            async with aclosing(self._load(child)) as chunks:
-                async for chunk in chunks:
-                    yield chunk
-            on_cpu = self.facts is not None and self.facts.hardware == "CPU only"
-            turn = self._memory.processor.share(self._threads) if on_cpu else nullcontext()
-            async with turn, aclosing(self._answer(child, ask)) as chunks:
-                async for chunk in chunks:
-                    yield chunk
-        except Unfit:
-            raise  # the model itself is well
-        except (Died, ModelFileError):
-            child.kill()
-            raise
+    async def _attempt(self, request: ModelRequest, closings: int) -> AsyncGenerator[Chunk]:
+        """Load the model if need be, and answer once.
 
-    async def _load(self, child: Child) -> AsyncGenerator[Chunk]:
-        """Wait until the model is loaded."""
-        from baton.core.run.metered_worker import uninterrupted
-
-        try:
-            while not self._loaded:
-                chunk = self._chunk(await child.receive())
-                if chunk is not None:
-                    yield chunk
-        finally:
-            if not self._loaded:
-                await uninterrupted(self._stop(child))
-
-    async def _answer(self, child: Child, ask: Ask) -> AsyncGenerator[Chunk]:
-        """Ask the child, and listen to the end. Raises framing.FrameError for too long a text."""
-        from baton.core.run.metered_worker import uninterrupted
-
-        self._ask += 1
-        at_rest = True
-        try:
-            child.send("ask", id=self._ask, **ask.fields)
-            at_rest = False
-            while not at_rest:
-                chunk = self._chunk(await child.receive())
-                at_rest = isinstance(chunk, Usage)
-                if chunk is not None:
-                    yield chunk
-        except Unfit:
-            at_rest = True
-            raise
-        except (Died, ModelFileError):
-            child.kill()
-            raise
-        except BatonError:
-            at_rest = self._loaded  # it refused this request, and is ready for the next
-            raise
-        finally:
-            if not at_rest:
-                await uninterrupted(self._stop(child))
-
-    async def _stop(self, child: Child) -> None:
-        """Make the child stop within the grace time, else end it."""
-        import asyncio
-
-        if self._loaded and not child.killed:
-            child.send("cancel", id=self._ask)
-            with suppress(TimeoutError, Died):
-                async with asyncio.timeout(GRACE_SECONDS):
-                    while (await child.receive()).get("type") not in ENDS:
-                        pass
-                    return
-        await child.aclose()
-        if self._child is child:
-            self._child = None
-
-    def _chunk(self, frame: frames.Frame) -> Chunk | None:
-        """Read a frame. Raises Died if it makes no sense, else the error it stands for."""
-        match frame:
-            case {"type": "loaded"}:
-                self._note(frame)
-                return None
-            case {"type": "failed"}:
-                raise error_of(frame)
-        return chunk_of(frame)
-
-    def _note(self, frame: frames.Frame) -> None:
-        """Learn from the child what has been loaded. Raises ModelFileError if it is too large."""
-        match frame:
-            case {
-                "parameters": int(parameters),
-                "context": int(context),
-                "bytes": int(size),
-                "hardware": str(hardware),
-                "licence": str(licence),
-                "note": str(note),
-            }:
-                self._bytes = size
-                self._memory.make_room(self, size)
-                self._loaded = True
-                licence, hardware = one_line(licence, 60), one_line(hardware)
-                self.facts = Facts(context, parameters, hardware, licence, note)
-            case _:
-                raise Died("It sent an invalid reply.")
-
-    def _mourn(self, adapter: str = "") -> None:
-        """Count a death, and try with less on the GPU if it died over loading.
-
-        One with an adapter on counts against that: others ask the same model without it.
+        Raises ChildDied. However it ends, the child is idle again, or gone.
         """
-        over = adapter if self._loaded else ""
-        self._deaths.setdefault(over, []).append(time.monotonic())
-        self._child = None
-        if not self._loaded:
-            self._gpu_share = 0.5 if self._gpu_share == 1 else 0.0
+        from baton.core.aio import uninterrupted
 
-    def _refuse_in_quarantine(self, name: str, adapter: str) -> None:
-        since = time.monotonic() - DEATHS_SECONDS
-        for over in {"", adapter}:
-            deaths = [death for death in self._deaths.pop(over, []) if death > since]
-            if not deaths:
-                continue
-            self._deaths[over] = deaths
-            if len(deaths) < DEATHS:
-                continue
-            minutes = max(1, round((deaths[-DEATHS] - since) / 60))
-            raise WorkerUnavailable(
-                f"{name} failed {len(deaths)} times within ten minutes and is not started for now.",
-                f"Choose another worker, try again in {minutes} minutes, or run `baton doctor`.",
+        if self._check_file is not None and self.living() is None:
+            await self._check_file()
+        if closings != self.closings:
+            raise ChildDied("It was stopped.")
+        child, call = self.running(), None
+        try:
+            while not self._is_loaded:
+                if (chunk := self._read_loading(await child.receive(), child)) is not None:
+                    yield chunk
+            on_cpu = self.loaded is not None and self.loaded.hardware == "CPU only"
+            threads = self.settings.threads
+            async with self._memory.cpu.hold(threads) if on_cpu else nullcontext():
+                call = self._call(child, request)
+                while not call.ended or call.messages:
+                    yield _chunk_of(await call.receive(), child)
+        except AdapterError:
+            raise  # the model itself is well
+        except ModelFileError:
+            child.kill()
+            raise
+        finally:
+            if not self._is_loaded or (call is not None and not call.ended):
+                await uninterrupted(self._stop(child, call))
+
+    def _read_loading(self, message: Message, child: Child) -> Loading | None:
+        """Return the progress that a message brings, None for the end of loading.
+
+        Raises what a failure stands for.
+        """
+        match message:
+            case ModelLoading(fraction=fraction):
+                return Loading(min(max(fraction, 0.0), 1.0))
+            case ModelLoaded() as loaded:
+                self._note_loaded(loaded)
+                return None
+            case Failed() as failed:
+                raise error_of(failed)
+        raise child.reject()
+
+    def _call(self, child: Child, request: ModelRequest) -> Call:
+        try:
+            return child.call(request.prompt)
+        except FrameError as error:
+            limit = self.loaded.context if self.loaded is not None else self.settings.context
+            raise ContextTooLong(request.about_tokens, limit) from error
+
+    async def _stop(self, child: Child, call: Call | None) -> None:
+        """Have the child stop within the grace time, else end it."""
+        if call is None:
+            await child.aclose()
+        else:
+            await call.close(GRACE_SECONDS)
+
+    def _note_loaded(self, loaded: ModelLoaded) -> None:
+        """Note what the child has loaded. Raises ModelFileError if it is too large."""
+        self._bytes = loaded.bytes
+        self._memory.make_room(self, loaded.bytes)
+        self._is_loaded = True
+        hardware, licence = one_line(loaded.hardware), one_line(loaded.licence, 60)
+        self.loaded = msgspec.structs.replace(loaded, hardware=hardware, licence=licence)
+
+    def _refuse_request_in_quarantine(self, request: ModelRequest) -> None:
+        for cause in {"", request.adapter}:
+            advice = "Choose another worker, run `baton doctor`"
+            self.refuse_in_quarantine(request.worker, cause, advice)
+
+
+def _chunk_of(message: Message, child: Child) -> Chunk:
+    """Return the part of an answer that a message brings. Raises what a failure stands for."""
+    match message:
+        case AnswerText(text=text, tokens=tokens):
+            return Text(text, tokens)
+        case AnswerSpeed(tokens_per_second=speed):
+            return Writing(speed)
+        case ThoughtTokens(tokens=tokens, tokens_per_second=speed):
+            return Thinking(tokens, speed)
+        case PromptProgress(done=done, total=total):
+            return Reading(done, total)
+        case AnswerDone() as end:
+            return Usage(
+                end.tokens_in,
+                end.tokens_out,
+                Finish(end.finish),
+                end.cached,
+                end.context,
+                confidence=end.confidence,
+                lines=tuple(end.lines),
             )
+        case Failed() as failed:
+            raise error_of(failed)
+    raise child.reject()
 
 
-def _state_of(path: Path) -> State | None:
+def _state_of(path: Path) -> FileState | None:
     try:
         status = path.stat()
     except OSError:
@@ -383,7 +366,8 @@ def _state_of(path: Path) -> State | None:
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _unavailable(name: str, reason: str, wrote: bool, adapter: str) -> WorkerUnavailable:
+def _unavailable(request: ModelRequest, reason: str, wrote: bool) -> WorkerUnavailable:
     kept = " What it had written is kept." if wrote else ""
-    hint = f"Try again, or without the adapter {Path(adapter).name}." if adapter else "Try again."
-    return WorkerUnavailable(f"{name} failed. {reason}{kept}", hint)
+    adapter = Path(request.adapter).name
+    hint = f"Try again, or without the adapter {adapter}." if adapter else "Try again."
+    return WorkerUnavailable(f"{request.worker} failed. {reason}{kept}", hint)

@@ -1,89 +1,78 @@
-"""What the doctor asks of the children: whether the native libraries load, and what they can do."""
+"""Questions to native libraries, each in a child process of its own: which GPUs, which build."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from baton.core.errors import ModelFileError, WorkerUnavailable
 from baton.core.machine import Gpu
 from baton.core.sanitiser import one_line
-from baton.ipc.frames import Frame
-from baton.ipc.process import Child, Died, environment
+from baton.ipc.messages import Failed, Message
+from baton.ipc.process import ChildDied, environment, error_of, start_child
+from baton.workers.local.messages import REPLIES, CheckFile, DescribeLibrary, LlamaInfo
 
 
-async def probe(what: str, environ: Mapping[str, str] = os.environ) -> Frame:
-    """Load a native library in a child of its own and return what it says of itself.
+async def probe_library(
+    library: Literal["llama", "onnxruntime"], environ: Mapping[str, str] = os.environ
+) -> Any:
+    """Load a native library in a child and return its LlamaInfo or OnnxInfo.
 
-    `llama`: version, processor, system (its build's abilities), gpu (whether one can be used),
-    gpu_kinds (those it is made for, with why one can't be used), devices (name, description, free
-    and total bytes, shared). `onnxruntime`: version, providers. Raises WorkerUnavailable.
+    Raises WorkerUnavailable.
     """
-    frame = await _asked(what, environ, "info", what=what)
-    if frame.get("type") != "info":
-        raise WorkerUnavailable(str(frame.get("message", f"{what} can't be loaded.")))
-    return frame
+    reply = await _ask(library, environ, DescribeLibrary(library))
+    if isinstance(reply, Failed):
+        raise WorkerUnavailable(str(reply.message or f"{library} can't be loaded."), reply.hint)
+    return reply
 
 
 async def check_model(path: Path, environ: Mapping[str, str] = os.environ) -> None:
-    """Have llama.cpp load all of a model file but its weights, in a child of its own.
+    """Have llama.cpp load all of a model file but its weights, in a child.
 
     That takes part of a second, whatever the file's size. Raises ModelFileError if the file can't
     be loaded. Where llama.cpp itself can't be, nothing is known of the file, and none is raised.
     """
-    name = one_line(path.name)
     try:
-        frame = await _asked(name, environ, "check", path=str(path))
+        reply = await _ask(one_line(path.name), environ, CheckFile(path))
     except WorkerUnavailable as error:  # llama.cpp crashed
         raise ModelFileError(error.message, error.hint) from error
-    if frame.get("error") == "ModelFileError":
-        message = one_line(str(frame.get("message", f"{name} can't be loaded.")), 400)
-        raise ModelFileError(message, one_line(str(frame.get("hint", "")), 400))
+    if isinstance(reply, Failed) and reply.error == ModelFileError.__name__:
+        raise error_of(reply)
 
 
-async def _asked(name: str, environ: Mapping[str, str], type: str, **fields: Any) -> Frame:
-    """Ask a runner of its own one thing and return its answer. Raises WorkerUnavailable."""
+async def _ask(name: str, environ: Mapping[str, str], request: Message) -> Any:
+    """Return a child's only reply. Raises WorkerUnavailable."""
+    child = start_child("runner", environment(environ), REPLIES, "A process")
     try:
-        child = Child("runner", environment(environ))
-    except OSError as error:
-        raise WorkerUnavailable(f"No child process could be started: {error}.") from error
-    try:
-        child.send(type, **fields)
+        child.send(request)
         return await child.receive()
-    except Died as death:
-        words = child.last_words.strip().splitlines()
+    except ChildDied as death:
+        words = child.stderr_end.strip().splitlines()
         raise WorkerUnavailable(f"{name} can't be loaded. {death}", *words[-1:]) from death
     finally:
-        child.kill()
-        await child.gone()
+        await child.aclose()
 
 
 _no_gpus = False
 """Whether llama.cpp has said that it can use no GPU: that stays so as long as Baton runs."""
 
 
-async def gpus(environ: Mapping[str, str] = os.environ) -> tuple[Gpu, ...]:
+async def probe_gpus(environ: Mapping[str, str] = os.environ) -> tuple[Gpu, ...]:
     """Return the GPUs that llama.cpp can use here, and what is free on them; none if it can't say.
 
-    Their drivers are looked up by whoever wants to know.
+    Their drivers are for the caller to look up.
     """
     global _no_gpus
     if _no_gpus:
         return ()
     try:
-        devices = (await probe("llama", environ)).get("devices") or []
-        found = tuple(
-            Gpu(
-                one_line(str(one["description"]), 80),
-                int(one["free"]),
-                int(one["total"]),
-                integrated=bool(one["shared"]),
-            )
-            for one in devices
-        )
-    except (WorkerUnavailable, KeyError, TypeError, ValueError):
+        info: LlamaInfo = await probe_library("llama", environ)
+    except WorkerUnavailable:
         return ()
-    _no_gpus = not found
-    return found
+    _no_gpus = not info.devices
+    return tuple(
+        Gpu(one_line(gpu.description, 80), gpu.free, gpu.total, integrated=gpu.shared)
+        for gpu in info.devices
+    )

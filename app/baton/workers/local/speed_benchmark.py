@@ -1,4 +1,4 @@
-"""How fast a worker writes here: measured by having it write something for two seconds."""
+"""Measures how fast a worker writes here, by having it write for two seconds."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from baton.core.messages import Message, Request, Role, Text, Thinking, Usage
 from baton.core.ports import Worker
 
 _PROMPT = "Describe a walk through a town in the morning, in as much detail as you can."
-_MOST = 1024
+_MAX_TOKENS = 1024
 _LOADING_SECONDS = 120.0
 """How long the first word may take: with a large model on a slow disk."""
 
 
-async def measure(worker: Worker, seconds: float = 2.0) -> float | None:
+async def measure_speed(worker: Worker, seconds: float = 2.0) -> float | None:
     """Return how many tokens a worker on this machine writes per second; None if it can't.
 
-    It loads first if need be, then writes for so long. Nothing is recorded, nothing is sent: one
-    elsewhere isn't asked. Cancelling stops it at once.
+    It loads first if need be, then writes for so long. Nothing is recorded, and a remote worker
+    isn't asked. Cancelling stops it at once.
     """
     if worker.card.uses_gateway or worker.card.is_tool:
         return None
@@ -32,7 +32,7 @@ async def measure(worker: Worker, seconds: float = 2.0) -> float | None:
 
 
 async def _measured(worker: Worker, seconds: float) -> float | None:
-    request = Request((Message(Role.USER, _PROMPT),), max_tokens=_MOST, temperature=0.0)
+    request = Request((Message(Role.USER, _PROMPT),), max_tokens=_MAX_TOKENS, temperature=0.0)
     tokens, began, now = 0, None, 0.0
     async with aclosing(worker.stream(request)) as chunks:
         async for chunk in chunks:

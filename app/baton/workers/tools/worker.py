@@ -6,18 +6,17 @@ import asyncio
 import json
 import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from baton.core.errors import WorkerError, WorkerUnavailable
 from baton.core.messages import Card, Chunk, Finish, Request, Role, Text, Usage
 from baton.core.plan.plan_lines import TOOL_HEADS, PlanPart
 from baton.core.plan.request_parts import CheckedPart
-from baton.core.sanitiser import one_line
-from baton.ipc import frames
-from baton.ipc.process import Child, Died, environment
-from baton.ipc.supervisor import Supervisor, start
+from baton.ipc.messages import Failed, FrameError
+from baton.ipc.process import Child, ChildDied, environment, error_of, start_child
+from baton.ipc.supervisor import Supervisor
 from baton.workers.tools.child.seccomp import describe_sandbox
+from baton.workers.tools.messages import REPLIES, RunTool, ToolReply
 
 GRACE_SECONDS = 4.0
 """How long the child may take beyond a call's own limit; then it is ended, and started again."""
@@ -33,10 +32,10 @@ _MAX_TRIES = 2
 
 
 class Toolbox(Supervisor):
-    """The tools' child process."""
+    """The tools' child process; a death counts against the tool that ran."""
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
-        super().__init__()
+        super().__init__("The tool process")
         self._environ = environ
 
     async def compute(self, tool: str, text: str, seconds: float) -> str:
@@ -44,43 +43,40 @@ class Toolbox(Supervisor):
         closings = self.closings
         for left in reversed(range(_MAX_TRIES)):
             try:
-                return _answer_text(await self._ask_tool(tool, text, seconds))
-            except Died as death:
+                return await self._run(RunTool(tool, text, seconds))
+            except ChildDied as death:
+                self.living(tool)
                 if not left or self.closings != closings:
                     raise WorkerUnavailable(
                         f"The {tool} process failed. {death}", "Try again."
                     ) from death
         raise AssertionError
 
-    async def _ask_tool(self, tool: str, text: str, seconds: float) -> frames.Frame:
+    async def _run(self, request: RunTool) -> str:
+        """Return the tool's answer. Raises WorkerError, and ChildDied."""
+        child = await self.ready(request.tool)
         try:
-            return await self._ask(seconds, "call", tool=tool, text=text, seconds=seconds)
-        except frames.FrameError as error:
-            raise WorkerError(f"This is too long for the {tool}.") from error
-
-    async def _ask(self, limit: float, kind: str, **fields: object) -> frames.Frame:
-        """Return the answer to a frame. Raises Died, also for a child that had to be."""
-        call = self.running().call(kind, **fields)
+            call = child.call(request)
+        except FrameError as error:
+            raise WorkerError(f"This is too long for the {request.tool}.") from error
         try:
-            async with asyncio.timeout(limit + GRACE_SECONDS):
-                return await call.receive()
+            async with asyncio.timeout(request.seconds + GRACE_SECONDS):
+                reply = await call.receive()
         except TimeoutError as error:
-            call.child.kill()
+            child.kill()
             raise WorkerError("It took too long and was stopped.") from error
         finally:
             call.cancel()
+        self.forgive(request.tool)
+        match reply:
+            case ToolReply(text=text):
+                return text
+            case Failed() as failed:
+                raise error_of(failed)
+        raise child.reject()
 
     def _start(self) -> Child:
-        return start("tools", environment(self._environ), "The tools")
-
-
-def _answer_text(frame: frames.Frame) -> str:
-    match frame:
-        case {"type": "done", "text": str(text)}:
-            return text
-        case {"type": "failed", "error": str(), "message": str(message), "hint": str(hint)}:
-            raise WorkerError(one_line(message, 500), one_line(hint, 500))
-    raise Died("It sent an invalid reply.")
+        return start_child("tools", environment(self._environ), REPLIES, self._title)
 
 
 class ToolWorker:
@@ -93,8 +89,7 @@ class ToolWorker:
 
     def warm(self) -> None:
         """Start the child process; returns at once."""
-        with suppress(WorkerError):  # the first request meets it again, and reports it
-            self.toolbox.running()
+        self.toolbox.start_early()
 
     async def stream(self, request: Request) -> AsyncGenerator[Chunk]:
         """Answer the request; see core.ports.Worker."""
@@ -166,8 +161,7 @@ class RequestReader:
 
     def warm(self) -> None:
         """Start the tools' process."""
-        with suppress(WorkerError):  # the first request meets it again, and reports it
-            self._toolbox.running()
+        self._toolbox.start_early()
 
     async def mark(self, request: str) -> str:
         """Return a request with its literals in plain form. Raises WorkerError."""

@@ -19,6 +19,7 @@ from baton.workers.cloud.child.cloud_call import CloudCall, HttpRequest
 from baton.workers.cloud.child.main import TEXT_SECONDS, TextSender
 from baton.workers.cloud.child.openai_requests import chat_request, responses_request
 from baton.workers.cloud.child.request_guard import check_request
+from baton.workers.cloud.messages import REPLIES, AnswerText, SendRequest
 
 OPENAI = "https://api.openai.com/v1"
 
@@ -123,7 +124,7 @@ async def test_what_may_have_cost_something_is_not_declined(
     failure = await call_errors.response_failure(
         call(provider), httpx.Response(status, stream=stream)
     )
-    assert failure.fields.get("declined", False) is declined
+    assert failure.failed.declined is declined
 
 
 @pytest.mark.parametrize(
@@ -145,7 +146,7 @@ async def test_what_is_too_long_is_told_in_the_numbers_of_the_provider(
     stream = httpx.ByteStream(json.dumps({"error": {"message": said}}).encode())
     refused = httpx.Response(400, stream=stream)
     failure = await call_errors.response_failure(call(context=8192), refused)
-    assert (failure.fields["needed"], failure.fields["limit"]) == (needed, limit)
+    assert (failure.failed.needed, failure.failed.limit) == (needed, limit)
 
 
 async def test_a_form_that_a_worker_cannot_give_costs_nothing() -> None:
@@ -155,7 +156,7 @@ async def test_a_form_that_a_worker_cannot_give_costs_nothing() -> None:
         call(schema="{}"), httpx.Response(400, stream=stream)
     )
     assert "can't give an answer in a set form: response_format" in str(failure)
-    assert failure.fields["declined"]
+    assert failure.failed.declined
 
 
 def test_no_key_is_left_where_litellm_reads() -> None:
@@ -175,20 +176,20 @@ def test_no_key_is_left_where_litellm_reads() -> None:
 
 
 async def test_a_gateway_that_fails_says_where_and_quotes_nothing() -> None:
-    child = Child("gateway", dict(os.environ))
-    child.send("setup", keys_file="/secret", proxy=["secret"])
+    child = Child("gateway", dict(os.environ), REPLIES)
+    child.send(SendRequest())  # before it is set up
     await child.gone()
-    assert child.why().startswith("It ended (exit code 1): KeyError at ")
-    assert "secret" not in child.last_words
+    assert child.why().startswith("It ended (exit code 1): AttributeError at ")
+    assert "keys_file" not in child.stderr_end
 
 
 async def test_no_text_is_lost_and_none_comes_after_the_last() -> None:
     frames: list[str] = []
     pieces: list[int] = []
 
-    def send(_: str, *, text: str, tokens: int, **__: object) -> None:
-        frames.append(text)
-        pieces.append(tokens)
+    def send(message: AnswerText) -> None:
+        frames.append(message.text)
+        pieces.append(message.tokens)
 
     front: Any = SimpleNamespace(send=send)
     voice = TextSender(front, 1)

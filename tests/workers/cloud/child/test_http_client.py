@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from baton.core.labels import Label
 from baton.ipc.parent_channel import Failure
@@ -51,7 +50,7 @@ class Heard:
     @property
     def declined(self) -> bool:
         """Whether the failure cost nothing."""
-        return self.failure is not None and self.failure.fields.get("declined", False) is True
+        return self.failure is not None and self.failure.failed.declined
 
 
 def asked(base_url: str, **more: Any) -> CloudCall:
@@ -189,9 +188,9 @@ async def test_no_key_goes_through_a_proxy_in_the_clear(out: Out, scheme: str) -
     heard = await hear(out(proxies=proxies), asked("http://198.51.100.1/v1"))
     assert heard.announced == []
     assert heard.failure is not None
-    assert heard.failure.fields["error"] == "ConfigError"
+    assert heard.failure.failed.error == "ConfigError"
     assert "127.0.0.1:9 would read its key" in heard.said
-    assert "secret" not in str(heard.failure.fields)
+    assert "secret" not in str(heard.failure.failed)
 
 
 async def test_the_password_of_a_proxy_is_not_announced(out: Out) -> None:
@@ -594,7 +593,7 @@ async def test_a_wait_that_makes_no_sense_is_a_minute(out: Out, after: str) -> N
     async with provider(head.encode() + ERROR) as server:
         heard = await hear(out(), asked(server.base_url))
     assert heard.failure is not None
-    assert str(heard.failure.fields["hint"]).startswith("Try again in a minute")
+    assert heard.failure.failed.hint.startswith("Try again in a minute")
     assert heard.declined
 
 
@@ -617,7 +616,7 @@ def test_of_a_long_error_only_its_beginning_is_searched_for_the_key() -> None:
     call = asked("http://127.0.0.1:1/v1", key=Key(KEY))
     call.reader.error = f"{KEY} " + "x" * 100_000
     failure = call_errors.unfinished_failure(call)
-    assert KEY[:8] not in str(failure.fields["message"])
+    assert KEY[:8] not in failure.failed.message
     assert 0 < searched < 10_000
 
 
@@ -653,8 +652,8 @@ async def test_what_was_charged_and_kept_is_said(
     async with provider(*pieces) as server:
         heard = await hear(out(), asked(server.base_url))
     assert heard.failure is not None
-    assert str(heard.failure.fields["message"]).endswith(sentences)
-    assert str(heard.failure.fields["hint"]).startswith(hint)
+    assert heard.failure.failed.message.endswith(sentences)
+    assert heard.failure.failed.hint.startswith(hint)
 
 
 async def test_an_answer_that_falls_silent_is_kept(out: Out) -> None:
@@ -787,7 +786,7 @@ async def test_no_part_of_a_key_is_repeated(out: Out, size: int, start: int) -> 
             heard = await hear(out(), asked(server.base_url))
         assert heard.failure is not None
         assert "Incorrect key [key]." in heard.said
-        assert parts_of(KEY) & parts_of(str(heard.failure.fields)) == set()
+        assert parts_of(KEY) & parts_of(str(heard.failure.failed)) == set()
 
 
 def words(*texts: str) -> list[bytes]:

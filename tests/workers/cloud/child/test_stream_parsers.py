@@ -7,8 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from baton.workers.cloud.child.response_limits import MAX_DEPTH, MAX_EVENT_BYTES
 from baton.workers.cloud.child.stream_parsers import (

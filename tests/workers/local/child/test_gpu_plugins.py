@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the libraries a
 
 @pytest.fixture
 def plugins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    monkeypatch.setattr(llama_loader, "folder", lambda: tmp_path)
+    monkeypatch.setattr(llama_loader, "library_folder", lambda: tmp_path)
     monkeypatch.setattr(llama_loader, "_unusable", {})
     return tmp_path
 

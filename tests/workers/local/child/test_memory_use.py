@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,12 @@ import pytest
 
 from baton.core.sampling_settings import Sampling
 from baton.gguf.memory_fit import QUANTISED_BITS, kv_cache_bytes
+from baton.ipc.messages import Message
 from baton.workers.local import starter
 from baton.workers.local.child import llama, main
 from baton.workers.local.child.llama_loader import LlamaError, c
-from baton.workers.local.model_file import load_for, read_file
+from baton.workers.local.messages import GpuDevice, LoadModel, ModelLoaded
+from baton.workers.local.model_file import estimate_file_load, read_model_header
 from support.tiny_models import LAYERS, WINDOW, WORDS, tiny
 
 pytestmark = pytest.mark.local_model
@@ -42,6 +43,7 @@ def kept(lines: list[str]) -> float:
     return sum(map(float, found))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", ["llama", "gemma3", "qwen35"])
 @pytest.mark.parametrize("tokens", [2048, 4096])
 @pytest.mark.parametrize("quantised", [False, True])
@@ -49,23 +51,23 @@ def test_contexts_take_what_was_foretold(
     tmp_path: Path, told: list[str], kind: str, tokens: int, quantised: bool
 ) -> None:
     path = tiny(tmp_path, kind)
-    model = llama.Model(str(path))
+    model = llama.Model(path)
     told.clear()
     ctx = model.context(tokens, 1, quantised)
     assert ctx
     c.llama_free(ctx)
     model.free()
-    expected = kv_cache_bytes(read_file(path), tokens, QUANTISED_BITS if quantised else 16)
+    expected = kv_cache_bytes(read_model_header(path), tokens, QUANTISED_BITS if quantised else 16)
     assert kept(told) == pytest.approx(expected / 2**20, abs=0.02)
 
 
 def test_the_starter_takes_what_was_foretold(told: list[str]) -> None:
     path = starter().path
-    model = llama.Model(str(path))
+    model = llama.Model(path)
     told.clear()
     c.llama_free(model.context(4096, 1))
     model.free()
-    assert kept(told) == kv_cache_bytes(read_file(path), 4096) / 2**20 == 90
+    assert kept(told) == kv_cache_bytes(read_model_header(path), 4096) / 2**20 == 90
 
 
 def continued(model: llama.Model, ctx: llama.Context, prompt: list[int], count: int) -> list[int]:
@@ -82,7 +84,7 @@ def context(model: llama.Model, quantised: bool = False) -> llama.Context:
 @pytest.mark.parametrize("kind", ["gemma3", "qwen35"])
 def test_what_a_layer_has_let_go_is_read_again(tmp_path: Path, kind: str) -> None:
     llama.start(lambda _: None)
-    model = llama.Model(str(tiny(tmp_path, kind)))
+    model = llama.Model(tiny(tmp_path, kind))
     assert model.window == (WINDOW if kind == "gemma3" else 0)
     prompt = [3 + (7 * n * n + n) % 256 for n in range(1500)]
     used = context(model)
@@ -106,21 +108,24 @@ def scores(ctx: llama.Context) -> list[float]:
 
 def test_a_quantised_context_makes_sense() -> None:
     llama.start(lambda _: None)
-    model = llama.Model(str(starter().path))
+    model = llama.Model(starter().path)
     prompt = model.tokenise("The capital of France is", special=False)
     words = continued(model, context(model, quantised=True), prompt, 4)
     assert "Paris" in b"".join(map(model.piece, words)).decode()
     model.free()
 
 
-class Front:
+class Parent:
     """The end of a pipe that keeps what was sent."""
 
     def __init__(self) -> None:
-        self.sent: list[tuple[str, dict[str, Any]]] = []
+        self.sent: list[Message] = []
 
-    def send(self, kind: str, **fields: Any) -> None:
-        self.sent.append((kind, fields))
+    def send(self, message: Message) -> None:
+        self.sent.append(message)
+
+    def is_cancelled(self, _: int) -> bool:
+        return False
 
 
 class Reluctant(llama.Model):
@@ -129,7 +134,7 @@ class Reluctant(llama.Model):
     room = 0
     tried: list[int]
 
-    def __init__(self, path: str, gpu_layers: int = 0, *rest: Any) -> None:
+    def __init__(self, path: Path, gpu_layers: int = 0, *rest: Any) -> None:
         self.tried.append(gpu_layers)
         if gpu_layers > self.room:
             raise LlamaError("out of memory")
@@ -151,37 +156,36 @@ def test_fewer_layers_are_tried_until_it_loads(
     monkeypatch.setattr(Reluctant, "tried", [], raising=False)
     told = loaded(tiny(tmp_path, "llama"), gpu_layers=99)
     assert Reluctant.tried == tried
-    assert told["hardware"] == "CPU only"
+    assert told.hardware == "CPU only"
 
 
-def loaded(path: Path, **how: Any) -> dict[str, Any]:
+def loaded(path: Path, **how: Any) -> ModelLoaded:
     """Have a runner load a model; return what it says of it."""
-    front = Front()
-    load = load_for(path, how.get("context", 4096), how.pop("kv", "f16"))
+    parent = Parent()
+    load = estimate_file_load(path, how.get("context", 4096), how.pop("kv", "f16"))
     usual = {"context": 4096, "threads": 1, "gpu_layers": 0, "gpu_share": 1.0, "idle_seconds": 1}
-    frame = {"type": "load", "path": str(path), "expected": asdict(load), **usual, **how}
-    main.Runner(front, main.Inbox())._load(frame)  # type: ignore[arg-type]
-    kind, fields = front.sent[-1]
-    assert kind == "loaded", fields
-    return fields
+    request = LoadModel(path=path, expected=load, **{**usual, **how})
+    main.Runner(parent)._load(request)  # type: ignore[arg-type]
+    assert isinstance(parent.sent[-1], ModelLoaded)
+    return parent.sent[-1]
 
 
 def test_a_runner_tells_what_its_model_will_take(tmp_path: Path) -> None:
     path = tiny(tmp_path, "gemma3")
-    sizes = [loaded(path, kv=kv)["bytes"] for kv in ("f16", "q8_0")]
-    kvs = [kv_cache_bytes(read_file(path), 4096, bits) for bits in (16, QUANTISED_BITS)]
+    sizes = [loaded(path, kv=kv).bytes for kv in ("f16", "q8_0")]
+    kvs = [kv_cache_bytes(read_model_header(path), 4096, bits) for bits in (16, QUANTISED_BITS)]
     assert sizes[0] - sizes[1] >= kvs[0] - kvs[1] > 0
-    assert loaded(path, context=2048)["bytes"] < sizes[0]
+    assert loaded(path, context=2048).bytes < sizes[0]
 
 
 def test_layers_that_fit_leave_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from baton.gguf.memory_fit import GPU_RESERVED_BYTES, estimate_load
 
     path = tiny(tmp_path, "llama")
-    load = estimate_load(read_file(path), path.stat().st_size, 4096)
+    load = estimate_load(read_model_header(path), path.stat().st_size, 4096)
 
     def with_free(*free: int) -> int:
-        found = [llama.Device("gpu", "A GPU", free_, 2 * free_) for free_ in free]
+        found = [GpuDevice("gpu", "A GPU", free_, 2 * free_) for free_ in free]
         monkeypatch.setattr(llama, "devices", lambda: found)
         return llama.layers_that_fit(load)
 

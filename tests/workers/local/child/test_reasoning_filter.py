@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from baton.workers.local.child.reasoning_filter import Mark, Thoughts, known, opened, without
+from baton.workers.local.child.reasoning_filter import (
+    ThoughtFilter,
+    ThoughtMarks,
+    known_marks,
+    no_thoughts_text,
+    open_marks,
+)
 
-QWEN = known("{{ '<think>' }}", lambda _: False)
-GEMMA = known("<|channel>thought\n<channel|>", lambda _: False)
-MISTRAL = known("", {"[THINK]"}.__contains__)
-CHANNELS = known("", {"<|channel|>", "<|message|>"}.__contains__)
+QWEN = known_marks("{{ '<think>' }}", lambda _: False)
+GEMMA = known_marks("<|channel>thought\n<channel|>", lambda _: False)
+MISTRAL = known_marks("", {"[THINK]"}.__contains__)
+CHANNELS = known_marks("", {"<|channel|>", "<|message|>"}.__contains__)
 FINAL = "<|start|>assistant<|channel|>final<|message|>"
 
 
-def said(thoughts: Thoughts, *pieces: str) -> str:
-    return "".join([*map(thoughts.feed, pieces), thoughts.rest()])
+def said(thoughts: ThoughtFilter, *pieces: str) -> str:
+    return "".join([*map(thoughts.feed, pieces), thoughts.flush()])
 
 
 def cut(text: str, places: list[int]) -> list[str]:
@@ -32,6 +37,7 @@ free = st.text(st.sampled_from("<>/think|channel[]THINK \nab"), max_size=40)
 ANSWERS = ["Paris.", "Use <think> and </think> for that.", "a < b", "[THINK] is a mark.", ""]
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("answer", [a for a in ANSWERS if not a.startswith("[")])
 @pytest.mark.parametrize(
     ("marks", "opens", "closes"),
@@ -46,19 +52,24 @@ ANSWERS = ["Paris.", "Use <think> and </think> for that.", "a < b", "[THINK] is 
 )
 @given(thought=free, places=cuts)
 def test_the_answer_is_what_comes_after(
-    marks: tuple[Mark, ...], opens: str, closes: str, answer: str, thought: str, places: list[int]
+    marks: tuple[ThoughtMarks, ...],
+    opens: str,
+    closes: str,
+    answer: str,
+    thought: str,
+    places: list[int],
 ) -> None:
     mark = next(m for m in marks if m.opens in opens)
     if mark.closes in thought + closes[: len(mark.closes) - 1]:
         thought = ""
     text = opens + thought + closes + answer
-    assert said(Thoughts(marks), *cut(text, places)) == answer
+    assert said(ThoughtFilter(marks), *cut(text, places)) == answer
 
 
 @given(text=free, places=cuts)
 def test_how_the_text_is_cut_makes_no_difference(text: str, places: list[int]) -> None:
     for marks in (QWEN, GEMMA, MISTRAL, CHANNELS, ()):
-        assert said(Thoughts(marks), *cut(text, places)) == said(Thoughts(marks), text)
+        assert said(ThoughtFilter(marks), *cut(text, places)) == said(ThoughtFilter(marks), text)
 
 
 @given(first=st.sampled_from("aé`1 \n"), rest=free, places=cuts)
@@ -67,65 +78,65 @@ def test_an_answer_that_speaks_of_marks_is_left_alone(
 ) -> None:
     text = f"{first}x{rest}"
     for marks in (QWEN, GEMMA, MISTRAL, CHANNELS):
-        assert said(Thoughts(marks), *cut(text, places)) == text
+        assert said(ThoughtFilter(marks), *cut(text, places)) == text
 
 
 @given(text=free, places=cuts)
 def test_a_model_that_has_no_marks_says_all_of_it(text: str, places: list[int]) -> None:
-    assert said(Thoughts(), *cut(text, places)) == text
+    assert said(ThoughtFilter(), *cut(text, places)) == text
 
 
 @given(thought=free, places=cuts)
 def test_thoughts_that_never_end_are_no_answer(thought: str, places: list[int]) -> None:
     thought = thought.replace("</think>", "")
-    thoughts = Thoughts(QWEN)
+    thoughts = ThoughtFilter(QWEN)
     assert said(thoughts, *cut(f"<think>{thought}", places)) == ""
-    assert thoughts.thinking
+    assert thoughts.is_thinking
 
 
 def test_thoughts_that_the_prompt_began() -> None:
     prompt = "<|im_start|>assistant\n<think>\n"
-    begun = opened(prompt, QWEN)
+    begun = open_marks(prompt, QWEN)
     assert begun is not None
-    thoughts = Thoughts(QWEN, begun)
-    assert (thoughts.feed("Hm. <th"), thoughts.thinking) == ("", True)
+    thoughts = ThoughtFilter(QWEN, begun)
+    assert (thoughts.feed("Hm. <th"), thoughts.is_thinking) == ("", True)
     assert thoughts.feed("ink> </think>") == ""
-    assert not thoughts.thinking
+    assert not thoughts.is_thinking
     assert said(thoughts, "\n\nParis") == "Paris"
-    assert opened("<think>\n\n</think>\n\n", QWEN) is None
+    assert open_marks("<think>\n\n</think>\n\n", QWEN) is None
 
 
 def test_thoughts_in_two_parts_and_a_stray_end() -> None:
-    assert said(Thoughts(QWEN), "<think>a</think>\n<think>b</think>\nc") == "c"
-    assert said(Thoughts(QWEN), "</think>\n\nc") == "c"
-    assert said(Thoughts(QWEN), "<thin") == "<thin"
-    assert said(Thoughts(QWEN), "  <thinking> aloud") == "  <thinking> aloud"
+    assert said(ThoughtFilter(QWEN), "<think>a</think>\n<think>b</think>\nc") == "c"
+    assert said(ThoughtFilter(QWEN), "</think>\n\nc") == "c"
+    assert said(ThoughtFilter(QWEN), "<thin") == "<thin"
+    assert said(ThoughtFilter(QWEN), "  <thinking> aloud") == "  <thinking> aloud"
     text = f"<|channel|>analysis<|message|>a<|end|>{FINAL}b<|end|>"
-    assert said(Thoughts(CHANNELS), text) == "b<|end|>"
-    assert said(Thoughts(CHANNELS), "<|channel|>final<|message|>b") == "b"
+    assert said(ThoughtFilter(CHANNELS), text) == "b<|end|>"
+    assert said(ThoughtFilter(CHANNELS), "<|channel|>final<|message|>b") == "b"
 
 
 def test_an_answer_at_once() -> None:
-    assert without("assistant\n<think>\n", QWEN) == "\n</think>\n\n"
-    assert without("assistant\n<think>\n\n</think>\n\n", QWEN) == ""
-    assert without("assistant\n", ()) == ""
-    assert without("<|start|>assistant", CHANNELS) == "<|channel|>final<|message|>"
+    assert no_thoughts_text("assistant\n<think>\n", QWEN) == "\n</think>\n\n"
+    assert no_thoughts_text("assistant\n<think>\n\n</think>\n\n", QWEN) == ""
+    assert no_thoughts_text("assistant\n", ()) == ""
+    assert no_thoughts_text("<|start|>assistant", CHANNELS) == "<|channel|>final<|message|>"
 
 
 @pytest.mark.parametrize(
     ("marks", "opens"),
     [(QWEN, "<think>"), (GEMMA, "<|channel>thought"), (CHANNELS, "<|channel|>analysis<|message|>")],
 )
-def test_thoughts_can_be_brought_to_an_end(marks: tuple[Mark, ...], opens: str) -> None:
-    thoughts = Thoughts(marks)
-    assert thoughts.ending == ""
+def test_thoughts_can_be_brought_to_an_end(marks: tuple[ThoughtMarks, ...], opens: str) -> None:
+    thoughts = ThoughtFilter(marks)
+    assert thoughts.closing_text == ""
     thoughts.feed(f"{opens}Well, ")
-    assert thoughts.feed(thoughts.ending) == ""
-    assert not thoughts.thinking
+    assert thoughts.feed(thoughts.closing_text) == ""
+    assert not thoughts.is_thinking
     assert said(thoughts, "Paris") == "Paris"
 
 
 def test_only_marks_that_a_model_knows_are_marks() -> None:
-    assert known("{{ messages }}", lambda _: False) == ()
+    assert known_marks("{{ messages }}", lambda _: False) == ()
     assert [mark.opens for mark in QWEN] == ["<think>"]
-    assert [mark.opens for mark in known("", {"<think>"}.__contains__)] == ["<think>"]
+    assert [mark.opens for mark in known_marks("", {"<think>"}.__contains__)] == ["<think>"]

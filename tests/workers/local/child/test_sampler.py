@@ -17,8 +17,8 @@ from baton.workers.local import starter
 from baton.workers.local.child import llama
 from baton.workers.local.child.chat_template import compile_template
 from baton.workers.local.child.llama_loader import LlamaError, c
-from baton.workers.local.child.prompt_tokens import encode
-from baton.workers.local.child.sampler import EVERY, FIRST, GrammarRefused, Sampler
+from baton.workers.local.child.main import encode
+from baton.workers.local.child.sampler import FIRST_TOKENS, TOKEN_INTERVAL, GrammarRefused, Sampler
 
 pytestmark = pytest.mark.local_model
 
@@ -33,7 +33,7 @@ MIXED = r'root ::= "日本" [0-9]{2} "🎉" [a-z]{3} "é"'
 @pytest.fixture(scope="module")
 def model() -> Iterator[llama.Model]:
     llama.start(lambda _: None)
-    model = llama.Model(str(starter().path))
+    model = llama.Model(starter().path)
     yield model
     model.free()
 
@@ -42,7 +42,9 @@ class Desk:
     """A model that was asked something, as often as one likes."""
 
     def __init__(self, model: llama.Model) -> None:
-        template, _ = compile_template(model.template, model.special("bos"), model.special("eos"))
+        template, _ = compile_template(
+            model.template, model.special_text("bos"), model.special_text("eos")
+        )
         self._model = model
         self._context = llama.Context(model, 1024, 1, lambda: False)
         self._prompt = encode(model, template.render, [{"role": "user", "content": ASKED}])
@@ -78,6 +80,7 @@ def desk(model: llama.Model) -> Desk:
     return Desk(model)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("temperature", "seed", "penalty"),
     [(0.0, 1, 1.0), (0.0, 1, 1.3), (1.5, 1, 1.0), (1.5, 2, 1.3), (1.5, 3, 1.0), (1.5, 4, 1.0)],
@@ -93,9 +96,9 @@ def test_what_is_written_always_parses(
 def test_how_sure_the_model_was_is_what_its_figures_say(desk: Desk, model: llama.Model) -> None:
     how = Sampling(0.0, repeat_penalty=1.3)
     with closing(model.sampler(how, None)) as sampler:
-        assert sampler.sureness.mean is None
+        assert sampler.confidence.mean is None
         told = desk.watch(sampler, most=12)
-        mean = sampler.sureness.mean
+        mean = sampler.confidence.mean
     assert mean == pytest.approx(sum(told) / len(told), abs=1e-4)
     assert all(one < 0 for one in told)
 
@@ -103,19 +106,21 @@ def test_how_sure_the_model_was_is_what_its_figures_say(desk: Desk, model: llama
 def test_of_a_long_text_each_fourth_token_tells(desk: Desk, model: llama.Model) -> None:
     with closing(model.sampler(Sampling(1.5, seed=3), r"root ::= [^\x00]{300}")) as sampler:
         told = desk.watch(sampler, most=70)
-        mean = sampler.sureness.mean
-    counted = [one for n, one in enumerate(told, start=1) if n <= FIRST or n % EVERY == 0]
-    assert len(told) > len(counted) > FIRST
+        mean = sampler.confidence.mean
+    counted = [
+        one for n, one in enumerate(told, start=1) if n <= FIRST_TOKENS or n % TOKEN_INTERVAL == 0
+    ]
+    assert len(told) > len(counted) > FIRST_TOKENS
     assert mean == pytest.approx(sum(counted) / len(counted), abs=1e-4)
 
 
 def test_each_line_tells_how_sure_the_model_was_of_it(desk: Desk, model: llama.Model) -> None:
     with closing(model.sampler(Sampling(1.5, seed=3), r"root ::= [^\x00]{300}", 60)) as sampler:
         first = [*desk.watch(sampler, most=20)]
-        sampler.sureness.end_line()
+        sampler.confidence.end_line()
         second = desk.watch(sampler, most=40)
-        sampler.sureness.end_line()
-        lines = sampler.sureness.lines
+        sampler.confidence.end_line()
+        lines = sampler.confidence.lines
     assert lines == pytest.approx([fmean(first), fmean(second)], abs=1e-4)
 
 
@@ -126,7 +131,7 @@ def test_within_a_form_the_model_is_as_sure_as_it_was_of_the_words(
     for form in (r"root ::= [^\x00]*", r'root ::= "Zurich" [0-9]{20}'):
         with closing(model.sampler(Sampling(0), form)) as sampler:
             told = desk.watch(sampler, most=12)
-            assert sampler.sureness.mean == pytest.approx(sum(told) / len(told), abs=1e-4)
+            assert sampler.confidence.mean == pytest.approx(sum(told) / len(told), abs=1e-4)
             sure.append(sum(told) / len(told))
     assert sure[0] > sure[1] + 1, "it would not have said that by itself"
 

@@ -25,8 +25,7 @@ from baton.core.errors import ConfigError
 from baton.core.labels import Label
 from baton.ipc.child_http import trusted_certificates
 from baton.ipc.parent_channel import Failure
-from baton.platform import proxies as addresses
-from baton.platform import secrets
+from baton.platform import proxies as addresses, secrets
 from baton.workers.cloud.child import call_errors, request_guard, response_limits
 from baton.workers.cloud.child.cloud_call import KEY_PLACEHOLDER, CloudCall, HttpRequest
 
@@ -109,7 +108,7 @@ class CloudHttpClient:
         response = await self._send(transport, call, targets, request, deadline)
         try:
             if response.status_code in (401, 403):
-                self._keys.pop((call.provider, call.variable), None)  # looked for anew next time
+                self._keys.pop((call.provider, call.variable), None)  # looked up again next time
             if response.status_code != 200:
                 raise await call_errors.response_failure(call, response)
             if call_errors.is_compressed(response):

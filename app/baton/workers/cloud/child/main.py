@@ -1,23 +1,13 @@
 """The gateway: the one child process that sends requests to remote workers.
 
-`python -m baton.ipc.child_entry gateway` speaks frames on stdin and stdout. Frames to it:
-
-    setup   keys_file, proxy, proxies, offline, connect, stall, total, effort
-    warm
-    call    id and what to ask, see cloud_call.CloudCall
-    go      id: what was announced is on disk, so send it
-    cancel  id
-
-Frames from it: beat each second; for a call request (what will be sent, exactly), then text, then
-one of done, stopped and failed (with the name of the error that the front raises). It alone
-holds keys, which never go over the pipes. It connects to the addresses of calls only, and ends at
-once when its front does.
+`python -m baton.ipc.child_entry gateway` speaks the messages of `workers.cloud.messages` on stdin
+and stdout. It alone holds keys, which never go over the pipes. It connects to where calls go and
+nowhere else, and ends at once when its parent does.
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
 import os
 import sys
 import traceback
@@ -27,8 +17,15 @@ from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any
 
-from baton.ipc import frames
-from baton.ipc.parent_channel import Failure, Front, keep_quiet_and_private, take_pipes
+from msgspec.structs import asdict
+
+from baton.ipc.messages import Cancel, Failed, FinalReply, Message, Stopped
+from baton.ipc.parent_channel import (
+    Failure,
+    ParentChannel,
+    keep_quiet_and_private,
+    take_pipes,
+)
 from baton.ipc.process import environment
 from baton.workers.cloud.child import call_errors
 from baton.workers.cloud.child.cloud_call import CloudCall, HttpRequest
@@ -36,6 +33,17 @@ from baton.workers.cloud.child.http_client import CloudHttpClient, ConnectionRul
 from baton.workers.cloud.child.litellm_requests import LitellmRequests
 from baton.workers.cloud.child.openai_requests import chat_request
 from baton.workers.cloud.gateway import GATEWAY_VARIABLES
+from baton.workers.cloud.messages import (
+    REQUESTS,
+    AnswerText,
+    CallDone,
+    CallWorker,
+    RequestAnnounced,
+    SendRequest,
+    SetUpGateway,
+    TokenCount,
+    WarmGateway,
+)
 
 TEXT_SECONDS = 0.02
 """Text goes out at once at first, then this often: a frame per token would flood the front."""
@@ -44,31 +52,33 @@ TEXT_SECONDS = 0.02
 class CallRunner:
     """Runs many calls at once, each in a task of its own."""
 
-    def __init__(self, front: Front, setup: frames.Frame, environ: Mapping[str, str]) -> None:
-        self._front = front
+    def __init__(
+        self, parent: ParentChannel, setup: SetUpGateway, environ: Mapping[str, str]
+    ) -> None:
+        self._parent = parent
         rules = ConnectionRules(
-            Path(setup["keys_file"]),
-            setup["proxy"],
-            setup["proxies"],
-            setup["offline"],
-            setup["connect"],
-            setup["stall"],
-            setup["total"],
+            setup.keys_file,
+            setup.proxy,
+            setup.proxies,
+            setup.offline,
+            setup.connect,
+            setup.stall,
+            setup.total,
         )
         self._http = CloudHttpClient(rules, environ)
-        self._litellm = LitellmRequests(setup["effort"])
+        self._litellm = LitellmRequests(setup.effort)
         self._tasks: list[asyncio.Task[None]] = []
         self._calls: dict[int, tuple[CloudCall, asyncio.Task[None]]] = {}
 
-    def handle_frame(self, frame: frames.Frame) -> None:
-        match frame:
-            case {"type": "warm", "models": list(models)}:
+    def handle_message(self, message: Message) -> None:
+        match message:
+            case WarmGateway(models=models):
                 self._tasks.append(asyncio.create_task(self._warm(models)))
-            case {"type": "call"}:
-                self._start_call(frame)
-            case {"type": "go", "id": int(number)} if number in self._calls:
+            case CallWorker():
+                self._start_call(message)
+            case SendRequest(id=number) if number in self._calls:
                 self._calls[number][0].go.set()
-            case {"type": "cancel", "id": int(number)} if number in self._calls:
+            case Cancel(id=number) if number in self._calls:
                 # Not at once: a task that never took its first step wouldn't send that it ended.
                 asyncio.get_running_loop().call_soon(self._calls[number][1].cancel)
 
@@ -80,40 +90,37 @@ class CallRunner:
             with suppress(Exception):  # the first call meets it again, and reports it
                 await self._litellm.write(unsent_call(provider, model))
 
-    def _start_call(self, frame: frames.Frame) -> None:
-        number = frame["id"]
-
+    def _start_call(self, asked: CallWorker) -> None:
         def announce(host: str, body: bytes) -> None:
-            encoded = base64.b64encode(body).decode("ascii")
-            self._front.send("request", id=number, host=host, body=encoded)
+            self._parent.send(RequestAnnounced(host, body, id=asked.id))
 
-        asked = {key: value for key, value in frame.items() if key != "type"}
-        call = CloudCall(**asked, announce=announce)
-        self._calls[number] = (call, asyncio.create_task(self._run_call(call)))
+        call = CloudCall(**asdict(asked), announce=announce)
+        self._calls[call.id] = (call, asyncio.create_task(self._run_call(call)))
 
     async def _run_call(self, call: CloudCall) -> None:
         """Answer a call, and send how it ended."""
-        sender = TextSender(self._front, call.id)
-        kind, fields = "stopped", {}
+        sender = TextSender(self._parent, call.id)
+        reply: FinalReply = Stopped()
         try:
             await self._http.prepare(call)
             request = await self._request(call)
             async with aclosing(self._http.post(call, request)) as texts:
                 async for text in texts:
                     sender.add(text)
-            kind, fields = "done", _done_fields(call)
+            reply = _done_reply(call)
         except Failure as failure:
-            kind, fields = "failed", failure.fields
+            reply = failure.failed
         except asyncio.CancelledError:
             pass
         except Exception as error:
             _log_error(error)
             mistake = f"The gateway failed on the call to {call.who} ({type(error).__name__})."
-            kind, fields = "failed", Failure("WorkerError", mistake, "Try again.").fields
+            reply = Failed("WorkerError", mistake, "Try again.")
         finally:
             sender.finish()
             del self._calls[call.id]
-            self._front.send(kind, id=call.id, **fields)
+            reply.id = call.id
+            self._parent.send(reply)
 
     async def _request(self, call: CloudCall) -> HttpRequest:
         """Return the request for a call, in its provider's dialect."""
@@ -131,10 +138,10 @@ class CallRunner:
 
 
 class TextSender:
-    """Sends a call's text as it comes, at most a frame every TEXT_SECONDS."""
+    """Sends a call's text as it comes, at most a message every TEXT_SECONDS."""
 
-    def __init__(self, front: Front, call: int) -> None:
-        self._front = front
+    def __init__(self, parent: ParentChannel, call: int) -> None:
+        self._parent = parent
         self._call = call
         self._pending = ""
         self._pieces = 0
@@ -162,7 +169,7 @@ class TextSender:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._front.send("text", id=self._call, text=self._pending, tokens=self._pieces)
+        self._parent.send(AnswerText(self._pending, self._pieces, id=self._call))
         self._pending, self._pieces = "", 0
         self._sent = asyncio.get_running_loop().time()
 
@@ -188,21 +195,17 @@ def unsent_call(provider: str, model: str) -> CloudCall:
     )
 
 
-def _done_fields(call: CloudCall) -> dict[str, Any]:
+def _done_reply(call: CloudCall) -> CallDone:
     """Return how a call ended, with the provider's count if there is one to believe."""
     if not call.ended_well:
         raise call_errors.unfinished_failure(call)
     count = call.usage
     usage = None
     if count is not None:
-        usage = {
-            "tokens_in": count.tokens_in,
-            "tokens_out": count.tokens_out,
-            "cached": count.cached,
-            "cache_written": count.cache_written,
-            "reported": count.reported,
-        }
-    return {"finish": call.finish, "usage": usage, "bound": call.output_bound}
+        usage = TokenCount(
+            count.tokens_in, count.tokens_out, count.cached, count.cache_written, count.reported
+        )
+    return CallDone(call.finish, usage, call.output_bound)
 
 
 def _log_error(error: Exception) -> None:
@@ -213,17 +216,17 @@ def _log_error(error: Exception) -> None:
 
 
 async def _serve(environ: Mapping[str, str]) -> None:
-    """Take frames until the front is gone."""
+    """Take messages until the parent is gone."""
     loop = asyncio.get_running_loop()
-    inbox: asyncio.Queue[frames.Frame] = asyncio.Queue()
+    inbox: asyncio.Queue[Any] = asyncio.Queue()
 
-    def receive(frame: frames.Frame) -> None:
-        loop.call_soon_threadsafe(inbox.put_nowait, frame)
+    def deliver(message: Message) -> None:
+        loop.call_soon_threadsafe(inbox.put_nowait, message)
 
-    front = Front(*take_pipes(), receive)
-    runner = CallRunner(front, await inbox.get(), environ)
+    parent = ParentChannel(*take_pipes(), REQUESTS, deliver)
+    runner = CallRunner(parent, await inbox.get(), environ)
     while True:
-        runner.handle_frame(await inbox.get())
+        runner.handle_message(await inbox.get())
 
 
 def take_environ() -> dict[str, str]:

@@ -356,7 +356,7 @@ class Messages(AnswerReader):
     def __init__(self) -> None:
         super().__init__()
         self._stopped = False
-        self._count_parts: dict[str, Any] = {}
+        self._usage_fields: dict[str, Any] = {}
 
     def _ended(self) -> bool:
         return self._stopped
@@ -393,21 +393,21 @@ class Messages(AnswerReader):
         """Take parts of the count."""
         for name, value in parts.items():
             if value is not None:
-                self._count_parts[name] = _larger_part(self._count_parts.get(name), value)
+                self._usage_fields[name] = _larger_part(self._usage_fields.get(name), value)
         if self._stopped:
             self._note_whole()
 
     def _note_whole(self) -> None:
         """Put the parts of the count together."""
-        parts = self._count_parts
-        read = _number(parts.get("cache_read_input_tokens") or 0)
-        written = _number(parts.get("cache_creation_input_tokens") or 0)
-        plain = _number(parts.get("input_tokens"))
+        fields = self._usage_fields
+        read = _number(fields.get("cache_read_input_tokens") or 0)
+        written = _number(fields.get("cache_creation_input_tokens") or 0)
+        plain = _number(fields.get("input_tokens"))
         if plain is None or read is None or written is None:
             self._note_count(None)
         else:
             whole = plain + read + written
-            self._note_count(_count(whole, parts.get("output_tokens"), read, written))
+            self._note_count(_count(whole, fields.get("output_tokens"), read, written))
 
 
 def _larger_part(before: Any, now: Any) -> Any:

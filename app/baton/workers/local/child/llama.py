@@ -1,4 +1,4 @@
-"""llama.cpp through its C interface: a model, its context, and sampling.
+"""llama.cpp through its C interface: a model, its adapters, and its context.
 
 The package's own `Llama` class is left aside: the C interface gives cancellation at any moment,
 progress, reuse of what was read before, and a start that is 0.2 s quicker.
@@ -10,8 +10,10 @@ import ctypes
 import os
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
 from baton.core.sampling_settings import Sampling
 from baton.gguf.memory_fit import (
@@ -21,25 +23,26 @@ from baton.gguf.memory_fit import (
     ModelLoad,
     layers_on_gpu,
 )
+from baton.ipc.parent_channel import Failure
 from baton.workers.local.child.llama_loader import LlamaError, c, gpu_kinds, load_backends
-from baton.workers.local.child.sampler import FIRST, Constrained, Sampler
+from baton.workers.local.child.sampler import FIRST_TOKENS, GrammarSampler, Sampler
+from baton.workers.local.messages import GpuDevice, LlamaInfo
 
-SMALLEST_CONTEXT = 2048
+MIN_CONTEXT_TOKENS = 2048
 """Tokens a context begins with: zeroing the memory of a large one would delay the first word."""
 
-SLOW_TOKEN = 0.1
+SLOW_TOKEN_SECONDS = 0.1
 """Seconds per token from which on cancelling mustn't wait for the token's end."""
 
 
-class Device(NamedTuple):
-    """A GPU as llama.cpp sees it; memory in bytes. `shared` is one that uses the machine's own."""
+PROMPT_KEY = "baton.conductor.prompt"
+"""An adapter's metadata that says how its prompt is written, instead of the chat template."""
 
-    name: str
-    description: str
-    free: int
-    total: int
-    shared: bool = False
+BASE_KEY = "baton.conductor.base_sha256"
+"""An adapter's metadata that names the SHA-256 of the only model file that it is for."""
 
+_complaints: deque[str] = deque(maxlen=20)
+"""What llama.cpp logged last: the only place where it says why an adapter doesn't fit."""
 
 _log: Any = None
 
@@ -52,7 +55,8 @@ def start(log: Callable[[str], None]) -> None:
 
     def receive(level: int, text: bytes, _: object) -> None:
         if level in _LOUD:
-            log(text.decode("utf-8", "replace"))
+            _complaints.append(text.decode("utf-8", "replace"))
+            log(_complaints[-1])
 
     global _log
     _log = c.llama_log_callback(receive)  # must outlive every call
@@ -61,19 +65,19 @@ def start(log: Callable[[str], None]) -> None:
     c.llama_backend_init()
 
 
-def build() -> dict[str, Any]:
-    """Tell which llama.cpp this is, what it was built for, and the GPUs it can use."""
-    return {
-        "version": c.llama_version().decode(),
-        "processor": load_backends(),
-        "system": c.llama_print_system_info().decode().strip(),
-        "gpu": bool(c.llama_supports_gpu_offload()),
-        "gpu_kinds": gpu_kinds(),
-        "devices": [device._asdict() for device in devices()],
-    }
+def info() -> LlamaInfo:
+    """Return which llama.cpp this is, what it was built for, and the GPUs it can use."""
+    return LlamaInfo(
+        version=c.llama_version().decode(),
+        processor=load_backends(),
+        system=c.llama_print_system_info().decode().strip(),
+        gpu=bool(c.llama_supports_gpu_offload()),
+        gpu_kinds=gpu_kinds(),
+        devices=devices(),
+    )
 
 
-def devices() -> list[Device]:
+def devices() -> list[GpuDevice]:
     """Return the GPUs this build can use: those in the processor only where there are no others."""
     if not c.llama_supports_gpu_offload():
         return []
@@ -92,7 +96,7 @@ def devices() -> list[Device]:
             name = lib.ggml_backend_dev_name(device).decode("utf-8", "replace")
             description = lib.ggml_backend_dev_description(device).decode("utf-8", "replace")
             shared = kind == _SHARED_GPU
-            found.append(Device(name, description, free.value, total.value, shared))
+            found.append(GpuDevice(name, description, free.value, total.value, shared))
     return [device for device in found if not device.shared] or found
 
 
@@ -107,7 +111,7 @@ def layers_that_fit(load: ModelLoad) -> int:
     return layers_on_gpu(load, free) if free else 0
 
 
-def check_file(path: str) -> None:
+def check_file(path: Path) -> None:
     """Raise LlamaError unless llama.cpp would load this file: its kind, its words, all tensors.
 
     No weights are read, so that it takes milliseconds whatever the size.
@@ -127,7 +131,7 @@ class Model:
 
     def __init__(
         self,
-        path: str,
+        path: Path,
         gpu_layers: int = 0,
         progress: Callable[[float], None] = lambda _: None,
         *,
@@ -178,12 +182,12 @@ class Model:
         source = c.llama_model_chat_template(self._model, None)
         return source.decode("utf-8", "replace") if source else None
 
-    def special(self, name: str) -> str:
+    def special_text(self, name: str) -> str:
         """Return the text of the `bos` or `eos` token, "" if there is none."""
         token = {"bos": c.llama_vocab_bos, "eos": c.llama_vocab_eos}[name](self._vocab)
         return self.piece(token, special=True).decode("utf-8", "replace") if token >= 0 else ""
 
-    def begin(self, tokens: list[int]) -> list[int]:
+    def with_bos(self, tokens: list[int]) -> list[int]:
         """Return a prompt's tokens with the BOS that the model wants and the template forgot."""
         bos = c.llama_vocab_bos(self._vocab)
         if not c.llama_vocab_get_add_bos(self._vocab) or tokens[:1] == [bos]:
@@ -212,7 +216,7 @@ class Model:
             size = c.llama_token_to_piece(self._vocab, token, buffer, len(buffer), 0, special)
         return buffer.raw[: max(size, 0)]
 
-    def adapter(self, path: str) -> Any:
+    def adapter(self, path: Path) -> Any:
         """Load a LoRA adapter, which stays as long as the model; None if it isn't one for this."""
         return c.llama_adapter_lora_init(self._model, os.fsencode(path))
 
@@ -226,7 +230,7 @@ class Model:
         return buffer.value.decode("utf-8", "replace")
 
     def is_end(self, token: int) -> bool:
-        """Tell whether a token ends an answer."""
+        """Whether a token ends an answer."""
         return bool(c.llama_vocab_is_eog(self._vocab, token))
 
     def context(self, tokens: int, threads: int, quantised: bool = False) -> Any:
@@ -247,14 +251,72 @@ class Model:
             parameters.flash_attn_type = c.LLAMA_FLASH_ATTN_TYPE_DISABLED
         return c.llama_init_from_model(self._model, parameters)
 
-    def sampler(self, how: Sampling, grammar: str | None = None, first: int = FIRST) -> Sampler:
+    def sampler(
+        self, how: Sampling, grammar: str | None = None, first: int = FIRST_TOKENS
+    ) -> Sampler:
         """Return what chooses the tokens of one answer, within a grammar if there is one.
 
         How sure the model is counts for all of the `first` tokens, and for some of the others.
         """
         if grammar is None:
             return Sampler(self.vocabulary, how, first)
-        return Constrained(self._vocab, self.vocabulary, how, grammar, first)
+        return GrammarSampler(self._vocab, self.vocabulary, how, grammar, first)
+
+
+class Adapters:
+    """The LoRA adapters that were put on a model. They stay in memory with it: they are small."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._loaded: dict[tuple[Path, int], Any] = {}
+
+    def get(self, path: Path | None) -> Any:
+        """Return an adapter, None without a path. Raises Failure where it isn't one for this."""
+        if path is None:
+            return None
+        try:
+            key = (path, path.stat().st_mtime_ns)
+        except OSError as error:
+            raise _unfit(path, f"it can't be read: {error.strerror}") from error
+        if key not in self._loaded:
+            _complaints.clear()
+            adapter = self._model.adapter(path)
+            if not adapter:
+                raise _unfit(path, _unfit_reason("".join(_complaints)))
+            base = self._model.adapter_metadata(adapter, BASE_KEY)
+            if base and base != _sha256(self._model.path):
+                raise _unfit(path, "it was made for another one")
+            self._loaded[key] = adapter
+        return self._loaded[key]
+
+    def prompt(self, path: Path | None) -> str:
+        """Return how an adapter's prompt is written, with `{prompt}` in it; "" for a chat."""
+        adapter = self.get(path)
+        return self._model.adapter_metadata(adapter, PROMPT_KEY) if adapter else ""
+
+
+def _sha256(path: Path) -> str:
+    import hashlib
+
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _unfit(path: Path, why: str) -> Failure:
+    return Failure(
+        "AdapterError",
+        f"The adapter {path.name} can't be put on this model: {why}.",
+        "Choose one that was made for it, or take `adapter` out of the worker's settings.",
+    )
+
+
+def _unfit_reason(log: str) -> str:
+    """Put llama.cpp's complaint into plain words."""
+    if any(word in log for word in ("general.type", "adapter.type", "unexpected suffix")):
+        return "it isn't a LoRA adapter"
+    if any(word in log for word in ("mismatch", "base model", "transposed")):
+        return "it was made for another one"
+    return "the file is broken, or there is no memory for it"
 
 
 class Context:
@@ -287,7 +349,7 @@ class Context:
         self._scale = 0.0
         self._fit(1)
 
-    def adapt(self, adapter: Any, scale: float) -> None:
+    def set_adapter(self, adapter: Any, scale: float) -> None:
         """Compute with an adapter from now on, None: with none. What was read before is forgotten.
 
         Taking the one that is on already changes nothing.
@@ -297,9 +359,9 @@ class Context:
             return
         self._adapter, self._scale = adapter, scale
         self._keep(0)
-        self._put_on()
+        self._apply_adapter()
 
-    def _put_on(self) -> None:
+    def _apply_adapter(self) -> None:
         """Have the llama.cpp context compute with the adapter."""
         adapters = scales = None
         if self._adapter:
@@ -314,7 +376,7 @@ class Context:
         `progress` gets how many tokens have been read, of how many that have to be.
         """
         self._fit(len(prompt))
-        known = self._keep(_common(self._tokens, prompt[:-1]))
+        known = self._keep(_common_prefix(self._tokens, prompt[:-1]))
         total = len(prompt) - known
         self._watch(True)
         step = self._model.batch
@@ -340,7 +402,7 @@ class Context:
             if not self._decode(self._one, 1):
                 return
             self._tokens.append(token)
-            slow = time.monotonic() - began > SLOW_TOKEN
+            slow = time.monotonic() - began > SLOW_TOKEN_SECONDS
             if self._watching != slow:
                 self._watch(slow)
 
@@ -378,7 +440,7 @@ class Context:
         """Make the context large enough for that many tokens, keeping what it knows."""
         if tokens <= self._size:
             return
-        size = SMALLEST_CONTEXT
+        size = MIN_CONTEXT_TOKENS
         while size < tokens:
             size *= 2
         size = min(size, self._limit)
@@ -389,14 +451,14 @@ class Context:
             if not _carry_over(self._ctx, ctx):
                 self._tokens.clear()
             c.llama_free(self._ctx)
-            _give_back()
+            _trim_heap()
         self._ctx, self._size = ctx, size
         self._watch(self._watching)
         if self._adapter:
-            self._put_on()
+            self._apply_adapter()
 
 
-def _give_back() -> None:
+def _trim_heap() -> None:
     """Return to the system what was freed, where the C library would keep it for later."""
     if sys.platform == "linux":
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it
@@ -412,7 +474,7 @@ def _carry_over(old: Any, new: Any) -> bool:
     return bool(taken and c.llama_state_seq_set_data(new, state, taken, 0))
 
 
-def _common(known: Sequence[int], prompt: Sequence[int]) -> int:
+def _common_prefix(known: Sequence[int], prompt: Sequence[int]) -> int:
     """Return how many tokens two sequences share at their beginning."""
     for index, (one, other) in enumerate(zip(known, prompt, strict=False)):
         if one != other:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import os
+import platform
 import re
 import sys
 from collections.abc import Collection, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
-from baton.workers.local.child import cpp_runtime
+from baton.platform.build_info import build_info
 
 
 def _skip_package_init(name: str) -> None:
@@ -30,16 +31,66 @@ def _skip_package_init(name: str) -> None:
         sys.modules[name] = importlib.util.module_from_spec(spec)
 
 
+CPP_LIBRARIES = ("libgcc_s.so.1", "libstdc++.so.6")
+"""What belongs together, in the order in which they need each other."""
+
+SYSTEM_FOLDERS = (
+    f"/usr/lib/{platform.machine()}-linux-gnu",
+    f"/lib/{platform.machine()}-linux-gnu",
+    "/usr/lib64",
+    "/lib64",
+    "/usr/lib",
+    "/lib",
+)
+
+_CPP_VERSION = re.compile(rb"GLIBCXX_3\.4\.(\d+)\0")
+
+
+def prefer_newer_cpp() -> None:
+    """Load the system's C++ library if it is newer. To be called before llama.cpp is loaded.
+
+    A GPU's driver is loaded into the same process, where there can be only one C++ library, and
+    drivers are made for the system's. The packaged binary brings one of 2020, with which newer
+    drivers can't be loaded; what the binary itself is made of runs with any that is newer.
+    """
+    build = build_info()
+    if sys.platform != "linux" or build is None or not build.gpu:
+        return
+    folder = newer_cpp_folder(Path(sys.executable).parent / "lib", map(Path, SYSTEM_FOLDERS))
+    for name in CPP_LIBRARIES if folder else ():
+        try:
+            ctypes.CDLL(f"{folder}/{name}")
+        except OSError:
+            return  # then its own serves, as it does without any GPU
+
+
+def newer_cpp_folder(own: Path, folders: Iterable[Path]) -> Path | None:
+    """Return the first of the folders that has both libraries, if they are newer than one's own."""
+    for folder in folders:
+        if all((folder / name).exists() for name in CPP_LIBRARIES):
+            return folder if _cpp_version(folder) > _cpp_version(own) else None
+    return None
+
+
+def _cpp_version(folder: Path) -> int:
+    """Return the newest version that a folder's C++ library knows; without one, any other does."""
+    try:
+        versions = _CPP_VERSION.findall((folder / CPP_LIBRARIES[-1]).read_bytes())
+    except OSError:
+        return 1 << 30
+    return max(map(int, versions), default=0)
+
+
 _skip_package_init("llama_cpp")
-cpp_runtime.prefer_newer()  # before anything loads the one that this program brings
+prefer_newer_cpp()  # before anything loads the one that this program brings
 import llama_cpp.llama_cpp as c  # noqa: E402
 
-__all__ = ["LlamaError", "c", "folder", "gpu_kinds", "load_backends", "suited"]
+__all__ = ["LlamaError", "c", "gpu_kinds", "library_folder", "load_backends", "suitable_variants"]
 
 _AVX2 = frozenset({"sse4_2", "avx", "f16c", "fma", "avx2", "bmi2"})
 _AVX512 = _AVX2 | {"avx512f", "avx512cd", "avx512vl", "avx512dq", "avx512bw"}
 
-_PROCESSORS = {
+_CPU_VARIANTS = {
     "sapphirerapids": _AVX512
     | {"avx512vbmi", "avx512_vnni", "avx512_bf16", "amx_tile", "amx_int8"},
     "zen4": _AVX512 | {"avx512vbmi", "avx512_vnni", "avx512_bf16"},
@@ -76,7 +127,7 @@ class LlamaError(Exception):
     """llama.cpp refused; the text is a sentence's second half."""
 
 
-def folder() -> Path:
+def library_folder() -> Path:
     """Return where llama.cpp's libraries lie."""
     return Path(c.__file__).parent / "lib"
 
@@ -95,7 +146,7 @@ def load_backends() -> str:
     for gpu in _GPUS:
         if gpu in found:
             _load_gpu(gpu, found[gpu])
-    for processor in suited(made, _abilities()):
+    for processor in suitable_variants(made, _cpu_features()):
         if _load(found[f"cpu-{processor}"]):
             return processor
     raise LlamaError("none of its libraries is made for this processor")
@@ -104,32 +155,32 @@ def load_backends() -> str:
 def gpu_kinds() -> dict[str, str]:
     """Return the kinds of GPUs that this build is made for, each with why it can't be used."""
     load_backends()
-    there = [gpu for gpu in _GPUS if (folder() / f"{_PREFIX}{gpu}{_SUFFIX}").exists()]
+    there = [gpu for gpu in _GPUS if (library_folder() / f"{_PREFIX}{gpu}{_SUFFIX}").exists()]
     return {gpu: _unusable.get(gpu, "") for gpu in there}
 
 
-def suited(made: Iterable[str], abilities: Collection[str] | None) -> list[str]:
+def suitable_variants(made: Iterable[str], abilities: Collection[str] | None) -> list[str]:
     """Return the processors among `made` whose code can run, the fastest first.
 
     `abilities` is what the system says that the processor can do, None where it doesn't say.
     """
-    order = list(_PROCESSORS)
-    ordered = sorted(sorted(made, reverse=True), key=lambda name: _at(order, name))
+    order = list(_CPU_VARIANTS)
+    ordered = sorted(sorted(made, reverse=True), key=lambda name: _rank(order, name))
     if abilities is None:
         return ordered
-    return [name for name in ordered if _PROCESSORS.get(name, frozenset()) <= set(abilities)]
+    return [name for name in ordered if _CPU_VARIANTS.get(name, frozenset()) <= set(abilities)]
 
 
-def _at(order: list[str], name: str) -> int:
+def _rank(order: list[str], name: str) -> int:
     """Return a name's place; those of other families count upwards (armv8.2_1, armv8.6_1)."""
     return order.index(name) if name in order else 0
 
 
 def _plugins() -> Iterator[Path]:
-    return folder().glob(f"{_PREFIX}*{_SUFFIX}")
+    return library_folder().glob(f"{_PREFIX}*{_SUFFIX}")
 
 
-def _abilities() -> list[str] | None:
+def _cpu_features() -> list[str] | None:
     """Return what Linux says that an x86 processor can do and that may be used."""
     try:
         with _CPUINFO.open("rb", buffering=0) as file:  # long on machines with many cores

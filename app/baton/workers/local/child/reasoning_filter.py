@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 
-class Mark(NamedTuple):
+class ThoughtMarks(NamedTuple):
     """How thoughts begin and end. After one that `answers`, nothing but the answer follows."""
 
     opens: str
@@ -19,22 +19,25 @@ class Mark(NamedTuple):
 
 
 _PAIRS = (
-    Mark("<think>", "</think>"),
-    Mark("[THINK]", "[/THINK]"),
-    Mark("<|channel>thought", "<channel|>"),
-    Mark("<seed:think>", "</seed:think>"),
-    Mark("<mm:think>", "</mm:think>"),
-    Mark("<|START_THINKING|>", "<|END_THINKING|>"),
-    Mark("<|inner_prefix|>", "<|inner_suffix|>"),
+    ThoughtMarks("<think>", "</think>"),
+    ThoughtMarks("[THINK]", "[/THINK]"),
+    ThoughtMarks("<|channel>thought", "<channel|>"),
+    ThoughtMarks("<seed:think>", "</seed:think>"),
+    ThoughtMarks("<mm:think>", "</mm:think>"),
+    ThoughtMarks("<|START_THINKING|>", "<|END_THINKING|>"),
+    ThoughtMarks("<|inner_prefix|>", "<|inner_suffix|>"),
 )
 """What models are known to put around their thoughts."""
 
-_ANALYSIS = (Mark("<|channel|>analysis", "<|end|>"), Mark("<|channel|>commentary", "<|end|>"))
+_ANALYSIS = (
+    ThoughtMarks("<|channel|>analysis", "<|end|>"),
+    ThoughtMarks("<|channel|>commentary", "<|end|>"),
+)
 _FINAL = "<|channel|>final<|message|>"
 _CHANNELS = (
     *_ANALYSIS,
-    Mark("<|start|>", "assistant"),
-    Mark("<|channel|>final", "<|message|>", answers=True),
+    ThoughtMarks("<|start|>", "assistant"),
+    ThoughtMarks("<|channel|>final", "<|message|>", answers=True),
 )
 """The same for gpt-oss, which names the channel of everything it writes."""
 
@@ -43,34 +46,36 @@ _ENOUGH = "\n\nThat is enough thinking; I answer now."
 so that it goes on with what it has."""
 
 
-def known(template: str, is_token: Callable[[str], bool]) -> tuple[Mark, ...]:
+def known_marks(template: str, is_token: Callable[[str], bool]) -> tuple[ThoughtMarks, ...]:
     """Return the marks that a model uses, by its chat template's source and its vocabulary."""
     if is_token("<|channel|>") and is_token("<|message|>"):
         return _CHANNELS
     return tuple(mark for mark in _PAIRS if mark.opens in template or is_token(mark.opens))
 
 
-def opened(prompt: str, marks: Sequence[Mark]) -> Mark | None:
+def open_marks(prompt: str, marks: Sequence[ThoughtMarks]) -> ThoughtMarks | None:
     """Return the mark that a prompt ends with, so that the model begins within thoughts."""
     end = prompt[-200:].rstrip()
     return next((mark for mark in marks if end.endswith(mark.opens)), None)
 
 
-def without(prompt: str, marks: Sequence[Mark]) -> str:
+def no_thoughts_text(prompt: str, marks: Sequence[ThoughtMarks]) -> str:
     """Return what must follow a prompt so that the model answers at once; "" if nothing must."""
     if _ANALYSIS[0] in marks:
         return _FINAL
-    mark = opened(prompt, marks)
+    mark = open_marks(prompt, marks)
     return f"\n{mark.closes}\n\n" if mark is not None else ""
 
 
-class Thoughts:
+class ThoughtFilter:
     """Takes what a model writes, and gives back what of it is the answer.
 
     `begun` is the mark that the prompt left open.
     """
 
-    def __init__(self, marks: Sequence[Mark] = (), begun: Mark | None = None) -> None:
+    def __init__(
+        self, marks: Sequence[ThoughtMarks] = (), begun: ThoughtMarks | None = None
+    ) -> None:
         self._marks = marks
         self._open = begun
         self._any = begun is not None
@@ -80,12 +85,12 @@ class Thoughts:
         self._stray = [m.closes for m in marks if m in _PAIRS]
 
     @property
-    def thinking(self) -> bool:
+    def is_thinking(self) -> bool:
         """Whether the model is within its thoughts."""
         return self._open is not None
 
     @property
-    def ending(self) -> str:
+    def closing_text(self) -> str:
         """What the model must be made to write for its thoughts to end; "" if there are none."""
         if self._open is None:
             return ""
@@ -103,7 +108,7 @@ class Thoughts:
         said, self._held = self._held, ""
         return said
 
-    def rest(self) -> str:
+    def flush(self) -> str:
         """Return what was held back for what might have followed: the model has ended."""
         said, self._held = self._held, ""
         if self._open is not None:
@@ -111,7 +116,7 @@ class Thoughts:
         return said.lstrip() if self._any else said
 
     def _goes_on(self) -> bool:
-        """Read on in what is held; tell whether there may be more to read."""
+        """Read on in what is held; return whether there may be more to read."""
         return self._begins() if self._open is None else self._ends(self._open)
 
     def _begins(self) -> bool:
@@ -133,17 +138,17 @@ class Thoughts:
             self._held = text
         return False
 
-    def _ends(self, mark: Mark) -> bool:
+    def _ends(self, mark: ThoughtMarks) -> bool:
         """Look for the end of thoughts, and forget them."""
         _, found, after = self._held.partition(mark.closes)
         if not found:
-            self._held = _beginning(mark.closes, self._held)
+            self._held = _partial_mark(mark.closes, self._held)
             return False
         self._open, self._held, self._answering = None, after, mark.answers
         return True
 
 
-def _beginning(mark: str, text: str) -> str:
+def _partial_mark(mark: str, text: str) -> str:
     """Return the end of a text that may be the beginning of a mark."""
     most = min(len(mark) - 1, len(text))
     return next((text[-n:] for n in range(most, 0, -1) if mark.startswith(text[-n:])), "")

@@ -7,23 +7,22 @@ import itertools
 import math
 import re
 from array import array
-from statistics import fmean
 from typing import Any
 
 from baton.core.sampling_settings import Sampling
 from baton.workers.local.child.llama_loader import LlamaError, c
 
-LAST_TOKENS = 64
+REPETITION_TOKENS = 64
 """How many of the latest tokens count as repetition."""
 
-LIKELIEST = 256
+LIKELIEST_TOKENS = 256
 """How many tokens the grammar is asked about first when it refused the one that was chosen.
 
 Asking about all of a vocabulary of 49,000 takes 3 to 10 ms, as long as computing the token.
 """
 
-MOST_GRAMMAR = 64 * 1024
-MOST_NESTED = 64
+MAX_GRAMMAR_BYTES = 64 * 1024
+MAX_NESTING = 64
 """Bytes, and parentheses within each other: llama.cpp's parser calls itself for each, and falls
 over some thousands."""
 
@@ -35,12 +34,12 @@ class GrammarRefused(LlamaError):
     """A grammar that can't be used."""
 
 
-FIRST, EVERY = 32, 4
+FIRST_TOKENS, TOKEN_INTERVAL = 32, 4
 """How sure a model was is worked out for so many tokens, then for each fourth: in a long text more
-would take time and tell nothing."""
+would take time and add nothing."""
 
 
-class Sureness:
+class Confidence:
     """How likely a model held the tokens that were chosen, apart from how they were chosen.
 
     Of the `first` tokens all count. It takes 0.04 to 0.2 ms a token for a vocabulary of 49,000.
@@ -49,7 +48,7 @@ class Sureness:
     or no .61); for MMLU-Pro with .55, and where words are drawn at a temperature of 0.7 with .57.
     """
 
-    def __init__(self, vocabulary: int, first: int = FIRST) -> None:
+    def __init__(self, vocabulary: int, first: int = FIRST_TOKENS) -> None:
         import numpy
 
         self._first = first
@@ -57,22 +56,22 @@ class Sureness:
         self._numpy = numpy
         self._size = vocabulary
         self._row = numpy.empty(vocabulary, numpy.float32)
-        self.forget()
+        self.reset()
 
-    def forget(self) -> None:
-        """Begin anew: what came so far was no part of the answer."""
+    def reset(self) -> None:
+        """Start over: what came so far was no part of the answer."""
         self._lines: list[list[float]] = [[]]
         self._seen = 0
 
     @property
     def mean(self) -> float | None:
         """The mean log-probability of the tokens so far; None if there was none."""
-        return fmean(itertools.chain(*self._lines)) if any(self._lines) else None
+        return _mean(list(itertools.chain(*self._lines))) if any(self._lines) else None
 
     @property
     def lines(self) -> list[float]:
         """The same for each line in which there was one."""
-        return [fmean(line) for line in self._lines if line]
+        return [_mean(line) for line in self._lines if line]
 
     def end_line(self) -> None:
         """Take what comes next for another line."""
@@ -81,17 +80,17 @@ class Sureness:
     def add(self, ctx: Any, token: int) -> None:
         """Take the token that was chosen for what a llama.cpp context has read."""
         self._seen += 1
-        if self._seen > self._first and self._seen % EVERY:
+        if self._seen > self._first and self._seen % TOKEN_INTERVAL:
             return
-        numbers = _figures(ctx, self._size)
+        numbers = _logits(ctx, self._size)
         figures = self._numpy.frombuffer(numbers, self._numpy.float32)
         highest = figures.max()
         self._numpy.subtract(figures, highest, out=self._row)
         chosen = float(self._row[token])
         self._numpy.exp(self._row, out=self._row)
-        told = chosen - math.log(float(self._row.sum()))
-        if math.isfinite(told):  # a broken model's figures may be none
-            self._lines[-1].append(told)
+        log_probability = chosen - math.log(float(self._row.sum()))
+        if math.isfinite(log_probability):  # a broken model's figures may be none
+            self._lines[-1].append(log_probability)
 
 
 class Sampler:
@@ -100,14 +99,14 @@ class Sampler:
     `sureness` is of all that it chose, the end too.
     """
 
-    def __init__(self, vocabulary: int, how: Sampling, first: int = FIRST) -> None:
+    def __init__(self, vocabulary: int, how: Sampling, first: int = FIRST_TOKENS) -> None:
         self._chain = _chain(vocabulary, how)
-        self.sureness = Sureness(vocabulary, first)
+        self.confidence = Confidence(vocabulary, first)
 
     def next(self, ctx: Any) -> int:
         """Return the token that follows what a llama.cpp context has read."""
         token: int = c.llama_sampler_sample(self._chain, ctx, -1)
-        self.sureness.add(ctx, token)
+        self.confidence.add(ctx, token)
         return token
 
     def close(self) -> None:
@@ -115,22 +114,22 @@ class Sampler:
         c.llama_sampler_free(self._chain)
 
 
-class Constrained(Sampler):
+class GrammarSampler(Sampler):
     """Chooses only what a GBNF grammar allows, the end only where the text is complete.
 
-    As llama.cpp's own programs do: the token is chosen freely first, and anew within the grammar
+    As llama.cpp's own programs do: the token is chosen freely first, and again within the grammar
     only where that refuses it. Raises GrammarRefused.
     """
 
     def __init__(
-        self, vocab: Any, vocabulary: int, how: Sampling, grammar: str, first: int = FIRST
+        self, vocab: Any, vocabulary: int, how: Sampling, grammar: str, first: int = FIRST_TOKENS
     ) -> None:
-        source = _checked(grammar)
+        source = _checked_grammar(grammar)
         self._grammar = c.llama_sampler_init_grammar(vocab, source, b"root")
         if not self._grammar:
             raise GrammarRefused("llama.cpp can't read its grammar")
         super().__init__(vocabulary, how, first)
-        self._likeliest = c.llama_sampler_init_top_k(LIKELIEST)
+        self._likeliest = c.llama_sampler_init_top_k(LIKELIEST_TOKENS)
         self._size = vocabulary
         self._row = (c.llama_token_data * vocabulary)()
         bytes_of_row = memoryview(self._row).cast("B")
@@ -147,7 +146,7 @@ class Constrained(Sampler):
             token = self._choose(self._allowed(ctx))
         for sampler in (self._grammar, self._chain):
             c.llama_sampler_accept(sampler, token)
-        self.sureness.add(ctx, token)
+        self.confidence.add(ctx, token)
         return token
 
     def close(self) -> None:
@@ -159,7 +158,7 @@ class Constrained(Sampler):
     def _candidates(self, ctx: Any) -> Any:
         """Return all tokens with the model's figures for them."""
         ctypes.memmove(self._row, self._fresh, len(self._fresh))
-        self._logits[:] = memoryview(_figures(ctx, self._size)).cast("B").cast("f")
+        self._logits[:] = memoryview(_logits(ctx, self._size)).cast("B").cast("f")
         return _array(self._row)
 
     def _allowed(self, ctx: Any) -> Any:
@@ -184,12 +183,17 @@ class Constrained(Sampler):
         return bool(self._one[0].logit != _NONE)
 
 
+def _mean(numbers: list[float]) -> float:
+    """Return the mean; `statistics` takes a tenth of this process's start to import."""
+    return math.fsum(numbers) / len(numbers)
+
+
 def _chain(vocabulary: int, how: Sampling) -> Any:
     """Return a new llama.cpp sampler chain."""
     chain = c.llama_sampler_chain_init(c.llama_sampler_chain_default_params())
     links = []
     if how.repeat_penalty != 1.0:
-        penalty = (vocabulary, LAST_TOKENS, how.repeat_penalty, 0.0, 0.0)
+        penalty = (vocabulary, REPETITION_TOKENS, how.repeat_penalty, 0.0, 0.0)
         links.append(c.llama_sampler_init_penalties(*penalty))
     if how.temperature <= 0:
         links.append(c.llama_sampler_init_greedy())
@@ -207,7 +211,7 @@ def _chain(vocabulary: int, how: Sampling) -> Any:
     return chain
 
 
-def _figures(ctx: Any, vocabulary: int) -> Any:
+def _logits(ctx: Any, vocabulary: int) -> Any:
     """Return the model's own figures for the next token, where llama.cpp keeps them."""
     first = c.llama_get_logits_ith(ctx, -1)
     if not first:
@@ -220,7 +224,7 @@ def _array(row: Any) -> Any:
     return c.llama_token_data_array(ctypes.cast(row, c.llama_token_data_p), len(row), -1, False)
 
 
-def _checked(grammar: str) -> bytes:
+def _checked_grammar(grammar: str) -> bytes:
     """Return a grammar's bytes. Raises GrammarRefused for what llama.cpp would take wrongly."""
     try:
         source = grammar.encode()
@@ -230,12 +234,12 @@ def _checked(grammar: str) -> bytes:
         raise GrammarRefused("its grammar is empty")  # and would allow everything
     if b"\0" in source:
         raise GrammarRefused("its grammar isn't text")  # and would end there
-    if len(source) > MOST_GRAMMAR:
-        raise GrammarRefused(f"its grammar has more than {MOST_GRAMMAR:,} bytes")
+    if len(source) > MAX_GRAMMAR_BYTES:
+        raise GrammarRefused(f"its grammar has more than {MAX_GRAMMAR_BYTES:,} bytes")
     depth = deepest = 0
     for sign in re.findall(r"[()]", _QUOTED.sub("", grammar)):
         depth += 1 if sign == "(" else -1
         deepest = max(deepest, depth)
-    if deepest > MOST_NESTED:
-        raise GrammarRefused(f"its grammar nests more than {MOST_NESTED} parentheses")
+    if deepest > MAX_NESTING:
+        raise GrammarRefused(f"its grammar nests more than {MAX_NESTING} parentheses")
     return source

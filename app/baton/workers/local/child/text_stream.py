@@ -1,61 +1,63 @@
-"""An answer on its way out: bytes become text, thoughts stay out of it, both go in frames."""
+"""An answer on its way out: bytes become text, thoughts stay out of it, both go in messages."""
 
 from __future__ import annotations
 
 import codecs
 import time
 
-from baton.ipc.parent_channel import Front
-from baton.workers.local.child.reasoning_filter import Thoughts
+from baton.ipc.parent_channel import ParentChannel
+from baton.workers.local.child.reasoning_filter import ThoughtFilter
+from baton.workers.local.messages import AnswerSpeed, AnswerText, ThoughtTokens
 
 TEXT_SECONDS = 0.03
-"""Text goes out at once at first, then this often: a frame per token would cost speed."""
+"""Text goes out at once at first, then this often: a message per token would cost speed."""
 
 SPEED_SECONDS = 0.5
 
 
-class Text:
-    """Gathers an answer's bytes into whole characters, and characters into frames.
+class TextStream:
+    """Gathers an answer's bytes into whole characters, and characters into messages.
 
     `written` counts its tokens, `thought` those of them that are no part of the answer.
     """
 
-    def __init__(self, front: Front, thoughts: Thoughts) -> None:
+    def __init__(self, parent: ParentChannel, call: int, thoughts: ThoughtFilter) -> None:
         self.written = 0
         self.thought = 0
-        self._front = front
+        self._parent = parent
+        self._call = call
         self._thoughts = thoughts
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._pending = ""
         self._tokens = 0
         self._thinking = 0
         self._sent = 0.0
-        self._began = self._told = time.monotonic()
-        self._mused = 0.0
+        self._began = self._speed_sent = time.monotonic()
+        self._thinking_sent = 0.0
 
     def add(self, piece: bytes) -> None:
         """Take one token's bytes."""
         text = self._decoder.decode(piece)
-        before = self._thoughts.thinking
+        before = self._thoughts.is_thinking
         self._pending += self._thoughts.feed(text)
         self.written += 1
         now = time.monotonic()
-        if before or self._thoughts.thinking:
+        if before or self._thoughts.is_thinking:
             self._think(now)
             return
         self._tokens += 1
         if now - self._sent >= TEXT_SECONDS and self._pending:
             self._send(now)
-        if now - self._told >= SPEED_SECONDS:
-            self._told = now
-            self._front.send("speed", tokens_per_second=self._speed(now))
+        if now - self._speed_sent >= SPEED_SECONDS:
+            self._speed_sent = now
+            self._parent.send(AnswerSpeed(self._speed(now), id=self._call))
 
     def finish(self) -> None:
         """Send what is left."""
         self._pending += self._thoughts.feed(self._decoder.decode(b"", final=True))
-        self._pending += self._thoughts.rest()
+        self._pending += self._thoughts.flush()
         now = time.monotonic()
-        self._tell_thinking(now)
+        self._report_thinking(now)
         if self._tokens or self._pending:
             self._send(now)
 
@@ -64,21 +66,21 @@ class Text:
         self.thought += 1
         self._thinking += 1 + self._tokens
         self._tokens = 0
-        over = not self._thoughts.thinking
-        if over or now - self._mused >= SPEED_SECONDS:
-            self._tell_thinking(now)
+        over = not self._thoughts.is_thinking
+        if over or now - self._thinking_sent >= SPEED_SECONDS:
+            self._report_thinking(now)
         if self._pending:
             self._send(now)
 
-    def _tell_thinking(self, now: float) -> None:
+    def _report_thinking(self, now: float) -> None:
         if self._thinking:
-            speed = self._speed(now)
-            self._front.send("thinking", tokens=self._thinking, tokens_per_second=speed)
-            self._thinking, self._mused = 0, now
+            thoughts = ThoughtTokens(self._thinking, self._speed(now), id=self._call)
+            self._parent.send(thoughts)
+            self._thinking, self._thinking_sent = 0, now
 
     def _speed(self, now: float) -> float:
         return self.written / max(now - self._began, 1e-6)
 
     def _send(self, now: float) -> None:
-        self._front.send("text", text=self._pending, tokens=self._tokens)
+        self._parent.send(AnswerText(self._pending, self._tokens, id=self._call))
         self._pending, self._tokens, self._sent = "", 0, now

@@ -1,14 +1,7 @@
 """The tools: a child process that computes, and runs untrusted code in a sandbox.
 
-`python -m baton.ipc.child_entry tools` speaks frames on stdin and stdout. Frames to it:
-
-    call    id, tool (calculator, units, clock or python), text, seconds; also `mark` and `check`,
-            which read a request for the conductor: text is the request, or JSON of it and its parts
-    cancel  id
-
-Frames from it: beat each second; done with an id and a text, or failed with an id and the name of
-the error that the front raises. It holds no secret, connects nowhere, and ends at once when its
-front does.
+`python -m baton.ipc.child_entry tools` speaks the messages of `workers.tools.messages` on stdin
+and stdout. It holds no secret, connects nowhere, and ends at once when its parent does.
 """
 
 from __future__ import annotations
@@ -22,10 +15,16 @@ import traceback
 import warnings
 from contextlib import suppress
 
-from baton.ipc import frames
-from baton.ipc.parent_channel import Failure, Front, keep_quiet_and_private, take_pipes
+from baton.ipc.messages import Cancel, Message
+from baton.ipc.parent_channel import (
+    Failure,
+    ParentChannel,
+    keep_quiet_and_private,
+    take_pipes,
+)
 from baton.workers.tools.child import sandbox_host
 from baton.workers.tools.computation import CannotCompute
+from baton.workers.tools.messages import REQUESTS, RunTool, ToolReply
 
 
 class ToolServer:
@@ -33,50 +32,50 @@ class ToolServer:
 
     def __init__(self, host: sandbox_host.SandboxHost | None) -> None:
         self._host = host
-        self._work: queue.SimpleQueue[frames.Frame] = queue.SimpleQueue()
-        self._front = Front(*take_pipes(), self._take)
+        self._work: queue.SimpleQueue[RunTool] = queue.SimpleQueue()
+        self._parent = ParentChannel(*take_pipes(), REQUESTS, self._take)
 
     def serve(self) -> None:
-        """Work until the front is gone."""
+        """Work until the parent is gone."""
         while True:
             threading.Thread(target=self._answer, args=(self._work.get(),), daemon=True).start()
 
-    def _take(self, frame: frames.Frame) -> None:
-        if frame["type"] != "cancel":
-            self._work.put(frame)
-        elif self._host is not None:
-            self._host.cancel(frame["id"])
+    def _take(self, message: Message) -> None:
+        match message:
+            case RunTool():
+                self._work.put(message)
+            case Cancel(id=number) if self._host is not None:
+                self._host.cancel(number)
 
-    def _answer(self, frame: frames.Frame) -> None:
-        number = frame["id"]
+    def _answer(self, request: RunTool) -> None:
         try:
-            text = self._computed(frame)
+            text = self._computed(request)
         except Failure as failure:
-            self._front.send("failed", id=number, **failure.fields)
+            self._parent.send(failure.reply(request.id))
         else:
-            self._front.send("done", id=number, text=text)
-        if frame["tool"] == "mark":  # the conductor writes now, and its plan will be checked
+            self._parent.send(ToolReply(text, id=request.id))
+        if request.tool == "mark":  # the conductor writes now, and its plan will be checked
             from baton.workers.tools.computation import plan_steps
 
             plan_steps.import_libraries()
 
-    def _computed(self, frame: frames.Frame) -> str:
+    def _computed(self, request: RunTool) -> str:
         try:
-            if frame["tool"] == "python":
-                return self._run(frame)
-            return _exact(frame["tool"], frame["text"])
+            if request.tool == "python":
+                return self._run_code(request)
+            return _exact(request.tool, request.text)
         except CannotCompute as error:
             raise Failure("WorkerError", str(error)) from error
         except Failure:
             raise
         except Exception as error:
             traceback.print_exc(limit=-3)
-            raise Failure("WorkerError", f"The {frame['tool']} failed on this.") from error
+            raise Failure("WorkerError", f"The {request.tool} failed on this.") from error
 
-    def _run(self, frame: frames.Frame) -> str:
+    def _run_code(self, request: RunTool) -> str:
         if self._host is None:
             raise Failure("WorkerError", "There is no sandbox here, so no code is executed.")
-        return self._host.run(frame["id"], frame["text"], float(frame["seconds"]))
+        return self._host.run(request.id, request.text, request.seconds)
 
 
 def _exact(tool: str, text: str) -> str:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
-from baton.workers.local.cpu_lock import Processor
+from baton.workers.local.model_memory import CpuLock
 
 
 class Crowd:
     """Models that want to compute."""
 
     def __init__(self, cores: int) -> None:
-        self.processor = Processor(cores)
+        self.processor = CpuLock(cores)
         self.working: list[str] = []
         self.stops: dict[str, asyncio.Event] = {}
         self.tasks: dict[str, asyncio.Task[None]] = {}
@@ -22,7 +22,7 @@ class Crowd:
         await settle()
 
     async def _work(self, name: str, threads: int) -> None:
-        async with self.processor.share(threads):
+        async with self.processor.hold(threads):
             self.working.append(name)
             await self.stops[name].wait()
         self.working.remove(name)

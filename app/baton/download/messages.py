@@ -1,0 +1,133 @@
+"""Messages between the download process and its parent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta
+
+from baton.core.catalogue_types import ModelOffer, Source
+from baton.download.progress import Progress
+from baton.gguf.header import Header
+from baton.ipc.messages import (
+    FinalReply,
+    Message,
+    ProgressReply,
+    reply_decoder,
+    request_decoder,
+)
+
+# Requests
+
+
+class LookUpSource(Message, tag="look"):
+    """Ask a hub or an address what is there."""
+
+    source: Source
+
+
+class ListFiles(Message, tag="files"):
+    """List the model files of a repository."""
+
+    repo: str
+    revision: str
+
+
+class ReadHeader(Message, tag="header"):
+    """Read a file's header where it is offered."""
+
+    offer: ModelOffer
+
+
+class FetchFile(Message, tag="fetch"):
+    """Fetch a file, resumed."""
+
+    offer: ModelOffer
+    target: Path
+
+
+class CopyFile(Message, tag="copy"):
+    """Copy a file of this machine; `sha256` is what it must have, "" if any."""
+
+    source: Path
+    target: Path
+    sha256: str
+
+
+class HashFile(Message, tag="digest"):
+    """Read a file and compute its hash."""
+
+    path: Path
+
+
+class ReadRelease(Message, tag="release"):
+    """Read what a release holds, if `key` signed it."""
+
+    source: str
+    key: str
+
+
+class FetchReleaseFile(Message, tag="bring"):
+    """Fetch a file of a release, resumed."""
+
+    source: str
+    name: str
+    size: int
+    sha256: str
+    target: Path
+
+
+REQUESTS = request_decoder(
+    LookUpSource,
+    ListFiles,
+    ReadHeader,
+    FetchFile,
+    CopyFile,
+    HashFile,
+    ReadRelease,
+    FetchReleaseFile,
+)
+
+# Replies
+
+
+class DownloadProgress(ProgressReply, tag="progress"):
+    """How far a task is."""
+
+    progress: Progress
+
+
+class OfferReply(FinalReply, tag="offer"):
+    """The answer to LookUpSource."""
+
+    value: ModelOffer
+
+
+class OffersReply(FinalReply, tag="offers"):
+    """The answer to ListFiles."""
+
+    value: list[ModelOffer]
+
+
+class HeaderReply(FinalReply, tag="header"):
+    """The answer to ReadHeader."""
+
+    value: Header
+
+
+class ReleaseReply(FinalReply, tag="release"):
+    """The answer to ReadRelease: the text of its list."""
+
+    value: str
+
+
+class HashReply(FinalReply, tag="hash"):
+    """The hash of the file that was fetched, copied or read."""
+
+    value: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+
+
+REPLIES = reply_decoder(
+    DownloadProgress, OfferReply, OffersReply, HeaderReply, ReleaseReply, HashReply
+)

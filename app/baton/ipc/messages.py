@@ -1,0 +1,137 @@
+"""What crosses the pipes between Baton and its child processes: frames, messages, errors.
+
+A frame is a big-endian 32-bit length, then that many bytes of JSON: one message. Each slice
+declares its messages once, for both sides. A child is only as trustworthy as the model file it
+reads, so `read` checks the size, the kind and all fields of what it gets.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+
+MAX_FRAME_BYTES = 16 * 1024 * 1024
+
+_LENGTH = struct.Struct(">I")
+
+
+class FrameError(Exception):
+    """A frame is too large, was cut, or holds no message that its receiver knows."""
+
+
+class UnknownMessage(FrameError):
+    """A whole frame holds no message that its receiver knows."""
+
+
+class CutFrame(FrameError):
+    """The pipe ended within a frame."""
+
+
+class Message(msgspec.Struct, tag_field="type", omit_defaults=True, kw_only=True):
+    """A message; `id` is the call that it belongs to, 0: none."""
+
+    id: int = 0
+
+
+class FinalReply(Message):
+    """The last message of a call."""
+
+
+class ProgressReply(Message):
+    """A message that the next one of its call replaces, if it wasn't received yet."""
+
+
+class Beat(Message, tag="beat"):
+    """A child's sign of life."""
+
+
+class Cancel(Message, tag="cancel"):
+    """The answer to a call isn't needed any more."""
+
+
+class Stopped(FinalReply, tag="stopped"):
+    """A call ended because it was cancelled."""
+
+
+class Failed(FinalReply, tag="failed"):
+    """A call failed; `error` names the class that the parent raises.
+
+    `needed` and `limit` are ContextTooLong's. `declined` is a refusal that costs nothing.
+    """
+
+    error: str = ""
+    message: str = ""
+    hint: str = ""
+    needed: int = 0
+    limit: int = 0
+    declined: bool = False
+
+
+Decoder = msgspec.json.Decoder[Any]
+
+
+def request_decoder(*requests: type[Message]) -> Decoder:
+    """Return what decodes these messages to a child."""
+    return _decoder(*requests, Cancel)
+
+
+def reply_decoder(*replies: type[Message]) -> Decoder:
+    """Return what decodes these messages from a child, and those that every child sends."""
+    return _decoder(*replies, Beat, Stopped, Failed)
+
+
+def encode(message: Message) -> bytes:
+    """Return a message's frame. Raises FrameError if it is too large."""
+    try:
+        body = msgspec.json.encode(message, enc_hook=_encode_path)
+    except UnicodeEncodeError:  # a text holds half a character
+        import json
+
+        fields = msgspec.to_builtins(message, enc_hook=_encode_path)
+        body = json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace")
+    if len(body) > MAX_FRAME_BYTES:
+        raise FrameError(f"a frame of {len(body):,} bytes is over the limit of {MAX_FRAME_BYTES:,}")
+    return _LENGTH.pack(len(body)) + body
+
+
+def read(stream: BinaryIO, decoder: Decoder) -> Any:
+    """Return the next message of a buffered stream, None at a clean end. Raises FrameError."""
+    head = stream.read(_LENGTH.size)
+    if not head:
+        return None
+    if len(head) < _LENGTH.size:
+        raise CutFrame("the pipe ended within a frame's length")
+    (size,) = _LENGTH.unpack(head)
+    if size > MAX_FRAME_BYTES:
+        raise FrameError(f"a frame of {size:,} bytes is over the limit of {MAX_FRAME_BYTES:,}")
+    body = stream.read(size)
+    if len(body) < size:
+        raise CutFrame(f"the pipe ended after {len(body):,} of a frame's {size:,} bytes")
+    try:
+        return decoder.decode(body)
+    except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
+        raise UnknownMessage("a frame holds no known message") from error
+
+
+def _decoder(*kinds: type[Message]) -> Decoder:
+    union: Any = kinds[0]
+    for kind in kinds[1:]:
+        union |= kind
+    return msgspec.json.Decoder(union, dec_hook=_decode_path)
+
+
+def _encode_path(value: object) -> str:
+    """Encode a path's bytes as characters, since a file's name need not be text."""
+    if isinstance(value, Path):
+        return os.fsencode(value).decode("latin-1")
+    raise NotImplementedError
+
+
+def _decode_path(kind: type, value: Any) -> Path:
+    if issubclass(kind, Path):
+        return Path(os.fsdecode(value.encode("latin-1")))
+    raise NotImplementedError

@@ -1,0 +1,102 @@
+"""Messages between the scorer process and its parent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from baton.core.routing_types import Candidate, Draft, Estimate, Judgement, RatedAnswer, RefitResult
+from baton.ipc.messages import FinalReply, Message, reply_decoder, request_decoder
+
+# Requests
+
+
+class LoadRouter(Message, tag="load"):
+    """Load the router in a folder, with the person's own file if there is one."""
+
+    folder: Path
+    learned: Path | None = None
+    threads: int = 1
+
+
+class EstimateQuality(Message, tag="estimate"):
+    """Estimate how well each candidate answers a prompt."""
+
+    text: str
+    candidates: list[Candidate]
+
+
+class JudgeDrafts(Message, tag="judge"):
+    """Judge drafts of an answer; `estimate` is what was expected before there were any."""
+
+    text: str
+    candidates: list[Candidate]
+    drafts: list[Draft]
+    estimate: Estimate | None
+
+
+class CompareTexts(Message, tag="likeness"):
+    """Compare each two texts by their meaning."""
+
+    texts: list[str]
+
+
+class ScoreTurns(Message, tag="turns"):
+    """Score each worker in each role of the next turn; see core.plan.turn_roles."""
+
+    text: str
+    position: list[float]
+    workers: list[list[float]]
+
+
+class AddRated(Message, tag="rated"):
+    """Labels for the next refit, some at a time."""
+
+    rated: list[RatedAnswer]
+
+
+class RefitRouter(Message, tag="learn"):
+    """Refit the router on the labels, and write `target` if that came out better."""
+
+    target: Path
+
+
+REQUESTS = request_decoder(
+    LoadRouter, EstimateQuality, JudgeDrafts, CompareTexts, ScoreTurns, AddRated, RefitRouter
+)
+
+# Replies
+
+
+class RouterLoaded(Message, tag="loaded"):
+    """What was loaded: on what it runs, and whether the person's own file is in it."""
+
+    provider: str
+    learned: bool
+    note: str = ""
+
+
+class EstimateReply(FinalReply, tag="estimated"):
+    """The answer to EstimateQuality."""
+
+    value: Estimate
+
+
+class JudgementReply(FinalReply, tag="judged"):
+    """The answer to JudgeDrafts."""
+
+    value: Judgement
+
+
+class TableReply(FinalReply, tag="table"):
+    """The answer to CompareTexts and ScoreTurns: rows of numbers."""
+
+    value: list[list[float]]
+
+
+class RefitReply(FinalReply, tag="learned"):
+    """The answer to RefitRouter."""
+
+    value: RefitResult
+
+
+REPLIES = reply_decoder(RouterLoaded, EstimateReply, JudgementReply, TableReply, RefitReply)

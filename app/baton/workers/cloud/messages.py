@@ -1,0 +1,96 @@
+"""Messages between the gateway process and its parent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec import Struct
+
+from baton.ipc.messages import FinalReply, Message, reply_decoder, request_decoder
+
+# Requests
+
+
+class SetUpGateway(Message, tag="setup"):
+    """The first message: how the gateway connects, and where keys are. Times are in seconds."""
+
+    keys_file: Path
+    proxy: str
+    proxies: dict[str, str]
+    offline: bool
+    connect: float
+    stall: float
+    total: float
+    effort: str
+
+
+class WarmGateway(Message, tag="warm"):
+    """Do what takes long before a first call to these models, by provider and name."""
+
+    models: list[tuple[str, str]]
+
+
+class CallWorker(Message, tag="call"):
+    """Ask a remote worker; see cloud_call.CloudCall."""
+
+    who: str
+    provider: str
+    model: str
+    base_url: str
+    variable: str
+    needs_key: bool
+    through_library: bool
+    messages: list[dict[str, str]]
+    cap: int
+    bound: int
+    context: int
+    first: float
+    temperature: float | None
+    seed: int | None
+    schema: str
+    most: dict[str, float] | None
+    privacy: str
+
+
+class SendRequest(Message, tag="go"):
+    """The announced request is logged and may be sent."""
+
+
+REQUESTS = request_decoder(SetUpGateway, WarmGateway, CallWorker, SendRequest)
+
+# Replies
+
+
+class RequestAnnounced(Message, tag="request"):
+    """What a call will send, exactly, once it may."""
+
+    host: str
+    body: bytes
+
+
+class AnswerText(Message, tag="text"):
+    """A piece of the answer."""
+
+    text: str
+    tokens: int
+
+
+class TokenCount(Struct):
+    """What the provider counted; see core.messages.Usage."""
+
+    tokens_in: int
+    tokens_out: int
+    cached: int
+    cache_written: int
+    reported: int | None
+
+
+class CallDone(FinalReply, tag="done"):
+    """The answer's end; `bound` is the most tokens that can be charged without a count."""
+
+    finish: str
+    usage: TokenCount | None
+    bound: int
+
+
+REPLIES = reply_decoder(RequestAnnounced, AnswerText, CallDone)

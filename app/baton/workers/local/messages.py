@@ -1,0 +1,168 @@
+"""Messages between a model process and its parent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+
+from baton.gguf.memory_fit import ModelLoad
+from baton.ipc.messages import FinalReply, Message, reply_decoder, request_decoder
+
+# Requests
+
+
+class LoadModel(Message, tag="load"):
+    """Load a model; `gpu_share` is how much of what fits on GPUs is tried there.
+
+    The process ends when it has been idle for `idle_seconds` (None: never).
+    """
+
+    path: Path
+    context: int
+    threads: int
+    gpu_layers: int
+    gpu_share: float
+    expected: ModelLoad
+    idle_seconds: float | None
+
+
+class AnswerPrompt(Message, tag="ask"):
+    """Answer a conversation; None is what the model file recommends, and see GenerationSettings."""
+
+    messages: list[dict[str, str]]
+    max_tokens: int | None
+    max_output: int
+    grammar: str | None = None
+    thinking: bool | None = None
+    adapter: Path | None = None
+    adapter_scale: float = 1.0
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    repeat_penalty: float | None = None
+    seed: int | None = None
+
+
+class CheckFile(Message, tag="check"):
+    """Load all of a model file but its weights."""
+
+    path: Path
+
+
+class DescribeLibrary(Message, tag="info"):
+    """Load a native library and describe it."""
+
+    library: Literal["llama", "onnxruntime"]
+
+
+REQUESTS = request_decoder(LoadModel, AnswerPrompt, CheckFile, DescribeLibrary)
+
+# Replies
+
+
+class ModelLoading(Message, tag="loading"):
+    """How much of a model is loaded, from 0 to 1."""
+
+    fraction: float
+
+
+class ModelLoaded(Message, tag="loaded"):
+    """A model is ready; `bytes` is what it may take of memory."""
+
+    context: int
+    parameters: int
+    bytes: int
+    hardware: str
+    licence: str
+    note: str
+
+
+class PromptProgress(Message, tag="reading"):
+    """How many of the prompt's unknown tokens are read."""
+
+    done: int
+    total: int
+
+
+class ThoughtTokens(Message, tag="thinking"):
+    """How many tokens of thoughts were written since the last of these."""
+
+    tokens: int
+    tokens_per_second: float
+
+
+class AnswerText(Message, tag="text"):
+    """A piece of the answer."""
+
+    text: str
+    tokens: int
+
+
+class AnswerSpeed(Message, tag="speed"):
+    """How fast the answer is written."""
+
+    tokens_per_second: float
+
+
+class AnswerDone(FinalReply, tag="done"):
+    """The answer's end; see core.messages.Usage."""
+
+    tokens_in: int
+    tokens_out: int
+    finish: Literal["stop", "length"]
+    cached: int
+    context: int
+    confidence: float | None
+    lines: list[float]
+
+
+class FileChecked(Message, tag="checked"):
+    """llama.cpp would load the file."""
+
+
+class GpuDevice(Struct):
+    """A GPU as llama.cpp sees it; memory in bytes. `shared` is one that uses the machine's own."""
+
+    name: str
+    description: str
+    free: int
+    total: int
+    shared: bool = False
+
+
+class LlamaInfo(Message, tag="llama"):
+    """llama.cpp's version, the processor that it is made for, its build's abilities, and GPUs.
+
+    `gpu_kinds` are those it is made for, each with why it can't be used, or "".
+    """
+
+    version: str
+    processor: str
+    system: str
+    gpu: bool
+    gpu_kinds: dict[str, str]
+    devices: list[GpuDevice]
+
+
+class OnnxInfo(Message, tag="onnxruntime"):
+    """ONNX Runtime's version, and what it can compute on."""
+
+    version: str
+    providers: list[str]
+
+
+REPLIES = reply_decoder(
+    ModelLoading,
+    ModelLoaded,
+    PromptProgress,
+    ThoughtTokens,
+    AnswerText,
+    AnswerSpeed,
+    AnswerDone,
+    FileChecked,
+    LlamaInfo,
+    OnnxInfo,
+)
