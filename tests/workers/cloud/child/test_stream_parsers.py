@@ -10,12 +10,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from baton.workers.cloud.child.response_limits import MAX_DEPTH, MAX_EVENT_BYTES
-from baton.workers.cloud.child.stream_parsers import (
-    DIALECTS,
-    AnswerReader,
-    TokenCount,
-    error_sentence,
-)
+from baton.workers.cloud.child.stream_parsers import DIALECTS, AnswerReader, error_sentence
+from baton.workers.cloud.messages import TokenCount
 
 TEXT = "Naïve — 5 € 🙂"
 

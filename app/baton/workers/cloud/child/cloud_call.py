@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from baton.workers.cloud.child.response_limits import fewest_tokens
-from baton.workers.cloud.child.stream_parsers import DIALECTS, AnswerReader, TokenCount
+from baton.workers.cloud.child.stream_parsers import DIALECTS, AnswerReader
+from baton.workers.cloud.messages import TokenCount
 
 MARGIN_TOKENS = 32
 """Tokens that an answer may have around its text."""

@@ -41,7 +41,6 @@ from baton.workers.cloud.messages import (
     RequestAnnounced,
     SendRequest,
     SetUpGateway,
-    TokenCount,
     WarmGateway,
 )
 
@@ -199,13 +198,7 @@ def _done_reply(call: CloudCall) -> CallDone:
     """Return how a call ended, with the provider's count if there is one to believe."""
     if not call.ended_well:
         raise call_errors.unfinished_failure(call)
-    count = call.usage
-    usage = None
-    if count is not None:
-        usage = TokenCount(
-            count.tokens_in, count.tokens_out, count.cached, count.cache_written, count.reported
-        )
-    return CallDone(call.finish, usage, call.output_bound)
+    return CallDone(call.finish, call.usage, call.output_bound)
 
 
 def _log_error(error: Exception) -> None:

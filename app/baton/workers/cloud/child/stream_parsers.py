@@ -10,24 +10,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
+from msgspec.structs import replace
+
 from baton.workers.cloud.child.response_limits import MAX_EVENT_BYTES, FewestTokens, parse_json
+from baton.workers.cloud.messages import TokenCount
 
 NANO = 10**9
-
-
-@dataclass(frozen=True, slots=True)
-class TokenCount:
-    """Tokens as a provider counted them; see core.messages.Usage."""
-
-    tokens_in: int
-    tokens_out: int
-    cached: int = 0
-    cache_written: int = 0
-    reported: int | None = None
 
 
 class Events:
