@@ -296,6 +296,21 @@ async def test_an_address_that_is_none_is_told(alone: Gateway, url: str) -> None
     assert isinstance(heard.error, ConfigError)
 
 
+@pytest.mark.parametrize(
+    ("provider", "reason"),
+    [("perplexity", "it charges for searches besides tokens"), ("nobody", "There is no provider")],
+)
+async def test_a_provider_that_is_not_asked_is_named(
+    alone: Gateway, provider: str, reason: str
+) -> None:
+    card = Card("x", "cloud", "x", Label.CLOUD, provider=provider, model=f"{provider}/m")
+    heard = await hear(CloudWorker(card, alone))
+    assert isinstance(heard.error, ConfigError)
+    assert reason in heard.error.message
+    assert heard.error.message.endswith("Nothing was sent.")
+    assert 'kind "server"' in heard.error.hint
+
+
 @pytest.mark.parametrize("costs", [False, True])
 async def test_a_dead_gateway_is_told_and_comes_back(alone: Gateway, costs: bool) -> None:
     with Cloud(reply=Reply(tokens=10_000, rate=20)) as cloud:
