@@ -75,15 +75,15 @@ def name(dist: Path) -> list[Path]:
     """Copy what is released, and its bills, under their release names. Raises Wrong."""
     named = dist / "named"
     shutil.rmtree(named, ignore_errors=True)
-    commits = {told.get("commit", "") for _, told in built(dist)}
+    commits = {info.get("commit", "") for _, info in built(dist)}
     if len(commits) > 1:
         raise Wrong(f"A release is of one commit, and {dist} holds builds of {len(commits)}.")
     named.mkdir()
-    for path, told in built(dist):
-        slim = "-slim" if told["flavour"] == "slim" else ""
-        gpu = f"-{told['gpu']}" if told["gpu"] else ""
+    for path, info in built(dist):
+        slim = "-slim" if info["flavour"] == "slim" else ""
+        gpu = f"-{info['gpu']}" if info["gpu"] else ""
         kind = ".zip" if path.suffix == ".zip" else ""
-        target = named / f"baton{slim}-{told['version']}-{told['platform']}{gpu}{kind}"
+        target = named / f"baton{slim}-{info['version']}-{info['platform']}{gpu}{kind}"
         shutil.copy2(path, target)
         bill = path.with_name(path.name.removesuffix(".zip") + BILL)
         if not bill.is_file():

@@ -62,23 +62,16 @@ DATA = (
 """Baton's own files: where they are in the checkout, and their folder in the bundle."""
 
 LITELLM_PROXY = (
-    "_experimental.mcp_server.stdio_gate",
-    "_types",
     "common_utils.config_sync_pubsub",
     "common_utils.encrypt_decrypt_utils",
-    "openai_files_endpoints.common_utils",
     "pass_through_endpoints.llm_provider_handlers.typesafe_passthrough_logging_handler",
     "spend_tracking.cold_storage_handler",
     "spend_tracking.savings",
-    "types_utils.utils",
 )
 """The modules of litellm's server that its other parts import; all the rest stays out."""
 
 LITELLM_DATA = (
-    "anthropic_beta_headers_config.json",
     "containers/endpoints.json",
-    "integrations/generic_api/generic_api_compatible_callbacks.json",
-    "litellm_core_utils/tokenizers/9b5ad71b2ce5302211f9c61530b329a4922fc6a4",
     "litellm_core_utils/tokenizers/anthropic_tokenizer.json",
     "llms/openai_like/providers.json",
     "model_prices_and_context_window_backup.json",
@@ -89,7 +82,7 @@ _OWN_KEYRING = {"darwin": "macOS", "win32": "Windows"}.get(sys.platform, "Secret
 _KEYRINGS = ("SecretService", "Windows", "chainer", "kwallet", "libsecret", "macOS")
 
 EXCLUDED = (
-    # Keyrings of other systems: whoever imports that of macOS on Linux starts a compiler.
+    # Keyrings of other systems: importing that of macOS on Linux starts a compiler.
     *(f"keyring.backends.{name}" for name in _KEYRINGS if name != _OWN_KEYRING),
     # What only installs, compiles, tests or draws windows.
     "_distutils_hack",

@@ -47,13 +47,8 @@ def _give_back_environment() -> None:
 
 
 def _run_child(args: list[str]) -> None:
-    from importlib import import_module
-
     from baton.ipc.child_entry import run_child
 
-    if args == ["gateway"]:
-        # tiktoken finds its encodings by listing a package, which PyInstaller must be asked for.
-        import_module("pyi_rth_pkgutil")
     if args in (["tools"], ["trial"]):
         # For systems without time zones: looked at only where there are none.
         sys.path.append(os.path.join(sys._MEIPASS, "zones.zip"))  # noqa: PTH118

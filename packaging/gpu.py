@@ -82,7 +82,7 @@ def _build(python: Path, kind: str, lock: str, folder: Path) -> None:
     options = _cuda(python, work) if kind == "cuda" else _vulkan(work)
     ninja = python.absolute().with_name("ninja.exe" if sys.platform == "win32" else "ninja")
     environ = os.environ | {"GIT_DIR": str(work / "none")} | llama._reproducible(work)
-    # For the generator of shaders, a project of its own, which isn't told where ninja is.
+    # For the generator of shaders, a project of its own, which doesn't know where ninja is.
     environ["PATH"] = f"{ninja.parent}{os.pathsep}{os.environ['PATH']}"
     log, compiled = work / "log", work / "compiled"
     cmake = [str(python), "-I", "-m", "cmake"]

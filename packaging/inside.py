@@ -67,17 +67,17 @@ def _archive(file: Path) -> BuildInfo:
             names = [name for name in archive.namelist() if not name.endswith("/")]
             (program,) = (name for name in names if PurePosixPath(name).name == "baton.exe")
             root = program.removesuffix("baton.exe")
-            told = pack.entries(archive.read(root + pack.MANIFEST))
+            packed = pack.entries(archive.read(root + pack.MANIFEST))
             sums = {name: hashlib.sha256(archive.read(name)).hexdigest() for name in names}
             del sums[root + pack.MANIFEST]
-            whole = sums == {f"{root}{path}": entry.sha256 for path, entry in told.items()}
+            whole = sums == {f"{root}{path}": entry.sha256 for path, entry in packed.items()}
             whole &= len(sums) + 1 == len(names) and all(map(_is_plain, names))
             built = _told(file, archive.read(root + NOTE) if root + NOTE in sums else b"")
             head = archive.read(program)[:8]
     except (zipfile.BadZipFile, zlib.error, EOFError, LookupError, ValueError, RuntimeError):
         whole = False
     if not whole:
-        raise Unfit(f"{file} isn't as it was packed: copy it here anew, or build it anew.")
+        raise Unfit(f"{file} isn't as it was packed: copy it here again, or build it again.")
     _check_head(file, head, built.platform)
     return built
 
@@ -91,12 +91,12 @@ def _told(file: Path, note: bytes) -> BuildInfo:
     try:
         return msgspec.json.decode(note, type=BuildInfo, strict=True)
     except msgspec.MsgspecError:
-        raise Unfit(f"{file} doesn't say what it is: build it anew.") from None
+        raise Unfit(f"{file} doesn't say what it is: build it again.") from None
 
 
 def _check_head(file: Path, head: bytes, platform: str) -> None:
     if platform not in HEADS or not head.startswith(HEADS[platform]):
-        raise Unfit(f"{file} says that it is for {platform}, and isn't: build it anew.")
+        raise Unfit(f"{file} says that it is for {platform}, and isn't: build it again.")
 
 
 def _check_elsewhere(file: Path, folder: Path, platform: str) -> None:
@@ -106,7 +106,7 @@ def _check_elsewhere(file: Path, folder: Path, platform: str) -> None:
     try:
         programs = [check.read(file), *check.look(folder)]
     except subprocess.CalledProcessError:
-        raise Unfit(f"{file} holds a program that readelf can't read: build it anew.") from None
+        raise Unfit(f"{file} holds a program that readelf can't read: build it again.") from None
     wrong = [
         f"{elf.path}: is for {elf.machine}."
         for elf in programs

@@ -466,10 +466,10 @@ begin() {
 
 bring() {
     say "Bringing $name from $from ..."
-    fetch "$name" "SHA256SUMS in $from names $name, but that file is not there; the release is not whole, so tell whoever made it."
+    fetch "$name" "SHA256SUMS in $from names $name, but that file is not there; the release is incomplete, so tell its maker."
     got=$(sha256 "$work/$name") || exit
     [ "$got" = "$wanted" ] ||
-        fail "$name is damaged or not the one that was published: its SHA-256 is $got, and SHA256SUMS says $wanted. Fetch it anew."
+        fail "$name is damaged or not the one that was published: its SHA-256 is $got, and SHA256SUMS says $wanted. Download it again."
     say "It came here whole: its SHA-256 is the one that stands in SHA256SUMS there."
     mv "$work/$name" "$work/baton"
     attempt "$bin can't be written" "see whose it is" chmod 755 "$work/baton"
@@ -498,7 +498,7 @@ try_out() {
     says=$(sed '$!d' "$work/says")
     case $started:$says in
         0:*"$version"*) ;;
-        0:*) fail "$name says that it is $says; tell whoever made the release." ;;
+        0:*) fail "$name says that it is $says; tell the release's maker." ;;
         *:*BATON_HOME*) fail "the file is right, but doesn't start here. $says (and the same before \`sh install.sh\`)." ;;
         *:*Baton*) fail "the file is right, but doesn't start here. $says" ;;
         *"ermission denied") fail "the file is right, but no program may be started in $bin; choose another disk with --prefix." ;;
@@ -589,7 +589,7 @@ write() {
     return 1
 }
 
-# put FILE TEXT: writes what is installed; a failure is told, and no reason to stop.
+# put FILE TEXT: writes what is installed; a failure is reported, and no reason to stop.
 put() {
     if write "$1" "$2"; then
         files="$files

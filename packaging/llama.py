@@ -170,7 +170,7 @@ def _reproducible(work: Path) -> dict[str, str]:
 
 
 def _tuning() -> list[str]:
-    """Return what an older GCC must be told to order its code for processors of today.
+    """Return the options with which an older GCC orders its code for processors of today.
 
     Which instructions it uses stays as it is. Debian 11's, 10, reads a tenth slower without.
     """

@@ -173,19 +173,19 @@ def _compiled_in(entry: Mapping[str, Any], folder: Path, there: Iterable[str]) -
 def compiled() -> dict[str, tuple[str, str]]:
     """Return what packaging/linux/cpython compiled for this Python: Debian's source packages.
 
-    By what parts.toml calls them: the package, and its version with Debian's mends. Empty for any
+    By what parts.toml calls them: the package, and its version with Debian's fixes. Empty for any
     other Python.
     """
     note = Path(sys.base_prefix, "sources")
     lines = note.read_text(encoding="utf-8").splitlines() if note.is_file() else []
-    told = [line.split() for line in lines]
-    return {package.rstrip("0123456789."): (package, version) for package, version in told}
+    rows = [line.split() for line in lines]
+    return {package.rstrip("0123456789."): (package, version) for package, version in rows}
 
 
 def _origin(entry: Mapping[str, Any], own: Iterable[str], shown: str) -> tuple[str, str]:
     """Return a part's version, and a purl that names what it was made from. Raises PartsError.
 
-    Debian's version tells which holes are mended, so it comes first.
+    Debian's version tells which holes are fixed, so it comes first.
     """
     known_by = entry.get("version", "")
     if known_by in (built := compiled()):
@@ -318,8 +318,8 @@ def _package_of(path: str) -> str:
 
 def _source_of(package: str) -> tuple[str, str] | None:
     """Return the source package of one of Debian's packages, and that one's version."""
-    told = _dpkg("--show", "--showformat=${source:Package} ${source:Version}", package)
-    source, _, version = told.partition(" ")
+    rows = _dpkg("--show", "--showformat=${source:Package} ${source:Version}", package)
+    source, _, version = rows.partition(" ")
     return (source, version) if version else None
 
 
@@ -361,12 +361,12 @@ def _package_part(
     return Part(name, package.version, licence, purl, tuple(texts), source=_source(package))
 
 
-def licence_of(package: Distribution, told: Mapping[str, str]) -> str:
+def licence_of(package: Distribution, rows: Mapping[str, str]) -> str:
     """Return a package's licence as an SPDX expression: its own word, or what parts.toml says."""
     name = re.sub(r"[-_.]+", "-", package.name).lower()
     data: Any = package.metadata  # a message of email's, whose type hides most of it
-    if name in told:
-        return told[name]
+    if name in rows:
+        return rows[name]
     if expression := data.get("License-Expression"):
         return str(expression)
     classes = [line.rpartition(" :: ")[2] for line in data.get_all("Classifier") or []]
@@ -396,7 +396,7 @@ def _texts(package: Distribution) -> list[str]:
 def _source(package: Distribution) -> str:
     """Return where a package's source is kept, as it says itself."""
     data: Any = package.metadata
-    told = [line.partition(",") for line in data.get_all("Project-URL") or []]
-    urls = {name.strip().lower(): url.strip() for name, _, url in told}
+    rows = [line.partition(",") for line in data.get_all("Project-URL") or []]
+    urls = {name.strip().lower(): url.strip() for name, _, url in rows}
     best = next((urls[name] for name in _SOURCES if name in urls), "")
     return best or data.get("Home-page") or next(iter(urls.values()), "")

@@ -87,8 +87,8 @@ def main(folder: Path, file: Path, epoch: int = 0) -> None:
     """Write the bill of a folder build."""
     executable = next(path for path in (folder / "baton", folder / "baton.exe") if path.is_file())
     found = parts.parts(folder, parts.modules_of(executable), distributions())
-    told = (folder / parts.CONTENTS / "baton" / "build.json").read_text(encoding="utf-8")
-    file.write_text(bill(found, json.loads(told), epoch), encoding="utf-8", newline="\n")
+    description = (folder / parts.CONTENTS / "baton" / "build.json").read_text(encoding="utf-8")
+    file.write_text(bill(found, json.loads(description), epoch), encoding="utf-8", newline="\n")
 
 
 if __name__ == "__main__":

@@ -69,7 +69,9 @@ def bench_version(of: Subject) -> Iterator[Row]:
         single, folder = in_turn(
             of.runs * 2, *(_version(start, env) for start in (of.single, of.folder))
         )
-    yield told("`--version`: what the launcher adds to the folder build", single - folder, "s")
+    yield figure_row(
+        "`--version`: what the launcher adds to the folder build", single - folder, "s"
+    )
 
 
 def _version(start: list[str], env: dict[str, str]) -> Callable[[], float]:
@@ -108,7 +110,7 @@ def bench_cold(of: Subject) -> Iterator[Row]:
     for start in (of.single, [str(of.dist / "baton-slim")]):
         name = Path(start[0]).name
         (took,) = in_turn(min(of.runs, 3), lambda start=start: first(start))  # type: ignore[misc]
-        yield told(f"first start of {name}, which unpacks it", took, "s")
+        yield figure_row(f"first start of {name}, which unpacks it", took, "s")
 
 
 def bench_speed(of: Subject) -> Iterator[Row]:
@@ -141,7 +143,7 @@ def bench_size(of: Subject) -> Iterator[Row]:
         yield Row(f"size of {name}", f"{size:.1f} MB", "", "", must, size <= most)
 
 
-def told(figure: str, value: float, unit: str) -> Row:
+def figure_row(figure: str, value: float, unit: str) -> Row:
     """Say a measure that nothing was promised of."""
     return Row(figure, f"{value:.3f} {unit}", "", "", "", True)
 

@@ -52,6 +52,7 @@ from baton.core.plan.plan import Plan, Step  # noqa: E402
 from baton.core.ports import NEW  # noqa: E402
 from baton.core.run.orchestra import Orchestra  # noqa: E402
 from baton.core.run.policy import PromptLimits, RunTerms  # noqa: E402
+from baton.core.run.run_context import Services  # noqa: E402
 from baton.core.view import RunView  # noqa: E402
 
 # Steps side by side
@@ -113,7 +114,7 @@ async def _elsewhere(address: str) -> AsyncIterator[Orchestra]:
         )  # fmt: skip
         worker = CloudWorker(card, gateway, base_url=address + base("openai", BASES))
         terms = RunTerms({Scope.DAY: 10**6 * NANO}, Policy.BUDGET)
-        orchestra = Orchestra({"openai": worker}, store, "openai", ledger=ledger, terms=terms)
+        orchestra = Orchestra(Services({"openai": worker}, store, ledger=ledger), "openai", terms)
         try:
             yield orchestra
         finally:
@@ -162,7 +163,7 @@ async def _steps(rounds: int) -> tuple[float, float, float]:
     times: list[tuple[float, float, float]] = []
     with tempfile.TemporaryDirectory() as folder:
         store = Store.open(Path(folder) / "baton.db")
-        orchestra = Orchestra({name: worker}, store, name)
+        orchestra = Orchestra(Services({name: worker}, store), name)
         events: list[Event] = []
         await _timed(orchestra, plan, events)
         kept = [event for event in events if not isinstance(event, TRANSIENT)]
@@ -277,8 +278,10 @@ def _replayed(
     ]
     rows = [_added(same) for same in zip(*tables, strict=True)]
     count = sum(map(len, parts))
-    told = f"### {name}: {count} questions held out, {', '.join(recording.local)} here"
-    TABLES.append(f"{told}, {recording.cloud} in the cloud\n\n{bench_report.format_markdown(rows)}")
+    heading = f"### {name}: {count} questions held out, {', '.join(recording.local)} here"
+    TABLES.append(
+        f"{heading}, {recording.cloud} in the cloud\n\n{bench_report.format_markdown(rows)}"
+    )
     if "svg" in WHERE:
         drawn = bench_report.make_plot(f"{name}: right, over what all questions cost", rows)
         (WHERE["svg"] / f"bench_{name}.svg").write_text(draw_svg(drawn), "utf-8")

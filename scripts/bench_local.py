@@ -270,6 +270,7 @@ async def _fill(env: dict[str, str], turns: int) -> None:
     from baton.core.messages import Prompt, Text
     from baton.core.ports import ConversationPosition
     from baton.core.run.orchestra import Orchestra
+    from baton.core.run.run_context import Services
     from baton.history import Store
     from baton.platform.settings import find_paths
     from baton.workers.scripted_worker import ScriptedWorker
@@ -280,7 +281,7 @@ async def _fill(env: dict[str, str], turns: int) -> None:
     worker = ScriptedWorker(
         lambda request: [Text(f"This is answer {next(count)}, *in* `Markdown`.")]
     )
-    orchestra = Orchestra({"w": worker}, store, "w")
+    orchestra = Orchestra(Services({"scripted": worker}, store), "scripted")
     place = ConversationPosition()
     for number in range(turns // 2):
         async with orchestra.play(Prompt(f"Question {number}?"), place) as run:

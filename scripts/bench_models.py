@@ -120,8 +120,8 @@ def downloads(hub: Hub, size: int, folder: Path, memory: Path, runs: int) -> Ite
 
     def ours(folder: Path) -> float:
         target = folder / "ours" / FILE
-        told = [REPO, FILE, revision, str(size), sha256, str(target)]
-        took = float(run([sys.executable, "-P", "-c", FETCH, *told], env))
+        arguments = [REPO, FILE, revision, str(size), sha256, str(target)]
+        took = float(run([sys.executable, "-P", "-c", FETCH, *arguments], env))
         target.unlink()
         return took
 

@@ -208,7 +208,7 @@ async def orchestra_of(
         paths.config_file.write_text(CONFIG.format(conductor=way.conductor, url=url))
         baton = compose(load_settings(paths.config_file), paths, history=False)
         orchestra = baton.orchestra
-        orchestra.default = way.worker
+        orchestra.configure(default=way.worker)
         small = orchestra.worker("small")
         remembered = known.setdefault("small", Remembered(small))
         small.stream = remembered.stream  # type: ignore[method-assign]
@@ -221,7 +221,7 @@ async def orchestra_of(
 async def play(orchestra: Orchestra, task: Task, way: Way, budget: int) -> dict[str, Any]:
     """Play one task for at most `budget` nano-dollars.
 
-    Return which parts are right, what it cost, and what each step was told.
+    Return which parts are right, what it cost, and what each step was given.
     """
     limits = PromptLimits(
         seed=SEED, attended=False, keep=False, strategy=way.strategy, max_tokens=MAX_TOKENS,

@@ -7,7 +7,7 @@ dist/folder/baton-slim (pyinstaller.spec), and packs each into a single file bes
 in a folder aside first: what is in dist/ stays as it was unless all went well.
 
 Run by scripts/build with a Python that the machine has, hence standard library only; the second
-half, told apart by its interpreter, runs in build/venv.
+half, distinguished by its interpreter, runs in build/venv.
 """
 
 from __future__ import annotations
@@ -248,8 +248,8 @@ def freeze(wanted: Wanted, dist: Path) -> list[Path]:
     work = dist / "freeze"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
-    told = work / "build.json"
-    told.write_text(
+    description = work / "build.json"
+    description.write_text(
         json.dumps({**wanted.__dict__, "plugin": str(plugin or "")}, indent=1), encoding="utf-8"
     )
     setup.say("Freezing ...")
@@ -258,7 +258,7 @@ def freeze(wanted: Wanted, dist: Path) -> list[Path]:
     command += ["--distpath", str(work / "made"), "--workpath", str(work / "work")]
     with LOG.open("w", encoding="utf-8") as log:
         ran = subprocess.run(
-            [*command, str(ROOT / "pyinstaller.spec"), "--", str(told)],
+            [*command, str(ROOT / "pyinstaller.spec"), "--", str(description)],
             env=_environment(wanted, work),
             stdin=subprocess.DEVNULL,
             stdout=log,

@@ -6,7 +6,7 @@
 
 Skills follow from published scores by the rules below, and from nothing else: of several scores for
 a kind of task the worst counts, and one that was reached by thinking first counts less, since Baton
-doesn't think first unless told to.
+doesn't think first unless asked to.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ def summary(found: Sequence[CatalogueModel]) -> str:
         name: [model.id for model in found if not getattr(model, name)]
         for name in ("revision", "size", "sha256", "kv_bytes")
     }
-    told = "; ".join(f"without {name}: {', '.join(ids)}" for name, ids in lacks.items() if ids)
-    return f"{len(found)} models, {free} of them free. {told or 'Nothing is lacking'}."
+    gaps = "; ".join(f"without {name}: {', '.join(ids)}" for name, ids in lacks.items() if ids)
+    return f"{len(found)} models, {free} of them free. {gaps or 'Nothing is lacking'}."
 
 
 def problems(found: Sequence[CatalogueModel]) -> Iterator[str]:

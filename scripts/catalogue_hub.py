@@ -67,7 +67,7 @@ def differences(model: CatalogueModel) -> Iterator[str]:
     for name in ("revision", "size", "sha256"):
         known, said = getattr(model, name), getattr(there, name)
         if known and known != said:
-            yield f"the hub's {name} is {said or 'not told'}, not {known}"
+            yield f"the hub's {name} is {said or 'not given'}, not {known}"
     if there.licence and there.licence != model.licence:
         yield f"the hub's licence is {there.licence}, not {model.licence}"
 
@@ -81,7 +81,7 @@ def look(model: CatalogueModel) -> Found:
 
     where = os.environ.get("HF_ENDPOINT") or constants.ENDPOINT
     try:
-        told = HfApi(where).model_info(
+        info = HfApi(where).model_info(
             str(model.repo),
             revision=model.revision or None,
             files_metadata=True,
@@ -94,12 +94,12 @@ def look(model: CatalogueModel) -> Found:
         ) from error
     except HfHubHTTPError as error:
         raise LookupError(f"the hub says: {str(error).strip().splitlines()[0]}") from error
-    file = next((one for one in told.siblings or () if one.rfilename == model.file), None)
+    file = next((one for one in info.siblings or () if one.rfilename == model.file), None)
     if file is None:
         raise LookupError(f"the hub's {model.repo} has no {model.file}")
-    licence = str((told.card_data.get("license") if told.card_data else "") or "").lower()
+    licence = str((info.card_data.get("license") if info.card_data else "") or "").lower()
     sha256 = file.lfs.sha256 if file.lfs else ""
-    return Found(str(told.sha or ""), file.size or 0, sha256, "" if licence == "other" else licence)
+    return Found(str(info.sha or ""), file.size or 0, sha256, "" if licence == "other" else licence)
 
 
 def filled(text: str, model: CatalogueModel, there: Found) -> str:

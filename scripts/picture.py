@@ -36,7 +36,7 @@ async def draw(theme: str, size: tuple[int, int]) -> str:
                 app.chat.composer.prompt.insert(prompt)
                 await pilot.press("enter")
                 await pilot.pause(0.5)
-                while app.chat.player.is_busy:  # noqa: ASYNC110 - a picture has time
+                while app.chat.queue.is_busy:  # noqa: ASYNC110 - a picture has time
                     await asyncio.sleep(0.1)
             await pilot.pause(0.5)
             picture = app.export_screenshot(title="baton")

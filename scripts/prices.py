@@ -22,10 +22,13 @@ from typing import Any
 from baton.platform.secrets import PROVIDERS
 from baton.workers.cloud import price_table
 
+LISTED_AS = {"cohere_chat": "cohere", "vertex_ai-language-models": "vertex_ai"}
+"""Baton's names of providers that litellm's list calls otherwise."""
+
 LIST = "litellm/model_prices_and_context_window_backup.json"
 OTHER_WORK = re.compile(
     r"^ft:|audio|search|deep-research|computer-use|container|tts|lyria|omni|image|realtime|"
-    r"streaming|live|robotics|multi-agent|guard"
+    r"streaming|live|robotics|multi-agent|guard|^(fireworks_ai/fireworks|together)-ai-"
 )
 """Models that are charged for more than tokens of text, or don't chat."""
 
@@ -56,8 +59,11 @@ def offered(raw: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the providers' models by Baton's names; one that is listed twice by its fuller one."""
     found: dict[str, dict[str, Any]] = {}
     for name, own in raw.items():
-        provider = own.get("litellm_provider")
+        listed = own.get("litellm_provider")
+        provider = LISTED_AS.get(listed, listed)
         if provider not in PROVIDERS or own.get("mode") not in ("chat", "responses"):
+            continue
+        if not PROVIDERS[provider].base_url:  # each customer has prices of an own contract
             continue
         outputs = set(own.get("supported_output_modalities") or ["text"])
         if OTHER_WORK.search(name) or not outputs <= {"text", "image"} or "text" not in outputs:

@@ -162,8 +162,8 @@ def find(dist: Path, key: str) -> list[Found]:
     for what in ("version", "commit"):
         different = {getattr(one.built, what): one.path.name for one in found.values()}
         if len(different) > 1:
-            told = ", ".join(f"{name} of {value or '(none)'}" for value, name in different.items())
-            raise Wrong(f"A release is of one {what}, and here are {told}: build all of it anew.")
+            names = ", ".join(f"{name} of {value or '(none)'}" for value, name in different.items())
+            raise Wrong(f"A release is of one {what}, and here are {names}: build all of it again.")
     return [found[name] for name in sorted(found)]
 
 
@@ -180,7 +180,7 @@ def _look(path: Path, key: str) -> Found:
         raise Wrong(f"{path} isn't what it is called: it says that it is {one.name}.")
     if built.commit.endswith("+changes"):
         raise Wrong(
-            f"{path} was built of files that differ from its commit: commit them and build it anew."
+            f"{path} was built of files that differ from its commit: commit and build again."
         )
     if built.update_key != key:
         raise Wrong(
@@ -199,12 +199,12 @@ def _check_bill(one: Found) -> None:
         raise Wrong(f"{one.bill} is missing, which says what {one.path.name} is made of.")
     try:
         about = json.loads(one.bill.read_bytes())["metadata"]["component"]
-        told = {each["name"]: each["value"] for each in about.get("properties", ())}
+        properties = {each["name"]: each["value"] for each in about.get("properties", ())}
         right = about["bom-ref"] == one.name.removesuffix(".zip")
     except (ValueError, LookupError, TypeError, AttributeError):
         right = False
-    if not right or told.get("baton:commit", one.built.commit) != one.built.commit:
-        raise Wrong(f"{one.bill} isn't the bill of {one.path.name}: build that anew.")
+    if not right or properties.get("baton:commit", one.built.commit) != one.built.commit:
+        raise Wrong(f"{one.bill} isn't the bill of {one.path.name}: build that again.")
 
 
 def make(dist: Path, folder: Path, key: Ed25519PrivateKey, released: str, origin: str) -> None:
@@ -347,7 +347,9 @@ def _day_of(commit: str) -> str:
     """Return the day of a commit, so that the same one makes the same release. Raises Wrong."""
     day = _git("log", "-1", "--format=%cs", "--end-of-options", commit) if commit else None
     if day is None:
-        known = f"This checkout doesn't know the commit {commit}" if commit else "No commit is told"
+        known = (
+            f"This checkout doesn't know the commit {commit}" if commit else "No commit is named"
+        )
         raise Wrong(f"{known} of what was built: --released YYYY-MM-DD says the day.")
     return day.decode().strip()
 

@@ -13,7 +13,7 @@ from routing_rows import Rows
 class Pair:
     """Who is compared on which questions, and what is asked of it.
 
-    `mates` are tried in their order until two are there; those that were not visible to whoever
+    `mates` are tried in their order until two are there; those that were not visible to the one who
     names them come first. `must` is the APGR, `calls` the share of calls that closes four fifths.
     """
 

@@ -120,8 +120,10 @@ def _gain(
     expected: Estimate,
 ) -> float:
     written = [_draft(rows, place, worker.id) for worker in everyone[:-1]]
-    told = model.judge(rows.texts[place], everyone, written, expected)
-    return told.gain[everyone[-1].id] + told.quality[told.best] - told.quality[0]
+    judgement = model.judge(rows.texts[place], everyone, written, expected)
+    return (
+        judgement.gain[everyone[-1].id] + judgement.quality[judgement.best] - judgement.quality[0]
+    )
 
 
 def _draft(rows: Rows, place: int, worker: str) -> Draft:

@@ -156,9 +156,11 @@ class Environment:
         In its usual one pip would find what another recipe made, and take it.
         """
         asked = [str(self.python), "-I", "-m", "pip", "cache", "dir"]
-        told = subprocess.run(asked, capture_output=True, text=True)
+        answer = subprocess.run(asked, capture_output=True, text=True)
         made = hashlib.sha256(recipe().encode()).hexdigest()[:12]
-        return [f"--cache-dir={told.stdout.strip()}/baton-{made}"] if not told.returncode else []
+        return (
+            [f"--cache-dir={answer.stdout.strip()}/baton-{made}"] if not answer.returncode else []
+        )
 
     def pip_install(self, requirements: str, *options: str, held: int) -> None:
         """Runs pip, whose output goes to the log; raises SetupError with its end if it fails."""
@@ -186,7 +188,7 @@ class Environment:
             tail = "".join(self.log.read_text(encoding="utf-8").splitlines(keepends=True)[-15:])
             raise SetupError(
                 f"{tail}The set-up failed; the whole log is {self.log}."
-                " Mend the cause (no network? a full disk?) and run this again to go on."
+                " Fix the cause (no network? a full disk?) and run this again to continue."
             )
 
 

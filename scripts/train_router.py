@@ -4,7 +4,7 @@
 
 DIR holds files as scripts/routing_rows.py reads them. The encoder is copied from models/router, and
 the task kinds are learned from models/router/kinds.csv as well. The same data and seed give the
-same bytes. Most of the time goes into the texts' vectors; whoever trains often on parts of the same
+same bytes. Most of the time goes into the texts' vectors; to train often on parts of the same
 texts keeps them in a file:
 
     scripts/train_router --data DIR --out DIR --vectors FILE.npz

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import signal
 import socket
 from collections import Counter
 from collections.abc import Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,7 @@ hypothesis.settings.load_profile("baton")
 
 
 ASIDE = {
+    "sampled": "only a part is drawn for each day: scripts/test -m sampled",
     "long": "minutes of abuse: scripts/test -m long",
     "binary": "needs the packaged binary: scripts/build, then scripts/test -m binary",
 }
@@ -38,9 +41,47 @@ ASIDE = {
 _left_out: Counter[str] = Counter()
 
 
+SAMPLE_SEED = "BATON_TEST_SAMPLE"
+"""The variable with the seed of the drawn sample, today's date by default: the days take turns."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Draw the same sample in all processes that share the run."""
+    os.environ.setdefault(SAMPLE_SEED, date.today().isoformat())
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Show how to draw this run's sample again."""
+    return f"sample: {SAMPLE_SEED}={os.environ[SAMPLE_SEED]}"
+
+
 def pytest_xdist_auto_num_workers() -> int:
-    """Return how many processes share a whole run: many tests start several of their own."""
+    """The number of processes that share a whole run: many tests start several of their own."""
     return min(psutil.cpu_count(logical=False) or 1, 4)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep a drawn part of the tests marked `sampled`, unless tests were asked for by name.
+
+    `sampled(n)` keeps `n` cases of each test on average, one by default. A case is drawn by itself,
+    so that a new one doesn't change which others are drawn.
+    """
+    if "sampled" in str(config.option.markexpr) or config.args_source.name == "ARGS":
+        return
+    cases = Counter(item.nodeid.partition("[")[0] for item in items)
+    left_out = [item for item in items if not _is_drawn(item, cases)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in {*left_out}]
+
+
+def _is_drawn(item: pytest.Item, cases: Counter[str]) -> bool:
+    mark = item.get_closest_marker("sampled")
+    if mark is None:
+        return True
+    share = (mark.args[0] if mark.args else 1) / cases[item.nodeid.partition("[")[0]]
+    return random.Random(f"{os.environ[SAMPLE_SEED]} {item.nodeid}").random() < share
 
 
 def pytest_deselected(items: Sequence[pytest.Item]) -> None:
@@ -50,15 +91,15 @@ def pytest_deselected(items: Sequence[pytest.Item]) -> None:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Tell the process that shared out the run, if there is one, what was left out here."""
-    if (told := getattr(session.config, "workeroutput", None)) is not None:
-        told["left_out"] = dict(_left_out)
+    if (output := getattr(session.config, "workeroutput", None)) is not None:
+        output["left_out"] = dict(_left_out)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """Take over what a process left out: each of them collects all tests, unless it was killed."""
-    told = getattr(node, "workeroutput", {})
-    _left_out.update(Counter(told.get("left_out", {})) - _left_out)
+    output = getattr(node, "workeroutput", {})
+    _left_out.update(Counter(output.get("left_out", {})) - _left_out)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -2,24 +2,56 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import json
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
+
+APP = Path(__file__).parent.parent / "app"
+PACKAGES = sorted((APP / "baton").rglob("__init__.py"))
 
 NATIVE = {"llama_cpp", "onnxruntime", "numpy"}
 HUBS = {"httpx", "huggingface_hub", "requests"}
 HEAVY = NATIVE | HUBS | {"textual", "litellm", "keyring", "sqlite_utils"}
 
+MAX_PUBLIC_METHODS = 25
+"""Of a class, with those that it inherits from other classes of Baton."""
 
-def loaded_by(code: str) -> set[str]:
-    script = f"{code}\nimport json, sys\nprint(json.dumps([m for m in sys.modules]))"
+LARGER = {"baton.history.store.Store": 39, "baton.models.library.Library": 28}
+"""Classes that have more still. A number here may only go down."""
+
+COUNT_PUBLIC_METHODS = """
+import importlib, inspect, json, pkgutil, baton
+def is_method(name, value):
+    return not name.startswith("_") and (
+        inspect.isfunction(value) or isinstance(value, (property, classmethod, staticmethod))
+    )
+counts = {}
+for module in pkgutil.walk_packages(baton.__path__, "baton."):
+    if not module.name.endswith(".__main__"):
+        for value in vars(importlib.import_module(module.name)).values():
+            if isinstance(value, type) and value.__module__ == module.name:
+                ours = [c for c in value.__mro__ if c.__module__.startswith("baton.")]
+                methods = {n for c in ours for n, v in vars(c).items() if is_method(n, v)}
+                counts[f"{module.name}.{value.__qualname__}"] = len(methods)
+print(json.dumps(counts))
+"""
+
+
+def printed_by(script: str) -> Any:
     done = subprocess.run(
         [sys.executable, "-I", "-c", script], capture_output=True, text=True, check=True
     )
-    modules: list[str] = json.loads(done.stdout)
-    return set(modules)
+    return json.loads(done.stdout)
+
+
+def loaded_by(code: str) -> set[str]:
+    return set(printed_by(f"{code}\nimport json, sys\nprint(json.dumps([m for m in sys.modules]))"))
 
 
 @pytest.mark.parametrize("module", ["baton.cli", "baton.cli.root", "baton.cli.ask"])
@@ -61,5 +93,25 @@ def test_a_prompt_loads_what_migrates_only_where_a_database_is_behind() -> None:
     )
     assert first.stdout == second.stdout
     assert "sqlite_utils" in first.stderr
-    assert "baton.history.store" in second.stderr
+    assert "baton.platform.database_thread" in second.stderr
     assert "sqlite_utils" not in second.stderr
+
+
+def test_no_class_has_too_many_public_methods() -> None:
+    counts = printed_by(COUNT_PUBLIC_METHODS)
+    assert {name: n for name, n in counts.items() if n > MAX_PUBLIC_METHODS} == LARGER
+
+
+@pytest.mark.parametrize("path", [p for p in PACKAGES if "lazy_exports(" in p.read_text("utf-8")])
+def test_a_slice_has_the_names_that_types_say_it_exports(path: Path) -> None:
+    name = ".".join(path.parent.relative_to(APP).parts)
+    exported = {
+        alias.asname: getattr(importlib.import_module(node.module or ""), alias.name)
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if alias.asname
+    }
+    package = importlib.import_module(name)
+    assert exported
+    assert all(getattr(package, one) is value for one, value in exported.items())

@@ -61,6 +61,7 @@ def test_what_is_written_elsewhere_draws_no_other_lines(
     assert len(before - after) <= 4
 
 
+@pytest.mark.sampled(0.34)
 def test_a_change_that_matters_is_noticed_and_one_that_does_not_survives() -> None:
     source = (mutate.ROOT / SANITISER).read_text("utf-8")
     harmless = mutate.Mutant("harmless", SANITISER, source, f"{source}\n", "none")

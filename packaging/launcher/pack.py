@@ -195,8 +195,8 @@ def unpack(file: Path, folder: Path) -> None:
             _put(file, archive, member, folder / path)
             if member.isdir():
                 folders.add(path)
-    told = folder / MANIFEST
-    data = told.read_bytes() if told.is_file() else b""
+    manifest = folder / MANIFEST
+    data = manifest.read_bytes() if manifest.is_file() else b""
     if hashlib.sha256(data).hexdigest() != trailer.manifest or data != _scan(folder)[0]:
         raise PackError(f"{file} isn't as it was packed.")
 

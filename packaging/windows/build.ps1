@@ -1,7 +1,7 @@
 # Builds Baton on Windows: packaging\windows\build.ps1 [ARGUMENTS OF scripts/build]
 # It makes dist\folder\baton and baton-slim and packs each into a .zip; there is no single file here.
 #
-# NOT YET RUN: there was no Windows. packaging/README.md says what to look at first.
+# NOT YET RUN: there was no Windows. docs/packaging.md says what to look at first.
 #
 # Needs Python 3.11 (64 bits) and the C++ tools of Visual Studio 2022 or its Build Tools; --gpu vulkan
 # the Vulkan SDK besides, --gpu cuda nothing more.

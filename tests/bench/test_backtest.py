@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from baton.bench.backtest import PastPrompt, actual_row, other_answer_quality, replay_policy
 from baton.core.ledger_types import Scope, SpendingStyle

@@ -27,6 +27,7 @@ from baton.core.money import NANO, Price, Rates
 from baton.core.plan.answer_grades import Dataset, Question, RecordedAnswer
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import PromptLimits, RunTerms
+from baton.core.run.run_context import Services
 from baton.history import Store
 from baton.money import Ledger
 from baton.workers.scripted_worker import Script, ScriptedWorker
@@ -52,7 +53,7 @@ async def make() -> AsyncIterator[Make]:
     def made(script: Script, card: Card = HERE) -> Orchestra:
         worker = ScriptedWorker(script, card)
         terms = RunTerms({Scope.DAY: 1000 * NANO}, Policy.BUDGET)
-        return Orchestra({card.id: worker}, store, card.id, ledger=ledger, terms=terms)
+        return Orchestra(Services({card.id: worker}, store, ledger=ledger), card.id, terms)
 
     yield made
     await ledger.aclose()
@@ -206,6 +207,7 @@ def toolbox() -> Iterator[Toolbox]:
     asyncio.run(toolbox.aclose())
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.skipif(not sandbox(), reason="nothing is executed here")
 @pytest.mark.parametrize("lie", LIES)
 async def test_no_answer_grades_itself_right(lie: str, make: Make, toolbox: Toolbox) -> None:

@@ -79,8 +79,10 @@ def _strip(root: Path) -> None:
 def _needed_libraries(root: Path) -> set[str]:
     """Return the names of what the kept programs load, and of all that belongs to glibc."""
     programs = [f"/usr/bin/{name}" for name in PROGRAMS if (root / "usr/bin" / name).exists()]
-    told = subprocess.run(["chroot", root, "ldd", *programs], capture_output=True, text=True).stdout
-    needed = {line.split()[0] for line in told.splitlines() if "=>" in line}
+    expected = subprocess.run(
+        ["chroot", root, "ldd", *programs], capture_output=True, text=True
+    ).stdout
+    needed = {line.split()[0] for line in expected.splitlines() if "=>" in line}
     glibc = next((root / "var/lib/dpkg/info").glob("libc6*.list")).read_text().splitlines()
     return {Path(name).name for name in needed} | {Path(file).name for file in glibc}
 

@@ -4,8 +4,7 @@ scripts/test -m binary tests/binary       with what scripts/build has left in di
 BATON_DIST=FOLDER                         with another folder's binaries
 BATON_ROOTS=FOLDER                        where the bare Debians are kept (build/roots)
 
-What can't be proved here is left out, which is told with its reasons at the end, and fails the run:
-it must not look like more than it is.
+What can't be proved here is left out. The end of the run lists it with its reasons, and fails.
 """
 
 from __future__ import annotations
@@ -90,8 +89,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say which build it was, and what was left out and why."""
     notes = sorted(SOURCES.glob("folder/baton/lib/baton/build.json")) if _tried else []
     for built in (json.loads(note.read_text()) for note in notes):
-        told = f"{built['version']} of {built['commit'] or 'unknown sources'}"
-        terminalreporter.write_line(f"The binaries were {told}, in {SOURCES}")
+        expected = f"{built['version']} of {built['commit'] or 'unknown sources'}"
+        terminalreporter.write_line(f"The binaries were {expected}, in {SOURCES}")
     for why, count in sorted(_unproved.items()):
         terminalreporter.write_line(f"NOT PROVED: {count} of {_tried} tests, because {why}")
 

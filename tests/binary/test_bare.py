@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from baton.cli.doctor.checks import SELF_TEST_NAMES
+from baton.cli.doctor.check_list import SELF_TEST_NAMES
 from binary.bare_systems import NEVER, SUITES, Bare
 from binary.tmux import Tmux
 
@@ -35,19 +35,19 @@ def baton(request: pytest.FixtureRequest) -> str:
 
 
 def test_nothing_there_could_help(machine: Bare) -> None:
-    told = machine.run("sh", "-c", "command -v python3 perl cc gcc locale; date +%A; ls /etc")
-    assert told.stdout.splitlines()[0].endswith("day"), told.stdout + told.stderr
-    assert not {"ssl", "resolv.conf", "localtime"} & set(told.stdout.split())
+    expected = machine.run("sh", "-c", "command -v python3 perl cc gcc locale; date +%A; ls /etc")
+    assert expected.stdout.splitlines()[0].endswith("day"), expected.stdout + expected.stderr
+    assert not {"ssl", "resolv.conf", "localtime"} & set(expected.stdout.split())
     left = [path for pattern in NEVER for path in machine.root.rglob(pattern)]
     assert left == []
 
 
 def test_it_talks_with_itself_and_with_nobody_else(machine: Bare) -> None:
-    told = machine.run("cat", "/proc/net/dev")
-    assert [line.split(":")[0].strip() for line in told.stdout.splitlines()[2:]] == ["lo"]
+    expected = machine.run("cat", "/proc/net/dev")
+    assert [line.split(":")[0].strip() for line in expected.stdout.splitlines()[2:]] == ["lo"]
     for address, answer in (("127.0.0.1", "refused"), ("192.0.2.1", "unreachable")):
-        told = machine.run("bash", "-c", f"echo >/dev/tcp/{address}/9")
-        assert told.stderr.strip().endswith(answer), told.stderr
+        expected = machine.run("bash", "-c", f"echo >/dev/tcp/{address}/9")
+        assert expected.stderr.strip().endswith(answer), expected.stderr
 
 
 def test_it_starts_and_says_its_version(machine: Bare, baton: str) -> None:

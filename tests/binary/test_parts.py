@@ -1,4 +1,4 @@
-"""What the packaged binary holds of others is told to people and to machines."""
+"""What the packaged binary holds of others is expected to people and to machines."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def test_the_bill_of_materials_lists_what_is_in_the_folder(dist: Path, name: str
     bill = json.loads((dist / f"{name}.cdx.json").read_text(encoding="utf-8"))
     assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.6")
     root = bill["metadata"]["component"]
-    told = json.loads((dist / "folder" / name / "lib/baton/build.json").read_text())
-    assert (root["name"], root["version"]) == (name, told["version"])
+    expected = json.loads((dist / "folder" / name / "lib/baton/build.json").read_text())
+    assert (root["name"], root["version"]) == (name, expected["version"])
     parts = {component["name"]: component for component in bill["components"]}
     assert {"numpy", "llama.cpp", "CPython", "OpenSSL", "all-MiniLM-L6-v2"} <= parts.keys()
     assert ("SmolLM2-135M-Instruct" in parts) is (name == "baton")

@@ -1,6 +1,6 @@
-"""The packaged binary proves that it works, and would notice whatever was left out of it or broke.
+"""The packaged binary proves that it works, and notices what was left out of it or broke.
 
-Two things are told apart. `contents` compares all files with the list that was made with them. But
+Two checks are kept apart. `contents` compares all files with the list that was made with them. But
 a build that never had a file has a list without it: then the parts themselves must miss it. So each
 compiled library is taken away with its line in the list.
 """
@@ -126,10 +126,10 @@ def test_it_works(which: str, request: pytest.FixtureRequest, tmp_path: Path) ->
         text=True,
     )
     assert done.stderr == ""
-    told = json.loads(done.stdout)
-    assert [check for check in told["checks"] if check["state"] == "broken"] == []
-    assert (done.returncode, told["status"]) == (0, "finished")
-    checks = {check["name"]: check["text"] for check in told["checks"]}
+    expected = json.loads(done.stdout)
+    assert [check for check in expected["checks"] if check["state"] == "broken"] == []
+    assert (done.returncode, expected["status"]) == (0, "finished")
+    checks = {check["name"]: check["text"] for check in expected["checks"]}
     assert "files are as they were built" in checks["contents"]
     assert ("no model inside, as meant" in checks["answer"]) == (which == "slim")
     assert str(tmp_path) not in report.read_text()
@@ -152,7 +152,9 @@ def test_whatever_is_gone_is_named(copy: Copy, tmp_path: Path) -> None:
         copy.without(path, listed=True)
         missed[path] = copy.first_fault(tmp_path)
         copy.mend(path)
-    assert [path for path, told in missed.items() if f"{path} (is missing)" not in told] == []
+    assert [
+        path for path, expected in missed.items() if f"{path} (is missing)" not in expected
+    ] == []
 
 
 @pytest.mark.parametrize("share", range(SHARES))
@@ -166,6 +168,8 @@ def test_each_compiled_library_is_missed_where_it_is_used(
         copy.without(path, listed=False)
         missed[path] = copy.first_fault(tmp_path)
         copy.mend(path)
-    assert [path for path, told in missed.items() if not told] == []
-    spoken = {path: told for path, told in missed.items() if not re.search(BEFORE_BATON, path)}
-    assert [path for path, told in spoken.items() if "Traceback" in told] == []
+    assert [path for path, expected in missed.items() if not expected] == []
+    spoken = {
+        path: expected for path, expected in missed.items() if not re.search(BEFORE_BATON, path)
+    }
+    assert [path for path, expected in spoken.items() if "Traceback" in expected] == []

@@ -122,21 +122,21 @@ def test_it_updates_goes_back_and_takes_itself_away(home: Home, versions: Versio
     with home.start("ask", "--worker", "nobody") as beside:  # it waits for its prompt
         assert "Updated to" in home.baton(*update)
         assert home.commit == COMMITS[1]
-        _, told = beside.communicate("hello", timeout=60)
-        assert (beside.returncode, "nobody" in told, "stumbled" in told) == (2, True, False)
+        _, expected = beside.communicate("hello", timeout=60)
+        assert (beside.returncode, "nobody" in expected, "stumbled" in expected) == (2, True, False)
     assert "already" in home.baton(*update)
     for commit in COMMITS:
         assert "Gone back to" in home.baton("self", "rollback")
         assert home.commit == commit
-    told = home.baton("self", "uninstall", "--yes", "--history", "remove", "--models", "remove")
-    assert "Baton is gone" in told
+    expected = home.baton("self", "uninstall", "--yes", "--history", "remove", "--models", "remove")
+    assert "Baton is gone" in expected
     assert home.left == []
 
 
 def test_from_a_mirror_on_loopback(home: Home, versions: Versions) -> None:
     with served(versions.release) as mirror:
-        told = home.baton("self", "update", "--check", "--from", mirror.address)
-        assert "of the same version as this" in told
+        expected = home.baton("self", "update", "--check", "--from", mirror.address)
+        assert "of the same version as this" in expected
         home.baton("self", "update", "--force", "--from", mirror.address)
     assert home.commit == COMMITS[1]
 
@@ -147,8 +147,8 @@ def test_what_was_not_signed_is_not_taken(home: Home, versions: Versions, tmp_pa
     other, _ = keys(tmp_path / "others")
     content = (release / "manifest.json").read_bytes()
     (release / "manifest.json.sig").write_text(other.sign(content).hex())
-    told = home.baton("self", "update", "--force", "--from", str(release), code=2)
-    assert "its signature is wrong" in told
+    expected = home.baton("self", "update", "--force", "--from", str(release), code=2)
+    assert "its signature is wrong" in expected
     assert home.commit == COMMITS[0]
 
 
@@ -200,8 +200,8 @@ def changed(trace: Path, home: Home) -> list[tuple[str, int]]:
     counts: Counter[tuple[str, str]] = Counter()
     found = []
     for line in trace.read_text().splitlines():
-        if told := re.match(r"(\d+) +(\w+)\(", line):
-            thread, name = told.groups()
+        if expected := re.match(r"(\d+) +(\w+)\(", line):
+            thread, name = expected.groups()
             counts[thread, name] += 1
             if f"{home.folder}/.local" in line:
                 found.append((name, counts[thread, name]))

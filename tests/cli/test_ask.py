@@ -52,6 +52,7 @@ def test_the_capital_of_france_and_of_spain(process: Process, call: Call) -> Non
     assert shown["run_id"] in call("trace").out
 
 
+@pytest.mark.sampled(0.5)
 def test_a_strategy_is_followed_and_told(process: Process, call: Call) -> None:
     done = process("ask", "--strategy", "vote", CAPITAL, "--json")
     shown = json.loads(done.stdout)
@@ -77,6 +78,7 @@ def test_a_plan_is_drawn_and_then_played(process: Process, call: Call) -> None:
     assert "Paris" in turns[1]["text"]
 
 
+@pytest.mark.sampled(0.5)
 def test_a_run_that_was_killed_goes_on(process: Process, call: Call) -> None:
     asking = [*BATON, "ask", "--strategy", "vote", CAPITAL, "--events"]
     with subprocess.Popen(asking, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as it:
@@ -112,6 +114,7 @@ def test_what_is_piped_in_goes_before_the_text(
     assert call("history", "show", call("history", "ls").out.split()[0]).out.count("b.txt") == 1
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("args", "piped", "told"),
     [
@@ -139,6 +142,7 @@ def test_what_can_not_be_asked_is_one_sentence_and_code_2(
     assert told in done.stderr.decode()
 
 
+@pytest.mark.sampled(0.34)
 def test_a_word_after_c_is_an_id_only_where_it_can_be_one(process: Process, call: Call) -> None:
     cap = ("--max-tokens", "2")
     process("ask", "Hello", *cap)

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from baton.cli.config import TEMPLATE, Setting, settings_toml
 from baton.compose import compose
@@ -301,7 +300,7 @@ def test_the_rule_in_place_of_a_conductor_is_no_error(
     paths = find_paths()
     baton = compose(load_settings(paths.config_file), paths, history=False)
     baton.must_know_conductor()
-    assert baton.orchestra.trained is None
+    assert baton.orchestra.services.trained is None
     asyncio.run(baton.aclose())
 
 

@@ -17,6 +17,7 @@ from baton.core.messages import Attachment, Prompt
 from baton.core.ports import ConversationPosition
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import PromptLimits
+from baton.core.run.run_context import Services
 from baton.core.sanitiser import sanitise
 from baton.history import Store
 from baton.platform.settings import find_paths
@@ -33,7 +34,7 @@ def said(*prompts: str, label: Label = Label.CLOUD) -> str:
     async def talk() -> str:
         store = Store.open(find_paths().database)
         worker = ScriptedWorker()
-        orchestra = Orchestra({"scripted": worker}, store, "scripted")
+        orchestra = Orchestra(Services({"scripted": worker}, store), "scripted")
         place = ConversationPosition()
         for text in prompts:
             prompt = Prompt(text, (Attachment("a.txt", "in the file", 11),))

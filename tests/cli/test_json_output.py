@@ -11,8 +11,7 @@ from baton.core.errors import ConfigError
 from baton.core.messages import Finish, Purpose
 from baton.core.plan.plan import single_step_plan
 from baton.core.view import RunView
-from support.stored_runs import BEGUN
-from support.stored_runs import EVENTS as PLAYED
+from support.stored_runs import BEGUN, EVENTS as PLAYED
 
 CALL = ev.Called(
     at=0.9,
@@ -33,15 +32,15 @@ CALL = ev.Called(
 )
 
 EVENTS: list[ev.Event] = [
-    ev.Started(0.0, "r1", "c1", "p1", "a1"),
-    ev.Routed(0.0, "local", "It is simple.", {"simple": 0.9}, "hybrid"),
-    ev.Planned(0.1, single_step_plan("small", ("a.txt",))),
-    ev.StepStarted(0.1, 1, "small"),
-    ev.StepText(0.6, 1, "Par"),
-    ev.StepText(0.7, 1, "is"),
+    ev.Started("r1", "c1", "p1", "a1"),
+    ev.Routed("local", "It is simple.", {"simple": 0.9}, "hybrid"),
+    ev.Planned(single_step_plan("small", ("a.txt",)), at=0.1),
+    ev.StepStarted(1, "small", at=0.1),
+    ev.StepText(1, "Par", at=0.6),
+    ev.StepText(1, "is", at=0.7),
     CALL,
-    ev.StepFinished(0.9, 1, Finish.LENGTH),
-    ev.Finished(1.0),
+    ev.StepFinished(1, Finish.LENGTH, at=0.9),
+    ev.Finished(at=1.0),
 ]
 
 
@@ -96,7 +95,7 @@ def test_the_object_has_the_fixed_shape() -> None:
 
 
 def test_a_failure_has_the_same_keys_and_keeps_the_partial_text() -> None:
-    failed = ev.Failed(1.0, "WorkerUnavailable", "small died.", "Try again.")
+    failed = ev.Failed("WorkerUnavailable", "small died.", "Try again.", at=1.0)
     shown = run_object(view(*EVENTS[:6], failed))
     assert shown.keys() == run_object(view(*EVENTS)).keys()
     assert (shown["status"], shown["answer"]) == ("failed", "Paris")
@@ -139,8 +138,8 @@ def test_a_plan_says_who_really_did_each_step_and_how_that_ended() -> None:
 
 
 def test_only_a_plan_of_which_nothing_was_played_is_planned() -> None:
-    drawn = view(*BEGUN[:5], ev.Cancelled(0.8))
+    drawn = view(*BEGUN[:5], ev.Cancelled(at=0.8))
     assert run_object(drawn, preview=True)["status"] == "planned"
     assert run_object(drawn)["status"] == "cancelled"
-    begun = view(*BEGUN, ev.Cancelled(2.1))
+    begun = view(*BEGUN, ev.Cancelled(at=2.1))
     assert run_object(begun, preview=True)["status"] == "cancelled"

@@ -253,6 +253,7 @@ def spoil_and_learn(call: Call, history: Callable[[int], Iterator[Said]], count:
     assert min(after) < min(shipped) + 0.15, "it isn't always"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("history", [all_bad, one_prompt, mixed])
 def test_a_spoilt_history_spoils_nothing(
     call: Call, history: Callable[[int], Iterator[Said]]

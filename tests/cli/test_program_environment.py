@@ -88,6 +88,7 @@ COMMANDS = {
 """Commands, and a program that each of them starts."""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_no_started_program_knows_a_key(
     command: tuple[str, ...],

@@ -12,8 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 import pytest_asyncio
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from baton.cli.output import Output
 from baton.cli.prompt_run import OutputOptions, TerminalAsker, TextRenderer, offer_text, run_prompt
@@ -24,6 +23,7 @@ from baton.core.plan.plan import Plan, Step
 from baton.core.ports import CallOffer, Choice, ConversationPosition, Question
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import PromptLimits
+from baton.core.run.run_context import Services
 from baton.core.view import RunView
 from baton.history import Store
 from baton.platform.settings import find_paths
@@ -57,7 +57,7 @@ async def played(
     place: ConversationPosition = ANEW,
 ) -> int:
     worker = ScriptedWorker(script)
-    orchestra = Orchestra({"scripted": worker}, store, "scripted")
+    orchestra = Orchestra(Services({"scripted": worker}, store), "scripted")
     return await run_prompt(orchestra, Prompt("Hello?"), place, PromptLimits(), None, manner)
 
 
@@ -340,11 +340,11 @@ TWO = Plan((Step("a", "One."), Step("b", "Two."), Step("c", "Three.")), (3, 1))
 
 
 def begun(*numbers: int) -> list[ev.Event]:
-    return [ev.StepStarted(0.1, n, "x") for n in numbers]
+    return [ev.StepStarted(n, "x", at=0.1) for n in numbers]
 
 
 def done(step: int, text: str = "") -> ev.StepFinished:
-    return ev.StepFinished(0.9, step, Finish.STOP, text)
+    return ev.StepFinished(step, Finish.STOP, text, at=0.9)
 
 
 @pytest.mark.parametrize("to_terminal", [False, True])
@@ -352,32 +352,34 @@ def test_parts_of_an_answer_stand_in_their_order_however_they_are_written(
     to_terminal: bool,
 ) -> None:
     with shown(to_terminal) as (screen, form):
-        view = fed(form, ev.Planned(0.0, TWO), *begun(1, 2, 3), ev.StepText(0.2, 1, "last"))
+        view = fed(form, ev.Planned(TWO), *begun(1, 2, 3), ev.StepText(1, "last", at=0.2))
         assert screen.out == ""
-        view = fed(form, ev.StepText(0.2, 3, "fir"), ev.StepText(0.2, 3, "st"), view=view)
+        view = fed(form, ev.StepText(3, "fir", at=0.2), ev.StepText(3, "st", at=0.2), view=view)
         assert screen.out == "first"
-        view = fed(form, ev.StepText(0.3, 2, "unseen"), done(3), view=view)
+        view = fed(form, ev.StepText(2, "unseen", at=0.3), done(3), view=view)
         assert screen.out == "first\n\nlast"
-        view = fed(form, ev.StepText(0.3, 1, "!"), done(1), done(2), ev.Finished(1.0), view=view)
+        view = fed(
+            form, ev.StepText(1, "!", at=0.3), done(1), done(2), ev.Finished(at=1.0), view=view
+        )
         form.finish(view)
     assert screen.out == "first\n\nlast!\n" == view.answer + "\n"
 
 
 def test_between_two_parts_a_terminal_says_what_is_done() -> None:
     with shown(to_terminal=True) as (screen, form):
-        view = fed(form, ev.Planned(0.0, TWO), *begun(3), ev.StepText(0.2, 3, "first"))
+        view = fed(form, ev.Planned(TWO), *begun(3), ev.StepText(3, "first", at=0.2))
         assert screen.put[-1] == ("out", "first")
         view = fed(form, done(3), *begun(1), view=view)
         assert screen.put[-1][0] == "status"
-        form.finish(fed(form, ev.StepText(0.4, 1, "last"), done(1), done(2), view=view))
+        form.finish(fed(form, ev.StepText(1, "last", at=0.4), done(1), done(2), view=view))
     assert screen.out == "first\n\nlast\n"
 
 
 def test_an_empty_part_leaves_no_gap() -> None:
     with shown(to_terminal=False) as (screen, form):
-        failed = ev.StepFailed(0.3, 3, "WorkerError", "No.")
-        view = fed(form, ev.Planned(0.0, TWO), *begun(1, 3), failed, ev.StepText(0.4, 1, "all"))
-        form.finish(fed(form, done(1), ev.Finished(1.0), view=view))
+        failed = ev.StepFailed(3, "WorkerError", "No.", at=0.3)
+        view = fed(form, ev.Planned(TWO), *begun(1, 3), failed, ev.StepText(1, "all", at=0.4))
+        form.finish(fed(form, done(1), ev.Finished(at=1.0), view=view))
     assert screen.out == "all\n"
 
 
@@ -387,35 +389,37 @@ BETTER = Plan((*DRAFT.steps, Step("gpt", "Better.")), (2,))
 
 def test_a_pipe_gets_no_draft() -> None:
     with shown(to_terminal=False) as (screen, form):
-        events = [ev.Planned(0.0, DRAFT, False), *begun(1), ev.StepText(0.2, 1, "Hm"), done(1)]
-        view = fed(form, *events, ev.Planned(0.3, BETTER), *begun(2))
+        events = [ev.Planned(DRAFT, False), *begun(1), ev.StepText(1, "Hm", at=0.2), done(1)]
+        view = fed(form, *events, ev.Planned(BETTER, at=0.3), *begun(2))
         assert screen.out == ""
-        view = fed(form, ev.StepText(0.4, 2, "Paris"), view=view)
+        view = fed(form, ev.StepText(2, "Paris", at=0.4), view=view)
         assert screen.put == [("out", "Paris")]
-        form.finish(fed(form, done(2), ev.Finished(0.5), view=view))
+        form.finish(fed(form, done(2), ev.Finished(at=0.5), view=view))
     assert screen.out == "Paris\n"
 
 
 def test_a_draft_that_stands_is_shown_once_it_does() -> None:
     with shown(to_terminal=False) as (screen, form):
-        events = [ev.Planned(0.0, DRAFT, False), *begun(1), ev.StepText(0.2, 1, "Paris"), done(1)]
-        view = fed(form, *events, ev.Planned(0.3, DRAFT))
+        events = [ev.Planned(DRAFT, False), *begun(1), ev.StepText(1, "Paris", at=0.2), done(1)]
+        view = fed(form, *events, ev.Planned(DRAFT, at=0.3))
         assert screen.out == "Paris"
-        form.finish(fed(form, ev.Finished(0.5), view=view))
+        form.finish(fed(form, ev.Finished(at=0.5), view=view))
     assert screen.out == "Paris\n"
 
 
 def test_a_terminal_is_shown_the_draft_and_told_who_answers_instead() -> None:
     with shown(to_terminal=True) as (screen, form):
-        events = [ev.Planned(0.0, DRAFT, False), *begun(1), ev.StepText(0.2, 1, "Hm"), done(1)]
+        events = [ev.Planned(DRAFT, False), *begun(1), ev.StepText(1, "Hm", at=0.2), done(1)]
         view = fed(form, *events)
         assert screen.out == "Hm"
-        view = fed(form, ev.Planned(0.3, BETTER), *begun(2), view=view)
+        view = fed(form, ev.Planned(BETTER, at=0.3), *begun(2), view=view)
         kind, text = screen.put[-1]
         assert kind == "status"
         assert text.endswith("loading x")
         assert not [text for kind, text in screen.put if kind == "err"]  # it may still stay
-        form.finish(fed(form, ev.StepText(0.4, 2, "Paris"), done(2), ev.Finished(0.5), view=view))
+        form.finish(
+            fed(form, ev.StepText(2, "Paris", at=0.4), done(2), ev.Finished(at=0.5), view=view)
+        )
     assert [text for kind, text in screen.put if kind == "err"] == [
         "baton: That was a draft; x answers."
     ]
@@ -426,11 +430,13 @@ def test_of_several_parts_the_one_that_is_done_again_names_who_does_it() -> None
     parts = (Step("a", "One."), Step("b", "Two."))
     both, again = Plan(parts, (1, 2)), Plan((*parts, Step("x", "One.")), (3, 2))
     with shown(to_terminal=True) as (screen, form):
-        first = [*begun(1), ev.StepText(0.1, 1, "Hm"), done(1)]
-        second = [*begun(2), ev.StepText(0.2, 2, "36"), done(2)]
-        view = fed(form, ev.Planned(0.0, both, False), *first, *second)
-        view = fed(form, ev.Planned(0.3, again), *begun(3), view=view)
-        form.finish(fed(form, ev.StepText(0.4, 3, "Paris"), done(3), ev.Finished(0.5), view=view))
+        first = [*begun(1), ev.StepText(1, "Hm", at=0.1), done(1)]
+        second = [*begun(2), ev.StepText(2, "36", at=0.2), done(2)]
+        view = fed(form, ev.Planned(both, False), *first, *second)
+        view = fed(form, ev.Planned(again, at=0.3), *begun(3), view=view)
+        form.finish(
+            fed(form, ev.StepText(3, "Paris", at=0.4), done(3), ev.Finished(at=0.5), view=view)
+        )
     assert [text for kind, text in screen.put if kind == "err"] == [
         "baton: That was a draft; x does a part of it again."
     ]
@@ -439,61 +445,72 @@ def test_of_several_parts_the_one_that_is_done_again_names_who_does_it() -> None
 
 def test_a_draft_that_is_taken_back_in_the_end_is_shown_again() -> None:
     with shown(to_terminal=True) as (screen, form):
-        events = [ev.Planned(0.0, DRAFT, False), *begun(1), ev.StepText(0.2, 1, "Hm"), done(1)]
-        other = [ev.Planned(0.3, BETTER, False), *begun(2), ev.StepText(0.4, 2, "Pa"), done(2)]
-        back = ev.Planned(0.5, Plan(BETTER.steps, (1,)))
-        form.finish(fed(form, *events, *other, back, ev.Finished(0.6)))
+        events = [ev.Planned(DRAFT, False), *begun(1), ev.StepText(1, "Hm", at=0.2), done(1)]
+        other = [
+            ev.Planned(BETTER, False, at=0.3),
+            *begun(2),
+            ev.StepText(2, "Pa", at=0.4),
+            done(2),
+        ]
+        back = ev.Planned(Plan(BETTER.steps, (1,)), at=0.5)
+        form.finish(fed(form, *events, *other, back, ev.Finished(at=0.6)))
     assert screen.out == "Hm\nPa\nHm\n"
 
 
 def test_a_draft_that_stays_after_all_is_no_draft() -> None:
     with shown(to_terminal=True) as (screen, form):
-        events = [ev.Planned(0.0, DRAFT, False), *begun(1), ev.StepText(0.2, 1, "Hm"), done(1)]
-        declined = ev.StepFailed(0.4, 2, "BudgetExceeded", "gpt was not asked.")
-        back = ev.Planned(0.5, Plan(BETTER.steps, (1,)))
-        form.finish(fed(form, *events, ev.Planned(0.3, BETTER, False), declined, back))
+        events = [ev.Planned(DRAFT, False), *begun(1), ev.StepText(1, "Hm", at=0.2), done(1)]
+        declined = ev.StepFailed(2, "BudgetExceeded", "gpt was not asked.", at=0.4)
+        back = ev.Planned(Plan(BETTER.steps, (1,)), at=0.5)
+        form.finish(fed(form, *events, ev.Planned(BETTER, False, at=0.3), declined, back))
     assert screen.out == "Hm\n"
     assert not [text for kind, text in screen.put if kind == "err"]
 
 
 def test_parts_that_are_over_stand_above_one_that_is_written_anew() -> None:
     with shown(to_terminal=True) as (screen, form):
-        first: list[ev.Event] = [ev.Planned(0.0, TWO, False), *begun(3, 1)]
-        unseen: list[ev.Event] = [ev.StepText(0.1, 1, "?"), ev.StepRetried(0.1, 1, "It died.", 0.0)]
-        first += [*unseen, ev.StepText(0.2, 3, "one"), done(3)]
-        again: list[ev.Event] = [ev.StepText(0.3, 1, "tw"), ev.StepRetried(0.4, 1, "It died.", 0.0)]
-        form.finish(fed(form, *first, *again, ev.StepText(0.5, 1, "two"), done(1), done(2)))
+        first: list[ev.Event] = [ev.Planned(TWO, False), *begun(3, 1)]
+        unseen: list[ev.Event] = [
+            ev.StepText(1, "?", at=0.1),
+            ev.StepRetried(1, "It died.", 0.0, at=0.1),
+        ]
+        first += [*unseen, ev.StepText(3, "one", at=0.2), done(3)]
+        again: list[ev.Event] = [
+            ev.StepText(1, "tw", at=0.3),
+            ev.StepRetried(1, "It died.", 0.0, at=0.4),
+        ]
+        form.finish(fed(form, *first, *again, ev.StepText(1, "two", at=0.5), done(1), done(2)))
     assert screen.out == "one\n\ntw\none\n\ntwo\n"
     assert len([text for kind, text in screen.put if kind == "err"]) == 1
 
 
 def test_an_answer_that_grows_is_no_draft() -> None:
     with shown(to_terminal=True) as (screen, form):
-        events = [ev.Planned(0.0, DRAFT), *begun(1), ev.StepText(0.2, 1, "Hm"), done(1)]
-        longer = ev.Planned(0.3, Plan(BETTER.steps, (1, 2)))
-        form.finish(fed(form, *events, longer, *begun(2), ev.StepText(0.4, 2, "Pa"), done(2)))
+        events = [ev.Planned(DRAFT), *begun(1), ev.StepText(1, "Hm", at=0.2), done(1)]
+        longer = ev.Planned(Plan(BETTER.steps, (1, 2)), at=0.3)
+        form.finish(fed(form, *events, longer, *begun(2), ev.StepText(2, "Pa", at=0.4), done(2)))
     assert screen.out == "Hm\n\nPa\n"
     assert not [text for kind, text in screen.put if kind == "err"]
 
 
 def test_a_draft_whose_worker_falls_over_begins_anew() -> None:
     with shown(to_terminal=True) as (screen, form):
-        events = [ev.Planned(0.0, DRAFT, False), *begun(1), ev.StepText(0.2, 1, "Hmmm")]
-        again = [ev.StepRetried(0.3, 1, "a died.", 0.0), *begun(1), ev.StepText(0.4, 1, "Pa")]
-        form.finish(fed(form, *events, *again, done(1), ev.Finished(0.5)))
+        events = [ev.Planned(DRAFT, False), *begun(1), ev.StepText(1, "Hmmm", at=0.2)]
+        again = [ev.StepRetried(1, "a died.", 0.0, at=0.3), *begun(1), ev.StepText(1, "Pa", at=0.4)]
+        form.finish(fed(form, *events, *again, done(1), ev.Finished(at=0.5)))
     assert screen.out == "Hmmm\nPa\n"
 
 
 def test_finished_steps_that_a_run_begins_with_are_shown() -> None:
     with shown(to_terminal=False) as (screen, form):
-        view = fed(form, ev.Planned(0.0, TWO), done(3, "first"), done(1, "last"))
+        view = fed(form, ev.Planned(TWO), done(3, "first"), done(1, "last"))
         assert screen.out == "first\n\nlast"
         form.finish(view)
 
 
 def test_whole_answers_come_at_the_end() -> None:
     with shown(to_terminal=True, whole=True) as (screen, form):
-        view = fed(form, ev.Planned(0.0, DRAFT), *begun(1), ev.StepText(0.2, 1, "Hm"), done(1))
+        view = fed(form, ev.Planned(DRAFT), *begun(1), ev.StepText(1, "Hm", at=0.2), done(1))
         assert screen.out == ""
         form.finish(view)
     assert screen.out == "Hm\n"
@@ -508,16 +525,16 @@ def test_a_pipe_has_at_any_time_exactly_what_stays(data: st.DataObject) -> None:
     pieces = st.lists(st.sampled_from(["a", "", "\n", "bc"]), max_size=4)
     scripts = [[*data.draw(pieces), None] for _ in range(count)]
     with shown(to_terminal=False) as (screen, form):
-        view = fed(form, ev.Planned(0.0, plan, data.draw(st.booleans())), *begun(1))
+        view = fed(form, ev.Planned(plan, data.draw(st.booleans())), *begun(1))
         while any(scripts):
             number = data.draw(st.sampled_from([n for n, s in enumerate(scripts, 1) if s]))
             piece = scripts[number - 1].pop(0)
-            event = done(number) if piece is None else ev.StepText(0.2, number, piece)
+            event = done(number) if piece is None else ev.StepText(number, piece, at=0.2)
             view = fed(form, event, view=view)
             assert screen.out == view.stable_answer
-        view = fed(form, ev.Planned(0.3, plan), view=view)
+        view = fed(form, ev.Planned(plan, at=0.3), view=view)
         assert screen.out == view.stable_answer
-        view = fed(form, ev.Finished(0.4), view=view)
+        view = fed(form, ev.Finished(at=0.4), view=view)
         form.finish(view)
     assert screen.out == view.answer + "\n" * (not view.answer.endswith("\n") and view.answer != "")
 
@@ -533,10 +550,8 @@ def test_a_long_answer_is_not_put_together_for_each_piece(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(RunView, "stable_answer", property(counted))
     with shown(to_terminal=False) as (screen, form):
-        pieces = [ev.StepText(0.2, 1, "word ")] * 2000
-        form.finish(
-            fed(form, ev.Planned(0.0, DRAFT), *begun(1), *pieces, done(1), ev.Finished(1.0))
-        )
+        pieces = [ev.StepText(1, "word ", at=0.2)] * 2000
+        form.finish(fed(form, ev.Planned(DRAFT), *begun(1), *pieces, done(1), ev.Finished(at=1.0)))
     assert screen.out == "word " * 2000 + "\n"
     assert made < 5
 

@@ -89,14 +89,14 @@ def test_a_run_that_fails_again_can_be_resumed_again(call: Call, scripted: Scrip
 
 def test_the_latest_is_meant_unless_one_is_named(call: Call, scripted: Scripted) -> None:
     workers = scripted(small=None)
-    first = stored(ev.Planned(0.0, single_step_plan("small")), ev.Cancelled(0.1), prompt="one")
-    stored(ev.Planned(0.0, single_step_plan("small")), ev.Cancelled(0.1), prompt="two")
-    stored(ev.Cancelled(0.1), prompt="three")  # without a plan there is nothing to go on with
-    failed = ev.Failed(0.1, "WorkerError", "small died.", "")
-    stored(ev.Planned(0.0, single_step_plan("small")), failed, prompt="four")  # it would fail again
-    kept = ev.Offered(0.1, "gpt", "It was cut.", 9, 9, "", ev.Decision.KEPT)
+    first = stored(ev.Planned(single_step_plan("small")), ev.Cancelled(at=0.1), prompt="one")
+    stored(ev.Planned(single_step_plan("small")), ev.Cancelled(at=0.1), prompt="two")
+    stored(ev.Cancelled(at=0.1), prompt="three")  # without a plan there is nothing to go on with
+    failed = ev.Failed("WorkerError", "small died.", "", at=0.1)
+    stored(ev.Planned(single_step_plan("small")), failed, prompt="four")  # it would fail again
+    kept = ev.Offered("gpt", "It was cut.", 9, 9, "", ev.Decision.KEPT, at=0.1)
     stored(
-        ev.Planned(0.0, single_step_plan("gpt")), kept, ev.Cancelled(0.1), prompt="five"
+        ev.Planned(single_step_plan("gpt")), kept, ev.Cancelled(at=0.1), prompt="five"
     )  # as decided
     assert call("resume", first[:8]).out == "one \n"
     assert call("resume").out == "two \n"
@@ -107,7 +107,7 @@ def test_the_latest_is_meant_unless_one_is_named(call: Call, scripted: Scripted)
 @pytest.mark.parametrize("form", ["--json", "--events", "--no-stream"])
 def test_it_prints_what_ask_prints(call: Call, scripted: Scripted, form: str) -> None:
     scripted(small=None)
-    stored(ev.Planned(0.0, single_step_plan("small")), ev.Cancelled(0.1), prompt="one")
+    stored(ev.Planned(single_step_plan("small")), ev.Cancelled(at=0.1), prompt="one")
     out = call("resume", form).out
     if form == "--no-stream":
         assert out == "one \n"
@@ -135,9 +135,9 @@ PLAN = Plan(tuple(Step("x", "Do.") for _ in range(4)), (4,))
 
 
 def ended(*done: int, status: str = "lost") -> str:
-    events = [ev.StepFinished(0.2, n, Finish.STOP, "x") for n in done]
-    begun = [ev.StepStarted(0.1, 1, "x")] if not done else []
-    view = record_view(record(ev.Planned(0.0, PLAN), *begun, *events))
+    events = [ev.StepFinished(n, Finish.STOP, "x", at=0.2) for n in done]
+    begun = [ev.StepStarted(1, "x", at=0.1)] if not done else []
+    view = record_view(record(ev.Planned(PLAN), *begun, *events))
     return run_progress(replace(view, status=status))
 
 
@@ -151,10 +151,10 @@ def test_how_far_a_run_came_is_told() -> None:
     assert ended() == "interrupted before any of its 4 steps was done"
     for status in ("finished", "running"):
         assert ended(1, status=status) == ""
-    drawn = told(ev.Planned(0.0, PLAN))
+    drawn = told(ev.Planned(PLAN))
     assert drawn == "Its plan of 4 steps was not played; `baton resume beef` plays it."
     assert told(status="lost") == ""
-    one = (ev.Planned(0.0, single_step_plan("x")), ev.StepStarted(0.1, 1, "x"))
+    one = (ev.Planned(single_step_plan("x")), ev.StepStarted(1, "x", at=0.1))
     assert told(*one) == ""
 
 
@@ -176,7 +176,7 @@ def test_a_resumed_run_asks_before_it_spends_only_where_a_person_is_there(call: 
         file = find_paths().config_file
         file.parent.mkdir(parents=True)
         file.write_text(FAR.format(url=cloud.base("server")))
-        run = stored(ev.Planned(0.0, single_step_plan("far")), ev.Cancelled(0.1))
+        run = stored(ev.Planned(single_step_plan("far")), ev.Cancelled(at=0.1))
         piped = call("resume", run)
         assert ("Number, then Enter" in piped.err, cloud.posts) == (False, 0)
         command = [sys.executable, "-P", "-m", "baton", "resume", run]

@@ -214,7 +214,7 @@ def test_the_tab_key_knows_commands_and_workers(
 def test_the_tab_key_knows_runs(
     process: Process, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
-    run = stored(ev.Finished(0.1))
+    run = stored(ev.Finished(at=0.1))
     monkeypatch.setenv("_BATON_COMPLETE", "bash_complete")
     monkeypatch.setenv("COMP_WORDS", f"baton {verb} {run[:2]}")
     monkeypatch.setenv("COMP_CWORD", "2")

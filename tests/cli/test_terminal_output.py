@@ -14,12 +14,13 @@ import asyncio, sys, time
 from pathlib import Path
 from baton.workers.scripted_worker import ScriptedWorker
 from baton.history import Store
-from baton.cli.prompt_run import Manner, play
+from baton.cli.prompt_run import OutputOptions, run_prompt
 from baton.core.messages import Loading, Prompt, Reading, Text
 from baton.core.errors import ContextTooLong
 from baton.core.run.orchestra import Orchestra
-from baton.core.ports import Place
-from baton.core.run.policy import Limits
+from baton.core.ports import ConversationPosition
+from baton.core.run.policy import PromptLimits
+from baton.core.run.run_context import Services
 
 def hostile(request):
     yield from (Loading(0.4), 0.4, Reading(1, 2), 0.4)
@@ -40,11 +41,12 @@ def waits_for(here, go):
 
 async def main(script, prompts):
     store = Store.open(None)
-    orchestra = Orchestra({"scripted": ScriptedWorker(script)}, store, "scripted")
-    place = Place()
+    services = Services({"scripted": ScriptedWorker(script)}, store)
+    orchestra, place = Orchestra(services, "scripted"), ConversationPosition()
     for text in prompts:
-        code = await play(orchestra, Prompt(text), place, Limits(), None, Manner())
-        place = Place(await store.latest())
+        prompt, limits = Prompt(text), PromptLimits()
+        code = await run_prompt(orchestra, prompt, place, limits, None, OutputOptions())
+        place = ConversationPosition(await store.latest())
     return code
 
 sys.exit(asyncio.run(main({script}, {prompts})))
@@ -136,10 +138,10 @@ import asyncio
 from baton.history import Store
 from baton.core.messages import Prompt
 from baton.core.labels import Label
-from baton.core.ports import Place
+from baton.core.ports import ConversationPosition
 from baton.platform.settings import find_paths
 store = Store.open(find_paths().database)
-asyncio.run(store.begin(Prompt("Lisbon with kids"), Place(), Label.CLOUD))
+asyncio.run(store.begin(Prompt("Lisbon with kids"), ConversationPosition(), Label.CLOUD))
 asyncio.run(store.aclose())
 """
     subprocess.run([sys.executable, "-I", "-c", begun], check=True)
@@ -156,7 +158,7 @@ from baton.history import Store
 from baton.cli.root import run
 from baton.core.messages import Prompt
 from baton.core.labels import Label
-from baton.core.ports import Place
+from baton.core.ports import ConversationPosition
 from baton.platform.settings import find_paths
 
 async def store(act):
@@ -168,7 +170,7 @@ async def store(act):
 
 for old in asyncio.run(store(lambda s: s.conversations())):
     asyncio.run(store(lambda s: s.purge(old.id)))
-begun = asyncio.run(store(lambda s: s.begin(Prompt("Hello"), Place(), Label.CLOUD)))
+begun = asyncio.run(store(lambda s: s.begin(Prompt("Hello"), ConversationPosition(), Label.CLOUD)))
 code = run(["history", "rm", begun.conversation])
 left = len(asyncio.run(store(lambda s: s.conversations())))
 print(f"code {code}, {left} left")

@@ -60,23 +60,23 @@ def test_a_call_says_how_long_its_text_was_expected_to_get() -> None:
 
 def test_an_offer_says_what_would_leave_and_what_was_decided() -> None:
     offer = ev.Offered(
-        0.1, "gpt", "You chose it.", NANO // 100, 1834, "2 mail addresses", ev.Decision.SENT
+        "gpt", "You chose it.", NANO // 100, 1834, "2 mail addresses", ev.Decision.SENT, at=0.1
     )
     assert (
         "offered: gpt, at most $0.01 · sent. You chose it. 1,834 bytes of text,"
         " hidden: 2 mail addresses." in told(offer)
     )
     refused = ev.Offered(
-        0.1, "gpt", "it was cut", 2 * NANO, 5, "", ev.Decision.CEILING, "The ceiling is used up."
+        "gpt", "it was cut", 2 * NANO, 5, "", ev.Decision.CEILING, "The ceiling is used up.", at=0.1
     )
     assert "at most $2.00 · not sent, for the ceiling (The ceiling is used up.)" in told(refused)
-    kept = ev.Offered(0.1, "lab", "it was cut", 0, 5, "", ev.Decision.KEPT)
+    kept = ev.Offered("lab", "it was cut", 0, 5, "", ev.Decision.KEPT, at=0.1)
     assert "for nothing · kept here" in told(kept)
 
 
 def test_what_help_was_worth_is_told() -> None:
     why = "Likely 34 % better for $0.004; today you spend on gains above 20 %."
-    worth = ev.Weighed(0.1, "gpt", 0.34, 0.2, NANO // 250, True, why)
+    worth = ev.Weighed("gpt", 0.34, 0.2, NANO // 250, True, why, at=0.1)
     assert f"gpt is worth asking: {why}" in told(worth)
     assert "gpt is not asked: " in told(replace(worth, ok=False))
     run = json.loads(span_lines(record(*BEGUN, worth))[0])["resourceSpans"][0]["scopeSpans"][0][
@@ -87,10 +87,10 @@ def test_what_help_was_worth_is_told() -> None:
 
 def test_what_was_sent_is_told() -> None:
     text = told(
-        ev.Planned(0.0, single_step_plan("gpt")), ev.Sent(0.2, 1, "gpt", "api.openai.com", 1834)
+        ev.Planned(single_step_plan("gpt")), ev.Sent(1, "gpt", "api.openai.com", 1834, at=0.2)
     )
     assert "step 1 sent 1,834 bytes to api.openai.com" in text
-    assert "planning sent 9 bytes to" in told(ev.Sent(0.2, 0, "gpt", "api.openai.com", 9))
+    assert "planning sent 9 bytes to" in told(ev.Sent(0, "gpt", "api.openai.com", 9, at=0.2))
 
 
 def test_what_a_call_cost_is_told_and_how_sure_that_is() -> None:
@@ -113,8 +113,8 @@ def test_what_left_can_be_looked_at(call: Call) -> None:
             held = await ledger.hold(bill(run))
             await ledger.sent(held.call, "api.openai.com", BODY)
             await ledger.leave(held.call)
-        await store.append(begun.run, ev.Sent(0.1, 1, "gpt", "api.openai.com", len(BODY)))
-        await store.append(begun.run, ev.Cancelled(0.2))
+        await store.append(begun.run, ev.Sent(1, "gpt", "api.openai.com", len(BODY), at=0.1))
+        await store.append(begun.run, ev.Cancelled(at=0.2))
         await ledger.aclose()
         await store.aclose()
         return begun.run
@@ -158,14 +158,14 @@ def test_the_steps_are_a_tree_with_all_that_is_known_of_them() -> None:
 
 def test_outside_text_in_a_tree_stays_on_its_line() -> None:
     plan = Plan((Step("small", "a\n└─ 9 forged", ("prompt",)), Step("small", "b")), (2,))
-    text = trace_text(record(ev.Planned(0.0, plan)))
+    text = trace_text(record(ev.Planned(plan)))
     assert "\n└─ 9" not in text
 
 
 def test_a_deep_plan_stays_on_the_screen() -> None:
     steps = [Step("small", "Begin.", ("prompt",))]
     steps += [Step("small", "Go on with it. " * 9, (str(n),)) for n in range(1, 32)]
-    text = trace_text(record(ev.Planned(0.0, Plan(tuple(steps), (32,)))))
+    text = trace_text(record(ev.Planned(Plan(tuple(steps), (32,)))))
     tree = text.split("\n\n")[1]
     assert max(map(len, tree.splitlines())) < 80
     assert "32 small, waiting, answers" in tree
@@ -189,9 +189,9 @@ def test_the_full_texts_are_shown_on_request(call: Call) -> None:
     assert "Facts: one." not in call("trace", run).out
     shown = call("trace", run, "--texts").out
     assert "--- step 1, small ---\nFacts: one.\n\n--- step 2, large ---\n2 + 2 = 5" in shown
-    plain = (ev.Planned(0.0, single_step_plan("small")), ev.Finished(0.1))
+    plain = (ev.Planned(single_step_plan("small")), ev.Finished(at=0.1))
     assert "--- step 1, small ---\nIt is\n" in call("trace", stored(*plain), "--texts").out
-    nothing = call("trace", stored(ev.Cancelled(0.1)), "--texts").out
+    nothing = call("trace", stored(ev.Cancelled(at=0.1)), "--texts").out
     assert "No step wrote anything." in nothing
 
 
@@ -234,7 +234,7 @@ def test_the_flowchart_has_every_step_and_every_access(call: Call) -> None:
 )
 def test_a_hostile_instruction_is_only_a_label(text: str) -> None:
     plan = Plan((Step(text, text, (f"file:{text}",)),), (1,))
-    chart = flowchart(record_view(record(ev.Planned(0.0, plan))))
+    chart = flowchart(record_view(record(ev.Planned(plan))))
     _, *lines = chart.splitlines()
     assert all(re.fullmatch(f"{NODE}|{EDGE}|{CLASS}", line) for line in lines), chart
     assert len([line for line in lines if "-->" in line]) == 2
@@ -294,7 +294,7 @@ def test_spans_say_what_was_asked_what_it_took_and_what_failed() -> None:
 
 
 def test_an_address_with_a_port_is_two_attributes() -> None:
-    sent = ev.Sent(2.4, 3, "gpt", "10.0.0.9:8000", 900)
+    sent = ev.Sent(3, "gpt", "10.0.0.9:8000", 900, at=2.4)
     events = [sent if isinstance(event, ev.Sent) else event for event in EVENTS]
     shown = [json.loads(line)["resourceSpans"][0] for line in span_lines(record(*events))]
     [span] = [

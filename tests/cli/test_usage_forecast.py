@@ -26,9 +26,9 @@ def weighed(days: int, each: int) -> None:
             begun = await store.begin(Prompt("Hi"), NEW, Label.CLOUD)
             gain = 0.02 * (1 + n % 20)
             await store.append(
-                begun.run, ev.Weighed(0.1, "gpt", gain, 0.05, NANO // 250, gain > 0.05, "So.")
+                begun.run, ev.Weighed("gpt", gain, 0.05, NANO // 250, gain > 0.05, "So.", at=0.1)
             )
-            await store.append(begun.run, ev.Finished(0.2))
+            await store.append(begun.run, ev.Finished(at=0.2))
         await store.aclose()
 
     asyncio.run(run())

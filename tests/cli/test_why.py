@@ -30,9 +30,9 @@ def test_a_plan_is_told_in_a_few_lines() -> None:
 
 
 def test_an_ordinary_answer_is_two_lines() -> None:
-    routed = ev.Routed(0.0, "local", "It is short.", {}, "hybrid")
-    done = (routed, ev.Planned(0.0, single_step_plan("small")), ev.StepStarted(0.1, 1, "small"))
-    assert run_reasons(record(*done, called(1, "small", 0.5), ev.Finished(0.6))) == [
+    routed = ev.Routed("local", "It is short.", {}, "hybrid")
+    done = (routed, ev.Planned(single_step_plan("small")), ev.StepStarted(1, "small", at=0.1))
+    assert run_reasons(record(*done, called(1, "small", 0.5), ev.Finished(at=0.6))) == [
         "It stayed on this machine (strategy hybrid): It is short.",
         "small (local) answered.",
     ]
@@ -54,24 +54,28 @@ GOES_ON = "Interrupted after step 2 of 4; `baton resume beef` continues it."
 @pytest.mark.parametrize(
     ("events", "status", "told"),
     [
-        ((ev.Failed(0.3, "WorkerError", "small died.", ""),), "failed", "It failed: small died."),
-        ((ev.Cancelled(0.3),), "cancelled", GOES_ON),
+        (
+            (ev.Failed("WorkerError", "small died.", "", at=0.3),),
+            "failed",
+            "It failed: small died.",
+        ),
+        ((ev.Cancelled(at=0.3),), "cancelled", GOES_ON),
         ((), "lost", GOES_ON),
         (
             (
-                ev.Offered(0.2, "gpt", "It was cut.", NANO, 9, "", ev.Decision.NEVER, "No."),
-                ev.Finished(0.3),
+                ev.Offered("gpt", "It was cut.", NANO, 9, "", ev.Decision.NEVER, "No.", at=0.2),
+                ev.Finished(at=0.3),
             ),
             "finished",
             "gpt was not asked: It was cut. No.",
         ),
         (
-            (ev.StepSkipped(0.2, 2, "It was too dear."), ev.Finished(0.3)),
+            (ev.StepSkipped(2, "It was too dear.", at=0.2), ev.Finished(at=0.3)),
             "finished",
             "Step 2 was left out: It was too dear.",
         ),
         (
-            (ev.Planned(0.2, EVENTS[4].plan, why="A sum was wrong."), ev.Finished(0.3)),  # type: ignore[union-attr]
+            (ev.Planned(EVENTS[4].plan, why="A sum was wrong.", at=0.2), ev.Finished(at=0.3)),  # type: ignore[union-attr]
             "finished",
             "Then: A sum was wrong.",
         ),
@@ -90,30 +94,30 @@ def test_what_went_otherwise_is_told(events: tuple[ev.Event, ...], status: str, 
     ],
 )
 def test_one_step_that_was_stopped_is_told(status: str, told: str) -> None:
-    begun = (ev.Planned(0.0, single_step_plan("small")), ev.StepStarted(0.1, 1, "small"))
+    begun = (ev.Planned(single_step_plan("small")), ev.StepStarted(1, "small", at=0.1))
     assert run_reasons(record(*begun, status=status))[-1] == told
 
 
 def test_what_was_declined_is_told_once() -> None:
-    offer = ev.Offered(2.2, "gpt", "It was cut.", 9, 9, "", ev.Decision.KEPT)
-    skipped = ev.StepSkipped(2.3, 3, "gpt was not asked, as you decided.")
-    told = run_reasons(record(*BEGUN, offer, skipped, ev.Finished(3.0)))
+    offer = ev.Offered("gpt", "It was cut.", 9, 9, "", ev.Decision.KEPT, at=2.2)
+    skipped = ev.StepSkipped(3, "gpt was not asked, as you decided.", at=2.3)
+    told = run_reasons(record(*BEGUN, offer, skipped, ev.Finished(at=3.0)))
     assert [line for line in told if "gpt" in line] == [
         "Step 3 was left out: gpt was not asked, as you decided."
     ]
 
 
 def test_events_that_name_steps_which_are_not_there_are_nothing() -> None:
-    imported = record(*BEGUN, ev.StepFinished(1.0, 99, Finish.STOP), ev.Finished(3.0))
+    imported = record(*BEGUN, ev.StepFinished(99, Finish.STOP, at=1.0), ev.Finished(at=3.0))
     assert run_reasons(imported)
     assert why_object(imported)["steps"] == []
 
 
 def test_what_help_was_worth_is_told() -> None:
     why = "Likely 34 % better for $0.004; today you spend on gains above 20 %."
-    weighed = ev.Weighed(0.5, "gpt", 0.34, 0.2, NANO // 250, True, why)
-    dear = ev.Weighed(0.6, "o1", 0.1, 0.2, NANO // 50, False, "It\nis dear.")
-    events = (*BEGUN, weighed, dear, ev.Finished(3.0))
+    weighed = ev.Weighed("gpt", 0.34, 0.2, NANO // 250, True, why, at=0.5)
+    dear = ev.Weighed("o1", 0.1, 0.2, NANO // 50, False, "It\nis dear.", at=0.6)
+    events = (*BEGUN, weighed, dear, ev.Finished(at=3.0))
     told = run_reasons(record(*events))
     assert f"gpt is worth asking: {why}" in told
     assert "o1 is not asked: It is dear." in told
@@ -129,11 +133,11 @@ def test_what_help_was_worth_is_told() -> None:
 
 def test_what_cost_money_was_a_cloud_wherever_its_door_is() -> None:
     def place(host: str, held: int) -> str:
-        begun = (ev.Planned(0.0, single_step_plan("lab")), ev.StepStarted(0.1, 1, "lab"))
-        sent = ev.Sent(0.2, 1, "lab", host, 9)
-        return run_reasons(record(*begun, sent, called(1, "lab", 0.5, 0, held), ev.Finished(0.6)))[
-            1
-        ]
+        begun = (ev.Planned(single_step_plan("lab")), ev.StepStarted(1, "lab", at=0.1))
+        sent = ev.Sent(1, "lab", host, 9, at=0.2)
+        return run_reasons(
+            record(*begun, sent, called(1, "lab", 0.5, 0, held), ev.Finished(at=0.6))
+        )[1]
 
     assert place("127.0.0.1:8000", 0) == "lab (local (127.0.0.1:8000)) answered."
     assert place("10.0.0.9:8000", 0) == "lab (lan (10.0.0.9:8000)) answered."
@@ -141,7 +145,7 @@ def test_what_cost_money_was_a_cloud_wherever_its_door_is() -> None:
 
 
 def test_outside_text_stays_on_its_line() -> None:
-    routed = ev.Routed(0.0, "local", "a\nb\x1b[31m", {}, "x\ny")
+    routed = ev.Routed("local", "a\nb\x1b[31m", {}, "x\ny")
     told = run_reasons(RunRecord("r", "c", "p", "a", "finished", 0.0, (routed,)))
     assert not any("\n" in line or "\x1b" in line for line in told)
 
@@ -149,7 +153,7 @@ def test_outside_text_stays_on_its_line() -> None:
 def test_the_last_run_is_meant_unless_one_is_named(call: Call) -> None:
     assert call("why").code == 2
     first = stored(*EVENTS)
-    stored(ev.Routed(0.0, "local", "It is short.", {}, "hybrid"), ev.Finished(0.1))
+    stored(ev.Routed("local", "It is short.", {}, "hybrid"), ev.Finished(at=0.1))
     assert "It is short." in call("why").out
     assert "three things" in call("why", first[:8]).out
     shown = json.loads(call("why", first, "--json").out)

@@ -123,7 +123,7 @@ async def test_whom_the_settings_prefer_is_told_if_it_is_not_there(tmp_path: Pat
     prefer = {"code": "small", "math": "gone"}
     paths = find_paths({"BATON_HOME": str(tmp_path)})
     baton = compose(Settings(prefer=prefer), paths, history=False)
-    assert baton.orchestra.prefer == prefer
+    assert baton.orchestra.services.prefer == prefer
     assert "'gone', preferred for math, isn't there" in baton.warning
     assert "code" not in baton.warning
     await baton.aclose()
@@ -136,7 +136,7 @@ async def test_money_is_paced_as_the_settings_say(tmp_path: Path) -> None:
             Settings(budget=BudgetSettings(pace=SpendingStyle.BEST)), paths, history=history
         )
         room = Standing((ScopeBalance(Scope.DAY, 10**9),))
-        pacer = baton.orchestra.pacer
+        pacer = baton.orchestra.services.pacer
         assert pacer.thrift is SpendingStyle.BEST
         assert (await pacer.weigh(0.1, 10**6, room)).ok
         await baton.aclose()
@@ -177,7 +177,7 @@ async def test_the_learned_router_decides_and_is_ended_with_the_rest(tmp_path: P
     baton = compose(Settings(workers=(own,)), paths, history=False)
     router = baton.router
     assert router is not None
-    assert baton.orchestra.router is router
+    assert baton.orchestra.services.router is router
     assert (router.pid, baton.warning) == (None, "")
     router.warm()
     pid = router.pid

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as some
+from hypothesis import given, strategies as some
 
 from baton.core.byte_format import show_memory, show_part, show_size, show_speed
 from baton.core.machine import Hardware

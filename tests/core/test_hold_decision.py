@@ -7,8 +7,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from baton.core.errors import BudgetExceeded
 from baton.core.hold_decision import (

@@ -1,8 +1,7 @@
 """Labels only get stricter."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from baton.core.labels import Label, address_label, strictest
 

@@ -5,8 +5,7 @@ import sys
 import unicodedata
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from baton.core.sanitiser import StreamSanitiser, escape_json, one_line, sanitise
 

@@ -17,64 +17,65 @@ def fold(*events: Event) -> RunView:
 
 
 BEGINNING: tuple[Event, ...] = (
-    ev.Started(0.0, "r", "c", "p", "a"),
-    ev.Routed(0.0, "local", "why"),
-    ev.Planned(0.0, single_step_plan("small")),
-    ev.StepStarted(0.1, 1, "small"),
+    ev.Started("r", "c", "p", "a"),
+    ev.Routed("local", "why"),
+    ev.Planned(single_step_plan("small")),
+    ev.StepStarted(1, "small", at=0.1),
 )
 
 
 def test_what_is_happening_is_said_in_a_few_words() -> None:
     assert activity_text(fold()) == "starting"
     assert activity_text(fold(*BEGINNING)) == "loading small"
-    loading = ev.Progress(0.2, 1, Phase.LOADING, 0.6)
+    loading = ev.Progress(1, Phase.LOADING, 0.6, at=0.2)
     assert activity_text(fold(*BEGINNING, loading)) == "loading small 60 %"
-    reading = ev.Progress(0.3, 1, Phase.READING, 0.4)
+    reading = ev.Progress(1, Phase.READING, 0.4, at=0.3)
     assert activity_text(fold(*BEGINNING, loading, reading)) == "reading prompt 40 %"
-    thinking = ev.Progress(2.5, 1, ev.Phase.THINKING, None, 11.6)
+    thinking = ev.Progress(1, ev.Phase.THINKING, None, 11.6, at=2.5)
     assert activity_text(fold(*BEGINNING, loading, reading, thinking)) == "thinking 12 tokens/s"
-    text = ev.StepText(0.4, 1, "Par")
-    speed = ev.Progress(0.5, 1, Phase.WRITING, None, 31.2)
+    text = ev.StepText(1, "Par", at=0.4)
+    speed = ev.Progress(1, Phase.WRITING, None, 31.2, at=0.5)
     assert activity_text(fold(*BEGINNING, reading, text)) == "writing"
     assert activity_text(fold(*BEGINNING, text, speed)) == "writing 31 tokens/s"
-    done = (ev.StepFinished(7.1, 1, Finish.STOP), ev.Finished(7.2))
+    done = (ev.StepFinished(1, Finish.STOP, at=7.1), ev.Finished(at=7.2))
     assert activity_text(fold(*BEGINNING, text, *done)) == "finished in 7.2 s"
-    assert activity_text(fold(*BEGINNING, ev.Cancelled(2.0))) == "stopped after 2.0 s"
+    assert activity_text(fold(*BEGINNING, ev.Cancelled(at=2.0))) == "stopped after 2.0 s"
 
 
 def offered(decision: ev.Decision) -> ev.Offered:
-    return ev.Offered(5.0, "gpt", "why", 10, 100, "", decision)
+    return ev.Offered("gpt", "why", 10, 100, "", decision, at=5.0)
 
 
 def test_what_is_happening_elsewhere_is_said_too() -> None:
     steps = (*single_step_plan("small").steps, *single_step_plan("gpt").steps)
     again = (
         offered(ev.Decision.SENT),
-        ev.Planned(5.0, Plan(steps, (2,))),
-        ev.StepStarted(5.1, 2, "gpt"),
+        ev.Planned(Plan(steps, (2,)), at=5.0),
+        ev.StepStarted(2, "gpt", at=5.1),
     )
-    done = ev.StepFinished(1.0, 1, Finish.STOP)
+    done = ev.StepFinished(1, Finish.STOP, at=1.0)
     assert activity_text(fold(*BEGINNING, done, *again)) == "step 2 of 2: asking gpt"
-    text = ev.StepText(5.2, 2, "Lis")
+    text = ev.StepText(2, "Lis", at=5.2)
     assert activity_text(fold(*BEGINNING, done, *again, text)) == "step 2 of 2: writing"
     assert (
-        activity_text(fold(*BEGINNING, offered(ev.Decision.KEPT), ev.Cancelled(9.0))) == "not sent"
+        activity_text(fold(*BEGINNING, offered(ev.Decision.KEPT), ev.Cancelled(at=9.0)))
+        == "not sent"
     )
 
 
 def test_the_time_in_which_a_person_decides_is_not_counted() -> None:
     call = ev.Called(
-        1.0, 1, "small", Purpose.ANSWER, 9, 2, 0, 4096, 0, True, 1.5, 0.1, 0.0, Finish.STOP
+        1, "small", Purpose.ANSWER, 9, 2, 0, 4096, 0, True, 1.5, 0.1, 0.0, Finish.STOP, at=1.0
     )
-    view = fold(*BEGINNING, call, offered(ev.Decision.KEPT), ev.Finished(60.0))
+    view = fold(*BEGINNING, call, offered(ev.Decision.KEPT), ev.Finished(at=60.0))
     assert activity_text(view) == "finished in 1.5 s"
 
 
 def test_the_answer_grows_and_calls_add_up() -> None:
     call = ev.Called(
-        1.0, 1, "small", Purpose.ANSWER, 9, 2, 0, 4096, 5, True, 1.0, 0.1, 0.0, Finish.STOP
+        1, "small", Purpose.ANSWER, 9, 2, 0, 4096, 5, True, 1.0, 0.1, 0.0, Finish.STOP, at=1.0
     )
-    view = fold(*BEGINNING, ev.StepText(0.4, 1, "Par"), ev.StepText(0.5, 1, "is"), call)
+    view = fold(*BEGINNING, ev.StepText(1, "Par", at=0.4), ev.StepText(1, "is", at=0.5), call)
     assert view.answer == "Paris"
     assert view.cost == 5
     assert view.status == "running"
@@ -83,9 +84,9 @@ def test_the_answer_grows_and_calls_add_up() -> None:
 def test_a_failure_keeps_the_text_and_says_why() -> None:
     view = fold(
         *BEGINNING,
-        ev.StepText(0.4, 1, "Par"),
-        ev.StepFailed(0.5, 1, "WorkerUnavailable", "It died."),
-        ev.Failed(0.5, "WorkerUnavailable", "It died.", "Try again."),
+        ev.StepText(1, "Par", at=0.4),
+        ev.StepFailed(1, "WorkerUnavailable", "It died.", at=0.5),
+        ev.Failed("WorkerUnavailable", "It died.", "Try again.", at=0.5),
     )
     assert view.status == "failed"
     assert view.answer == "Par"
@@ -97,10 +98,10 @@ def test_a_failure_keeps_the_text_and_says_why() -> None:
 def test_no_answer_says_who_was_not_asked_for_one(text: str, told: bool) -> None:
     view = fold(
         *BEGINNING,
-        ev.StepText(0.2, 1, text),
-        ev.StepFinished(0.3, 1, Finish.STOP),
-        ev.Weighed(0.4, "gpt", 0.9, 1.0, 9, False, "Today more was spent than planned."),
-        ev.Finished(0.5),
+        ev.StepText(1, text, at=0.2),
+        ev.StepFinished(1, Finish.STOP, at=0.3),
+        ev.Weighed("gpt", 0.9, 1.0, 9, False, "Today more was spent than planned.", at=0.4),
+        ev.Finished(at=0.5),
     )
     assert (view.notice == "gpt was not asked: Today more was spent than planned.") is told
 
@@ -109,9 +110,9 @@ def test_what_an_offer_came_to_says_more_than_why_help_was_not_worth_it() -> Non
     refused = ev.Decision.CEILING
     view = fold(
         *BEGINNING,
-        ev.StepFinished(0.3, 1, Finish.STOP),
-        ev.Weighed(0.4, "gpt", 0.9, 1.0, 9, False, "More than is left."),
-        ev.Offered(0.4, "gpt", "It is empty.", 9, 9, "", refused, "The ceiling is reached."),
-        ev.Finished(0.5),
+        ev.StepFinished(1, Finish.STOP, at=0.3),
+        ev.Weighed("gpt", 0.9, 1.0, 9, False, "More than is left.", at=0.4),
+        ev.Offered("gpt", "It is empty.", 9, 9, "", refused, "The ceiling is reached.", at=0.4),
+        ev.Finished(at=0.5),
     )
     assert view.notice == "The ceiling is reached."

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as some
+from hypothesis import given, strategies as some
 
 from baton.core.errors import BatonError
 from baton.download.releases import is_newer, is_version, release_file_name

@@ -107,6 +107,7 @@ def test_typing_before_the_first_frame_is_not_lost(home: Path) -> None:
     terminal.close()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("end", ["\n", "\r", "\r\n"])
 def test_pasted_line_breaks_arrive(app: Terminal, home: Path, end: str) -> None:
     lines = [f"line {number}" for number in range(5_000)]
@@ -157,6 +158,7 @@ def test_control_c_stops_first_and_quits_when_pressed_twice(app: Terminal) -> No
     assert_gone(children)
 
 
+@pytest.mark.sampled(0.5)
 def test_a_prompt_sent_while_an_answer_is_written_waits_its_turn(app: Terminal) -> None:
     start_streaming(app)
     app.send("What is the capital of France?\r")
@@ -186,6 +188,7 @@ def test_the_window_may_change_its_size_while_text_streams(app: Terminal) -> Non
     app.wait_for("stopped")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_polite_end_keeps_the_partial_text(
     app: Terminal, home: Path, number: signal.Signals
@@ -247,6 +250,7 @@ def test_a_window_that_closes_after_a_pause_leaves_nothing_running(
     assert stored(home)[1][2] == "cancelled"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("round_", rounds(4, 60))
 def test_it_goes_on_after_a_pause(app: Terminal, round_: int) -> None:
     """Paused amid the writing of its first screens, with nobody who reads what it writes."""
@@ -268,6 +272,7 @@ def answer_on(app: Terminal) -> str:
     return " ".join(" ".join(shown).split())
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("round_", rounds(3, 100))
 def test_a_killed_runner_is_said_and_the_next_prompt_works(
     app: Terminal, home: Path, round_: int
@@ -287,6 +292,7 @@ def test_a_killed_runner_is_said_and_the_next_prompt_works(
     assert turns[1][2] == "failed"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("round_", rounds(3, 100))
 def test_a_killed_app_loses_nothing_older_than_a_quarter_second(home: Path, round_: int) -> None:
     app = open_app()

@@ -58,6 +58,7 @@ def test_a_program_that_is_started_would_be_seen(tmp_path: Path, code: str) -> N
     assert programs > {sys.executable}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.root
 @pytest.mark.usefixtures("_watched")
 @pytest.mark.parametrize("args", [*CHEAP, *HEAVY], ids=" ".join)
@@ -86,6 +87,7 @@ def test_openssl_by_itself_would_load_what_a_variable_names(planted: Planted) ->
     assert "a library" in planted.canary.read_text()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("args", [["keys", "ls"], ["usage"], *HEAVY], ids=" ".join)
 def test_openssl_loads_nothing_that_a_variable_names(planted: Planted, args: list[str]) -> None:
     done = subprocess.run([*BATON, *args], stdin=subprocess.DEVNULL, capture_output=True, text=True)

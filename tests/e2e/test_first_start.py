@@ -67,6 +67,7 @@ def test_the_starter_answers_without_a_question_and_without_a_network(hub: Hub, 
     app.close()
 
 
+@pytest.mark.sampled(0.5)
 def test_a_model_comes_while_another_answers_and_takes_over(
     hub: Hub, home: Path, catalogue: None
 ) -> None:

@@ -317,6 +317,7 @@ def test_offline_a_cloud_worker_is_refused_before_anything_starts(
     assert not any("/litellm/" in file for file in seen.files)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("said", "code"), [("y", 6), (" 1", 6), ("YES", 6), ("enabled", 2), ("2", 2)]
 )
@@ -400,6 +401,7 @@ def test_a_gateway_that_starts_ahead_connects_to_nothing_elsewhere(
     assert seen.families <= {"AF_UNIX", "AF_INET"}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("provider", ["openai", "anthropic"])
 def test_a_cloud_worker_is_sent_to_its_address_and_nothing_else_is(
     watch: Watch, home: Path, provider: str

@@ -104,6 +104,7 @@ def with_secret(folder: Path) -> Iterator[Path]:
             yield file
 
 
+@pytest.mark.sampled(0.34)
 def test_keys_are_found_nowhere(tmp_path: Path, home: Path) -> None:
     kinds = itertools.cycle(MODELS)
     calls = [(next(kinds), fault.name) for fault in (*FAILURES, *FAILURES)][:60]
@@ -131,6 +132,7 @@ def test_keys_are_found_nowhere(tmp_path: Path, home: Path) -> None:
     assert list(with_secret(tmp_path)) == []
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "command",
     [

@@ -6,8 +6,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as some
+from hypothesis import assume, given, settings, strategies as some
 
 from baton.core.catalogue_types import CatalogueEntry, Source
 from baton.core.machine import Gpu, Hardware

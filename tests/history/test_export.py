@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from baton.core.errors import ConfigError
 from baton.core.events import Called, Cancelled, Event, Failed, Finished, Routed, Started
@@ -33,7 +32,7 @@ texts = st.text(max_size=30) | st.sampled_from(["\0", "a\0b", "\ud800", "\u202e"
 labels = st.sampled_from(Label)
 files = st.builds(Attachment, texts, texts, st.integers(0, 1 << 40), labels)
 terminals: st.SearchStrategy[Event] = st.sampled_from(
-    [Finished(2.5), Cancelled(2.0), Failed(1.0, "X", "\udfff", "")]
+    [Finished(at=2.5), Cancelled(at=2.0), Failed("X", "\udfff", "", at=1.0)]
 )
 
 
@@ -60,11 +59,11 @@ async def anything(store: Store, data: st.DataObject) -> None:
         begun = await store.begin(prompt, place, data.draw(labels))
         turns.append((begun.conversation, begun.prompt, begun.answer))
         ids = (begun.run, begun.conversation, begun.prompt, begun.answer)
-        await store.append(begun.run, Started(0.25, *ids))
-        await store.append(begun.run, Routed(0.5, "local", data.draw(texts), {"x": 0.125}))
+        await store.append(begun.run, Started(*ids, at=0.25))
+        await store.append(begun.run, Routed("local", data.draw(texts), {"x": 0.125}, at=0.5))
         await store.append(
             begun.run,
-            Called(1, 1, "w", Purpose.STEP, 1, 2, 3, 4, 5, False, 0.5, None, 0.0, Finish.LENGTH),
+            Called(1, "w", Purpose.STEP, 1, 2, 3, 4, 5, False, 0.5, None, 0.0, Finish.LENGTH, at=1),
         )
         status = data.draw(st.sampled_from([s for s in TurnStatus if s != "streaming"]))
         await store.write(begun.answer, data.draw(texts), status, data.draw(texts))
@@ -75,6 +74,7 @@ async def anything(store: Store, data: st.DataObject) -> None:
     await store.select(data.draw(st.sampled_from(turns))[1])
 
 
+@pytest.mark.sampled(0.5)
 @settings(deadline=None)
 @given(st.data())
 def test_an_export_is_the_whole_of_it(data: st.DataObject) -> None:

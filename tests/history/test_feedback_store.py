@@ -36,15 +36,15 @@ async def replaced(store: Store, draft: str, answer: str, sent: bool = True) -> 
     first = Plan((direct_step("small", (), Need("math", 3)),), (1,))
     grown = first.with_steps([direct_step("gpt", (), Need("math", 3))], (2,))
     events: list[ev.Event] = [
-        ev.Started(0.0, *ids),
-        ev.Planned(0.1, first, False),
-        ev.StepStarted(0.1, 1, "small"),
-        ev.StepFinished(0.5, 1, Finish.STOP, draft),
-        ev.Planned(0.6, grown, True, "It may be wrong."),
-        ev.StepStarted(0.6, 2, "gpt"),
-        *([ev.Sent(0.7, 2, "gpt", "api.openai.com", 900)] if sent else []),
-        ev.StepFinished(1.5, 2, Finish.STOP, answer),
-        ev.Finished(1.6),
+        ev.Started(*ids),
+        ev.Planned(first, False, at=0.1),
+        ev.StepStarted(1, "small", at=0.1),
+        ev.StepFinished(1, Finish.STOP, draft, at=0.5),
+        ev.Planned(grown, True, "It may be wrong.", at=0.6),
+        ev.StepStarted(2, "gpt", at=0.6),
+        *([ev.Sent(2, "gpt", "api.openai.com", 900, at=0.7)] if sent else []),
+        ev.StepFinished(2, Finish.STOP, answer, at=1.5),
+        ev.Finished(at=1.6),
     ]
     for event in events:
         await store.append(begun.run, event)
@@ -58,7 +58,7 @@ async def test_a_time_that_cannot_be_is_no_time_at_which_help_was_weighed(
 ) -> None:
     for when in (0.5, at):  # an import may say anything
         begun = await ask(store)
-        await store.append(begun.run, ev.Weighed(when, "gpt", 0.3, 0.1, 1000, True))
+        await store.append(begun.run, ev.Weighed("gpt", 0.3, 0.1, 1000, True, at=when))
     [known] = await store.recent_weighings()
     assert abs(known.at - time.time()) < 3600
 
@@ -67,8 +67,8 @@ async def test_private_answers_are_learned_from_here_and_count_for_no_skill(stor
     for label in Label:
         begun = await ask(store, label=label)
         step = direct_step("small", (), Need("math", 3))
-        await store.append(begun.run, ev.Planned(0.1, Plan((step,), (1,))))
-        await store.append(begun.run, ev.StepFinished(0.5, 1, Finish.STOP))
+        await store.append(begun.run, ev.Planned(Plan((step,), (1,)), at=0.1))
+        await store.append(begun.run, ev.StepFinished(1, Finish.STOP, at=0.5))
         await store.rate(begun.answer, Signal.GOOD)
     assert len(await store.answered()) == 3
     assert [one.kind for one in await store.outcomes()] == ["math"]
@@ -80,9 +80,9 @@ async def test_private_answers_are_learned_from_here_and_count_for_no_skill(stor
 async def test_a_prompt_for_which_help_was_weighed_twice_counts_once(store: Store) -> None:
     runs = [(await ask(store)).run for _ in range(2)]
     for run in runs:
-        await store.append(run, ev.Weighed(0.1, "gpt", 0.3, 0.5, 1000, False))
-        await store.append(run, ev.Weighed(2.0, "gpt", 0.9, 0.5, 1000, True))
-        await store.append(run, ev.Weighed(3.0, "lab", 0.2, 0.0, 0, True))  # it costs nothing
+        await store.append(run, ev.Weighed("gpt", 0.3, 0.5, 1000, False, at=0.1))
+        await store.append(run, ev.Weighed("gpt", 0.9, 0.5, 1000, True, at=2.0))
+        await store.append(run, ev.Weighed("lab", 0.2, 0.0, 0, True, at=3.0))  # it costs nothing
     assert [(one.gain, one.ok) for one in await store.recent_weighings()] == [(0.9, True)] * 2
 
 
@@ -186,10 +186,10 @@ async def test_an_export_comes_in_under_new_ids_with_what_was_done(store: Store)
 async def test_the_strongest_counts_and_of_those_the_last(store: Store) -> None:
     plan = Plan((direct_step("small", (), Need("code", 2)),), (1,))
     begun = await store.begin(Prompt("Write it"), ConversationPosition(), Label.CLOUD)
-    await store.append(begun.run, ev.Planned(0.1, plan))
-    await store.append(begun.run, ev.StepStarted(0.1, 1, "small"))
-    await store.append(begun.run, ev.StepFinished(0.2, 1, Finish.STOP, ""))
-    await store.append(begun.run, ev.Finished(0.3))
+    await store.append(begun.run, ev.Planned(plan, at=0.1))
+    await store.append(begun.run, ev.StepStarted(1, "small", at=0.1))
+    await store.append(begun.run, ev.StepFinished(1, Finish.STOP, "", at=0.2))
+    await store.append(begun.run, ev.Finished(at=0.3))
     await store.write(begun.answer, "x = 1", TurnStatus.DONE, "small")
     for signal, good, weight in (
         (Signal.EDITED, 0, 0.2),
@@ -242,12 +242,12 @@ async def test_where_help_failed_the_draft_is_the_answer(store: Store, help_came
     steps = [direct_step("tiny", (), Need("code", 3)), direct_step("small", (), Need("math", 3))]
     steps.append(direct_step("gpt", (), Need("math", 3)))
     events: list[ev.Event] = [
-        ev.Started(0.0, begun.run, begun.conversation, begun.prompt, begun.answer),
-        ev.Planned(0.1, Plan((*steps,), (3,)), False),
-        ev.StepFinished(0.5, 1, Finish.STOP, "Five."),
-        *([ev.StepFinished(0.6, 2, Finish.STOP, "Six.")] if help_came else []),
-        ev.StepFailed(0.7, 3, "WorkerError", "It is down."),
-        ev.Finished(0.8),
+        ev.Started(begun.run, begun.conversation, begun.prompt, begun.answer),
+        ev.Planned(Plan((*steps,), (3,)), False, at=0.1),
+        ev.StepFinished(1, Finish.STOP, "Five.", at=0.5),
+        *([ev.StepFinished(2, Finish.STOP, "Six.", at=0.6)] if help_came else []),
+        ev.StepFailed(3, "WorkerError", "It is down.", at=0.7),
+        ev.Finished(at=0.8),
     ]
     for event in events:
         await store.append(begun.run, event)
@@ -270,11 +270,11 @@ async def test_an_answer_of_several_steps_tells_of_the_one_that_wrote_it(store: 
         (2,),
     )
     begun = await store.begin(Prompt("Facts, written up"), ConversationPosition(), Label.CLOUD)
-    await store.append(begun.run, ev.Planned(0.1, plan))
+    await store.append(begun.run, ev.Planned(plan, at=0.1))
     for number, step in enumerate(plan.steps, start=1):
-        await store.append(begun.run, ev.StepStarted(0.1, number, step.worker))
-        await store.append(begun.run, ev.StepFinished(0.2, number, Finish.STOP, "text"))
-    await store.append(begun.run, ev.Finished(0.3))
+        await store.append(begun.run, ev.StepStarted(number, step.worker, at=0.1))
+        await store.append(begun.run, ev.StepFinished(number, Finish.STOP, "text", at=0.2))
+    await store.append(begun.run, ev.Finished(at=0.3))
     await store.write(begun.answer, "text", TurnStatus.DONE, "large")
     await store.rate(begun.answer, Signal.BAD)
     [known] = await store.answered()
@@ -294,7 +294,7 @@ async def test_asking_again_after_a_stopped_answer_is_no_complaint(store: Store)
 
 async def test_a_run_that_names_steps_it_does_not_have_is_no_obstacle(store: Store) -> None:
     begun = await ask(store)
-    await store.append(begun.run, ev.StepFinished(0.2, 99, Finish.STOP, "what?"))
+    await store.append(begun.run, ev.StepFinished(99, Finish.STOP, "what?", at=0.2))
     await store.rate(begun.answer, Signal.GOOD)
     [known] = await store.answered()
     assert (known.worker, known.kind) == ("small", "")

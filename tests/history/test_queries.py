@@ -8,8 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from baton.core import events as ev
 from baton.core.labels import Label
@@ -37,11 +36,10 @@ async def called(
 ) -> None:
     begun = await store.begin(Prompt("Hello"), ConversationPosition(), Label.CLOUD)
     call = ev.Called(
-        at, 1, worker, Purpose.STEP, 30, tokens, 0, 0, 0, True, seconds, first_token, 0.5,
-        Finish.STOP,
-    )  # fmt: skip
+        1, worker, Purpose.STEP, 30, tokens, 0, 0, 0, True, seconds, first_token, 0.5,
+        Finish.STOP, at=at)  # fmt: skip
     await store.append(begun.run, call)
-    await store.append(begun.run, ev.Finished(at))
+    await store.append(begun.run, ev.Finished(at=at))
 
 
 async def test_speed_is_what_was_written_after_the_first_token(store: Store) -> None:

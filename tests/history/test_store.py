@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from baton.core import ports
 from baton.core.errors import ConfigError, StoreError
@@ -23,8 +22,8 @@ from baton.core.labels import Label, strictest
 from baton.core.messages import Attachment, Finish, Prompt, Purpose, Role, TurnStatus
 from baton.core.plan.plan import KINDS, Need, Plan, Step, single_step_plan
 from baton.core.ports import ConversationPosition
-from baton.history import Store, rows, sqlite_version, version_warning
-from baton.platform.sqlite import DatabaseDamaged
+from baton.history import Store, rows
+from baton.platform.sqlite import DatabaseDamaged, sqlite_version, version_warning
 from support.store_conversations import ask
 
 
@@ -233,20 +232,20 @@ async def test_loosening_a_label_is_an_act_that_is_recorded(store: Store) -> Non
 async def test_a_run_leaves_its_events(store: Store) -> None:
     begun = await store.begin(Prompt("x"), ConversationPosition(), Label.CLOUD)
     call = Called(
-        1.0, 1, "small", Purpose.ANSWER, 9, 2, 3, 4096, 0, True, 0.5, 0.1, 0.0, Finish.STOP
+        1, "small", Purpose.ANSWER, 9, 2, 3, 4096, 0, True, 0.5, 0.1, 0.0, Finish.STOP, at=1.0
     )
     events: list[Event] = [
-        Started(0.0, begun.run, begun.conversation, begun.prompt, begun.answer),
-        Planned(0.1, single_step_plan("small", ("a.txt",))),
+        Started(begun.run, begun.conversation, begun.prompt, begun.answer),
+        Planned(single_step_plan("small", ("a.txt",)), at=0.1),
         call,
-        Failed(1.5, "WorkerError", "It broke \udcff.", "Try again."),
+        Failed("WorkerError", "It broke \udcff.", "Try again.", at=1.5),
     ]
     assert (await store.run(begun.run)).status == "running"
     for event in events:
         await store.append(begun.run, event)
     record = await store.run(begun.run[:6])
     assert record.events[:3] == tuple(events[:3])
-    assert record.events[3] == Failed(1.5, "WorkerError", "It broke �.", "Try again.")
+    assert record.events[3] == Failed("WorkerError", "It broke �.", "Try again.", at=1.5)
     assert (record.status, record.answer) == ("failed", begun.answer)
     assert await store.last_run() == record
     assert await store.last_run(begun.conversation) == record
@@ -254,7 +253,9 @@ async def test_a_run_leaves_its_events(store: Store) -> None:
     assert [(run.id, run.events) for run in await store.runs()] == [(begun.run, ())]
 
 
-@pytest.mark.parametrize("event", [Finished(1.0), Cancelled(1.0), Failed(1.0, "a", "b", "c")])
+@pytest.mark.parametrize(
+    "event", [Finished(at=1.0), Cancelled(at=1.0), Failed("a", "b", "c", at=1.0)]
+)
 async def test_a_terminal_event_ends_the_run(store: Store, event: Event) -> None:
     begun = await store.begin(Prompt("x"), ConversationPosition(), Label.CLOUD)
     await store.append(begun.run, event)
@@ -353,7 +354,7 @@ async def test_a_run_whose_conversation_is_purged_is_told(store: Store) -> None:
     with pytest.raises(StoreError, match="deleted"):
         await store.write(begun.answer, "text", TurnStatus.STREAMING)
     with pytest.raises(StoreError, match="deleted"):
-        await store.append(begun.run, Finished(1.0))
+        await store.append(begun.run, Finished(at=1.0))
 
 
 def all_bytes(folder: Path) -> bytes:
@@ -379,7 +380,7 @@ async def test_nothing_of_a_purged_conversation_remains_in_the_file(
     for length in range(1, 40):  # a growing text leaves copies of itself behind
         await store.write(begun.answer, f"{answer} " * length * 20, TurnStatus.STREAMING)
     await store.write(begun.answer, f"{answer} " * 900, TurnStatus.DONE)
-    await store.append(begun.run, Failed(1.0, "WorkerError", error, ""))
+    await store.append(begun.run, Failed("WorkerError", error, "", at=1.0))
     await store.rename(begun.conversation, title)
     await store.save_draft(begun.conversation, prompt)
     assert await store.search(answer[:6])

@@ -22,8 +22,7 @@ from baton.core.history_types import RunRecord
 from baton.core.labels import Label
 from baton.core.messages import Finish, Prompt, TurnStatus
 from baton.core.ports import ConversationPosition
-from baton.history import Store
-from baton.history import store as store_module
+from baton.history import Store, store as store_module
 from baton.history.schema import MIGRATIONS
 from baton.platform import sqlite
 from baton.platform.sqlite import check_stamp
@@ -503,7 +502,7 @@ def test_a_draft_of_an_older_baton_is_the_text_of_its_step(
             await store.aclose()
 
     (*_, event) = asyncio.run(read()).events
-    assert event == StepFinished(1.5, 1, Finish.STOP, "as it was")
+    assert event == StepFinished(1, Finish.STOP, "as it was", at=1.5)
 
 
 def test_a_migration_that_is_killed_never_happened(tmp_path: Path, sound_database: Path) -> None:
@@ -590,7 +589,7 @@ async def test_a_store_goes_on_once_there_is_room_again(tmp_path: Path) -> None:
     assert (await store.thread(begun.conversation))[-1].text == ""
     await limit(1 << 30)
     await store.write(begun.answer, "much " * 100_000, TurnStatus.DONE)
-    await store.append(begun.run, Finished(1.0))
+    await store.append(begun.run, Finished(at=1.0))
     assert len((await store.thread(begun.conversation))[-1].text) == 500_000
     await store.aclose()
 

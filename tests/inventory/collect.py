@@ -38,14 +38,21 @@ from baton import compose as composition
 from baton.cli import INTERRUPTED
 from baton.cli.json_output import run_object
 from baton.cli.options import ALIASES
-from baton.cli.root import baton as root_command
-from baton.cli.root import run as main
+from baton.cli.root import baton as root_command, run as main
 from baton.compose.local_workers import LocalWorkers
-from baton.core import catalogue_types as catalogue
-from baton.core import errors, events, feedback, labels, ledger_types, messages
+from baton.core import (
+    catalogue_types as catalogue,
+    errors,
+    events,
+    feedback,
+    labels,
+    ledger_types,
+    messages,
+)
 from baton.core.plan import plan
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import RunTerms
+from baton.core.run.run_context import Services
 from baton.core.strategies import STRATEGIES, strategy_of_mode
 from baton.core.view import RunView
 from baton.history import Store
@@ -350,8 +357,8 @@ def scripted_workers(**scripts: Script) -> Iterator[None]:
     ) -> composition.Baton:
         store, money = Store.open(paths.database if history else None), Ledger.open(paths.ledger)
         terms = RunTerms(mode=settings.mode, offline=settings.offline)
-        orchestra = Orchestra(workers, store, cards[0].id, ledger=money, terms=terms)
-        orchestra.templates = read_templates
+        orchestra = Orchestra(Services(workers, store, ledger=money), cards[0].id, terms)
+        orchestra.configure(templates=read_templates)
         stock = composition.library(settings, paths)
         local = LocalWorkers(settings, stock)
         return composition.Baton(orchestra, store, money, settings, paths, stock, local)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from baton.core.catalogue_types import CatalogueEntry, ModelOffer, Source
 from baton.core.errors import ConfigError

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from baton.core.catalogue_types import CatalogueEntry, ModelRole, Source, ThinkingMode
 from baton.core.machine import Gpu, Hardware

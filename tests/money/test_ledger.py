@@ -15,8 +15,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from baton.core.errors import BudgetExceeded, ConfigError, StoreError
 from baton.core.hold_decision import MAX_AMOUNT_NANOS

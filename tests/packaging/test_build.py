@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from support.sample_builds import build as made_small
-from support.sample_builds import committed, library, program
+from support.sample_builds import build as made_small, committed, library, program
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -33,11 +33,11 @@ def script(path: str) -> ModuleType:
 ci = script("ci.py")
 
 
-def built(dist: Path, name: str, **told: str) -> Path:
+def built(dist: Path, name: str, **expected: str) -> Path:
     """Leave behind what a build does."""
     note = dist / "folder" / name.removesuffix(".zip") / "lib" / "baton" / "build.json"
     note.parent.mkdir(parents=True)
-    says = {"version": "1.2.3", "flavour": "full", "platform": "linux-x86_64", "gpu": ""} | told
+    says = {"version": "1.2.3", "flavour": "full", "platform": "linux-x86_64", "gpu": ""} | expected
     note.write_text(json.dumps(says))
     (dist / name).write_text(name)
     (dist / f"{name.removesuffix('.zip')}.cdx.json").write_text(f"of {name}")
@@ -168,6 +168,6 @@ def test_a_folder_is_packed_the_same_way_each_time(tmp_path: Path) -> None:
 
 
 def test_windows_is_told_a_version_in_four_numbers() -> None:
-    told = script("windows/version_info.py").version_info("1.2.3rc4")
-    assert "filevers=(1, 2, 3, 4)" in told
-    assert 'StringStruct("ProductVersion", "1.2.3rc4")' in told
+    expected = script("windows/version_info.py").version_info("1.2.3rc4")
+    assert "filevers=(1, 2, 3, 4)" in expected
+    assert 'StringStruct("ProductVersion", "1.2.3rc4")' in expected

@@ -276,7 +276,7 @@ def test_a_wrong_sum_is_not_believed(machine: Machine, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sums", "told"),
+    ("sums", "expected"),
     [
         (None, "no SHA256SUMS"),
         ("<html>Please log in</html>\n", "not a list of checksums"),
@@ -290,18 +290,18 @@ def test_a_wrong_sum_is_not_believed(machine: Machine, folder: Path) -> None:
     ],
 )
 def test_a_release_that_is_none(
-    machine: Machine, folder: Path, sums: str | None, told: str
+    machine: Machine, folder: Path, sums: str | None, expected: str
 ) -> None:
     if sums is None:
         (folder / "SHA256SUMS").unlink()
     else:
         (folder / "SHA256SUMS").write_text(sums)
-    assert told in refused(machine.install("--from", folder))
+    assert expected in refused(machine.install("--from", folder))
     assert machine.files() == {}
 
 
 @pytest.mark.parametrize(
-    ("script", "told"),
+    ("script", "expected"),
     [
         ("#!/bin/sh\necho 'GLIBC_2.99 not found' >&2\nexit 1\n", "GLIBC_2.99 not found"),
         ("#!/bin/sh\necho baton 0.0.9\n", "baton 0.0.9"),
@@ -309,7 +309,7 @@ def test_a_release_that_is_none(
     ],
 )
 def test_what_does_not_start_here_does_not_replace_what_does(
-    machine: Machine, folder: Path, tmp_path: Path, script: str, told: str
+    machine: Machine, folder: Path, tmp_path: Path, script: str, expected: str
 ) -> None:
     well(machine.install("--from", folder))
     before = machine.files()
@@ -318,7 +318,7 @@ def test_what_does_not_start_here_does_not_replace_what_does(
     write_sums(newer)
     done = machine.install("--from", newer)
     assert done.returncode == 1
-    assert told in done.stderr
+    assert expected in done.stderr
     assert machine.files() == before
 
 
@@ -326,7 +326,7 @@ def test_what_does_not_start_here_does_not_replace_what_does(
 
 
 @pytest.mark.parametrize(
-    ("args", "told"),
+    ("args", "expected"),
     [
         (["--from"], "--from needs a value"),
         (["--from", ""], "--from needs a value"),
@@ -344,10 +344,10 @@ def test_what_does_not_start_here_does_not_replace_what_does(
 )
 @pytest.mark.parametrize("shell", SHELLS)
 def test_bad_input_is_one_sentence(
-    machine: Machine, shell: str, args: list[str], told: str
+    machine: Machine, shell: str, args: list[str], expected: str
 ) -> None:
     machine.shell = SHELLS[shell]
-    assert told in refused(machine.install(*args), 2)
+    assert expected in refused(machine.install(*args), 2)
     assert machine.files() == {}
 
 

@@ -1,4 +1,4 @@
-"""The installer, which gets a release from an address: what went wrong is told."""
+"""The installer, which gets a release from an address: what went wrong is reported."""
 
 from __future__ import annotations
 
@@ -108,6 +108,7 @@ ANSWERS = {
 }
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("status", ANSWERS)
 @pytest.mark.parametrize("downloader", ["curl", "wget", "busybox"])
 def test_what_a_server_answers_is_told(
@@ -174,8 +175,8 @@ def test_a_server_that_does_not_prove_itself_is_told(
                 "--from", f"https://{host}", CURL_CA_BUNDLE=str(certificate), WGETRC=wgetrc
             )
     said = refused(done)
-    told = "speak https" if why == "no https" else "nothing proves that {host} is itself"
-    assert told.format(host=host) in said
+    expected = "speak https" if why == "no https" else "nothing proves that {host} is itself"
+    assert expected.format(host=host) in said
     assert "check the address" in said
     assert (machine.files(), machine.folders()) == ({}, set())
 
@@ -194,9 +195,9 @@ NETWORKS = [
 ]
 
 
-@pytest.mark.parametrize(("downloader", "code", "says", "told"), NETWORKS)
+@pytest.mark.parametrize(("downloader", "code", "says", "expected"), NETWORKS)
 def test_what_is_wrong_with_the_network_is_told(
-    machine: Machine, downloader: str, code: int, says: str, told: str
+    machine: Machine, downloader: str, code: int, says: str, expected: str
 ) -> None:
     machine.gives(
         downloader,
@@ -204,7 +205,7 @@ def test_what_is_wrong_with_the_network_is_told(
         'while [ $# -gt 0 ]; do [ "$1" = -o ] && [ "${0##*/}" = wget ] && out=$2; shift; done\n'
         f"echo '{says}' > \"$out\"\nexit {code}\n",
     )
-    assert told in refused(machine.install("--from", "http://127.0.0.1/baton"))
+    assert expected in refused(machine.install("--from", "http://127.0.0.1/baton"))
     assert machine.folders() == set()
 
 
@@ -246,6 +247,7 @@ def test_a_script_that_came_only_in_part_does_nothing(
         assert machine.files() == {}, f"the first {end} bytes did something"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("columns", [80, 50, 200])
 def test_at_a_terminal_its_sentences_break_between_words(machine: Machine, columns: int) -> None:
     machine.has("curl", "fold", "stty")

@@ -266,17 +266,17 @@ def test_a_full_disk_is_one_sentence_and_nothing_is_left(
 
 
 @pytest.mark.parametrize(
-    ("options", "before", "told"),
+    ("options", "before", "expected"),
     [
         ("noexec", "", "no program may be started in {bin}; choose another disk"),
         ("size=900k", 'mount -o remount,ro "$HOME"', "{prefix} can't be written (Read-only file"),
     ],
 )
 def test_a_disk_on_which_nothing_may_be_started_or_written(
-    machine: Machine, folder: Path, options: str, before: str, told: str
+    machine: Machine, folder: Path, options: str, before: str, expected: str
 ) -> None:
     done = on_a_disk(machine, options, "--from", folder, before=before)
-    assert told.format(bin=machine.baton.parent, prefix=machine.prefix) in refused(done)
+    assert expected.format(bin=machine.baton.parent, prefix=machine.prefix) in refused(done)
     assert "--prefix" in done.stderr
     assert [line for line in done.stdout.splitlines() if line.startswith("/")] == []
 
@@ -284,7 +284,7 @@ def test_a_disk_on_which_nothing_may_be_started_or_written(
 def test_what_is_beside_the_program_may_lack_room(
     machine: Machine, folder: Path, tmp_path: Path
 ) -> None:
-    """The program is there, and it is told what isn't."""
+    """The program is there, and it names what isn't."""
     script = '#!/bin/sh\necho baton 0.1.0\n(cat /dev/zero > "$HOME/filling") 2>/dev/null\nexit 0\n'
     (folder / f"baton-0.1.0-{PLATFORM}").write_text(script)
     write_sums(folder)

@@ -1,4 +1,4 @@
-"""The single file: what it starts, with what, from where, and what it mends."""
+"""The single file: what it starts, with what, from where, and what it repairs."""
 
 from __future__ import annotations
 

@@ -33,8 +33,13 @@ def test_every_package_of_the_lock_may_be_passed_on_and_brings_its_licence(tmp_p
     assert all(re.match(r"\d", version) for name, version in inside.items() if "GCC" not in name)
     assert not [part.name for part in found if not all(part.texts)]
     text = notices.notices(found)
-    for told in ("Copyright 2014 Pallets", "Berri AI", "Gailly and Mark Adler", "Makoto Matsumoto"):
-        assert told in text
+    for expected in (
+        "Copyright 2014 Pallets",
+        "Berri AI",
+        "Gailly and Mark Adler",
+        "Makoto Matsumoto",
+    ):
+        assert expected in text
 
 
 def test_only_what_is_in_the_build_counts(tmp_path: Path) -> None:
@@ -75,8 +80,8 @@ def debian(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     dpkg.write_text(DPKG)
     dpkg.chmod(0o755)
     monkeypatch.setenv("PATH", f"{dpkg.parent}:/usr/bin:/bin")
-    told = {"ID": "debian", "VERSION_CODENAME": "bookworm"}
-    monkeypatch.setattr("platform.freedesktop_os_release", lambda: told)
+    expected = {"ID": "debian", "VERSION_CODENAME": "bookworm"}
+    monkeypatch.setattr("platform.freedesktop_os_release", lambda: expected)
     monkeypatch.setattr("sys.base_prefix", str(tmp_path / "python"))
     (tmp_path / "python" / "lib").mkdir(parents=True)
     return tmp_path / "python"

@@ -121,8 +121,10 @@ def test_a_release_is_the_same_each_time_and_as_it_was_signed(
     )
     assert done.returncode == 0, done.stdout
     assert script().check(tmp_path / "one", public) == []
-    told = script().main(["check", str(tmp_path / "one"), "--key", str(tmp_path / "keys/key.pub")])
-    assert told == 0
+    expected = script().main(
+        ["check", str(tmp_path / "one"), "--key", str(tmp_path / "keys/key.pub")]
+    )
+    assert expected == 0
 
 
 def _longer(release: Path) -> None:
@@ -264,19 +266,19 @@ def test_what_the_installer_puts_down_is_updated_rolled_back_and_noted(
     done = subprocess.run(install, env=environ, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert world.receipt()["source"] == str(old)
-    told = baton_self(world, "update", "--from", str(new))
-    assert told.code == 0, told.text
+    expected = baton_self(world, "update", "--from", str(new))
+    assert expected.code == 0, expected.text
     assert world.version() == VERSION
     again = ["sh", f"{new}/install.sh", *install[2:]]
     done = subprocess.run(again, env=environ, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert world.version(world.share / "previous") == "0.1.0"
-    told = baton_self(world, "rollback")
-    assert told.code == 0, told.text
+    expected = baton_self(world, "rollback")
+    assert expected.code == 0, expected.text
     assert (world.version(), world.receipt()["version"]) == ("0.1.0", "0.1.0")
     listed = [Path(file) for file in world.receipt()["files"]]
     assert world.target in listed
-    told = baton_self(world, "uninstall", "--yes")
-    assert told.code == 0, told.text
+    expected = baton_self(world, "uninstall", "--yes")
+    assert expected.code == 0, expected.text
     assert not any(path.exists() for path in listed)
     assert not world.share.exists()

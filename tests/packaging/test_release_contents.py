@@ -40,14 +40,14 @@ def why_not(dist: Path, key: tuple[Any, str]) -> str:
 
 def test_what_is_right_is_released_for_every_system(tmp_path: Path, key: tuple[Any, str]) -> None:
     dist, mine = tmp_path / "dist", {"update_key": key[1]}
-    for name, told in (
+    for name, expected in (
         ("baton-vulkan", {"gpu": "vulkan"}),
         (LINUX, {}),
         (ARM, {"platform": "linux-aarch64"}),
         (MAC, ON_MAC),
         (WINDOWS, ON_WINDOWS),
     ):
-        build(dist, name, told | mine)
+        build(dist, name, expected | mine)
     with (dist / MAC).open("ab") as file:
         file.write(b"a signature of Apple's kind")
     script().make(dist, tmp_path / "release", key[0], "2026-11-21", "")
@@ -57,7 +57,7 @@ def test_what_is_right_is_released_for_every_system(tmp_path: Path, key: tuple[A
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "expected"),
     [
         (LINUX, {"flavour": "slim"}),
         (LINUX, {"gpu": "cuda"}),
@@ -71,21 +71,21 @@ def test_what_is_right_is_released_for_every_system(tmp_path: Path, key: tuple[A
     ],
 )
 def test_a_build_under_another_name_is_not_released(
-    tmp_path: Path, key: tuple[Any, str], name: str, told: dict[str, str]
+    tmp_path: Path, key: tuple[Any, str], name: str, expected: dict[str, str]
 ) -> None:
-    build(tmp_path / "dist", name, told | {"update_key": key[1]})
+    build(tmp_path / "dist", name, expected | {"update_key": key[1]})
     assert "isn't what it is called: it says that it is baton-" in why_not(tmp_path / "dist", key)
 
 
 @pytest.mark.parametrize(
-    ("name", "told"), [(LINUX, {}), ("baton", {}), (MAC, ON_MAC), (WINDOWS, ON_WINDOWS)]
+    ("name", "expected"), [(LINUX, {}), ("baton", {}), (MAC, ON_MAC), (WINDOWS, ON_WINDOWS)]
 )
 def test_a_build_with_another_key_is_not_released(
-    tmp_path: Path, key: tuple[Any, str], name: str, told: dict[str, str]
+    tmp_path: Path, key: tuple[Any, str], name: str, expected: dict[str, str]
 ) -> None:
-    build(tmp_path / "dist", name, told | {"update_key": "ab" * 32})
+    build(tmp_path / "dist", name, expected | {"update_key": "ab" * 32})
     assert "could never be updated" in why_not(tmp_path / "dist", key)
-    build(tmp_path / "dist", name, told)
+    build(tmp_path / "dist", name, expected)
     assert "with the key (none)" in why_not(tmp_path / "dist", key)
 
 
@@ -103,7 +103,7 @@ def test_the_day_is_the_commit_s(tmp_path: Path, key: tuple[Any, str]) -> None:
     build(tmp_path / "dist", "baton", {"update_key": key[1], "commit": commit})
     script().make(tmp_path / "dist", tmp_path / "release", key[0], "", "")
     assert script().signed(tmp_path / "release", key[1]).released == day
-    for commit, why in (("c" * 40, "doesn't know the commit cccc"), ("", "No commit is told")):
+    for commit, why in (("c" * 40, "doesn't know the commit cccc"), ("", "No commit is named")):
         build(tmp_path / "dist", "baton", {"update_key": key[1], "commit": commit})
         with pytest.raises(script().Wrong, match=f"{why}.*--released"):
             script().make(tmp_path / "dist", tmp_path / "other", key[0], "", "")
@@ -158,9 +158,9 @@ def test_what_is_no_whole_single_file_is_not_released(
 def test_what_does_not_say_what_it_is_is_not_released(
     tmp_path: Path, key: tuple[Any, str], note: bytes
 ) -> None:
-    for name, told in ((LINUX, {}), (WINDOWS, ON_WINDOWS)):
+    for name, expected in ((LINUX, {}), (WINDOWS, ON_WINDOWS)):
         shutil.rmtree(tmp_path / "dist", ignore_errors=True)
-        build(tmp_path / "dist", name, told, files={"lib/baton/build.json": note})
+        build(tmp_path / "dist", name, expected, files={"lib/baton/build.json": note})
         assert "doesn't say what it is" in why_not(tmp_path / "dist", key)
 
 
@@ -204,7 +204,7 @@ def test_what_wants_a_newer_system_is_not_released(
 
 
 @pytest.mark.parametrize(
-    ("name", "told", "head"),
+    ("name", "expected", "head"),
     [
         (MAC, ON_MAC, "linux-x86_64"),
         (MAC, ON_MAC, "windows-x86_64"),
@@ -212,10 +212,12 @@ def test_what_wants_a_newer_system_is_not_released(
     ],
 )
 def test_what_is_for_another_system_than_it_says_is_not_released(
-    tmp_path: Path, key: tuple[Any, str], name: str, told: dict[str, str], head: str
+    tmp_path: Path, key: tuple[Any, str], name: str, expected: dict[str, str], head: str
 ) -> None:
-    build(tmp_path / "dist", name, told | {"update_key": key[1]}, head=head)
-    assert f"says that it is for {told['platform']}, and isn't" in why_not(tmp_path / "dist", key)
+    build(tmp_path / "dist", name, expected | {"update_key": key[1]}, head=head)
+    assert f"says that it is for {expected['platform']}, and isn't" in why_not(
+        tmp_path / "dist", key
+    )
 
 
 def test_what_is_for_another_processor_than_it_says_is_not_released(

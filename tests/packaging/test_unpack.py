@@ -22,10 +22,10 @@ PROGRAM: Member = ("baton", FILE, b"#!/bin/sh\n")
 
 def single_file(target: Path, *members: Member, manifest: bytes | None = None) -> Path:
     """Make a single file with these members, whose MANIFEST tells of the files by default."""
-    told = _manifest(members) if manifest is None else manifest
+    expected = _manifest(members) if manifest is None else manifest
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w", format=tarfile.USTAR_FORMAT) as packed:
-        for name, kind, inside in [("MANIFEST", FILE, told), *members]:
+        for name, kind, inside in [("MANIFEST", FILE, expected), *members]:
             member = tarfile.TarInfo(name)
             member.type, member.mode = kind, 0o4755
             if isinstance(inside, str):
@@ -34,8 +34,8 @@ def single_file(target: Path, *members: Member, manifest: bytes | None = None) -
                 member.size = len(inside)
             packed.addfile(member, io.BytesIO(inside) if isinstance(inside, bytes) else None)
     payload = zstandard.compress(archive.getvalue())
-    sums = (hashlib.sha256(data).hexdigest() for data in (payload, told))
-    trailer = pack.Trailer(4, len(payload), 1 << 20, told.count(b"\n"), *sums)
+    sums = (hashlib.sha256(data).hexdigest() for data in (payload, expected))
+    trailer = pack.Trailer(4, len(payload), 1 << 20, expected.count(b"\n"), *sums)
     target.write_bytes(b"head" + payload + pack.written(trailer))
     return target
 
@@ -95,9 +95,13 @@ def test_nothing_is_written_elsewhere_and_nothing_odd_is_taken(
     for folder in (outside, place):
         folder.mkdir()
     (place / "secret").write_text("mine")
-    told = {"outside": str(outside), "name": "elsewhere"}
+    expected = {"outside": str(outside), "name": "elsewhere"}
     evil = [
-        (name.format(**told), kind, inside.format(**told) if isinstance(inside, str) else inside)
+        (
+            name.format(**expected),
+            kind,
+            inside.format(**expected) if isinstance(inside, str) else inside,
+        )
         for name, kind, inside in members
     ]
     file = single_file(tmp_path / "file", PROGRAM, *evil)

@@ -10,8 +10,7 @@ from threading import Barrier
 from typing import Any
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as some
+from hypothesis import example, given, strategies as some
 
 from baton.core.errors import ConfigError
 from baton.core.ledger_types import Scope
@@ -24,8 +23,8 @@ from baton.platform.settings import (
     ignored_variables,
     keyless_environ,
     load_settings,
+    write_settings as change,
 )
-from baton.platform.settings import write_settings as change
 from baton.platform.settings_sources import FALSE_WORDS, TRUE_WORDS
 
 

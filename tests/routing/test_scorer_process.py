@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from baton import routing as package
 from baton.core.errors import WorkerError
 from baton.core.labels import Label
 from baton.core.messages import Card, Role, Turn, TurnStatus
@@ -24,8 +23,7 @@ from baton.core.ports import Route
 from baton.core.routing_types import Candidate, Draft, RatedAnswer
 from baton.core.run.policy import PromptLimits
 from baton.ipc import process, supervisor
-from baton.routing import LearnedRouter, refit_router, scorer_process
-from baton.routing import ScorerLimits as Patience
+from baton.routing import LearnedRouter, ScorerLimits as Patience, refit_router, scorer_process
 from baton.routing.protocol import candidate, candidates, excerpt
 from baton.routing.router_files import SHIPPED_FILES
 from support import odd_scorer
@@ -143,7 +141,8 @@ async def test_a_private_prompt_stays_whatever_the_router_wants(make: Make) -> N
     for label, where in ((Label.CLOUD, "far"), (Label.LOCAL, "small")):
         actors = Actor(local(), says("mine")), Actor(cloud(), says("theirs"))
         async with house(*actors, choice="once") as here:
-            here.orchestra.router = router = make()
+            router = make()
+            here.orchestra.configure(router=router)
             prompt = "Why did the Roman empire fall?"
             view = await here.play(None, prompt, PromptLimits(label=label, strategy="hybrid"))
             assert router.loaded is not None
@@ -448,7 +447,3 @@ def test_what_is_sent_is_bounded_and_whole(text: str) -> None:
     assert len(sent) <= 12_001
     assert sent.encode() is not None
     assert text[:100].encode("utf-8", "replace") == sent[:100].encode()
-
-
-def test_all_that_is_exported_is_there() -> None:
-    assert all(hasattr(package, name) for name in package.__all__)

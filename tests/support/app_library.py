@@ -217,7 +217,7 @@ class Shop:
 
     def equip(self, orchestra: Orchestra) -> Mapping[str, Any]:
         """Return what goes onto the desk."""
-        orchestra.on_offline = lambda offline: setattr(self.library, "offline", offline)
+        orchestra._on_offline = lambda offline: setattr(self.library, "offline", offline)
 
         def join(held: LibraryModel) -> str:
             self.joined.append(held.id)
@@ -231,7 +231,7 @@ class Shop:
 
         def assign(worker: str, roles: Sequence[ModelRole]) -> str:
             if ModelRole.CHAT in roles:
-                orchestra.default = worker
+                orchestra.configure(default=worker)
             if ModelRole.CONDUCTOR in roles:
                 self.conductor = worker
             return arrival_text(worker, orchestra.worker(worker).card.name, roles)

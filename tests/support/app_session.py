@@ -21,6 +21,7 @@ from baton.core.plan.plan import Plan
 from baton.core.ports import Redactor
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import RunTerms
+from baton.core.run.run_context import Services
 from baton.history import Store
 from baton.money import Ledger
 from baton.tui.app import BatonApp
@@ -125,13 +126,13 @@ class Stage:
 
     async def answered(self) -> None:
         """Wait until nothing is being written any more, and all that comes after it is done."""
-        await self.until(lambda: self.chat.player.is_idle)
+        await self.until(lambda: self.chat.queue.is_idle)
         await self.pilot.pause()
 
     async def ask(self, text: str) -> None:
         """Send a prompt and wait for its answer."""
         await self.send(text)
-        await self.until(lambda: self.chat.player.is_busy or self.chat.transcript.turns)
+        await self.until(lambda: self.chat.queue.is_busy or self.chat.transcript.turns)
         await self.answered()
 
     def see(self) -> str:
@@ -146,8 +147,8 @@ class Stage:
 
 async def play(stage: Stage, plan: Plan, text: str = "Plan it", *, wait: bool = True) -> None:
     """Have a plan played, as after it was edited."""
-    stage.chat.player.send(QueuedPrompt(stage.chat.chat, Prompt(text), plan=plan))
-    await stage.until(lambda: stage.chat.player.is_busy or stage.chat.transcript.turns)
+    stage.chat.queue.send(QueuedPrompt(stage.chat.context.chat, Prompt(text), plan=plan))
+    await stage.until(lambda: stage.chat.queue.is_busy or stage.chat.transcript.turns)
     if wait:
         await stage.answered()
 
@@ -189,12 +190,9 @@ async def staged(
         ceilings = {Scope.DAY: 2 * NANO} if ceilings is None else ceilings
     kept, ledger = store or Store.open(None), Ledger.open(None, bounds=bounds)
     orchestra = Orchestra(
-        workers,
-        kept,
+        Services(workers, kept, ledger=ledger, redactor=redactor),
         "small",
-        ledger=ledger,
-        terms=RunTerms(ceilings or {}, **(terms or {})),
-        redactor=redactor,
+        RunTerms(ceilings or {}, **(terms or {})),
     )
     config, exports, logs = (folder / name for name in ("config.toml", "exports", "logs"))
     more = {**equip(orchestra), **desk}

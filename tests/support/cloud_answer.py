@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from baton.core.money import FREE, BilledTokens, Price
-from support.cloud_faults import ENDINGS, REFUSED, USAGE_FAULTS, Fault
-from support.cloud_faults import FREE as COSTS_NOTHING
+from support.cloud_faults import ENDINGS, FREE as COSTS_NOTHING, REFUSED, USAGE_FAULTS, Fault
 from support.http_connection import Connection
 from support.provider_dialects import (
     SPEECHES,

@@ -27,11 +27,11 @@ from baton.core.errors import BatonError, ConfigError, PlanError
 from baton.core.plan import plan_schema, templates
 from baton.core.sanitiser import one_line, sanitise
 from baton.download import releases
-from baton.download.child import hub_client, hub_metadata, signed_release
+from baton.download.child import hub_metadata, signed_release
 from baton.gguf import header as gguf
 from baton.history import schema
 from baton.history.export import import_conversations
-from baton.ipc import messages
+from baton.ipc import child_http, messages
 from baton.ipc.parent_channel import Failure
 from baton.models.catalogue import parse_models
 from baton.platform import proxies, sqlite
@@ -158,7 +158,7 @@ def read_address(data: bytes) -> None:
         hub_metadata.check_source(Source(url=url))
     with suppress(Failure):
         hub_metadata.check_source(Source(*url.partition(":")[::2]))
-    hub_client.retry_after({"Retry-After": url, "RateLimit": url}, 0.0)
+    child_http.retry_after({"Retry-After": url, "RateLimit": url}, 0.0)
 
 
 def read_text(data: bytes) -> None:

@@ -47,13 +47,26 @@ MODELS = {
     "deepseek": "deepseek/deepseek-chat",
     "groq": "groq/openai/gpt-oss-20b",
     "xai": "xai/grok-3-mini",
+    "azure": "azure/gpt-4o-mini",
+    "cerebras": "cerebras/llama-3.3-70b",
+    "cohere": "cohere/command-a-03-2025",
+    "fireworks_ai": "fireworks_ai/accounts/fireworks/models/llama-v3p1-8b-instruct",
+    "moonshot": "moonshot/kimi-k2-0905-preview",
+    "novita": "novita/meta-llama/llama-3.3-70b-instruct",
+    "sambanova": "sambanova/Meta-Llama-3.3-70B-Instruct",
+    "together_ai": "together_ai/meta-llama/Llama-3.3-70B-Instruct-Turbo",
+    "vertex_ai": "vertex_ai/gemini-2.5-flash",
+    "zai": "zai/glm-4.6",
     "server": "kit-1",
 }
 """Every way to be answered, and a model that is."""
 
 KEYS = {
-    f"{name.upper()}_API_KEY": f"sk-canary-{name}-7f3a9c2e5b8d4160"
-    for name in ("openai", *list(MODELS)[2:-1], "lab")
+    PROVIDERS[name].variable if name in PROVIDERS else "LAB_API_KEY": (
+        f"sk-canary-{name}-7f3a9c2e5b8d4160"
+    )
+    for name in MODELS
+    if name != "responses"
 }
 """A key for each provider, under the variable where it is looked for."""
 

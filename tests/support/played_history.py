@@ -13,6 +13,7 @@ from baton.core.ledger_types import Policy, Scope
 from baton.core.messages import Card, Prompt
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import PromptLimits, RunTerms
+from baton.core.run.run_context import Services
 from baton.history import Store
 from baton.money import Ledger
 from baton.platform.settings import find_paths
@@ -45,7 +46,7 @@ async def live(
         card.id: ScriptedWorker((scripts or {}).get(card.id, echo_script), card) for card in cards
     }
     terms = RunTerms({Scope.DAY: day} if day else {}, Policy.BUDGET)
-    orchestra = Orchestra(workers, store, cards[0].id, ledger=ledger, terms=terms)
+    orchestra = Orchestra(Services(workers, store, ledger=ledger), cards[0].id, terms)
     runs = []
     try:
         for said in days:

@@ -148,7 +148,7 @@ class Chat(Speech):
         provider = self.asked.provider
         if usage is None:
             return self._delta({}, reason)
-        if provider in ("mistral", "deepseek"):
+        if provider in ("mistral", "deepseek", "cerebras"):
             return self._delta({"content": ""}, reason, usage=usage)
         if provider == "groq":
             last = self._delta({}, reason, x_groq={"id": "req_kit", "usage": usage})
@@ -391,7 +391,54 @@ class Gemini(Speech):
         return _sse({"error": {"code": 503, "message": message, "status": "UNAVAILABLE"}})
 
 
+class Cohere(Speech):
+    """Cohere's chat, version 2, which counts what it charges beside what it read and wrote."""
+
+    def _event(self, kind: str, **delta: Any) -> bytes:
+        return _sse({"type": kind, "index": 0, "delta": delta}, kind)
+
+    def _content(self, kind: str, **content: str) -> bytes:
+        return self._event(kind, message={"content": content})
+
+    def usage(self, tokens: Tokens) -> dict[str, Any]:
+        counted = {"input_tokens": tokens.input, "output_tokens": tokens.out}
+        return {"billed_units": counted, "tokens": counted, "cached_tokens": tokens.cached}
+
+    def start(self, usage: Usage) -> bytes:
+        message = {"role": "assistant", "content": [], "tool_plan": "", "tool_calls": []}
+        return self._event("message-start", message=message) + self._content(
+            "content-start", type="text", text=""
+        )
+
+    def piece(self, text: str) -> bytes:
+        return self._content("content-delta", text=text)
+
+    def tool(self) -> bytes:
+        made = {"name": "look", "arguments": ""}
+        call = {"id": "call_kit", "type": "function", "function": made}
+        return self._event("tool-call-start", message={"tool_calls": call})
+
+    def finish(self, text: str, cut: bool, usage: Usage) -> bytes:
+        return _sse({"type": "content-end", "index": 0}, "content-end")
+
+    def marker(self, text: str, cut: bool, usage: Usage) -> bytes:
+        reason = self._reason(
+            cut, length="MAX_TOKENS", stop="COMPLETE", filter="ERROR_TOXIC", tool="TOOL_CALL"
+        )
+        more = {} if usage is None else {"usage": usage}
+        return self._event("message-end", finish_reason=reason, **more)
+
+    def whole(self, text: str, cut: bool, usage: Usage) -> bytes:
+        message = {"role": "assistant", "content": [{"type": "text", "text": text}]}
+        reason = "MAX_TOKENS" if cut else "COMPLETE"
+        return _json({"id": "kit", "message": message, "finish_reason": reason, "usage": usage})
+
+    def broken(self, message: str) -> bytes:
+        return self._event("message-end", finish_reason="ERROR", error=message)
+
+
 SPEECHES: Mapping[str, type[Speech]] = {
+    "cohere": Cohere,
     "chat": Chat,
     "responses": Responses,
     "anthropic": Anthropic,
@@ -436,6 +483,8 @@ def refusal(dialect: str, status: int, message: str) -> bytes:
     if dialect == "gemini":
         kind = _GEMINI.get(status, "INTERNAL")
         return _json({"error": {"code": status, "message": message, "status": kind}})
+    if dialect == "cohere":
+        return _json({"id": "kit", "message": message})
     kind, code = _OPENAI.get(status, ("server_error", ""))
     if status == 400 and "context" not in message:
         code = ""

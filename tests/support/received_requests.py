@@ -17,6 +17,16 @@ BASES: Mapping[str, str] = {
     "deepseek": "/v1",
     "groq": "/openai/v1",
     "xai": "/v1",
+    "azure": "/openai/v1",
+    "cerebras": "/v1",
+    "cohere": "/v2/chat",
+    "fireworks_ai": "/inference/v1",
+    "moonshot": "/v1",
+    "novita": "/v3/openai",
+    "sambanova": "/v1",
+    "together_ai": "/v1",
+    "vertex_ai": "/v1/publishers/google",
+    "zai": "/api/paas/v4",
     "ollama": "/v1",
     "server": "/v1",
     "anthropic": "",
@@ -68,7 +78,12 @@ def provider_of(head: Head) -> tuple[str, str]:
 
 
 def dialect_of(path: str) -> str:
-    ends = {"/chat/completions": "chat", "/responses": "responses", "/messages": "anthropic"}
+    ends = {
+        "/chat/completions": "chat",
+        "/responses": "responses",
+        "/messages": "anthropic",
+        "/v2/chat": "cohere",
+    }
     for end, dialect in ends.items():
         if path.endswith(end):
             return dialect
@@ -77,7 +92,7 @@ def dialect_of(path: str) -> str:
 
 def key_of(head: Head) -> str:
     for name, value in head.headers:
-        if name in ("x-api-key", "x-goog-api-key"):
+        if name in ("api-key", "x-api-key", "x-goog-api-key"):
             return value
         if name == "authorization":
             return value.removeprefix("Bearer ")

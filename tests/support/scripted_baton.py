@@ -12,6 +12,7 @@ from baton.compose.local_workers import LocalWorkers
 from baton.core.messages import Card
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import RunTerms
+from baton.core.run.run_context import Services
 from baton.history import Store
 from baton.money import Ledger
 from baton.platform.settings import Paths, Settings
@@ -37,7 +38,9 @@ def scripted(monkeypatch: pytest.MonkeyPatch, home: Path) -> Scripted:
             store = Store.open(paths.database if history else None)
             ledger = Ledger.open(paths.ledger)
             terms = RunTerms(mode=settings.mode, offline=settings.offline)
-            orchestra = Orchestra(workers, store, next(iter(workers)), ledger=ledger, terms=terms)
+            orchestra = Orchestra(
+                Services(workers, store, ledger=ledger), next(iter(workers)), terms
+            )
             stock = library(settings, paths)
             local = LocalWorkers(settings, stock)
             return Baton(orchestra, store, ledger, settings, paths, stock, local)

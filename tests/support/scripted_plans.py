@@ -35,6 +35,7 @@ from baton.core.ports import NEW, ConversationPosition, Question, Redactor, Stra
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import ANYTHING, PromptLimits, RunTerms
 from baton.core.run.run import Run
+from baton.core.run.run_context import Services
 from baton.core.view import RunView
 from baton.history import Store
 from baton.money import Ledger
@@ -274,12 +275,9 @@ async def house(
     given: dict[str, object] = {"ceilings": {Scope.DAY: ceiling}, **terms}
     names = {actor.card.id: actor for actor in actors}
     orchestra = Given(
-        names,
-        store,
+        Services(names, store, ledger=ledger, redactor=redactor),
         actors[0].card.id,
-        ledger=ledger,
-        redactor=redactor,
-        terms=RunTerms(**given),  # type: ignore[arg-type]
+        RunTerms(**given),  # type: ignore[arg-type]
     )
     orchestra.given = strategy
     person = Person([choice] if isinstance(choice, str) else choice)

@@ -27,9 +27,9 @@ async def ask(
     """Record a prompt and its whole answer, as a run does."""
     begun = await store.begin(Prompt(text, files), place, label)
     ids = (begun.run, begun.conversation, begun.prompt, begun.answer)
-    await store.append(begun.run, Started(0.0, *ids))
+    await store.append(begun.run, Started(*ids))
     await store.write(begun.answer, answer, TurnStatus.DONE, "small")
-    await store.append(begun.run, Finished(1.0))
+    await store.append(begun.run, Finished(at=1.0))
     return begun
 
 
@@ -43,7 +43,7 @@ def chat(path: Path, name: str, turns: int) -> None:
             begun = await store.begin(Prompt(f"{name} asks {number}"), place, Label.CLOUD)
             await store.write(begun.answer, f"{name} half {number}", TurnStatus.STREAMING)
             await store.write(begun.answer, f"{name} answers {number}", TurnStatus.DONE)
-            await store.append(begun.run, Finished(1.0))
+            await store.append(begun.run, Finished(at=1.0))
             place = ConversationPosition(begun.conversation if number % 10 else None)
             print(number, flush=True)
         await store.aclose()

@@ -48,32 +48,32 @@ def called(step: int, worker: str, at: float, cost: int = 0, held: int = 0) -> e
 
 
 BEGUN: tuple[ev.Event, ...] = (
-    ev.Started(0.0, "r", "c", "p", "a"),
-    ev.Planning(0.1, "large"),
+    ev.Started("r", "c", "p", "a"),
+    ev.Planning("large", at=0.1),
     called(0, "large", 0.6),
-    ev.Routed(0.6, "plan", "It asks for three things.", {"plan": 0.9}, "conductor"),
-    ev.Planned(0.7, PLAN),
-    ev.StepStarted(0.7, 1, "small"),
-    ev.StepStarted(0.8, 2, "small"),
+    ev.Routed("plan", "It asks for three things.", {"plan": 0.9}, "conductor", at=0.6),
+    ev.Planned(PLAN, at=0.7),
+    ev.StepStarted(1, "small", at=0.7),
+    ev.StepStarted(2, "small", at=0.8),
     called(1, "small", 1.2),
-    ev.StepFinished(1.2, 1, Finish.STOP, "Facts: one."),
-    ev.StepRetried(1.3, 2, "small fell over.", 0.0),
-    ev.StepStarted(1.3, 2, "large"),
+    ev.StepFinished(1, Finish.STOP, "Facts: one.", at=1.2),
+    ev.StepRetried(2, "small fell over.", 0.0, at=1.3),
+    ev.StepStarted(2, "large", at=1.3),
     called(2, "large", 2.0),
-    ev.StepFinished(2.0, 2, Finish.LENGTH, "2 + 2 = 5"),
+    ev.StepFinished(2, Finish.LENGTH, "2 + 2 = 5", at=2.0),
 )
 """Two of four steps are done; the second one by another worker than was planned."""
 
 REST: tuple[ev.Event, ...] = (
-    ev.Checked(2.1, 2, "sums", ev.Verdict.WRONG, "2 + 2 is 4"),
-    ev.Offered(2.2, "gpt", "Step 3 is for it.", NANO // 100, 500, "1 name", ev.Decision.SENT),
-    ev.StepStarted(2.3, 3, "gpt"),
-    ev.Sent(2.4, 3, "gpt", "api.openai.com", 900),
+    ev.Checked(2, "sums", ev.Verdict.WRONG, "2 + 2 is 4", at=2.1),
+    ev.Offered("gpt", "Step 3 is for it.", NANO // 100, 500, "1 name", ev.Decision.SENT, at=2.2),
+    ev.StepStarted(3, "gpt", at=2.3),
+    ev.Sent(3, "gpt", "api.openai.com", 900, at=2.4),
     called(3, "gpt", 3.0, NANO // 500, NANO // 100),
-    ev.StepFinished(3.0, 3, Finish.STOP, "It is well."),
-    ev.StepStarted(3.1, 4, "large"),
-    ev.StepFailed(3.2, 4, "WorkerUnavailable", "large died."),
-    ev.Finished(3.3),
+    ev.StepFinished(3, Finish.STOP, "It is well.", at=3.0),
+    ev.StepStarted(4, "large", at=3.1),
+    ev.StepFailed(4, "WorkerUnavailable", "large died.", at=3.2),
+    ev.Finished(at=3.3),
 )
 
 EVENTS = BEGUN + REST

@@ -25,7 +25,7 @@ from baton.core.plan.plan import Material, Need, Outcome, Plan, Step
 from baton.core.plan.turn_roles import scores_by_rule
 from baton.core.ports import Proposal, Route, RoutingContext, SpendingRoom, Strategy
 from baton.core.routing_types import Estimate, Judgement
-from baton.core.run.router_validation import drafts
+from baton.core.run.routing_context import drafts
 from baton.core.strategies import make_strategy
 from baton.core.strategies._draft_scoring import judge_by_rule, word_likeness
 from baton.workers.template_files import read_templates
@@ -126,7 +126,7 @@ class ScriptedContext:
 
     async def check(self, outcome: Outcome, step: int) -> tuple[Checked, ...]:
         verdict = Verdict.WRONG if step in self.wrong else Verdict.UNCHECKED
-        return (Checked(0, step, "sums", verdict, self.wrong.get(step, "")),)
+        return (Checked(step, "sums", verdict, self.wrong.get(step, "")),)
 
     async def judge(self, outcome: Outcome, steps: Sequence[int]) -> Judgement:
         authors = {n: outcome.plan.steps[n - 1].worker for n in steps}

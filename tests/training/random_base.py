@@ -18,8 +18,8 @@ import torch
 from gguf_adapter import permuted
 from request_generator import Generator
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import AutoModelForCausalLM as CausalModel
 from transformers import (
+    AutoModelForCausalLM as CausalModel,
     LlamaConfig,
     PreTrainedTokenizerFast,
     Qwen2Config,

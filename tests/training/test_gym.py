@@ -9,8 +9,7 @@ from dataclasses import replace
 import baselines
 import gym
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from baton.core.plan.plan import KINDS
 

@@ -69,6 +69,7 @@ def test_what_can_not_be_read_is_said_in_a_sentence(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.sampled(0.34)
 def test_the_head_names_workers_without_a_search(tmp_path: Path) -> None:
     prompts = ["Write a short poem about autumn, then tell me how much 48 / 6 is", "Hello!"]
     rows = [

@@ -8,8 +8,7 @@ import gym
 import numpy as np
 import pytest
 import turn_head
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from baton.core.plan.plan import KINDS
 from baton.core.plan.turn_roles import MAX_TURNS, TurnPosition, TurnRole, WorkerFacts, is_allowed

@@ -25,11 +25,11 @@ def begun(*more: ev.Event) -> RunView:
     """Return a run in which two draft side by side, the second with the first word."""
     return fold_events(
         [
-            ev.Routed(0.0, "local", "Two workers here answer.", strategy="hybrid"),
-            ev.Planned(0.0, Plan(TWO, (1,)), final=False),
-            ev.StepStarted(0.0, 1, "small"),
-            ev.StepStarted(0.0, 2, "mate"),
-            ev.StepText(0.1, 2, "408"),
+            ev.Routed("local", "Two workers here answer.", strategy="hybrid"),
+            ev.Planned(Plan(TWO, (1,)), final=False),
+            ev.StepStarted(1, "small"),
+            ev.StepStarted(2, "mate"),
+            ev.StepText(2, "408", at=0.1),
             *more,
         ]
     )
@@ -39,10 +39,10 @@ def asked(*more: ev.Event) -> RunView:
     """Return the same run when a third was asked for, as the two disagree."""
     grown = Plan((*TWO, direct_step("gpt")), (3,))
     return begun(
-        ev.StepText(0.2, 1, "345"),
-        ev.StepFinished(0.3, 1, Finish.STOP, ""),
-        ev.StepFinished(0.3, 2, Finish.STOP, "408"),
-        ev.Planned(0.4, grown, why="The two local answers disagree."),
+        ev.StepText(1, "345", at=0.2),
+        ev.StepFinished(1, Finish.STOP, "", at=0.3),
+        ev.StepFinished(2, Finish.STOP, "408", at=0.3),
+        ev.Planned(grown, why="The two local answers disagree.", at=0.4),
         *more,
     )
 
@@ -53,20 +53,22 @@ def shown(run: RunView) -> list[str]:
 
 def test_the_first_draft_stands_there_until_its_successor_has_a_word() -> None:
     assert shown(begun()) == []
-    assert shown(begun(ev.StepText(0.2, 1, "345"))) == ["345"]
+    assert shown(begun(ev.StepText(1, "345", at=0.2))) == ["345"]
     assert shown(asked()) == ["345"]
-    assert shown(asked(ev.StepStarted(0.5, 3, "gpt"), ev.StepText(0.6, 3, "391"))) == ["391"]
+    assert shown(asked(ev.StepStarted(3, "gpt", at=0.5), ev.StepText(3, "391", at=0.6))) == ["391"]
 
 
 def test_who_was_asked_elsewhere_is_not_said_to_have_answered_here() -> None:
     assert route_text(asked(), ROSTER).startswith("Answered on this machine, by Small, Mate")
-    helped = asked(ev.StepStarted(0.5, 3, "gpt"), ev.StepText(0.6, 3, "391"))
+    helped = asked(ev.StepStarted(3, "gpt", at=0.5), ev.StepText(3, "391", at=0.6))
     assert route_text(helped, ROSTER).startswith("Answered with remote help, by Small")
 
 
 def test_a_tool_that_checked_did_not_plan() -> None:
     def called(purpose: Purpose) -> ev.Called:
-        return ev.Called(0.4, 0, "small", purpose, 1, 2, 0, 0, 0, True, 0.1, None, 0.0, Finish.STOP)
+        return ev.Called(
+            0, "small", purpose, 1, 2, 0, 0, 0, True, 0.1, None, 0.0, Finish.STOP, at=0.4
+        )
 
     assert "\nChecked by Small" in run_summary(begun(called(Purpose.VERIFY)), ROSTER).plain
     assert (
@@ -76,7 +78,7 @@ def test_a_tool_that_checked_did_not_plan() -> None:
 
 @pytest.mark.parametrize("status", ["finished", "lost", "running"])
 def test_only_what_goes_on_is_shown_as_going_on(status: str) -> None:
-    broken = ev.StepFinished(0.2, 99, Finish.STOP)  # an import may name any step
-    for events in ((ev.Planned(0.0, Plan(TWO, (1,))),), (ev.Planned(0.0, Plan(TWO, (1,))), broken)):
+    broken = ev.StepFinished(99, Finish.STOP, at=0.2)  # an import may name any step
+    for events in ((ev.Planned(Plan(TWO, (1,))),), (ev.Planned(Plan(TWO, (1,))), broken)):
         shown = record_view(RunRecord("r", "c", "p", "a", status, 0.0, events))
         assert (shown.status == "running") is (status == "running")

@@ -79,10 +79,10 @@ async def test_a_prompt_that_is_quicker_than_the_start_stays_on_the_screen(tmp_p
     async with staged(tmp_path, slow) as stage:
         await stage.send("Quick")
         await stage.until(lambda: stage.chat.transcript.turns)
-        await stage.chat.begin()  # as if it came only now
+        await stage.chat.conversation.begin()  # as if it came only now
         await stage.until(lambda: "word" in stage.see())
         assert "Quick" in stage.see()
-        assert stage.chat.chat.title == "Quick"
+        assert stage.chat.context.chat.title == "Quick"
 
 
 async def test_a_prompt_that_comes_while_the_start_asks_the_history_stays_on_the_screen(
@@ -105,7 +105,7 @@ async def test_a_prompt_that_comes_while_the_start_asks_the_history_stays_on_the
         await stage.until(lambda: "word" in stage.see())
         await stage.pilot.pause(0.2)
         assert "Quick" in stage.see()
-        assert stage.chat.chat.title == "Quick"
+        assert stage.chat.context.chat.title == "Quick"
 
 
 async def test_phases_are_told_in_the_footer(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ async def test_escape_stops_what_runs_and_then_gives_back_what_waits(tmp_path: P
         await stage.answered()
         assert "Stopped here." in stage.see()
         assert stage.chat.composer.text == ""
-        assert [p.prompt.text for p in stage.chat.player.waiting] == ["second", "third"]
+        assert [p.prompt.text for p in stage.chat.queue.waiting] == ["second", "third"]
         await stage.press("escape")
         assert stage.chat.composer.text == "third"
         await stage.press("escape")
@@ -184,7 +184,7 @@ async def test_what_a_stop_left_waiting_is_played_on_enter(tmp_path: Path) -> No
         await stage.answered()
         assert prompts_of(stage) == ["first"]
         await stage.press("enter")
-        await stage.until(lambda: stage.chat.player.is_busy)
+        await stage.until(lambda: stage.chat.queue.is_busy)
         await stage.press("escape")
         await stage.answered()
         assert prompts_of(stage) == ["first", "second"]
@@ -203,7 +203,7 @@ async def test_leaving_begins_nothing_that_waits_and_keeps_it_as_a_draft(tmp_pat
         await stage.until(lambda: "word1" in stage.see())
         await stage.send("second")
         await stage.send("third")
-        conversation = stage.chat.chat.id
+        conversation = stage.chat.context.chat.id
         await stage.chat.close()
         assert called == ["first"]
         assert await store.draft(conversation or "") == "second\n\nthird"
@@ -229,18 +229,21 @@ async def test_the_first_escape_stops_a_paid_call(tmp_path: Path) -> None:
         await stage.answered()
         assert called == ["first"]
         assert stage.chat.transcript.turns[-1].status is TurnStatus.CANCELLED
-        assert [p.prompt.text for p in stage.chat.player.waiting] == ["second"]
+        assert [p.prompt.text for p in stage.chat.queue.waiting] == ["second"]
 
 
 async def test_a_waiting_prompt_is_played_in_the_same_conversation(tmp_path: Path) -> None:
+    sent: list[str] = []
+
     def script(request: Request) -> Script:
-        yield 0.2
+        yield from until(lambda: sent)
         yield Text(f"seen {len(request.messages)}")
 
     async with staged(tmp_path, script) as stage:
         await stage.send("first")
-        await stage.until(lambda: stage.chat.player.is_busy)
+        await stage.until(lambda: stage.chat.queue.is_busy)
         await stage.send("second")
+        sent.append("second")
         await stage.until(lambda: len(stage.chat.transcript.turns) == 4)
         await stage.answered()
         assert "seen 4" in stage.see()
@@ -283,7 +286,7 @@ async def test_too_long_for_the_context_offers_a_new_conversation(tmp_path: Path
     async with staged(tmp_path, script) as stage:
         await stage.ask("one")
         await stage.send("two")
-        await stage.until(lambda: stage.chat._question is not None)
+        await stage.until(lambda: stage.chat.question)
         assert stage.chat.composer.prompt.has_focus, "a question takes no focus"
         await stage.press("escape")  # as it is: don't drop the oldest
         await stage.until(lambda: "Ask it in a new conversation" in stage.see())
@@ -305,7 +308,7 @@ async def test_the_footer_tells_that_a_question_is_open(tmp_path: Path) -> None:
     async with staged(tmp_path, script) as stage:
         await stage.ask("one")
         await stage.send("two")
-        await stage.until(lambda: stage.chat._question is not None)
+        await stage.until(lambda: stage.chat.question)
         await stage.pilot.pause(3 * FRAME_SECONDS)  # what the run does is drawn, and covered
         assert "waiting for your choice" in stage.see()
         assert "loading" not in stage.see()
@@ -366,7 +369,7 @@ async def test_a_draft_is_kept_for_its_conversation(tmp_path: Path) -> None:
         await stage.press("ctrl+n")
         await stage.until(lambda: stage.chat.composer.text == "")
         (kept,) = await stage.desk.store.conversations()
-        await stage.chat.open(kept.id)
+        await stage.chat.conversation.open(kept.id)
         assert stage.chat.composer.text == "unfinished"
 
 
@@ -382,11 +385,11 @@ async def test_leaving_a_conversation_does_not_stop_its_answer(tmp_path: Path) -
     async with staged(tmp_path, script) as stage:
         await stage.send("write")
         await stage.until(lambda: "word3" in stage.see())
-        conversation = stage.chat.chat.id
+        conversation = stage.chat.context.chat.id
         await stage.press("ctrl+n")
         await stage.until(lambda: "word3" not in stage.see())
-        assert stage.chat.player.is_busy
-        await stage.chat.open(conversation)
+        assert stage.chat.queue.is_busy
+        await stage.chat.conversation.open(conversation)
         go.set()
         await stage.answered()
         assert "word0 word1" in stage.see()
@@ -541,7 +544,7 @@ async def test_quitting_while_streaming_keeps_the_text(tmp_path: Path) -> None:
         await stage.press("ctrl+c")
         await stage.answered()
         await stage.send("again")
-        await stage.until(lambda: stage.chat.player.is_busy)
+        await stage.until(lambda: stage.chat.queue.is_busy)
         await stage.press("ctrl+q")
         await stage.until(lambda: not stage.app.is_running)
         assert stage.app.return_code == 0
@@ -625,10 +628,10 @@ async def test_an_open_question_does_not_keep_the_app(tmp_path: Path) -> None:
     async with staged(tmp_path, script) as stage:
         await stage.ask("one")
         await stage.send("two")
-        await stage.until(lambda: stage.chat._question is not None)
+        await stage.until(lambda: stage.chat.question)
         stage.app.simulate_key("ctrl+q")  # the pilot would wait for widgets that are gone
         await stage.until(lambda: not stage.app.is_running, seconds=3)
-        assert not stage.chat.player.is_busy
+        assert not stage.chat.queue.is_busy
 
 
 async def test_the_systems_signals_end_it_in_good_order(tmp_path: Path) -> None:
@@ -653,7 +656,7 @@ async def test_an_edited_message_only_covers_what_was_being_written(tmp_path: Pa
         stage.chat.composer.prompt.insert("half a prompt")
         await stage.press("escape", "e")
         assert stage.chat.composer.text == "alpha"
-        await stage.chat.keep_draft()
+        await stage.chat.conversation.keep_draft()
         (kept,) = await stage.desk.store.conversations()
         assert await stage.desk.store.draft(kept.id) == "half a prompt"
         await stage.press("escape")

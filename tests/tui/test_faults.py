@@ -39,6 +39,7 @@ def break_store(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.setattr(stage.desk.store, name, fail)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "keys",
     [
@@ -139,7 +140,7 @@ async def test_a_bug_whose_report_cannot_be_written_is_told_of_all_the_same(
         raise ValueError("a bug")
 
     monkeypatch.setattr(crash_report, "write_report", refuse)
-    monkeypatch.setattr("baton.tui.chat.chat_screen.ChatScreen.action_new", explode)
+    monkeypatch.setattr("baton.tui.chat.conversation.ConversationController.open_new", explode)
     app: BatonApp | None = None
 
     async def crashing() -> None:

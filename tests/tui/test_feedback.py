@@ -20,7 +20,7 @@ from baton.core.routing_types import Candidate, RatedAnswer, RefitResult
 from baton.history import Store
 from baton.routing import LearnedVersions
 from baton.routing.personalisation import Personaliser
-from baton.tui.chat.answer_feedback import NEWS
+from baton.tui.chat.feedback import LEARN_HINT_ANSWERS
 from baton.tui.widgets.answer import AnswerView
 from baton.tui.widgets.turn_view import TurnView
 from baton.workers.scripted_worker import Script
@@ -43,7 +43,7 @@ async def kept(stage: Stage, conversation: str = "") -> list[set[Signal]]:
     """Return what is kept of each answer on the screen's branch."""
     await stage.app.workers.wait_for_complete()
     store = stage.desk.store
-    turns = await store.thread(conversation or stage.chat.chat.id or "")
+    turns = await store.thread(conversation or stage.chat.context.chat.id or "")
     done = await store.signals([turn.id for turn in turns])
     return [set(done.get(turn.id, ())) for turn in turns if turn.role is Role.ASSISTANT]
 
@@ -84,10 +84,10 @@ async def test_a_mark_is_there_again_when_the_conversation_is_opened(tmp_path: P
         await stage.ask("Hi")
         await stage.send("/good")
         assert await kept(stage) == [{Signal.GOOD}]
-        id = stage.chat.chat.id
+        id = stage.chat.context.chat.id
         await stage.press("ctrl+n")
         assert not stage.chat.transcript.turns
-        await stage.chat.open(id)
+        await stage.chat.conversation.open(id)
         await stage.until(lambda: head(stage).endswith("· good"))
         await stage.send("/bad")
         assert await kept(stage) == [{Signal.BAD}]
@@ -105,7 +105,7 @@ async def test_there_is_nothing_to_mark_before_an_answer(tmp_path: Path) -> None
         await stage.press("escape")
         await stage.answered()
         await stage.press("y", "r")
-        await stage.until(lambda: stage.chat.player.is_busy)
+        await stage.until(lambda: stage.chat.queue.is_busy)
         await stage.press("escape")
         await stage.answered()
         assert await kept(stage) == [set()], "what is done with half an answer says nothing"
@@ -258,8 +258,9 @@ async def test_learning_says_what_came_of_it_and_is_taken_back(tmp_path: Path) -
 
 async def test_now_and_then_a_mark_says_what_it_is_good_for(tmp_path: Path) -> None:
     async with taught(tmp_path, say) as stage:
-        await judged(stage.desk.store, NEWS - 2)
-        for told in ("marked as good ", f"marked as good · {NEWS} new: /learn learns from them"):
+        await judged(stage.desk.store, LEARN_HINT_ANSWERS - 2)
+        hint = f"{LEARN_HINT_ANSWERS} new: /learn learns from them"
+        for told in ("marked as good ", f"marked as good · {hint}"):
             await stage.ask("Hi")
             await stage.press("tab", "+")
             assert told in stage.see()

@@ -44,7 +44,7 @@ def flat(stage: Stage) -> str:
 
 
 async def choose(stage: Stage, label: str) -> None:
-    await stage.until(lambda: stage.chat.advice and stage.chat.advice.choosable)
+    await stage.until(lambda: stage.chat.onboarding.choices)
     await stage.press("tab")
     for _ in range(3):
         if isinstance(stage.app.focused, ChoiceView) and stage.app.focused.choice.label == label:
@@ -97,7 +97,7 @@ async def test_the_download_goes_on_while_the_starter_answers(tmp_path: Path) ->
         await stage.shows("Talker 9B is here and answers from now on.")
         await stage.shows("`baton bench --conductor` measures whether it plans better")
         assert shop.conductor == "", "a download conducts only where the person says so"
-        assert stage.chat.worker == "talker-9b"
+        assert stage.chat.context.choice.worker == "talker-9b"
         await stage.ask("hello again")
         assert stage.chat.transcript.turns[-1].worker == "talker-9b"
 
@@ -105,7 +105,7 @@ async def test_the_download_goes_on_while_the_starter_answers(tmp_path: Path) ->
 async def test_what_was_chosen_from_does_not_change_any_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("baton.tui.chat.onboarding.MEASURED_SECONDS", 600.0)
+    monkeypatch.setattr("baton.tui.chat.onboarding.MEASURE_SECONDS", 600.0)
     shop = shop_in(tmp_path)
     shop.model_source.hold()
     async with shopping(shop, tmp_path, endless, settle=False) as stage:
@@ -148,7 +148,7 @@ async def test_choose_leads_to_the_models(tmp_path: Path) -> None:
 async def test_the_measurement_is_given_up_for_a_prompt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("baton.tui.chat.onboarding.MEASURED_SECONDS", 600.0)
+    monkeypatch.setattr("baton.tui.chat.onboarding.MEASURE_SECONDS", 600.0)
     shop = shop_in(tmp_path)
     async with shopping(shop, tmp_path, endless, settle=False) as stage:
         starter = stage.desk.orchestra.worker("small")
@@ -163,7 +163,7 @@ async def test_after_the_first_answer_it_is_offered_once_more(tmp_path: Path) ->
     shop = shop_in(tmp_path)
     async with shopping(shop, tmp_path) as stage:
         await stage.ask("hello")
-        await stage.until(lambda: stage.chat.advice and stage.chat.advice.choosable)
+        await stage.until(lambda: stage.chat.onboarding.choices)
         assert "Better for this machine" in flat(stage)
         await stage.ask("hello again")
         await stage.app.workers.wait_for_complete()
@@ -240,7 +240,7 @@ async def test_a_prompt_that_nobody_can_answer_is_kept_and_the_offer_stays(tmp_p
         await stage.send("What is a heron?")
         await stage.shows("There is no model yet that could answer; your prompt is kept.")
         assert stage.chat.composer.text == "What is a heron?"
-        assert stage.chat.advice is not None
+        assert stage.chat.onboarding.advice is not None
         assert await stage.desk.store.conversations() == []
         await choose(stage, "Download in the background")
         await stage.shows("On the way:")
@@ -263,8 +263,8 @@ async def test_the_same_is_not_said_at_each_enter(tmp_path: Path) -> None:
     async with shopping(shop, tmp_path, nobody=True) as stage:
         await stage.send("What is a heron?")
         await stage.shows(note)
-        await stage.until(lambda: stage.chat.advice and stage.chat.advice.choosable)
-        offer = stage.chat.advice
+        await stage.until(lambda: stage.chat.onboarding.choices)
+        offer = stage.chat.onboarding.advice
         assert offer is not None
         assert not offer.has_class("-pointed")
         await stage.press("enter")
@@ -284,7 +284,7 @@ async def test_the_same_is_not_said_at_each_enter(tmp_path: Path) -> None:
         await stage.shows("Enter sends it once one is.")
         assert note not in flat(stage), "that isn't so any more"
         await stage.press("enter", "enter")
-        await stage.until(lambda: "nobody can answer yet" in stage.see().splitlines()[-1])
+        await stage.until(lambda: "no model can answer yet" in stage.see().splitlines()[-1])
         assert flat(stage).count("Enter sends it once one is.") == 1
         assert stage.chat.composer.text == "What is a heron?"
 
@@ -319,10 +319,10 @@ async def test_the_only_model_can_be_removed(tmp_path: Path) -> None:
     held = shop.put(TALKER)
     async with shopping(shop, tmp_path, nobody=True) as stage:
         stage.desk.join(held)
-        stage.chat.follow_default("")
+        stage.chat.context.choice.follow_default("")
         await stage.ask("hello")
         await stage.desk.leave("talker-9b")
-        stage.chat.follow_default("")
+        stage.chat.context.choice.follow_default("")
         await stage.until(lambda: "no model yet" in stage.see().splitlines()[-1])
         await stage.send("and now?")
         await stage.shows("There is no model yet that could answer")
@@ -362,15 +362,15 @@ async def test_without_a_network_the_offer_stays_and_says_what_to_do(tmp_path: P
 async def test_what_to_do_without_a_network_is_said_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("baton.tui.chat.model_setup.TOGETHER_SECONDS", 0.01)
+    monkeypatch.setattr("baton.tui.chat.downloads.GROUP_FAILURES_SECONDS", 0.01)
     shop = shop_in(tmp_path)
     error = WorkerUnavailable("The hub could not be reached.", "Try again.")
     async with shopping(shop, tmp_path) as stage:
-        await stage.chat.failed("Scout 2B", error)
+        await stage.chat.downloads.failed("Scout 2B", error)
         await stage.until(lambda: "Scout 2B didn't come. The hub could not be" in flat(stage))
-        await stage.chat.failed("Talker 9B", error)
+        await stage.chat.downloads.failed("Talker 9B", error)
         await stage.until(lambda: "Talker 9B didn't come either." in flat(stage))
-        await stage.chat.failed("Talker 9B", error)
+        await stage.chat.downloads.failed("Talker 9B", error)
         await stage.until(lambda: "Talker 9B didn't come. The hub could not be" in flat(stage))
 
 

@@ -12,7 +12,7 @@ from textual.binding import Binding
 
 from baton.core.errors import ConfigError
 from baton.core.messages import Chunk, Request, Text
-from baton.tui import key_bindings
+from baton.tui import key_bindings, slash_commands
 from baton.tui.desktop import edit_text
 from support.app_session import Stage, staged
 
@@ -217,7 +217,7 @@ async def test_each_binding_leads_to_an_action(tmp_path: Path) -> None:
     async with staged(tmp_path) as stage:
         owners = {
             "Everywhere": type(stage.app),
-            "Conversation": type(stage.chat),
+            "Conversation": stage.chat,
             "Writing a prompt": type(stage.chat.composer.prompt),
             "A question": ChoiceView,
             "Messages (Tab or Esc from the prompt)": type(stage.chat.transcript),
@@ -234,10 +234,12 @@ async def test_each_binding_leads_to_an_action(tmp_path: Path) -> None:
             for binding in group:
                 assert isinstance(binding, Binding)
                 scope, _, action = binding.action.partition("(")[0].rpartition(".")
-                owner = {"screen": type(stage.chat), "app": type(stage.app)}.get(
-                    scope, owners[name]
-                )
+                owner = {"screen": stage.chat, "app": stage.app}.get(scope, owners[name])
                 assert hasattr(owner, f"action_{action}"), binding
+        for command in slash_commands.COMMANDS:
+            scope, _, action = command.action.rpartition(".")
+            owner = stage.app if scope == "app" else stage.chat
+            assert hasattr(owner, f"action_{action}"), command
 
 
 async def test_a_title_is_given_with_a_key_that_is_shown(tmp_path: Path) -> None:
@@ -336,15 +338,15 @@ async def test_what_waits_is_kept_as_a_draft(tmp_path: Path) -> None:
         await stage.send("first")
         await stage.until(lambda: "word" in stage.see())
         await stage.send("second")
-        conversation = stage.chat.chat.id or ""
-        store = stage.chat.desk.store
+        conversation = stage.chat.context.chat.id or ""
+        store = stage.chat.context.services.store
         for _ in range(100):
             if await store.draft(conversation) == "second":
                 break
             await asyncio.sleep(0.02)
         assert await store.draft(conversation) == "second"
-        await stage.chat.player.close()
-        await stage.chat.keep_draft()
+        await stage.chat.queue.close()
+        await stage.chat.conversation.keep_draft()
         assert await store.draft(conversation) == "second"
 
 

@@ -13,6 +13,7 @@ from textual.pilot import Pilot
 
 from baton.core.messages import Chunk, Request, Text
 from baton.core.run.orchestra import Orchestra
+from baton.core.run.run_context import Services
 from baton.history import Store
 from baton.models.model_types import ExternalModel
 from baton.money import Ledger
@@ -80,7 +81,9 @@ def app_of(pilot: Pilot[None]) -> BatonApp:
 
 async def first(pilot: Pilot[None], shop: Shop) -> None:
     app = app_of(pilot)
-    await settle(pilot, lambda: app.chat.advice and "tokens/s" in app.chat.advice.text)
+    await settle(
+        pilot, lambda: app.chat.onboarding.advice and "tokens/s" in app.chat.onboarding.advice.text
+    )
 
 
 async def chosen(pilot: Pilot[None], shop: Shop) -> None:
@@ -93,7 +96,7 @@ async def chosen(pilot: Pilot[None], shop: Shop) -> None:
 
 async def offline(pilot: Pilot[None], shop: Shop) -> None:
     app = app_of(pilot)
-    await settle(pilot, lambda: app.chat.advice and app.chat.advice.choosable)
+    await settle(pilot, lambda: app.chat.onboarding.choices)
 
 
 async def table(pilot: Pilot[None], shop: Shop) -> None:
@@ -101,14 +104,14 @@ async def table(pilot: Pilot[None], shop: Shop) -> None:
     await pilot.pause()
     await app.workers.wait_for_complete()
     for one in (CODER, TALKER):
-        app.chat.desk.join(shop.put(one))
+        app.chat.context.services.join(shop.put(one))
     shop.put(GATED, here=False, paused=True)
     app.chat.composer.prompt.insert("hello")
     await pilot.press("enter")
-    await settle(pilot, lambda: app.chat.transcript.turns and not app.chat.player.is_busy)
+    await settle(pilot, lambda: app.chat.transcript.turns and not app.chat.queue.is_busy)
     shop.model_source.hold()
-    assert app.chat.downloads is not None
-    app.chat.downloads.fetch(shop.put(SCOUT, here=False))
+    assert app.chat.downloads.queue is not None
+    app.chat.downloads.queue.fetch(shop.put(SCOUT, here=False))
     await pilot.press("ctrl+l")
     await settle(pilot, lambda: isinstance(app.screen, ModelsScreen) and app.screen._stock.verdicts)
     await settle(pilot, lambda: "40 %" in app.chat.footer.beside)
@@ -139,6 +142,7 @@ CASES = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("act", "size", "theme"),
     CASES,
@@ -161,7 +165,7 @@ def test_look_of_models(
     workers = {"small": ScriptedWorker(say, CARD)}
     if act in (table, detail, roles):
         workers["gpt"] = ScriptedWorker(say, GPT)
-    orchestra = Orchestra(workers, store, "small", ledger=ledger)
+    orchestra = Orchestra(Services(workers, store, ledger=ledger), "small")
     exports, logs = tmp_path / "exports", tmp_path / "logs"
     desk = AppServices(
         orchestra,

@@ -106,7 +106,7 @@ async def test_the_table(shop: Shop, tmp_path: Path, size: tuple[int, int]) -> N
 
 async def test_how_fast_others_may_be_is_told_by_the_starter(shop: Shop, tmp_path: Path) -> None:
     async with shopping(shop, tmp_path) as stage:
-        stage.chat.starter_speed = 110.0
+        stage.chat.onboarding.starter_speed = 110.0
         await to_models(stage)
         assert "~2" in line_of(stage, "Talker 9B").split()
         await stage.press("a")
@@ -167,7 +167,7 @@ async def test_enter_downloads_and_the_model_takes_over(shop: Shop, tmp_path: Pa
         await stage.until(lambda: "█" not in stage.see())
         await stage.press("escape")
         await stage.until(lambda: type(stage.app.screen).__name__ == "ChatScreen")
-        assert stage.chat.worker == "talker-9b"
+        assert stage.chat.context.choice.worker == "talker-9b"
         await stage.until(lambda: "Talker 9B is here and answers from now on." in stage.see())
 
 
@@ -264,7 +264,7 @@ async def test_removing_asks_and_says_what_was_freed(shop: Shop, tmp_path: Path)
     held = shop.put(TALKER)
     async with shopping(shop, tmp_path, say) as stage:
         stage.desk.join(held)
-        stage.chat.use("talker-9b")
+        stage.chat.context.choice.choose("talker-9b")
         screen = await to_models(stage)
         await point_at(stage, "talker-9b")
         await stage.press("d")
@@ -277,7 +277,7 @@ async def test_removing_asks_and_says_what_was_freed(shop: Shop, tmp_path: Path)
         await confirm(stage, "Remove Talker 9B?")
         await stage.until(lambda: "removed;" in stage.see())
         assert not held.path.exists()
-        assert stage.chat.worker == "small", "somebody else answers then"
+        assert stage.chat.context.choice.worker == "small", "somebody else answers then"
         await stage.press("escape")
         await stage.ask("hello")
         assert stage.chat.transcript.turns[-1].worker == "small"
@@ -294,8 +294,8 @@ async def test_removing_stops_a_download(shop: Shop, tmp_path: Path) -> None:
         await confirm(stage, "Remove Talker 9B?")
         await stage.until(lambda: not shop.library.models())
         assert shop.model_source.stopped == ["talker-9b"]
-        assert stage.chat.downloads is not None
-        assert not stage.chat.downloads.coming
+        assert stage.chat.downloads.queue is not None
+        assert not stage.chat.downloads.queue.coming
 
 
 async def test_a_role_can_be_given_to_another(shop: Shop, tmp_path: Path) -> None:
@@ -314,7 +314,7 @@ async def test_a_role_can_be_given_to_another(shop: Shop, tmp_path: Path) -> Non
         await stage.until(lambda: type(stage.app.screen).__name__ == "RoleScreen")
         await stage.press("right", "enter")
         await stage.until(lambda: "answers now" in line_of(stage, "Coder 7B"))
-        assert stage.chat.worker == "coder-7b"
+        assert stage.chat.context.choice.worker == "coder-7b"
 
 
 @pytest.mark.parametrize("right", [True, False])
@@ -472,11 +472,11 @@ async def test_pull_takes_any_name(shop: Shop, tmp_path: Path) -> None:
 async def test_a_worker_that_was_chosen_stays(shop: Shop, tmp_path: Path) -> None:
     async with shopping(shop, tmp_path, say, say) as stage:
         await stage.send("/model large")
-        await stage.until(lambda: stage.chat.worker == "large")
+        await stage.until(lambda: stage.chat.context.choice.worker == "large")
         await stage.send("/pull talker-9b")
         await stage.until(lambda: shop.joined == ["talker-9b"])
         await stage.pilot.pause()
-        assert stage.chat.worker == "large"
+        assert stage.chat.context.choice.worker == "large"
         assert stage.desk.orchestra.default == "talker-9b"
 
 
@@ -489,8 +489,8 @@ async def test_whoever_reads_further_up_stays_there(shop: Shop, tmp_path: Path) 
         await stage.ask("hello")
         await stage.press("escape", "g")
         await stage.until(lambda: stage.chat.transcript.scroll_y == 0)
-        assert stage.chat.downloads is not None
-        stage.chat.downloads.fetch(await shop.library.request_model("scout-2b"))
+        assert stage.chat.downloads.queue is not None
+        stage.chat.downloads.queue.fetch(await shop.library.request_model("scout-2b"))
         await stage.until(lambda: shop.joined == ["scout-2b"])
         await stage.pilot.pause(0.1)
         assert stage.chat.transcript.scroll_y == 0

@@ -23,7 +23,7 @@ from baton.core.money import FREE, NANO, BilledTokens
 from baton.core.plan.plan import Plan, Step
 from baton.history import Store
 from baton.platform.settings import load_settings
-from baton.presentation import money
+from baton.presentation import charges
 from baton.tui import slash_commands
 from baton.tui.screens.models_screen import ModelsScreen
 from support.app_session import GPT, Stage, afar, play, sorry, staged, until
@@ -98,26 +98,26 @@ def rooms(used: int, ceiling: int | None) -> Standing:
 
 
 def test_the_meter_in_words() -> None:
-    assert money.spending_summary(Standing(())) == ""
-    assert money.spending_summary(rooms(0, None)) == ""
-    assert money.spending_summary(rooms(0, 2 * NANO)) == "$0.00 of $2.00"
-    assert money.spending_summary(rooms(14 * NANO // 100, NANO // 2)) == "$0.14 of $0.50"
-    assert money.spending_summary(rooms(NANO, None)) == "$1.00 spent · cloud off"
-    assert money.spending_summary(rooms(NANO, 0)) == "$1.00 spent · cloud off"
-    assert money.spending_summary(replace(rooms(0, NANO), frozen="Too much.")) == "cloud frozen"
+    assert charges.spending_summary(Standing(())) == ""
+    assert charges.spending_summary(rooms(0, None)) == ""
+    assert charges.spending_summary(rooms(0, 2 * NANO)) == "$0.00 of $2.00"
+    assert charges.spending_summary(rooms(14 * NANO // 100, NANO // 2)) == "$0.14 of $0.50"
+    assert charges.spending_summary(rooms(NANO, None)) == "$1.00 spent · cloud off"
+    assert charges.spending_summary(rooms(NANO, 0)) == "$1.00 spent · cloud off"
+    assert charges.spending_summary(replace(rooms(0, NANO), frozen="Too much.")) == "cloud frozen"
 
 
 def test_a_ceiling_is_told_of_once_at_80_percent_and_once_when_all_is_used() -> None:
-    alarm = money.CeilingAlarm()
+    alarm = charges.CeilingAlarm()
     assert alarm.new_alarms(rooms(79, 100), "a", True) == []
     assert "80 % of the ceiling" in alarm.new_alarms(rooms(80 * NANO, 100 * NANO), "a", True)[0]
     assert alarm.new_alarms(rooms(90, 100), "a", True) == []
     assert "All of the ceiling" in alarm.new_alarms(rooms(100, 100), "a", True)[0]
     assert alarm.new_alarms(rooms(100, 100), "b", True) == []
-    old = money.CeilingAlarm()
+    old = charges.CeilingAlarm()
     assert old.new_alarms(rooms(85, 100), None, False) == [], "the header shows what was so before"
     assert old.new_alarms(rooms(86, 100), None, True) == []
-    sessions = money.CeilingAlarm()
+    sessions = charges.CeilingAlarm()
     full = Standing((ScopeBalance(Scope.SESSION, 100, 90),))
     assert (
         len(sessions.new_alarms(full, "a", True)) == len(sessions.new_alarms(full, "b", True)) == 1
@@ -230,7 +230,7 @@ async def test_when_to_spend_can_be_set_everywhere_and_here(tmp_path: Path) -> N
 async def test_offline_is_a_badge_that_can_be_switched(tmp_path: Path) -> None:
     told: list[bool] = []
     async with staged(tmp_path, sorry, cloud=afar()) as stage:
-        stage.desk.orchestra.on_offline = told.append
+        stage.desk.orchestra._on_offline = told.append
         await stage.send("/offline on")
         assert " offline " in header(stage)
         await stage.ask("hello")
@@ -300,7 +300,7 @@ async def test_the_pace_is_typed_or_chosen_on_the_screen(tmp_path: Path) -> None
         await stage.press("p")
         await stage.until(lambda: "Pace: frugal, only where help gains much" in flat(stage))
         assert load_settings(stage.desk.config, {}).budget.pace is SpendingStyle.FRUGAL
-        assert stage.desk.orchestra.pacer.thrift is SpendingStyle.FRUGAL
+        assert stage.desk.orchestra.services.pacer.thrift is SpendingStyle.FRUGAL
         await stage.press("escape")
         await stage.send("/budget pace fast")
         await stage.until(lambda: "There is no pace 'fast'" in flat(stage))
@@ -317,7 +317,7 @@ async def test_a_freeze_is_told_and_lifted(tmp_path: Path) -> None:
         await stage.until(lambda: "cloud frozen" in header(stage))
         assert OVERCHARGE in flat(stage)
         assert "That froze the cloud: compare your provider's bill" in flat(stage)
-        await stage.chat.open(stage.chat.chat.id)
+        await stage.chat.conversation.open(stage.chat.context.chat.id)
         await stage.shows(OVERCHARGE)
         await money_screen(stage)
         assert "The cloud is frozen" in flat(stage)
@@ -357,7 +357,7 @@ async def test_a_wrong_charge_is_shown_at_once_wherever_the_person_is(
             await stage.until(lambda: isinstance(stage.app.screen, ModelsScreen))
         here.set()
         await stage.shows("gpt-5-mini charged $0.1001 for a call that was to cost at most")
-        assert stage.chat.player.is_busy
+        assert stage.chat.queue.is_busy
         assert rung
         seen.set()
         await stage.answered()
@@ -420,7 +420,7 @@ async def test_models_tell_price_and_how_far_a_text_travels(tmp_path: Path) -> N
 async def test_what_a_deleted_conversation_sent_is_forgotten_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("baton.tui.chat.chat_screen.DELETED_SECONDS", 0)
+    monkeypatch.setattr("baton.tui.chat.conversation.DELETED_SECONDS", 0)
     store = Store.open(None)
     async with staged(tmp_path, sorry, cloud=afar(), terms=BUDGET, store=store) as stage:
         for prompt in ("gone", "kept"):

@@ -124,10 +124,10 @@ async def test_the_same_head_is_there_when_it_is_opened_again(tmp_path: Path) ->
         await stage.press("tab", "right", "enter")
         await stage.answered()
         head = next(line for line in stage.see().splitlines() if "2 steps" in line)
-        conversation = stage.chat.chat.id
+        conversation = stage.chat.context.chat.id
         await stage.press("ctrl+n")
         await stage.until(lambda: "2 steps" not in stage.see())
-        await stage.chat.open(conversation)
+        await stage.chat.conversation.open(conversation)
         await stage.until(lambda: head in stage.see())
 
 
@@ -178,7 +178,7 @@ async def test_cards_wait_for_each_other(tmp_path: Path) -> None:
             Question(f"Question {n}?", (Choice("no", f"No {n}"), Choice("yes", f"Yes {n}")), "no")
             for n in range(3)
         ]
-        asked = [asyncio.create_task(stage.chat.ask(question)) for question in questions]
+        asked = [asyncio.create_task(stage.chat.questions.ask(question)) for question in questions]
         for n in range(3):
             await stage.until(lambda n=n: f"Question {n}?" in stage.see())  # type: ignore[misc]
             assert f"Question {n + 1}?" not in stage.see()
@@ -189,7 +189,7 @@ async def test_cards_wait_for_each_other(tmp_path: Path) -> None:
 async def test_leaving_answers_all_cards_safely(tmp_path: Path) -> None:
     async with staged(tmp_path) as stage:
         question = Question("Spend?", (Choice("no", "No"), Choice("yes", "Yes")), "no")
-        asked = [asyncio.create_task(stage.chat.ask(question)) for _ in range(3)]
+        asked = [asyncio.create_task(stage.chat.questions.ask(question)) for _ in range(3)]
         await stage.until(lambda: "Spend?" in stage.see())
         await stage.press("ctrl+q")
         assert await asyncio.gather(*asked) == ["no"] * 3
@@ -343,7 +343,7 @@ async def test_what_is_being_written_cannot_leave_after_the_person_forbade_it(
     for command in ("/private", "/offline on", "/budget policy never"):
         async with staged(tmp_path, slow, cloud=afar(), terms=terms) as stage:
             await stage.send("my secret")
-            await stage.until(lambda: stage.chat.player.is_busy and "I can't" in stage.see())
+            await stage.until(lambda: stage.chat.queue.is_busy and "I can't" in stage.see())
             await stage.send(command)
             await stage.answered()
             assert await stage.desk.ledger.charges() == []
@@ -366,13 +366,13 @@ async def test_who_comes_back_while_an_answer_replaces_a_draft_sees_it_once(tmp_
     async with staged(tmp_path, sorry, cloud=long, terms=terms, size=(80, 40)) as stage:
         await stage.send("hello")
         await stage.until(lambda: "word3" in stage.see())
-        conversation = stage.chat.chat.id
+        conversation = stage.chat.context.chat.id
         await stage.press("ctrl+n")
         await stage.until(lambda: "word3" not in stage.see())
-        await stage.chat.open(conversation)
+        await stage.chat.conversation.open(conversation)
         shown.set()
         await stage.until(lambda: "word20" in stage.see())
-        assert stage.chat.player.is_busy
+        assert stage.chat.queue.is_busy
         assert stage.see().count("word3 ") == 1
         assert SORRY not in stage.see()
         looked.set()
@@ -399,6 +399,7 @@ async def test_an_offer_for_another_conversation_says_for_which(tmp_path: Path) 
 SIZES = [(80, 24), (100, 30), (140, 40)]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize(
     "keys", [("w",), ("ctrl+l",), ("f1",), ("e",), ("$",), ("ctrl+s",), ("ctrl+p",)]
@@ -414,7 +415,7 @@ async def test_a_waiting_question_is_seen_and_answered_from_every_screen(
 
     async with staged(tmp_path, slow, cloud=afar(), size=size) as stage:
         await stage.send("hello")
-        await stage.until(lambda: stage.chat.player.is_busy and stage.chat.transcript.views)
+        await stage.until(lambda: stage.chat.queue.is_busy and stage.chat.transcript.views)
         match keys[0]:
             case "w":
                 await stage.press("tab", "w")
@@ -488,7 +489,9 @@ async def test_a_double_enter_answers_one_question_only(tmp_path: Path) -> None:
     async with staged(tmp_path, sorry, cloud=afar()) as stage:
         await offered(stage)
         second = asyncio.create_task(
-            stage.chat.ask(Question("Really?", (Choice("no", "No"), Choice("yes", "Yes")), "no"))
+            stage.chat.questions.ask(
+                Question("Really?", (Choice("no", "No"), Choice("yes", "Yes")), "no")
+            )
         )
         await stage.press("tab", "enter", "enter")
         await stage.until(lambda: stage.chat.question == "Really?")
@@ -498,6 +501,7 @@ async def test_a_double_enter_answers_one_question_only(tmp_path: Path) -> None:
         assert await charged(stage) == 0
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("keys", "elsewhere"),
     [

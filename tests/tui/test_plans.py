@@ -65,7 +65,7 @@ async def test_plan_shows_the_plan_before_anything_is_called(tmp_path: Path) -> 
         assert stage.chat.composer.prompt.has_focus, "the card takes no focus by itself"
         await stage.press("y", "space", "enter")  # typed ahead: a prompt, no choice
         assert stage.app.screen.query(PlanCard)
-        assert [p.prompt.text for p in stage.chat.player.waiting] == ["y "]
+        assert [p.prompt.text for p in stage.chat.queue.waiting] == ["y "]
         await stage.press("escape")  # takes the default, which is to stop
         await stage.answered()
         first = stage.chat.transcript.turns[1]
@@ -117,8 +117,8 @@ async def test_a_prompt_of_several_lines_after_plan(tmp_path: Path) -> None:
 
 async def previewed(stage: Stage, plan: Plan) -> None:
     """Have a plan of several steps shown, as a conductor would draw it."""
-    pending = QueuedPrompt(stage.chat.chat, Prompt("Plan it"), plan=plan, preview=True)
-    stage.chat.player.send(pending)
+    pending = QueuedPrompt(stage.chat.context.chat, Prompt("Plan it"), plan=plan, preview=True)
+    stage.chat.queue.send(pending)
     await asked(stage)
 
 
@@ -263,7 +263,7 @@ async def test_local_mode_stops_what_could_still_leave(tmp_path: Path) -> None:
     async with staged(tmp_path, sorry, cloud=afar()) as stage:
         await stage.send("hello")
         await stage.until(lambda: "Ask gpt-5-mini?" in stage.see())
-        await stage.chat.action_mode("local")
+        await stage.chat.plan.set_mode("local")
         await stage.answered()
         assert stage.asked == []
         assert "Ask gpt-5-mini?" not in stage.see()
@@ -410,7 +410,7 @@ async def test_a_workflow_of_ones_own_is_a_strategy(tmp_path: Path) -> None:
 
     drawn = parse_workflow(EDITED, "mine")
     async with staged(tmp_path, say, size=(100, 30)) as stage:
-        stage.desk.orchestra.templates = lambda: {"mine": drawn}
+        stage.desk.orchestra.configure(templates=lambda: {"mine": drawn})
         await stage.send("/strategy")
         await stage.until(lambda: "Workflows: mine." in stage.see())
         await stage.send("/strategy mine")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from textual.theme import Theme
+from textual.worker import WorkerFailed
 
 from baton.core.errors import WorkerUnavailable
 from baton.core.events import Decision, Offered
@@ -79,11 +80,11 @@ async def through_every_widget(tmp_path: Path, texts: list[str]) -> None:
             begun = await store.begin(Prompt(current, (file,)), ConversationPosition(), Label.CLOUD)
             await store.write(begun.answer, current, TurnStatus.LOST, current)
             await store.rename(begun.conversation, current)
-            await chat.open(begun.conversation)
+            await chat.conversation.open(begun.conversation)
             chat.composer.put(current, (file,))
             assert_calm(stage)
             await stage.press("enter")
-            await stage.until(lambda: not chat.player.is_busy)
+            await stage.until(lambda: not chat.queue.is_busy)
             chat.footer.say(current)
             await chat.transcript.note(current, error=True)
             chat.composer.show_waiting([current])
@@ -167,8 +168,8 @@ async def test_a_hostile_question_and_notice(tmp_path: Path) -> None:
     async with staged(tmp_path) as stage:
         text = "\x1b[2J[/]\u202e"
         question = Question(text, (Choice("a", text), Choice("b", text)), "b")
-        stage.chat.run_worker(stage.chat.ask(question))
-        await stage.until(lambda: stage.chat._question is not None)
+        stage.chat.run_worker(stage.chat.questions.ask(question))
+        await stage.until(lambda: stage.chat.question)
         await stage.pilot.pause()
         assert_calm(stage)
 
@@ -181,17 +182,17 @@ async def test_hostile_texts_of_an_offer_and_of_what_left(tmp_path: Path, seed: 
     question = Question(text, (Choice("a", more), Choice("b", name)), "a", offer)
     now = time.time()
     left = Egress(1, now, "c", "r", name, more, 9, text, 1, 1, Status.SETTLED, text.encode())
-    decided = Offered(1.0, name, more, 1, 1, text, Decision.CEILING, more)
+    decided = Offered(name, more, 1, 1, text, Decision.CEILING, more, at=1.0)
     run = RunView(status="finished", notice=more, offers=(decided,))
     async with staged(tmp_path, size=(60, 40)) as stage:
-        asked = stage.chat.run_worker(stage.chat.ask(question))
+        asked = stage.chat.run_worker(stage.chat.questions.ask(question))
         await stage.until(lambda: stage.app.screen.query("OfferCard"))
         await stage.pilot.pause()
         assert_calm(stage)
         await stage.press("escape")
         assert await asked.wait() == "a"
-        chat = stage.chat
-        screens = (SentScreen(left), WorkflowScreen(lambda: run, chat.roster, stage.desk.ledger))
+        roster = stage.chat.context.roster
+        screens = (SentScreen(left), WorkflowScreen(lambda: run, roster, stage.desk.ledger))
         for screen in screens:
             await stage.app.push_screen(screen)
             await stage.pilot.pause()
@@ -253,24 +254,33 @@ async def test_a_text_pasted_while_the_draft_is_read_is_kept(
         assert [file.size for file in stage.chat.composer.pasted] == [25_000]
 
 
+@pytest.mark.parametrize(
+    ("method", "keys"),
+    [
+        ("conversation.ConversationController.open_new", ("ctrl+n",)),
+        ("conversation.ConversationController.find", ("ctrl+s",)),
+        ("runs.RunController.began", ("h", "i", "enter")),
+    ],
+    ids=["in an action", "in a worker", "in a run"],
+)
 async def test_a_bug_leaves_a_report_without_anyones_data(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, keys: tuple[str, ...]
 ) -> None:
-    async def explode(self: object) -> None:
+    async def explode(*_: object) -> None:
         canary = "canary-in-a-local-variable"
         raise ValueError(f"canary-in-a-message {canary}")
 
-    monkeypatch.setattr("baton.tui.chat.chat_screen.ChatScreen.action_new", explode)
+    monkeypatch.setattr(f"baton.tui.chat.{method}", explode)
     app: BatonApp | None = None
 
     async def crashing() -> None:
         nonlocal app
         async with staged(tmp_path) as stage:
             app = stage.app
-            await stage.press("ctrl+n")
+            await stage.press(*keys)
             await stage.until(lambda: not stage.app.is_running)
 
-    with pytest.raises(ValueError, match="canary"):
+    with pytest.raises((ValueError, WorkerFailed), match="canary"):
         await crashing()
     assert app is not None
     assert app.report is not None

@@ -30,6 +30,7 @@ from baton.core.plan.plan import Need, Plan, Step
 from baton.core.redaction_types import HiddenText, RedactedTexts
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import RunTerms
+from baton.core.run.run_context import Services
 from baton.history import Store
 from baton.money import Ledger
 from baton.tui.app import BatonApp
@@ -119,7 +120,7 @@ async def ask(pilot: Pilot[None], text: str) -> None:
     app.chat.composer.prompt.insert(text)
     await pilot.press("enter")
     await settle(
-        pilot, lambda: len(app.chat.transcript.turns) > before and not app.chat.player.is_busy
+        pilot, lambda: len(app.chat.transcript.turns) > before and not app.chat.queue.is_busy
     )
     await app.workers.wait_for_complete()
 
@@ -166,7 +167,7 @@ async def streaming(pilot: Pilot[None]) -> None:
     await settle(pilot, lambda: "writing" in app.chat.footer.status)
     app.chat.composer.prompt.insert("and then this")
     await pilot.press("enter")
-    await settle(pilot, lambda: app.chat.player.waiting)
+    await settle(pilot, lambda: app.chat.queue.waiting)
 
 
 async def question(pilot: Pilot[None]) -> None:
@@ -174,7 +175,7 @@ async def question(pilot: Pilot[None]) -> None:
     await ask(pilot, "hello")
     app.chat.composer.prompt.insert("too long")
     await pilot.press("enter")
-    await settle(pilot, lambda: app.chat._question)
+    await settle(pilot, lambda: app.chat.question)
     await pilot.press("tab")
     await pilot.pause()
 
@@ -213,6 +214,7 @@ CASES = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     ("act", "size", "theme"),
     CASES,
@@ -228,7 +230,7 @@ def test_look(
     theme: str,
 ) -> None:
     workers = {"small": ScriptedWorker(script, CARD), "large": ScriptedWorker(script, STRONG)}
-    orchestra = Orchestra(workers, store, "small", ledger=ledger)
+    orchestra = Orchestra(Services(workers, store, ledger=ledger), "small")
     exports, logs = tmp_path / "exports", tmp_path / "logs"
     desk = AppServices(orchestra, store, ledger, tmp_path / "config.toml", exports, logs)
 
@@ -266,7 +268,7 @@ async def replaced(pilot: Pilot[None]) -> None:
     await offer(pilot)
     app = chat(pilot)
     await pilot.press("tab", "right", "enter")
-    await settle(pilot, lambda: not app.chat.player.is_busy)
+    await settle(pilot, lambda: not app.chat.queue.is_busy)
     await app.workers.wait_for_complete()
 
 
@@ -274,7 +276,7 @@ async def declined(pilot: Pilot[None]) -> None:
     await offer(pilot)
     app = chat(pilot)
     await pilot.press("escape")
-    await settle(pilot, lambda: not app.chat.player.is_busy)
+    await settle(pilot, lambda: not app.chat.queue.is_busy)
     await app.workers.wait_for_complete()
 
 
@@ -302,13 +304,13 @@ async def money(pilot: Pilot[None]) -> None:
     await settle(pilot, lambda: not app.screen.query("OfferCard"))
     await settle(pilot, lambda: app.screen.query("OfferCard"))  # it is asked about once more
     await pilot.press("escape")
-    await settle(pilot, lambda: not app.chat.player.is_busy)
+    await settle(pilot, lambda: not app.chat.queue.is_busy)
     await typed(pilot, "/budget", "MoneyScreen")
 
 
 async def egress(pilot: Pilot[None]) -> None:
     app = chat(pilot)
-    ledger = app.chat.desk.ledger
+    ledger = app.chat.context.services.ledger
     for number, body in enumerate((b'{"model": "gpt-5-mini"}' * 30, b"{}", None)):
         bill = HoldRequest(
             f"run{number}", "chat", "gpt", "openai", "openai/gpt-5-mini", Purpose.ANSWER,
@@ -348,6 +350,7 @@ MONEY_CASES = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("act", "size", "theme"),
     MONEY_CASES,
@@ -363,12 +366,14 @@ def test_look_of_money(
     theme: str,
 ) -> None:
     orchestra = Orchestra(
-        {"small": ScriptedWorker(sorry, CARD), "gpt": ScriptedWorker(far, FAR)},
-        store,
+        Services(
+            {"small": ScriptedWorker(sorry, CARD), "gpt": ScriptedWorker(far, FAR)},
+            store,
+            ledger=ledger,
+            redactor=Hiding(),
+        ),
         "small",
-        ledger=ledger,
-        terms=RunTerms({Scope.SESSION: NANO // 2, Scope.DAY: 2 * NANO}),
-        redactor=Hiding(),
+        RunTerms({Scope.SESSION: NANO // 2, Scope.DAY: 2 * NANO}),
     )
     exports, logs = tmp_path / "exports", tmp_path / "logs"
     desk = AppServices(orchestra, store, ledger, tmp_path / "config.toml", exports, logs)
@@ -408,12 +413,13 @@ def table(request: Request) -> Iterable[Chunk | BaseException | float]:
 async def planned(pilot: Pilot[None], *, preview: bool = False) -> None:
     app = chat(pilot)
     prompt = Prompt("Plan three days in Lisbon with two kids, then put it into a table.")
-    app.chat.player.send(QueuedPrompt(app.chat.chat, prompt, plan=WORKFLOW, preview=preview))
+    conversation = app.chat.context.chat
+    app.chat.queue.send(QueuedPrompt(conversation, prompt, plan=WORKFLOW, preview=preview))
     if preview:
         await settle(pilot, lambda: app.screen.query("PlanCard"))
     else:
         await settle(
-            pilot, lambda: len(app.chat.transcript.turns) > 1 and not app.chat.player.is_busy
+            pilot, lambda: len(app.chat.transcript.turns) > 1 and not app.chat.queue.is_busy
         )
         await app.workers.wait_for_complete()
 
@@ -435,7 +441,7 @@ async def card(pilot: Pilot[None]) -> None:
 async def interrupted(pilot: Pilot[None]) -> None:
     await card(pilot)
     await pilot.press("escape")
-    await settle(pilot, lambda: not chat(pilot).chat.player.is_busy)
+    await settle(pilot, lambda: not chat(pilot).chat.queue.is_busy)
 
 
 WORKFLOW_CASES = [
@@ -448,6 +454,7 @@ WORKFLOW_CASES = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("act", "size", "theme"),
     WORKFLOW_CASES,
@@ -463,15 +470,17 @@ def test_look_of_workflows(
     theme: str,
 ) -> None:
     orchestra = Orchestra(
-        {
-            "small": ScriptedWorker(quiet, CARD),
-            "large": ScriptedWorker(quiet, STRONG),
-            "gpt": ScriptedWorker(table, FAR),
-        },
-        store,
+        Services(
+            {
+                "small": ScriptedWorker(quiet, CARD),
+                "large": ScriptedWorker(quiet, STRONG),
+                "gpt": ScriptedWorker(table, FAR),
+            },
+            store,
+            ledger=ledger,
+        ),
         "small",
-        ledger=ledger,
-        terms=RunTerms({Scope.DAY: 2 * NANO}, Policy.BUDGET),
+        RunTerms({Scope.DAY: 2 * NANO}, Policy.BUDGET),
     )
     exports, logs = tmp_path / "exports", tmp_path / "logs"
     desk = AppServices(orchestra, store, ledger, tmp_path / "config.toml", exports, logs)

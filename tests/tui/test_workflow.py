@@ -185,10 +185,10 @@ async def test_a_stored_run_draws_the_same_screen(tmp_path: Path) -> None:
         await to_workflow(stage)
         before = stage.see()
         await stage.press("escape")
-        conversation = stage.chat.chat.id
+        conversation = stage.chat.context.chat.id
         await stage.press("ctrl+n")
         await stage.until(lambda: not stage.chat.transcript.turns)
-        await stage.chat.open(conversation)
+        await stage.chat.conversation.open(conversation)
         await stage.until(lambda: stage.chat.transcript.views[-1].summary.steps)
         await to_workflow(stage)
         assert stage.see() == before
@@ -198,7 +198,7 @@ async def stored(store: Store, *events: ev.Event, status: TurnStatus = TurnStatu
     """Write a run down as if it had been played; return its conversation."""
     begun = await store.begin(Prompt("Plan it"), NEW, Label.CLOUD)
     await store.append(
-        begun.run, ev.Started(0, begun.run, begun.conversation, begun.prompt, begun.answer)
+        begun.run, ev.Started(begun.run, begun.conversation, begun.prompt, begun.answer)
     )
     for event in events:
         await store.append(begun.run, event)
@@ -219,24 +219,26 @@ async def test_checks_skips_and_revisions_are_told_and_nothing_is_obeyed(tmp_pat
     first, all_of_it = Plan(steps[:2], (2,)), Plan(steps, (3,))
     conversation = await stored(
         store,
-        ev.Routed(0, "plan", f"It has {ESC}[bold]two tasks.", strategy="ultra"),
-        ev.Planning(0, "small"),
-        ev.Called(0.5, 0, "small", Purpose.PLAN, 30, 90, 0, 0, 0, True, 0.5, 0.1, 0, Finish.STOP),
-        ev.Planned(0.5, first, False),
-        ev.StepStarted(0.5, 1, "small"),
-        ev.StepFinished(2.6, 1, Finish.LENGTH, f"def f(): {ESC}\n  return 17"),
-        ev.Checked(2.7, 1, "code runs", ev.Verdict.RIGHT),
-        ev.Checked(2.7, 1, f"su{ESC}ms", ev.Verdict.WRONG, f"17 + 25 is {ESC}42"),
-        ev.Checked(2.7, 1, "text", ev.Verdict.UNCHECKED),
-        ev.StepSkipped(2.8, 2, f"Only $0.001 {ESC}is left.", 12_000_000),
-        ev.Planned(2.9, all_of_it, True, f"The sums were {ESC}wrong."),
-        ev.StepStarted(2.9, 3, "small"),
-        ev.StepFailed(3.0, 3, "WorkerError", f"It {ESC}died."),
-        ev.Failed(3.0, "WorkerError", f"It {ESC}died.", ""),
+        ev.Routed("plan", f"It has {ESC}[bold]two tasks.", strategy="ultra"),
+        ev.Planning("small"),
+        ev.Called(
+            0, "small", Purpose.PLAN, 30, 90, 0, 0, 0, True, 0.5, 0.1, 0, Finish.STOP, at=0.5
+        ),
+        ev.Planned(first, False, at=0.5),
+        ev.StepStarted(1, "small", at=0.5),
+        ev.StepFinished(1, Finish.LENGTH, f"def f(): {ESC}\n  return 17", at=2.6),
+        ev.Checked(1, "code runs", ev.Verdict.RIGHT, at=2.7),
+        ev.Checked(1, f"su{ESC}ms", ev.Verdict.WRONG, f"17 + 25 is {ESC}42", at=2.7),
+        ev.Checked(1, "text", ev.Verdict.UNCHECKED, at=2.7),
+        ev.StepSkipped(2, f"Only $0.001 {ESC}is left.", 12_000_000, at=2.8),
+        ev.Planned(all_of_it, True, f"The sums were {ESC}wrong.", at=2.9),
+        ev.StepStarted(3, "small", at=2.9),
+        ev.StepFailed(3, "WorkerError", f"It {ESC}died.", at=3.0),
+        ev.Failed("WorkerError", f"It {ESC}died.", "", at=3.0),
         status=TurnStatus.FAILED,
     )
     async with staged(tmp_path, draft, store=store, size=(100, 40)) as stage:
-        await stage.chat.open(conversation)
+        await stage.chat.conversation.open(conversation)
         await stage.until(lambda: stage.chat.transcript.views[-1].summary.steps)
         await to_workflow(stage)
         seen = stage.see()
@@ -277,10 +279,10 @@ async def test_parts_from_elsewhere_are_marked_and_local_ones_are_quiet(tmp_path
         assert "▎" not in day
         assert row.startswith(" ▎")
         assert stage.chat.transcript.views[-1].source.endswith(TABLE)
-        conversation = stage.chat.chat.id
+        conversation = stage.chat.context.chat.id
         await stage.press("ctrl+n")
         await stage.until(lambda: "Castelo" not in stage.see())
-        await stage.chat.open(conversation)
+        await stage.chat.conversation.open(conversation)
         await stage.until(lambda: "gpt-5-mini · $0.002" in stage.see())
         await stage.pilot.pause(0.1)
         again = stage.see().splitlines()

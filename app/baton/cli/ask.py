@@ -40,7 +40,7 @@ from baton.core.errors import ConfigError
 from baton.core.labels import Label
 from baton.core.money import parse_usd
 from baton.platform.settings import Settings, find_paths, load_settings
-from baton.workers.attachments import decode_text
+from baton.workers import decode_text
 
 if TYPE_CHECKING:
     from baton.compose import Baton
@@ -253,7 +253,7 @@ async def _run_prompt(
     )
     special = None
     if options.preview and not options.as_json:
-        from baton.cli.plan import plan_renderer
+        from baton.cli.plan_renderer import plan_renderer
 
         special = plan_renderer(baton.orchestra.roster)
     if conversation is not None and not options.quiet and os.isatty(2):
@@ -283,7 +283,7 @@ def _output_format(options: AskOptions) -> str:
 def _build_prompt(options: AskOptions, text: str) -> Prompt:
     """Gather what goes to the worker, and say what is attached."""
     from baton.core.messages import Prompt
-    from baton.workers.attachments import read_attachment
+    from baton.workers import read_attachment
 
     files = tuple(read_attachment(path) for path in options.files)
     _show_files(files, options.quiet)

@@ -17,7 +17,7 @@ from baton.core.ledger_types import Charge, Policy, Scope, ScopeBalance, Spendin
 from baton.core.money import format_usd, parse_usd, show_usd
 from baton.core.sanitiser import one_line
 from baton.platform.settings import Settings, find_paths, load_settings, write_settings
-from baton.presentation.money import POLICY_NAMES
+from baton.presentation.charges import POLICY_NAMES
 
 if TYPE_CHECKING:
     from baton.core.money import Price, Rates
@@ -88,7 +88,7 @@ def prices(words: tuple[str, ...], every: bool, as_json: bool) -> None:
 
     With WORDS, the known models whose names hold them: `baton budget prices gpt mini`.
     """
-    from baton.workers.cloud.price_table import snapshot
+    from baton.workers.cloud import snapshot
 
     listed = snapshot()
     rows = list(_model_prices(words) if words or every else _worker_prices())
@@ -309,7 +309,7 @@ def _worker_prices() -> Iterator[_PriceRow]:
 
 def _model_prices(words: tuple[str, ...]) -> Iterator[_PriceRow]:
     """Yield the known models whose names hold all these words."""
-    from baton.workers.cloud.price_table import price_of, snapshot
+    from baton.workers.cloud import price_of, snapshot
 
     wanted = [word.lower() for word in words]
     for model in snapshot().models:

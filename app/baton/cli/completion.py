@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 
+COMPLETE_VARIABLE = "_BATON_COMPLETE"
+"""How a shell asks for completions."""
+
+
 def complete_worker(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offer the workers' ids."""
     from click.shell_completion import CompletionItem
@@ -50,22 +54,6 @@ def complete_conversation(
         return asyncio.run(newest())
     except BatonError:
         return []
-
-
-def complete_strategy(
-    _: click.Context, __: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """Offer the strategies' and the templates' names."""
-    from click.shell_completion import CompletionItem
-
-    from baton.cli.options import strategy_helps
-
-    known = strategy_helps().items()
-    return [
-        CompletionItem(name, help=one_line(text))
-        for name, text in known
-        if name.startswith(incomplete)
-    ]
 
 
 def complete_run(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -107,10 +95,8 @@ def completion(shell: str) -> None:
     """
     from click.shell_completion import get_completion_class
 
-    from baton.cli.root import COMPLETE_VARIABLE, baton
-
     kind = get_completion_class(shell)
     assert kind is not None, "click knows all three"
     # Without `source()`, which starts a bash to learn its version.
-    made = kind(baton, {}, "baton", COMPLETE_VARIABLE)
+    made = kind(click.get_current_context().find_root().command, {}, "baton", COMPLETE_VARIABLE)
     emit((made.source_template % made.source_vars()).rstrip("\n"))

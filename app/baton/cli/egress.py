@@ -19,7 +19,7 @@ from baton.core.ledger_types import Egress
 from baton.core.money import format_usd
 from baton.core.sanitiser import one_line
 from baton.platform.durable_files import open_replacement
-from baton.presentation.money import charge_text
+from baton.presentation.charges import charge_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

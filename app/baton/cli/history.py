@@ -23,8 +23,7 @@ from baton.cli.options import AliasedGroup
 from baton.cli.output import emit, emit_export, emit_json, notify, to_json
 from baton.cli.stores import find_run, format_columns, with_store
 from baton.core.errors import BatonError, ConfigError
-from baton.core.feedback import RATINGS, Signal
-from baton.core.feedback import rating as rating_of
+from baton.core.feedback import RATINGS, Signal, rating as rating_of
 from baton.core.history_types import Conversation, SearchHit
 from baton.core.labels import Label
 from baton.core.markdown_export import to_markdown

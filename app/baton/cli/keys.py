@@ -162,7 +162,7 @@ def worker_to_test(
     Raises ConfigError where there is none.
     """
     from baton.compose import card_of
-    from baton.workers.cloud.price_table import cheapest
+    from baton.workers.cloud import cheapest
 
     own = [
         worker

@@ -14,7 +14,7 @@ from baton.core.errors import ConfigError
 from baton.platform.settings import find_paths, load_settings
 
 if TYPE_CHECKING:
-    from baton.routing.personalisation import LearningResult
+    from baton.routing import LearningResult
 
 
 @click.command()
@@ -43,15 +43,14 @@ def learn(dry_run: bool, undo: bool, forget: bool, as_json: bool, quiet: bool) -
     lesson = asyncio.run(_learn_from_answers(dry_run))
     if as_json:
         return emit_json(lesson_object(lesson))
-    from baton.routing.personalisation import result_lines
+    from baton.routing import result_lines
 
     undone = ["`baton learn --undo` takes that back."] if lesson.is_kept else []
     emit("\n".join([*result_lines(lesson), *undone]))
 
 
 def _revert_learning(last: bool, as_json: bool) -> None:
-    from baton.routing import LearnedVersions, learned_file
-    from baton.routing.personalisation import forget, undo
+    from baton.routing import LearnedVersions, forget, learned_file, undo
 
     versions = LearnedVersions(learned_file(find_paths().data))
     said = undo(versions) if last else forget(versions)
@@ -75,7 +74,7 @@ async def _learn_from_answers(dry: bool) -> LearningResult:
 
 def lesson_object(lesson: LearningResult) -> dict[str, Any]:
     """Return a lesson as `learn --json` prints it."""
-    from baton.routing.personalisation import result_lines
+    from baton.routing import result_lines
 
     learned = lesson.learned
     return {

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from baton.cli.completion import complete_conversation, complete_strategy, complete_worker
+from baton.cli.completion import complete_conversation, complete_worker
 from baton.core.errors import BatonError, ConfigError
+from baton.core.sanitiser import one_line
 from baton.platform.settings import MODES, find_paths
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from baton.platform.settings import Settings
 
 LATEST_CONVERSATION = "latest"
@@ -53,6 +56,44 @@ mode_option = click.option(
     type=click.Choice(MODES),
     help="How far to go for an answer: `mini` never waits for a plan, `ultra` plans and verifies.",
 )
+
+
+def strategy_helps() -> dict[str, str]:
+    """Return the help of every strategy and template, by name.
+
+    A template that is wrong says so; naming it on the command line shows what is wrong.
+    """
+    from baton.core.strategies import STRATEGIES
+    from baton.workers import read_templates
+
+    known = {name: entry.help for name, entry in STRATEGIES.items()}
+    try:
+        templates = read_templates(find_paths().config / "templates")
+    except BatonError:
+        templates = read_templates()
+    for name in templates:
+        try:
+            text = f"{templates[name].about} (a template)".strip()
+        except BatonError:
+            text = "This template is wrong: `baton plan` with it says how."
+        known.setdefault(name, text)
+    return known
+
+
+def complete_strategy(
+    _: click.Context, __: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Offer the strategies' and the templates' names."""
+    from click.shell_completion import CompletionItem
+
+    known = strategy_helps().items()
+    return [
+        CompletionItem(name, help=one_line(text))
+        for name, text in known
+        if name.startswith(incomplete)
+    ]
+
+
 strategy_option = click.option(
     "--strategy",
     metavar="NAME",
@@ -87,28 +128,6 @@ class StrategyCommand(click.Command):
         super().format_epilog(ctx, formatter)
 
 
-def strategy_helps() -> dict[str, str]:
-    """Return the help of every strategy and template, by name.
-
-    A template that is wrong says so; naming it on the command line shows what is wrong.
-    """
-    from baton.core.strategies import STRATEGIES
-    from baton.workers.template_files import read_templates
-
-    known = {name: entry.help for name, entry in STRATEGIES.items()}
-    try:
-        templates = read_templates(find_paths().config / "templates")
-    except BatonError:
-        templates = read_templates()
-    for name in templates:
-        try:
-            text = f"{templates[name].about} (a template)".strip()
-        except BatonError:
-            text = "This template is wrong: `baton plan` with it says how."
-        known.setdefault(name, text)
-    return known
-
-
 def check_strategy(name: str | None) -> None:
     """Refuse a strategy that there isn't, naming the nearest one. Raises ConfigError."""
     if name is None:
@@ -119,7 +138,7 @@ def check_strategy(name: str | None) -> None:
         return
     import difflib
 
-    from baton.workers.template_files import read_templates
+    from baton.workers import read_templates
 
     known = [*STRATEGIES, *read_templates(find_paths().config / "templates")]
     if name in known:

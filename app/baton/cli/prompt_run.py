@@ -50,7 +50,7 @@ from baton.platform.os_signals import (
     remove_signal_handler,
 )
 from baton.presentation.answers import destination_text
-from baton.presentation.money import call_price_text
+from baton.presentation.charges import call_price_text
 from baton.presentation.plans import resume_hint
 
 _READER_WAIT_SECONDS = 0.5
@@ -83,7 +83,7 @@ async def run_prompt(
     """Play one prompt, show it (in a `special` form), and return the exit code."""
 
     def begin(ask: Ask) -> Run:
-        return orchestra.play(prompt, place, limits, ask, worker)
+        return orchestra.play(prompt, place, limits, ask, worker=worker)
 
     return await show_run(begin, manner, special)
 

@@ -102,7 +102,7 @@ async def _resume_run(
     baton: Baton, named: str | None, manner: OutputOptions, limits: PromptLimits
 ) -> int:
     from baton.cli.prompt_run import show_run
-    from baton.core.run.orchestra import routed_as
+    from baton.core.run.resumed_run import routed_as
 
     record = await _find_resumable(baton.store, named)
     routed = routed_as(record)

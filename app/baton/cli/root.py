@@ -10,6 +10,7 @@ import click
 
 from baton import __version__
 from baton.cli import interrupts
+from baton.cli.completion import COMPLETE_VARIABLE
 from baton.cli.error_report import run_guarded
 from baton.cli.options import (
     LATEST_CONVERSATION,
@@ -67,9 +68,6 @@ COMMANDS = {
         "baton.cli.completion:completion", "Print the completions for your shell."
     ),
 }
-
-COMPLETE_VARIABLE = "_BATON_COMPLETE"
-"""How the shell asks what could be completed."""
 
 EPILOG = """\b
 Examples:
@@ -191,7 +189,7 @@ def _open_app(conversation: str | None, worker: str | None, private: bool, offli
     import gc
     import os
 
-    gc.disable()  # starting lets nothing go: the app looks for garbage once it is on the screen
+    gc.disable()  # starting frees nothing: `started` enables it once the app is on the screen
 
     if not (os.isatty(0) and os.isatty(1)):
         raise ConfigError("The app needs a terminal.", "For scripts there is `baton ask`.")
@@ -225,6 +223,7 @@ def _open_app(conversation: str | None, worker: str | None, private: bool, offli
         worker=worker,
         conversation=conversation,
         greeting=" ".join(filter(None, (lost, baton.warning))),
+        started=gc.enable,
     )
 
 

@@ -22,8 +22,7 @@ from baton.platform.settings import Settings, find_paths, load_settings
 if TYPE_CHECKING:
     from baton.core.ledger_types import Standing
     from baton.core.spending.forecast import Forecast, ScopeForecast, StyleForecast
-    from baton.money import Ledger
-    from baton.money.queries import UsageGrouping
+    from baton.money import Ledger, UsageGrouping
 
 _DAYS_PATTERN = re.compile(r"0*([1-9][0-9]{0,3})d", re.ASCII)
 

@@ -16,6 +16,7 @@ from baton.core.hold_decision import shown_rounded_up
 from baton.core.labels import Label
 from baton.core.messages import Card, Message, Prompt, Role, max_input_tokens
 from baton.core.run.policy import PromptLimits, RunTerms, check
+from baton.core.run.rule_router import RuleRouter
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView
 from baton.platform.settings import Paths, Settings
@@ -91,7 +92,7 @@ async def try_worker(
     One that costs money is only asked within `budget`.
     """
     baton = compose(settings, paths, history=False)
-    baton.orchestra.router = None  # that worker alone is asked
+    baton.orchestra.configure(router=RuleRouter())  # that worker alone is asked
     try:
         card = baton.orchestra.worker(worker).card
         outside = card.uses_gateway

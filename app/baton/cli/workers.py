@@ -31,10 +31,10 @@ from baton.platform.settings import (
     load_settings,
     write_settings,
 )
-from baton.presentation.money import price_text
+from baton.presentation.charges import price_text
 
 if TYPE_CHECKING:
-    from baton.workers.local.local_servers import ServerModel
+    from baton.workers.local import ServerModel
 
 
 @click.group(cls=AliasedGroup)
@@ -214,7 +214,7 @@ def configured_address(settings: Settings, worker: str) -> tuple[str, str]:
 
 def _new_models(settings: Settings) -> list[ServerModel]:
     """Return the models of running engines that aren't workers yet."""
-    from baton.workers.local.local_servers import TIMEOUT_SECONDS, find_server_models
+    from baton.workers.local import TIMEOUT_SECONDS, find_server_models
 
     known = {
         (entry.model, entry.base_url.rstrip("/").replace("//localhost:", "//127.0.0.1:"))
@@ -297,8 +297,7 @@ def worker_configuration(card: Card, settings: Settings, file: Path | None) -> W
 
 
 def _sampling(entry: LocalWorkerSettings, file: Path | None) -> Mapping[str, tuple[float, int]]:
-    from baton.workers.local import STARTER, find_model
-    from baton.workers.local.model_file import read_model_header
+    from baton.workers.local import STARTER, find_model, read_model_header
 
     try:
         if file is None:

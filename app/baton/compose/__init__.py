@@ -9,14 +9,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from baton.compose.local_workers import NOTHING_HERE, LocalWorkers, library
-from baton.compose.remote_workers import card_of, doubts, outside_workers
+from baton.compose.remote_workers import card_of, doubts, remote_workers
 from baton.core.catalogue_types import ModelRole
 from baton.core.errors import ConfigError, StoreError
 from baton.core.labels import Label
 from baton.core.sanitiser import one_line
 from baton.models.model_types import ModelState
-from baton.platform.settings import LocalWorkerSettings as LocalSettings
 from baton.platform.settings import (
+    LocalWorkerSettings as LocalSettings,
     Paths,
     Settings,
     ceiling_variables,
@@ -61,7 +61,7 @@ _changing = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Baton:
-    """All parts, put together. Without workers elsewhere there is no gateway."""
+    """All parts, put together. Without remote workers there is no gateway."""
 
     orchestra: Orchestra
     store: Store
@@ -78,7 +78,7 @@ class Baton:
     def warning(self) -> str:
         """What the person must know about how history and ledger were found, or "".
 
-        A ledger that can't be opened is told of by whatever needs it: a local worker doesn't.
+        A ledger that can't be opened is an error only where one is needed.
         """
         doubted = (
             doubts(entry) for entry in self.settings.roster if not isinstance(entry, LocalSettings)
@@ -105,7 +105,7 @@ class Baton:
     def stand_in(self) -> str:
         """Have the starter answer if whom the settings name isn't there; return what to say of it.
 
-        So the app opens, where that can be mended, also when the models' folder was lost.
+        So the app opens, where that can be fixed, also when the models' folder was lost.
         """
         from baton.core.model_roles import STARTER_ID
 
@@ -114,7 +114,7 @@ class Baton:
         other = next(iter(_stand_ins(self.local.here)), STARTER_ID if STARTER_ID in absent else "")
         if wanted in known or wanted in absent or not other:
             return ""
-        self.orchestra.default = other
+        self.orchestra.configure(default=other)
         answers = f", so {other} answers" if other in known else ""
         return f"There is no worker {wanted!r} (the setting `worker`) any more{answers}."
 
@@ -150,7 +150,7 @@ class Baton:
         )
 
     def tell_later(self, tell: Callable[[str], object]) -> None:
-        """Have the person told of what turns out only later: that the router can't be used."""
+        """Show the person what turns out only later: that the router can't be used."""
         if self.router is not None:
             self.router.on_warning = tell
 
@@ -173,18 +173,20 @@ class Baton:
 
     def _appointed(self, worker: str, roles: Collection[ModelRole]) -> None:
         """Have the orchestra follow what the settings say by now."""
-        if ModelRole.CHAT in roles or self.orchestra.default in self.orchestra.absent:
-            self.orchestra.default = worker  # nobody else could answer
+        orchestra = self.orchestra
+        if ModelRole.CHAT in roles or orchestra.default in orchestra.absent:
+            orchestra.configure(default=worker)  # no other worker could answer
         if ModelRole.CONDUCTOR in roles:
-            self.orchestra.conductor = worker
-        self.orchestra.prefer = load_settings(self.paths.config_file).prefer
+            orchestra.configure(conductor=worker)
+        orchestra.configure(prefer=load_settings(self.paths.config_file).prefer)
 
     def roles(self) -> Mapping[ModelRole, str]:
         """Return who has which role now, "" where Baton chooses."""
         from baton.core.model_roles import role_holders
 
         now = self.orchestra
-        return role_holders(now.default, now.conductor, {str(k): v for k, v in now.prefer.items()})
+        prefer = {str(kind): worker for kind, worker in now.services.prefer.items()}
+        return role_holders(now.default, now.services.conductor, prefer)
 
     def assign(self, worker: str, roles: Collection[ModelRole]) -> str:
         """Give a worker roles, in the settings and at once; return a line that says so."""
@@ -203,12 +205,13 @@ class Baton:
         having = role_holders(settings.worker, settings.conductor, settings.prefer)
         if gone := settings_without_model(worker, having):
             write_settings(self.paths.config_file, gone)
-        await self.orchestra.dismiss(worker)
-        if self.orchestra.default == worker and STARTER_ID in self.orchestra.absent:
-            self.orchestra.default = STARTER_ID
-        if self.orchestra.conductor == worker:
-            self.orchestra.conductor = ""
-        self.orchestra.prefer = load_settings(self.paths.config_file).prefer
+        orchestra = self.orchestra
+        await orchestra.dismiss(worker)
+        if orchestra.default == worker and STARTER_ID in orchestra.absent:
+            orchestra.configure(default=STARTER_ID)
+        if orchestra.services.conductor == worker:
+            orchestra.configure(conductor="")
+        orchestra.configure(prefer=load_settings(self.paths.config_file).prefer)
 
     async def aclose(self) -> None:
         """Let workers, gateway, money and history go; downloads stop, and can go on later.
@@ -252,15 +255,16 @@ def compose(
     from baton.core.model_roles import RULE_CONDUCTOR
     from baton.core.run.orchestra import Orchestra
     from baton.core.run.policy import RunTerms
+    from baton.core.run.run_context import Services
     from baton.core.spending.pace_controller import Pacing
     from baton.history import Store
 
     ledger = open_ledger(paths)
     store = Store.open(paths.database if history else None)
-    gateway, outside = outside_workers(settings, paths, ledger)
-    if warm is not None and warm in outside and label.allows(outside[warm].card.privacy):
-        outside[warm].warm()
-    workers.update(outside)
+    gateway, remote = remote_workers(settings, paths, ledger)
+    if warm is not None and warm in remote and label.allows(remote[warm].card.privacy):
+        remote[warm].warm()
+    workers.update(remote)
     ids = [entry.id for entry in settings.roster if entry.id in workers]
     ids += [name for name in workers if name not in ids]
     trained = None
@@ -278,20 +282,30 @@ def compose(
     budget = settings.budget
     terms = RunTerms(budget.ceilings, budget.policy, settings.mode, settings.offline, budget.wait)
     redactor = None
-    if outside and settings.cloud.redact:
+    if remote and settings.cloud.redact:
         from baton.workers.cloud.redaction import Redaction
 
         redactor = Redaction(settings.cloud.words)
-    orchestra = Orchestra(listed, store, default, ledger=ledger, terms=terms, redactor=redactor)
-    orchestra.router = router
-    orchestra.absent = local.absent
-    orchestra.conductor = settings.conductor
-    orchestra.trained = trained
-    orchestra.prefer = settings.prefer
-    orchestra.pacer = Pacing(budget.pace, store.recent_weighings if history else None)
-    orchestra.skills = skill_table(store if history else None)
-    orchestra.templates = partial(_templates, paths)
-    orchestra.on_offline = partial(_go_offline, [stock, *([gateway] if gateway else [])])
+    services = Services(
+        listed,
+        store,
+        ledger,
+        redactor,
+        router,
+        templates=partial(_templates, paths),
+        pacer=Pacing(budget.pace, store.recent_weighings if history else None),
+        skills=skill_table(store if history else None),
+        trained=trained,
+        conductor=settings.conductor,
+        prefer=settings.prefer,
+    )
+    orchestra = Orchestra(
+        services,
+        default,
+        terms,
+        absent=local.absent,
+        on_offline=partial(_go_offline, [stock, *([gateway] if gateway else [])]),
+    )
     return Baton(orchestra, store, ledger, settings, paths, stock, local, gateway, router, missed)
 
 
@@ -340,7 +354,7 @@ def _answering(settings: Settings, local: LocalWorkers, stock: Library) -> tuple
     """Return who answers, and what the person must know of it, or "".
 
     While the model that should can't, because its file is broken, gone, or not all here yet,
-    another does: else nothing could be asked, nor anything mended in the app.
+    another does: else nothing could be asked, nor anything fixed in the app.
     """
     wanted, others = settings.worker, _stand_ins(local.here)
     listed = any(entry.id == wanted for entry in settings.roster) and wanted not in local.absent
@@ -357,7 +371,7 @@ def _answering(settings: Settings, local: LocalWorkers, stock: Library) -> tuple
 
 
 def _stand_ins(here: Mapping[str, LocalWorker]) -> list[str]:
-    """Return who could answer instead of somebody: the starter first, then the largest."""
+    """Return who could answer instead of another: the starter first, then the largest."""
     from baton.core.model_roles import STARTER_ID
 
     return sorted(here, key=lambda id: (id != STARTER_ID, -here[id].card.size))
@@ -378,7 +392,7 @@ def skill_table(store: Store | None) -> SkillTable:
 
 
 def _router(paths: Paths, warm: Worker | None) -> LearnedRouter:
-    """Return the learned router; while that worker loads, nobody waits for a router that does."""
+    """Return the learned router; while that worker loads, prompts wait for the router as well."""
     from baton.routing import LearnedRouter, learned_file
 
     router = LearnedRouter(learned=learned_file(paths.data))
@@ -401,7 +415,7 @@ def appoint(
 
     having = role_holders(settings.worker, settings.conductor, settings.prefer)
     roles = roles_on_arrival(held.record.roles, stock.suitable_roles(held.id), having)
-    # Those that are its own already are so again, after it had to be fetched anew.
+    # Those that are its own already are so again, after it had to be fetched again.
     own = [role for role, holder in having.items() if holder == held.id]
     roles += tuple(role for role in own if role not in roles)
     if roles:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from baton.core.errors import BatonError, ModelFileError
 from baton.core.messages import Card
 from baton.gguf.memory_fit import MEMORY_SHARE
-from baton.platform.settings import LocalWorkerSettings as LocalSettings
-from baton.platform.settings import Paths, Settings
+from baton.platform.settings import LocalWorkerSettings as LocalSettings, Paths, Settings
 from baton.workers.local import (
     STARTER,
     GenerationSettings,

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 from baton.core.labels import Label, address_label
 from baton.core.messages import Card
 from baton.core.money import FREE
-from baton.platform.settings import CloudWorkerSettings as CloudSettings
-from baton.platform.settings import LocalWorkerSettings as LocalSettings
-from baton.platform.settings import Paths, Settings
-from baton.platform.settings import ServerWorkerSettings as ServerSettings
+from baton.platform.settings import (
+    CloudWorkerSettings as CloudSettings,
+    LocalWorkerSettings as LocalSettings,
+    Paths,
+    ServerWorkerSettings as ServerSettings,
+    Settings,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
     from baton.workers.cloud import Gateway
 
 
-def outside_workers(
+def remote_workers(
     settings: Settings, paths: Paths, ledger: Ledger
 ) -> tuple[Gateway | None, Mapping[str, Worker]]:
     """Return the workers that aren't this machine's own, and the gateway they share."""
@@ -54,7 +57,7 @@ def outside_workers(
 
 
 def card_of(entry: CloudSettings | ServerSettings, effort: Effort = "low") -> Card:
-    """Return what is known of a worker elsewhere before it was ever called."""
+    """Return what is known of a remote worker before it was ever called."""
     from baton.workers.cloud.price_table import facts, price_of, thinking
 
     cloud = isinstance(entry, CloudSettings)
@@ -76,7 +79,7 @@ def card_of(entry: CloudSettings | ServerSettings, effort: Effort = "low") -> Ca
         price=price,
         provider=provider,
         model=entry.model,
-        # Ollama may forward under any name, which only the person's `privacy` tells.
+        # Ollama may forward under any name, which only the person's `privacy` shows.
         remote=(privacy, _travels(entry)) != (Label.LOCAL, Label.LOCAL),
         slots=entry.slots,
         skills={str(kind): level for kind, level in entry.skills.items()},

@@ -1,8 +1,9 @@
 """The events of a run. Everything that a person sees of a run is a fold over them.
 
-`at` is in seconds since the run began. Exactly one of Finished, Failed and Cancelled ends a run.
-`StepText` and `Progress` are transient: shown as they come, never stored one by one (the text is in
-StepFinished or the answer's turn, the times are in `Called`).
+`at` is in seconds since the run began; the run sets it when it emits an event. Exactly one of
+Finished, Failed and Cancelled ends a run. `StepText` and `Progress` are transient: shown as they
+come, never stored one by one (the text is in StepFinished or the answer's turn, the times are in
+`Called`).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Phase(StrEnum):
 class Started:
     """The prompt is on disk; nothing has been called yet."""
 
-    at: float
+    at: float = field(default=0.0, kw_only=True)
     run: str
     conversation: str
     prompt: str
@@ -45,7 +46,7 @@ class Routed:
     ("": this one is the first).
     """
 
-    at: float
+    at: float = field(default=0.0, kw_only=True)
     where: str
     why: str
     scores: dict[str, float] = field(default_factory=dict)
@@ -66,7 +67,7 @@ class Weighed:
     nano-dollars. `why` says in a sentence what the decision rests on.
     """
 
-    at: float
+    at: float = field(default=0.0, kw_only=True)
     worker: str
     gain: float
     bar: float
@@ -79,7 +80,7 @@ class Weighed:
 class Planning:
     """A worker is asked for a plan, or to review the outcome of one."""
 
-    at: float
+    at: float = field(default=0.0, kw_only=True)
     worker: str
 
 
@@ -100,7 +101,7 @@ class Offered:
     `most` is in nano-dollars, `size` in bytes of text; `hidden` says what was taken out.
     """
 
-    at: float
+    at: float = field(default=0.0, kw_only=True)
     worker: str
     why: str
     most: int
@@ -114,7 +115,7 @@ class Offered:
 class Sent:
     """A step's request left this machine: so many bytes to that host."""
 
-    at: float
+    at: float = field(default=0.0, kw_only=True)
     step: int
     worker: str
     destination: str
@@ -129,7 +130,7 @@ class Planned:
     a later one necessary.
     """
 
-    at: float
+    at: float = field(default=0.0, kw_only=True)
     plan: Plan
     final: bool = True
     why: str = ""
@@ -139,7 +140,7 @@ class Planned:
 class StepStarted:
     """A step was given to a worker: the plan's, or the one that took its place."""
 
-    at: float
+    at: float = field(default=0.0, kw_only=True)
     step: int
     worker: str
 
@@ -148,7 +149,7 @@ class StepStarted:
 class Progress:
     """A step's phase: how far it is (0 to 1, None if unknown), and its speed while writing."""
 
-    at: float
+    at: float = field(default=0.0, kw_only=True)
     step: int
     phase: Phase
     fraction: float | None = None
@@ -159,7 +160,7 @@ class Progress:
 class StepText:
     """A piece of a step's text."""
 
-    at: float
+    at: float = field(default=0.0, kw_only=True)
     step: int
     text: str
 
@@ -168,7 +169,7 @@ class StepText:
 class StepRetried:
     """A step's worker failed; it begins again after `delay` seconds, maybe with another one."""
 
-    at: float
+    at: float = field(default=0.0, kw_only=True)
     step: int
     reason: str
     delay: float
@@ -178,7 +179,7 @@ class StepRetried:
 class Trimmed:
     """The person chose to leave the conversation's oldest turns out from here on."""
 
-    at: float
+    at: float = field(default=0.0, kw_only=True)
     turns: int
 
 
@@ -193,7 +194,7 @@ class Called:
     text's length, 0 where nothing was known of it.
     """
 
-    at: float
+    at: float = field(default=0.0, kw_only=True)
     step: int
     worker: str
     purpose: Purpose
@@ -216,7 +217,7 @@ class Called:
 class StepFinished:
     """A step has its text, which is kept here unless it alone is the answer."""
 
-    at: float
+    at: float = field(default=0.0, kw_only=True)
     step: int
     finish: Finish
     text: str = ""
@@ -226,7 +227,7 @@ class StepFinished:
 class StepSkipped:
     """A step was left out: `why` in a sentence; it could have cost `most` nano-dollars."""
 
-    at: float
+    at: float = field(default=0.0, kw_only=True)
     step: int
     why: str
     most: int = 0
@@ -244,7 +245,7 @@ class Verdict(StrEnum):
 class Checked:
     """A step's text was checked: `what` was looked at (code, sums), and what was found."""
 
-    at: float
+    at: float = field(default=0.0, kw_only=True)
     step: int
     what: str
     verdict: Verdict
@@ -255,7 +256,7 @@ class Checked:
 class StepFailed:
     """A step ended without its text (or with part of it, which is kept)."""
 
-    at: float
+    at: float = field(default=0.0, kw_only=True)
     step: int
     error: str
     message: str
@@ -265,14 +266,14 @@ class StepFailed:
 class Finished:
     """The run has its answer."""
 
-    at: float
+    at: float = field(default=0.0, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
     """The run ended with an error: its class name, what happened and what to do."""
 
-    at: float
+    at: float = field(default=0.0, kw_only=True)
     error: str
     message: str
     hint: str
@@ -282,7 +283,7 @@ class Failed:
 class Cancelled:
     """The person stopped the run; the text so far is kept."""
 
-    at: float
+    at: float = field(default=0.0, kw_only=True)
 
 
 Event = (

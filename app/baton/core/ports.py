@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from baton.core.errors import BudgetExceeded
 from baton.core.events import Checked, Event
@@ -29,7 +30,7 @@ from baton.core.run.policy import ANYTHING, PromptLimits
 
 
 class Worker(Protocol):
-    """Whatever can be given a subtask."""
+    """What can be given a subtask."""
 
     @property
     def card(self) -> Card:
@@ -37,7 +38,7 @@ class Worker(Protocol):
         ...
 
     def warm(self) -> None:
-        """Begin whatever takes long before a first word, and return at once. Never raises."""
+        """Begin what takes long before a first word, and return at once. Never raises."""
         ...
 
     def stream(self, request: Request) -> AsyncGenerator[Chunk]:
@@ -53,6 +54,28 @@ class Worker(Protocol):
     async def aclose(self) -> None:
         """Let go of processes and memory. The worker may be used again."""
         ...
+
+
+@runtime_checkable
+class ResidentWorker(Protocol):
+    """A worker whose model takes memory of this machine: `resident` bytes now.
+
+    `process` is the same for workers that share a model, None while none runs.
+    """
+
+    @property
+    def resident(self) -> int: ...
+
+    @property
+    def process(self) -> int | None: ...
+
+
+@runtime_checkable
+class AdaptedWorker(Protocol):
+    """A worker that may put a LoRA adapter on its model."""
+
+    @property
+    def adapter(self) -> Path | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +197,7 @@ class Route:
     `where` is local, plan or cloud, `why` a sentence for the person, `need` what the prompt asks
     for. `tool` is the id of a tool that answers it alone, `template` the name of a workflow that
     suits it; either may be "". `estimate` is what is expected of each model, where that was
-    predicted; `scores` are its figures for whoever wants to see them.
+    predicted; `scores` are its figures, to be shown.
     """
 
     where: str
@@ -190,7 +213,7 @@ class Router(Protocol):
     """Decides in a few milliseconds where a prompt goes; asks no language model. Never raises."""
 
     def warm(self) -> None:
-        """Begin whatever takes long before a first route, and return at once."""
+        """Begin what takes long before a first route, and return at once."""
         ...
 
     async def route(self, material: Material, roster: Sequence[Card]) -> Route:
@@ -230,24 +253,6 @@ class PaceDecision:
     why: str = ""
 
 
-class Pacer(Protocol):
-    """Spends what is allowed where it gains most, so that it lasts; the ceiling isn't its job."""
-
-    async def weigh(
-        self, gain: float, cost: int, standing: Standing, session: str = ""
-    ) -> PaceDecision:
-        """Decide on a call that is expected to gain that much and to cost so many nano-dollars.
-
-        Every prompt that could be helped is weighed once, so that the pacer knows what is usual.
-        `session` is its conversation.
-        """
-        ...
-
-    async def extra(self, standing: Standing, session: str = "") -> float:
-        """Return how much more a call must gain now than if there were money for all."""
-        ...
-
-
 class Template(Protocol):
     """A workflow drawn by hand."""
 
@@ -273,20 +278,16 @@ def no_templates() -> Mapping[str, Template]:
     return {}
 
 
-NO_PREFERENCES: Mapping[str, str] = {}
-"""The person has named nobody for any kind of task."""
-
-
 @dataclass(frozen=True, slots=True)
 class RoutingContext:
     """What a strategy knows before anything is called.
 
     `worker` answers unless a plan says otherwise, `helper` is who is asked when that won't do (or
-    ""). `roster` are the cards of all that may be used for this prompt, `worker`'s first: whoever
-    may not see it, or has no price, isn't there. `conductor` was named by the person to draw plans
-    (or ""; model_roles.RULE: no model may). `mode` is auto, local, mini or ultra, `limits` what
-    the person allows. `prefer` names the worker for tasks of a kind; `choice` says in a sentence
-    that `worker` answers for that reason (or "").
+    ""). `roster` are the cards of all that may be used for this prompt, `worker`'s first: one
+    that may not see it, or has no price, isn't there. `conductor` was named by the person to draw
+    plans (or ""; model_roles.RULE_CONDUCTOR: no model may). `mode` is auto, local, mini or ultra,
+    `limits` what the person allows. `prefer` names the worker for tasks of a kind; `choice` says in
+    a sentence that `worker` answers for that reason (or "").
     """
 
     material: Material
@@ -341,7 +342,7 @@ class PlanningContext(Protocol):
         """Return what a worker says apart from any step (a plan, a verdict).
 
         Metered like every call; where it would leave this machine, the person is asked first.
-        Raises BudgetExceeded where that isn't allowed, and whatever the worker raises.
+        Raises BudgetExceeded where that isn't allowed, and what the worker raises.
         """
         ...
 
@@ -375,7 +376,7 @@ class StrategyContext(PlanningContext, Protocol):
         ...
 
     async def weigh(self, worker: str, gain: float, *, plain: bool = False) -> bool:
-        """Tell whether asking a worker is worth its price for that gain, and record it.
+        """Return whether asking a worker is worth its price for that gain, and record it.
 
         A worker that is free is worth any gain above 0; where nothing may be spent, none is. Where
         it is `plain` that what there is won't do, a person who is asked anyway decides, and hears
@@ -386,10 +387,10 @@ class StrategyContext(PlanningContext, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What shall be played next: a plan that begins with all the steps played so far.
+    """What is to be played next: a plan that begins with all the steps played so far.
 
     Where it isn't `final`, the strategy may replace the answer later. The first proposal's `where`
-    (local, plan or cloud) and `why` tell the person the route; a later one's `why` tells what made
+    (local, plan or cloud) and `why` show the person the route; a later one's `why` says what made
     it necessary.
     """
 
@@ -400,7 +401,7 @@ class Proposal:
 
 
 class Strategy(Protocol):
-    """Decides what is played: pure but for what it asks of the desk."""
+    """Decides what is played: pure but for what it asks of its context."""
 
     async def first(self, desk: StrategyContext) -> Proposal:
         """Return the first plan."""
@@ -430,7 +431,7 @@ class Conductor(Protocol):
 
 
 class NoLedger:
-    """A ledger that lets nothing through: for whoever has no use for workers elsewhere."""
+    """A ledger that lets nothing through: for use without remote workers."""
 
     async def hold(self, bill: HoldRequest) -> Hold:
         """Refuse."""

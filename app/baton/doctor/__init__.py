@@ -6,29 +6,20 @@ from baton.core.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from baton.doctor.child_processes import (
-        PARTS,
-        PartFailed,
-        PartResult,
-        WatchResult,
-        baton_command,
-        processor_text,
-        use_part_in_child,
-        watch_program,
+        PARTS as PARTS,
+        PartFailed as PartFailed,
+        PartResult as PartResult,
+        WatchResult as WatchResult,
+        baton_command as baton_command,
+        processor_text as processor_text,
+        use_part_in_child as use_part_in_child,
+        watch_program as watch_program,
     )
 else:
     __getattr__ = lazy_exports(
         __name__,
-        child_processes="PARTS PartFailed PartResult WatchResult baton_command processor_text"
-        " use_part_in_child watch_program",
+        child_processes=(
+            "PARTS PartFailed PartResult WatchResult baton_command processor_text "
+            "use_part_in_child watch_program"
+        ),
     )
-
-__all__ = [
-    "PARTS",
-    "PartFailed",
-    "PartResult",
-    "WatchResult",
-    "baton_command",
-    "processor_text",
-    "use_part_in_child",
-    "watch_program",
-]

@@ -16,8 +16,7 @@ from baton.core.sanitiser import one_line
 from baton.doctor.child import PARTS as _PARTS
 from baton.doctor.messages import REPLIES, PartLoading, PartUsed, UsePart
 from baton.ipc.messages import Failed, Message
-from baton.ipc.process import Child, ChildDied, environment
-from baton.ipc.process import command as child_command
+from baton.ipc.process import Child, ChildDied, command as child_command, environment
 from baton.platform.build_info import binary_path
 
 _MARGIN_SECONDS = 30.0

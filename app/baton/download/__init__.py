@@ -5,8 +5,13 @@ from typing import TYPE_CHECKING
 from baton.core.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from baton.download.hub_source import HubSource, ReleaseSource
+    from baton.download.hub_source import HubSource as HubSource, ReleaseSource as ReleaseSource
+    from baton.download.progress import Phase as Phase, Progress as Progress
+    from baton.download.releases import FLAVOURS as FLAVOURS, GPUS as GPUS, is_address as is_address
 else:
-    __getattr__ = lazy_exports(__name__, hub_source="HubSource ReleaseSource")
-
-__all__ = ["HubSource", "ReleaseSource"]
+    __getattr__ = lazy_exports(
+        __name__,
+        hub_source="HubSource ReleaseSource",
+        progress="Phase Progress",
+        releases="FLAVOURS GPUS is_address",
+    )

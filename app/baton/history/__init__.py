@@ -4,9 +4,18 @@
 store inside one transaction on its one background thread.
 """
 
-from baton.history.export import ImportResult
-from baton.history.queries import query_rows
-from baton.history.store import Store
-from baton.platform.sqlite import sqlite_version, version_warning
+from typing import TYPE_CHECKING
 
-__all__ = ["ImportResult", "Store", "query_rows", "sqlite_version", "version_warning"]
+from baton.core.lazy_exports import lazy_exports
+
+if TYPE_CHECKING:
+    from baton.history.export import ImportResult as ImportResult
+    from baton.history.queries import query_rows as query_rows
+    from baton.history.store import Store as Store
+else:
+    __getattr__ = lazy_exports(
+        __name__,
+        export="ImportResult",
+        queries="query_rows",
+        store="Store",
+    )

@@ -18,8 +18,7 @@ from baton.core.events import Started
 from baton.core.feedback import RATINGS, Signal
 from baton.core.labels import Label
 from baton.core.messages import Attachment, Role, Turn, TurnStatus
-from baton.history import feedback_store as signals
-from baton.history import rows
+from baton.history import feedback_store as signals, rows
 from baton.history.changes import add_turn, new_id
 from baton.platform.sqlite import Connection, clean_text
 

@@ -1,6 +1,25 @@
 """The packaged binary on this machine: update, rollback and removal."""
 
-from baton.install.installation import Installation
-from baton.install.uninstaller import InstalledFiles, RemovableFiles
+from typing import TYPE_CHECKING
 
-__all__ = ["Installation", "InstalledFiles", "RemovableFiles"]
+from baton.core.lazy_exports import lazy_exports
+
+if TYPE_CHECKING:
+    from baton.install.installation import Installation as Installation
+    from baton.install.uninstaller import (
+        InstalledFiles as InstalledFiles,
+        RemovableFiles as RemovableFiles,
+    )
+    from baton.install.updater import (
+        FoundRelease as FoundRelease,
+        ReleaseStanding as ReleaseStanding,
+        Updater as Updater,
+        UpdateResult as UpdateResult,
+    )
+else:
+    __getattr__ = lazy_exports(
+        __name__,
+        installation="Installation",
+        uninstaller="InstalledFiles RemovableFiles",
+        updater="FoundRelease ReleaseStanding UpdateResult Updater",
+    )

@@ -1,1 +1,29 @@
 """Models: which there are, which suit a machine, and what they do."""
+
+from typing import TYPE_CHECKING
+
+from baton.core.lazy_exports import lazy_exports
+
+if TYPE_CHECKING:
+    from baton.models.catalogue import read_catalogue as read_catalogue
+    from baton.models.library import Library as Library
+    from baton.models.model_types import (
+        DoesNotFit as DoesNotFit,
+        ExternalModel as ExternalModel,
+        LibraryModel as LibraryModel,
+        ModelState as ModelState,
+        NeedsAgreement as NeedsAgreement,
+    )
+    from baton.models.recommendation import Pick as Pick, Recommendation as Recommendation
+    from baton.models.speed_estimate import expected_speed as expected_speed
+    from baton.models.store import FolderModelStore as FolderModelStore
+else:
+    __getattr__ = lazy_exports(
+        __name__,
+        store="FolderModelStore",
+        catalogue="read_catalogue",
+        library="Library",
+        model_types="DoesNotFit ExternalModel LibraryModel ModelState NeedsAgreement",
+        recommendation="Pick Recommendation",
+        speed_estimate="expected_speed",
+    )

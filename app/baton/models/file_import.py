@@ -18,13 +18,13 @@ from baton.gguf.header import Header
 from baton.models.model_types import ExternalModel, LibraryModel, ModelRecord, ModelState
 
 if TYPE_CHECKING:
-    from baton.models.library import Library
+    from baton.models.ports import LibraryContents
 
 
 class ModelImport:
     """Imports files into a library, copied or linked. What a bundle says of them isn't trusted."""
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: LibraryContents) -> None:
         self._library = library
 
     def add(

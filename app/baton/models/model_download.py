@@ -28,7 +28,7 @@ from baton.models.model_types import LibraryModel, ModelRecord, ModelState, Need
 from baton.models.recommendation import DISK_MARGIN
 
 if TYPE_CHECKING:
-    from baton.models.library import Library
+    from baton.models.ports import LibraryContents
 
 HUB_HOSTS = ("huggingface.co", "hf.co")
 """Names of the hub in addresses; HF_ENDPOINT says which host is asked."""
@@ -64,7 +64,7 @@ class ModelRef:
 class ModelDownload:
     """Requests and downloads models for a library."""
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: LibraryContents) -> None:
         self._library = library
         self._store = library.model_store
         self._source = library.model_source

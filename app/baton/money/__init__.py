@@ -4,6 +4,16 @@
 by the ledger inside one transaction on its one background thread.
 """
 
-from baton.money.ledger import Ledger
+from typing import TYPE_CHECKING
 
-__all__ = ["Ledger"]
+from baton.core.lazy_exports import lazy_exports
+
+if TYPE_CHECKING:
+    from baton.money.ledger import Ledger as Ledger
+    from baton.money.queries import UsageGrouping as UsageGrouping
+else:
+    __getattr__ = lazy_exports(
+        __name__,
+        ledger="Ledger",
+        queries="UsageGrouping",
+    )

@@ -48,7 +48,10 @@ _MAX_FILE_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """A seller of answers: its name in models' names, its key's variables, and its address."""
+    """A seller of answers: its name in models' names, its key's variables, and its address.
+
+    Without an address each customer has an own one, which a worker's `base_url` names.
+    """
 
     name: str
     variable: str
@@ -96,6 +99,32 @@ PROVIDERS: dict[str, Provider] = {
         Provider("deepseek", "DEEPSEEK_API_KEY", "https://api.deepseek.com"),
         Provider("groq", "GROQ_API_KEY", "https://api.groq.com/openai/v1"),
         Provider("xai", "XAI_API_KEY", "https://api.x.ai/v1"),
+        Provider("azure", "AZURE_OPENAI_API_KEY", "", also=("AZURE_API_KEY",)),
+        Provider("cerebras", "CEREBRAS_API_KEY", "https://api.cerebras.ai/v1"),
+        Provider(
+            "cohere", "COHERE_API_KEY", "https://api.cohere.com/v2/chat", also=("CO_API_KEY",)
+        ),
+        Provider(
+            "fireworks_ai",
+            "FIREWORKS_API_KEY",
+            "https://api.fireworks.ai/inference/v1",
+            also=("FIREWORKS_AI_API_KEY",),
+        ),
+        Provider("moonshot", "MOONSHOT_API_KEY", "https://api.moonshot.ai/v1"),
+        Provider("novita", "NOVITA_API_KEY", "https://api.novita.ai/v3/openai"),
+        Provider("sambanova", "SAMBANOVA_API_KEY", "https://api.sambanova.ai/v1"),
+        Provider(
+            "together_ai",
+            "TOGETHER_API_KEY",
+            "https://api.together.xyz/v1",
+            also=("TOGETHERAI_API_KEY",),
+        ),
+        Provider(
+            "vertex_ai",
+            "VERTEX_AI_API_KEY",
+            "https://aiplatform.googleapis.com/v1/publishers/google",
+        ),
+        Provider("zai", "ZAI_API_KEY", "https://api.z.ai/api/paas/v4"),
     )
 }
 

@@ -14,7 +14,7 @@ from baton.core.money import show_usd
 from baton.core.ports import CallOffer
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView, StepView
-from baton.presentation.money import offer_cost_text
+from baton.presentation.charges import offer_cost_text
 from baton.presentation.plans import has_not_begun, run_progress
 
 CardsById = Mapping[str, Card]

@@ -5,32 +5,37 @@ from typing import TYPE_CHECKING
 from baton.core.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from baton.routing.learned_router import LearnedRouter, RouterSpeed, measure_router
-    from baton.routing.personalisation import LearnedVersions
-    from baton.routing.protocol import candidates
-    from baton.routing.router_files import learned_file, missing_part, read_scores, shipped_folder
-    from baton.routing.scorer_process import LoadedRouter, ScorerLimits, refit_router
+    from baton.routing.learned_router import (
+        LearnedRouter as LearnedRouter,
+        RouterSpeed as RouterSpeed,
+        measure_router as measure_router,
+    )
+    from baton.routing.personalisation import (
+        LearnedVersions as LearnedVersions,
+        LearningResult as LearningResult,
+        Personaliser as Personaliser,
+        forget as forget,
+        result_lines as result_lines,
+        undo as undo,
+    )
+    from baton.routing.protocol import candidates as candidates
+    from baton.routing.router_files import (
+        learned_file as learned_file,
+        missing_part as missing_part,
+        read_scores as read_scores,
+        shipped_folder as shipped_folder,
+    )
+    from baton.routing.scorer_process import (
+        LoadedRouter as LoadedRouter,
+        ScorerLimits as ScorerLimits,
+        refit_router as refit_router,
+    )
 else:
     __getattr__ = lazy_exports(
         __name__,
-        router_files="learned_file missing_part read_scores shipped_folder",
         learned_router="LearnedRouter RouterSpeed measure_router",
+        personalisation="LearnedVersions LearningResult Personaliser forget result_lines undo",
         protocol="candidates",
+        router_files="learned_file missing_part read_scores shipped_folder",
         scorer_process="LoadedRouter ScorerLimits refit_router",
-        personalisation="LearnedVersions",
     )
-
-__all__ = [
-    "LearnedRouter",
-    "LearnedVersions",
-    "LoadedRouter",
-    "RouterSpeed",
-    "ScorerLimits",
-    "candidates",
-    "learned_file",
-    "measure_router",
-    "missing_part",
-    "read_scores",
-    "refit_router",
-    "shipped_folder",
-]

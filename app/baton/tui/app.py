@@ -27,7 +27,7 @@ from baton.core.errors import BatonError
 from baton.core.run.policy import ANYTHING, PromptLimits
 from baton.platform.os_signals import ENDING_SIGNALS, HANGUP_SIGNAL, add_signal_handler, is_ignored
 from baton.tui import crash_report, key_bindings, themes
-from baton.tui.chat.chat_screen import ChatScreen
+from baton.tui.chat.screen import ChatScreen
 from baton.tui.screens.overlay import Overlay, Palette
 from baton.tui.services import AppServices
 
@@ -64,7 +64,7 @@ class BatonApp(App[None], inherit_bindings=False):
             self.register_theme(look)
         self.theme = theme
         self.set_keymap(keymap)
-        self.chat = ChatScreen(desk)
+        self.chat = ChatScreen(desk, self._handle_exception)
         self.report: Path | None = None
         self.kill_timer: threading.Timer | None = None
         self._logs = desk.logs
@@ -127,8 +127,8 @@ class BatonApp(App[None], inherit_bindings=False):
         self._interrupted_at = now
         if again:
             await self.action_quit()
-        elif self.chat.player.is_busy:
-            self.chat.action_stop()
+        elif self.chat.queue.is_busy:
+            self.chat.runs.stop()
         else:
             footer = getattr(self.screen, "footer", self.chat.footer)
             footer.say("Ctrl+C again quits")
@@ -137,7 +137,7 @@ class BatonApp(App[None], inherit_bindings=False):
         """Leave the screens over the conversation for the question that waits in it."""
         while self.screen is not self.chat:
             self.screen.dismiss(None)
-        self.chat.action_to_question()
+        self.chat.focus_choices()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer the way to a question only where one waits."""
@@ -165,7 +165,7 @@ class BatonApp(App[None], inherit_bindings=False):
 
         if screen is self.chat:
             for command in COMMANDS:
-                perform = partial(self.chat.perform, command)
+                perform = partial(self.chat.input.run_command, command)
                 yield SystemCommand(command.help, f"/{command.name}", perform)
         for look in themes.ALL:
             choose = partial(setattr, self, "theme", look.name)
@@ -191,7 +191,7 @@ class BatonApp(App[None], inherit_bindings=False):
         if isinstance(self.screen, Overlay):
             self.screen.footer.say(str(error), 12)
         else:
-            await self.chat.complain(error)
+            await self.chat.context.complain(error)
 
     def _handle_exception(self, error: Exception) -> None:
         """Write a report without anyone's data, instead of Textual's screen full of variables.
@@ -207,7 +207,7 @@ class BatonApp(App[None], inherit_bindings=False):
         if self._exception is None:
             self._exception = error
             with suppress(OSError):
-                self.report = crash_report.write_report(self._logs, error)
+                self.report = crash_report.write_report(self._logs, cause)
             self._exception_event.set()
         self._close_messages_no_wait()
 
@@ -227,12 +227,13 @@ def run_app(
     worker: str | None = None,
     conversation: str | None = None,
     greeting: str = "",
+    started: Callable[[], None] = lambda: None,
 ) -> int:
     """Open the app, and return the exit code when it is left; all parts are then closed.
 
     `limits` with a local label makes every conversation private. `conversation` is opened instead
-    of a new one, `greeting` said in it. `keymap` gives keys for ids in `keys`. Raises ConfigError
-    for an unknown id or worker.
+    of a new one, `greeting` said in it. `keymap` gives keys for ids in `keys`. `started` is called
+    after the first frame. Raises ConfigError for an unknown id or worker.
     """
     key_bindings.check_keymap(keymap)
     if worker is not None or baton.orchestra.default not in baton.orchestra.absent:
@@ -257,6 +258,7 @@ def run_app(
         baton.roles,
         baton.assign,
         baton.paths.state,
+        started,
     )
     return asyncio.run(_run(BatonApp(desk, theme, keymap), baton, mouse))
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from baton.core.byte_format import show_speed
 from baton.core.errors import BatonError
-from baton.download.progress import Phase, Progress
-from baton.models.model_types import LibraryModel
+from baton.download import Phase, Progress
+from baton.models import LibraryModel
 from baton.presentation.words import duration_text, percent_done
 
 if TYPE_CHECKING:
-    from baton.models.library import Library
+    from baton.models import Library
 
 MAX_PARALLEL = 3
 """How many models come at once: more would only share the same line."""

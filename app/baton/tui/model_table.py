@@ -19,11 +19,11 @@ from baton.core.machine import Hardware
 from baton.core.messages import Card
 from baton.core.money import show_usd
 from baton.core.sanitiser import one_line
-from baton.download.progress import Phase
+from baton.download import Phase
 from baton.gguf.memory_fit import Fit, FitVerdict
-from baton.models.model_types import ExternalModel, LibraryModel, ModelState
+from baton.models import ExternalModel, LibraryModel, ModelState
+from baton.presentation.charges import price_text
 from baton.presentation.models import licence_text, place_text
-from baton.presentation.money import price_text
 from baton.presentation.words import percent_done
 from baton.tui.background_downloads import ActiveDownload, download_text
 
@@ -174,7 +174,7 @@ def expected_speeds(
     entries: Mapping[str, CatalogueEntry], machine: Hardware, starter: float | None
 ) -> Mapping[str, float]:
     """Return about how fast models would write here, if it is known how fast the starter does."""
-    from baton.models.speed_estimate import expected_speed
+    from baton.models import expected_speed
 
     if not starter:
         return {}

@@ -133,13 +133,18 @@ class RunFollower:
 class PromptQueue:
     """Plays prompts in the order they were sent, one at a time."""
 
-    def __init__(self, stage: RunObserver) -> None:
-        self._observer = stage
+    _observer: RunObserver
+
+    def __init__(self) -> None:
         self._task: asyncio.Task[None] | None = None
         self._closing = False
         self.is_held = False
         self.waiting: list[QueuedPrompt] = []
         self.current: RunFollower | None = None
+
+    def report_to(self, observer: RunObserver) -> None:
+        """Report to `observer`, which makes the runs, too; called before the first prompt."""
+        self._observer = observer
 
     @property
     def is_busy(self) -> bool:

@@ -18,8 +18,7 @@ from baton.presentation.words import count_text, join_words
 
 if TYPE_CHECKING:
     from baton.core.machine import Hardware
-    from baton.models.model_types import ExternalModel
-    from baton.models.recommendation import Pick, Recommendation
+    from baton.models import ExternalModel, Pick, Recommendation
 
 DOWNLOAD = Choice("download", "Download in the background")
 CHOOSE = Choice("choose", "Choose")

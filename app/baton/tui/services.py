@@ -13,13 +13,12 @@ if TYPE_CHECKING:
     from baton.core.catalogue_types import ModelRole
     from baton.core.run.orchestra import Orchestra
     from baton.history import Store
-    from baton.models.library import Library
-    from baton.models.model_types import LibraryModel
+    from baton.models import Library, LibraryModel
     from baton.money import Ledger
-    from baton.routing.personalisation import Personaliser
+    from baton.routing import Personaliser
 
 
-def _warm_nothing() -> None:
+def _do_nothing() -> None:
     """There is nothing to be warmed."""
 
 
@@ -59,6 +58,7 @@ class AppServices:
     arrived a worker, in the roles of its record, and returns the line that says so; `leave` lets a
     worker go whose file is about to. `roles` says who has which, `assign` gives some to a worker
     and returns a line, too. `state` is the folder for what the app remembers of what was decided.
+    `started` is called once the first frame is on the screen.
     """
 
     orchestra: Orchestra
@@ -71,7 +71,7 @@ class AppServices:
     worker: str | None = None
     conversation: str | None = None
     greeting: str = ""
-    warm_cloud: Callable[[], None] = _warm_nothing
+    warm_cloud: Callable[[], None] = _do_nothing
     tell_later: Callable[[Callable[[str], object]], None] = _report_nothing
     tutor: Callable[[], Personaliser] | None = None
     library: Library | None = None
@@ -80,3 +80,4 @@ class AppServices:
     roles: Callable[[], Mapping[ModelRole, str]] = _no_roles
     assign: Callable[[str, Sequence[ModelRole]], str] = _assign_nothing
     state: Path | None = None
+    started: Callable[[], None] = _do_nothing

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from baton.core.errors import ConfigError
 from baton.core.ledger_types import Policy, Scope, SpendingStyle
 from baton.core.money import parse_usd
-from baton.presentation.money import POLICY_NAMES
+from baton.presentation.charges import POLICY_NAMES
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,21 @@
 """What answers: models on this machine, remote models, and tools."""
+
+from typing import TYPE_CHECKING
+
+from baton.core.lazy_exports import lazy_exports
+
+if TYPE_CHECKING:
+    from baton.workers.attachments import (
+        decode_text as decode_text,
+        mentioned_files as mentioned_files,
+        read_attachment as read_attachment,
+    )
+    from baton.workers.scripted_worker import ScriptedWorker as ScriptedWorker
+    from baton.workers.template_files import read_templates as read_templates
+else:
+    __getattr__ = lazy_exports(
+        __name__,
+        attachments="decode_text mentioned_files read_attachment",
+        scripted_worker="ScriptedWorker",
+        template_files="read_templates",
+    )

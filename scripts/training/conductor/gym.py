@@ -1,4 +1,4 @@
-"""The gym: episodes with rosters drawn anew, what a plan is worth in them, and the best plan.
+"""The gym: episodes with freshly drawn rosters, what a plan is worth in them, and the best plan.
 
 The outcome model is that of the first experiment: a worker succeeds with sigmoid(1.7 (skill -
 difficulty) + 1.4); a dollar, a step and a context that is too small cost. Rewards are expected

@@ -26,8 +26,12 @@ from planner import Planner, Written
 
 from baton.core.messages import Request
 from baton.core.plan.plan_lines import TOOL_HEADS, PlanPart
-from baton.core.plan.request_parts import CheckedPart, RequestReader, is_one_sum
-from baton.core.plan.request_parts import WrittenPlan as PlanText
+from baton.core.plan.request_parts import (
+    CheckedPart,
+    RequestReader,
+    WrittenPlan as PlanText,
+    is_one_sum,
+)
 from baton.workers.local import starter
 from baton.workers.tools.computation.lexicon import LANGUAGES
 from baton.workers.tools.computation.marked_text import mark
@@ -155,7 +159,7 @@ def judge_visible(plan: Planning, texts: Sequence[str], verbose: bool) -> dict[s
 class Kept:
     """Plans written before, kept in a file of JSON lines: thresholds are tried without the model.
 
-    The file is begun anew where the adapter is newer.
+    The file is rewritten where the adapter is newer.
     """
 
     def __init__(self, file: Path, write: Planning, adapter: Path) -> None:

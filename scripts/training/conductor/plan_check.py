@@ -12,9 +12,9 @@ from baton.core.plan.plan_lines import TOOL_HEADS, PlanPart
 from baton.core.plan.request_parts import CheckedPart
 from baton.workers.tools.computation import CannotCompute
 from baton.workers.tools.computation.dates import CityTime, ClockTime, Duration
-from baton.workers.tools.computation.expression import evaluate
 from baton.workers.tools.computation.plan_steps import Part, check_parts
 from baton.workers.tools.computation.quantities import Amount
+from baton.workers.tools.computation.written_expression import evaluate
 
 HEADS = {tool: head for head, tool in TOOL_HEADS.items()}
 NOON = datetime(2026, 11, 23, 12, tzinfo=timezone(timedelta(hours=1)))

@@ -2,7 +2,7 @@
 
     scripts/train_conductor --turns --out OUT --data DIR [--seed N]
 
-An episode is a part of a request, a roster drawn anew, and what the outcome model of the gym says
+An episode is a part of a request, a freshly drawn roster, and what the gym's outcome model says
 of each worker. It is played turn by turn with noisy outcomes: what is written is right or wrong.
 Notes of a good thinker raise the next worker's level by NOTES, those of a bad one lower it by a
 third of that; a verifier finds a mistake with CHECK_STRENGTH times its own chance, and takes what
@@ -86,14 +86,15 @@ class Pool:
 def draw_pool(
     texts: Sequence[tuple[str, gym.Task]], vectors: Floats, seed: int, weight: float
 ) -> Pool:
-    """Return POOL episodes: texts with rosters drawn anew."""
+    """Return POOL episodes: texts with freshly drawn rosters."""
     rng = random.Random(seed)
     rosters = gym.Rosters(rng)
     curve = gym.Curve(cost_weight=weight)
     size = (POOL, MOST_WORKERS)
     pool = Pool(
-        np.zeros((POOL, WIDTH)), np.zeros((POOL, POSITION_FEATURES)), np.zeros(size), np.zeros(size),
-        np.zeros((*size, WORKER_FEATURES)), np.zeros(size, bool), np.zeros(size, bool),
+        np.zeros((POOL, WIDTH)), np.zeros((POOL, POSITION_FEATURES)),
+        np.zeros(size), np.zeros(size), np.zeros((*size, WORKER_FEATURES)),
+        np.zeros(size, bool), np.zeros(size, bool),
     )  # fmt: skip
     for row in range(POOL):
         place = rng.randrange(len(texts))

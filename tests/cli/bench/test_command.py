@@ -99,6 +99,7 @@ def test_a_trained_router_is_replayed_within_a_ceiling(call: Call, recordings: P
     assert "smoothie compared short answers" in told
 
 
+@pytest.mark.sampled(0.34)
 def test_a_curve_is_played_with_parts_of_the_money(
     call: Call, recordings: Path, here: Path
 ) -> None:

@@ -15,6 +15,7 @@ from baton.core.messages import Card, Chunk, Request, Text
 from baton.core.plan.plan_lines import TOOL_HEADS
 from baton.core.plan.request_parts import TrainedConductor
 from baton.core.run.orchestra import Orchestra
+from baton.core.run.run_context import Services
 from baton.history import Store
 from baton.money import Ledger
 from baton.platform.settings import Paths, Settings, find_paths, load_settings, write_settings
@@ -74,10 +75,10 @@ def benched(monkeypatch: pytest.MonkeyPatch) -> Bench:
         def compose(settings: Settings, paths: Paths, **_: object) -> Baton:
             ledger, store = Ledger.open(paths.ledger), Store.open(None)
             everyone = {**workers, tool.id: ScriptedWorker(card=tool)}
-            orchestra = Orchestra(everyone, store, next(iter(everyone)), ledger=ledger)
+            orchestra = Orchestra(Services(everyone, store, ledger=ledger), next(iter(everyone)))
             if trained is not None:
                 own = ScriptedWorker(trained, Card("conductor", "local", "Conductor"))
-                orchestra.trained = TrainedConductor(own, PlainTools())
+                orchestra.configure(trained=TrainedConductor(own, PlainTools()))
             stock = library(settings, paths)
             local = LocalWorkers(settings, stock)
             return Baton(orchestra, store, ledger, settings, paths, stock, local)

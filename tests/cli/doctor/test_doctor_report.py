@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from baton.cli.doctor import checks, function_checks, program_checks
+from baton.cli.doctor import check_list, function_checks, program_checks
 from baton.cli.doctor.check import CheckFailed, CheckResult, CheckState, self_test_context
 from baton.cli.doctor.doctor_report import HIDDEN, Scrubber, write_report
 from baton.core.errors import StoreError
@@ -68,8 +68,8 @@ def test_a_report_tells_no_secret_no_name_and_no_home(form: list[str], tmp_path:
     }
     report = tmp_path / "report"
     code = (
-        "from baton.cli.doctor import checks\n"
-        "checks.self_test.__defaults__ = (('build', 'units', 'keyring', 'zones'),)\n"
+        "from baton.cli.doctor import check_list\n"
+        "check_list.self_test.__defaults__ = (('build', 'units', 'keyring', 'zones'),)\n"
         "from baton.cli import main\n"
         "main()"
     )
@@ -109,8 +109,8 @@ def test_the_words_that_a_person_has_hidden_are_hidden_here_too(home: Path) -> N
 def doctor(*args: str) -> subprocess.CompletedProcess[str]:
     """Run the doctor, whose only check is what it was built as."""
     code = (
-        "from baton.cli.doctor import checks\n"
-        "checks.self_test.__defaults__ = (('build',),)\n"
+        "from baton.cli.doctor import check_list\n"
+        "check_list.self_test.__defaults__ = (('build',),)\n"
         "from baton.cli import main\n"
         "main()"
     )
@@ -278,7 +278,7 @@ def as_built(monkeypatch: pytest.MonkeyPatch, flavour: str, version: str = "0.1.
 
 
 async def found(name: str) -> CheckResult:
-    (only,) = [finding async for finding in checks.self_test([name])]
+    (only,) = [finding async for finding in check_list.self_test([name])]
     return only
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import baton
-from baton.cli.doctor import checks, program_checks
+from baton.cli.doctor import check_list, program_checks
 from baton.cli.doctor.check import CheckResult, CheckState
 from baton.core.messages import Message, Role
 from baton.core.money import BilledTokens, Price
@@ -43,7 +43,7 @@ LEFT_OUT = {
 
 
 async def found(*only: str) -> dict[str, CheckResult]:
-    return {finding.name: finding async for finding in checks.self_test(only)}
+    return {finding.name: finding async for finding in check_list.self_test(only)}
 
 
 def states(findings: Iterable[CheckResult]) -> dict[str, CheckState]:
@@ -53,6 +53,7 @@ def states(findings: Iterable[CheckResult]) -> dict[str, CheckState]:
 # It passes, and covers
 
 
+@pytest.mark.sampled(0.5)
 def test_all_of_it_passes_here_and_nothing_is_left(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -65,7 +66,7 @@ def test_all_of_it_passes_here_and_nothing_is_left(
     found = {check["name"]: (check["state"], check["text"]) for check in told["checks"]}
     assert not [check for check in found.items() if check[1][0] == "broken"]
     assert (done.returncode, told["status"], done.stderr) == (0, "finished", "")
-    assert tuple(found) == checks.SELF_TEST_NAMES
+    assert tuple(found) == check_list.SELF_TEST_NAMES
     assert "a second" in found["answer"][1]
     assert "$0.006" in found["money"][1]
     assert not home.exists()
@@ -207,7 +208,7 @@ async def test_a_part_that_never_ends_is_told(
 ) -> None:
     (tmp_path / "tokenizers.py").write_text("import time; time.sleep(600)")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(checks, "CHECK_SECONDS", 0.5)
+    monkeypatch.setattr(check_list, "CHECK_SECONDS", 0.5)
     assert "didn't end within" in (await found("tokenizers"))["tokenizers"].text
 
 
@@ -232,7 +233,7 @@ GONE = {
     "screen": "baton/tui/app.tcss",
     "tools": "baton/workers/tools/computation/result_text.py",
     "answer": "baton/workers/local/child/text_stream.py",
-    "cloud": "baton/workers/cloud/child/litellm_capture.py",
+    "cloud": "baton/workers/cloud/child/litellm_requests.py",
     "documents": "baton/workers/attachments.py",
     "hiding": "baton/workers/cloud/redaction.py",
 }
@@ -258,9 +259,9 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 TELL = """
 import asyncio, json, sys
-from baton.cli.doctor import checks
+from baton.cli.doctor import check_list
 async def tell():
-    print(json.dumps({f.name: [f.state, f.text] async for f in checks.self_test(sys.argv[1:])}))
+    print(json.dumps({f.name: [f.state, f.text] async for f in check_list.self_test(sys.argv[1:])}))
 asyncio.run(tell())
 """
 
@@ -279,6 +280,7 @@ def of_copy(folder: Path, *only: str) -> dict[str, tuple[str, str]]:
     return found
 
 
+@pytest.mark.sampled(0.5)
 def test_files_that_are_gone_are_missed_where_they_are_needed(copy: Path) -> None:
     for file in GONE.values():
         (copy / file).unlink()
@@ -301,9 +303,9 @@ import asyncio
 from pathlib import Path
 from baton.routing import learned_router as learned
 learned.shipped = lambda: Path({str(folder)!r})
-from baton.cli.doctor import checks
+from baton.cli.doctor import check_list
 async def tell():
-    print([f.state.value async for f in checks.self_test(["router"])])
+    print([f.state.value async for f in check_list.self_test(["router"])])
 asyncio.run(tell())
 """
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from baton.cli.doctor.check import CheckResult, CheckState
-from baton.cli.doctor.checks import check_setup
+from baton.cli.doctor.check_list import check_setup
 from baton.platform import secrets
 from baton.platform.settings import find_paths
 from baton.workers.cloud import price_table
@@ -156,6 +156,7 @@ model = "openai/gpt-5-mini"
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("conductor", "state", "text"),
     [

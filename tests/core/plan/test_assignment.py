@@ -7,8 +7,7 @@ import math
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from baton.core.errors import PlanError
 from baton.core.labels import Label

@@ -5,8 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from baton.core.errors import PlanError
 from baton.core.plan.plan import KINDS, MAX_DRAWN_STEPS, Need

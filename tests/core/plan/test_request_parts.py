@@ -8,8 +8,7 @@ from statistics import fmean
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from baton.core.errors import BatonError, StoreError, WorkerError
 from baton.core.messages import Card, Purpose, Request

@@ -7,8 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from baton.core.errors import StoreError
 from baton.core.feedback import GradedAnswer
@@ -29,6 +28,7 @@ from baton.core.plan.skill_table import (
 from baton.core.ports import Route
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.rule_router import RuleRouter
+from baton.core.run.run_context import Services
 from baton.history import Store
 from baton.routing import read_scores
 from baton.workers.scripted_worker import ScriptedWorker
@@ -183,9 +183,9 @@ async def test_whoever_plans_a_run_sees_what_workers_are_good_at(tmp_path: Path)
         return told("code", 0.0, 20)
 
     store = Store.open(tmp_path / "baton.db")
-    orchestra = Orchestra({"here": ScriptedWorker(card=LLAMA)}, store, "here")
-    orchestra.router = Listening()
-    orchestra.skills = SkillTable(lambda: SCORES, outcomes)
+    orchestra = Orchestra(Services({"here": ScriptedWorker(card=LLAMA)}, store), "here")
+    orchestra.configure(router=Listening())
+    orchestra.configure(skills=SkillTable(lambda: SCORES, outcomes))
     async with orchestra.play(Prompt("Write a function.")) as run:
         assert [event async for event in run]
     await store.aclose()

@@ -32,6 +32,7 @@ from baton.core.redaction_types import HiddenText, RedactedTexts
 from baton.core.run.metered_worker import CallUsage, MeteredWorker, RunBudget
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import ANYTHING, PromptLimits, RunTerms
+from baton.core.run.run_context import Services
 from baton.core.view import RunView
 from baton.history import Store
 from baton.money import Ledger
@@ -102,7 +103,7 @@ class House:
         worker: str | None = None,
     ) -> RunView:
         view = RunView()
-        run = self.orchestra.play(Prompt(text), place, limits, self.person, worker)
+        run = self.orchestra.play(Prompt(text), place, limits, self.person, worker=worker)
         async with run:
             async for event in run:
                 view = view.apply(event)
@@ -128,12 +129,14 @@ async def house(
     far = ScriptedWorker(cloud, card)
     given: dict[str, object] = {"ceilings": {Scope.DAY: NANO}, **terms}
     orchestra = Orchestra(
-        {"small": ScriptedWorker(local, LOCAL), card.id: far},
-        store,
+        Services(
+            {"small": ScriptedWorker(local, LOCAL), card.id: far},
+            store,
+            ledger=ledger,
+            redactor=redactor,
+        ),
         "small",
-        ledger=ledger,
-        terms=RunTerms(**given),  # type: ignore[arg-type]
-        redactor=redactor,
+        RunTerms(**given),  # type: ignore[arg-type]
     )
     try:
         yield House(orchestra, store, ledger, far, Person(choice))
@@ -289,7 +292,7 @@ async def test_leave_given_for_a_conversation_lasts_there_only() -> None:
 async def test_never_is_stronger_than_leave_that_a_conversation_once_got() -> None:
     async with house(choice="conversation") as here:
         place = ConversationPosition(_conversation(await here.play()))
-        here.orchestra.terms = replace(here.orchestra.terms, policy=Policy.NEVER)
+        here.orchestra.change_terms(policy=Policy.NEVER)
         view = await here.play(place=place)
         assert (view.offers[0].decision, len(here.cloud.requests)) == (Decision.NEVER, 1)
         assert (await here.play(place=place, worker="gpt")).failure is not None
@@ -351,10 +354,12 @@ async def test_a_broken_ledger_leaves_the_local_answer() -> None:
 
     async with house() as here:
         orchestra = Orchestra(
-            {"small": ScriptedWorker(says("cut", Finish.LENGTH), LOCAL), "gpt": here.cloud},
-            here.store,
+            Services(
+                {"small": ScriptedWorker(says("cut", Finish.LENGTH), LOCAL), "gpt": here.cloud},
+                here.store,
+                ledger=Broken(),
+            ),
             "small",
-            ledger=Broken(),
         )
         view = await replace(here, orchestra=orchestra).play()
         assert (view.answer, view.status, view.notice) == ("cut", "finished", "The disk is full.")

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from baton.core import events as ev
 from baton.core.labels import Label
@@ -119,7 +118,7 @@ async def test_a_request_says_how_long_its_text_may_get(estimated: bool) -> None
     )
     async with house(near, far, policy=Policy.BUDGET) as here:
         if estimated:
-            here.orchestra.router = Expects()
+            here.orchestra.configure(router=Expects())
         view = await here.play(Plan(steps, (2,)), "Who was there?", SOLO)
         assert view.status == "finished"
         assert near.requests[0].expected_tokens == TOKENS_P99["calculation"]
@@ -132,7 +131,7 @@ async def test_a_request_says_how_long_its_text_may_get(estimated: bool) -> None
 async def test_the_answer_before_counts_in_a_conversation() -> None:
     far = Actor(cloud(), says("word " * 4000))
     async with house(far, policy=Policy.BUDGET) as here:
-        here.orchestra.router = Expects()
+        here.orchestra.configure(router=Expects())
         await here.play(None, "Tell me a story.", SOLO)
         kept = await here.record()
         place = ConversationPosition(kept.conversation, kept.answer)

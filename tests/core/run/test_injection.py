@@ -43,6 +43,7 @@ from baton.core.plan.plan import DIRECT_SUBTASK, FILE, MAX_STEPS, Plan, Step
 from baton.core.ports import NEW, ConversationPosition
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import PromptLimits
+from baton.core.run.run_context import Services
 from baton.core.sanitiser import one_line, sanitise
 from baton.core.view import RunView
 from baton.history import Store
@@ -131,7 +132,7 @@ async def attack(payload: Payload, seam: str) -> None:
     async with house(
         *actors, choice=choice, ceiling=CEILING, policy=policy, offline=offline
     ) as here:
-        here.orchestra.conductor = cards[payload.number // 30 % 2 + (seam == "name")].id
+        here.orchestra.configure(conductor=cards[payload.number // 30 % 2 + (seam == "name")].id)
         terms = replace(here.orchestra.terms)
         await _elsewhere(here.store)
         place = await _history(here.store, payload if seam == "history" else None, label)
@@ -358,7 +359,7 @@ async def _recorded(payload: Payload) -> ev.Started:
         actors = {card.id: Actor(card, obeys(payload)) for card in cards}
         broken = WorkerError(f"Broken: {payload.text}", payload.text)
         actors["big"] = Actor(cards[1], fails(broken, payload.text))
-        orchestra = Orchestra(actors, store, "small")
+        orchestra = Orchestra(Services(actors, store), "small")
         prompt = _prompt(payload)
         plan = steps(cards[2].id, tuple(FILE + file.name for file in prompt.files))
         plan = replace(plan, steps=(*plan.steps[:-1], Step("small", payload.text, ("prompt",))))

@@ -15,6 +15,7 @@ from baton.core.messages import Prompt, TurnStatus
 from baton.core.ports import ConversationPosition
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import PromptLimits
+from baton.core.run.run_context import Services
 from baton.history import Store
 from support.local_worker_calls import CAPITAL, small
 
@@ -33,7 +34,7 @@ async def store() -> AsyncIterator[Store]:
 
 @pytest_asyncio.fixture
 async def orchestra(store: Store) -> AsyncIterator[Orchestra]:
-    orchestra = Orchestra({"small": small()}, store, "small")
+    orchestra = Orchestra(Services({"small": small()}, store), "small")
     yield orchestra
     await orchestra.aclose()
 

@@ -16,7 +16,7 @@ from baton.core.money import NANO, BilledTokens
 from baton.core.run.metered_worker import CallUsage, MeteredWorker, RunBudget
 from baton.core.run.policy import PromptLimits, RunTerms
 from baton.money import Ledger
-from support.scripted_plans import Actor, cloud
+from support.scripted_plans import Actor, cloud, local
 
 REQUEST = Request((Message(Role.USER, "Hello"),), label=Label.CLOUD)
 
@@ -118,3 +118,16 @@ async def test_a_cancelled_call_leaves_no_money_held(
     [charge] = await ledger.charges()
     assert charge.status is status
     assert [tally.cost for tally in told] == ([] if slow == "hold" else [charge.charged])
+
+
+async def test_a_call_that_was_prepared_for_another_worker_does_not_pass_the_gate(
+    ledger: SlowLedger,
+) -> None:
+    """Else what was prepared for a local worker would leave without money being held."""
+    actor, metered, told = gate(ledger)
+    budget = RunBudget(ledger, None, RunTerms({Scope.DAY: NANO}), PromptLimits())
+    call = await budget.prepare(local(), REQUEST)
+    assert call.bill is None
+    with pytest.raises(ValueError, match="was handed to 'far'"):
+        await anext(metered.stream(call))
+    assert (actor.requests, told, await ledger.charges()) == ([], [], [])

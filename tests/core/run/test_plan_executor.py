@@ -41,7 +41,7 @@ from support.scripted_plans import (
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(parts, "RETRY_SECONDS", 0.0)
 
 
 # What runs when

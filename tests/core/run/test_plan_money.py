@@ -42,7 +42,7 @@ from support.scripted_plans import (
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(parts, "RETRY_SECONDS", 0.0)
 
 
 CLOUD_FIRST = Plan((step("far", "One."), step("small", "Two.", "1")), (2,))
@@ -93,7 +93,7 @@ async def test_a_plan_of_one_step_elsewhere_is_done_here_where_the_person_keeps_
         view = await here.play(single_step_plan("far"))
         assert (view.status, view.steps[0].worker) == ("finished", "small")
         assert view.offers[0].why == "Step 1 of the plan is for it: chat."
-        here.orchestra.default = "far"
+        here.orchestra.configure(default="far")
         view = await here.play(single_step_plan("far"))
         assert (view.status, view.offers[0].why) == ("cancelled", "You asked for it.")
         assert here.actors["far"].requests == []
@@ -121,7 +121,7 @@ async def test_not_sending_is_called_what_it_is() -> None:
     async with house(Actor(local()), Actor(cloud())) as here:
         assert await called(here) == ("Do it here", "finished")
         assert await called(here, PromptLimits(alone=True)) == ("Don't send", "cancelled")
-        here.orchestra.default = "far"
+        here.orchestra.configure(default="far")
         assert await called(here) == ("Don't send", "failed")
     async with house(Actor(cloud()), Actor(cloud("further"))) as here:
         label, status = await called(here)
@@ -241,7 +241,7 @@ async def test_a_worker_elsewhere_that_is_free_is_asked_about_too_unless_the_per
         here.actors["small"].act = fails(DOWN)
         await here.play(side_by_side(2, "small"))  # nor when another one is down
         assert here.actors["lab"].requests == []
-        here.orchestra.default = "lab"
+        here.orchestra.configure(default="lab")
         asked = len(here.person.asked)
         assert (await here.play(side_by_side(2, "lab"))).status == "finished"
         assert (len(here.actors["lab"].requests), len(here.person.asked)) == (2, asked)

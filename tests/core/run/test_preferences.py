@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from baton.core.errors import PlanError
 from baton.core.events import Routed, Sent
@@ -12,8 +13,11 @@ from baton.core.labels import Label
 from baton.core.messages import Card, Prompt
 from baton.core.money import Price, Rates
 from baton.core.plan.assignment import assign_workers, without_unfit_workers
-from baton.core.plan.plan import Need, Plan, Step
+from baton.core.plan.plan import Material, Need, Plan, Step
+from baton.core.ports import Route
+from baton.core.routing_types import Estimate
 from baton.core.run.policy import PromptLimits
+from baton.core.run.rule_router import RuleRouter, routed
 from support.scripted_plans import Actor, House, cloud, house, local, says
 
 CODE = "Write a Python function that reverses a list."
@@ -92,7 +96,9 @@ def test_a_preferred_worker_that_costs_something_is_weighed_where_money_has_to_l
 # A prompt
 
 
-async def routed(here: House, text: str, limits: PromptLimits, worker: str | None = None) -> Routed:
+async def routed_event(
+    here: House, text: str, limits: PromptLimits, worker: str | None = None
+) -> Routed:
     run = here.orchestra.play(Prompt(text), limits=limits, ask=here.person, worker=worker)
     await here.watch(run)
     return next(event for event in here.events if isinstance(event, Routed))
@@ -108,8 +114,8 @@ async def asked(
     """Return how a prompt was routed among those here, and check that nothing else was called."""
     actors = [Actor(card, says("Sure.")) for card in (cards or (SMALL, CODER, FAR, LAN))]
     async with house(*actors) as here:
-        here.orchestra.prefer = prefer
-        event = await routed(here, text, limits or PromptLimits(attended=True), worker)
+        here.orchestra.configure(prefer=prefer)
+        event = await routed_event(here, text, limits or PromptLimits(attended=True), worker)
         called = {name for name, actor in here.actors.items() if actor.requests}
         assert called == {event.worker}
         assert not [e for e in here.events if isinstance(e, Sent)]
@@ -145,3 +151,23 @@ async def test_one_that_cannot_hold_the_conversation_is_not_preferred() -> None:
     text = f"{CODE}\n{'word ' * 3000}"
     assert (await asked({"code": "coder"}, text, None, None, SMALL, narrow)).worker == "small"
     assert (await asked({"code": "coder"}, CODE, None, None, SMALL, narrow)).worker == "coder"
+
+
+async def test_the_router_is_asked_once_and_its_estimate_compares_with_who_answers() -> None:
+    class Counting(RuleRouter):
+        asked = 0
+
+        async def route(self, material: Material, roster: Sequence[Card]) -> Route:
+            self.asked += 1
+            quality = {"small": 0.3, "coder": 0.5, "far": 0.9}
+            gain = {"small": 0.0, "coder": 0.2, "far": 0.6}
+            estimate = Estimate({"code": 1.0}, quality, gain, novelty=0.1)
+            return routed(material, roster, estimate)
+
+    router = Counting()
+    async with house(*(Actor(card, says("Sure.")) for card in (SMALL, CODER, FAR))) as here:
+        here.orchestra.configure(router=router, prefer={"code": "coder"})
+        event = await routed_event(here, CODE, PromptLimits(attended=True))
+        assert (router.asked, event.worker) == (1, "coder")
+        assert event.scores["quality"] == pytest.approx(0.5)
+        assert event.scores["gain"] == pytest.approx(0.4)

@@ -38,6 +38,7 @@ from baton.core.plan.skill_table import SkillTable
 from baton.core.ports import NEW, ConversationPosition, Proposal, Question, StrategyContext, Worker
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import PromptLimits, RunTerms, may_use
+from baton.core.run.run_context import Services
 from baton.core.strategies.single import Single
 from baton.history import Store
 from baton.money import Ledger
@@ -89,15 +90,17 @@ class World:
         self.ledger = Ledger.open(None)
         ids = dice.sample(list(self.workers), len(self.workers))
         self.orchestra = Orchestra(
-            {id: self.real.get(id, self.workers[id]) for id in ids},
-            store,
+            Services(
+                {id: self.real.get(id, self.workers[id]) for id in ids},
+                store,
+                ledger=self.ledger,
+                redactor=dice.choice([None, Redaction(["ann"])]),
+            ),
             dice.choice(["small", "big"]),
-            ledger=self.ledger,
-            terms=RunTerms({Scope.DAY: 1000 * NANO}, dice.choice([*Policy, *[Policy.ASK] * 4])),
-            redactor=dice.choice([None, Redaction(["ann"])]),
+            RunTerms({Scope.DAY: 1000 * NANO}, dice.choice([*Policy, *[Policy.ASK] * 4])),
         )
         if dice.random() < 0.7:  # whatever the router wants is no reason to send private text
-            self.orchestra.router = Adversary(dice, greedy=dice.random() < 0.5)
+            self.orchestra.configure(router=Adversary(dice, greedy=dice.random() < 0.5))
 
     async def aclose(self) -> None:
         await self.store.aclose()
@@ -165,7 +168,7 @@ class World:
             max_tokens=dice.choice([None, 500]),
         )
         worker = dice.choice([None, None, None, *self.workers])
-        run = self.orchestra.play(self.prompt(label), self.place(), limits, self.ask, worker)
+        run = self.orchestra.play(self.prompt(label), self.place(), limits, self.ask, worker=worker)
         patience = dice.choice([0, 3, 6, *[1000] * 7])
         async with run:
             async for event in run:
@@ -251,7 +254,7 @@ async def test_what_was_derived_stays_private_when_its_source_is_left_out(tmp_pa
     world.workers["small"] = ScriptedWorker(lambda r: [Text(m.text) for m in r.messages], SMALL)
     await world.ledger.aclose()
     world.open(world.store)
-    world.orchestra.terms = replace(world.orchestra.terms, policy=Policy.BUDGET)
+    world.orchestra.change_terms(policy=Policy.BUDGET)
     secret = Attachment("secret.txt", "canary-local-1", 1, Label.LOCAL)
 
     async def play(prompt: Prompt, worker: str) -> ev.Started:
@@ -370,10 +373,10 @@ async def test_what_a_person_thought_of_private_answers_is_not_told_elsewhere(la
     """A conductor elsewhere reads what workers are good at, by answers that may leave as well."""
     far = Actor(cloud(), says("No plan."))
     async with house(Actor(local(), says("7")), far, policy=Policy.BUDGET) as here:
-        here.orchestra.conductor = far.card.id
+        here.orchestra.configure(conductor=far.card.id)
 
         async def told() -> str:
-            here.orchestra.skills = SkillTable(outcomes=here.store.outcomes)
+            here.orchestra.configure(skills=SkillTable(outcomes=here.store.outcomes))
             far.requests.clear()
             await here.play(None, "Plan it.", PromptLimits(strategy="conductor"))
             return sees(far.requests[0])

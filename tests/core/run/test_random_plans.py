@@ -50,6 +50,7 @@ from baton.core.ports import NEW, ConversationPosition, Proposal, Question, Stra
 from baton.core.run import step_executor as part
 from baton.core.run.policy import PromptLimits, RunTerms, may_use
 from baton.core.run.run import Run
+from baton.core.run.run_context import Services
 from baton.core.strategies import STRATEGIES
 from baton.core.view import RunView
 from baton.history import Store
@@ -339,12 +340,12 @@ async def play(number: int) -> str:
 
 async def _play(scene: Scene, store: Store, ledger: Ledger) -> str:
     default = next(iter(scene.actors))
-    orchestra = Given(scene.actors, store, default, ledger=ledger, terms=scene.terms)
+    orchestra = Given(Services(scene.actors, store, ledger=ledger), default, scene.terms)
     orchestra.given = Growing(scene) if scene.strategy == "growing" else None
-    orchestra.conductor = scene.conductor
+    orchestra.configure(conductor=scene.conductor)
     if scene.random.random() < 0.6:
-        orchestra.router = Adversary(scene.random, greedy=scene.random.random() < 0.3)
-    orchestra.templates = lambda: TEMPLATES
+        orchestra.configure(router=Adversary(scene.random, greedy=scene.random.random() < 0.3))
+    orchestra.configure(templates=lambda: TEMPLATES)
     old = Prompt(f"{HISTORY} before", (attachment("old.txt"),))
     begun = await store.begin(old, NEW, scene.label)
     await store.write(begun.answer, f"answered {HISTORY}", TurnStatus.DONE)
@@ -528,7 +529,7 @@ BLOCK = 500
 async def test_every_run_ends_once_and_leaves_nothing_behind(
     first: int, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(part, "AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(part, "RETRY_SECONDS", 0.0)
     ends: set[str] = set()
     for number in range(first, first + count):
         try:

@@ -59,7 +59,7 @@ SUM = "How many apples are 2 apples and 3 apples?"
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(parts, "RETRY_SECONDS", 0.0)
 
 
 def at_last(text: str) -> Act:
@@ -137,11 +137,11 @@ async def test_a_resumed_run_stays_within_what_its_person_typed(bound: str) -> N
     async with house(far, broken, choice="once", policy=Policy.BUDGET) as here:
         usual = here.orchestra.terms
         if bound == "mode":
-            here.orchestra.terms = replace(usual, mode="local")
+            here.orchestra.change_terms(mode="local")
         limits = PromptLimits(alone=bound == "alone", strategy="reflect")
         run = here.orchestra.play(Prompt("Hi"), NEW, limits, here.person, worker="a")
         await here.watch(run, until=lambda event: isinstance(event, ev.StepStarted))
-        here.orchestra.terms = usual
+        here.orchestra.change_terms(mode=usual.mode)
         broken.act = fails(WorkerError("It is broken."))
         view, _ = await resumed(here)
         assert (view.status, far.requests) == ("failed", [])
@@ -314,8 +314,8 @@ async def _play_by_chance(chance: random.Random) -> None:
     person = Whimsical(chance)
     async with house(*(erratic(chance, card) for card in cards), ceiling=ceiling) as here:
         here.person = person
-        here.orchestra.conductor = chance.choice(["", *here.actors])
-        here.orchestra.templates = partial(read_templates, Path("none"))
+        here.orchestra.configure(conductor=chance.choice(["", *here.actors]))
+        here.orchestra.configure(templates=partial(read_templates, Path("none")))
         limits, last = PromptLimits(strategy=chance.choice(WAYS)), chance.choice((1000, 5, 15, 40))
         run = here.begin(None, chance.choice(PROMPTS), limits)
         view = await here.watch(run, lambda event: len(here.events) == last)
@@ -340,7 +340,7 @@ async def test_the_way_out_of_a_failed_plan_may_still_be_helped_so_it_is_not_fin
     card = replace(local("a"), parameters=8 * 10**9)
     far = Actor(cloud(price=FREE), says("Here it is."))
     async with house(Actor(card, act), far, choice=["keep", "once"]) as here:
-        here.orchestra.conductor = "a"
+        here.orchestra.configure(conductor="a")
         view = await here.play(None, PROMPTS[-1])
     assert _check_told(here.events).answer == "Here it is." == view.answer
     assert any(step.text == SORRY for step in view.steps)

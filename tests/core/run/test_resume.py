@@ -22,6 +22,7 @@ from baton.core.money import NANO
 from baton.core.plan.plan import DIRECT_SUBTASK, Outcome, Plan, Step, single_step_plan
 from baton.core.ports import ConversationPosition, Proposal, StrategyContext
 from baton.core.run.policy import ANYTHING, PromptLimits
+from baton.core.run.run_context import Services
 from support.ledger_processes import bill
 from support.scripted_plans import (
     DOWN,
@@ -142,6 +143,7 @@ def kill_in_the_third_step(home: Path) -> None:
         stuck.kill()
 
 
+@pytest.mark.sampled(0.5)
 async def test_a_run_that_was_killed_goes_on_in_the_next_baton(tmp_path: Path) -> None:
     await asyncio.to_thread(kill_in_the_third_step, tmp_path)
     async with house(Actor(local()), Actor(cloud()), home=tmp_path, policy=Policy.BUDGET) as here:
@@ -199,7 +201,7 @@ async def test_a_resumed_private_run_stays_private() -> None:
         forged: tuple[ev.Event, ...] = tuple(
             e for e in stopped.events if not isinstance(e, ev.StepFinished | ev.Planned)
         )
-        forged = (*forged[:2], ev.Planned(0, plan), *forged[2:])
+        forged = (*forged[:2], ev.Planned(plan), *forged[2:])
         here.actors["small"].act = echoes
         view = await here.watch(here.orchestra.resume(replace(stopped, events=forged)))
         assert view.status == "finished"
@@ -230,7 +232,8 @@ async def test_a_kept_plan_that_nobody_can_play_any_more_ends_cleanly() -> None:
         kept = await here.record()
         store = here.store
         smaller = type(here.orchestra)(
-            {"small": Actor(local(context=1024), says("from the small one"))}, store, "small"
+            Services({"small": Actor(local(context=1024), says("from the small one"))}, store),
+            "small",
         )
         view = await here.watch(smaller.resume(kept))
         assert view.status in ("finished", "failed")
@@ -245,7 +248,7 @@ async def test_what_somebody_wrote_who_is_gone_now_is_kept_all_the_same() -> Non
             lambda e: isinstance(e, ev.StepStarted) and e.step == 2,
         )
         small = Actor(local(context=1024))
-        alone = type(here.orchestra)({"small": small}, here.store, "small")
+        alone = type(here.orchestra)(Services({"small": small}, here.store), "small")
         view = await here.watch(alone.resume(await here.record()))
         assert (view.status, view.answer, len(small.requests)) == ("finished", "Two.", 1)
         assert [item.worker for item in view.steps] == ["wide", "small"]
@@ -293,7 +296,7 @@ async def test_a_run_that_began_here_alone_is_gone_on_with_here_alone(
     ) as here:
         await interrupted(here)
         changes: dict[str, Any] = {bound: free}
-        here.orchestra.terms = replace(here.orchestra.terms, **changes)
+        here.orchestra.change_terms(**changes)
         for _ in range(2):  # the second goes on with what the first left
             view = await here.watch(here.orchestra.resume(await here.record()))
             if bounded:
@@ -363,8 +366,8 @@ async def test_help_that_would_leave_is_not_offered_to_a_run_that_began_here_alo
     bounds: dict[str, Any],
 ) -> None:
     async with house(Actor(local(), says("")), Actor(cloud()), choice="cloud") as here:
-        here.orchestra.terms = replace(here.orchestra.terms, **bounds)
+        here.orchestra.change_terms(**bounds)
         await here.watch(here.begin(None, "Why?"), lambda e: isinstance(e, ev.StepStarted))
-        here.orchestra.terms = replace(here.orchestra.terms, mode="auto", offline=False)
+        here.orchestra.change_terms(mode="auto", offline=False)
         await here.watch(here.orchestra.resume(await here.record(), ask=here.person))
         assert (here.person.asked, here.actors["far"].requests) == ([], [])

@@ -7,8 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 
 import pytest
 import pytest_asyncio
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from baton.core import events as ev
 from baton.core.errors import ConfigError, ContextTooLong, StoreError, WorkerUnavailable
@@ -18,6 +17,7 @@ from baton.core.ports import ConversationPosition, Question, take_default
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import PromptLimits
 from baton.core.run.run import Run
+from baton.core.run.run_context import Services
 from baton.core.view import RunView
 from baton.history import Store
 from baton.workers.scripted_worker import Script, ScriptedWorker
@@ -32,7 +32,7 @@ async def store() -> AsyncIterator[Store]:
 
 def orchestra(store: Store, script: Script, card: Card | None = None) -> Orchestra:
     worker = ScriptedWorker(script, card)
-    return Orchestra({worker.card.id: worker}, store, worker.card.id)
+    return Orchestra(Services({worker.card.id: worker}, store), worker.card.id)
 
 
 def says(*items: Chunk | BaseException | float | str) -> Script:
@@ -96,13 +96,15 @@ async def test_the_prompt_is_on_disk_before_the_worker_is_called(store: Store) -
                 yield chunk
 
     nosy = Nosy(says("ok"))
-    await play(Orchestra({"n": nosy}, store, "n").play(Prompt("remember me")))
+    await play(
+        Orchestra(Services({"scripted": nosy}, store), "scripted").play(Prompt("remember me"))
+    )
     assert seen == ["remember me", ""]
 
 
 async def test_a_second_prompt_sees_the_first_and_its_answer(store: Store) -> None:
     worker = ScriptedWorker()
-    conductor = Orchestra({"w": worker}, store, "w")
+    conductor = Orchestra(Services({"scripted": worker}, store), "scripted")
     view = view_of(await play(conductor.play(Prompt("one", system="Be brief."))))
     assert view.started is not None
     await play(conductor.play(Prompt("two"), ConversationPosition(view.started.conversation)))
@@ -218,12 +220,12 @@ async def test_an_unknown_conversation_fails_the_run_with_a_sentence(store: Stor
 def test_an_unknown_worker_is_refused_by_name() -> None:
     worker = ScriptedWorker()
     with pytest.raises(ConfigError, match="no worker 'smal'"):
-        Orchestra({"small": worker}, Store.open(None), "small").worker("smal")
+        Orchestra(Services({"small": worker}, Store.open(None)), "small").worker("smal")
 
 
 async def test_private_text_never_reaches_a_worker_that_is_not_local(store: Store) -> None:
     cloud = ScriptedWorker(says("a"), Card("far", "cloud", "Far", privacy=Label.CLOUD))
-    conductor = Orchestra({"far": cloud}, store, "far")
+    conductor = Orchestra(Services({"far": cloud}, store), "far")
     events = await play(conductor.play(Prompt("secret"), limits=PromptLimits(label=Label.LOCAL)))
     assert isinstance(events[-1], ev.Failed)
     assert cloud.requests == []
@@ -244,7 +246,7 @@ class Small(ScriptedWorker):
 
 async def overflow(store: Store, ask: object) -> tuple[Small, list[ev.Event]]:
     worker = Small(says("ok"))
-    conductor = Orchestra({"w": worker}, store, "w")
+    conductor = Orchestra(Services({"scripted": worker}, store), "scripted")
     first = view_of(await play(conductor.play(Prompt("first", system="s"))))
     assert first.started is not None
     place = ConversationPosition(first.started.conversation)
@@ -282,7 +284,9 @@ async def test_the_person_may_leave_out_the_oldest_turns(store: Store) -> None:
 
 async def test_one_prompt_that_is_too_long_is_not_asked_about(store: Store) -> None:
     worker = Small(says("ok"))
-    events = await play(Orchestra({"w": worker}, store, "w").play(Prompt("x" * 200)))
+    events = await play(
+        Orchestra(Services({"scripted": worker}, store), "scripted").play(Prompt("x" * 200))
+    )
     assert isinstance(events[-1], ev.Failed)
     assert events[-1].hint == "Shorten the prompt, or attach less."
 
@@ -306,7 +310,8 @@ class FullDisk:
 async def test_a_full_disk_ends_the_run_with_a_sentence(store: Store, writes: int) -> None:
     worker = ScriptedWorker(says("shown"))
     full = FullDisk(store, writes)
-    events = await play(Orchestra({"w": worker}, full, "w").play(Prompt("x")))  # type: ignore[arg-type]
+    services = Services({"scripted": worker}, full)  # type: ignore[arg-type]
+    events = await play(Orchestra(services, "scripted").play(Prompt("x")))
     assert isinstance(events[-1], ev.Failed | ev.Finished)
     assert sum(isinstance(event, ev.TERMINAL) for event in events) == 1
 
@@ -317,7 +322,8 @@ async def test_what_a_call_cost_is_reported_though_the_disk_is_full(
 ) -> None:
     worker = ScriptedWorker(says("shown"))
     full = FullDisk(store, writes)
-    events = await play(Orchestra({"w": worker}, full, "w").play(Prompt("x")))  # type: ignore[arg-type]
+    services = Services({"scripted": worker}, full)  # type: ignore[arg-type]
+    events = await play(Orchestra(services, "scripted").play(Prompt("x")))
     assert sum(isinstance(event, ev.Called) for event in events) == len(worker.requests)
 
 
@@ -377,7 +383,8 @@ async def test_a_disk_that_is_full_for_a_moment_costs_nothing(store: Store) -> N
             await store.write(turn, text, status, worker)
 
     worker = ScriptedWorker(says("saved in the end", 60.0))
-    async with Orchestra({"w": worker}, Hiccup(), "w").play(Prompt("x")) as run:  # type: ignore[arg-type]
+    services = Services({"scripted": worker}, Hiccup())  # type: ignore[arg-type]
+    async with Orchestra(services, "scripted").play(Prompt("x")) as run:
         events: list[ev.Event] = []
         async for event in run:
             events.append(event)
@@ -388,4 +395,4 @@ async def test_a_disk_that_is_full_for_a_moment_costs_nothing(store: Store) -> N
 
 def test_an_unknown_default_worker_is_named() -> None:
     with pytest.raises(ConfigError, match=r"no worker 'foo'.*setting `worker`"):
-        Orchestra({"small": ScriptedWorker()}, Store.open(None), "foo").worker()
+        Orchestra(Services({"small": ScriptedWorker()}, Store.open(None)), "foo").worker()

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, timedelta
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from baton.core.history_types import Weighing
 from baton.core.ledger_types import Scope, ScopeBalance, SpendingStyle, Standing

@@ -10,8 +10,7 @@ import time
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from baton.core.errors import StoreError
 from baton.core.history_types import Weighing
@@ -55,6 +54,7 @@ def test_never_more_than_the_share_is_sent_whatever_comes(
         assert total <= share * seen + 1e-9
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.7])
 @pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
 def test_nearly_all_of_the_share_is_used_for_the_best(share: float, scale: float) -> None:

@@ -6,8 +6,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from baton.core.errors import BatonError
 from baton.core.events import Verdict

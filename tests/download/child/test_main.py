@@ -12,7 +12,7 @@ import random
 import socket
 import ssl
 import threading
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +23,6 @@ import pytest
 
 from baton.core.catalogue_types import Source
 from baton.download.child import hub_client, hub_metadata
-from baton.download.child.hub_errors import in_words
 from baton.download.child.hub_metadata import HubMetadata
 from baton.download.messages import REPLIES, ListFiles, LookUpSource, OfferReply, ReadHeader
 from baton.ipc.messages import Failed, Message
@@ -257,38 +256,6 @@ def certified(x509: Any, file: Path) -> ssl.SSLContext:
 
 
 # How it connects
-
-
-@pytest.mark.parametrize(
-    ("headers", "seconds"),
-    [
-        ({"Retry-After": "120"}, 120),
-        ({"retry-after": " 0 "}, 0),
-        ({"Retry-After": "9" * 30}, 86_400),
-        ({"Retry-After": "Sat, 21 Nov 2026 21:01:00 GMT"}, 60),
-        ({"Retry-After": "Sat, 21 Nov 2026 22:01:00 +0100"}, 60),
-        ({"Retry-After": "Sat, 21 Nov 2026 20:59:00 GMT"}, 0),
-        ({"Retry-After": "Fri, 31 Dec 9999 23:59:59 GMT"}, 86_400),
-        ({"RateLimit": '"resolvers";r=0;t=12'}, 12),
-        ({"RateLimit": '"resolvers";r=7;t=12'}, None),
-        ({"Retry-After": "soon"}, None),
-        ({"Retry-After": "-5"}, None),
-        ({"Retry-After": "١٢"}, None),
-        ({}, None),
-    ],
-)
-def test_when_to_come_back(headers: Mapping[str, str], seconds: float | None) -> None:
-    now = datetime.datetime(2026, 11, 21, 21, tzinfo=datetime.UTC)
-    assert hub_client.retry_after(headers, now.timestamp()) == seconds
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [(None, "a minute"), (0, "1 second"), (1.5, "2 seconds"), (119, "119 seconds"),
-     (120, "2 minutes"), (7199, "120 minutes"), (7200, "2 hours"), (7201, "3 hours")],
-)  # fmt: skip
-def test_a_wait_in_words(seconds: float | None, words: str) -> None:
-    assert in_words(seconds) == words
 
 
 def test_the_account(tmp_path: Path) -> None:

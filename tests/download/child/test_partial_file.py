@@ -13,9 +13,7 @@ from typing import Any
 
 import pytest
 
-from baton.download.child import partial_file as partials
-from baton.download.child import transfer
-from baton.download.child import transfer as reports
+from baton.download.child import partial_file as partials, transfer, transfer as reports
 from baton.download.child.hub_client import Stopped
 from baton.download.child.partial_file import PartialFile
 from baton.download.child.transfer import PartialHasher, ProgressReport

@@ -17,8 +17,7 @@ import pytest
 from msgspec.structs import asdict
 
 from baton.core.catalogue_types import ModelOffer, Source
-from baton.download.child import partial_file as partials
-from baton.download.child import transfer
+from baton.download.child import partial_file as partials, transfer
 from baton.download.child.http_download import HttpDownload, RetryPolicy
 from baton.download.child.hub_client import HubClient, Stopped
 from baton.download.child.partial_file import PartialFile
@@ -110,6 +109,7 @@ def test_a_broken_file_of_that_name_is_noticed_and_fetched_anew(hub: Hub, target
     assert target.read_bytes() == CONTENT
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(
     "fault",
     [
@@ -313,6 +313,7 @@ def test_a_server_that_is_not_there_is_said(hub: Hub, target: Path) -> None:
     assert "can't be reached: nothing listens there" in fields["message"]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("fault", "error", "words"),
     [

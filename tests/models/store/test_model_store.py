@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 from filelock import FileLock
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from baton.core.catalogue_types import ModelRole, Source
 from baton.core.errors import ConfigError, ModelFileError

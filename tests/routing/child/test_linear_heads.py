@@ -10,8 +10,7 @@ import fit_heads
 import numpy as np
 import pytest
 from fit_heads import fit_kind_head
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 
 from baton.core.plan.plan import KINDS, Need

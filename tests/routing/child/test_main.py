@@ -175,6 +175,7 @@ SPOILT = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("spoilt", SPOILT)
 async def test_a_broken_file_leaves_it_to_the_rule_and_says_so(tmp_path: Path, spoilt: str) -> None:
     folder = copied(tmp_path)

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from baton.core.plan.plan import KINDS
 from baton.core.plan.token_estimates import TOKENS_P99

@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fit_second_stage import fit_second_stage
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from baton.core.routing_types import Candidate, Draft, Estimate
 from baton.routing.child import RouterFileError, second_stage

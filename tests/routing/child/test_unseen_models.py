@@ -7,8 +7,7 @@ import json
 import numpy as np
 import pytest
 from fit_abilities import fit_abilities
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from baton.core import model_names
 from baton.core.routing_types import Candidate

@@ -13,8 +13,8 @@ from baton.core.ledger_types import Policy
 from baton.core.messages import Prompt
 from baton.core.ports import NEW, Question
 from baton.core.run.orchestra import Orchestra
-from baton.core.run.policy import PromptLimits as Allowed
-from baton.core.run.policy import RunTerms
+from baton.core.run.policy import PromptLimits as Allowed, RunTerms
+from baton.core.run.run_context import Services
 from baton.core.view import RunView
 from baton.history import Store
 from baton.money import Ledger
@@ -38,11 +38,8 @@ class Asking:
         self.cloud, self._desk, self._store, self._router = cloud, desk, store, router
 
     async def ask(self, worker: str, text: str) -> RunView:
-        orchestra = Orchestra(
-            self._desk.workers, self._store, worker, ledger=self._desk.ledger,
-            terms=RunTerms(ROOM, policy=Policy.BUDGET),
-        )  # fmt: skip
-        orchestra.router = self._router
+        services = Services(self._desk.workers, self._store, self._desk.ledger, None, self._router)
+        orchestra = Orchestra(services, worker, RunTerms(ROOM, policy=Policy.BUDGET))
         limits = Allowed(attended=False, alone=True)
         async with orchestra.play(Prompt(text), NEW, limits, _refuse) as run:
             return view_of([event async for event in run])
@@ -73,6 +70,7 @@ async def asking(tmp_path: Path) -> AsyncIterator[Asking]:
     await store.aclose()
 
 
+@pytest.mark.sampled(0.34)
 async def test_a_body_allows_the_p99_that_the_router_expects(asking: Asking) -> None:
     for text, worker in product((CHOICE, SUM), ("openai", "mistral", "server")):
         view = await asking.ask(worker, text)
@@ -88,6 +86,7 @@ async def test_a_body_allows_the_p99_that_the_router_expects(asking: Asking) -> 
 THOUGHTS = 3000
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("worker", ["openai", "responses", "anthropic", "gemini"])
 async def test_a_body_has_room_for_thoughts_besides_the_answer(asking: Asking, worker: str) -> None:
     """Else a call could be paid for that returns nothing: one test for each dialect."""

@@ -91,6 +91,7 @@ def stage(shared: Stage) -> Stage:
     return shared
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", [*MODELS, "responses", "server"])
 async def test_the_answer_is_read_and_the_schema_was_held_for(stage: Stage, name: str) -> None:
     asked = request(shape=SHAPE)

@@ -112,6 +112,7 @@ def charge(heard: Heard) -> int | None:
     )
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ALL)
 async def test_every_provider_answers_and_counts_as_billed(stage: Stage, name: str) -> None:
     stage.cloud.reply = Reply(reasoning=7, cached=3, written=2 if name == "anthropic" else 0)

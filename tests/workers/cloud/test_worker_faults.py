@@ -26,6 +26,7 @@ from baton.core.errors import (
 from baton.core.ledger_types import Scope, Status
 from baton.core.messages import Finish, Message, Request, Role
 from baton.core.money import Rates, Tier
+from baton.platform.secrets import PROVIDERS
 from baton.workers.cloud import Gateway, Patience
 from support.cloud_answer import tokens_of
 from support.cloud_faults import FREE, HARMLESS, UNCOUNTED
@@ -456,7 +457,8 @@ async def test_the_log_of_what_left_is_what_arrived(
     for run, received in arrived.items():
         provider = asked[run].replace("responses", "openai")
         assert received.provider == provider
-        assert received.key == KEYS[f"{provider.replace('server', 'lab').upper()}_API_KEY"]
+        variable = PROVIDERS[provider].variable if provider in PROVIDERS else "LAB_API_KEY"
+        assert received.key == KEYS[variable]
 
 
 COUNTED_ELSEWHERE = {

@@ -6,12 +6,12 @@ import os
 
 from baton.core.messages import Message, Request, Role
 from baton.workers.local import Memory, starter
-from baton.workers.local.loaded_models import LoadedModel, loaded_models
+from baton.workers.local.loaded_models import LoadedModel, list_loaded_models
 from support.local_worker_calls import local_worker
 
 
 def mine() -> list[LoadedModel]:
-    return [one for one in loaded_models() if one.front == os.getpid()]
+    return [one for one in list_loaded_models() if one.front == os.getpid()]
 
 
 async def test_a_loaded_model_is_seen_with_its_file_and_memory() -> None:

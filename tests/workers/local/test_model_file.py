@@ -19,10 +19,10 @@ from baton.workers.local import (
     Memory,
     check_gguf,
     find_model,
+    model_file as local_files,
+    model_memory as local_memory,
     starter,
 )
-from baton.workers.local import model_file as local_files
-from baton.workers.local import model_memory as local_memory
 from baton.workers.local.model_file import estimate_file_load
 from baton.workers.local.model_memory import (
     MachineMemory,

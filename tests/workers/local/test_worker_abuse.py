@@ -99,6 +99,7 @@ async def survive_all(times: int) -> None:
     assert children() == []
 
 
+@pytest.mark.sampled(0.34)
 async def test_a_killed_child_is_survived() -> None:
     await survive_all(6)
 
@@ -178,6 +179,7 @@ async def test_a_thousand_mutated_headers_never_kill_the_front(
     await survive_mutations(tmp_path, 250, seed=quarter)
 
 
+@pytest.mark.sampled(0.34)
 async def test_nothing_leaks_over_twenty_lives() -> None:
     me = psutil.Process()
     worker = small()

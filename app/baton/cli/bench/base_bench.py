@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from baton.bench.strategy_bench import BenchSetting, PlayedQuestion, ResultsFile, StrategyRow
+from baton.bench import BenchSetting, PlayedQuestion, ResultsFile, StrategyRow
 from baton.core.errors import BudgetExceeded, ConfigError
 from baton.core.money import parse_usd
 from baton.core.sanitiser import one_line

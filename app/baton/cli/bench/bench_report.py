@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from xml.sax.saxutils import escape
 
-from baton.bench.strategy_bench import StrategyRow, mixing_ends, random_mixing
+from baton.bench import StrategyRow, mixing_ends, random_mixing
 from baton.cli.stores import format_columns
 from baton.core.money import NANO, format_usd
 from baton.core.sanitiser import one_line

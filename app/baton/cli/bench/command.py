@@ -19,7 +19,7 @@ from baton.core.sanitiser import one_line
 from baton.platform.durable_files import replace_file
 
 if TYPE_CHECKING:
-    from baton.bench.strategy_bench import PlayedQuestion, StrategyRow
+    from baton.bench import PlayedQuestion, StrategyRow
     from baton.cli.bench.base_bench import Bench
 
 _EXAMPLES = """\b
@@ -137,7 +137,7 @@ def bench(
         return _compare_conductors(ctx, typed["workers"] or "", typed["limit"], as_json)
     dataset = _require_dataset(dataset, typed["workers"], policy)
 
-    from baton.bench.datasets import read_dataset
+    from baton.bench import read_dataset
     from baton.cli.bench.base_bench import BenchOptions
     from baton.cli.bench.live_bench import LiveBench
     from baton.cli.bench.replay_bench import ReplayBench
@@ -200,7 +200,7 @@ def _require_dataset(dataset: Path | None, workers: str | None, policy: str | No
 
 async def _compare(bench: Bench, as_json: bool, svg: Path | None) -> int:
     """Play each strategy; show the table even where money did not last."""
-    from baton.bench.strategy_bench import sum_row
+    from baton.bench import sum_row
     from baton.cli.bench.base_bench import show_progress
 
     stopped: BudgetExceeded | None = None

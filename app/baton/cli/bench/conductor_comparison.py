@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from baton.bench.conductor_bench import ConductorBench, ConductorRow, plan_drawer
-from baton.bench.conductor_score import read_episodes
+from baton.bench import ConductorBench, ConductorRow, plan_drawer, read_episodes
 from baton.cli.bench.base_bench import show_progress, split_names
 from baton.cli.options import add_named_worker
 from baton.cli.output import emit, emit_json, notify
@@ -23,7 +22,7 @@ from baton.core.sanitiser import one_line
 from baton.platform.settings import LocalWorkerSettings, Paths, Settings, find_paths, load_settings
 
 if TYPE_CHECKING:
-    from baton.bench.conductor_score import Episode
+    from baton.bench import Episode
     from baton.compose import Baton
     from baton.core.messages import Card
     from baton.core.ports import Worker
@@ -102,7 +101,7 @@ async def _compose_candidates(
         for name in named:
             _refuse_tool(baton.orchestra.worker(name).card)
         able = [card.id for card in roster.values() if not card.uses_gateway and can_conduct(card)]
-        trained = [""] if baton.orchestra.trained is not None else []
+        trained = [""] if baton.orchestra.services.trained is not None else []
         yield baton, [*trained, *(named or able)]
     finally:
         await baton.aclose()
@@ -119,14 +118,14 @@ def _bench(baton: Baton) -> ConductorBench:
     cards = [card for card in baton.orchestra.roster if not card.uses_gateway]
     cards.sort(key=lambda card: (card.is_tool, card.id != default))
     workers: Mapping[str, Worker] = {card.id: baton.orchestra.worker(card.id) for card in cards}
-    router = baton.orchestra.router or RuleRouter()
-    return ConductorBench(workers, router, baton.orchestra.skills)
+    router = baton.orchestra.services.router or RuleRouter()
+    return ConductorBench(workers, router, baton.orchestra.services.skills)
 
 
 async def _play_conductor(
     bench: ConductorBench, baton: Baton, name: str, episodes: Sequence[Episode]
 ) -> ConductorRow:
-    trained = baton.orchestra.trained
+    trained = baton.orchestra.services.trained
     draw = plan_drawer(name if name or trained is None else trained)
     drawn = []
     async for one in bench.play(draw, episodes):

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from baton.bench.backtest import PastPrompt, PolicyRow, actual_row, replay_policy
+from baton.bench import PastPrompt, PolicyRow, actual_row, replay_policy
 from baton.cli.output import emit, emit_json, notify
 from baton.cli.stores import format_columns
 from baton.cli.usage import parse_since
@@ -154,7 +154,7 @@ async def _make_estimator(baton: Baton, router: Router) -> _Estimator:
     from baton.core.run.policy import stronger
 
     orchestra = baton.orchestra
-    roster = await orchestra.skills.cards_with_skills(orchestra.roster)
+    roster = await orchestra.services.skills.cards_with_skills(orchestra.roster)
     by_id = {card.id: card for card in roster}
     mine = by_id[orchestra.worker().card.id]
     terms = replace(orchestra.terms, offline=False, mode="auto")

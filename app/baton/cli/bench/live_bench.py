@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 import click
 
-from baton.bench.strategy_bench import Grader, PlayedQuestion, play_all
+from baton.bench import Grader, PlayedQuestion, play_all
 from baton.cli.bench.base_bench import Bench, BenchOptions, Round
 from baton.cli.output import notify
 from baton.core.errors import ConfigError
@@ -16,7 +16,7 @@ from baton.core.messages import Message, Purpose, Request, Role, Text, estimated
 from baton.core.money import FREE, NANO, BilledTokens, show_usd
 
 if TYPE_CHECKING:
-    from baton.bench.strategy_bench import Execute
+    from baton.bench import Execute
     from baton.compose import Baton
     from baton.core.messages import Card
     from baton.core.plan.answer_grades import Dataset, Question
@@ -71,7 +71,7 @@ class LiveBench(Bench):
                 f"There is no worker {strangers[0]!r}.", f"Known: {', '.join(sorted(known_ids))}."
             )
         self._baton = baton = compose(settings, paths, history=False, only=ids)
-        baton.orchestra.default = ids[0]
+        baton.orchestra.configure(default=ids[0])
         try:
             self._agree([baton.orchestra.worker(name).card for name in ids])
         except BaseException:

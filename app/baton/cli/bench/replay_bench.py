@@ -8,8 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from baton.bench.replay_worker import ReplayWorker, recorded_card
-from baton.bench.strategy_bench import Grader, PlayedQuestion, StrategyRow, baseline_rows, play_all
+from baton.bench import (
+    Grader,
+    PlayedQuestion,
+    ReplayWorker,
+    StrategyRow,
+    baseline_rows,
+    play_all,
+    recorded_card,
+)
 from baton.cli.bench.base_bench import Bench, BenchOptions, Round, split_names
 from baton.core.errors import ConfigError
 from baton.core.hold_decision import MAX_AMOUNT_NANOS
@@ -19,6 +26,8 @@ from baton.core.money import TOKENS_PER_RATE, BilledTokens, Price, Rates
 from baton.core.plan.answer_grades import Dataset, Question
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import PromptLimits, RunTerms
+from baton.core.run.rule_router import RuleRouter
+from baton.core.run.run_context import Services
 from baton.core.spending.pace_controller import Pacing
 from baton.core.spending.usage_rate import UsageRate
 from baton.history import Store
@@ -147,7 +156,7 @@ def _router_digest(folder: Path) -> str:
 def _parse_price(text: str) -> tuple[str, Price]:
     """Return the model and the price that --cloud names. Raises ConfigError."""
     from baton.platform.settings import PriceSettings
-    from baton.workers.cloud.price_table import price_of, snapshot
+    from baton.workers.cloud import price_of, snapshot
 
     name, at, rates = text.rpartition("@")
     if at and "," in rates:
@@ -224,10 +233,15 @@ async def replay_orchestra(
         model: ReplayWorker(table.dataset, model, price) for model, price in table.models.items()
     }
     terms = RunTerms(ceilings, Policy.BUDGET)
-    orchestra = Orchestra(workers, store, next(iter(workers)), ledger=ledger, terms=terms)
     thrift = SpendingStyle.BALANCED if table.ceiling is None else SpendingStyle.BEST
-    orchestra.pacer = Pacing(thrift, rhythm=UsageRate(progress))
-    orchestra.router = _load_router(table.router)
+    services = Services(
+        workers,
+        store,
+        ledger,
+        router=_load_router(table.router) or RuleRouter(),
+        pacer=Pacing(thrift, rhythm=UsageRate(progress)),
+    )
+    orchestra = Orchestra(services, next(iter(workers)), terms)
     try:
         if spent:
             await _book_spent(ledger, spent)
@@ -242,8 +256,7 @@ def _load_router(folder: Path | None) -> LearnedRouter | None:
     """Return the router in a folder. Raises ConfigError if it can't be used."""
     if folder is None:
         return None
-    from baton.routing import LearnedRouter
-    from baton.routing import ScorerLimits as Patience
+    from baton.routing import LearnedRouter, ScorerLimits as Patience
 
     router = LearnedRouter(folder, limits=Patience(_WARM_SECONDS, _COLD_SECONDS, _COLD_SECONDS))
 

@@ -71,9 +71,11 @@ def doctor(self_tested: bool, offline: bool, as_json: bool, file: Path | None) -
         for result in prove_offline():
             report(result)
     else:
-        from baton.cli.doctor import checks
+        from baton.cli.doctor import check_list
 
-        checks.report_checks(checks.self_test() if self_tested else checks.check_setup(), report)
+        check_list.report_checks(
+            check_list.self_test() if self_tested else check_list.check_setup(), report
+        )
     is_broken = any(result.state is CheckState.BROKEN for result in results)
     if as_json:
         status = "failed" if is_broken else "finished"

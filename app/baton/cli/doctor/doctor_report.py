@@ -161,7 +161,7 @@ class Scrubber:
 
 def _hide_secrets(text: str) -> str:
     """Hide what looks like a key, a password or an address of mail."""
-    from baton.workers.cloud.redaction import KEY, MAIL, PASSWORD, Redaction
+    from baton.workers.cloud import KEY, MAIL, PASSWORD, Redaction
 
     for thing in Redaction().redact([text]).hidden:
         if thing.kind in (KEY, PASSWORD, MAIL):

@@ -30,7 +30,7 @@ from baton.platform.os_signals import ENDING_SIGNALS, remove_signal_handler
 if TYPE_CHECKING:
     from baton.core.run.orchestra import Orchestra
     from baton.history import Store
-    from baton.models.model_types import LibraryModel
+    from baton.models import LibraryModel
     from baton.tui.app import BatonApp
     from baton.workers.tools import ToolWorker
 
@@ -107,12 +107,13 @@ async def _own_model(context: CheckContext) -> LibraryModel | None:
 async def _generate_answer(context: CheckContext, model: str, name: str, expected: str) -> str:
     """Have a model answer, in the real orchestra, and say how fast it was."""
     from baton.compose import compose
+    from baton.core.run.rule_router import RuleRouter
     from baton.platform.settings import LocalWorkerSettings, Settings
 
     entry = LocalWorkerSettings("self-test", model=model)
     settings = Settings(worker=entry.id, workers=(entry,), tools=False)
     baton = compose(settings, context.paths, history=False, only=(entry.id,))
-    baton.orchestra.router = None
+    baton.orchestra.configure(router=RuleRouter())
     try:
         limits = PromptLimits(max_tokens=_MAX_TOKENS, attended=False, alone=True)
         view = await _play_run(baton.orchestra, Prompt(_QUESTION), limits, worker=entry.id)
@@ -209,15 +210,16 @@ class _ScriptedOrchestra:
         self, context: CheckContext, scripts: Mapping[str, Callable[[Request], Iterable[Chunk]]]
     ) -> None:
         from baton.core.run.orchestra import Orchestra
+        from baton.core.run.run_context import Services
         from baton.history import Store
-        from baton.workers.scripted_worker import ScriptedWorker
+        from baton.workers import ScriptedWorker
 
         workers = {
             name: ScriptedWorker(script, Card(name, "local", name.title(), context=8192))
             for name, script in scripts.items()
         }
         self.store: Store = Store.open(context.paths.database)
-        self.orchestra = Orchestra(workers, self.store, next(iter(workers)))
+        self.orchestra = Orchestra(Services(workers, self.store), next(iter(workers)))
 
     async def aclose(self) -> None:
         await self.orchestra.aclose()
@@ -285,8 +287,7 @@ async def check_history(context: CheckContext) -> str:
 
 async def check_tools(context: CheckContext) -> str:
     """Compute, convert, ask for a time in Tokyo, and run code in the sandbox."""
-    from baton.workers.tools import build_tools as of_this_machine
-    from baton.workers.tools import sandbox
+    from baton.workers.tools import build_tools as of_this_machine, sandbox
 
     if not context.settings.tools:
         return "off in the settings (`tools = false`)"
@@ -322,18 +323,19 @@ _MAX_STEPS = 600
 async def check_screen(context: CheckContext) -> str:
     """Open the app at 80x24, send a prompt, and look for the answer on the screen."""
     from baton.core.run.orchestra import Orchestra
+    from baton.core.run.run_context import Services
     from baton.history import Store
     from baton.money import Ledger
     from baton.tui.app import BatonApp
     from baton.tui.services import AppServices
-    from baton.workers.scripted_worker import ScriptedWorker
+    from baton.workers import ScriptedWorker
 
     worker = ScriptedWorker(_script_answer, Card("self-test", "local", "Self-test", context=8192))
     store, ledger = Store.open(None), Ledger.open(None)
     try:
         paths = context.paths
         table = AppServices(
-            Orchestra({"self-test": worker}, store, "self-test"),
+            Orchestra(Services({"self-test": worker}, store), "self-test"),
             *(store, ledger, paths.config_file, context.scratch_file("exports"), paths.logs),
         )
         seen = await _play_person(BatonApp(table))
@@ -357,7 +359,7 @@ async def _play_person(app: BatonApp) -> str:
             await pilot.press(*_TYPED, "enter")
             for _ in range(_MAX_STEPS):
                 text = _text_of(app.export_screenshot())
-                if all(word in text for word in _ANSWERED) and not app.chat.player.is_busy:
+                if all(word in text for word in _ANSWERED) and not app.chat.queue.is_busy:
                     break
                 await pilot.pause(_STEP_SECONDS)
             await app.chat.close()

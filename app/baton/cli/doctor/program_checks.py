@@ -184,7 +184,7 @@ async def check_llama(context: CheckContext) -> str:
 
 async def check_templates(_: CheckContext) -> str:
     """Read every workflow that Baton brings along."""
-    from baton.workers.template_files import read_templates
+    from baton.workers import read_templates
 
     found = read_templates()
     read = [workflow.name for workflow in found.values()]
@@ -193,7 +193,7 @@ async def check_templates(_: CheckContext) -> str:
 
 async def check_prices(_: CheckContext) -> str:
     """Read the price list."""
-    from baton.workers.cloud.price_table import snapshot
+    from baton.workers.cloud import snapshot
 
     listed = snapshot()
     text = f"{len(listed.models)} models of {listed.date}"
@@ -202,7 +202,7 @@ async def check_prices(_: CheckContext) -> str:
 
 async def check_catalogue(_: CheckContext) -> str:
     """Read the catalogue of models."""
-    from baton.models.catalogue import read_catalogue
+    from baton.models import read_catalogue
 
     found = read_catalogue()
     return _compare_count(len(found), MIN_MODELS, f"{len(found)} models")
@@ -235,7 +235,7 @@ async def check_router_files(_: CheckContext) -> str:
 
 async def check_hiding(_: CheckContext) -> str:
     """Hide what mustn't leave this machine, with the libraries that know numbers."""
-    from baton.workers.cloud.redaction import Redaction
+    from baton.workers.cloud import Redaction
 
     found = (await asyncio.to_thread(Redaction().redact, [_PRIVATE_TEXT])).hidden
     if missed := _PRIVATE_KINDS - {thing.kind for thing in found}:
@@ -245,7 +245,7 @@ async def check_hiding(_: CheckContext) -> str:
 
 async def check_documents(context: CheckContext) -> str:
     """Read a PDF."""
-    from baton.workers.attachments import read_attachment
+    from baton.workers import read_attachment
 
     file = context.scratch_file("paper.pdf")
     file.write_bytes(_PDF)

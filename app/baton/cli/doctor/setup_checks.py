@@ -91,7 +91,7 @@ async def check_disk(context: CheckContext) -> str:
 
 async def check_sqlite(_: CheckContext) -> str:
     """Report SQLite's version, and a weakness that it has."""
-    from baton.history import sqlite_version, version_warning
+    from baton.platform.sqlite import sqlite_version, version_warning
 
     weak = version_warning()
     return CheckWarning(weak) if weak else f"SQLite {sqlite_version()}"
@@ -169,7 +169,7 @@ async def check_money(context: CheckContext) -> str:
 async def check_models(context: CheckContext) -> str:
     """Report which models were fetched, and which of them can't be used."""
     from baton.compose import library
-    from baton.models.model_types import ModelState
+    from baton.models import ModelState
 
     models = library(context.settings, context.paths)
     found = models.models()

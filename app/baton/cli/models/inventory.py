@@ -12,17 +12,15 @@ from typing import TYPE_CHECKING
 import click
 
 from baton.cli.models import model_text
-from baton.compose import compose
-from baton.compose import library as compose_library
+from baton.compose import compose, library as compose_library
 from baton.core.catalogue_types import UNKNOWN_SOURCE, CatalogueEntry, ModelRole, Source, card_of
 from baton.core.errors import BatonError, ConfigError
 from baton.core.messages import Card
-from baton.core.model_roles import STARTER_ID as WORKER
-from baton.core.model_roles import role_holders
+from baton.core.model_roles import STARTER_ID as WORKER, role_holders
 from baton.core.plan.skill_table import Mastery, measured_scores
 from baton.core.sanitiser import one_line
 from baton.gguf.memory_fit import Fit, FitVerdict, estimate_entry_load
-from baton.models.model_types import LibraryModel
+from baton.models import LibraryModel
 from baton.platform.settings import LocalWorkerSettings, Settings, find_paths, load_settings
 from baton.workers.local import STARTER, find_model, starter
 
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
 
     from baton.compose import Baton
     from baton.gguf.memory_fit import ModelLoad
-    from baton.models.library import Library
+    from baton.models import Library
 
 
 IN_CATALOGUE = "catalogue"
@@ -134,7 +132,7 @@ class _ModelLister:
             for entry in self._entries.values():
                 cards.setdefault(entry.id, card_of(entry))
         uses = await self._baton.store.worker_usage()
-        skills = self._baton.orchestra.skills
+        skills = self._baton.orchestra.services.skills
         found = []
         for card in cards.values():
             speed, used = uses.get(card.id, (None, None))

@@ -25,14 +25,14 @@ from baton.core.catalogue_types import ModelRole
 from baton.core.errors import BatonError, ConfigError, ModelFileError
 from baton.core.model_roles import STARTER_ID, role_holders, settings_without_model
 from baton.core.sanitiser import one_line
-from baton.download.progress import Progress
-from baton.models.model_types import LibraryModel, ModelState
+from baton.download import Progress
+from baton.models import LibraryModel, ModelState
 from baton.platform.settings import LocalWorkerSettings, Settings, find_paths, write_settings
 from baton.presentation.words import count_text
 from baton.workers.local import starter
 
 if TYPE_CHECKING:
-    from baton.models.library import Library
+    from baton.models import Library
 
 _ids = click.argument("ids", nargs=-1, required=True, metavar="ID...", shell_complete=complete_held)
 _yes = click.option("-y", "--yes", is_flag=True, help="Don't ask.")

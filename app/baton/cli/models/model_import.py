@@ -24,11 +24,11 @@ from baton.core.byte_format import show_size
 from baton.core.catalogue_types import UNKNOWN_SOURCE
 from baton.core.errors import BatonError, ConfigError
 from baton.core.sanitiser import one_line
-from baton.download.progress import Progress
-from baton.models.model_types import ExternalModel, LibraryModel
+from baton.download import Progress
+from baton.models import ExternalModel, LibraryModel
 
 if TYPE_CHECKING:
-    from baton.models.library import Library
+    from baton.models import Library
 
 Steps = AsyncGenerator[Progress | LibraryModel]
 

@@ -49,13 +49,13 @@ from baton.core.plan.skill_table import (
 )
 from baton.core.sanitiser import one_line
 from baton.gguf.memory_fit import Fit, FitVerdict, judge_fit
-from baton.models.model_types import ModelState
+from baton.models import ModelState
 from baton.presentation.models import licence_text
 from baton.presentation.words import count_text, duration_text
 
 if TYPE_CHECKING:
-    from baton.models.model_types import LibraryModel
-    from baton.workers.local.loaded_models import LoadedModel
+    from baton.models import LibraryModel
+    from baton.workers.local import LoadedModel
 
 
 _COLUMNS = ("  id", "role", "state", "size", "memory", "tokens/s", "last used", "licence")
@@ -105,9 +105,9 @@ def show(model: str, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def ps(as_json: bool) -> None:
     """List the models that are loaded now, by any Baton of yours on this machine."""
-    from baton.workers.local.loaded_models import loaded_models
+    from baton.workers.local import list_loaded_models
 
-    loaded = loaded_models()
+    loaded = list_loaded_models()
     found = asyncio.run(list_models()) if loaded else []
     names = {known.file.resolve(): known.id for known in found if known.file is not None}
     if as_json:

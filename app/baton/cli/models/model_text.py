@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from baton.cli.output import notify
 from baton.core.byte_format import show_part, show_speed
 from baton.core.sanitiser import one_line, sanitise
-from baton.download.progress import Phase, Progress
-from baton.models.model_types import LibraryModel, ModelState
+from baton.download import Phase, Progress
+from baton.models import LibraryModel, ModelState
 from baton.presentation.words import duration_text, percent_done
 
 

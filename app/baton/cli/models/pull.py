@@ -25,12 +25,12 @@ from baton.core.catalogue_types import UNKNOWN_SOURCE, ModelRole
 from baton.core.errors import BatonError, ConfigError, ModelFileError
 from baton.core.model_roles import arrival_text, recommended_roles, role_holders, roles_on_arrival
 from baton.gguf.memory_fit import Fit
-from baton.models.model_types import LibraryModel, ModelState, NeedsAgreement
+from baton.models import LibraryModel, ModelState, NeedsAgreement
 from baton.platform.settings import find_paths, load_settings
 from baton.presentation.words import join_words
 
 if TYPE_CHECKING:
-    from baton.models.library import Library
+    from baton.models import Library
     from baton.platform.settings import Settings
 
 

@@ -35,7 +35,7 @@ from baton.core.model_roles import (
     settings_without_model,
 )
 from baton.core.sanitiser import one_line
-from baton.models.model_types import ModelState
+from baton.models import ModelState
 from baton.platform.durable_files import make_folder, replace_file
 from baton.platform.settings import Settings, find_paths, load_settings, write_settings
 from baton.presentation.models import gpu_text, licence_text
@@ -43,8 +43,7 @@ from baton.presentation.words import count_text
 
 if TYPE_CHECKING:
     from baton.core.machine import Hardware
-    from baton.models.library import Library
-    from baton.models.recommendation import Pick, Recommendation
+    from baton.models import Library, Pick, Recommendation
 
 
 _ROLE_NAMES = [role.value for role in ModelRole]
@@ -294,8 +293,7 @@ async def _measure_speed(settings: Settings) -> float | None:
     from baton.compose import compose
     from baton.core.errors import BatonError
     from baton.core.model_roles import STARTER_ID
-    from baton.workers.local import starter
-    from baton.workers.local.speed_benchmark import measure_speed
+    from baton.workers.local import measure_speed, starter
 
     try:
         starter()

@@ -99,7 +99,7 @@ class _Removal:
     """The files that there are, and their removal."""
 
     def __init__(self, paths: Paths, belongings: InstalledFiles) -> None:
-        from baton.models.store import FolderModelStore
+        from baton.models import FolderModelStore
 
         self.belongings = belongings
         self.stays: list[str] = []

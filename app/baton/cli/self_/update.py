@@ -17,13 +17,12 @@ from baton.cli.output import emit, emit_json, notify
 from baton.core.byte_format import show_size
 from baton.core.errors import BatonError, ConfigError
 from baton.core.sanitiser import one_line
-from baton.download.progress import Progress
-from baton.download.releases import FLAVOURS, GPUS, is_address
-from baton.install.updater import FoundRelease, ReleaseStanding, UpdateResult
+from baton.download import FLAVOURS, GPUS, Progress, is_address
+from baton.install import FoundRelease, ReleaseStanding, UpdateResult
 from baton.platform.settings import find_paths, load_settings
 
 if TYPE_CHECKING:
-    from baton.install.updater import Updater
+    from baton.install import Updater
 
 _EXAMPLES = """\b
 Examples:

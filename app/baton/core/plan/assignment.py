@@ -19,7 +19,6 @@ from baton.core.plan.plan import Material, Need, Plan, Step
 from baton.core.plan.skill_estimates import chance_at, is_tool_for, level_at, skill
 from baton.core.plan.token_estimates import StepTokens, step_tokens
 from baton.core.plan.tool_routing import can_compute
-from baton.core.ports import NO_PREFERENCES
 
 _CHANCE_PER_DOLLAR = 6.0
 """The gain in chance of success that a dollar must buy: for a cent, 6 %."""
@@ -60,7 +59,7 @@ def assign_workers(
     gain: float = 0.0,
     after: int = 0,
     material: Material | None = None,
-    prefer: Mapping[str, str] = NO_PREFERENCES,
+    prefer: Mapping[str, str] = {},
 ) -> Plan:
     """Return the plan with a worker for every step that names none in the roster.
 

@@ -34,8 +34,8 @@ from baton.core.plan.plan import (
     Need,
     Plan,
     Step,
+    text_pieces as cut,
 )
-from baton.core.plan.plan import text_pieces as cut
 
 FILES, PIECE = "files", "piece"
 """What a template's step may see besides: all files, and the piece it is repeated for."""

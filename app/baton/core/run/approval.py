@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 
-from baton.core.errors import BudgetExceeded
-from baton.core.events import Decision, Offered
+from baton.core.errors import StoreError
+from baton.core.events import Decision, Event, Offered
 from baton.core.ledger_types import Policy, Standing
-from baton.core.messages import Card, Message, Request, Role
+from baton.core.messages import Card, Message, Role
 from baton.core.money import FREE
 from baton.core.ports import Ask, CallOffer, Choice, Question, RecordedRun, Store
 from baton.core.redaction_types import RedactedTexts
-from baton.core.run.metered_worker import RunBudget
+from baton.core.run.metered_worker import PreparedCall, RunBudget
 from baton.core.run.policy import must_ask
 
 KEEP, ONCE, CONVERSATION, EDIT = "keep", "once", "conversation", "edit"
@@ -27,92 +29,120 @@ class PromptWithdrawn(Exception):
     """The person decided not to send the prompt after all."""
 
 
-class ApprovalGate:
-    """Makes the offers of one run, and has them decided."""
+class Approval:
+    """Has the calls of one run approved, one after the other.
 
-    def __init__(self, purse: RunBudget, store: Store, ask: Ask, begun: RecordedRun) -> None:
-        self._purse = purse
-        self._store = store
-        self._ask = ask
-        self._session = begun.conversation
-        self._policy = begun.policy
+    It knows which steps are about to hold money: they share what is left.
+    """
 
-    async def make(
+    def __init__(
         self,
-        card: Card,
-        request: Request,
-        why: str,
-        *,
-        draft: str = "",
-        keep: str = "",
-        share: int = 1,
-        named: bool = False,
-    ) -> tuple[Offered, int]:
-        """Offer a worker's help; return what became of that, and the answer's cap it is for.
-
-        With a longer answer the call could cost more than the person saw, once there is more money
-        left. `share` is among how many calls the headroom is divided. `named` is whether the
-        person chose that worker, and no plan did; `keep` is what not sending it is called. `at` is
-        for the caller.
-        """
-        shown, hidden = await self._purse.redacted(card, request)
-        told = RedactedTexts((), hidden).summary()
-        size = sum(len(message.text.encode("utf-8", "replace")) for message in shown.messages)
-        most, cap, refused = await self._quote(card, shown, share)
-        if refused is not None:
-            decision, message = Decision.CEILING, str(refused)
-            return Offered(0.0, card.id, why, most, size, told, decision, message), 0
-        decision, message = Decision.SENT, ""
-        if self._costs_or_surprises(card, named):
-            text = written(shown.messages)
-            offer = CallOffer(card, why, text, told, most, None, "", draft, keep)
-            decision, message = await self._decide(offer)
-        return Offered(0.0, card.id, why, most, size, told, decision, message), cap
-
-    async def most(self, card: Card, request: Request) -> int:
-        """Return what the call can cost at most, as an offer of it would say."""
-        shown, _ = await self._purse.redacted(card, request)
-        return (await self._quote(card, shown))[0]
-
-    async def _quote(
-        self, card: Card, request: Request, share: int = 1
-    ) -> tuple[int, int, BudgetExceeded | None]:
-        """Return what would be held for a call and its answer's cap, or why it would be refused."""
-        bill = self._purse.bill(card, request, share)
-        try:
-            quoted = await self._purse.ledger.quote(bill)
-        except BudgetExceeded as refused:
-            return bill.price.max_cost(bill.input_bound, bill.cap), 0, refused
-        return quoted.amount, quoted.cap, None
-
-    @staticmethod
-    def _costs_or_surprises(card: Card, named: bool) -> bool:
-        """Tell whether the person must agree: to spending, and to leaving without being asked."""
-        return not (card.price or FREE).is_free or (card.remote and not named)
+        budget: RunBudget,
+        store: Store,
+        recorded: RecordedRun,
+        ask: Ask,
+        emit: Callable[[Event], Awaitable[None]],
+    ) -> None:
+        self._budget = budget
+        self._store = store
+        self._session = recorded.conversation
+        self._policy = recorded.policy
+        self._ask = ask
+        self._emit = emit
+        self._lock = asyncio.Lock()
+        self._waiting: set[int] = set()
 
     @property
     def policy(self) -> Policy:
         """When this run may spend."""
-        if self._purse.terms.policy is Policy.NEVER:
-            return Policy.NEVER  # leave that a conversation once got doesn't outlive it
-        return self._policy or self._purse.terms.policy
+        if self._budget.terms.policy is Policy.NEVER:
+            return Policy.NEVER  # what a conversation was once allowed doesn't outlive it
+        return self._policy or self._budget.terms.policy
+
+    def expect(self, steps: Iterable[int]) -> None:
+        """Let steps that are about to hold money share what is left."""
+        self._waiting.update(steps)
+
+    def forget(self, step: int) -> None:
+        """Let a step that needs no money any more have no share."""
+        self._waiting.discard(step)
+
+    def take_share(self, step: int) -> int:
+        """Return among how many steps the headroom is divided; this one holds its part now."""
+        count = len(self._waiting | {step})
+        self._waiting.discard(step)
+        return count
+
+    async def ask_for(
+        self,
+        card: Card,
+        call: PreparedCall,
+        why: str,
+        *,
+        step: int = 0,
+        draft: Callable[[], str] = str,
+        keep: str = "",
+        named: bool = False,
+    ) -> tuple[Offered, PreparedCall]:
+        """Offer a worker's help; return what became of that, and the call as it was approved.
+
+        The answer is capped as the price says: a longer one could cost more than the person saw.
+        A `step` has a share in what is left. `named` is whether the person chose that worker, and
+        no plan did; `keep` is what not sending it is called. A ledger that can't be read leaves
+        the draft that is there; without one, raises StoreError.
+        """
+        async with self._lock:
+            text = draft()
+            try:
+                offered, cap = await self._offer(card, call, why, step, text, keep, named)
+            except StoreError as error:
+                if not text:
+                    raise
+                offered, cap = Offered(card.id, why, 0, 0, "", Decision.NEVER, str(error)), 0
+            if offered.decision is not Decision.SENT:
+                self.forget(step)
+            # Within the lock: a person who takes the prompt back isn't asked about the next step.
+            await self._emit(offered)
+        return offered, call.capped(cap)
+
+    async def _offer(
+        self,
+        card: Card,
+        call: PreparedCall,
+        why: str,
+        step: int,
+        draft: str,
+        keep: str,
+        named: bool,
+    ) -> tuple[Offered, int]:
+        assert call.bill is not None, "what stays on this machine needs no approval"
+        messages = call.request.messages
+        hidden = RedactedTexts((), call.hidden).summary()
+        size = sum(len(message.text.encode("utf-8", "replace")) for message in messages)
+        share = len(self._waiting | {step}) if step else 1
+        most, cap, refused = await self._budget.quote(call.bill, share)
+        decision, message = Decision.SENT, ""
+        if refused is not None:
+            decision, message = Decision.CEILING, str(refused)
+        elif not (card.price or FREE).is_free or (card.remote and not named):
+            # The person must agree to spending, and to what leaves without their asking.
+            shown = CallOffer(card, why, written(messages), hidden, most, None, "", draft, keep)
+            decision, message = await self._decide(shown)
+        return Offered(card.id, why, most, size, hidden, decision, message), cap
 
     async def _decide(self, offer: CallOffer) -> tuple[Decision, str]:
         policy = self.policy
-        ask = must_ask(policy, self._purse.limits)
+        ask = must_ask(policy, self._budget.limits)
         if ask is None:
-            reason, mend = "nobody was there to be asked", _ALLOW
+            reason, remedy = "nobody was there to be asked", _ALLOW
             if policy is Policy.NEVER:
-                reason, mend = "the policy is never to spend", "`baton budget set policy ask`."
-            return Decision.NEVER, f"{offer.card.name} was not asked: {reason}. {mend}"
-        if not ask:
-            return Decision.SENT, ""
-        return await self._put(offer, policy), ""
+                reason, remedy = "the policy is never to spend", "`baton budget set policy ask`."
+            return Decision.NEVER, f"{offer.card.name} was not asked: {reason}. {remedy}"
+        return (await self._ask_person(offer, policy) if ask else Decision.SENT), ""
 
-    async def _put(self, offer: CallOffer, policy: Policy) -> Decision:
-        """Ask the person."""
-        purse = self._purse
-        standing = await purse.ledger.standing(purse.terms.ceilings, self._session)
+    async def _ask_person(self, offer: CallOffer, policy: Policy) -> Decision:
+        budget = self._budget
+        standing = await budget.ledger.standing(budget.terms.ceilings, self._session)
         choice = await self._ask(question(offer, standing))
         if choice == CONVERSATION or (choice == ONCE and policy is Policy.ONCE):
             await self._store.allow(self._session, Policy.BUDGET)
@@ -138,5 +168,5 @@ def question(offer: CallOffer, standing: Standing) -> Question:
 
 
 def written(messages: tuple[Message, ...]) -> str:
-    """Write out what a worker would see: all of it, each message under its speaker."""
+    """Return all that a worker would see, each message under its speaker."""
     return "\n\n".join(f"{_SPEAKERS[m.role]}: {m.text}" for m in messages)

@@ -1,7 +1,7 @@
-"""Every worker that anyone is handed is metered: the one gate that every call goes through.
+"""The one gate that every call of a worker goes through.
 
 It refuses what may not travel, hides what should not, holds money before a call and settles after
-it, and reports what was used; whatever way the call ends.
+it, and reports what was used, however the call ends.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ import time
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
-from baton.core.errors import BatonError, BudgetExceeded, MoneyHeld
+from baton.core.aio import uninterrupted
+from baton.core.errors import BatonError, BudgetExceeded
+from baton.core.events import Called
 from baton.core.ledger_types import Hold, HoldRequest, Scope
 from baton.core.messages import (
     Card,
@@ -32,11 +34,7 @@ from baton.core.money import FREE, BilledTokens
 from baton.core.ports import Ledger, Redactor, Worker
 from baton.core.redaction_types import HiddenText, Restorer
 from baton.core.run.policy import PromptLimits, RunTerms, check
-
-T = TypeVar("T")
-
-POLL_SECONDS = 0.1
-"""How often a call that waits for money looks whether it is its turn."""
+from baton.core.spending.hold_queue import HoldTurn
 
 
 @dataclass(slots=True)
@@ -59,14 +57,75 @@ class CallUsage:
     held: int = 0
     cost: int = 0
 
+    def count(self, chunk: Chunk, elapsed: float) -> None:
+        """Add what a chunk says, so many seconds after the call began."""
+        match chunk:
+            case Loading():
+                self.loading = elapsed
+            case Thinking(tokens=tokens):
+                self.tokens_out += tokens
+            case Text(tokens=tokens):
+                self.tokens_out += tokens
+                if self.first_token is None:
+                    self.first_token = elapsed
+            case Usage():
+                self.usage = chunk
+                self.tokens_out = chunk.tokens_out
+            case RequestSent():
+                self.sent = True
+            case Declined():
+                self.declined = True
+            case _:
+                pass
+
+    def event(self, step: int) -> Called:
+        """The event that records the call, which belongs to a step (0: to none)."""
+        usage = self.usage
+        return Called(
+            step=step,
+            worker=self.worker,
+            purpose=self.request.purpose,
+            tokens_in=usage.tokens_in if usage else 0,
+            tokens_out=self.tokens_out,
+            cached=usage.cached if usage else 0,
+            context=usage.context if usage else 0,
+            cost=self.cost,
+            confirmed=usage is not None and usage.is_confirmed,
+            seconds=round(self.seconds, 3),
+            first_token=None if self.first_token is None else round(self.first_token, 3),
+            loading=round(self.loading, 3),
+            finish=usage.finish if usage else None,
+            held=self.held,
+            call=self.request.call,
+            expected_tokens=self.request.expected_tokens or 0,
+        )
+
 
 Record = Callable[[CallUsage], Coroutine[Any, Any, None]]
-"""Keeps what a call used."""
+"""Records what a call used."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedCall:
+    """A request as its `worker` may see it: permitted, redacted and priced, once for each call.
+
+    `hidden` is what was taken out; `bill` is None for a worker that the ledger doesn't know.
+    """
+
+    worker: str
+    request: Request
+    hidden: tuple[HiddenText, ...] = ()
+    bill: HoldRequest | None = None
+
+    def capped(self, tokens: int) -> PreparedCall:
+        """The same call with an answer of so many tokens at most."""
+        bill = self.bill and replace(self.bill, wanted=min(tokens, self.bill.wanted))
+        return replace(self, request=replace(self.request, max_tokens=tokens), bill=bill)
 
 
 @dataclass(frozen=True, slots=True)
 class RunBudget:
-    """The money of one run, and what else stands between its texts and workers elsewhere.
+    """The money of one run, and what else stands between its texts and remote workers.
 
     `run` and `session` (its conversation) are known once the run is recorded. `root` is the first
     of the runs that this one goes on with, or ""; `is_inherited` is whether the ceiling of an
@@ -88,11 +147,24 @@ class RunBudget:
         own = {} if self.limits.budget is None else {Scope.RUN: self.limits.budget}
         return {**self.terms.ceilings, **own}
 
-    def bill(self, card: Card, request: Request, share: int = 1) -> HoldRequest:
-        """Return what the ledger must know of a call; the request as it will be sent.
+    async def prepare(self, card: Card, request: Request) -> PreparedCall:
+        """Check that a worker may see a request, hide in it what should not leave, and price it.
 
-        `share` is among how many calls that are about to be made the headroom is divided.
+        Raises WorkerError, or BudgetExceeded for a worker without a price.
         """
+        check(card, request.label, self.terms)
+        if not card.uses_gateway:
+            return PreparedCall(card.id, request)
+        hidden: tuple[HiddenText, ...] = ()
+        if self.redactor is not None and card.remote:
+            texts = [message.text for message in request.messages]
+            redacted = await asyncio.to_thread(self.redactor.redact, texts)
+            pairs = zip(request.messages, redacted.texts, strict=True)
+            messages = tuple(replace(message, text=text) for message, text in pairs)
+            request, hidden = replace(request, messages=messages), redacted.hidden
+        return PreparedCall(card.id, request, hidden, self._bill(card, request))
+
+    def _bill(self, card: Card, request: Request) -> HoldRequest:
         return HoldRequest(
             run=self.run,
             session=self.session,
@@ -100,12 +172,11 @@ class RunBudget:
             provider=card.provider,
             model=card.model or card.id,
             purpose=request.purpose,
-            price=card.price or FREE,  # an unknown one was refused before
+            price=card.price or FREE,  # `check` refuses an unknown one
             input_bound=max_input_tokens(request.messages, request.shape),
             wanted=min(request.max_tokens or card.max_output, card.max_output),
             ceilings=self.ceilings,
             typed=self.limits.budget is not None,
-            share=share,
             keep=self.limits.keep,
             root=self.root,
             is_inherited=self.is_inherited,
@@ -114,30 +185,35 @@ class RunBudget:
             patience=self.terms.patience,
         )
 
-    async def redacted(
-        self, card: Card, request: Request
-    ) -> tuple[Request, tuple[HiddenText, ...]]:
-        """Return the request as that worker may see it, and what was hidden in it."""
-        if self.redactor is None or not card.uses_gateway or not card.remote:
-            return request, ()
-        texts = [message.text for message in request.messages]
-        redacted = await asyncio.to_thread(self.redactor.redact, texts)
-        pairs = zip(request.messages, redacted.texts, strict=True)
-        messages = tuple(replace(message, text=text) for message, text in pairs)
-        return replace(request, messages=messages), redacted.hidden
+    async def quote(
+        self, bill: HoldRequest, share: int = 1
+    ) -> tuple[int, int, BudgetExceeded | None]:
+        """Return what would be held for a call and its answer's cap, or why it would be refused.
+
+        `share` is among how many calls that are about to be made the headroom is divided.
+        """
+        try:
+            quoted = await self.ledger.quote(replace(bill, share=share))
+        except BudgetExceeded as refused:
+            return bill.price.max_cost(bill.input_bound, bill.cap), 0, refused
+        return quoted.amount, quoted.cap, None
 
 
 class MeteredWorker:
-    """A worker behind the gate; `record` hears of every call that was let through.
+    """A worker behind the gate; `record` gets every call that was let through.
 
-    `share` tells among how many calls that are about to be made the headroom is divided.
+    `share` returns among how many calls that are about to be made the headroom is divided.
     """
 
     def __init__(
-        self, worker: Worker, purse: RunBudget, record: Record, share: Callable[[], int] = lambda: 1
+        self,
+        worker: Worker,
+        budget: RunBudget,
+        record: Record,
+        share: Callable[[], int] = lambda: 1,
     ) -> None:
         self._worker = worker
-        self._purse = purse
+        self._budget = budget
         self._record = record
         self._share = share
 
@@ -150,14 +226,20 @@ class MeteredWorker:
         """Warm the worker inside."""
         self._worker.warm()
 
-    async def stream(self, request: Request) -> AsyncGenerator[Chunk]:
-        """Pass the worker's chunks on, and count them. Raises BudgetExceeded as well."""
-        check(self.card, request.label, self._purse.terms)
-        tally = CallUsage(self.card.id, request)
-        request, hidden = await self._purse.redacted(self.card, request)
+    async def stream(self, request: Request | PreparedCall) -> AsyncGenerator[Chunk]:
+        """Pass the worker's chunks on, and count them. Raises BudgetExceeded as well.
+
+        A call that was prepared for the person's approval is made as it was prepared.
+        """
+        call = request
+        if isinstance(call, Request):
+            call = await self._budget.prepare(self.card, call)
+        if call.worker != self.card.id:
+            raise ValueError(f"a call of {call.worker!r} was handed to {self.card.id!r}")
+        tally = CallUsage(self.card.id, call.request)
         hold: Hold | None = None
-        if self.card.uses_gateway:
-            turn = HoldTurn(self._purse.ledger, self._purse.bill(self.card, request, self._share()))
+        if call.bill is not None:
+            turn = HoldTurn(self._budget.ledger, replace(call.bill, share=self._share()))
             try:
                 hold = await turn.take()
                 if hold is None:
@@ -166,13 +248,24 @@ class MeteredWorker:
             finally:
                 await turn.leave()
             tally.held = hold.amount
-            request = tally.request = replace(request, max_tokens=hold.cap, call=hold.call)
+            tally.request = replace(call.request, max_tokens=hold.cap, call=hold.call)
         start = time.monotonic()
+        restorer = Restorer(call.hidden)
         try:
-            async with aclosing(self._restored(request, hidden)) as chunks:
+            async with aclosing(self._worker.stream(tally.request)) as chunks:
                 async for chunk in chunks:
-                    _count(tally, chunk, time.monotonic() - start)
+                    if isinstance(chunk, Usage) and (rest := _rest(restorer)):
+                        tally.count(rest, time.monotonic() - start)
+                        yield rest
+                    elif isinstance(chunk, Text) and call.hidden:
+                        chunk = replace(chunk, text=restorer.feed(chunk.text))
+                    tally.count(chunk, time.monotonic() - start)
                     yield chunk
+        except BatonError:
+            if rest := _rest(restorer):
+                tally.count(rest, time.monotonic() - start)
+                yield rest
+            raise
         finally:
             tally.seconds = time.monotonic() - start
             await uninterrupted(self._close(tally, hold))
@@ -181,26 +274,8 @@ class MeteredWorker:
         """Close the worker inside."""
         await self._worker.aclose()
 
-    async def _restored(
-        self, request: Request, hidden: tuple[HiddenText, ...]
-    ) -> AsyncGenerator[Chunk]:
-        """Put what was hidden back into the answer."""
-        restorer = Restorer(hidden)
-        try:
-            async with aclosing(self._worker.stream(request)) as chunks:
-                async for chunk in chunks:
-                    if isinstance(chunk, Text):
-                        chunk = replace(chunk, text=restorer.feed(chunk.text))
-                    elif isinstance(chunk, Usage) and (rest := restorer.flush()):
-                        yield Text(rest, 0)
-                    yield chunk
-        except BatonError:
-            if rest := restorer.flush():
-                yield Text(rest, 0)
-            raise
-
     async def _close(self, tally: CallUsage, hold: Hold | None) -> None:
-        """Settle what was held, then report the call: the report names what was charged."""
+        """Settle what was held, then record the call: the record names what was charged."""
         try:
             if hold is not None:
                 tally.cost = await self._settle(tally, hold)
@@ -215,7 +290,7 @@ class MeteredWorker:
         await self._record(tally)
 
     async def _settle(self, tally: CallUsage, hold: Hold) -> int:
-        ledger, usage = self._purse.ledger, tally.usage
+        ledger, usage = self._budget.ledger, tally.usage
         if usage is not None:
             used = BilledTokens(
                 usage.tokens_in,
@@ -233,99 +308,7 @@ class MeteredWorker:
         return 0
 
 
-class HoldTurn:
-    """One call on its way to its money; whoever takes it must `leave` in the end."""
-
-    def __init__(self, ledger: Ledger, bill: HoldRequest) -> None:
-        self._ledger = ledger
-        self._bill = bill
-        self._ticket = 0
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether it is in the line."""
-        return bool(self._ticket)
-
-    async def take(self) -> Hold | None:
-        """Set money aside, or return None while other runs hold it. Raises BudgetExceeded."""
-        holding = asyncio.create_task(self._ask())
-        try:
-            return await asyncio.shield(holding)
-        except asyncio.CancelledError:
-            # It may be on disk all the same, and nothing will be sent for it.
-            await uninterrupted(self._give_back(holding))
-            raise
-
-    async def _ask(self) -> Hold | None:
-        if not self._bill.patience:
-            return await self._ledger.hold(self._bill)
-        got = await self._ledger.hold_in_turn(self._bill, self._ticket)
-        if isinstance(got, Hold):
-            self._ticket = 0
-            return got
-        self._ticket = got
-        return None
-
-    async def wait(self) -> Hold:
-        """Wait until the money is set aside. Raises BudgetExceeded once that took too long."""
-        loop = asyncio.get_running_loop()
-        end = loop.time() + self._bill.patience
-        while loop.time() < end:
-            await asyncio.sleep(POLL_SECONDS)
-            if (hold := await self.take()) is not None:
-                return hold
-        await self.leave()
-        try:
-            return await self._ledger.hold(self._bill)
-        except MoneyHeld as held:  # it was waited for, so it is a refusal like any other
-            raise BudgetExceeded(held.message, held.hint) from held
-
-    async def leave(self) -> None:
-        """Make way for those behind, if it still waits."""
-        ticket, self._ticket = self._ticket, 0
-        if ticket:
-            await uninterrupted(self._ledger.leave_queue(ticket))
-
-    async def _give_back(self, holding: asyncio.Task[Hold | None]) -> None:
-        with suppress(BatonError):  # it was refused, or stays held until this process is gone
-            if (hold := await holding) is not None:
-                await self._ledger.void(hold.call)
-
-
-def _count(tally: CallUsage, chunk: Chunk, elapsed: float) -> None:
-    match chunk:
-        case Loading():
-            tally.loading = elapsed
-        case Thinking(tokens=tokens):
-            tally.tokens_out += tokens
-        case Text(tokens=tokens):
-            tally.tokens_out += tokens
-            if tally.first_token is None:
-                tally.first_token = elapsed
-        case Usage():
-            tally.usage = chunk
-            tally.tokens_out = chunk.tokens_out
-        case RequestSent():
-            tally.sent = True
-        case Declined():
-            tally.declined = True
-        case _:
-            pass
-
-
-async def uninterrupted(work: Coroutine[Any, Any, T]) -> T:
-    """Await work to its end, however often its awaiter is cancelled meanwhile.
-
-    A cancellation that came meanwhile is raised afterwards, unless the work itself failed.
-    """
-    task = asyncio.create_task(work)
-    cancelled = False
-    while not task.done():
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError:
-            cancelled = True
-    result = task.result()
-    if cancelled:
-        raise asyncio.CancelledError
-    return result
+def _rest(restorer: Restorer) -> Text | None:
+    """The end of a text that may have become a placeholder, and didn't."""
+    rest = restorer.flush()
+    return Text(rest, 0) if rest else None

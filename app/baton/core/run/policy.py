@@ -17,7 +17,7 @@ from baton.core.messages import Card, Finish
 class RunTerms:
     """What the settings allow: ceilings in nano-dollars, when to ask, and where to connect.
 
-    `mode` "local" never goes elsewhere; `offline` connects to nothing but this machine. `patience`
+    `mode` "local" uses no remote worker; `offline` connects to nothing but this machine. `patience`
     is how many seconds a call waits for money that other runs hold.
     """
 
@@ -37,7 +37,7 @@ class PromptLimits:
     """What a person allows one prompt: where its text may go, how long the answer may get.
 
     `budget` is what it may cost in nano-dollars; who types one needn't be asked again.
-    `attended` is whether somebody is there to be asked, `keep` whether the history is kept; with
+    `attended` is whether a person is there to be asked, `keep` whether the history is kept; with
     `alone` the worker gets no help. `strategy` decides what is played ("": the mode says). With
     `preview` the person sees the plan before anything of it is called.
     """
@@ -83,7 +83,7 @@ def check(card: Card, label: Label, terms: RunTerms) -> None:
 
 
 def may_use(card: Card, label: Label, terms: RunTerms) -> bool:
-    """Tell whether `check` would let that worker see a text with this label."""
+    """Whether `check` would let that worker see a text with this label."""
     try:
         check(card, label, terms)
     except BatonError:
@@ -94,7 +94,7 @@ def may_use(card: Card, label: Label, terms: RunTerms) -> bool:
 def stronger(mine: Card, roster: Iterable[Card], label: Label, terms: RunTerms) -> Card | None:
     """Return the worker to ask when this one's answer won't do, or None.
 
-    Those elsewhere come first, in the order in which the person listed them; then the largest here.
+    Remote ones come first, in the order in which the person listed them; then the largest here.
     """
     others = [card for card in roster if card.id != mine.id and may_use(card, label, terms)]
     for card in others:
@@ -135,13 +135,13 @@ def help_wanted(text: str, finish: Finish, limits: PromptLimits) -> str:
 
 
 def refuses(text: str) -> bool:
-    """Tell whether a text is no more than a refusal to answer."""
+    """Whether a text is no more than a refusal to answer."""
     plain = " ".join(text.replace("\u2019", "'").lower().split()).replace("i'm ", "i am ")
     return len(plain) <= _SHORT and _REFUSAL.match(plain) is not None
 
 
 def must_ask(policy: Policy, limits: PromptLimits) -> bool | None:
-    """Tell whether a person must be asked before money is spent; None: it must not be spent."""
+    """Return whether a person must be asked before money is spent; None: it must not be spent."""
     if policy is Policy.NEVER:
         return None
     if policy is Policy.BUDGET or limits.budget is not None:

@@ -131,7 +131,7 @@ class RuleRouter:
     async def score_turns(
         self, text: str, position: Sequence[float], workers: Sequence[Sequence[float]]
     ) -> Sequence[Sequence[float]]:
-        """Return scores by which whoever likely does it well works, and nobody else speaks."""
+        """Return scores by which the worker that likely does it well works, and no other one."""
         return scores_by_rule(workers)
 
     async def aclose(self) -> None:
@@ -165,7 +165,7 @@ def routed(material: Material, roster: Sequence[Card], estimate: Estimate | None
     """Return the route to models: by the rule, as far as no estimate says it better.
 
     Where a prompt is like nothing that the estimate knows, only its task kind is taken from that;
-    of a greeting not even that, for which nobody needs help whatever was measured of workers.
+    of a greeting not even that, which needs no help, however workers were measured.
     """
     text = head_and_tail(material.prompt)
     known = estimate if estimate is not None and estimate.novelty <= _NOVEL else None
@@ -191,8 +191,18 @@ def routed(material: Material, roster: Sequence[Card], estimate: Estimate | None
     return replace(route, where=where, why=why, scores=scores, estimate=estimate)
 
 
+def rerouted(material: Material, roster: Sequence[Card], route: Route) -> Route:
+    """Return a route where another worker comes first; its estimate compares with that one now."""
+    estimate = route.estimate
+    if estimate is not None and roster:
+        base = estimate.gain.get(roster[0].id, 0.0)
+        gain = {name: max(-1.0, min(1.0, g - base)) for name, g in estimate.gain.items()}
+        estimate = replace(estimate, gain=gain)
+    return tool_alone(material, roster) or routed(material, roster, estimate)
+
+
 def figures(estimate: Estimate, roster: Sequence[Card]) -> dict[str, float]:
-    """Return what is told of an estimate: the first worker's, and the most another one gains."""
+    """Return the figures of an estimate: the first worker's, and the most another one gains."""
     mine = roster[0].id if roster else ""
     gains = [gain for worker, gain in estimate.gain.items() if worker != mine]
     return {

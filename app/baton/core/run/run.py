@@ -11,13 +11,16 @@ from types import TracebackType
 from typing import Self
 
 from baton.core import events as ev
+from baton.core.aio import uninterrupted
 from baton.core.errors import BatonError, StoreError
 from baton.core.messages import TurnStatus
 from baton.core.ports import Ask, Question, RecordedRun
-from baton.core.run.approval import ApprovalGate, PromptWithdrawn
-from baton.core.run.metered_worker import RunBudget, uninterrupted
+from baton.core.run.approval import Approval, PromptWithdrawn
+from baton.core.run.metered_worker import RunBudget
 from baton.core.run.plan_executor import PlanExecutor
+from baton.core.run.routing_context import build_routing_context
 from baton.core.run.run_context import RunContext, RunRequest, Services
+from baton.core.run.run_conversation import RunConversation
 
 FLUSH_SECONDS = 0.15
 """How long streamed text may stay in memory alone; with the write itself it stays below 250 ms."""
@@ -31,18 +34,17 @@ class Run:
     what still runs; the text so far is kept.
     """
 
-    def __init__(self, task: RunRequest, house: Services, purse: RunBudget, ask: Ask) -> None:
-        self._given = task
-        self._house = house
-        self._store = house.store
-        self._purse = purse
+    def __init__(self, request: RunRequest, services: Services, ask: Ask) -> None:
+        self._request = request
+        self._services = services
+        self._store = services.store
         self._ask_person = ask
         self._asking = asyncio.Lock()
         self._queue: asyncio.Queue[ev.Event | None] = asyncio.Queue()
         self._task: asyncio.Task[None] | None = None
         self._start = time.monotonic()
-        self._begun: RecordedRun | None = None
-        self._playing: PlanExecutor | None = None
+        self._recorded: RecordedRun | None = None
+        self._executor: PlanExecutor | None = None
         self._unstored: list[ev.Called] = []
 
     async def __aenter__(self) -> Self:
@@ -65,7 +67,7 @@ class Run:
         while (event := await self._queue.get()) is not None:
             yield event
         if not self._task.cancelled():
-            self._task.result()  # a bug in the run is the consumer's to hear of
+            self._task.result()  # raises a bug in the run to the consumer
 
     def cancel(self) -> None:
         """Stop the run; its events end with Cancelled."""
@@ -78,21 +80,97 @@ class Run:
         async with self._asking:
             return await self._ask_person(question)
 
-    @property
-    def _now(self) -> float:
-        return round(time.monotonic() - self._start, 3)
+    async def _play(self) -> None:
+        event: ev.Terminal | None = None
+        status = TurnStatus.FAILED
+        try:
+            # Recording is never half done: a cancellation waits until the ids are known.
+            self._executor = await self._prepare(await uninterrupted(self._record()))
+            await self._answer(self._executor)
+        except (asyncio.CancelledError, PromptWithdrawn):
+            status, event = TurnStatus.CANCELLED, ev.Cancelled()
+        except BatonError as error:
+            event = ev.Failed(type(error).__name__, error.message, error.hint)
+        else:
+            status = TurnStatus.CUT if self._executor.is_cut else TurnStatus.DONE
+            event = ev.Finished()
+        finally:  # a bug ends the run without an event
+            await uninterrupted(self._end(status, event))
+
+    async def _record(self) -> RecordedRun:
+        request = self._request
+        self._recorded = await self._store.begin(
+            request.prompt, request.position, request.limits.label
+        )
+        return self._recorded
+
+    async def _prepare(self, recorded: RecordedRun) -> PlanExecutor:
+        """Find out who may answer. Raises WorkerError where the default worker may not."""
+        request, services = self._request, self._services
+        await self._emit(
+            ev.Started(recorded.run, recorded.conversation, recorded.prompt, recorded.answer)
+        )
+        if services.trained is not None and not request.limits.alone:
+            services.trained.warm_for(recorded.turns[-1].text)
+        budget = RunBudget(
+            services.ledger,
+            services.redactor,
+            request.terms,
+            request.limits,
+            run=recorded.run,
+            session=recorded.conversation,
+            root=request.root,
+            is_inherited=request.is_budget_inherited,
+        )
+        ask, emit, store = self._ask, self._emit, self._store
+        return PlanExecutor(
+            RunContext(
+                request,
+                services,
+                recorded,
+                await build_routing_context(request, services, recorded),
+                RunConversation(recorded, store, ask, emit),
+                budget,
+                Approval(budget, store, recorded, ask, emit),
+                emit,
+                ask,
+            )
+        )
+
+    async def _answer(self, executor: PlanExecutor) -> None:
+        saving = asyncio.create_task(self._keep_saving(executor))
+        try:
+            await executor.play()
+        finally:
+            saving.cancel()
+            await asyncio.gather(saving, return_exceptions=True)
+
+    async def _keep_saving(self, executor: PlanExecutor) -> None:
+        saved = ""
+        assert self._recorded is not None
+        while True:
+            await asyncio.sleep(FLUSH_SECONDS)
+            if (text := executor.text) != saved:
+                # A disk that is full now may have room in a moment; the end says if it hasn't.
+                with contextlib.suppress(StoreError):
+                    await self._store.write(self._recorded.answer, text, TurnStatus.STREAMING)
+                    saved = text
 
     async def _emit(self, event: ev.Event) -> None:
         """Time an event, keep it, and publish it: what is kept is seen, also when it is stopped."""
         now = self._now
         if isinstance(event, ev.StepText):  # there are thousands of these, and replace() is slow
-            event = ev.StepText(now, event.step, event.text)
+            event = ev.StepText(event.step, event.text, at=now)
         else:
             event = replace(event, at=now)
-        if self._begun is None or isinstance(event, ev.TRANSIENT):
+        if self._recorded is None or isinstance(event, ev.TRANSIENT):
             self._queue.put_nowait(event)
         else:
-            await uninterrupted(self._keep(self._begun.run, event))
+            await uninterrupted(self._keep(self._recorded.run, event))
+
+    @property
+    def _now(self) -> float:
+        return round(time.monotonic() - self._start, 3)
 
     async def _keep(self, run: str, event: ev.Event) -> None:
         """Store an event, then publish it; what a call cost is published in any case."""
@@ -104,66 +182,19 @@ class Run:
             raise
         self._queue.put_nowait(event)
 
-    async def _play(self) -> None:
-        try:
-            # Recording is never half done: a cancellation waits until the ids are known.
-            await self._answer(await uninterrupted(self._begin()))
-        except (asyncio.CancelledError, PromptWithdrawn):
-            await uninterrupted(self._end(TurnStatus.CANCELLED, ev.Cancelled(self._now)))
-        except BatonError as error:
-            failed = ev.Failed(self._now, type(error).__name__, error.message, error.hint)
-            await uninterrupted(self._end(TurnStatus.FAILED, failed))
-        except BaseException:
-            await uninterrupted(self._end(TurnStatus.FAILED, None))
-            raise
-        else:
-            cut = self._playing is not None and self._playing.cut
-            status = TurnStatus.CUT if cut else TurnStatus.DONE
-            await uninterrupted(self._end(status, ev.Finished(self._now)))
-
-    async def _begin(self) -> RecordedRun:
-        task = self._given
-        begun = await self._store.begin(task.prompt, task.place, task.limits.label)
-        self._purse = replace(self._purse, run=begun.run, session=begun.conversation)
-        self._begun = begun
-        return begun
-
-    async def _answer(self, begun: RecordedRun) -> None:
-        await self._emit(ev.Started(0, begun.run, begun.conversation, begun.prompt, begun.answer))
-        offers = ApprovalGate(self._purse, self._store, self._ask, begun)
-        stage = RunContext(
-            self._given, self._house, begun, self._purse, offers, self._emit, self._ask
-        )
-        self._playing = PlanExecutor(stage)
-        saver = asyncio.create_task(self._keep_saving(begun.answer, self._playing))
-        try:
-            await self._playing.play()
-        finally:
-            saver.cancel()
-            await asyncio.gather(saver, return_exceptions=True)
-
     async def _end(self, status: TurnStatus, event: ev.Terminal | None) -> None:
         """Keep the text, then publish the run's last event, even if the disk won't take it."""
-        playing = self._playing
-        text, author = (playing.text, playing.author) if playing else ("", self._given.worker)
+        executor, recorded = self._executor, self._recorded
+        text, author = (executor.text, executor.author) if executor else ("", self._request.worker)
+        event = event and replace(event, at=self._now)
         try:
-            if self._begun is not None:
-                await self._store.write(self._begun.answer, text, status, author)
+            if recorded is not None:
+                await self._store.write(recorded.answer, text, status, author)
                 if event is not None:
-                    await self._store.append(self._begun.run, event)
+                    await self._store.append(recorded.run, event)
         except StoreError as error:
-            event = ev.Failed(self._now, "StoreError", error.message, error.hint)
+            event = ev.Failed("StoreError", error.message, error.hint, at=self._now)
         if event is not None:
             for called in self._unstored:
                 self._queue.put_nowait(replace(called, at=event.at))
             self._queue.put_nowait(event)
-
-    async def _keep_saving(self, answer: str, playing: PlanExecutor) -> None:
-        saved = ""
-        while True:
-            await asyncio.sleep(FLUSH_SECONDS)
-            if (text := playing.text) != saved:
-                # A disk that is full now may have room in a moment; the end tells if it hasn't.
-                with contextlib.suppress(StoreError):
-                    await self._store.write(answer, text, TurnStatus.STREAMING)
-                    saved = text

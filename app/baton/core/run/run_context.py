@@ -2,76 +2,122 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from baton.core.events import Event
-from baton.core.messages import Prompt
+from baton.core.messages import Card, Prompt
 from baton.core.plan.plan import Outcome
 from baton.core.plan.request_parts import TrainedConductor
 from baton.core.plan.skill_table import SkillTable
 from baton.core.ports import (
+    NO_LEDGER,
     Ask,
     ConversationPosition,
-    Pacer,
+    Ledger,
     RecordedRun,
+    Redactor,
     Router,
+    RoutingContext,
     Store,
     Strategy,
     Templates,
     Worker,
+    no_templates,
 )
-from baton.core.run.approval import ApprovalGate
-from baton.core.run.metered_worker import RunBudget
-from baton.core.run.policy import PromptLimits
-from baton.core.run.worker_slots import Slots
+from baton.core.run.approval import Approval
+from baton.core.run.metered_worker import CallUsage, MeteredWorker, RunBudget
+from baton.core.run.policy import PromptLimits, RunTerms
+from baton.core.run.rule_router import RuleRouter
+from baton.core.run.run_conversation import RunConversation
+from baton.core.spending.pace_controller import Pacing
+
+
+class WorkerSlots:
+    """How many requests each worker takes at once, over all runs: one semaphore per worker."""
+
+    def __init__(self) -> None:
+        self._free: dict[str, asyncio.Semaphore] = {}
+
+    def of(self, card: Card) -> asyncio.Semaphore:
+        """Return what to enter (`async with`) while a worker is used."""
+        return self._free.setdefault(card.id, asyncio.Semaphore(max(1, card.slots)))
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What an orchestra is made of, and every run of it shares.
+
+    `conductor` draws plans ("": `trained`, which comes with Baton; model_roles.RULE_CONDUCTOR: no
+    model), `prefer` names the worker for tasks of a kind; `pacer` decides whether help pays,
+    `skills` says what workers are good at.
+    """
+
+    workers: Mapping[str, Worker]
+    store: Store
+    ledger: Ledger = NO_LEDGER
+    redactor: Redactor | None = None
+    router: Router = field(default_factory=RuleRouter)
+    templates: Templates = no_templates
+    pacer: Pacing = field(default_factory=Pacing)
+    skills: SkillTable = field(default_factory=SkillTable)
+    trained: TrainedConductor | None = None
+    conductor: str = ""
+    prefer: Mapping[str, str] = field(default_factory=dict)
+    slots: WorkerSlots = field(default_factory=WorkerSlots)
 
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """What is to be played: a prompt, where it goes, within which limits, and who decides how.
+    """What is to be played: a prompt, where it goes, within which bounds, and who decides how.
 
     `worker` answers unless a plan says otherwise, `helper` (or "") when that won't do. `strategy`
     has a `name`; None plays what is given. `kept` is a plan to begin with, and what is known of its
-    steps already. Where the worker is `open`, the person named none: it may be another that they
-    prefer for what the prompt asks.
+    steps already. Where the worker `is_open`, the person named none: it may be another that they
+    prefer for what the prompt asks. `root` is the first of the runs that this one goes on with, or
+    ""; `is_budget_inherited` is whether an earlier one's ceiling is in force.
     """
 
     prompt: Prompt
-    place: ConversationPosition
+    position: ConversationPosition
     limits: PromptLimits
+    terms: RunTerms
     worker: str
     helper: str
     name: str
     strategy: Strategy | None
     kept: Outcome | None = None
-    open: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Services:
-    """What every run of an orchestra shares."""
-
-    workers: Mapping[str, Worker]
-    store: Store
-    router: Router
-    templates: Templates
-    slots: Slots
-    pacer: Pacer
-    skills: SkillTable
-    conductor: str = ""
-    prefer: Mapping[str, str] = field(default_factory=dict)
-    trained: TrainedConductor | None = None
+    is_open: bool = False
+    root: str = ""
+    is_budget_inherited: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class RunContext:
     """What a run has once it is recorded. `emit` times an event, keeps it and publishes it."""
 
-    task: RunRequest
-    house: Services
-    begun: RecordedRun
-    purse: RunBudget
-    offers: ApprovalGate
+    request: RunRequest
+    services: Services
+    recorded: RecordedRun
+    routing: RoutingContext
+    conversation: RunConversation
+    budget: RunBudget
+    approval: Approval
     emit: Callable[[Event], Awaitable[None]]
     ask: Ask
+
+    def metered(
+        self, worker: Worker, step: int = 0, share: Callable[[], int] = lambda: 1
+    ) -> MeteredWorker:
+        """Return a worker behind the gate, whose calls are recorded as the step's."""
+
+        async def record(usage: CallUsage) -> None:
+            await self.emit(usage.event(step))
+
+        return MeteredWorker(worker, self.budget, record, share)
+
+    def is_named(self, worker: str, step: int) -> bool:
+        """Whether the person named that worker: for answers, or for plans (step 0)."""
+        is_conductor = step == 0 and worker == self.services.conductor
+        return is_conductor or worker == self.request.worker

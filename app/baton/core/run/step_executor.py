@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
-from functools import partial
-from typing import TYPE_CHECKING
 
 from baton.core import events as ev
 from baton.core.errors import (
@@ -29,61 +28,73 @@ from baton.core.messages import (
     Retrying,
     Text,
     Thinking,
-    Turn,
     Usage,
     Writing,
-    count_turns_to_drop,
-    estimated_tokens,
-    text_with_files,
 )
-from baton.core.plan.plan import Material, Step
+from baton.core.plan.plan import Plan
 from baton.core.plan.token_estimates import step_tokens_p99
-from baton.core.ports import Choice, Question
 from baton.core.run.approval import PromptWithdrawn
-from baton.core.run.metered_worker import MeteredWorker
-from baton.core.run.policy import check
+from baton.core.run.metered_worker import PreparedCall
+from baton.core.run.run_context import RunContext
+from baton.core.spending.worth_asking import spending_room
 
-if TYPE_CHECKING:
-    from baton.core.run.plan_executor import PlanExecutor
+RETRY_SECONDS = 1.0
+"""How long a remote worker that wasn't available is left alone before it is asked again."""
 
-AGAIN_SECONDS = 1.0
-"""How long a worker elsewhere that wasn't available is left alone before it is asked again."""
-
-
-SAMPLING = 0.7
+SAMPLE_TEMPERATURE = 0.7
 """The temperature of a second answer to the same question, unless the person set one.
 
 With it self-consistency was measured (arXiv 2203.11171); at a model's own, which may be 0, all
 answers would be one."""
 
-
-STEP_TOKENS = 2048
-BRIEF_TOKENS = 768
+MAX_STEP_TOKENS = 2048
+MAX_BRIEF_TOKENS = 768
 """The most tokens of a step that isn't the answer; the second of a verdict, extract or summary."""
 
 
 class StepAbandoned(Exception):
-    """The step is left out: whoever decided, the run goes on without it."""
+    """The step is left out, and the run goes on without it."""
 
 
 class StepExecution:
-    """A step in play. `error` is why it has no whole text, once it `is_over`."""
+    """A step in play. `error` is why it has no whole text, once it `is_over`.
 
-    def __init__(self, playing: PlanExecutor, number: int, step: Step) -> None:
+    `inputs` are the whole texts of the steps that it sees; `draft` returns the answer so far. Where
+    the plan `is_final`, its answer can't be replaced any more. `why` says what made the plan
+    necessary, `route` where the prompt goes and why.
+    """
+
+    def __init__(
+        self,
+        run: RunContext,
+        plan: Plan,
+        number: int,
+        *,
+        inputs: Mapping[int, str],
+        draft: Callable[[], str] = str,
+        is_final: bool = True,
+        why: str = "",
+        route: str = "",
+    ) -> None:
         self.number = number
-        self.step = step
-        self.worker = step.worker
+        self.step = plan.steps[number - 1]
+        self.worker = self.step.worker
         self.text = ""
         self.ending = Finish.STOP
         self.confidence: float | None = None
         self.error: BatonError | None = None
         self.is_over = False
+        self._run = run
+        self._plan = plan
+        self._inputs = inputs
+        self._draft = draft
+        self._is_final = is_final
+        self._why = why
+        self._route = route
         self._failure = ""
-        self._playing = playing
-        self._stage = playing.stage
 
     @property
-    def cut(self) -> bool:
+    def is_cut(self) -> bool:
         """Whether its text was cut at the length cap."""
         return self.ending is Finish.LENGTH
 
@@ -93,32 +104,38 @@ class StepExecution:
         is_empty = self.ending is Finish.STOP and not self.text.strip()
         return Finish.EMPTY if is_empty else self.ending
 
-    async def play(self) -> None:
-        """Play the step until it has its text, or nobody is left to write it.
+    @property
+    def _is_alone(self) -> bool:
+        """Whether there is no other step."""
+        return len(self._plan.steps) == 1
 
-        Raises Withdrawn where the person takes the prompt back, StoreError where nothing can be
-        recorded any more.
+    @property
+    def _is_requested(self) -> bool:
+        """Whether the person asked for its worker, which is to do all there is."""
+        return self._is_alone and self.worker == self._run.request.worker
+
+    async def play(self) -> None:
+        """Play the step until it has its text, or no worker is left to write it.
+
+        Raises PromptWithdrawn where the person takes the prompt back, StoreError where nothing can
+        be recorded any more.
         """
-        emit = self._stage.emit
+        emit = self._run.emit
         try:
-            await self._try_all()
-            text = "" if self._is_all else self.text
-            await emit(ev.StepFinished(0, self.number, self.finish, text))
+            await self._try_workers()
+            is_whole_answer = self._is_alone and self._is_final  # which is kept as such
+            text = "" if is_whole_answer else self.text
+            await emit(ev.StepFinished(self.number, self.finish, text))
         except StepAbandoned:
             pass
         except BatonError as error:
             self.error = error
-            await emit(ev.StepFailed(0, self.number, type(error).__name__, error.message))
+            await emit(ev.StepFailed(self.number, type(error).__name__, error.message))
         finally:
             self.is_over = True
+            self._run.approval.forget(self.number)
 
-    @property
-    def _is_all(self) -> bool:
-        """Whether its text alone is the answer, which is kept as such."""
-        plan = self._playing.plan
-        return plan is not None and len(plan.steps) == 1 and self._playing.final
-
-    async def _try_all(self) -> None:
+    async def _try_workers(self) -> None:
         """Try one worker after the other. Raises the first one's error where none succeeds."""
         tried: list[str] = []
         first: BatonError | None = None
@@ -133,199 +150,157 @@ class StepExecution:
                     raise first from None
                 self._failure = error.message
                 self.text = ""
-                await self._stage.emit(ev.StepRetried(0, self.number, error.message, delay))
+                await self._run.emit(ev.StepRetried(self.number, error.message, delay))
                 await asyncio.sleep(delay)
 
     async def _choose_another(self, error: BatonError, tried: list[str]) -> float | None:
-        """Choose who tries next; return after how many seconds, or None when nobody can."""
-        playing = self._playing
-        shown = self.text and playing.final and playing.plan and self.number in playing.plan.answer
-        if self._stage.task.limits.alone or shown or isinstance(error, StoreError):
+        """Choose who tries next; return after how many seconds, or None when no worker can."""
+        request, routing = self._run.request, self._run.routing
+        is_shown = self.text and self._is_final and self.number in self._plan.answer
+        if request.limits.alone or is_shown or isinstance(error, StoreError):
             return None
-        card = playing.situation.card(self.worker)
-        asked_for = self.worker == self._stage.task.worker and card.uses_gateway
-        if asked_for and isinstance(error, BudgetExceeded):
-            return None  # who wants that worker is told what is in the way
-        again = tried.count(self.worker) == 1 and card.uses_gateway
-        if isinstance(error, WorkerUnavailable) and again:
-            return AGAIN_SECONDS
+        card = routing.card(self.worker)
+        if (
+            self.worker == request.worker
+            and card.uses_gateway
+            and isinstance(error, BudgetExceeded)
+        ):
+            return None  # the person wants that worker, and hears what is in the way
+        can_retry = tried.count(self.worker) == 1 and card.uses_gateway
+        if isinstance(error, WorkerUnavailable) and can_retry:
+            return RETRY_SECONDS
         if self.step.optional and self.step.is_direct:
-            return None  # whose answer it is matters: what comes instead is the strategy's to say
+            return None  # whose answer it is matters: the strategy decides what comes instead
         from baton.core.plan.assignment import substitute_worker
 
-        roster = [c for c in playing.situation.roster if _may_replace(c, card, error)]
-        left = (await playing.funds()).left
-        self.worker = substitute_worker(self.step, roster, tried, left, playing.material)
+        roster = [c for c in routing.roster if _may_replace(c, card, error)]
+        left = (await spending_room(self._run)).left
+        self.worker = substitute_worker(
+            self.step, roster, tried, left, self._run.conversation.material
+        )
         return 0.0 if self.worker else None
 
     async def _attempt(self) -> None:
-        """Have the worker do the step. Raises its error, Skipped or Withdrawn."""
-        stage = self._stage
-        worker = stage.house.workers[self.worker]
-        check(worker.card, stage.begun.label, stage.purse.terms)
-        metered = MeteredWorker(
-            worker, stage.purse, partial(self._playing.record, self.number), self._share
-        )
+        """Have the worker do the step. Raises its error, StepAbandoned or PromptWithdrawn."""
+        run, number = self._run, self.number
+        worker = run.services.workers[self.worker]
+        metered = run.metered(worker, number, lambda: run.approval.take_share(number))
         while True:
-            shown = self._playing.material
-            request = self.request()
+            shown = run.conversation.material
+            call = await run.budget.prepare(worker.card, self.request())
             if worker.card.uses_gateway:
-                request = await self._allowed(worker.card, request)
+                call = await self._approved(worker.card, call)
             try:
-                async with stage.house.slots.of(worker.card):
-                    await stage.emit(ev.StepStarted(0, self.number, self.worker))
-                    return await self._stream(metered, request)
+                async with run.services.slots.of(worker.card):
+                    await run.emit(ev.StepStarted(number, self.worker))
+                    async with aclosing(metered.stream(call)) as chunks:
+                        async for chunk in chunks:
+                            await self._take(chunk)
+                    return
             except ContextTooLong as error:
-                if not self.step.is_direct or not await self._trimmed(error, shown):
+                if not self.step.is_direct or not await run.conversation.trim(error, shown):
                     raise
-
-    def _share(self) -> int:
-        """Return among how many steps the headroom is divided; this one holds its part now."""
-        waiting = self._playing.waiting_to_hold
-        count = len(waiting | {self.number})
-        waiting.discard(self.number)
-        return count
 
     def request(self) -> Request:
         """Return what its worker would be asked now."""
-        playing, begun, limits = self._playing, self._stage.begun, self._stage.task.limits
-        card = self._stage.house.workers[self.worker].card
-        plan = playing.plan
-        assert plan is not None
-        purpose = Purpose.STEP
-        if self.step.check:
-            purpose = Purpose.VERIFY
-        elif self.step.is_direct or self.number in plan.answer:
-            purpose = Purpose.ANSWER
-        answers = purpose is Purpose.ANSWER
-        system = card.system if begun.system is None or not answers else begun.system
-        outputs = playing.outputs(self.number)
-        seed = None if limits.seed is None else (limits.seed + self.number - 1) % 2**32
+        run, step, limits = self._run, self.step, self._run.request.limits
+        card = run.services.workers[self.worker].card
+        material, system = run.conversation.material, run.recorded.system
+        is_answer = not step.check and (step.is_direct or self.number in self._plan.answer)
+        purpose = Purpose.VERIFY if step.check else Purpose.ANSWER if is_answer else Purpose.STEP
+        if system is None or not is_answer:
+            system = card.system
+        # Small models may repeat themselves in a text that is for other steps.
+        is_brief = step.check or step.need.kind in ("extraction", "summary")
+        most = (MAX_BRIEF_TOKENS if is_brief else MAX_STEP_TOKENS) + card.thinking
         temperature = limits.temperature
         if temperature is None and self._is_sample:
-            temperature = SAMPLING
+            temperature = SAMPLE_TEMPERATURE
         return Request(
-            plan.messages(self.number, playing.material, outputs, system),
+            self._plan.messages(self.number, material, self._inputs, system),
             purpose,
-            limits.max_tokens if answers else self._most + card.thinking,
+            limits.max_tokens if is_answer else most,
             temperature,
-            seed,
-            begun.label,
-            expected_tokens=step_tokens_p99(
-                self.step, playing.material, playing.situation.route, answers
-            ),
+            None if limits.seed is None else (limits.seed + self.number - 1) % 2**32,
+            run.recorded.label,
+            expected_tokens=step_tokens_p99(step, material, run.routing.route, is_answer),
         )
 
     @property
-    def _most(self) -> int:
-        """Return the cap of a text that is for other steps: small models may repeat themselves."""
-        brief = self.step.check or self.step.need.kind in ("extraction", "summary")
-        return BRIEF_TOKENS if brief else STEP_TOKENS
-
-    @property
     def _is_sample(self) -> bool:
-        """Whether the same worker was asked just the same before: it shall say something else."""
-        plan = self._playing.plan
-        assert plan is not None
+        """Whether the same worker was asked just the same before: it must say something else."""
         mine = (self.step.worker, self.step.subtask, self.step.access)
-        before = plan.steps[: self.number - 1]
+        before = self._plan.steps[: self.number - 1]
         return any((step.worker, step.subtask, step.access) == mine for step in before)
 
-    async def _allowed(self, card: Card, request: Request) -> Request:
-        """Have it allowed that a worker elsewhere is asked; return the request within its cap.
+    async def _approved(self, card: Card, call: PreparedCall) -> PreparedCall:
+        """Have the call of a remote worker approved; return it within its cap.
 
-        Raises Skipped for a step that can be done without, Withdrawn where the person takes the
-        prompt back, BudgetExceeded.
+        Raises StepAbandoned for a step that can be done without, PromptWithdrawn where the person
+        takes the prompt back, BudgetExceeded.
         """
-        playing = self._playing
-        offered, request = await playing.offer(card, request, self._why, self.number)
+        run = self._run
+        offered, call = await run.approval.ask_for(
+            card,
+            call,
+            self._reason,
+            step=self.number,
+            draft=self._draft,
+            keep=self._alternative(card),
+            named=run.is_named(card.id, self.number),
+        )
         if offered.decision is ev.Decision.SENT:
-            return request
-        kept, edited = ev.Decision.KEPT, ev.Decision.EDIT
-        told = offered.message or f"{card.name} was not asked, as you decided."
-        again = offered.decision is edited and self._is_alone
-        if self.step.optional and not again:  # else there is an answer, or will be
-            self.error = BudgetExceeded(told)
-            await self._stage.emit(ev.StepSkipped(0, self.number, told, offered.most))
+            return call
+        is_kept, is_edited = (offered.decision is d for d in (ev.Decision.KEPT, ev.Decision.EDIT))
+        message = offered.message or f"{card.name} was not asked, as you decided."
+        if self.step.optional and not (is_edited and self._is_alone):  # there is an answer without
+            self.error = BudgetExceeded(message)
+            await run.emit(ev.StepSkipped(self.number, message, offered.most))
             raise StepAbandoned
-        alone = len(playing.situation.roster) == 1 or self._stage.task.limits.alone
-        if offered.decision is edited or (offered.decision is kept and (alone or self._is_wanted)):
+        has_no_other = len(run.routing.roster) == 1 or run.request.limits.alone
+        if is_edited or (is_kept and (has_no_other or self._is_requested)):
             raise PromptWithdrawn
-        raise BudgetExceeded(told)
+        raise BudgetExceeded(message)
+
+    def _alternative(self, card: Card) -> str:
+        """What not sending it is called, where it will be done on this machine then."""
+        request, routing = self._run.request, self._run.routing
+        if self.step.optional != self._is_alone or request.limits.alone:
+            return ""
+        has_others = any(not (c.uses_gateway or c.is_tool) for c in routing.roster)
+        if card.id == request.worker or not has_others:
+            return ""
+        return "Answer here" if self._is_alone else "Do it here"
 
     @property
-    def _is_alone(self) -> bool:
-        """Whether there is no other step."""
-        return self._playing.plan is not None and len(self._playing.plan.steps) == 1
-
-    @property
-    def _is_wanted(self) -> bool:
-        """Whether the person asked for its worker, which is to do all there is."""
-        return self._is_alone and self.worker == self._stage.task.worker
-
-    @property
-    def _why(self) -> str:
-        """Say why its worker is offered."""
+    def _reason(self) -> str:
+        """Why its worker is offered, in a sentence."""
         if self._failure and self.worker == self.step.worker:
             return f"It failed, and would be asked once more: {self._failure}"
         if self.worker != self.step.worker:
             return f"It would stand in for {self.step.worker}."
-        if self._playing.why:
-            return self._playing.why
-        if self._is_wanted:
+        if self._why:
+            return self._why
+        if self._is_requested:
             return "You asked for it."
-        if self.step.is_direct and self._playing.route:
-            return self._playing.route  # all there is goes to it
+        if self.step.is_direct and self._route:
+            return self._route  # all there is goes to it
         return f"Step {self.number} of the plan is for it: {self.step.need.kind}."
 
-    # A conversation that has grown too long
-
-    async def _trimmed(self, error: ContextTooLong, shown: Material) -> bool:
-        """Leave the oldest turns out, if the person wants that; tell whether it was done."""
-        async with self._playing.trimming:
-            if self._playing.material is not shown:
-                return True  # for another step, which was as long
-            return await self._trim(error)
-
-    async def _trim(self, error: ContextTooLong) -> bool:
-        playing, begun = self._playing, self._stage.begun
-        turns = playing.material.turns
-        first = count_turns_to_drop(turns, _room(error, turns))
-        if first == 0:
-            error.hint = "Shorten the prompt, or attach less."
-            return False
-        question = Question(
-            f"{error.message} Leave out the {first} oldest turns? They stay in your history.",
-            (Choice("trim", "Leave them out"), Choice("stop", "Stop here")),
-            default="stop",
-        )
-        if await self._stage.ask(question) != "trim":
-            return False
-        playing.material = Material(turns[first:])
-        await self._stage.house.store.trim(begun.conversation, turns[first].id)
-        await self._stage.emit(ev.Trimmed(0, first))
-        return True
-
-    # What the worker yields
-
-    async def _stream(self, worker: MeteredWorker, request: Request) -> None:
-        async with aclosing(worker.stream(request)) as chunks:
-            async for chunk in chunks:
-                await self._take(chunk)
-
     async def _take(self, chunk: Chunk) -> None:
-        emit, number = self._stage.emit, self.number
+        """Turn what the worker yields into events."""
+        emit, number = self._run.emit, self.number
         match chunk:
             case Text(text=text):
                 self.text += text
-                await emit(ev.StepText(0, number, text))
+                await emit(ev.StepText(number, text))
             case Usage(finish=finish, confidence=confidence):
                 self.ending = finish
                 self.confidence = confidence
             case RequestSent(destination=destination, size=size):
-                await emit(ev.Sent(0, number, self.worker, destination, size))
+                await emit(ev.Sent(number, self.worker, destination, size))
             case Retrying(reason=reason, delay=delay):
-                await emit(ev.StepRetried(0, number, reason, delay))
+                await emit(ev.StepRetried(number, reason, delay))
             case Declined():
                 pass  # the error that follows says why
             case Queued() | Loading() | Reading() | Thinking() | Writing():
@@ -333,7 +308,7 @@ class StepExecution:
 
 
 def _may_replace(card: Card, failed: Card, error: BatonError) -> bool:
-    """Tell whether a worker can do better where another had that error."""
+    """Whether a worker can do better where another had that error."""
     if isinstance(error, BudgetExceeded):
         return not card.uses_gateway
     if isinstance(error, ContextTooLong):
@@ -341,22 +316,15 @@ def _may_replace(card: Card, failed: Card, error: BatonError) -> bool:
     return True
 
 
-def _room(error: ContextTooLong, turns: tuple[Turn, ...]) -> int:
-    """Turn the worker's exact count into our estimate's scale, and leave half of it free."""
-    estimate = sum(estimated_tokens(text_with_files(turn.text, turn.files)) for turn in turns)
-    return estimate * error.limit // (2 * max(error.needed, 1))
-
-
 def _progress(number: int, chunk: Queued | Loading | Reading | Thinking | Writing) -> ev.Progress:
     match chunk:
         case Queued():
-            return ev.Progress(0, number, ev.Phase.QUEUED, None)
+            return ev.Progress(number, ev.Phase.QUEUED, None)
         case Loading(fraction=fraction):
-            return ev.Progress(0, number, ev.Phase.LOADING, fraction)
+            return ev.Progress(number, ev.Phase.LOADING, fraction)
         case Reading(done=done, total=total):
-            read = done / total if total else None
-            return ev.Progress(0, number, ev.Phase.READING, read)
+            return ev.Progress(number, ev.Phase.READING, done / total if total else None)
         case Thinking(tokens_per_second=speed):
-            return ev.Progress(0, number, ev.Phase.THINKING, None, speed)
+            return ev.Progress(number, ev.Phase.THINKING, None, speed)
         case Writing(tokens_per_second=speed):
-            return ev.Progress(0, number, ev.Phase.WRITING, None, speed)
+            return ev.Progress(number, ev.Phase.WRITING, None, speed)

@@ -6,9 +6,8 @@ from baton.core.errors import StoreError
 from baton.core.events import Weighed
 from baton.core.ledger_types import Policy, Standing
 from baton.core.messages import Card
-from baton.core.plan.plan import Material
 from baton.core.plan.token_estimates import likely_cost
-from baton.core.ports import Route, SpendingRoom
+from baton.core.ports import SpendingRoom
 from baton.core.run.policy import must_ask
 from baton.core.run.run_context import RunContext
 from baton.core.spending.pace_controller import is_spending_allowed, valid_gain
@@ -20,21 +19,19 @@ _POLICY_REASONS = {Policy.NEVER: "the policy is never."}
 _UNATTENDED_REASON = "there is no person to ask."
 
 
-async def spending_room(stage: RunContext) -> SpendingRoom:
+async def spending_room(run: RunContext) -> SpendingRoom:
     """Return what a run may still spend."""
-    standing = await _current_standing(stage)
+    standing = await _current_standing(run)
     rooms = [room for room in standing.rooms if room.left is not None]
     if not is_spending_allowed(standing) or any(room.ceiling == 0 for room in rooms):
         return SpendingRoom(0, 1.0)
-    extra = await stage.house.pacer.extra(standing, stage.purse.session)
+    extra = await run.services.pacer.extra(standing, run.budget.session)
     return SpendingRoom(min((room.left or 0 for room in rooms), default=None), extra)
 
 
 async def weigh_help(
-    stage: RunContext,
+    run: RunContext,
     card: Card,
-    material: Material,
-    route: Route,
     gain: float,
     *,
     plain: bool = False,
@@ -46,33 +43,33 @@ async def weigh_help(
     """
     gain = valid_gain(gain)
     if card.price is not None and card.price.is_free:
-        return Weighed(0, card.id, gain, 0.0, 0, gain > 0, _FREE_REASON)
-    cost = likely_cost(card, material, route)
-    standing, pacer = await _current_standing(stage), stage.house.pacer
-    pace = await pacer.weigh(gain, cost, standing, stage.purse.session)
-    leave = must_ask(stage.offers.policy, stage.purse.limits)
+        return Weighed(card.id, gain, 0.0, 0, gain > 0, _FREE_REASON)
+    cost = likely_cost(card, run.conversation.material, run.routing.route)
+    standing, pacer = await _current_standing(run), run.services.pacer
+    pace = await pacer.weigh(gain, cost, standing, run.budget.session)
+    permission = must_ask(run.approval.policy, run.budget.limits)
     ok = pace.ok
     if plain and not ok:
         least = min((room.left for room in standing.rooms if room.left is not None), default=cost)
-        ok = leave is not False or least < cost
+        ok = permission is not False or least < cost
     why = pace.why
-    if leave is None:
-        why = f"{why.rstrip('.')}: {_POLICY_REASONS.get(stage.offers.policy, _UNATTENDED_REASON)}"
-    elif leave and ok:
+    if permission is None:
+        why = f"{why.rstrip('.')}: {_POLICY_REASONS.get(run.approval.policy, _UNATTENDED_REASON)}"
+    elif permission and ok:
         why += _ASKED_NOTE
-    return Weighed(0, card.id, gain, pace.bar, cost, ok, why)
+    return Weighed(card.id, gain, pace.bar, cost, ok, why)
 
 
-async def _current_standing(stage: RunContext) -> Standing:
+async def _current_standing(run: RunContext) -> Standing:
     """Return the balances, with the ceiling of this prompt, which resumed runs share.
 
     It is empty where the ledger can't be read, or where there is no person to ask.
     """
-    purse = stage.purse
-    if must_ask(stage.offers.policy, purse.limits) is None:
+    budget = run.budget
+    if must_ask(run.approval.policy, budget.limits) is None:
         return _NO_BALANCES
-    run = None if purse.limits.budget is None else purse.root or purse.run
+    first = None if budget.limits.budget is None else budget.root or budget.run
     try:
-        return await purse.ledger.standing(purse.ceilings, purse.session, run)
+        return await budget.ledger.standing(budget.ceilings, budget.session, first)
     except StoreError:
         return _NO_BALANCES

@@ -262,8 +262,7 @@ def use_litellm() -> str:
     import jiter
     import pydantic_core
 
-    from baton.workers.cloud.child.litellm_capture import Relay
-    from baton.workers.cloud.child.litellm_writer import Library
+    from baton.workers.cloud.child.litellm_requests import LitellmRequests
 
     number = pydantic_core.SchemaValidator(pydantic_core.core_schema.int_schema())
     expect(number.validate_python("42") == 42, "pydantic reads a number wrongly.")
@@ -271,7 +270,7 @@ def use_litellm() -> str:
     expect(len(str(fastuuid.uuid4())) == 36, "fastuuid makes no names.")
 
     async def load() -> Any:
-        return await Library(Relay(), "low").ready()
+        return await LitellmRequests("low").ready()
 
     models = len(asyncio.run(load()).model_cost)
     expect(models >= MIN_MODELS, f"Its list of models has only {models}, so it wasn't packed.")
@@ -280,9 +279,9 @@ def use_litellm() -> str:
 
 def use_certificates() -> str:
     """Count the authorities that are trusted without anything of the system's."""
-    from baton.download.child.hub_client import trusted
+    from baton.ipc.child_http import trusted_certificates
 
-    roots = trusted({}).cert_store_stats()["x509_ca"]
+    roots = trusted_certificates({}).cert_store_stats()["x509_ca"]
     expect(roots >= MIN_ROOTS, f"Only {roots} authorities are known, so no provider is trusted.")
     return f"{roots} authorities of its own"
 
@@ -371,8 +370,8 @@ def use_units() -> str:
 
 def use_words() -> str:
     """Read a number word, and compute with it."""
-    from baton.workers.tools.computation.expression import evaluate
     from baton.workers.tools.computation.marked_text import mark
+    from baton.workers.tools.computation.written_expression import evaluate
 
     marked = mark("zweiundvierzig mal drei").text
     expect(marked == "42 mal 3", "Number words are read wrongly.")

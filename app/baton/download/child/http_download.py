@@ -28,6 +28,7 @@ from baton.core.sanitiser import one_line
 from baton.download.child import hub_client, hub_errors
 from baton.download.child.hub_client import Stopped
 from baton.download.child.partial_file import PartialFile
+from baton.ipc.child_http import retry_after
 from baton.ipc.parent_channel import Failure
 
 READ_BYTES = 1 << 19
@@ -165,7 +166,7 @@ class HttpDownload:
             )
         failure = hub_errors.response_failure(response, self._what)
         if status in hub_client.TRANSIENT_STATUSES:
-            raise TransientFailure(failure, hub_client.retry_after(response.headers))
+            raise TransientFailure(failure, retry_after(response.headers))
         if response.history:  # it may be only the signature that has expired
             raise TransientFailure(self._refused(response))
         raise failure

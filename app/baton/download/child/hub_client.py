@@ -10,12 +10,11 @@ person chose so; no redirect leads from outside to this machine or its network, 
 Answers are never decompressed: what comes is what a hash is of.
 
 `open` raises httpx's errors, and `Astray` among them; it never raises for a status. `refusals` says
-in a sentence what either means, `retry_after` when to come back.
+in a sentence what either means.
 """
 
 from __future__ import annotations
 
-import datetime
 import functools
 import os
 import re
@@ -24,7 +23,6 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from email.utils import parsedate_to_datetime
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
@@ -33,6 +31,7 @@ import httpx
 from baton import __version__
 from baton.core.catalogue_types import Source
 from baton.core.labels import Label, address_label
+from baton.ipc.child_http import trusted_certificates
 from baton.ipc.parent_channel import Failure
 from baton.platform.proxies import has_host, is_usable, proxy_for
 
@@ -48,12 +47,8 @@ MAX_REDIRECTS = 8
 TRANSIENT_STATUSES = frozenset({408, 425, 429, *range(500, 600)})
 """The statuses after which a retry may succeed."""
 
-MAX_WAIT_SECONDS = 86_400.0
-"""A server's longer wait is taken as this, in seconds."""
-
 _TRUE_WORDS = {"1", "ON", "YES", "TRUE"}
 _FALSE_WORDS = {"", "0", "OFF", "NO", "N", "FALSE"}
-_RATE_LIMIT = re.compile(r'"\w+"\s*;\s*r\s*=\s*0\s*;\s*t\s*=\s*(\d{1,9})')
 
 
 class Stopped(Exception):
@@ -193,7 +188,7 @@ class HubClient:
         """Return the connections through a proxy, or without one."""
         with self._lock:
             if proxy not in self._transports:
-                self._trusted = self._trusted or trusted(self._environ)
+                self._trusted = self._trusted or trusted_certificates(self._environ)
                 try:
                     if proxy is not None and not has_host(proxy):
                         raise ValueError("the proxy has no place")
@@ -254,44 +249,6 @@ class _LimitedStream(httpx.SyncByteStream):
 def default_client() -> HubClient:
     """Return this process's way out. Raises Failure."""
     return HubClient()
-
-
-def trusted(environ: Mapping[str, str]) -> ssl.SSLContext:
-    """Return whom to trust: the well-known authorities, and those that the person added.
-
-    Raises Failure.
-    """
-    context = httpx.create_ssl_context(trust_env=False)
-    file, folder = environ.get("SSL_CERT_FILE"), environ.get("SSL_CERT_DIR")
-    if file or folder:
-        try:
-            if file and not Path(file).is_file():
-                raise FileNotFoundError("it is no file")  # a pipe may never be written to
-            context.load_verify_locations(file or None, folder or None)
-        except OSError as error:
-            raise Failure(
-                "ConfigError",
-                "The certificates that SSL_CERT_FILE or SSL_CERT_DIR names can't be read."
-                " Nothing was sent.",
-                "Correct the variable, or remove it.",
-            ) from error
-    return context
-
-
-def retry_after(headers: Mapping[str, str], now: float | None = None) -> float | None:
-    """Return in how many seconds a server wants to be asked again, None if it doesn't say."""
-    named = {name.lower(): value.strip() for name, value in headers.items()}
-    after = named.get("retry-after", "")
-    if after.isdecimal() and after.isascii():
-        return min(float(after[:9]), MAX_WAIT_SECONDS)
-    with suppress(ValueError, TypeError, OverflowError):
-        until = parsedate_to_datetime(after)
-        until = until if until.tzinfo else until.replace(tzinfo=datetime.UTC)
-        wait = until.timestamp() - (time.time() if now is None else now)
-        return min(max(wait, 0.0), MAX_WAIT_SECONDS)
-    if match := _RATE_LIMIT.search(named.get("ratelimit", "")):
-        return min(float(match[1]), MAX_WAIT_SECONDS)
-    return None
 
 
 _DISTANCES = {Label.LOCAL: 0, Label.LAN: 1, Label.CLOUD: 2}

@@ -15,6 +15,7 @@ import httpx
 
 from baton.core.sanitiser import one_line
 from baton.download.child import hub_client
+from baton.ipc.child_http import retry_after, wait_text
 from baton.ipc.parent_channel import Failure
 
 
@@ -96,7 +97,7 @@ def response_failure(response: httpx.Response, what: str) -> Failure:
         page=_page(response, what),
         status=status,
         said=f": {one_line(said).rstrip('.')}" if said.strip() else "",
-        wait=in_words(hub_client.retry_after(headers)),
+        wait=wait_text(retry_after(headers)),
     )
 
 
@@ -146,16 +147,6 @@ def invalid_answer(host: str, what: str, why: str) -> Failure:
         f"What {host} says of {one_line(what)} is invalid: {one_line(why)}.",
         "Check HF_ENDPOINT if it is set, or fetch it from another source.",
     )
-
-
-def in_words(seconds: float | None) -> str:
-    """Return a wait in words."""
-    if seconds is None:
-        return "a minute"
-    whole = max(1, -int(-seconds // 1))
-    if whole < 120:
-        return f"{whole} second{'' if whole == 1 else 's'}"
-    return f"{-(-whole // 60)} minutes" if whole < 7200 else f"{-(-whole // 3600)} hours"
 
 
 def _failure(meaning: _Meaning, **fields: object) -> Failure:

@@ -20,9 +20,10 @@ from baton import __version__
 from baton.core.catalogue_types import ModelOffer, Source
 from baton.core.sanitiser import one_line
 from baton.download.child import hub_errors
-from baton.download.child.hub_client import TRANSIENT_STATUSES, HubClient, Stopped, retry_after
+from baton.download.child.hub_client import TRANSIENT_STATUSES, HubClient, Stopped
 from baton.gguf import header as gguf
 from baton.gguf.header import Header
+from baton.ipc.child_http import retry_after
 from baton.ipc.parent_channel import Failure
 
 if TYPE_CHECKING:

@@ -23,8 +23,7 @@ from typing import Any, TypeVar
 
 from baton.core.byte_format import show_size
 from baton.core.catalogue_types import ModelOffer
-from baton.download.child import hub_client
-from baton.download.child import partial_file as partials
+from baton.download.child import hub_client, partial_file as partials
 from baton.download.child.http_download import FileTooLong, HttpDownload, RetryPolicy
 from baton.download.child.hub_client import Stopped
 from baton.download.child.partial_file import NOTIFY_BYTES, PartialFile

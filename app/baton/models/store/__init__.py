@@ -3,6 +3,14 @@
 Nothing here reads a whole model file, and nothing is deleted but what Baton wrote itself.
 """
 
-from baton.models.store.model_store import FolderModelStore
+from typing import TYPE_CHECKING
 
-__all__ = ["FolderModelStore"]
+from baton.core.lazy_exports import lazy_exports
+
+if TYPE_CHECKING:
+    from baton.models.store.model_store import FolderModelStore as FolderModelStore
+else:
+    __getattr__ = lazy_exports(
+        __name__,
+        model_store="FolderModelStore",
+    )

@@ -1,1 +1,1 @@
-"""The conversation: its screen, and what can be done on it."""
+"""The chat screen, and a controller for each thing that can be done on it."""

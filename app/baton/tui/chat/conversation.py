@@ -1,243 +1,343 @@
-"""A conversation as it is read: opened, looked through, copied from, explained, kept."""
+"""The conversation on the screen: opened, kept as a draft, copied from, explained, exported."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-from textual import on, work
-from textual.screen import Screen
-
 from baton.core.errors import BatonError
-from baton.core.feedback import rating
-from baton.core.labels import Label
+from baton.core.feedback import Signal, rating
 from baton.core.ledger_types import Status
 from baton.core.messages import Role, Turn
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView
 from baton.presentation.answers import (
     AnswerSummary,
-    CardsById,
+    answer_parts,
     summarise_answer,
     without_released_charges,
 )
 from baton.tui import desktop
-from baton.tui.prompt_queue import ConversationState, record_view, used_context_share
-from baton.tui.services import AppServices
-from baton.tui.widgets.status_lines import Footer, Header
-from baton.tui.widgets.transcript import Transcript
+from baton.tui.chat.budget import BudgetController
+from baton.tui.chat.context import ChatContext
+from baton.tui.chat.feedback import FeedbackController
+from baton.tui.chat.onboarding import OnboardingController
+from baton.tui.chat.questions import QuestionController
+from baton.tui.prompt_queue import ConversationState, RunFollower, record_view, used_context_share
 from baton.tui.widgets.turn_view import TurnView
 
+DELETED_SECONDS = 24 * 3600
+"""For how long at least a deleted conversation is kept, since another Baton may bring it back."""
 
-class ReadingScreen(Screen[None]):
-    """Shows one conversation and acts on its turns."""
 
-    def __init__(self, desk: AppServices) -> None:
-        super().__init__()
-        self.desk = desk
-        self.chat = ConversationState(label=desk.limits.label)
-        self.header = Header()
-        self.transcript = Transcript()
-        self.footer = Footer()
+class ConversationController:
+    """Opens conversations, and acts on the one that is shown and on its turns."""
+
+    def __init__(
+        self,
+        context: ChatContext,
+        *,
+        questions: QuestionController,
+        budget: BudgetController,
+        onboarding: OnboardingController,
+        feedback: FeedbackController,
+    ) -> None:
+        self._context = context
+        self._services = context.services
+        self._transcript = context.transcript
+        self._questions = questions
+        self._budget = budget
+        self._onboarding = onboarding
+        self._feedback = feedback
         self._code = (-1, "")
 
-    async def complain(self, error: BatonError) -> None:
-        """Say in the conversation what went wrong and what to do."""
-        await self.transcript.note(str(error), error=True)
+    # Which conversation is shown
+
+    async def begin(self) -> None:
+        """Show what Baton was opened with, unless a prompt was quicker: its answer stays.
+
+        A new conversation is on the screen already. Nothing of it is replaced, since its first
+        prompt may be sent at any moment, also while the history is read.
+        """
+        if self._services.conversation is not None:
+            return await self.open(self._services.conversation)
+        composer = self._context.composer
+        try:
+            draft = await self._services.store.draft("")
+            if self._is_untouched and composer.is_empty:
+                composer.put(draft)
+            if self._is_untouched:
+                await self._onboarding.greet(first=True)
+            _spare_history()
+        except BatonError as error:
+            await self._context.complain(error)
+        self._budget.measure()
+
+    @property
+    def _is_untouched(self) -> bool:
+        """Whether nothing was asked yet in the conversation on the screen."""
+        context = self._context
+        return not (context.queue.is_busy or context.chat.id or self._transcript.turns)
+
+    async def open(self, conversation: str | None, at: str | None = None) -> None:
+        """Show another conversation (None: a new one), with its draft."""
+        composer, store = self._context.composer, self._services.store
+        try:
+            written = (composer.text, composer.pasted)
+            is_fresh = self._context.chat.id is None and not self._transcript.turns
+            if not is_fresh:
+                await self.keep_draft()
+            draft = await store.draft(conversation or "")
+            await self.show(conversation, at)  # from here on a pause in typing keeps another one
+            draft = draft.removeprefix(self._queued(conversation)).lstrip("\n")
+            is_unchanged = (composer.text, composer.pasted) == written
+            if is_unchanged and not (is_fresh and any(written)):
+                composer.editing = None
+                composer.put(draft)
+            if conversation is None:
+                await self._onboarding.greet()
+            _spare_history()
+        except BatonError as error:
+            await self._context.complain(error)
+        self._rejoin_run()
+        self._budget.measure()
+
+    async def open_new(self) -> None:
+        """Begin a new conversation."""
+        await self.open(None)
+        self._context.composer.prompt.focus()
+
+    async def find(self, words: str = "") -> None:
+        """Find an earlier conversation, and open it. To be run in a worker."""
+        from baton.tui.screens.conversations_screen import ConversationsScreen
+
+        store, context = self._services.store, self._context
+        screen = ConversationsScreen(store, self.save_export, words)
+        chosen = await context.screen.app.push_screen_wait(screen)
+        if chosen is not None:
+            await self.open(chosen.conversation, chosen.turn)
+        elif context.chat.id is not None:
+            # It may have been renamed or deleted there.
+            try:
+                context.chat.title = (await store.conversation(context.chat.id)).title
+            except BatonError:
+                await self.open(None)
+            else:
+                self.describe()
 
     async def show(self, conversation: str | None, at: str | None = None) -> None:
-        """Show a conversation (None: a new one), at its end or at one of its turns."""
-        store = self.desk.store
+        """Show the turns of a conversation (None: a new one), at its end or at one of them."""
+        store, context = self._services.store, self._context
         if conversation is None:
-            self.chat = ConversationState(label=self.desk.limits.label)
-            await self.transcript.show([])
+            context.enter(ConversationState(label=self._services.limits.label))
+            await self._transcript.show([])
         else:
             turns = await store.thread(conversation)
             if at is not None and all(turn.id != at for turn in turns):
                 await store.select(at)
                 turns = await store.thread(conversation)
-            found = await store.conversation(conversation)
-            self.chat = ConversationState(found.id, found.title, found.label, found.sent_from)
-            await self.transcript.show(turns, found.sent_from, at)
-        await self._show_context()
+            stored = await store.conversation(conversation)
+            chat = ConversationState(stored.id, stored.title, stored.label, stored.sent_from)
+            context.enter(chat)
+            await self._transcript.show(turns, stored.sent_from, at)
+        run = await store.last_run(context.chat.id) if context.chat.id else None
+        context.header.context = used_context_share(record_view(run)) if run else None
         self.describe()
 
     def describe(self) -> None:
-        """Show in the header what conversation this is."""
-        self.header.title = self.chat.title or "New conversation"
-        private = Label.LOCAL in (self.chat.label, self.desk.limits.label)
-        terms = self.desk.orchestra.terms
-        first = "local only" if terms.mode == "local" else "local first"
-        self.header.offline = terms.offline
-        self.header.policy = "private" if private else "" if terms.offline else first
+        """Show which conversation this is, and whether the open question is from it."""
+        self._context.show_header()
+        self._questions.show()
 
-    @property
-    def roster(self) -> CardsById:
-        """The workers there are, by their ids."""
-        return {card.id: card for card in self.desk.orchestra.roster}
+    # Drafts
 
-    async def _show_context(self) -> None:
-        run = await self.desk.store.last_run(self.chat.id) if self.chat.id else None
-        self.header.context = used_context_share(record_view(run)) if run else None
+    async def keep_draft(self) -> None:
+        """Store the prompts that wait and the one being written, for when this is opened again."""
+        chat = self._context.chat
+        text = "\n\n".join(filter(None, (self._queued(chat.id), self._context.composer.draft)))
+        await self._services.store.save_draft(chat.id or "", text)
 
-    @on(Transcript.Changed)
-    @work(exclusive=True, group="facts")
-    async def _learn(self) -> None:
-        """Find out how the answers on the screen came about, and which have other versions."""
-        store = self.desk.store
-        views = self.transcript.views
-        done = await store.signals([view.turn.id for view in views])
+    def _queued(self, conversation: str | None) -> str:
+        """Return the conversation's prompts that wait, which no run has recorded yet."""
+        waiting = self._context.queue.waiting
+        return "\n\n".join(p.prompt.text for p in waiting if p.chat.id == conversation)
+
+    async def close(self) -> None:
+        """Keep the draft, and forget what was deleted long ago."""
+        store = self._services.store
+        try:
+            await self.keep_draft()
+            if runs := await store.hidden_runs(older_than_seconds=DELETED_SECONDS):
+                # First, since runs that are deleted can't be found any more.
+                await self._services.ledger.forget(runs)
+            await store.purge_hidden(older_than_seconds=DELETED_SECONDS)
+        except BatonError:
+            pass  # the history can't be written, which was said when it happened
+
+    # Runs on the screen
+
+    def view_of(self, follower: RunFollower) -> TurnView | None:
+        """Return what shows the answer of a run, if it is on the screen."""
+        started = follower.view.started
+        return self._transcript.view_of(started.answer) if started else None
+
+    def draw_run(self, follower: RunFollower) -> None:
+        """Let a run's answer be drawn as it grows, if it is on the screen."""
+        view, roster = self.view_of(follower), self._context.roster
+        if view is None:
+            follower.draw = None
+        else:
+            follower.draw = lambda run: view.draw(answer_parts(run, roster))
+
+    def _rejoin_run(self) -> None:
+        """Draw the current run if its conversation is on the screen again."""
+        follower, chat = self._context.queue.current, self._context.chat
+        if follower is not None and follower.pending.chat.id == chat.id is not None:
+            follower.pending.chat = chat
+            self.draw_run(follower)
+
+    async def load_summaries(self) -> None:
+        """Load how the answers on the screen were made, and which have other versions."""
+        store, views = self._services.store, self._transcript.views
+        signals = await store.signals([view.turn.id for view in views])
         for view in reversed(views):
             turn = view.turn
-            view.rate(rating(done.get(turn.id, ())) or "")
+            view.rate(rating(signals.get(turn.id, ())) or "")
             versions = await store.siblings(turn.id)
             run = None
             if turn.role is Role.ASSISTANT and turn.run:
-                run = await self._replayed(turn.run)
-            facts = summarise_answer(run, self.roster) if run else AnswerSummary()
-            facts = facts.with_version(versions.index(turn.id) + 1, len(versions))
-            if facts != view.summary and view.is_attached:
-                view.show_summary(facts)
+                run = await self._stored_run(turn.run)
+            summary = summarise_answer(run, self._context.roster) if run else AnswerSummary()
+            summary = summary.with_version(versions.index(turn.id) + 1, len(versions))
+            if summary != view.summary and view.is_attached:
+                view.show_summary(summary)
 
-    # What is done with one turn
+    async def run_of(self, view: TurnView) -> Callable[[], RunView]:
+        """Return what shows the run of an answer as it is now, or as it was stored."""
+        current = self._context.queue.current
+        if current is not None and self.view_of(current) is view:
+            return lambda: current.view
+        stored = await self._stored_run(view.turn.run) if view.turn.run else RunView()
+        return lambda: stored
+
+    async def _stored_run(self, run: str) -> RunView:
+        """Return a stored run, without the charges that were released since."""
+        view = record_view(await self._services.store.run(run))
+        if all(call.confirmed for call in view.calls):
+            return view
+        charges = await self._services.ledger.charges(run)
+        released = {charge.call for charge in charges if charge.status is Status.RELEASED}
+        return without_released_charges(view, released)
+
+    # The selected turn
 
     def selected_prompt(self) -> Turn | None:
         """Return the selected prompt, or the one that the selected answer belongs to."""
-        if (view := self.transcript.selected) is None:
+        if (view := self._transcript.selected) is None:
             return None
         if view.turn.role is Role.USER:
             return view.turn
-        turns = self.transcript.turns
+        turns = self._transcript.turns
         return next((turn for turn in turns if turn.id == view.turn.parent), None)
 
-    def action_copy(self) -> None:
-        """Copy the selected message, from its source."""
-        if (view := self.transcript.selected) is not None:
-            self.copy_text(view.source)
-            self.copied(view)
+    def copy(self) -> None:
+        """Copy the source of the selected message."""
+        if (view := self._transcript.selected) is not None:
+            self._copy(view, view.source)
 
-    def action_copy_code(self) -> None:
-        """Copy the next code block of the selected message, from its source."""
+    def copy_code(self) -> None:
+        """Copy the next code block of the selected message."""
         from baton.tui.widgets.answer import code_blocks
 
-        if (view := self.transcript.selected) is None:
+        if (view := self._transcript.selected) is None:
             return
         blocks = code_blocks(view.source)
         if not blocks:
-            self.footer.say("no code in this message")
+            self._context.footer.say("no code in this message")
             return
         last, turn = self._code
         index = (last + 1) % len(blocks) if turn == view.turn.id else 0
         self._code = (index, view.turn.id)
-        self.copy_text(blocks[index], f", block {index + 1} of {len(blocks)}")
-        self.copied(view)
+        self._copy(view, blocks[index], f", block {index + 1} of {len(blocks)}")
 
-    def copied(self, view: TurnView) -> None:
-        """Hear that all or a part of a message was copied."""
+    def _copy(self, view: TurnView, text: str, which: str = "") -> None:
+        self._context.start(partial(self._copy_text, text, which), "copy")
+        self._feedback.record(view.turn, Signal.COPIED)
 
-    @work(group="copy")
-    async def copy_text(self, text: str, of: str = "") -> None:
-        """Copy a text, and say how much that was."""
+    async def _copy_text(self, text: str, which: str) -> None:
         from baton.tui import desktop
 
         lines = text.rstrip("\n").count("\n") + 1
         if not (desktop.has_system_clipboard() and await desktop.copy_to_system(text)):
-            self.app.copy_to_clipboard(text)
-        self.footer.say(f"copied {lines} {'line' if lines == 1 else 'lines'}{of}")
+            self._context.screen.app.copy_to_clipboard(text)
+        self._context.footer.say(f"copied {lines} {'line' if lines == 1 else 'lines'}{which}")
 
-    @work(group="why")
-    async def action_why(self) -> None:
-        """Show how the selected answer came about."""
+    async def show_workflow(self) -> None:
+        """Show how the selected answer was made."""
         from baton.tui.screens.workflow_screen import WorkflowScreen
 
-        view = self.transcript.selected
+        view, context = self._transcript.selected, self._context
         if view is None or view.turn.role is not Role.ASSISTANT:
-            self.footer.say("choose an answer first")
+            context.footer.say("choose an answer first")
             return
-        run = await self.story_of(view)
-        text = view.source
-        self.app.push_screen(WorkflowScreen(run, self.roster, self.desk.ledger, text))
+        run = await self.run_of(view)
+        screen = WorkflowScreen(run, context.roster, self._services.ledger, view.source)
+        context.screen.app.push_screen(screen)
 
-    async def story_of(self, view: TurnView) -> Callable[[], RunView]:
-        """Return what tells how the run of an answer stands, or stood."""
-        if (run := self.run_of(view)) is not None:
-            return run
-        stored = await self._replayed(view.turn.run) if view.turn.run else RunView()
-        return lambda: stored
-
-    async def _replayed(self, run: str) -> RunView:
-        """Return a stored run; what was released since isn't charged."""
-        view = record_view(await self.desk.store.run(run))
-        if all(call.confirmed for call in view.calls):
-            return view
-        charges = await self.desk.ledger.charges(run)
-        return without_released_charges(
-            view, {c.call for c in charges if c.status is Status.RELEASED}
-        )
-
-    def run_of(self, view: TurnView) -> Callable[[], RunView] | None:
-        """Return what tells how the run stands that is writing this answer, if one is."""
-        return None
-
-    async def action_branch(self, step: int) -> None:
+    async def show_version(self, step: int) -> None:
         """Show another version of the selected message, and what follows it."""
-        if (view := self.transcript.selected) is None or self.chat.id is None:
+        view, conversation = self._transcript.selected, self._context.chat.id
+        if view is None or conversation is None:
             return
-        versions = await self.desk.store.siblings(view.turn.id)
+        versions = await self._services.store.siblings(view.turn.id)
         index = versions.index(view.turn.id) + step
         if 0 <= index < len(versions):
-            await self.desk.store.select(versions[index])
-            await self.show(self.chat.id, versions[index])
+            await self._services.store.select(versions[index])
+            await self.show(conversation, versions[index])
 
-    # What is done with the conversation
+    # The whole conversation
 
-    @work(group="rename")
-    async def action_rename(self, title: str = "") -> None:
-        """Give the conversation another title."""
+    async def rename(self, title: str = "") -> None:
+        """Give the conversation another title. To be run in a worker."""
         from baton.tui.screens.dialogs import RenameScreen
 
-        if self.chat.id is None:
-            self.footer.say("there is nothing to rename yet")
+        chat, app = self._context.chat, self._context.screen.app
+        if chat.id is None:
+            self._context.footer.say("there is nothing to rename yet")
             return
         new: str | None = one_line(title)
         if not new:
-            new = await self.app.push_screen_wait(RenameScreen(self.chat.title))
+            new = await app.push_screen_wait(RenameScreen(chat.title))
         if new:
-            await self.desk.store.rename(self.chat.id, new)
-            self.chat.title = new
+            await self._services.store.rename(chat.id, new)
+            chat.title = new
             self.describe()
 
-    async def action_export(self, path: str = "") -> None:
+    async def export(self, path: str = "") -> None:
         """Save the conversation as Markdown, and say where."""
-        if self.chat.id is None:
-            self.footer.say("there is nothing to export yet")
+        if self._context.chat.id is None:
+            self._context.footer.say("there is nothing to export yet")
             return
-        await self.transcript.note(await self.export(self.chat.id, path))
+        await self._transcript.note(await self.save_export(self._context.chat.id, path))
 
-    async def export(self, conversation: str, path: str = "") -> str:
-        """Save a conversation and return the sentence that says where it is."""
+    async def save_export(self, conversation: str, path: str = "") -> str:
+        """Save a conversation as Markdown, and return the sentence that says where it is."""
         from baton.core.markdown_export import to_markdown
 
-        found = await self.desk.store.conversation(conversation)
-        text = to_markdown(found, await self.desk.store.thread(conversation))
-        target = desktop.export_path(path, self.desk.exports, found.title)
+        store = self._services.store
+        stored = await store.conversation(conversation)
+        text = to_markdown(stored, await store.thread(conversation))
+        target = desktop.export_path(path, self._services.exports, stored.title)
         await asyncio.to_thread(desktop.save_export, target, text)
         return f"Saved as {_short(target)}."
 
-    async def action_private(self, state: str = "on") -> None:
-        """Keep the conversation on this machine, or lift that again."""
-        private = state.strip().lower() not in ("off", "no")
-        label = Label.LOCAL if private else Label.CLOUD
-        if self.chat.id is not None:
-            await self.desk.store.relabel(self.chat.id, label)
-        self.chat.label = label
-        self.describe()
-        await self.transcript.note(
-            "Nothing of this conversation leaves this machine from now on."
-            if private
-            else "This conversation may leave this machine again, if you let a cloud worker help."
-        )
+
+def _spare_history() -> None:
+    """Keep the garbage collector from the history, or typing waits 0.1 s for each collection."""
+    gc.freeze()
 
 
 def _short(path: Path) -> str:

@@ -1,18 +1,18 @@
-"""A conversation that begins with advice: which models suit this machine."""
+"""Which models suit this machine: said at the first start and when asked for; the models screen."""
 
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
-
-from textual import work
 
 from baton.core.byte_format import show_size
 from baton.core.errors import BatonError
 from baton.core.model_roles import STARTER_ID, recommended_roles
 from baton.core.sanitiser import one_line
 from baton.presentation.words import join_words
-from baton.tui.chat.model_setup import NO_LIBRARY, EquippingScreen
+from baton.tui.chat.context import ChatContext
+from baton.tui.chat.downloads import NO_LIBRARY, DownloadController
 from baton.tui.recommendation_text import (
     CHOOSE,
     DOWNLOAD,
@@ -26,19 +26,18 @@ from baton.tui.recommendation_text import (
     recommendation_text,
     remember_put_off,
 )
-from baton.tui.services import AppServices
 
 if TYPE_CHECKING:
     from baton.core.messages import Prompt
     from baton.core.ports import Choice
-    from baton.models.library import Library
-    from baton.models.recommendation import Recommendation
+    from baton.models import Library, Recommendation
     from baton.tui.widgets.question_view import RecommendationView
     from baton.tui.widgets.transcript import Notice
 
-MEASURED_SECONDS = 2.0
-"""How long the starter model writes, so that the speed of others can be told."""
+MEASURE_SECONDS = 2.0
+"""How long the starter model writes, so that the speed of others can be estimated."""
 
+WELCOME = "Baton answers on this machine. Nothing leaves it unless you say so."
 NOTHING_HERE = "Nothing answers here yet: this Baton came without a model."
 TO_FETCH = (
     "There is no model yet that could answer; your prompt is kept. Ctrl+L shows the models that "
@@ -46,198 +45,247 @@ TO_FETCH = (
 )
 COMING = "No model is here yet that could answer; your prompt is kept. Enter sends it once one is."
 
-KEPT = "nobody can answer yet; your prompt is kept"
+KEPT = "no model can answer yet; your prompt is kept"
 TO_THE_OFFER = "your prompt is kept; Tab goes to the offer"
 
 OFFLINE = "Baton is offline, so nothing is downloaded; /offline off lifts that."
 
 
-class AdvisingScreen(EquippingScreen):
-    """Recommends models to who has none, and again when asked; a prompt always comes first."""
+class OnboardingController:
+    """Recommends models to a person who has none, and again when asked; prompts come first.
 
-    def __init__(self, desk: AppServices) -> None:
-        super().__init__(desk)
+    `advice` is the recommendation in the conversation; `starter_speed` are the tokens per second
+    that the starter model wrote on this machine (None: not measured).
+    """
+
+    def __init__(self, context: ChatContext, downloads: DownloadController) -> None:
+        self._context = context
+        self._services = context.services
+        self._downloads = downloads
         self.advice: RecommendationView | None = None
-        self._undecided = False
-        self._advised: Recommendation | None = None
+        self.starter_speed: float | None = None
+        self._is_undecided = False
+        self._recommendation: Recommendation | None = None
         self._unanswered: Notice | None = None
 
-    async def welcome(self, text: str) -> None:
-        """Greet with `text`, if the person is new here; offer models to one who has none."""
-        library = self.desk.library
-        if not self.is_answered:
+    @property
+    def choices(self) -> RecommendationView | None:
+        """The recommendation, while there is something to choose in it."""
+        return self.advice if self.advice is not None and self.advice.choosable else None
+
+    async def greet(self, *, first: bool = False) -> None:
+        """Greet a person without a history; recommend models to one without any, `first` of all."""
+        text = ""
+        if await self._services.store.latest() is None:
+            text = WELCOME
+            card = self._context.roster.get(self._context.choice.worker)
+            if card is not None:
+                note = f" ({card.note[0].lower()}{card.note[1:].rstrip('.')})" if card.note else ""
+                text += f"\nReady now: {card.name}{note}."
+        if text or first:
+            await self._welcome(text)
+
+    async def _welcome(self, text: str) -> None:
+        library, can_answer = self._services.library, self._context.choice.is_available
+        if not can_answer:
             text = f"{text}\n{NOTHING_HERE}".strip()
-        if library is None or await self._equipped(library):
+        if library is None or await self._is_equipped(library):
             if text:
-                await self.transcript.note(text if self.is_answered else f"{text} {PUT_OFF_TEXT}")
+                hint = "" if can_answer else f" {PUT_OFF_TEXT}"
+                await self._context.transcript.note(text + hint)
             return
         if self.starter_speed is None:
-            uses = await self.desk.store.worker_usage()
+            uses = await self._services.store.worker_usage()
             self.starter_speed = uses.get(STARTER_ID, (None,))[0]
-        self._undecided = bool(text)  # who knows this already isn't offered it twice
+        self._is_undecided = bool(text)  # without a greeting the offer was seen before
         self.advise(text)
 
-    async def _equipped(self, library: Library) -> bool:
-        """Tell whether there is more than the starter, or whether the person put that off."""
-        workers = {card.id for card in self.desk.orchestra.roster if not card.is_tool}
-        if self.is_answered and workers - {STARTER_ID}:
+    async def _is_equipped(self, library: Library) -> bool:
+        """Whether there is more than the starter model, or the person put that off."""
+        workers = {id for id, card in self._context.roster.items() if not card.is_tool}
+        if self._context.choice.is_available and workers - {STARTER_ID}:
             return True
         return await asyncio.to_thread(
-            lambda: is_put_off(self.desk.state) or bool(library.models())
+            lambda: is_put_off(self._services.state) or bool(library.models())
         )
 
-    async def keep_for_later(self, prompt: Prompt) -> None:
-        """Give a prompt back that nobody can answer yet, and say what to do: once, at length."""
-        self.composer.put_before(prompt)
-        coming = self.downloads is not None and self.downloads.coming
-        text, said = COMING if coming else TO_FETCH, self._unanswered
+    async def keep_prompt(self, prompt: Prompt) -> None:
+        """Give a prompt back that no worker can answer yet, and say what to do: once, at length."""
+        transcript, footer = self._context.transcript, self._context.footer
+        self._context.composer.put_before(prompt)
+        is_downloading, said = self._downloads.is_downloading, self._unanswered
+        text = COMING if is_downloading else TO_FETCH
         if said is None or not said.is_attached:
-            self._unanswered = await self.transcript.note(text)
+            self._unanswered = await transcript.note(text)
         elif said.text != text:  # a download has begun or ended since
             await said.remove()
-            self._unanswered = await self.transcript.note(text)
-        elif not coming and self.advice is not None and self.advice.choosable:
-            self.transcript.highlight(self.advice)
-            self.footer.say(TO_THE_OFFER)
+            self._unanswered = await transcript.note(text)
+        elif not is_downloading and self.choices is not None:
+            transcript.highlight(self.choices)
+            footer.say(TO_THE_OFFER)
         else:
-            self.transcript.highlight(said)
-            self.footer.say(KEPT)
+            transcript.highlight(said)
+            footer.say(KEPT)
 
-    @work(exclusive=True, group="advice")
-    async def advise(self, text: str = "", *, follow: bool = True) -> None:
-        """Say which models suit this machine, at the end of the conversation.
+    # The recommendation
 
-        `text` comes before that. The speed is measured while nobody waits for an answer. Without
-        `follow`, whoever reads further up stays there.
+    async def recommend(self) -> None:
+        """Say which models suit this machine."""
+        if self._services.library is None:
+            await self._context.transcript.note(NO_LIBRARY)
+        else:
+            self.advise()
+
+    def advise(self, text: str = "", *, follow: bool = True) -> None:
+        """Say after `text` which models suit this machine, at the end of the conversation.
+
+        The speed is measured while the person waits for no answer. Without `follow` the
+        conversation stays where the person reads.
         """
+        self._context.start(partial(self._advise, text, follow), "advice", exclusive=True)
+
+    async def _advise(self, text: str, follow: bool) -> None:
         from baton.tui.widgets.question_view import RecommendationView
 
-        await self._drop_advice()
+        before, self.advice = self.advice, None
+        if before is not None and before.is_attached:
+            await before.offer(())
+            await before.remove()
         view = self.advice = RecommendationView(f"{text}\n{LOOKING_TEXT}".strip())
-        await self.transcript.insert(view, follow=follow)
+        await self._context.transcript.insert(view, follow=follow)
         try:
             await self._fill_advice(view, text)
         except BatonError as error:
             view.say(f"{text}\n{error}".strip())
 
     async def _fill_advice(self, view: RecommendationView, text: str) -> None:
-        from baton.workers.local.speed_benchmark import measure_speed
+        from baton.workers.local import measure_speed
 
-        library = self.desk.library
+        library, choice = self._services.library, self._context.choice
         assert library is not None
         machine = await library.inspect_machine()
         foreign = foreign_text(await asyncio.to_thread(library.external_models))
-        stick = self._stick()
+        # What to do without a network, where Baton knows that it has none.
+        stick = f"{OFFLINE} {STICK_HINT}" if library.offline else ""
 
-        async def say(found: Recommendation) -> None:
-            self._advised = found
-            parts = (
-                text,
-                recommendation_text(found, machine, alone=not self.is_answered),
-                foreign,
-                stick,
-            )
-            view.say("\n".join(part for part in parts if part))
-            await view.offer(self._choices(found, bool(foreign)))
+        async def show(found: Recommendation) -> None:
+            self._recommendation = found
+            models = recommendation_text(found, machine, alone=not choice.is_available)
+            view.say("\n".join(part for part in (text, models, foreign, stick) if part))
+            await view.offer(_choices(found, library.offline, bool(foreign)))
 
         found = await library.recommend(self.starter_speed)
-        await say(found)
-        if not found.picks or self.waited_for or self.starter_speed is not None:
+        await show(found)
+        if not found.picks or self._context.is_waited_for or self.starter_speed is not None:
             return
-        if not self.is_answered:
+        if not choice.is_available:
             return  # there is nothing to measure with
-        self.starter_speed = await measure_speed(self.desk.orchestra.worker(), MEASURED_SECONDS)
+        self.starter_speed = await measure_speed(self._services.orchestra.worker(), MEASURE_SECONDS)
         if self.starter_speed is None:
             return
         timed = await library.recommend(self.starter_speed)
         picks = [pick.entry.id for pick in timed.picks]
         # What a person has gone to doesn't change under their hand.
         if not view.has_focus_within or picks == [pick.entry.id for pick in found.picks]:
-            await say(timed)
+            await show(timed)
 
-    def _stick(self) -> str:
-        """Say what to do without a network, where Baton knows that it has none."""
-        assert self.desk.library is not None
-        return f"{OFFLINE} {STICK_HINT}" if self.desk.library.offline else ""
-
-    def _choices(self, found: Recommendation, others: bool) -> list[Choice]:
-        assert self.desk.library is not None
-        fetch = bool(missing_picks(found)) and not self.desk.library.offline
-        choose = fetch or others or not found.picks
-        return [*([DOWNLOAD] if fetch else []), *([CHOOSE] if choose else []), LATER]
-
-    async def _drop_advice(self) -> None:
-        view, self.advice = self.advice, None
-        if view is not None and view.is_attached:
-            await view.offer(())
-            await view.remove()
-
-    def pass_advice(self) -> None:
-        """Do what the person asks for first: nothing is looked up or measured meanwhile."""
-        if self.is_running:  # else the app is being left, which ends them anyway
-            self.workers.cancel_group(self, "advice")
+    def dismiss_advice(self) -> None:
+        """Remove the recommendation for a prompt: nothing is looked up or measured meanwhile."""
+        if self._context.screen.is_running:  # else the app is ending, which ends its workers
+            self._cancel_advice()
             if self.advice is not None and self.advice.is_attached:
                 self.advice.remove()
         self.advice = None
 
+    def _cancel_advice(self) -> None:
+        screen = self._context.screen
+        screen.workers.cancel_group(screen, "advice")
+
     def advise_again(self) -> None:
-        """After the first answer, show what was passed by: once more, and then not again."""
-        undecided, self._undecided = self._undecided, False
-        if undecided and self.downloads is not None and not self.downloads.coming:
+        """Show a recommendation that was not decided about again after an answer, but only once."""
+        is_undecided, self._is_undecided = self._is_undecided, False
+        has_library = self._services.library is not None
+        if is_undecided and has_library and not self._downloads.is_downloading:
             self.advise(follow=False)
 
-    async def on_recommendation_view_chosen(self, event: RecommendationView.Chosen) -> None:
-        """Do what the person chose under the advice."""
+    async def choose(self, event: RecommendationView.Chosen) -> None:
+        """Do what the person chose under the recommendation."""
         event.stop()
-        self.workers.cancel_group(self, "advice")  # what was chosen from doesn't change any more
+        self._cancel_advice()  # what was chosen from doesn't change any more
         if event.choice == DOWNLOAD:
-            self._fetch_advised(event.view)
+            self._context.start(partial(self._fetch, event.view), "want", exclusive=True)
         elif event.choice == LATER:
-            self._undecided = False
-            await asyncio.to_thread(remember_put_off, self.desk.state)
+            self._is_undecided = False
+            await asyncio.to_thread(remember_put_off, self._services.state)
             await event.view.offer(())
-            self.footer.say(PUT_OFF_TEXT, 12)
+            self._context.footer.say(PUT_OFF_TEXT, 12)
         else:
-            self.action_models(at_best=True)
+            work = partial(self.show_models, at_best=True)
+            self._context.start(work, "overlay", exclusive=True)
 
-    @work(exclusive=True, group="want")
-    async def _fetch_advised(self, view: RecommendationView) -> None:
-        """Have all of a recommended set fetched."""
+    async def _fetch(self, view: RecommendationView) -> None:
+        """Download all models of the recommendation."""
         from baton.tui.screens.dialogs import request_model
 
-        found, library, coming = self._advised, self.desk.library, self.downloads
-        if found is None or library is None or coming is None:
+        context, found, library = self._context, self._recommendation, self._services.library
+        queue = self._downloads.queue
+        if found is None or library is None or queue is None:
             return
-        choices = self._choices(found, False)
         await view.offer(())
         begun: list[str] = []
-        self.footer.say("looking it up", 60)
+        context.footer.say("looking it up", 60)
         try:
             for pick in missing_picks(found):
                 roles = recommended_roles(pick.roles)
-                held = await request_model(self.app, library, pick.entry.id, roles)
+                held = await request_model(context.screen.app, library, pick.entry.id, roles)
                 if held is not None:
-                    coming.fetch(held)
+                    queue.fetch(held)
                     begun.append(held.record.name)
         except BatonError as error:
-            await self.complain_of_network(error)
+            await self._downloads.complain_of_network(error)
         finally:
-            self.footer.said = ""
+            context.footer.said = ""
         if not begun:
-            await view.offer(choices)
+            await view.offer(_choices(found, library.offline))
             return
-        self._undecided = False
+        self._is_undecided = False
         names = one_line(join_words(begun), 160)
-        card = self.roster.get(self.worker)
+        card = context.roster.get(context.choice.worker)
         who = f"Until then {card.name}" if card is not None else "The first that is here"
-        await self.transcript.note(
+        await context.transcript.note(
             f"On the way: {names} ({show_size(found.download)}). {who} answers;"
             " Ctrl+L shows how far it is."
         )
 
-    async def action_recommend(self) -> None:
-        """Say which models suit this machine."""
-        if self.desk.library is None:
-            await self.transcript.note(NO_LIBRARY)
-        else:
-            self.advise()
+    # All models
+
+    async def show_models(self, worker: str = "", *, at_best: bool = False) -> None:
+        """Show the models, `at_best` from the best on, and choose which answers from now on.
+
+        To be run in a worker.
+        """
+        from baton.tui.screens.models_screen import ModelsScreen
+
+        context, choice = self._context, self._context.choice
+        if not worker:
+            screen = ModelsScreen(
+                self._services,
+                self._downloads.queue,
+                choice,
+                starter_speed=self.starter_speed,
+                at_best=at_best,
+            )
+            chosen = await context.screen.app.push_screen_wait(screen)
+            worker = chosen or ""
+        elif worker not in context.roster:
+            known = ", ".join(context.roster)
+            await context.transcript.note(f"There is no worker {worker!r}; there are: {known}.")
+            return
+        if worker and worker != choice.worker and worker in context.roster:
+            choice.choose(worker)
+
+
+def _choices(found: Recommendation, offline: bool, has_others: bool = False) -> list[Choice]:
+    can_fetch = bool(missing_picks(found)) and not offline
+    can_choose = can_fetch or has_others or not found.picks
+    return [*([DOWNLOAD] if can_fetch else []), *([CHOOSE] if can_choose else []), LATER]

@@ -12,14 +12,13 @@ from textual.widgets import Input, Static
 from baton.core.catalogue_types import ModelRole
 from baton.core.ports import Choice
 from baton.core.sanitiser import one_line, sanitise
-from baton.models.model_types import LibraryModel
+from baton.models import LibraryModel
 from baton.tui import key_bindings
 from baton.tui.screens.overlay import Overlay
 from baton.tui.widgets.question_view import ChoiceView
 
 if TYPE_CHECKING:
-    from baton.models.library import Library
-    from baton.models.model_types import NeedsAgreement
+    from baton.models import Library, NeedsAgreement
 
 DECLINE = Choice("no", "Leave it")
 
@@ -112,7 +111,7 @@ async def request_model(
     A licence that isn't a free one must be agreed to, and a model that won't fit insisted on. To be
     called in a worker of the app's, since it may wait for the person. Raises BatonError.
     """
-    from baton.models.model_types import DoesNotFit, NeedsAgreement
+    from baton.models import DoesNotFit, NeedsAgreement
 
     agreed = force = False
     while True:

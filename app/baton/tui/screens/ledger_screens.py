@@ -25,7 +25,7 @@ from baton.core.ledger_types import (
 )
 from baton.core.money import show_usd
 from baton.core.sanitiser import one_line, sanitise
-from baton.presentation.money import (
+from baton.presentation.charges import (
     POLICY_NAMES,
     charge_text,
     room_text,
@@ -139,7 +139,7 @@ class MoneyScreen(Overlay[None]):
         words = POLICY_NAMES[self._orchestra.terms.policy]
         if self._policy is not None:
             words += f" (in this conversation: {POLICY_NAMES[self._policy]})"
-        pace = self._orchestra.pacer.thrift
+        pace = self._orchestra.services.pacer.thrift
         lines = [
             Content.assemble(("When to spend: ", "$muted"), words),
             Content.assemble(("Pace: ", "$muted"), f"{pace}, {pace.description}"),
@@ -194,7 +194,7 @@ class MoneyScreen(Overlay[None]):
     async def action_pace(self) -> None:
         """Choose the next pace: frugal, balanced, best, and frugal again."""
         paces = list(SpendingStyle)
-        now = paces.index(self._orchestra.pacer.thrift)
+        now = paces.index(self._orchestra.services.pacer.thrift)
         try:
             await self._set_pace(paces[(now + 1) % len(paces)])
         except BatonError as error:

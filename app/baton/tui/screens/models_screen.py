@@ -21,7 +21,7 @@ from baton.core.messages import Card
 from baton.core.model_roles import STARTER_ID
 from baton.core.sanitiser import one_line, sanitise
 from baton.gguf.memory_fit import FitVerdict
-from baton.models.model_types import ModelState
+from baton.models import ModelState
 from baton.tui import background_downloads, key_bindings, model_table
 from baton.tui.model_table import (
     BAR_COLUMNS,
@@ -39,9 +39,10 @@ from baton.tui.screens.dialogs import ConfirmScreen
 from baton.tui.screens.overlay import Overlay
 
 if TYPE_CHECKING:
-    from baton.models.library import Library
-    from baton.tui.background_downloads import ActiveDownload
-    from baton.tui.chat.model_setup import EquippingScreen
+    from baton.models import Library
+    from baton.tui.background_downloads import ActiveDownload, Downloads
+    from baton.tui.chat.worker_choice import WorkerChoice
+    from baton.tui.services import AppServices
 
 TICK_SECONDS = 0.5
 """How often what is loaded and what is on its way is looked at again."""
@@ -53,13 +54,25 @@ class ModelsScreen(Overlay[str]):
     BINDINGS = key_bindings.MODELS
     HEADING = "Models"
 
-    def __init__(self, chat: EquippingScreen, *, at_best: bool = False) -> None:
-        """Begin at what is recommended, once that is known (`at_best`), or at who answers."""
+    def __init__(
+        self,
+        services: AppServices,
+        downloads: Downloads | None,
+        choice: WorkerChoice,
+        *,
+        starter_speed: float | None = None,
+        at_best: bool = False,
+    ) -> None:
+        """Begin at the best of what is recommended (`at_best`), or at the chosen worker.
+
+        `starter_speed` are the tokens per second of the starter model here (None: not measured).
+        """
         super().__init__()
-        self._chat = chat
+        self._desk = services
+        self._downloads = downloads
+        self._choice = choice
+        self._starter_speed = starter_speed
         self._at_best = at_best
-        self._desk = chat.desk
-        self._downloads = chat.downloads
         self._stock = TableData()
         self._shows_all = False
         self._rows: dict[str, ModelRow] = {}
@@ -83,7 +96,7 @@ class ModelsScreen(Overlay[str]):
         self.query_one("#coming").display = False
         self._stock = TableData(roster=self._roster(), roles=self._desk.roles())
         self._fill()
-        self._point_at(self._chat.worker)
+        self._point_at(self._choice.worker)
         self._load()
         self.set_interval(TICK_SECONDS, self._tick)
 
@@ -142,9 +155,9 @@ class ModelsScreen(Overlay[str]):
             return
         machine = await self._library.inspect_machine()
         verdicts = self._library.verdicts(machine)
-        found = await self._library.recommend(self._chat.starter_speed)
+        found = await self._library.recommend(self._starter_speed)
         picks = [pick.entry.id for pick in found.picks]
-        starter = self._chat.starter_speed or self._stock.uses.get(STARTER_ID, (None,))[0]
+        starter = self._starter_speed or self._stock.uses.get(STARTER_ID, (None,))[0]
         self._read(
             replace(
                 self._stock,
@@ -180,7 +193,7 @@ class ModelsScreen(Overlay[str]):
             return
         table, coming = self.query_one(OptionList), self._coming
         columns = model_table.Columns(table.scrollable_content_region.width - 2)
-        here = model_table.rows_here(self._stock, coming, self._chat.worker, self._resident)
+        here = model_table.rows_here(self._stock, coming, self._choice.worker, self._resident)
         groups = {
             "": here,
             model_table.FOREIGN_TITLE: model_table.rows_foreign(self._stock, coming),
@@ -215,7 +228,7 @@ class ModelsScreen(Overlay[str]):
             table.add_options(
                 Option(line, key, disabled=key not in self._rows) for key, line in lines.items()
             )
-            key = (before.id if before is not None else None) or self._chat.worker
+            key = (before.id if before is not None else None) or self._choice.worker
             self._point_at(model_table.current_key(self._rows, key), place)
             table.scroll_to(y=top, animate=False, immediate=True)
             table.scroll_to_highlight()
@@ -264,7 +277,7 @@ class ModelsScreen(Overlay[str]):
             return
         try:
             self._strengths[row.key] = skill_summary(
-                card, await self._desk.orchestra.skills.masteries_of(card)
+                card, await self._desk.orchestra.services.skills.masteries_of(card)
             )
             if row.held is not None and row.held.state.is_usable and self._desk.library is not None:
                 self._verdicts[row.key] = await self._library.verdict(row.key)
@@ -412,7 +425,7 @@ class ModelsScreen(Overlay[str]):
         except BatonError as error:
             self._complain(error)
             return
-        self._chat.follow_default("")
+        self._choice.follow_default("")
         self.footer.say(f"removed; {show_size(freed)} freed")
         self._load()
 
@@ -433,7 +446,7 @@ class ModelsScreen(Overlay[str]):
             self._complain(error)
             return
         if role is ModelRole.CHAT:
-            self._chat.use(row.card.id)
+            self._choice.choose(row.card.id)
         self.footer.say(said)
         self._load()
 

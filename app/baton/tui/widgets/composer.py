@@ -20,8 +20,7 @@ from textual.timer import Timer
 from textual.widgets import Static, TextArea
 
 from baton.core.errors import ConfigError
-from baton.core.messages import Attachment, Turn
-from baton.core.messages import Prompt as Asked
+from baton.core.messages import Attachment, Prompt as Asked, Turn
 from baton.core.sanitiser import one_line, sanitise
 from baton.presentation.words import file_text
 from baton.tui import key_bindings, slash_commands
@@ -352,7 +351,7 @@ class Composer(Vertical):
 
     async def _look_at_files(self) -> None:
         """Show name, size and about how many tokens of each file that the prompt names."""
-        from baton.workers.attachments import mentioned_files
+        from baton.workers import mentioned_files
 
         named: list[str] = []
         if "@" in self.text:
@@ -372,7 +371,7 @@ def _command_hint(command: slash_commands.SlashCommand) -> Content:
 
 
 def _path_text(path: Path) -> str:
-    from baton.workers.attachments import read_attachment
+    from baton.workers import read_attachment
 
     try:
         return file_text(read_attachment(path))

@@ -17,7 +17,7 @@ from baton.core.ports import CallOffer, Choice, Question
 from baton.core.sanitiser import one_line, sanitise
 from baton.core.view import RunView
 from baton.presentation.answers import CardsById, destination_text, worker_name, worker_place
-from baton.presentation.money import call_price_text
+from baton.presentation.charges import call_price_text
 from baton.presentation.plans import access_text, step_cost_text
 from baton.tui import key_bindings
 from baton.tui.widgets.text_view import TextView

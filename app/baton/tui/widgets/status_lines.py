@@ -11,7 +11,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 
 from baton.core.sanitiser import one_line
-from baton.presentation.money import FROZEN_TEXT
+from baton.presentation.charges import FROZEN_TEXT
 from baton.tui.key_bindings import footer_rank
 
 

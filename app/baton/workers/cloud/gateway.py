@@ -47,7 +47,7 @@ PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY")
 class Patience:
     """How many seconds to wait: for a connection, the first word, the next, and the whole answer.
 
-    `first` is for models that think little; one that is told to think, or that runs on somebody's
+    `first` is for models that think little; one that is asked to think, or that runs on somebody's
     own machine and may first have to be loaded and read a long prompt, gets `first_of_slow`.
     """
 
@@ -86,6 +86,7 @@ class Gateway(Supervisor):
         self._offline = offline
         self._environ = environ
         self._variables: set[str] = set()
+        self._models: dict[str, str] = {}
 
     @property
     def offline(self) -> bool:
@@ -105,11 +106,12 @@ class Gateway(Supervisor):
             return ""
         return proxies.route_text(url, proxies.proxy_for(url, self._proxy, self._environ, privacy))
 
-    def may_read(self, *variables: str) -> None:
-        """Let the child know these variables of the environment: a worker's key is in one.
+    def register(self, card: Card, *variables: str) -> None:
+        """Prepare for a worker: the child may read these variables of the environment for its key.
 
-        One that runs already, and isn't at work, is started anew for it.
+        A child that runs already, and isn't at work, starts again for it.
         """
+        self._models = _cloud_model(card) | self._models
         new = {name for name in variables if name in self._environ} - self._variables
         self._variables |= new
         if new and self._child is not None and not self._child.calls:
@@ -120,8 +122,9 @@ class Gateway(Supervisor):
         if self._offline and (card is None or card.remote):
             return
         self.start_early()
-        if self._child is not None and (card is None or card.kind == "cloud"):
-            self._child.send(WarmGateway())
+        models = self._models if card is None else _cloud_model(card)
+        if self._child is not None and models:
+            self._child.send(WarmGateway(list(models.items())))
 
     async def call(self, card: Card, request: CallWorker) -> Call:
         """Begin a call. Raises WorkerError, ChildDied, and FrameError if it is too large."""
@@ -149,3 +152,10 @@ class Gateway(Supervisor):
             )
         )
         return child
+
+
+def _cloud_model(card: Card) -> dict[str, str]:
+    """Return a cloud worker's provider and model; nothing for a server."""
+    if card.kind != "cloud":
+        return {}
+    return {card.provider: card.model.removeprefix(f"{card.provider}/")}

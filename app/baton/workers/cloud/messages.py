@@ -25,7 +25,9 @@ class SetUpGateway(Message, tag="setup"):
 
 
 class WarmGateway(Message, tag="warm"):
-    """Do what takes long before a first call."""
+    """Do what takes long before a first call to these models, by provider and name."""
+
+    models: list[tuple[str, str]]
 
 
 class CallWorker(Message, tag="call"):

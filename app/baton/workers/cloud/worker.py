@@ -34,16 +34,57 @@ from baton.workers.cloud.messages import (
 if TYPE_CHECKING:
     from baton.workers.cloud.gateway import Gateway
 
-NAMES = {
+PROVIDER_NAMES = {
     "anthropic": "Anthropic",
+    "azure": "Azure",
+    "cerebras": "Cerebras",
+    "cohere": "Cohere",
     "deepseek": "DeepSeek",
+    "fireworks_ai": "Fireworks",
     "gemini": "Gemini",
     "groq": "Groq",
     "mistral": "Mistral",
+    "moonshot": "Moonshot",
+    "novita": "Novita",
     "openai": "OpenAI",
     "openrouter": "OpenRouter",
+    "sambanova": "SambaNova",
+    "together_ai": "Together",
+    "vertex_ai": "Vertex AI",
     "xai": "xAI",
+    "zai": "Z.ai",
 }
+
+_NEEDS_LOGIN = "it wants a login or a signature, not a key alone"
+_NO_COUNT = "litellm can't ask it to count the tokens of a streamed answer"
+_NO_DIALECT = "its answers come in a form that Baton doesn't read"
+REFUSED_PROVIDERS = {
+    "azure_ai": "its models are asked as azure/ at the resource's own /openai/v1 address",
+    "bedrock": "it streams in Amazon's binary form, which Baton doesn't read",
+    "bedrock_mantle": "its regions have addresses of their own: ask it as a server",
+    "chatgpt": _NEEDS_LOGIN,
+    "cloudflare": _NO_DIALECT,
+    "codestral": "its models are asked as mistral/",
+    "dashscope": "its prices depend on the region of the key",
+    "databricks": _NEEDS_LOGIN,
+    "deepinfra": _NO_COUNT,
+    "gigachat": _NEEDS_LOGIN,
+    "github_copilot": _NEEDS_LOGIN,
+    "huggingface": "it passes requests on to others, whose prices differ",
+    "hyperbolic": _NO_COUNT,
+    "morph": "its requests can't show the cap of an answer",
+    "nvidia_nim": _NO_COUNT,
+    "oci": _NEEDS_LOGIN,
+    "perplexity": "it charges for searches besides tokens, which no ceiling can hold",
+    "predibase": _NO_DIALECT,
+    "replicate": _NO_DIALECT,
+    "sagemaker": _NEEDS_LOGIN,
+    "sap": _NEEDS_LOGIN,
+    "snowflake": _NEEDS_LOGIN,
+    "v0": "its requests can't show the cap of an answer",
+    "watsonx": _NEEDS_LOGIN,
+}
+"""Providers that litellm knows and Baton doesn't ask, and why not."""
 
 GRACE_SECONDS = 1.5
 """How long the child may take to stop a call before it is killed."""
@@ -80,9 +121,10 @@ class CloudWorker:
         self._variable = "" if own else api_key_env
         self._needs_key = bool(api_key_env) or (card.kind == "cloud" and not base_url)
         if self._variable:
-            gateway.may_read(self._variable)
-        elif provider is not None and self._needs_key:
-            gateway.may_read(*provider.variables)
+            gateway.register(card, self._variable)
+        else:
+            own_key = provider is not None and self._needs_key
+            gateway.register(card, *(provider.variables if provider and own_key else ()))
 
     def warm(self) -> None:
         """Begin to start the gateway."""
@@ -90,7 +132,7 @@ class CloudWorker:
 
     async def stream(self, request: Request) -> AsyncGenerator[Chunk]:
         """Answer the request; see core.ports.Worker."""
-        from baton.core.run.metered_worker import uninterrupted
+        from baton.core.aio import uninterrupted
 
         call: Call | None = None
         said, sent = "", False
@@ -148,13 +190,11 @@ class CloudWorker:
         card, patience = self.card, self._gateway.patience
         cloud = card.kind == "cloud"
         if cloud and card.provider not in PROVIDERS:
-            raise ConfigError(
-                f"There is no provider {card.provider!r}.", f"Known: {', '.join(PROVIDERS)}."
-            )
+            raise _unknown_provider(card.provider)
         slow = not cloud or self._gateway.effort in SLOW_EFFORTS
         temperature = request.temperature
         return CallWorker(
-            who=NAMES[card.provider] if cloud and not self._base_url else card.name,
+            who=PROVIDER_NAMES[card.provider] if cloud and not self._base_url else card.name,
             provider=card.provider,
             model=card.model.removeprefix(f"{card.provider}/") if cloud else card.model,
             base_url=self._base_url or PROVIDERS[card.provider].base_url,
@@ -192,6 +232,18 @@ class CloudWorker:
             return Usage(read, estimated_tokens(said), finish, context=context)
         most = max_input_tokens(request.messages, request.shape)
         return Usage(most, done.bound, finish, context=context, is_confirmed=False)
+
+
+def _unknown_provider(name: str) -> ConfigError:
+    if why := REFUSED_PROVIDERS.get(name):
+        message = f"Baton doesn't ask the provider {name!r}: {why}."
+    else:
+        message = f"There is no provider {name!r}."
+    return ConfigError(
+        f"{message} Nothing was sent.",
+        f"Known: {', '.join(PROVIDERS)}. Another that speaks like OpenAI can be a worker of kind"
+        ' "server", with its `base_url`, `api_key_env` and `price`.',
+    )
 
 
 def _clean(text: str) -> str:

@@ -5,44 +5,52 @@ from typing import TYPE_CHECKING
 from baton.core.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from baton.workers.local.messages import LlamaInfo
-    from baton.workers.local.model_file import (
-        STARTER,
-        ModelFile,
-        check_gguf,
-        conductor_adapter,
-        find_model,
-        starter,
+    from baton.workers.local.loaded_models import (
+        LoadedModel as LoadedModel,
+        list_loaded_models as list_loaded_models,
     )
-    from baton.workers.local.model_memory import Memory
-    from baton.workers.local.model_process import LoadSettings, ModelProcess
-    from baton.workers.local.native_probe import check_model, probe_gpus, probe_library
-    from baton.workers.local.worker import GenerationSettings, LocalWorker
+    from baton.workers.local.local_servers import (
+        TIMEOUT_SECONDS as TIMEOUT_SECONDS,
+        ServerModel as ServerModel,
+        find_server_models as find_server_models,
+    )
+    from baton.workers.local.messages import LlamaInfo as LlamaInfo
+    from baton.workers.local.model_file import (
+        STARTER as STARTER,
+        ModelFile as ModelFile,
+        check_gguf as check_gguf,
+        conductor_adapter as conductor_adapter,
+        find_model as find_model,
+        read_model_header as read_model_header,
+        starter as starter,
+    )
+    from baton.workers.local.model_memory import Memory as Memory
+    from baton.workers.local.model_process import (
+        LoadSettings as LoadSettings,
+        ModelProcess as ModelProcess,
+    )
+    from baton.workers.local.native_probe import (
+        check_model as check_model,
+        probe_gpus as probe_gpus,
+        probe_library as probe_library,
+    )
+    from baton.workers.local.speed_benchmark import measure_speed as measure_speed
+    from baton.workers.local.worker import (
+        GenerationSettings as GenerationSettings,
+        LocalWorker as LocalWorker,
+    )
 else:
     __getattr__ = lazy_exports(
         __name__,
-        model_file="STARTER ModelFile check_gguf conductor_adapter find_model starter",
+        loaded_models="LoadedModel list_loaded_models",
+        local_servers="ServerModel TIMEOUT_SECONDS find_server_models",
         messages="LlamaInfo",
+        model_file=(
+            "ModelFile STARTER check_gguf conductor_adapter find_model read_model_header starter"
+        ),
         model_memory="Memory",
         model_process="LoadSettings ModelProcess",
         native_probe="check_model probe_gpus probe_library",
+        speed_benchmark="measure_speed",
         worker="GenerationSettings LocalWorker",
     )
-
-__all__ = [
-    "STARTER",
-    "GenerationSettings",
-    "LlamaInfo",
-    "LoadSettings",
-    "LocalWorker",
-    "Memory",
-    "ModelFile",
-    "ModelProcess",
-    "check_gguf",
-    "check_model",
-    "conductor_adapter",
-    "find_model",
-    "probe_gpus",
-    "probe_library",
-    "starter",
-]

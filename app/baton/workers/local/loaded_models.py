@@ -27,7 +27,7 @@ class LoadedModel:
     started: float
 
 
-def loaded_models() -> list[LoadedModel]:
+def list_loaded_models() -> list[LoadedModel]:
     """Return what is loaded now, the oldest first."""
     import psutil
 

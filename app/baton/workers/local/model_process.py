@@ -263,7 +263,7 @@ class ModelProcess(Supervisor):
 
         Raises ChildDied. However it ends, the child is idle again, or gone.
         """
-        from baton.core.run.metered_worker import uninterrupted
+        from baton.core.aio import uninterrupted
 
         if self._check_file is not None and self.living() is None:
             await self._check_file()

@@ -15,18 +15,18 @@ import pytest
 
 from baton.ipc.process import Child
 from baton.workers.cloud.child import call_errors
-from baton.workers.cloud.child.cloud_call import Call
-from baton.workers.cloud.child.main import (
-    TEXT_SECONDS,
-    Voice,
-    _chat_body,
-    _encoded,
-    _responses_body,
-)
+from baton.workers.cloud.child.cloud_call import Call, HttpRequest
+from baton.workers.cloud.child.main import TEXT_SECONDS, Voice
+from baton.workers.cloud.child.openai_requests import chat_request, responses_request
 from baton.workers.cloud.child.request_guard import check
 from baton.workers.cloud.messages import REPLIES, AnswerText, SendRequest
 
 OPENAI = "https://api.openai.com/v1"
+
+
+def _body(request: HttpRequest) -> dict[str, Any]:
+    body: dict[str, Any] = json.loads(request.body)
+    return body
 
 
 def call(provider: str = "openai", base_url: str = OPENAI, **more: Any) -> Call:
@@ -64,59 +64,30 @@ def call(provider: str = "openai", base_url: str = OPENAI, **more: Any) -> Call:
 def test_openai_is_asked_for_the_tier_whose_price_is_known(base_url: str, tier: str | None) -> None:
     """Without that it takes the one that the person's project is set to, which may be dearer."""
     assert call(base_url=base_url).tier == tier
-    assert _responses_body(call(base_url=base_url), "low").get("service_tier") == tier
+    assert _body(responses_request(call(base_url=base_url), "low")).get("service_tier") == tier
 
 
 def test_a_server_is_asked_for_what_was_chosen_and_nothing_else() -> None:
-    body = _chat_body(call())
+    body = _body(chat_request(call()))
     assert not body.keys() & {"seed", "temperature", "response_format"}
     assert (body["max_tokens"], body["stream"]) == (300, True)
-    body = _chat_body(call(seed=0, temperature=0.0, schema='{"type": "object"}'))
+    body = _body(chat_request(call(seed=0, temperature=0.0, schema='{"type": "object"}')))
     assert (body["seed"], body["temperature"]) == (0, 0.0)
     assert "response_format" in body
 
 
 def test_a_request_can_be_read_where_it_is_shown() -> None:
-    body = _encoded(_chat_body(call(messages=[{"role": "user", "content": "Grüße, 你好"}])))
-    assert "Grüße, 你好".encode() in body
+    request = chat_request(call(messages=[{"role": "user", "content": "Grüße, 你好"}]))
+    assert "Grüße, 你好".encode() in request.body
 
 
 def test_openai_is_asked_not_to_store_an_answer() -> None:
     for base_url in (OPENAI, "http://127.0.0.1:8000/v1"):
         asked = call(base_url=base_url)
-        body = json.dumps(_responses_body(asked, "low")).encode()
+        asked.set_dialect("responses")
+        body = responses_request(asked, "low").body
         assert json.loads(body)["store"] is False
         check(body, "responses", asked.model, asked.cap, asked.bound, unkept=asked.is_openais)
-
-
-_WRITE = """
-import asyncio, sys
-from baton.workers.cloud.child.litellm_writer import Library
-from baton.workers.cloud.child.litellm_capture import Relay
-from workers.cloud.child.test_cloud_call import OPENAI, call
-async def main():
-    relay = Relay()
-    await relay.start()
-    library = Library(relay, "low")
-    for model in ("gpt-4o-mini", "gpt-5-mini"):
-        print((await library.write(call(model=model))).decode())
-    here = call(model="gpt-4o-mini", base_url="http://127.0.0.1:1/v1")
-    print((await library.write(here)).decode(), flush=True)
-    import os; os._exit(0)
-asyncio.run(main())
-"""
-
-
-def test_litellm_asks_for_that_tier_too() -> None:
-    environ = {"PYTHONPATH": ":".join(sys.path)}
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", _WRITE], env=environ, capture_output=True, check=True
-    )
-    bodies = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [body.get("service_tier") for body in bodies] == ["default", "default", None]
-    assert [body.get("store") for body in bodies] == [False, False, None], "projects may store"
-    for body in bodies[:2]:
-        check(json.dumps(body).encode(), "chat", body["model"], 300, 100, unkept=True)
 
 
 VIOLATION = {
@@ -182,6 +153,22 @@ async def test_a_form_that_a_worker_cannot_give_costs_nothing() -> None:
     assert failure.failed.declined
 
 
+def test_no_key_is_left_where_litellm_reads() -> None:
+    code = (
+        "import json, os; from baton.workers.cloud.child.main import take_environ\n"
+        "print(json.dumps([take_environ(), dict(os.environ)]))"
+    )
+    keys = {"OPENAI_API_KEY": "a", "LAB": "b", "HTTPS_PROXY": "c", "LITELLM_LOG": "DEBUG"}
+    kept = {"PATH": "/bin", "PYTHONPATH": ":".join(sys.path), "DISPLAY": ":0"}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], env=keys | kept, capture_output=True, check=True
+    )
+    environ, left = json.loads(done.stdout)
+    assert environ.items() >= (keys | kept).items()
+    assert left.items() >= kept.items()
+    assert not left.keys() & keys.keys()
+
+
 async def test_a_gateway_that_fails_says_where_and_quotes_nothing() -> None:
     child = Child("gateway", dict(os.environ), REPLIES)
     child.send(SendRequest())  # before it is set up
@@ -211,3 +198,18 @@ async def test_no_text_is_lost_and_none_comes_after_the_last() -> None:
     voice.add("e")
     await asyncio.sleep(2 * TEXT_SECONDS)
     assert ("".join(frames), sum(pieces)) == ("abcde", 5)
+
+
+@pytest.mark.parametrize(
+    ("said", "left"),
+    [
+        ("Key sk-abcdefghijkl is wrong", "Key [key] is wrong"),
+        ("Key sk-abcde...fghijkl", "Key [key]...fghijkl"),
+        ("sk-abcdefghijklsk-abcdefghijkl", "[key][key]"),
+        ("nothing of it", "nothing of it"),
+        ("", ""),
+    ],
+)
+def test_keys_are_removed_from_what_providers_say(said: str, left: str) -> None:
+    assert call_errors.without(said, "sk-abcdefghijkl") == left
+    assert call_errors.without(said, "") == said

@@ -15,20 +15,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from baton.core.labels import Label
 from baton.ipc.parent_channel import Failure
 from baton.platform import proxies as addresses
+from baton.platform.proxies import request_address
 from baton.workers.cloud.child import call_errors
-from baton.workers.cloud.child.cloud_call import Call
+from baton.workers.cloud.child.cloud_call import KEY_PLACEHOLDER, Call, HttpRequest
 from baton.workers.cloud.child.http_client import KeyFilter, Outward, Rules
 from support.fake_cloud import Cloud, Reply
 from support.home_network import at_home
 from support.secret_search import parts_of
 
 KEY = "sk-canary-0123456789abcdefghij"
+BEARER = {"Authorization": f"Bearer {KEY_PLACEHOLDER}"}
 ANSWER = Reply().text
 Out = Callable[..., Outward]
 
@@ -81,7 +82,15 @@ def body_of(call: Call, **more: Any) -> bytes:
     return json.dumps(body | {"stream_options": {"include_usage": True}} | more).encode()
 
 
-async def hear(way: Outward, call: Call, body: bytes = b"") -> Heard:
+def request_of(call: Call, body: bytes = b"", headers: Mapping[str, str] = BEARER) -> HttpRequest:
+    """Return a call's request with that body, or one that asks for what it should."""
+    url = request_address(call.base_url, call.dialect, call.model)
+    return HttpRequest(url, headers, body or body_of(call))
+
+
+async def hear(
+    way: Outward, call: Call, body: bytes = b"", headers: Mapping[str, str] = BEARER
+) -> Heard:
     """Make a call; what it announces may be sent at once."""
     heard = Heard()
 
@@ -92,7 +101,7 @@ async def hear(way: Outward, call: Call, body: bytes = b"") -> Heard:
     call.announce = announce
     try:
         await way.prepare(call)
-        async with aclosing(way.post(call, body or body_of(call))) as texts:
+        async with aclosing(way.post(call, request_of(call, body, headers))) as texts:
             async for text in texts:
                 heard.text += text
     except Failure as failure:
@@ -673,7 +682,7 @@ async def test_a_call_that_is_stopped_closes_its_connection(out: Out) -> None:
         call.go.set()
         way = out()
         await way.prepare(call)
-        async with aclosing(way.post(call, body_of(call))) as texts:
+        async with aclosing(way.post(call, request_of(call))) as texts:
             assert await anext(texts) == "word "
         await asyncio.wait_for(server.left.wait(), 10)
 
@@ -702,37 +711,34 @@ async def test_a_key_that_was_changed_after_a_refusal_is_used(out: Out) -> None:
         assert server.keys == ["old-key-0123456789", "new-key-0123456789"]
 
 
-@pytest.mark.parametrize(
-    ("dialect", "headers"),
-    [
-        ("chat", {f"authorization: bearer {KEY}"}),
-        ("responses", {f"authorization: bearer {KEY}"}),
-        ("messages", {f"x-api-key: {KEY}", "anthropic-version: 2023-06-01"}),
-        ("gemini", {f"x-goog-api-key: {KEY}"}),
-    ],
-)
-async def test_each_dialect_has_its_own_headers(out: Out, dialect: str, headers: set[str]) -> None:
-    said = [{"role": "user", "content": "Hello"}]
-    bodies: dict[str, dict[str, Any]] = {
-        "chat": {"model": "m", "messages": said, "max_tokens": 9, "stream": True},
-        "responses": {
-            "model": "m",
-            "input": said,
-            "max_output_tokens": 9,
-            "store": False,
-            "stream": True,
-        },
-        "messages": {"model": "m", "messages": said, "max_tokens": 9, "stream": True},
-        "gemini": {"contents": said, "generationConfig": {"max_output_tokens": 9}},
+async def test_the_key_goes_into_the_writers_header_and_no_other_header_of_its_goes_along(
+    out: Out,
+) -> None:
+    headers = {
+        "X-Api-Key": KEY_PLACEHOLDER,
+        "anthropic-version": "2023-06-01",
+        "X-Source": KEY_PLACEHOLDER,
+        "User-Agent": "a library",
+        "Host": "a.example",
     }
     async with provider(answer(401, ERROR)) as server:
-        call = asked(server.base_url, dialect=dialect)
-        await hear(out(), call, json.dumps(bodies[dialect]).encode())
-    [head] = server.heads
-    lines = set(head.split("\r\n"))
-    assert headers <= lines
-    assert {line for line in lines if KEY in line or "anthropic" in line} == headers
-    assert "accept-encoding: identity" in lines
+        for needs_key in (True, False):
+            call = asked(server.base_url, needs_key=needs_key)
+            await hear(out(), call, headers=headers)
+    for head, keys in zip(server.heads, ({f"x-api-key: {KEY}"}, set[str]()), strict=True):
+        lines = set(head.split("\r\n"))
+        assert {line for line in lines if KEY in line or "key" in line} == keys
+        assert {"anthropic-version: 2023-06-01", "accept-encoding: identity"} <= lines
+        assert not any("x-source" in line or "library" in line for line in lines)
+        assert KEY_PLACEHOLDER not in head
+
+
+async def test_a_placeholder_outside_a_header_is_not_sent(out: Out) -> None:
+    async with provider(answer(401, ERROR)) as server:
+        call = asked(server.base_url)
+        heard = await hear(out(), call, body_of(call, user=KEY_PLACEHOLDER))
+        assert "was not sent: it holds a key" in heard.said
+        assert server.heads == []
 
 
 async def test_two_workers_of_one_provider_send_their_own_keys(out: Out) -> None:

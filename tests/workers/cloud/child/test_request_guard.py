@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from baton.workers.cloud.child.request_guard import Unfit, check
+from baton.workers.cloud.child.request_guard import Unfit, check, check_url
 
 SAID = [{"role": "user", "content": "Hello"}]
 BODIES: dict[str, dict[str, Any]] = {
@@ -29,6 +29,7 @@ BODIES: dict[str, dict[str, Any]] = {
         "contents": [{"role": "user", "parts": [{"text": "Hello"}]}],
         "generationConfig": {"max_output_tokens": 100},
     },
+    "cohere": {"model": "m", "messages": SAID, "max_tokens": 100, "stream": True},
 }
 
 
@@ -71,7 +72,7 @@ def test_a_message_without_text_has_no_bytes() -> None:
         checked("chat", body, bound=4)
 
 
-@pytest.mark.parametrize("dialect", BODIES)
+@pytest.mark.parametrize("dialect", FORMS)
 def test_a_schema_counts_as_text_and_only_where_it_was_asked_for(dialect: str) -> None:
     body = BODIES[dialect] | FORMS[dialect]
     size = len(json.dumps(SCHEMA, ensure_ascii=False, separators=(",", ":")).encode())
@@ -192,7 +193,7 @@ ONLY: dict[str, dict[str, tuple[Any, tuple[Any, ...]]]] = {
         "store": (False, (True, None, 0, "false")),
         "stream": (True, (False, None, 1, "true")),
         "stream_options": ({"include_usage": True}, ({}, {"include_usage": False}, None, True)),
-        "thinking": ({"type": "disabled"}, ({"type": "enabled", "display": "full"}, None)),
+        "thinking": ({"type": "disabled"}, ({"type": "enabled", "keep": True}, None)),
         "usage": ({"include": True}, ({"include": False}, {"include": True, "x": 1}, None)),
     },
     "responses": {
@@ -248,3 +249,37 @@ def test_a_message_holds_text_alone(dialect: str, more: dict[str, Any]) -> None:
     for said in ([SAID[0] | more], [{"role": "user", "content": [{"text": "Hello"} | more]}]):
         with pytest.raises(Unfit, match="messages"):
             checked(dialect, BODIES[dialect] | {place: said}, bound=1000)
+
+
+@pytest.mark.parametrize(
+    ("url", "base_url"),
+    [
+        ("https://a.example/v1/chat/completions", "https://a.example/v1"),
+        ("https://a.example/v1/chat/completions", "https://a.example/v1/"),
+        ("https://a.example/v2/chat", "https://a.example/v2/chat"),
+        ("https://a.example/v1/messages", "https://a.example"),
+        ("https://a.example/x/v1/messages", "https://a.example/x/v1"),
+        ("https://a.example/v1beta/models/m:stream?alt=sse", "https://a.example/v1beta"),
+    ],
+)
+def test_a_request_goes_below_its_own_address(url: str, base_url: str) -> None:
+    check_url(url, base_url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://a.example/v1/chat/completions",
+        "https://a.example:444/v1/chat/completions",
+        "https://b.example/v1/chat/completions",
+        "https://a.example.b.example/v1/chat/completions",
+        "https://me@a.example/v1/chat/completions",
+        "https://a.example/other/chat/completions",
+        "https://a.example/v1beta/models/m:stream?alt=sse&key=secret",
+        "https://a.example/v1/chat/completions#x",
+        "",
+    ],
+)
+def test_a_request_goes_nowhere_else(url: str) -> None:
+    with pytest.raises(Unfit, match="another address"):
+        check_url(url, "https://a.example/v1")

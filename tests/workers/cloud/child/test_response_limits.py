@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 import tiktoken
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from tokenizers import Tokenizer
 
 from baton.workers.cloud.child.response_limits import FewestTokens, fewest_tokens

@@ -7,8 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from baton.workers.cloud.child.response_limits import MAX_DEPTH, MAX_EVENT_BYTES
 from baton.workers.cloud.child.stream_parsers import DIALECTS, Count, Reader, error_sentence
@@ -47,6 +46,16 @@ def gemini(usage: Any, reason: str = "STOP") -> bytes:
     return stream(
         {"candidates": [{"content": {"parts": parts}}]},
         {"candidates": [{"finishReason": reason}], "usageMetadata": usage},
+    )
+
+
+def cohere(usage: Any, reason: str = "COMPLETE") -> bytes:
+    return stream(
+        {"type": "message-start", "delta": {"message": {"role": "assistant", "content": []}}},
+        {"type": "content-start", "delta": {"message": {"content": {"type": "text", "text": ""}}}},
+        {"type": "content-delta", "delta": {"message": {"content": {"text": TEXT}}}},
+        {"type": "content-end", "index": 0},
+        {"type": "message-end", "delta": {"finish_reason": reason, "usage": usage}},
     )
 
 
@@ -127,6 +136,24 @@ CASES: dict[str, tuple[str, bytes, str, Count]] = {
         ),
         "length",
         Count(10, 12, 2),
+    ),
+    "cohere charges less than it read": (
+        "cohere",
+        cohere(
+            {
+                "billed_units": {"input_tokens": 5, "output_tokens": 5},
+                "tokens": {"input_tokens": 10, "output_tokens": 7},
+                "cached_tokens": 3,
+            }
+        ),
+        "stop",
+        Count(10, 7, 3),
+    ),
+    "cohere cut": (
+        "cohere",
+        cohere({"tokens": {"input_tokens": 10, "output_tokens": 7}}, "MAX_TOKENS"),
+        "length",
+        Count(10, 7),
     ),
     "responses": (
         "responses",
@@ -278,6 +305,10 @@ def test_a_line_without_end_is_given_up() -> None:
 # Counts that understate
 
 
+def cohere_piece(**content: str) -> dict[str, Any]:
+    return {"type": "content-delta", "delta": {"message": {"content": content}}}
+
+
 LONG = "".join(f"word{number} " for number in range(64))
 
 
@@ -293,6 +324,12 @@ def streamed(dialect: str, text: str, *usages: Any) -> bytes:
         last = {"candidates": [{"finishReason": "STOP"}]}
         ends = [last | {"usageMetadata": usage} for usage in usages]
         return stream({"candidates": [{"content": {"parts": [{"text": text}]}}]}, *ends)
+    if dialect == "cohere":
+        ends = [
+            {"type": "message-end", "delta": {"finish_reason": "COMPLETE", "usage": count}}
+            for count in ({"tokens": usage} for usage in usages)
+        ]
+        return stream(cohere_piece(text=text), *ends)
     more: list[Any] = [
         {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage}
         for usage in usages
@@ -307,6 +344,7 @@ NAMES = {
     "responses": ("input_tokens", "output_tokens"),
     "gemini": ("promptTokenCount", "candidatesTokenCount"),
     "messages": ("input_tokens", "output_tokens"),
+    "cohere": ("input_tokens", "output_tokens"),
 }
 
 
@@ -329,6 +367,7 @@ THINKING = {
     "chat": {"choices": [{"delta": {"reasoning_content": LONG}}]},
     "responses": {"type": "response.reasoning_text.delta", "delta": LONG},
     "messages": {"type": "content_block_delta", "delta": {"thinking": LONG}},
+    "cohere": cohere_piece(thinking=LONG),
     "gemini": {"candidates": [{"content": {"parts": [{"text": LONG, "thought": True}]}}]},
 }
 
@@ -551,6 +590,7 @@ def test_a_second_answer_is_none(dialect: str, event: Any) -> None:
             },
         ),
         ("gemini", {"candidates": [{"content": {"parts": [{"text": TEXT, "thought": True}]}}]}),
+        ("cohere", cohere_piece(type="thinking", thinking=TEXT)),
     ],
 )
 def test_thoughts_are_counted_and_not_shown(dialect: str, event: Any) -> None:
@@ -567,6 +607,7 @@ OWN = {
     "responses": {"type": "error", "code": "server_error", "message": "Too busy"},
     "messages": {"type": "error", "error": {"type": "overloaded_error", "message": "Too busy"}},
     "gemini": {"error": {"code": 503, "message": "Too busy", "status": "UNAVAILABLE"}},
+    "cohere": {"type": "message-end", "delta": {"finish_reason": "ERROR", "error": "Too busy"}},
 }
 
 
@@ -598,6 +639,9 @@ UNREAD = [
     ("messages", {"type": "content_block_start", "content_block": {"type": "redacted_thinking"}}),
     ("gemini", {"candidates": [{"content": {"parts": [{"functionCall": {"name": "f"}}]}}]}),
     ("gemini", {"candidates": [{"content": {"parts": [{"text": "", "inlineData": "A"}]}}]}),
+    ("cohere", {"type": "tool-call-start", "delta": {"message": {"tool_calls": CALL}}}),
+    ("cohere", {"type": "tool-plan-delta", "delta": {"message": {"tool_plan": "word"}}}),
+    ("cohere", cohere_piece(image="AAAA")),
 ]
 """Output that isn't shown, but may be charged."""
 
@@ -626,6 +670,7 @@ ENDS = {
     "responses": {"type": "response.completed", "response": {}},
     "messages": {"type": "message_delta", "delta": {"stop_reason": "end_turn"}},
     "gemini": {"candidates": [{"finishReason": "STOP"}]},
+    "cohere": {"type": "message-end", "delta": {"finish_reason": "COMPLETE"}},
 }
 
 

@@ -93,6 +93,7 @@ def test_an_honest_text_is_read_as_the_template_renders_it(
     )
 
 
+@pytest.mark.sampled(0.34)
 def test_a_context_that_grows_writes_the_same(
     model: llama.Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,6 +107,7 @@ def test_a_context_that_grows_writes_the_same(
     assert written(model, growing, GREEDY, 120) == expected
 
 
+@pytest.mark.sampled(0.34)
 def test_an_adapter_is_put_on_and_taken_off_exactly(
     model: llama.Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,6 +137,7 @@ def test_an_adapter_is_put_on_and_taken_off_exactly(
     assert writes(adapter, 0.0)[1] == plain[1]
 
 
+@pytest.mark.sampled(0.34)
 def test_a_cancelled_prompt_leaves_a_usable_context(model: llama.Model) -> None:
     prompt = model.tokenise(STORY, special=False)[:250]
     untouched = context(model)

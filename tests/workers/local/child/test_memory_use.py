@@ -43,6 +43,7 @@ def kept(lines: list[str]) -> float:
     return sum(map(float, found))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", ["llama", "gemma3", "qwen35"])
 @pytest.mark.parametrize("tokens", [2048, 4096])
 @pytest.mark.parametrize("quantised", [False, True])

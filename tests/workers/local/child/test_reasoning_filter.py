@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from baton.workers.local.child.reasoning_filter import (
     ThoughtFilter,
@@ -38,6 +37,7 @@ free = st.text(st.sampled_from("<>/think|channel[]THINK \nab"), max_size=40)
 ANSWERS = ["Paris.", "Use <think> and </think> for that.", "a < b", "[THINK] is a mark.", ""]
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("answer", [a for a in ANSWERS if not a.startswith("[")])
 @pytest.mark.parametrize(
     ("marks", "opens", "closes"),

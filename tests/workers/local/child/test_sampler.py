@@ -80,6 +80,7 @@ def desk(model: llama.Model) -> Desk:
     return Desk(model)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("temperature", "seed", "penalty"),
     [(0.0, 1, 1.0), (0.0, 1, 1.3), (1.5, 1, 1.0), (1.5, 2, 1.3), (1.5, 3, 1.0), (1.5, 4, 1.0)],

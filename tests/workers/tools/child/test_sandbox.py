@@ -103,6 +103,7 @@ def test_there_are_enough_attacks() -> None:
     assert sum(map(len, ATTACKS.values())) > 150
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", ATTACKS)
 async def test_no_code_gets_out(kind: str, guarded: Guarded) -> None:
     """All attacks of a kind, four at once, as many as the tools are given at most."""

@@ -9,13 +9,12 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from baton.workers.tools.computation import CannotCompute
 from baton.workers.tools.computation.dates import CityTime, ClockTime, Duration
-from baton.workers.tools.computation.expression import evaluate
 from baton.workers.tools.computation.quantities import Amount
+from baton.workers.tools.computation.written_expression import evaluate
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=ZoneInfo("Europe/Berlin"))
 

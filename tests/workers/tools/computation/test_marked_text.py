@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from baton.workers.tools.computation.lexicon import LANGUAGES, guess_language, lexicon
 from baton.workers.tools.computation.marked_text import mark, unit_code

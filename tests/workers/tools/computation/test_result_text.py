@@ -7,12 +7,11 @@ from fractions import Fraction
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from baton.workers.tools.computation.expression import evaluate
 from baton.workers.tools.computation.lexicon import LANGUAGES, lexicon
 from baton.workers.tools.computation.result_text import number_text, result_text
+from baton.workers.tools.computation.written_expression import evaluate
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=ZoneInfo("Europe/Berlin"))
 

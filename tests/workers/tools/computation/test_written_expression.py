@@ -6,14 +6,13 @@ from contextlib import suppress
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from baton.workers.tools.computation import CannotCompute
-from baton.workers.tools.computation.expression import evaluate
 from baton.workers.tools.computation.lexicon import LANGUAGES
 from baton.workers.tools.computation.written_expression import (
     MAX_CLAIMS,
+    evaluate,
     judge_claims,
     sum_expression,
     written_expression,

@@ -14,8 +14,7 @@ import httpx
 
 from baton.core.messages import estimated_tokens
 from baton.core.sanitiser import one_line
-from baton.download.child.hub_client import retry_after
-from baton.download.child.hub_errors import in_words
+from baton.ipc.child_http import retry_after, wait_text
 from baton.ipc.parent_channel import Failure
 from baton.workers.cloud.child.response_limits import ERROR_SECONDS, MAX_ERROR_BYTES, parse
 from baton.workers.cloud.child.stream_parsers import error_sentence, is_own_error
@@ -77,7 +76,7 @@ async def of_response(call: Call, response: httpx.Response) -> Failure:
     if status in (401, 403):
         return _refused_key(call, said, declined)
     if status == 429:
-        return _too_often(call, said, in_words(retry_after(response.headers)), declined)
+        return _too_often(call, said, wait_text(retry_after(response.headers)), declined)
     if declined and status < 500 and _TOO_LONG.search(said + body.decode("utf-8", "replace")):
         needed, limit = _sizes(call, said)
         return Failure("ContextTooLong", "", declined=True, needed=needed, limit=limit)
@@ -89,11 +88,11 @@ async def of_response(call: Call, response: httpx.Response) -> Failure:
             f"{call.who} is elsewhere now (HTTP {status}), and nothing was sent there.",
             "Check the address.",
         )
-    told = f": {said}" if said else "."
+    detail = f": {said}" if said else "."
     charged = "Nothing was charged. " if declined else ""
     return Failure(
         "WorkerUnavailable",
-        f"{call.who} failed (HTTP {status}){told}",
+        f"{call.who} failed (HTTP {status}){detail}",
         f"{charged}Try again later.",
         declined=declined,
     )
@@ -216,45 +215,45 @@ def _parsed(body: bytes) -> object:
 
 
 def _refused_request(call: Call, said: str, status: int) -> Failure:
-    told = f": {said}" if said else f" (HTTP {status})."
+    detail = f": {said}" if said else f" (HTTP {status})."
     if call.schema and _FORM.search(said):
         return Failure(
             "WorkerError",
-            f"{call.who} can't give an answer in a set form{told}",
+            f"{call.who} can't give an answer in a set form{detail}",
             "Nothing was charged. Choose another worker for that.",
             declined=True,
         )
     return Failure(
         "WorkerError",
-        f"{call.who} refused the request{told}",
+        f"{call.who} refused the request{detail}",
         "Nothing was charged.",
         declined=True,
     )
 
 
 def _refused_key(call: Call, said: str, declined: bool) -> Failure:
-    told = f": {said}" if said else "."
+    detail = f": {said}" if said else "."
     if not call.needs_key:
-        message, hint = f"{call.who} wants a key{told}", "Name one with `api_key_env`."
+        message, hint = f"{call.who} wants a key{detail}", "Name one with `api_key_env`."
     else:
         name = call.variable or call.provider
-        message = f"{call.who} refused the key{told}"
+        message = f"{call.who} refused the key{detail}"
         hint = f"Enter another with `baton keys set {name}`."
     return Failure("SecretMissing", message, hint, declined=declined)
 
 
 def _too_often(call: Call, said: str, wait: str, declined: bool) -> Failure:
-    told = f" ({said})" if said else ""
+    detail = f" ({said})" if said else ""
     return Failure(
         "WorkerUnavailable",
-        f"{call.who} takes no more requests for now{told}.",
+        f"{call.who} takes no more requests for now{detail}.",
         f"Try again in {wait}, or choose another worker.",
         declined=declined,
     )
 
 
 def _sizes(call: Call, said: str) -> tuple[int, int]:
-    """Return how much was needed and what the limit is, in the provider's own numbers if told."""
+    """Return how much was needed and what the limit is, in the provider's numbers if it has any."""
     numbers = sorted({int(n.replace(",", "")) for n in _NUMBER.findall(said)})
     if len(numbers) >= 2:
         return numbers[-1], numbers[-2]

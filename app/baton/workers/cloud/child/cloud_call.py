@@ -1,17 +1,37 @@
-"""One use of one worker elsewhere, as the gateway knows it."""
+"""One call to a remote worker, as the gateway process knows it, and its request."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import secrets
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from baton.workers.cloud.child.response_limits import fewest_tokens
 from baton.workers.cloud.child.stream_parsers import DIALECTS, Count, Reader
 
-MARGIN = 32
+MARGIN_TOKENS = 32
 """Tokens that an answer may have around its text."""
+
+KEY_PLACEHOLDER = secrets.token_hex(24)
+"""What stands for a call's key until its request is checked; no text of a person's equals it."""
+
+KEY_HEADERS = {
+    "azure": ("api-key", ""),
+    "gemini": ("x-goog-api-key", ""),
+    "vertex_ai": ("x-goog-api-key", ""),
+}
+"""The header of the key, and what stands before it, where litellm's configuration gives none."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    """What a call posts: `headers` hold KEY_PLACEHOLDER where its key goes."""
+
+    url: str
+    headers: Mapping[str, str]
+    body: bytes
 
 
 @dataclass(eq=False, slots=True)
@@ -97,9 +117,9 @@ class Call:
         is_counted = reader.count is not None or reader.is_count_broken
         if self.may_think_unseen or reader.has_unread or is_counted:
             return self.cap
-        return min(self.cap, reader.size + MARGIN)
+        return min(self.cap, reader.size + MARGIN_TOKENS)
 
-    def speak(self, dialect: str) -> None:
-        """Choose the dialect in which it will be answered."""
+    def set_dialect(self, dialect: str) -> None:
+        """Choose the dialect of its request and answer."""
         self.dialect = dialect
         self.reader = DIALECTS[dialect]()

@@ -1,6 +1,6 @@
 """The only way out: one POST per call, to where the call goes and nowhere else.
 
-Every request passes here, whoever wrote it: its body is checked, announced to the front, and sent
+Every request passes here: its body is checked, announced to the front, and sent
 once the front has it on disk. What comes back is read on its way through, byte for byte, until the
 provider's own end. Nothing is ever tried twice.
 """
@@ -22,12 +22,11 @@ import httpx
 from baton import __version__
 from baton.core.errors import ConfigError
 from baton.core.labels import Label
-from baton.download.child.hub_client import trusted
+from baton.ipc.child_http import trusted_certificates
 from baton.ipc.parent_channel import Failure
-from baton.platform import proxies as addresses
-from baton.platform import secrets
+from baton.platform import proxies as addresses, secrets
 from baton.workers.cloud.child import call_errors, request_guard, response_limits
-from baton.workers.cloud.child.cloud_call import Call
+from baton.workers.cloud.child.cloud_call import KEY_PLACEHOLDER, Call, HttpRequest
 
 KEY_SECONDS = 60.0
 """How long a key is remembered: asking a keyring for it takes a moment."""
@@ -72,7 +71,7 @@ class Outward:
 
     async def prepare(self, call: Call) -> None:
         """Refuse what can't be sent anyway: no way there, or no key. Raises Failure."""
-        self._targets(call)
+        self._targets(call, call.base_url)
         if call.needs_key:
             call.key = await self._key(call)
 
@@ -87,24 +86,24 @@ class Outward:
         with suppress(Failure):  # the first call meets it again, and reports it
             self._way(None)
 
-    async def post(self, call: Call, body: bytes) -> AsyncGenerator[str]:
+    async def post(self, call: Call, request: HttpRequest) -> AsyncGenerator[str]:
         """Send a call's one request, and give the text of its answer as it comes.
 
         `call` knows afterwards what was counted and whether it ended well. Raises Failure.
         """
-        targets = self._targets(call)
+        targets = self._targets(call, request.url)
         proxy = self._proxy(call, targets[0])
         if proxy is None and addresses.is_lan_name(targets[0]):
             targets = await self._at_home(call, targets[0])
         way = self._connector(call, proxy)
-        self._check(call, body)
-        call.announce(addresses.route_text(call.base_url, proxy), body)
+        self._check(call, request)
+        call.announce(addresses.route_text(call.base_url, proxy), request.body)
         await call.go.wait()
         patience = Patience(call, self._rules)
-        response = await self._send(way, call, targets, body, patience)
+        response = await self._send(way, call, targets, request, patience)
         try:
             if response.status_code in (401, 403):
-                self._keys.pop((call.provider, call.variable), None)  # looked for anew next time
+                self._keys.pop((call.provider, call.variable), None)  # looked up again next time
             if response.status_code != 200:
                 raise await call_errors.of_response(call, response)
             if call_errors.is_packed(response):
@@ -124,12 +123,15 @@ class Outward:
         finally:
             await response.aclose()
 
-    def _check(self, call: Call, body: bytes) -> None:
+    def _check(self, call: Call, request: HttpRequest) -> None:
         try:
-            if any(_written(key) in body for key in (call.key, *self._known_keys())):
-                raise request_guard.Unfit("it holds a key")
+            texts = (request.body, request.url.encode())
+            for key in (KEY_PLACEHOLDER, call.key, *self._known_keys()):
+                if any(_written(key) in text for text in texts):
+                    raise request_guard.Unfit("it holds a key")
+            request_guard.check_url(request.url, call.base_url)
             request_guard.check(
-                body,
+                request.body,
                 call.dialect,
                 call.model,
                 call.cap,
@@ -147,8 +149,8 @@ class Outward:
     def _known_keys(self) -> Iterator[str]:
         return (key for _, key in self._keys.values())
 
-    def _targets(self, call: Call) -> list[str]:
-        """Return the addresses to try: several only for this machine's two."""
+    def _targets(self, call: Call, url: str) -> list[str]:
+        """Return the addresses to try for a URL: several only for this machine's two."""
         if not addresses.is_usable(call.base_url):
             raise Failure(
                 "ConfigError",
@@ -156,7 +158,6 @@ class Outward:
                 "It begins with http:// or https://, has a plain name (an international one begins"
                 " with xn--), and holds no password, ? or #: `baton config edit`.",
             )
-        url = addresses.request_address(call.base_url, call.dialect, call.model)
         local = addresses.loopback_addresses(url)
         if self._rules.offline and not local:
             raise Failure(
@@ -211,19 +212,19 @@ class Outward:
         way: httpx.AsyncHTTPTransport,
         call: Call,
         targets: list[str],
-        body: bytes,
+        request: HttpRequest,
         patience: Patience,
     ) -> httpx.Response:
         there = urlsplit(call.base_url)
-        headers = {**_headers(call), "host": there.netloc}
+        headers = {**_headers(call, request), "host": there.netloc}
         more = {"sni_hostname": there.hostname, "timeout": {"connect": self._rules.connect}}
         for target in targets:
             try:
-                request = httpx.Request(
-                    "POST", target, content=body, headers=headers, extensions=more
+                posted = httpx.Request(
+                    "POST", target, content=request.body, headers=headers, extensions=more
                 )
                 async with asyncio.timeout_at(patience.until):
-                    response = await way.handle_async_request(request)
+                    response = await way.handle_async_request(posted)
             except httpx.ConnectError as error:
                 if target is targets[-1]:
                     raise call_errors.of_error(call, error) from error
@@ -299,7 +300,7 @@ class Outward:
         if proxy not in self._ways:
             if proxy is not None and not addresses.has_host(proxy):
                 raise ValueError("the proxy has no place")
-            self._trusted = self._trusted or trusted(self._environ)
+            self._trusted = self._trusted or trusted_certificates(self._environ)
             self._ways[proxy] = httpx.AsyncHTTPTransport(
                 verify=self._trusted,
                 proxy=proxy,
@@ -341,18 +342,20 @@ def _written(key: str) -> bytes:
     return json.dumps(key).encode()[1:-1] or b"\xff"
 
 
-def _headers(call: Call) -> dict[str, str]:
+def _headers(call: Call, request: HttpRequest) -> dict[str, str]:
+    """Return a request's headers: ours, and of the writer's those that providers need.
+
+    The writer's others would say which library wrote the request, or ask for what is not checked.
+    """
     headers = {
         "accept": "text/event-stream",
         "accept-encoding": "identity",
         "content-type": "application/json",
         "user-agent": f"baton/{__version__}",
     }
-    if call.dialect == "messages":
-        headers["anthropic-version"] = "2023-06-01"
-        if call.schema:
-            headers["anthropic-beta"] = "structured-outputs-2025-11-13"
-    if call.key:
-        name = {"messages": "x-api-key", "gemini": "x-goog-api-key"}.get(call.dialect)
-        headers[name or "authorization"] = call.key if name else f"Bearer {call.key}"
+    for name, value in request.headers.items():
+        if name.lower() in request_guard.ALLOWED_HEADERS and (
+            call.key or KEY_PLACEHOLDER not in value
+        ):
+            headers[name.lower()] = value.replace(KEY_PLACEHOLDER, call.key)
     return headers

@@ -8,12 +8,11 @@ nowhere else, and ends at once when its parent does.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import sys
 import traceback
 import warnings
-from collections.abc import AsyncGenerator
+from collections.abc import Mapping
 from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any
@@ -27,11 +26,13 @@ from baton.ipc.parent_channel import (
     keep_quiet_and_private,
     take_pipes,
 )
+from baton.ipc.process import environment
 from baton.workers.cloud.child import call_errors
-from baton.workers.cloud.child.cloud_call import Call
+from baton.workers.cloud.child.cloud_call import Call, HttpRequest
 from baton.workers.cloud.child.http_client import Outward, Rules
-from baton.workers.cloud.child.litellm_capture import Relay
-from baton.workers.cloud.child.litellm_writer import Library, response_format, text_format
+from baton.workers.cloud.child.litellm_requests import LitellmRequests
+from baton.workers.cloud.child.openai_requests import chat_request
+from baton.workers.cloud.gateway import NEEDED
 from baton.workers.cloud.messages import (
     REQUESTS,
     AnswerText,
@@ -48,19 +49,12 @@ TEXT_SECONDS = 0.02
 """Text goes out at once at first, then this often: a frame per token would flood the front."""
 
 
-REHEARSED = {
-    "openai": "gpt-5-mini",
-    "anthropic": "claude-haiku-4-5",
-    "gemini": "gemini-2.5-flash",
-    "openrouter": "openai/gpt-5-mini",
-}
-"""A model for each of litellm's ways of asking."""
-
-
 class Gateway:
     """Plays many calls at once, each in a task of its own."""
 
-    def __init__(self, parent: ParentChannel, setup: SetUpGateway) -> None:
+    def __init__(
+        self, parent: ParentChannel, setup: SetUpGateway, environ: Mapping[str, str]
+    ) -> None:
         self._parent = parent
         rules = Rules(
             setup.keys_file,
@@ -71,23 +65,16 @@ class Gateway:
             setup.stall,
             setup.total,
         )
-        self._effort = setup.effort
-        self._outward = Outward(rules, os.environ)
-        self._relay = Relay()
-        self._library: Library
-        self._rehearsal: asyncio.Task[None] | None = None
+        self._outward = Outward(rules, environ)
+        self._litellm = LitellmRequests(setup.effort)
+        self._tasks: list[asyncio.Task[None]] = []
         self._calls: dict[int, tuple[Call, asyncio.Task[None]]] = {}
-
-    async def start(self) -> None:
-        """Begin to listen for litellm."""
-        await self._relay.start()
-        self._library = Library(self._relay, self._effort)
 
     def take(self, message: Message) -> None:
         """Do what a message says."""
         match message:
-            case WarmGateway():
-                self._rehearsal = self._rehearsal or asyncio.create_task(self._rehearse())
+            case WarmGateway(models=models):
+                self._tasks.append(asyncio.create_task(self._warm(models)))
             case CallWorker():
                 self._begin(message)
             case SendRequest(id=number) if number in self._calls:
@@ -96,12 +83,13 @@ class Gateway:
                 # Not at once: a task that never took its first step wouldn't tell that it ended.
                 asyncio.get_running_loop().call_soon(self._calls[number][1].cancel)
 
-    async def _rehearse(self) -> None:
-        """Do what takes long before a first call."""
-        self._library.warm()
+    async def _warm(self, models: list[tuple[str, str]]) -> None:
+        """Do what takes long before a first call to these models: write an unsent request."""
+        self._litellm.warm()
         self._outward.warm()
-        for provider, model in REHEARSED.items():
-            await self._library.rehearse(_rehearsal(provider, model))
+        for provider, model in models:
+            with suppress(Exception):  # the first call meets it again, and reports it
+                await self._litellm.write(unsent_call(provider, model))
 
     def _begin(self, asked: CallWorker) -> None:
         def announce(host: str, body: bytes) -> None:
@@ -116,7 +104,8 @@ class Gateway:
         reply: FinalReply = Stopped()
         try:
             await self._outward.prepare(call)
-            async with aclosing(await self._texts(call)) as texts:
+            request = await self._request(call)
+            async with aclosing(self._outward.post(call, request)) as texts:
                 async for text in texts:
                     voice.add(text)
             reply = _done(call)
@@ -125,7 +114,7 @@ class Gateway:
         except asyncio.CancelledError:
             pass
         except Exception as error:
-            _tell(error)
+            _log_error(error)
             mistake = f"The gateway failed on the call to {call.who} ({type(error).__name__})."
             reply = Failed("WorkerError", mistake, "Try again.")
         finally:
@@ -134,27 +123,17 @@ class Gateway:
             reply.id = call.id
             self._parent.send(reply)
 
-    async def _texts(self, call: Call) -> AsyncGenerator[str]:
-        return self._outward.post(call, await self._written(call))
-
-    async def _written(self, call: Call) -> bytes:
+    async def _request(self, call: Call) -> HttpRequest:
         """Return the request for a call, in its provider's dialect."""
         if not call.through_library:
-            return _encoded(_chat_body(call))
-        call.speak(await self._library.dialect(call))
-        call.may_think_unseen = await self._library.may_think(call)
-        if call.schema and not await self._library.shapes(call):
-            call.schema = ""
-        if call.dialect == "responses":
-            # litellm speaks it only with the package `mcp`, which has no business here.
-            return _encoded(_responses_body(call, await self._library.effort(call)))
+            return chat_request(call)
         try:
-            return await self._library.write(call)
+            return await self._litellm.write(call)
         except Exception as error:
-            _tell(error)
+            _log_error(error)
             raise Failure(
                 "WorkerError",
-                f"{call.who} could not be asked: litellm failed over the request.",
+                f"litellm could not write the request for {call.who}. Nothing was sent.",
                 "Choose another worker.",
             ) from error
 
@@ -197,13 +176,13 @@ class Voice:
         self._sent = asyncio.get_running_loop().time()
 
 
-def _rehearsal(provider: str, model: str) -> Call:
+def unsent_call(provider: str, model: str) -> Call:
     return Call(
         id=0,
         who=provider,
         provider=provider,
         model=model,
-        base_url="",
+        base_url="https://127.0.0.1",
         variable="",
         needs_key=False,
         through_library=True,
@@ -231,52 +210,14 @@ def _done(call: Call) -> CallDone:
     return CallDone(call.finish, usage, call.output_bound)
 
 
-def _tell(error: Exception) -> None:
+def _log_error(error: Exception) -> None:
     """Print where something unforeseen happened, without its text: that may quote anything."""
     places = traceback.extract_tb(error.__traceback__)[-3:]
     where = ", ".join(f"{Path(p.filename).name}:{p.lineno}" for p in places)
     print(f"{type(error).__name__} at {where}", file=sys.stderr, flush=True)
 
 
-def _encoded(body: dict[str, Any]) -> bytes:
-    return json.dumps(body, ensure_ascii=False).encode()
-
-
-def _chat_body(call: Call) -> dict[str, Any]:
-    body: dict[str, Any] = {
-        "model": call.model,
-        "messages": call.messages,
-        "max_tokens": call.cap,
-        "stream": True,
-        "stream_options": {"include_usage": True},
-    }
-    if call.temperature is not None:
-        body["temperature"] = call.temperature
-    if call.seed is not None:
-        body["seed"] = call.seed
-    if call.schema:
-        body["response_format"] = response_format(call.schema)
-    return body
-
-
-def _responses_body(call: Call, effort: str | None) -> dict[str, Any]:
-    body: dict[str, Any] = {
-        "model": call.model,
-        "input": call.messages,
-        "max_output_tokens": call.cap,
-        "stream": True,
-        "store": False,
-    }
-    if call.tier:
-        body["service_tier"] = call.tier
-    if effort:
-        body["reasoning"] = {"effort": effort}
-    if call.schema:
-        body["text"] = text_format(call.schema)
-    return body
-
-
-async def _serve() -> None:
+async def _serve(environ: Mapping[str, str]) -> None:
     """Take messages until the parent is gone."""
     loop = asyncio.get_running_loop()
     inbox: asyncio.Queue[Any] = asyncio.Queue()
@@ -285,10 +226,17 @@ async def _serve() -> None:
         loop.call_soon_threadsafe(inbox.put_nowait, message)
 
     parent = ParentChannel(*take_pipes(), REQUESTS, deliver)
-    gateway = Gateway(parent, await inbox.get())
-    await gateway.start()
+    gateway = Gateway(parent, await inbox.get(), environ)
     while True:
         gateway.take(await inbox.get())
+
+
+def take_environ() -> dict[str, str]:
+    """Return the environment, and keep in the process's own what holds no key: litellm reads it."""
+    environ = dict(os.environ)
+    for name in environ.keys() - environment(environ, NEEDED).keys():
+        del os.environ[name]
+    return environ
 
 
 def main() -> None:
@@ -298,9 +246,9 @@ def main() -> None:
     with suppress(OSError):
         os.chdir("/")  # a folder without surprises
     try:
-        asyncio.run(_serve())
+        asyncio.run(_serve(take_environ()))
     except Exception as error:
-        _tell(error)
+        _log_error(error)
     finally:
         os._exit(1)  # serving ends with the front, and then the pipe's end was quicker
 

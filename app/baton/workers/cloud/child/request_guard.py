@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from baton.core.messages import max_text_tokens
 
@@ -59,6 +60,7 @@ ALLOWED: dict[str, frozenset[str]] = {
             "thinking",
         }
     ),
+    "cohere": frozenset({"max_tokens", "messages", "model", "seed", "stream", "temperature"}),
     "gemini": frozenset(
         {
             "contents",
@@ -95,6 +97,7 @@ REQUIRED: dict[str, tuple[str, ...]] = {
     "chat": ("model", "stream"),
     "responses": ("model", "store", "stream"),
     "messages": ("model", "stream"),
+    "cohere": ("model", "stream"),
     "gemini": (),
 }
 """What a body must hold, since it means something else where it is missing."""
@@ -103,7 +106,7 @@ PARTS: dict[str, frozenset[str]] = {
     "output_config": frozenset({"effort"}),
     "provider": frozenset({"max_price"}),
     "reasoning": frozenset({"effort"}),
-    "thinking": frozenset({"budget_tokens", "type"}),
+    "thinking": frozenset({"budget_tokens", "display", "type"}),
     "thinkingConfig": frozenset({"includeThoughts", "thinkingBudget", "thinkingLevel"}),
 }
 """What these may hold: nothing that chooses who answers, or has thoughts kept."""
@@ -112,6 +115,7 @@ FORMS: dict[str, frozenset[str]] = {
     "chat": frozenset({"response_format"}),
     "responses": frozenset({"text"}),
     "messages": frozenset({"output_format"}),
+    "cohere": frozenset(),
     "gemini": frozenset({"response_json_schema", "response_mime_type"}),
 }
 """Where a body holds the schema that its answer shall keep to, if one was asked for."""
@@ -121,8 +125,24 @@ SAID = ("messages", "input", "system", "contents", "system_instruction", "system
 """Where a body holds text."""
 
 NOT_SAID = frozenset({"role", "type"})
-IN_MESSAGES = NOT_SAID | {"content", "parts", "text"}
+IN_MESSAGES = NOT_SAID | {"content", "parts", "reasoning_content", "text"}
 """What a message may hold: text, and nothing that is fetched, cached or run."""
+
+
+ALLOWED_HEADERS = frozenset(
+    {
+        "anthropic-beta",
+        "anthropic-version",
+        "api-key",
+        "authorization",
+        "x-api-key",
+        "x-goog-api-key",
+    }
+)
+"""The headers of a writer's that a request keeps, in lower case."""
+
+QUERIES = frozenset({"", "alt=sse"})
+"""The queries that an address may have."""
 
 
 class Unfit(Exception):
@@ -162,6 +182,15 @@ def check(
     said += sum(_written_out(options[place]) for place in forms if place in options)
     if said > bound:
         raise Unfit(f"it holds {said:,} bytes of text instead of at most {bound:,}")
+
+
+def check_url(url: str, base_url: str) -> None:
+    """Raise Unfit unless the address lies below the one that the call goes to."""
+    there, base = urlsplit(url), urlsplit(base_url)
+    path = base.path.rstrip("/")
+    below = there.path == path or there.path.startswith(f"{path}/")
+    if there[:2] != base[:2] or not below or there.query not in QUERIES or there.fragment:
+        raise Unfit("it goes to another address")
 
 
 def _check_required(asked: Mapping[str, Any], names: Iterable[str]) -> None:

@@ -243,6 +243,8 @@ _GEMINI_ENDS = {
 }
 """Gemini's other reasons are all filters: SAFETY, RECITATION, PROHIBITED_CONTENT and the like."""
 
+_COHERE_ENDS = {"MAX_TOKENS": "length", "TOOL_CALL": "tool", "ERROR_TOXIC": "filter"}
+
 _THOUGHTS = ("reasoning_content", "reasoning", "reasoning_text")
 
 
@@ -354,7 +356,7 @@ class Messages(Reader):
     def __init__(self) -> None:
         super().__init__()
         self._stopped = False
-        self._told: dict[str, Any] = {}
+        self._usage_fields: dict[str, Any] = {}
 
     def _ended(self) -> bool:
         return self._stopped
@@ -391,21 +393,21 @@ class Messages(Reader):
         """Take parts of the count."""
         for name, value in parts.items():
             if value is not None:
-                self._told[name] = _grown(self._told.get(name), value)
+                self._usage_fields[name] = _grown(self._usage_fields.get(name), value)
         if self._stopped:
             self._note_whole()
 
     def _note_whole(self) -> None:
         """Put the parts of the count together."""
-        told = self._told
-        read = _number(told.get("cache_read_input_tokens") or 0)
-        written = _number(told.get("cache_creation_input_tokens") or 0)
-        plain = _number(told.get("input_tokens"))
+        fields = self._usage_fields
+        read = _number(fields.get("cache_read_input_tokens") or 0)
+        written = _number(fields.get("cache_creation_input_tokens") or 0)
+        plain = _number(fields.get("input_tokens"))
         if plain is None or read is None or written is None:
             self._note_count(None)
         else:
             whole = plain + read + written
-            self._note_count(_count(whole, told.get("output_tokens"), read, written))
+            self._note_count(_count(whole, fields.get("output_tokens"), read, written))
 
 
 def _grown(before: Any, now: Any) -> Any:
@@ -446,8 +448,45 @@ class Gemini(Reader):
         return text
 
 
+class Cohere(Reader):
+    """Cohere's chat, version 2. Tokens are counted twice; the larger count is taken.
+
+    One is what the model read and wrote, the other what is charged.
+    """
+
+    dialect = "cohere"
+
+    def _ended(self) -> bool:
+        return True  # `finish` is only set by the event that ends
+
+    def _take(self, event: Mapping[str, Any]) -> str:
+        kind, delta = str(event.get("type")), event.get("delta") or {}
+        if event.get("error"):
+            self._note_error(event, event)
+        elif kind.startswith("tool-"):
+            self.has_unread = self._calls_tool = True
+        elif kind in ("content-start", "content-delta"):
+            content = delta["message"]["content"]
+            self._note_unread(content, ("text", "thinking", "type"))
+            self._note_thoughts(_text_of(content.get("thinking")))
+            return _text_of(content.get("text"))
+        elif kind == "message-end":
+            if usage := delta.get("usage"):
+                self._note_count(_cohere_count(usage))
+            self._note_finish(event, delta)
+        return ""
+
+    def _note_finish(self, event: Mapping[str, Any], delta: Mapping[str, Any]) -> None:
+        reason = str(delta["finish_reason"])
+        if reason in ("ERROR", "TIMEOUT"):
+            self._note_error(event, {"message": delta.get("error") or f"It gave up ({reason})."})
+            return
+        finish = _COHERE_ENDS.get(reason, "stop")
+        self.finish = "tool" if self._calls_tool and finish == "stop" else finish
+
+
 DIALECTS: dict[str, type[Reader]] = {
-    reader.dialect: reader for reader in (Chat, Responses, Messages, Gemini)
+    reader.dialect: reader for reader in (Chat, Responses, Messages, Gemini, Cohere)
 }
 
 
@@ -457,6 +496,10 @@ def is_own_error(dialect: str, body: object) -> bool:
         case "gemini", [only]:
             return is_own_error(dialect, only)
         case "gemini", {"error": {"code": int(), "message": str(), "status": str()}}:
+            return True
+        case "cohere", {"id": str(), "message": str()}:
+            return True
+        case "cohere", {"type": "message-end", "delta": {"finish_reason": "ERROR", "error": str()}}:
             return True
         case "messages", {"type": "error", "error": {"type": str(), "message": str()}}:
             return True
@@ -529,6 +572,16 @@ def _gemini_count(usage: Mapping[str, Any]) -> Count | None:
         return None
     out = max(written + thought, (_number(usage.get("totalTokenCount")) or 0) - prompt - tools)
     return _count(prompt + tools, out, usage.get("cachedContentTokenCount"))
+
+
+def _cohere_count(usage: Mapping[str, Any]) -> Count | None:
+    counts = [found for name in ("tokens", "billed_units") if (found := usage.get(name))]
+    read = [_number(count.get("input_tokens")) for count in counts]
+    written = [_number(count.get("output_tokens")) for count in counts]
+    if not counts or None in read or None in written:
+        return None
+    cached = usage.get("cached_tokens")
+    return _count(max(n or 0 for n in read), max(n or 0 for n in written), cached)
 
 
 def _count(

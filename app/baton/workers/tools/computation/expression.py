@@ -160,33 +160,3 @@ def python_source(text: str) -> str:
     text = _PERCENT_PATTERN.sub(r"percent(\1)", text)
     text = _LEADING_ZEROS.sub("", text) if "0b" not in text and "0x" not in text else text
     return _REFERENCE.sub(r"result_\1", text).replace("^", "**")
-
-
-def evaluate(
-    tool: str, text: str, *, now: Any = None, results: Mapping[int, Any] | None = None
-) -> Result:
-    """Return what a tool makes of an expression. Raises CannotCompute.
-
-    `now` is the person's local time (an aware datetime, default: the system's); `results` are the
-    values of earlier steps, for `#1`.
-    """
-    text = text.strip()
-    if len(text) > MAX_EXPRESSION_CHARS:
-        raise CannotCompute("This is too long to be computed.")
-    if not text or "_" in text or "\n" in text:
-        raise NotAnExpression
-    earlier = {f"result_{number}": value for number, value in (results or {}).items()}
-    match tool:
-        case "calc":
-            from baton.workers.tools.computation.numbers import evaluate_numbers
-
-            return evaluate_numbers(python_source(text), earlier)
-        case "units":
-            from baton.workers.tools.computation.quantities import evaluate_quantities
-
-            return evaluate_quantities(text, earlier)
-        case "clock":
-            from baton.workers.tools.computation.dates import evaluate_dates
-
-            return evaluate_dates(text, earlier, now)
-    raise CannotCompute(f"There is no tool {tool!r}.")

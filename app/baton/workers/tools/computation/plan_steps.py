@@ -13,7 +13,6 @@ from typing import Any, Literal, TypedDict
 
 from baton.core.code_blocks import text_and_blocks as fenced_parts
 from baton.workers.tools.computation import CannotCompute, NotAnExpression
-from baton.workers.tools.computation.expression import evaluate
 from baton.workers.tools.computation.expression_check import (
     CONSTANTS,
     correct_expression,
@@ -27,7 +26,7 @@ from baton.workers.tools.computation.marked_text import MarkedText, mark
 from baton.workers.tools.computation.quantities import Amount
 from baton.workers.tools.computation.request_spans import divide_request
 from baton.workers.tools.computation.result_text import plain_value, result_text, scaled_amount_text
-from baton.workers.tools.computation.written_expression import written_expression
+from baton.workers.tools.computation.written_expression import evaluate, written_expression
 
 Tool = Literal["calc", "units", "clock"]
 

@@ -7,13 +7,13 @@ words are for the conductor.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from baton.core.plan.tool_routing import clock_expression, without_lead
 from baton.workers.tools.computation import CannotCompute, NotAnExpression
-from baton.workers.tools.computation.expression import MAX_EXPRESSION_CHARS, evaluate
+from baton.workers.tools.computation.expression import MAX_EXPRESSION_CHARS, Result, python_source
 from baton.workers.tools.computation.lexicon import guess_language, lexicon
 from baton.workers.tools.computation.marked_text import unit_code
 from baton.workers.tools.computation.numbers import FUNCTIONS
@@ -306,3 +306,33 @@ def _last_digit_value(written: str) -> Fraction | None:
         return None
     places = len(match[1]) if match[1] and not _GROUPED_PATTERN.search(written) else 0
     return Fraction(1, 10**places) / (100 if match[2] else 1)
+
+
+def evaluate(
+    tool: str, text: str, *, now: Any = None, results: Mapping[int, Any] | None = None
+) -> Result:
+    """Return what a tool makes of an expression. Raises CannotCompute.
+
+    `now` is the person's local time (an aware datetime, default: the system's); `results` are the
+    values of earlier steps, for `#1`.
+    """
+    text = text.strip()
+    if len(text) > MAX_EXPRESSION_CHARS:
+        raise CannotCompute("This is too long to be computed.")
+    if not text or "_" in text or "\n" in text:
+        raise NotAnExpression
+    earlier = {f"result_{number}": value for number, value in (results or {}).items()}
+    match tool:
+        case "calc":
+            from baton.workers.tools.computation.numbers import evaluate_numbers
+
+            return evaluate_numbers(python_source(text), earlier)
+        case "units":
+            from baton.workers.tools.computation.quantities import evaluate_quantities
+
+            return evaluate_quantities(text, earlier)
+        case "clock":
+            from baton.workers.tools.computation.dates import evaluate_dates
+
+            return evaluate_dates(text, earlier, now)
+    raise CannotCompute(f"There is no tool {tool!r}.")

@@ -19,7 +19,7 @@ from baton.core.messages import Finish, Request, Text, Usage
 from baton.core.money import NANO, Price, Rates
 from baton.core.routing_types import Estimate
 from baton.core.run.policy import PromptLimits
-from baton.core.run.router_validation import sound_estimate
+from baton.core.run.routing_context import sound_estimate
 from support.adversarial_router import Adversary
 from support.scripted_plans import Act, Actor, House, cloud, house, local, says
 
@@ -50,7 +50,7 @@ async def test_a_greedy_router_sends_nothing_that_may_not_leave(way: str, closed
     far = Actor(cloud(), says("8"))
     here_too = Actor(local("other"), says("9"))
     async with house(Actor(local(), says("7")), here_too, far, **terms) as here:
-        here.orchestra.router = Adversary(Random(1), greedy=True)
+        here.orchestra.configure(router=Adversary(Random(1), greedy=True))
         view = await here.play(None, SUM, limits)
         assert view.status == "finished"
         assert far.requests == []
@@ -58,13 +58,14 @@ async def test_a_greedy_router_sends_nothing_that_may_not_leave(way: str, closed
         assert (await here.spent(), await here.held()) == (0, 0)
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("ceiling", [0, 1, 2_000_000, 5_000_000])
 async def test_a_greedy_router_never_passes_the_ceiling(way: str, ceiling: int) -> None:
     far = Actor(cloud(price=DEAR), writes("8", 700))
     near = Actor(local(), says("7"))
     async with house(near, far, ceiling=ceiling, policy=Policy.BUDGET) as here:
-        here.orchestra.router = Adversary(Random(1), greedy=True)
+        here.orchestra.configure(router=Adversary(Random(1), greedy=True))
         for _ in range(6):
             view = await here.play(None, SUM, replace(SOLO, strategy=way))
             assert view.status == "finished"
@@ -77,7 +78,7 @@ async def test_a_greedy_router_never_passes_the_ceiling(way: str, ceiling: int) 
 async def test_whoever_is_asked_first_may_still_keep_it_here() -> None:
     far = Actor(cloud(), says("8"))
     async with house(Actor(local(), says("7")), far, choice="keep") as here:
-        here.orchestra.router = Adversary(Random(1), greedy=True)
+        here.orchestra.configure(router=Adversary(Random(1), greedy=True))
         view = await here.play(None, SUM, PromptLimits(strategy="hybrid"))
         assert (view.status, view.answer, far.requests) == ("finished", "7", [])
         assert here.person.asked
@@ -89,7 +90,7 @@ async def test_figures_that_are_none_leave_it_to_the_rule() -> None:
         actors = Actor(local(), says("It is 7.")), Actor(local("other"), says("It is 7."))
         async with house(*actors, Actor(cloud(), says("8")), policy=Policy.BUDGET) as here:
             wild = Adversary(Random(seed))
-            here.orchestra.router = wild
+            here.orchestra.configure(router=wild)
             view = await here.play(None, SUM, replace(SOLO, strategy="hybrid"))
             assert view.status == "finished"
             answers.add(view.answer)
@@ -128,7 +129,8 @@ async def test_the_second_look_sees_who_wrote_what_and_how_it_ended() -> None:
     actors = Actor(local(), sure), Actor(local("other"), cut), Actor(cloud(), says("8"))
     async with house(*actors, policy=Policy.BUDGET, ceiling=1000 * NANO) as here:
         for seed in range(40):
-            here.orchestra.router = wild = Watching(Random(seed))
+            wild = Watching(Random(seed))
+            here.orchestra.configure(router=wild)
             await here.play(None, SUM, replace(SOLO, strategy="hybrid"))
             if wild.judge_calls and len(wild.shown) == 2:
                 break

@@ -1,0 +1,177 @@
+"""What a strategy has at hand while a run is played (core.ports.StrategyContext)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+
+from baton.core import events as ev
+from baton.core.errors import BudgetExceeded
+from baton.core.messages import (
+    AnswerFormat,
+    Message,
+    Purpose,
+    Request,
+    RequestSent,
+    Role,
+    Text,
+    Usage,
+)
+from baton.core.plan.plan import Outcome, Plan
+from baton.core.plan.request_parts import WrittenPlan
+from baton.core.ports import RoutingContext, SpendingRoom, Worker
+from baton.core.routing_types import Judgement
+from baton.core.run.metered_worker import PreparedCall
+from baton.core.run.run_context import RunContext
+from baton.core.spending import worth_asking
+
+
+class RunStrategyContext:
+    """Asks the router, the conductor and the checks on a strategy's behalf, and records it.
+
+    `draft` returns the answer so far, `author` who wrote a step's text.
+    """
+
+    def __init__(
+        self, run: RunContext, draft: Callable[[], str], author: Callable[[int], str]
+    ) -> None:
+        self._run = run
+        self._draft = draft
+        self._author = author
+        self._wrong: dict[int, int] = {}
+
+    @property
+    def situation(self) -> RoutingContext:
+        """What was known before anything was called."""
+        return self._run.routing
+
+    async def funds(self) -> SpendingRoom:
+        """Return what may be spent now: nothing where the ledger can't be read."""
+        return await worth_asking.spending_room(self._run)
+
+    async def ask(
+        self,
+        worker: str,
+        messages: Sequence[Message],
+        purpose: Purpose,
+        shape: AnswerFormat | None = None,
+        max_tokens: int | None = None,
+    ) -> str:
+        """Return what a worker says apart from any step; see core.ports.PlanningContext."""
+        run, card = self._run, self.situation.card(worker)
+        label, seed = run.recorded.label, run.request.limits.seed
+        if max_tokens is not None:
+            max_tokens += card.thinking
+        request = Request(tuple(messages), purpose, max_tokens, 0.0, seed, label, shape=shape)
+        await run.emit(ev.Planning(worker))
+        call = await run.budget.prepare(card, request)
+        if card.uses_gateway:
+            why, named = "It would plan the work.", run.is_named(worker, 0)
+            offered, call = await run.approval.ask_for(
+                card, call, why, draft=self._draft, named=named
+            )
+            if offered.decision is not ev.Decision.SENT:
+                raise BudgetExceeded(offered.message or f"{card.name} was not asked for a plan.")
+        return (await self._written(run.services.workers[worker], call)).text
+
+    async def split(self) -> Plan | None:
+        """Return the trained conductor's plan for the prompt; see core.ports.StrategyContext."""
+        conductor = self._run.services.trained
+        if conductor is None:
+            return None
+        from baton.core.plan.plan_lines import is_repeating
+        from baton.core.plan.request_parts import split_request
+
+        async def write(request: Request) -> WrittenPlan:
+            await self._run.emit(ev.Planning(conductor.worker.card.id))
+            return await self._written(conductor.worker, request, is_repeating)
+
+        return await split_request(conductor, self.situation, write)
+
+    async def check(self, outcome: Outcome, step: int) -> tuple[ev.Checked, ...]:
+        """Check a step's text by executing, parsing and recomputing what can be, and record it."""
+        from baton.core.plan.checks import check_text
+
+        has_tools = any(card.is_tool for card in self.situation.roster)
+        found = await check_text(
+            outcome.text(step),
+            self._run.conversation.material.prompt,
+            self._compute if has_tools else None,
+        )
+        checked = tuple(ev.Checked(step, f.what, f.verdict, f.note) for f in found)
+        decided = [event for event in checked if event.verdict is not ev.Verdict.UNCHECKED]
+        if decided:
+            self._wrong[step] = sum(event.verdict is ev.Verdict.WRONG for event in decided)
+        for event in checked:
+            await self._run.emit(event)
+        return checked
+
+    async def judge(self, outcome: Outcome, steps: Sequence[int]) -> Judgement:
+        """Return what is expected of the answers that some steps wrote, in their order."""
+        from baton.core.run.routing_context import drafts, sound_judgement
+        from baton.core.strategies._draft_scoring import judge_by_rule
+
+        routing, router = self.situation, self._run.services.router
+        material = self._run.conversation.material
+        authors = {n: self._author(n) for n in steps}
+        shown = drafts(routing, outcome, authors, self._wrong)
+        said = await router.judge(material, routing.route, routing.roster, shown)
+        sound = sound_judgement(said, len(shown), routing.roster)
+        return sound or judge_by_rule(routing.route, routing.roster, shown)
+
+    async def likeness(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """Return how alike each two texts are in meaning, from 0 to 1."""
+        from baton.core.run.routing_context import sound_likeness
+
+        return sound_likeness(await self._run.services.router.likeness(texts), len(texts))
+
+    async def score_turns(
+        self, position: Sequence[float], workers: Sequence[Sequence[float]]
+    ) -> Sequence[Sequence[float]]:
+        """Return how well each worker would do in each role; see core.ports.StrategyContext."""
+        from baton.core.run.routing_context import sound_scores
+
+        router, text = self._run.services.router, self._run.conversation.material.prompt
+        return sound_scores(await router.score_turns(text, position, workers), workers)
+
+    async def weigh(self, worker: str, gain: float, *, plain: bool = False) -> bool:
+        """Whether asking a worker is worth its price; see core.ports.StrategyContext."""
+        weighed = await worth_asking.weigh_help(
+            self._run, self.situation.card(worker), gain, plain=plain
+        )
+        await self._run.emit(weighed)
+        return weighed.ok
+
+    async def _compute(self, tool: str, text: str) -> str:
+        """Have a tool compute something for a check. Raises WorkerError."""
+        worker = self._run.services.workers[tool]
+        request = Request((Message(Role.USER, text),), Purpose.VERIFY)
+        return (await self._written(worker, request)).text
+
+    async def _written(
+        self,
+        worker: Worker,
+        request: Request | PreparedCall,
+        is_enough: Callable[[str], bool] = lambda _: False,
+    ) -> WrittenPlan:
+        """Return what a worker writes apart from any step, metered and recorded.
+
+        It is stopped once what it wrote `is_enough`.
+        """
+        run = self._run
+        pieces: list[str] = []
+        confidence: float | None = None
+        lines: tuple[float, ...] = ()
+        stream = run.metered(worker).stream(request)
+        async with run.services.slots.of(worker.card), aclosing(stream) as chunks:
+            async for chunk in chunks:
+                match chunk:
+                    case Text(text=text):
+                        pieces.append(text)
+                        if is_enough("".join(pieces)):
+                            break
+                    case RequestSent(destination=destination, size=size):
+                        await run.emit(ev.Sent(0, worker.card.id, destination, size))
+                    case Usage():
+                        confidence, lines = chunk.confidence, chunk.lines
+        return WrittenPlan("".join(pieces), confidence, lines)

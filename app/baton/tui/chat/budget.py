@@ -1,0 +1,291 @@
+"""Money and privacy on the chat screen: the meter, ceilings, offline, private, what was sent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from baton.core.errors import BatonError, ConfigError
+from baton.core.labels import Label
+from baton.core.ledger_types import Policy, Scope, ScopeBalance, SpendingStyle
+from baton.core.messages import Card
+from baton.core.money import FREE, show_usd
+from baton.core.run.policy import check
+from baton.core.view import RunView
+from baton.presentation import charges
+from baton.tui.chat.context import ChatContext
+from baton.tui.chat.downloads import DownloadController
+from baton.tui.chat.questions import QuestionController
+from baton.tui.widgets.transcript import Transcript
+
+if TYPE_CHECKING:
+    from baton.tui.slash_commands import SetCeiling
+
+NONE_STRONGER = (
+    "There is no stronger worker here. A cloud worker can be entered in config.toml "
+    "(`baton config edit`) under [[workers]]."
+)
+CLOUD_OFF = (
+    "{name} costs money, and the cloud is off, since no ceiling is set. "
+    "/budget day 2 (for example) allows up to $2 a day."
+)
+
+
+class BudgetController:
+    """Shows what was spent, and changes what may be spent and what may leave this machine."""
+
+    def __init__(
+        self, context: ChatContext, questions: QuestionController, downloads: DownloadController
+    ) -> None:
+        self._context = context
+        self._services = context.services
+        self._questions = questions
+        self._downloads = downloads
+        self._alarm = charges.CeilingAlarm()
+        self._has_spent = False
+
+    # The meter
+
+    def measure(self, has_spent: bool = False) -> None:
+        """Show the money in the header; after a call, warn of a ceiling that is nearly used."""
+        # Kept, since the next measurement may cancel this one before it ends.
+        self._has_spent = self._has_spent or has_spent
+        self._context.start(self._measure, "measure", exclusive=True)
+
+    async def _measure(self) -> None:
+        context = self._context
+        try:
+            standing = await self._services.orchestra.standing(context.chat.id)
+        except BatonError as error:
+            context.footer.say(str(error), 12)
+            return
+        has_spent, self._has_spent = self._has_spent, False
+        context.header.money = charges.spending_summary(standing)
+        for line in self._alarm.new_alarms(standing, context.chat.id, has_spent):
+            context.screen.app.bell()
+            await context.transcript.note(line)
+
+    def warn(self, warnings: Sequence[str], *, is_shown: bool) -> None:
+        """Warn of charges on the screen above, and here unless an answer shows it."""
+        self._context.start(partial(self._warn, warnings, is_shown), "warn")
+
+    async def _warn(self, warnings: Sequence[str], is_shown: bool) -> None:
+        self._context.screen.app.bell()
+        for warning in warnings:
+            if not is_shown:
+                await self._context.transcript.note(warning, error=True)
+            self._context.say_above(warning, 12)
+
+    # What may be spent
+
+    async def run_command(self, words: str = "") -> None:
+        """Show the money, or change what may be spent."""
+        if not words.strip():
+            await self._show_money()
+            return
+        from baton.tui import slash_commands
+
+        match slash_commands.parse_budget(words):
+            case slash_commands.SetCeiling() as ceiling:
+                await self._set_ceiling(ceiling)
+            case slash_commands.SetPolicy(policy=policy, here=here):
+                await self._set_policy(policy, here)
+            case slash_commands.SetPace(thrift=thrift):
+                await self._set_pace(thrift)
+                await self._note(f"Pace of spending from now on: {thrift.description}.")
+            case slash_commands.Release():
+                await self._show_money(releasing=True)
+        self.measure()
+
+    async def _note(self, text: str) -> None:
+        await self._context.transcript.note(text)
+
+    async def _show_money(self, releasing: bool = False) -> None:
+        from baton.tui.screens.ledger_screens import MoneyScreen
+
+        services, conversation, policy = self._services, self._context.chat.id, None
+        if conversation is not None:
+            policy = (await services.store.conversation(conversation)).policy
+        if releasing and not await services.ledger.unconfirmed():
+            await self._note("No charge is unconfirmed, so there is none to release.")
+            return
+        screen = MoneyScreen(
+            services.orchestra,
+            services.ledger,
+            conversation,
+            self._set_pace,
+            policy,
+            releasing=releasing,
+        )
+        self._context.screen.app.push_screen(screen, self._refresh)
+
+    def _refresh(self, _: None) -> None:
+        self.measure()
+        # A charge may have been released, which the answers show.
+        self._context.transcript.post_message(Transcript.Changed())
+
+    async def _set_ceiling(self, order: SetCeiling) -> None:
+        orchestra, ledger = self._services.orchestra, self._services.ledger
+        inverse = await self._write({"budget": {order.scope.value: order.text}})
+        try:
+            await ledger.set_ceiling(order.scope, order.amount)
+        except BatonError:
+            await self._write(inverse)
+            raise
+        ceilings = dict(orchestra.terms.ceilings)
+        ceilings.pop(order.scope, None)
+        if order.amount is not None:
+            ceilings[order.scope] = order.amount
+        orchestra.change_terms(ceilings=ceilings)
+        rooms = (await ledger.standing(ceilings, "")).rooms
+        [room] = [room for room in rooms if room.scope is order.scope]
+        await self._note(_describe_bound(room) if room.variable else self._describe_ceiling(order))
+        if any(ceilings.values()):
+            self._services.warm_cloud()
+
+    def _describe_ceiling(self, order: SetCeiling) -> str:
+        """Say what a changed ceiling means."""
+        session = order.scope is Scope.SESSION
+        whose = "each conversation" if session else order.scope.phrase
+        said = f"There is no ceiling for {whose} any more."
+        if order.amount is not None:
+            said = f"At most {show_usd(order.amount)} for {whose} from now on."
+        terms = self._services.orchestra.terms
+        if not any(terms.ceilings.values()):
+            return f"{said} No ceiling is above $0, so the cloud is off."
+        return f"{said} When to spend: {charges.POLICY_NAMES[terms.policy]} (/budget policy)."
+
+    async def _set_policy(self, policy: Policy, here: bool) -> None:
+        orchestra, store = self._services.orchestra, self._services.store
+        conversation, words = self._context.chat.id, charges.POLICY_NAMES[policy]
+        if policy is Policy.NEVER:
+            self.keep_local()  # a run goes on under the policy with which it began
+        if here:
+            if conversation is None:
+                raise ConfigError(
+                    "There is no conversation yet.", "Send a prompt first, or leave out `here`."
+                )
+            await store.allow(conversation, policy)
+            await self._note(f"When to spend in this conversation: {words}.")
+            return
+        await self._write({"budget": {"policy": policy.value}})
+        orchestra.change_terms(policy=policy)
+        if conversation is not None:
+            await store.allow(conversation, None)
+        await self._note(f"When to spend from now on: {words}.")
+
+    async def _set_pace(self, thrift: SpendingStyle) -> None:
+        await self._write({"budget": {"pace": thrift.value}})
+        self._services.orchestra.services.pacer.thrift = thrift
+
+    async def _write(self, changes: dict[str, Any]) -> dict[str, Any]:
+        """Change the settings file, and return the changes that undo it."""
+        from baton.platform.settings import write_settings
+
+        return await asyncio.to_thread(write_settings, self._services.config, changes)
+
+    # What may leave this machine
+
+    async def set_offline(self, state: str = "") -> None:
+        """Connect to nothing but this machine, or lift that; "" changes what is set."""
+        orchestra = self._services.orchestra
+        before = orchestra.terms.offline
+        offline = _is_on(state) if state.strip() else not before
+        orchestra.go_offline(offline)
+        if offline:
+            self.keep_local()
+        self._context.show_header()
+        await self._note(
+            "Baton is offline: it connects to nothing but this machine, until /offline off."
+            if offline
+            else "Baton may connect again. What leaves is still asked about, as you set it."
+        )
+        if offline != before:
+            await self._downloads.set_offline(offline)
+
+    async def set_private(self, state: str = "on") -> None:
+        """Keep the conversation on this machine, or lift that again."""
+        chat, private = self._context.chat, _is_on(state)
+        label = Label.LOCAL if private else Label.CLOUD
+        if chat.id is not None:
+            await self._services.store.relabel(chat.id, label)
+        chat.label = label
+        self._context.show_header()
+        await self._note(
+            "Nothing of this conversation leaves this machine from now on."
+            if private
+            else "This conversation may leave this machine again, if you let a cloud worker help."
+        )
+        if private:
+            self.keep_local()
+
+    def keep_local(self) -> None:
+        """Stop what could still leave this machine, after the person forbade that."""
+        queue = self._context.queue
+        if self._questions.decline_offer() or queue.current is None:
+            return
+        if _may_leave(queue.current.view):
+            queue.stop()
+
+    def show_egress(self) -> None:
+        """Show everything that left this machine."""
+        from baton.tui.screens.ledger_screens import EgressScreen
+
+        self._context.screen.app.push_screen(EgressScreen(self._services.ledger))
+
+    # A stronger worker
+
+    async def stronger_worker(self, worker: str) -> Card | str:
+        """Return the worker to ask after that one, or the sentence that says why there is none."""
+        orchestra, chat = self._services.orchestra, self._context.chat
+        if worker not in self._context.roster:
+            return NONE_STRONGER
+        weaker = orchestra.worker(worker).card
+        is_private = Label.LOCAL in (chat.label, self._services.limits.label)
+        card = orchestra.stronger(worker, Label.LOCAL if is_private else chat.label)
+        if card is not None:
+            is_free = not card.uses_gateway or (card.price or FREE).is_free
+            if is_free or (await orchestra.standing(chat.id)).is_cloud_on:
+                return card
+            return CLOUD_OFF.format(name=card.name)
+        if weaker.uses_gateway:
+            return f"{weaker.name} is not on this machine; Baton knows of no stronger worker."
+        remote = [card for card in orchestra.roster if card.uses_gateway]
+        return self._refusal(remote[0]) if remote else NONE_STRONGER
+
+    def _refusal(self, card: Card) -> str:
+        """Say why a remote worker may not be asked, and what would change that."""
+        label, terms = self._context.chat.label, self._services.orchestra.terms
+        if self._services.limits.label is Label.LOCAL:
+            return f"Baton was opened with --private, so {card.name} is not asked."
+        if not label.allows(card.privacy):
+            return (
+                f"This conversation is private, so {card.name} is not asked. /private off lifts it."
+            )
+        if terms.offline and card.remote:
+            return f"Baton is offline, so {card.name} is not asked. /offline off lifts that."
+        try:
+            check(card, label, terms)
+        except BatonError as error:
+            return str(error)
+        return NONE_STRONGER
+
+
+def _is_on(state: str) -> bool:
+    return state.strip().lower() not in ("off", "no")
+
+
+def _describe_bound(room: ScopeBalance) -> str:
+    """Say that the environment's ceiling is in force, not the settings'."""
+    return (
+        f"It is in your settings, but {room.variable} sets {show_usd(room.ceiling or 0)} where this"
+        " Baton was started, and that stays."
+    )
+
+
+def _may_leave(run: RunView) -> bool:
+    """Whether something of a run could still leave this machine."""
+    routed = run.routed
+    return routed is None or run.draft or bool(run.planning) or routed.where != "local"

@@ -1,0 +1,157 @@
+"""What the controllers of the chat screen share: services, widgets, and what is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+
+from textual.screen import Screen
+from textual.worker import Worker
+
+from baton.core.errors import BatonError
+from baton.core.labels import Label
+from baton.core.sanitiser import one_line
+from baton.presentation.answers import CardsById
+from baton.tui.chat.worker_choice import WorkerChoice
+from baton.tui.prompt_queue import ConversationState, PromptQueue
+from baton.tui.screens.overlay import Overlay
+from baton.tui.services import AppServices
+from baton.tui.widgets.composer import Composer
+from baton.tui.widgets.status_lines import Footer, Header
+from baton.tui.widgets.transcript import Transcript
+
+NO_MODEL = "no model yet"
+
+_SHOWN_MODES = ("mini", "ultra")
+"""The modes that say how an answer is made; the header shows the others as a policy."""
+
+
+class ChatContext:
+    """Services, widgets and state of one chat screen.
+
+    `screen` is used as Textual's screen only: for workers, timers, focus and other screens.
+    `report_bug` takes an unexpected error of a background task. `chat` is the conversation on the
+    screen. The next prompt is answered by `choice.worker`, with `strategy` ("": as the mode says);
+    with `is_previewing` its plan is shown first.
+    """
+
+    def __init__(
+        self,
+        services: AppServices,
+        screen: Screen[None],
+        queue: PromptQueue,
+        report_bug: Callable[[Exception], None],
+    ) -> None:
+        self.services = services
+        self.screen = screen
+        self.queue = queue
+        self.header = Header()
+        self.transcript = Transcript()
+        self.composer = Composer()
+        self.footer = Footer()
+        self.choice = WorkerChoice(
+            services.orchestra,
+            services.worker,
+            show=self.show_worker,
+            is_waited_for=lambda: self.is_waited_for,
+        )
+        self.chat = ConversationState(label=services.limits.label)
+        self.strategy = services.limits.strategy
+        self.is_previewing = False
+        self._report_bug = report_bug
+
+    @property
+    def roster(self) -> CardsById:
+        """The workers that can be asked, by their ids."""
+        return {card.id: card for card in self.services.orchestra.roster}
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether the person waits for an answer."""
+        return self.queue.is_busy or bool(self.queue.waiting)
+
+    # State
+
+    def enter(self, chat: ConversationState) -> None:
+        """Make this the conversation on the screen."""
+        self.chat = chat
+
+    def choose_strategy(self, strategy: str) -> None:
+        """Answer with this strategy from now on."""
+        self.strategy = strategy
+        self.show_header()
+
+    def set_previewing(self, is_previewing: bool) -> None:
+        """Choose whether the next prompt's plan is shown before anything is done."""
+        self.is_previewing = is_previewing
+        self.show_header()
+
+    def show_worker(self) -> None:
+        """Show in the header and the footer which worker answers."""
+        self.show_header()
+        is_available = self.choice.is_available
+        self.footer.status = one_line(self.choice.worker, 40) if is_available else NO_MODEL
+
+    def show_header(self) -> None:
+        """Show the conversation's title, how far its texts may travel, and how it is answered."""
+        terms = self.services.orchestra.terms
+        way = self.strategy or (terms.mode if terms.mode in _SHOWN_MODES else "")
+        parts = (self._policy(), one_line(way, 30), "plan first" if self.is_previewing else "")
+        self.header.title = self.chat.title or "New conversation"
+        self.header.offline = terms.offline
+        self.header.policy = " · ".join(part for part in parts if part)
+
+    def _policy(self) -> str:
+        terms = self.services.orchestra.terms
+        if Label.LOCAL in (self.chat.label, self.services.limits.label):
+            return "private"
+        if terms.offline:
+            return ""
+        if terms.mode == "local":
+            return "local only"
+        card = self.roster.get(self.choice.worker)
+        return f"{card.privacy.value} worker" if card is not None and card.remote else "local first"
+
+    # Texts and background work
+
+    async def complain(self, error: BatonError) -> None:
+        """Say in the conversation what went wrong and what to do."""
+        await self.transcript.note(str(error), error=True)
+
+    def say_above(self, text: str, seconds: float = 6) -> None:
+        """Say something on the screen that covers the conversation, if one does."""
+        if isinstance(self.screen.app.screen, Overlay):
+            self.screen.app.screen.footer.say(text, seconds)
+
+    def start(
+        self,
+        work: Callable[[], Coroutine[None, None, None]],
+        group: str,
+        *,
+        exclusive: bool = False,
+    ) -> Worker[None]:
+        """Run `work` in the background; `exclusive` cancels what runs in its group."""
+        return self.screen.run_worker(work, group=group, exclusive=exclusive)
+
+    def report_bug(self, error: BaseException) -> None:
+        """Pass an unexpected error to the app, which writes a report and ends."""
+        assert isinstance(error, Exception)
+        self._report_bug(error)
+
+    async def edit_text(self, text: str, name: str = "prompt.md") -> str | None:
+        """Return a text as changed in the person's own editor; None if it was not changed."""
+        from textual.app import SuspendNotSupported
+
+        from baton.tui import desktop
+
+        try:
+            with self.screen.app.suspend():
+                changed = desktop.edit_text(text, name)
+        except SuspendNotSupported:
+            self.footer.say("this terminal can't be handed to an editor")
+        except BatonError as error:
+            await self.complain(error)
+        else:
+            if changed is None:
+                self.footer.say("nothing was changed in the editor")
+            return changed
+        return None

@@ -1,0 +1,124 @@
+"""The prompt under the conversation: sent, run as a command, recalled, edited."""
+
+from __future__ import annotations
+
+import asyncio
+
+from baton.core.errors import BatonError
+from baton.core.feedback import Signal
+from baton.core.messages import Attachment, Prompt
+from baton.core.sanitiser import one_line
+from baton.tui import slash_commands
+from baton.tui.chat.context import ChatContext
+from baton.tui.chat.conversation import ConversationController
+from baton.tui.chat.feedback import FeedbackController
+from baton.tui.chat.runs import RunController
+
+
+class InputController:
+    """Takes prompts and commands from the composer."""
+
+    def __init__(
+        self,
+        context: ChatContext,
+        *,
+        feedback: FeedbackController,
+        conversation: ConversationController,
+        runs: RunController,
+    ) -> None:
+        self._context = context
+        self._composer = context.composer
+        self._feedback = feedback
+        self._conversation = conversation
+        self._runs = runs
+
+    async def send(self, text: str) -> None:
+        """Have a prompt answered, run a command, or play what waits if nothing is written."""
+        composer, pasted = self._composer, self._composer.pasted
+        if not text.strip() and not pasted:
+            self._runs.play_waiting()
+            return
+        try:
+            if (typed := slash_commands.parse_command(text)) is not None:
+                if not await self._run_typed(typed):
+                    composer.put_before(Prompt(text))
+                return
+            files = await asyncio.to_thread(read_mentions, text)
+        except BatonError as error:
+            composer.put_before(Prompt(text))
+            await self._context.complain(error)
+            return
+        edited, worker = composer.editing, composer.worker or None
+        if edited is not None and worker is None:  # else it was changed before it was sent away
+            self._feedback.record(self._feedback.answer_to(edited), Signal.EDITED)
+        composer.clear_sent()
+        after = None if edited is None else edited.parent or ""
+        prompt = Prompt(slash_commands.unescape_prompt(text), (*pasted, *files))
+        self._runs.play(prompt, after=after, worker=worker)
+
+    async def _run_typed(self, typed: slash_commands.TypedCommand) -> bool:
+        """Run what was typed as a command; return whether there is such a command."""
+        found = slash_commands.matching_commands(typed.name)
+        if len(found) != 1:
+            what = "could be several commands" if found else "is no command"
+            self._context.footer.say(f"/{one_line(typed.name, 30)} {what}")
+            hint = slash_commands.unknown_command_hint(typed.name)
+            await self._context.transcript.note(f"/{typed.name} {what}{hint}", error=True)
+            return False
+        await self.run_command(found[0], typed.argument)
+        return True
+
+    async def run_command(self, command: slash_commands.SlashCommand, argument: str = "") -> None:
+        """Run a command; some need a message."""
+        screen = self._context.screen
+        if not screen.check_action(command.action, ()):
+            self._context.footer.say("there is no message here yet")
+            return
+        arguments = repr(argument) if command.argument and argument else ""
+        await screen.run_action(f"{command.action}({arguments})")
+
+    async def keep_draft(self) -> None:
+        """Store what is being written; a failure is shown in passing."""
+        try:
+            await self._conversation.keep_draft()
+        except BatonError as error:
+            self._context.footer.say(str(error))
+
+    async def recall(self) -> None:
+        """Load earlier prompts, to be gone through with the arrow keys."""
+        self._composer.prompt.remember(await self._context.services.store.recent_prompts())
+
+    def insert(self, text: str) -> None:
+        """Go to the prompt, and write something there."""
+        self._composer.prompt.focus()
+        self._composer.prompt.insert(text)
+
+    def switch_focus(self) -> None:
+        """Go from the prompt to the messages, and back."""
+        prompt = self._composer.prompt
+        (self._context.transcript if prompt.has_focus else prompt).focus()
+
+    def edit(self) -> None:
+        """Change an earlier prompt: sent again it becomes another version, nothing is lost."""
+        if (turn := self._conversation.selected_prompt()) is not None:
+            self._composer.edit(turn)
+            self._composer.prompt.focus()
+
+    async def open_editor(self) -> None:
+        """Write the prompt in the person's own editor, which would hold up an answer's saving."""
+        if self._context.queue.is_busy:
+            self._context.footer.say("the editor opens when the answer is finished")
+            return
+        text = await self._context.edit_text(self._composer.text)
+        if text is not None:
+            self._composer.put(text, self._composer.pasted)
+        self._composer.prompt.focus()
+
+
+def read_mentions(text: str) -> tuple[Attachment, ...]:
+    """Read the files that a prompt names. Raises ConfigError."""
+    if "@" not in text:
+        return ()
+    from baton.workers import mentioned_files, read_attachment
+
+    return tuple(read_attachment(path) for path in mentioned_files(text))

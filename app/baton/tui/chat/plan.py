@@ -1,0 +1,128 @@
+"""How answers are made: mode and strategy, plans before they are played, interrupted runs."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+
+from baton.core.messages import Prompt, Role
+from baton.core.sanitiser import one_line
+from baton.tui.chat.budget import BudgetController
+from baton.tui.chat.context import ChatContext
+from baton.tui.chat.conversation import ConversationController
+from baton.tui.chat.input import read_mentions
+from baton.tui.chat.runs import RunController
+from baton.tui.prompt_queue import QueuedPrompt
+
+MODES = {
+    "auto": "local first, with help and plans where they are needed",
+    "local": "nothing leaves this machine",
+    "mini": "never waits for a plan",
+    "ultra": "plans, has another worker verify, and repairs once",
+}
+
+
+class PlanController:
+    """Lets the person choose how answers are made, see a plan first, and resume a run."""
+
+    def __init__(
+        self,
+        context: ChatContext,
+        *,
+        budget: BudgetController,
+        conversation: ConversationController,
+        runs: RunController,
+    ) -> None:
+        self._context = context
+        self._services = context.services
+        self._budget = budget
+        self._conversation = conversation
+        self._runs = runs
+
+    async def set_mode(self, name: str = "") -> None:
+        """Choose the mode from now on, or list the modes."""
+        orchestra, transcript = self._services.orchestra, self._context.transcript
+        mode = name.strip().lower()
+        if mode not in MODES:
+            known = "; ".join(f"{mode}: {words}" for mode, words in MODES.items())
+            said = f"There is no mode {one_line(name, 30)!r}." if mode else ""
+            now = f"The mode is {orchestra.terms.mode}. There are {known}."
+            await transcript.note(f"{said} {now}".strip(), error=bool(mode))
+            return
+        orchestra.change_terms(mode=mode)
+        if mode == "local":
+            self._budget.keep_local()
+        self._context.choose_strategy("")
+        await transcript.note(f"The mode is {mode} from now on: {MODES[mode]}.")
+
+    async def set_strategy(self, name: str = "") -> None:
+        """Choose the strategy from now on, or list the strategies."""
+        from baton.core.strategies import STRATEGIES
+
+        context, note = self._context, self._context.transcript.note
+        templates = self._services.orchestra.services.templates
+        workflows = await asyncio.to_thread(lambda: sorted(templates()))
+        strategy = name.strip()
+        if strategy == "auto":
+            context.choose_strategy("")
+        elif strategy in STRATEGIES or strategy in workflows:
+            context.choose_strategy(strategy)
+        elif strategy:
+            near = difflib.get_close_matches(strategy, [*STRATEGIES, *workflows], n=1)
+            meant = f"Did you mean {near[0]}?" if near else "/strategy alone lists them."
+            await note(f"There is no strategy {one_line(strategy, 30)!r}. {meant}", error=True)
+            return
+        else:
+            known = [f"{key}: {entry.help}" for key, entry in STRATEGIES.items()]
+            more = f"\nWorkflows: {', '.join(workflows)}." if workflows else ""
+            listed = "\n".join(["auto: As the mode says.", *known])
+            now = f"The strategy is {context.strategy or 'auto'}. There are:"
+            await note(f"{now}\n{listed}{more}")
+            return
+        way = f"{context.strategy}, until /strategy auto" if context.strategy else ""
+        await note(f"The strategy from now on: {way or 'as the mode says'}.")
+
+    async def explain_route(self) -> None:
+        """Say in a sentence why the selected answer, or the newest, was made as it was."""
+        from baton.tui.workflow_text import route_text
+
+        context, transcript = self._context, self._context.transcript
+        view = transcript.selected
+        if view is None or view.turn.role is not Role.ASSISTANT:
+            answers = [v for v in transcript.views if v.turn.role is Role.ASSISTANT]
+            view = answers[-1] if answers else None
+        if view is None:
+            await transcript.note("There is no answer here yet.")
+        else:
+            run = await self._conversation.run_of(view)
+            await transcript.note(route_text(run(), context.roster))
+
+    async def preview(self, text: str = "") -> None:
+        """Show the plan of `text`, or of the next prompt, before anything is done."""
+        context = self._context
+        if text.strip():
+            files = await asyncio.to_thread(read_mentions, text)
+            prompt = Prompt(text, (*context.composer.pasted, *files))
+            context.composer.clear_sent()
+            context.set_previewing(False)
+            self._runs.play(prompt, preview=True)
+            return
+        context.set_previewing(not context.is_previewing)
+        context.footer.say(
+            "the next prompt's plan is shown first"
+            if context.is_previewing
+            else "the next prompt is answered at once"
+        )
+
+    async def resume(self) -> None:
+        """Go on with the selected answer, or the newest, after the steps that were done."""
+        context, view = self._context, self._context.transcript.selected
+        if view is None or view.turn.run is None or not view.can_go_on:
+            context.footer.say("this answer was not interrupted")
+            return
+        if not view.summary.interruption:  # it was cut at its cap
+            pending = QueuedPrompt(context.chat, Prompt("Go on."), after=view.turn.id)
+        else:
+            record = await self._services.store.run(view.turn.run)
+            pending = QueuedPrompt(context.chat, Prompt(""), again=record.prompt, record=record)
+        self._runs.play_first(pending)

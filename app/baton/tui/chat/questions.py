@@ -1,0 +1,101 @@
+"""Questions of runs to the person: shown in the conversation, one at a time."""
+
+from __future__ import annotations
+
+import asyncio
+
+from baton.core.aio import uninterrupted
+from baton.core.ports import Question
+from baton.core.sanitiser import one_line
+from baton.tui.chat.context import ChatContext
+from baton.tui.prompt_queue import ConversationState
+from baton.tui.widgets.question_view import ChoiceView, QuestionLine, QuestionView, question_view
+
+ANOTHER_CONVERSATION = "In another conversation: "
+
+
+class QuestionController:
+    """Asks the person, and shows the open question on every screen."""
+
+    def __init__(self, context: ChatContext) -> None:
+        self._context = context
+        self._view: QuestionView | None = None
+        self._asker: ConversationState | None = None
+        self._asking = asyncio.Lock()
+        self._closed = False
+
+    @property
+    def view(self) -> QuestionView | None:
+        """What shows the open question, if there is one."""
+        return self._view
+
+    @property
+    def text(self) -> str:
+        """The open question, with the conversation that it comes from; "" if none is open."""
+        return f"{self._view.whose}{self._view.question.text}" if self._view is not None else ""
+
+    async def ask(self, question: Question, chat: ConversationState | None = None) -> str:
+        """Ask a question of the conversation `chat`, after those that are open."""
+        async with self._asking:
+            if self._closed or not self._context.screen.is_running:
+                return question.default
+            self._asker = chat
+            return await self._put(question_view(question, self._context.roster))
+
+    def take_default(self) -> None:
+        """Answer the open question with its default."""
+        if self._view is not None:
+            self._view.take_default()
+
+    def decline_offer(self) -> bool:
+        """Decline the open question if it offers to send something, and return whether it does."""
+        if self._view is None or self._view.question.offer is None:
+            return False
+        self._view.take_default()
+        return True
+
+    def close(self) -> None:
+        """Answer the open question, and all to come, with their defaults."""
+        self._closed = True
+        self.take_default()
+
+    def show(self) -> None:
+        """Say which conversation the open question is from, here and on the screens above."""
+        if self._view is not None:
+            self._view.attribute_to(self._origin())
+        for screen in self._context.screen.app.screen_stack:
+            for line in screen.query(QuestionLine):
+                line.show(self.text)
+
+    def _origin(self) -> str:
+        """Name the conversation that the question is from; "" for the one on the screen."""
+        chat, shown = self._asker, self._context.chat
+        if chat is None or chat is shown or chat.id == shown.id is not None:
+            return ""
+        if not chat.title:
+            return ANOTHER_CONVERSATION
+        return f"In \u201c{one_line(chat.title, 40)}\u201d: "
+
+    async def _put(self, view: QuestionView) -> str:
+        context, self._view = self._context, view
+        context.footer.asking = True
+        self.show()
+        try:
+            # If mounting or removing is cancelled half-way, a widget is left that never ends.
+            await uninterrupted(context.transcript.insert(view))
+            context.screen.refresh_bindings()
+            return await view.answer()
+        finally:
+            self._view = None
+            context.footer.asking = False
+            if context.screen.is_running:
+                self.show()
+            await uninterrupted(self._remove(view))
+
+    async def _remove(self, view: QuestionView) -> None:
+        screen = self._context.screen
+        if screen.is_running and view.is_attached:
+            if isinstance(screen.focused, ChoiceView):
+                self._context.composer.prompt.focus()
+            await view.remove()
+            screen.refresh_bindings()

@@ -1,0 +1,245 @@
+"""The chat screen: what Baton is opened for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import partial
+
+from textual import on, work
+from textual.app import ComposeResult
+from textual.screen import Screen
+from textual.widget import Widget
+
+from baton.core.feedback import Signal
+from baton.tui import key_bindings
+from baton.tui.chat.budget import BudgetController
+from baton.tui.chat.context import ChatContext
+from baton.tui.chat.conversation import ConversationController
+from baton.tui.chat.downloads import DownloadController
+from baton.tui.chat.feedback import FeedbackController
+from baton.tui.chat.input import InputController
+from baton.tui.chat.onboarding import OnboardingController
+from baton.tui.chat.plan import PlanController
+from baton.tui.chat.questions import QuestionController
+from baton.tui.chat.runs import RunController
+from baton.tui.prompt_queue import PromptQueue
+from baton.tui.services import AppServices
+from baton.tui.widgets.composer import Composer, PromptArea
+from baton.tui.widgets.question_view import ChoiceView, RecommendationView
+from baton.tui.widgets.transcript import Transcript
+from baton.tui.widgets.turn_view import TurnView
+
+OF_A_MESSAGE = frozenset(
+    ("copy", "copy_code", "why", "edit", "regenerate", "stronger", "branch", "good", "bad", "route")
+)
+"""The actions on a message, which are offered only if there is one."""
+
+
+class ChatScreen(Screen[None]):
+    """Builds the controllers and connects them with keys, commands and messages of the widgets."""
+
+    BINDINGS = key_bindings.CHAT
+    AUTO_FOCUS = "PromptArea"
+
+    def __init__(self, services: AppServices, report_bug: Callable[[Exception], None]) -> None:
+        super().__init__()
+        self.queue = PromptQueue()
+        self.context = context = ChatContext(services, self, self.queue, report_bug)
+        self.transcript = context.transcript
+        self.composer = context.composer
+        self.footer = context.footer
+        self.questions = QuestionController(context)
+        self.downloads = DownloadController(context)
+        self.budget = BudgetController(context, self.questions, self.downloads)
+        self.onboarding = OnboardingController(context, self.downloads)
+        self.feedback = FeedbackController(context)
+        self.conversation = ConversationController(
+            context,
+            questions=self.questions,
+            budget=self.budget,
+            onboarding=self.onboarding,
+            feedback=self.feedback,
+        )
+        self.runs = RunController(
+            context,
+            questions=self.questions,
+            budget=self.budget,
+            onboarding=self.onboarding,
+            feedback=self.feedback,
+            conversation=self.conversation,
+        )
+        self.plan = PlanController(
+            context, budget=self.budget, conversation=self.conversation, runs=self.runs
+        )
+        self.input = InputController(
+            context, feedback=self.feedback, conversation=self.conversation, runs=self.runs
+        )
+        self.queue.report_to(self.runs)
+        for name, method in self._actions().items():
+            setattr(self, f"action_{name}", method)
+
+    def _actions(self) -> dict[str, Callable[..., object]]:
+        """Return what keys, the palette and slash commands do, by the names of their actions."""
+        conversation, runs, start = self.conversation, self.runs, self._start
+        return {
+            # The conversation and its messages
+            "new": conversation.open_new,
+            "conversations": start(conversation.find, "overlay", exclusive=True),
+            "rename": start(conversation.rename, "rename"),
+            "export": conversation.export,
+            "copy": conversation.copy,
+            "copy_code": conversation.copy_code,
+            "why": start(conversation.show_workflow, "why"),
+            "branch": conversation.show_version,
+            "good": self.feedback.mark_good,
+            "bad": self.feedback.mark_bad,
+            "learn": start(self.feedback.learn, "learn", exclusive=True),
+            # The prompt
+            "switch": self.input.switch_focus,
+            "edit": self.input.edit,
+            "leave_edit": self.composer.leave_edit,
+            "editor": self.input.open_editor,
+            "to_question": self.focus_choices,
+            "take_default": self.questions.take_default,
+            # Runs
+            "stop": runs.stop,
+            "take_back": runs.take_back,
+            "regenerate": runs.regenerate,
+            "stronger": start(runs.ask_stronger, "stronger", exclusive=True),
+            "mode": self.plan.set_mode,
+            "strategy": self.plan.set_strategy,
+            "plan": self.plan.preview,
+            "route": start(self.plan.explain_route, "why"),
+            "resume": start(self.plan.resume, "go_on"),
+            "go_on": start(self.plan.resume, "go_on"),
+            # Money, privacy and models
+            "budget": start(self.budget.run_command, "budget"),
+            "egress": self.budget.show_egress,
+            "offline": self.budget.set_offline,
+            "private": self.budget.set_private,
+            "models": start(self.onboarding.show_models, "overlay", exclusive=True),
+            "recommend": self.onboarding.recommend,
+            "pull": start(self.downloads.pull, "want"),
+        }
+
+    def _start(
+        self,
+        method: Callable[..., Coroutine[None, None, None]],
+        group: str,
+        *,
+        exclusive: bool = False,
+    ) -> Callable[..., None]:
+        """Return an action that runs a method in the background."""
+
+        def action(argument: str = "") -> None:
+            work = partial(method, argument) if argument else method
+            self.context.start(work, group, exclusive=exclusive)
+
+        return action
+
+    def compose(self) -> ComposeResult:
+        """Lay out the conversation between the header and the prompt."""
+        yield self.context.header
+        yield self.transcript
+        yield self.composer
+        yield self.footer
+
+    def on_mount(self) -> None:
+        """Do all that isn't needed for the first frame after it."""
+        self.context.show_worker()
+        self.call_after_refresh(self._begin)
+
+    @work
+    async def _begin(self) -> None:
+        services, choice = self.context.services, self.context.choice
+        services.started()
+        if choice.is_available:
+            services.orchestra.worker(choice.worker).warm()
+        services.orchestra.services.router.warm()
+        services.tell_later(lambda text: self.run_worker(self.transcript.note(text)))
+        await self.conversation.begin()
+        if services.greeting:
+            await self.transcript.note(services.greeting)
+        self.downloads.resume()
+        services.warm_cloud()
+        import baton.tui.widgets.answer  # noqa: F401 (so that the first answer needn't wait)
+
+    async def close(self) -> None:
+        """Stop what runs and keep everything, before the app is left."""
+        self.questions.close()
+        self.onboarding.dismiss_advice()
+        await asyncio.gather(self.queue.close(), self.downloads.close())
+        await self.conversation.close()
+
+    # Questions and choices
+
+    @property
+    def question(self) -> str:
+        """The open question; "" if none is open."""
+        return self.questions.text
+
+    @property
+    def _choices(self) -> Widget | None:
+        """What there is to choose in: the open question, or else the recommendation."""
+        return self.questions.view or self.onboarding.choices
+
+    def focus_choices(self) -> None:
+        """Go to the choices of the open question."""
+        if self._choices is not None:
+            self.set_focus(self._choices.query(ChoiceView).first())
+
+    # Actions and messages
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Offer only what would do something now."""
+        match action:
+            case "take_default":
+                return self.questions.view is not None
+            case "to_question":
+                return self._choices is not None and not isinstance(self.focused, ChoiceView)
+            case "take_back":
+                return bool(self.queue.waiting)
+            case "stop":
+                return self.queue.is_busy and not (self.queue.is_held and self.queue.waiting)
+            case "go_on":
+                view = self.transcript.selected
+                return view is not None and view.can_go_on
+            case "leave_edit":
+                return self.composer.editing is not None
+            case _ if action in OF_A_MESSAGE:
+                return bool(self.transcript.turns)
+            case _:
+                return True
+
+    def action_copy_text(self) -> None:
+        """Copy what is selected with the mouse."""
+        ancestors = {view for widget in self.selections for view in widget.ancestors_with_self}
+        super().action_copy_text()
+        for view in ancestors:
+            if isinstance(view, TurnView):
+                self.feedback.record(view.turn, Signal.COPIED)
+
+    @on(PromptArea.Sent)
+    async def _send(self, event: PromptArea.Sent) -> None:
+        await self.input.send(event.text)
+
+    @on(PromptArea.Recalling)
+    def _recall(self) -> None:
+        self.context.start(self.input.recall, "recall", exclusive=True)
+
+    @on(Composer.Paused)
+    async def _keep_draft(self) -> None:
+        await self.input.keep_draft()
+
+    @on(Transcript.Typed)
+    def _type(self, event: Transcript.Typed) -> None:
+        self.input.insert(event.text)
+
+    @on(Transcript.Changed)
+    def _load_summaries(self) -> None:
+        self.context.start(self.conversation.load_summaries, "summaries", exclusive=True)
+
+    @on(RecommendationView.Chosen)
+    async def _choose_advice(self, event: RecommendationView.Chosen) -> None:
+        await self.onboarding.choose(event)

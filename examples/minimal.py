@@ -1,0 +1,30 @@
+"""An orchestra of two scripted workers: one prompt in, its events out.
+
+PYTHONPATH=app python examples/minimal.py
+"""
+
+import asyncio
+
+from baton.core.messages import Card, Prompt
+from baton.core.plan.plan import Plan, Step
+from baton.core.run.orchestra import Orchestra
+from baton.core.run.run_context import Services
+from baton.history import Store
+from baton.workers.scripted_worker import ScriptedWorker
+
+
+async def main() -> None:
+    """Let one worker greet, and the other repeat it."""
+    cards = [Card(name, "scripted", name.title()) for name in ("ann", "bob")]
+    store = Store.open(None)  # in memory
+    services = Services({card.id: ScriptedWorker(card=card) for card in cards}, store)
+    orchestra = Orchestra(services, default="ann")
+    steps = (Step("ann", "Say hello."), Step("bob", "Repeat it.", access=("1",)))
+    async with orchestra.play(Prompt("Good morning."), plan=Plan(steps, answer=(2,))) as run:
+        async for event in run:
+            print(event)
+    await orchestra.aclose()
+    await store.aclose()
+
+
+asyncio.run(main())

@@ -1,0 +1,268 @@
+"""How the code base is cut: rules for names and words that `scripts/check` enforces, and figures.
+
+structure.py check            every rule, one line for each place that breaks it
+structure.py figures [TREE]   modules, lines, doubled names, inheritance, cycles of a checkout
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tokenize
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import grimp
+
+ROOT = Path(__file__).resolve().parent.parent
+
+SAME_ROLE = {
+    "budget": "a command, and what the chat does of it",
+    "feedback": "what core knows of ratings, and what the chat does of them",
+    "main": "the first module of a child process",
+    "messages": "what a slice and its child process send each other",
+    "plan": "core's type, the command `baton plan`, and what the chat does of it",
+    "ports": "the Protocols of core, and those of a slice",
+    "queries": "what is read from a slice's database",
+    "rows": "rows of a slice's database as types of core",
+    "schema": "the migrations of a slice's database",
+    "worker": "a kind of worker",
+}
+"""Names that more than one module may have, and the role that these modules share."""
+
+BANNED_MODULES = {"utils", "util", "helpers", "helper", "manager", "common", "misc"}
+NOT_NOUNS = re.compile(r"^_?(?!framing|onboarding|sampling)[a-z]+(ing|ed|ly)$")
+BANNED_WORDS = re.compile(
+    r"\b(?:told|anew|mend(?:s|ed|ing)?|whoever|fell over|afar|nonsense)\b", re.IGNORECASE
+)
+"""Words that have no use in this code base but the one that STYLE forbids."""
+
+MODEL_PROMPTS = {"_verification.py", "moa.py"}
+"""Modules with prompts whose effect was measured, so that their words stay."""
+
+MAX_PUBLIC_METHODS = 25
+MAX_SMALL_LINES = 80
+
+
+class Problem(NamedTuple):
+    """A place that breaks a rule."""
+
+    path: Path
+    line: int
+    text: str
+
+
+def main() -> int:
+    """Print the problems or the figures; 1 if a rule is broken."""
+    command, *rest = sys.argv[1:] or ["check"]
+    if command == "figures":
+        for name, value in figures(Path(rest[0]) if rest else ROOT).items():
+            print(f"{name:58} {value}")
+        return 0
+    found = [*module_names(), *words(), *cycles()]
+    for problem in found:
+        print(f"{problem.path.relative_to(ROOT)}:{problem.line}: {problem.text}")
+    return 1 if found else 0
+
+
+def modules(tree: Path = ROOT) -> list[Path]:
+    """The product's modules, without packages' `__init__`."""
+    found = (tree / "app" / "baton").rglob("*.py")
+    return sorted(path for path in found if path.name != "__init__.py")
+
+
+def module_names() -> Iterator[Problem]:
+    """Modules whose name is banned, no noun, or taken."""
+    places = defaultdict(list)
+    for path in modules():
+        places[path.stem].append(path)
+        if path.stem in BANNED_MODULES:
+            yield Problem(path, 1, f"`{path.stem}` names no thing")
+        elif NOT_NOUNS.match(path.stem):
+            yield Problem(path, 1, f"`{path.stem}` is no noun")
+    for stem, paths in places.items():
+        if len(paths) > 1 and stem not in SAME_ROLE and stem != "__main__":
+            for path in paths[1:]:
+                yield Problem(path, 1, f"`{paths[0].relative_to(ROOT)}` has this name already")
+
+
+def words() -> Iterator[Problem]:
+    """Banned words in names, comments, docstrings, messages and documentation.
+
+    `mend` stays as the name of a JSON field.
+    """
+    sources = [*(ROOT / "app").rglob("*.py"), *(ROOT / "scripts").glob("*.py")]
+    for path in sources:
+        if path != Path(__file__).resolve() and path.name not in MODEL_PROMPTS:
+            with tokenize.open(path) as file:
+                yield from _words_in(path, file)
+    for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")):
+        yield from _words_in(path, path.read_text("utf-8").splitlines())
+
+
+def _words_in(path: Path, lines: Iterable[str]) -> Iterator[Problem]:
+    for number, line in enumerate(lines, 1):
+        for match in BANNED_WORDS.finditer(
+            line.replace('"mend"', "").replace("`mend`", "").replace("_", " ")
+        ):
+            yield Problem(path, number, f"write another word than `{match[0]}`")
+
+
+def cycles() -> Iterator[Problem]:
+    """Groups of modules that import each other, imports inside functions counted."""
+    for group in import_cycles(ROOT):
+        path = ROOT / "app" / Path(*group[0].split(".")).with_suffix(".py")
+        yield Problem(path, 1, "these import each other: " + ", ".join(group))
+
+
+def import_cycles(tree: Path, *, typing_too: bool = True) -> list[list[str]]:
+    """Strongly connected groups of more than one module (Tarjan, 1972), packages left out.
+
+    A package's `__init__` only hands on names, so that its imports count for the modules that it
+    takes them from.
+    """
+    graph = _graph(tree, typing_too)
+    names = [name for name in graph.modules if not _is_package(tree, name)]
+    edges = {
+        name: [
+            other
+            for other in graph.find_modules_directly_imported_by(name)
+            if not _is_package(tree, other)
+        ]
+        for name in names
+    }
+    return [sorted(group) for group in _connected(edges) if len(group) > 1]
+
+
+def _graph(tree: Path, typing_too: bool) -> grimp.ImportGraph:
+    sys.path.insert(0, str(tree / "app"))
+    return grimp.build_graph("baton", exclude_type_checking_imports=not typing_too, cache_dir=None)
+
+
+def _is_package(tree: Path, name: str) -> bool:
+    return (tree / "app" / Path(*name.split("."))).is_dir()
+
+
+def _connected(edges: Mapping[str, list[str]]) -> list[list[str]]:
+    order: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    groups = []
+    for root in edges:
+        work = [(root, iter(edges[root]))] if root not in order else []
+        if work:
+            order[root] = low[root] = len(order)
+            stack.append(root)
+        while work:
+            node, others = work[-1]
+            for other in others:
+                if other not in order:
+                    order[other] = low[other] = len(order)
+                    stack.append(other)
+                    work.append((other, iter(edges[other])))
+                    break
+                if other in stack:
+                    low[node] = min(low[node], order[other])
+            else:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[node])
+                if low[node] == order[node]:
+                    cut = stack.index(node)
+                    groups.append(stack[cut:])
+                    del stack[cut:]
+    return groups
+
+
+class OwnClass(NamedTuple):
+    """A class of the product: its own bases by name, and its public methods and properties."""
+
+    bases: tuple[str, ...]
+    public: frozenset[str]
+
+
+def own_classes(tree: Path = ROOT) -> dict[str, OwnClass]:
+    """All classes at module level; of two with one name, the one with more methods."""
+    found: dict[str, OwnClass] = {}
+    for path in modules(tree):
+        for node in ast.parse(path.read_text("utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                public = frozenset(
+                    one.name
+                    for one in node.body
+                    if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
+                    and not one.name.startswith("_")
+                )
+                bases = tuple(_base_name(base) for base in node.bases)
+                if node.name not in found or len(found[node.name].public) < len(public):
+                    found[node.name] = OwnClass(bases, public)
+    return found
+
+
+def _base_name(node: ast.expr) -> str:
+    node = node.value if isinstance(node, ast.Subscript) else node
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def public_methods(name: str, classes: Mapping[str, OwnClass]) -> frozenset[str]:
+    """The public methods of a class, those that it inherits from the product's classes included."""
+    own = classes[name]
+    inherited = (
+        public_methods(one, classes) for one in own.bases if one in classes and one != name
+    )
+    return own.public.union(*inherited)
+
+
+def depth(name: str, classes: Mapping[str, OwnClass]) -> int:
+    """How many of the product's classes stand above each other, this one included."""
+    bases = [base for base in classes[name].bases if base in classes and base != name]
+    return 1 + max((depth(base, classes) for base in bases), default=0)
+
+
+def figures(tree: Path) -> dict[str, object]:
+    """What the layout is measured by."""
+    paths = modules(tree)
+    stems = Counter(path.stem for path in paths if path.stem != "__main__")
+    classes = own_classes(tree)
+    sizes = {name: len(public_methods(name, classes)) for name in classes}
+    depths = {name: depth(name, classes) for name in classes if "Error" not in name}
+    deepest = max(depths, key=lambda name: depths[name])
+    return {
+        "modules, without __init__": len(paths),
+        "files, with __init__": len(list((tree / "app" / "baton").rglob("*.py"))),
+        "lines in app": _lines((tree / "app" / "baton").rglob("*.py")),
+        "lines in tests": _lines((tree / "tests").rglob("*.py")),
+        "lines in scripts": _lines((tree / "scripts").rglob("*.py")),
+        "stems used by several modules": sum(count > 1 for count in stems.values()),
+        "modules named by a gerund, participle or adverb": sum(
+            bool(NOT_NOUNS.match(path.stem)) for path in paths
+        ),
+        "classes with more than 20 public methods": sum(size > 20 for size in sizes.values()),
+        "most public methods": max((size, name) for name, size in sizes.items()),
+        "deepest inheritance": (depths[deepest], deepest),
+        "import cycles, deferred imports counted": len(import_cycles(tree, typing_too=False)),
+        "... and imports for types": len(import_cycles(tree)),
+        "modules under 80 lines with one importer": len(list(_small_modules(tree))),
+        "lines of README": _lines([tree / "README.md"]),
+    }
+
+
+def _lines(paths: Iterable[Path]) -> int:
+    return sum(len(path.read_text("utf-8").splitlines()) for path in paths)
+
+
+def _small_modules(tree: Path) -> Iterator[str]:
+    graph = _graph(tree, typing_too=True)
+    for path in modules(tree):
+        name = ".".join(path.relative_to(tree / "app").with_suffix("").parts)
+        if len(path.read_text("utf-8").splitlines()) < MAX_SMALL_LINES:
+            importers = graph.find_modules_that_directly_import(name)
+            if len(importers) == 1 and not _is_package(tree, *importers):
+                yield name
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,80 @@
+"""Where a call goes: its address in each dialect, what counts as this machine, and its proxy."""
+
+from __future__ import annotations
+
+import pytest
+
+from baton.core.labels import Label, address_label
+from baton.platform.proxies import is_usable, loopback_addresses, proxy_for, request_address
+
+
+def test_addresses() -> None:
+    assert request_address("https://a/v1/", "chat", "m") == "https://a/v1/chat/completions"
+    assert request_address("https://a/v1", "responses", "m") == "https://a/v1/responses"
+    assert request_address("https://a", "messages", "m") == "https://a/v1/messages"
+    assert request_address("https://a/v1", "messages", "m") == "https://a/v1/messages"
+    told = request_address("https://a/v1beta", "gemini", "../x?key=1")
+    assert told == "https://a/v1beta/models/..%2Fx%3Fkey%3D1:streamGenerateContent?alt=sse"
+
+
+@pytest.mark.parametrize(
+    ("url", "numeric"),
+    [
+        ("http://127.0.0.1:8000/v1", ["http://127.0.0.1:8000/v1"]),
+        ("http://[::1]/v1", ["http://[::1]/v1"]),
+        ("http://localhost:1/v1", ["http://127.0.0.1:1/v1", "http://[::1]:1/v1"]),
+        ("http://localhost.:1/v1", ["http://127.0.0.1:1/v1", "http://[::1]:1/v1"]),
+        ("http://127.0.0.1.:1/v1", ["http://127.0.0.1:1/v1"]),
+        ("http://[::ffff:127.0.0.1]:1/v1", ["http://[::ffff:127.0.0.1]:1/v1"]),
+        ("http://localhost.example/v1", []),
+        ("http://127.0.0.1.example/v1", []),
+        ("http://127.0.0.1@198.51.100.1/v1", []),
+        ("http://0.0.0.0/v1", []),
+        ("http://2130706433/v1", []),
+    ],
+)
+def test_what_is_this_machine(url: str, numeric: list[str]) -> None:
+    """What may see private texts (`reach`) and what is reached without names and proxies agree."""
+    assert loopback_addresses(url) == numeric
+    assert (address_label(url) is Label.LOCAL) is bool(numeric)
+    assert (proxy_for(url, "http://proxy", {}) is None) is bool(numeric)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "a.example/v1",
+        "file:///etc/passwd",
+        "unix:///run/x",
+        "ftp://a.example",
+        "http://",
+        "http://[::1",
+        "http://a.example:99999",
+        "https://me:s3cret@a.example/v1",
+        "http://127.0.0.1@a.example/v1",
+        "https://a.example/v1?key=s3cret",
+        "https://a.example/#v1",
+    ],
+)
+def test_what_is_no_address(url: str) -> None:
+    assert not is_usable(url)
+    assert address_label(url) is Label.CLOUD
+
+
+@pytest.mark.parametrize(
+    ("url", "chosen", "environ", "proxy"),
+    [
+        ("https://a.example", "", {}, None),
+        ("https://a.example", "http://p", {"HTTPS_PROXY": "http://q"}, "http://p"),
+        ("https://a.example", "", {"https_proxy": "http://q"}, "http://q"),
+        ("http://a.example", "", {"HTTPS_PROXY": "http://q"}, None),
+        ("http://a.example", "", {"ALL_PROXY": "http://q"}, "http://q"),
+        ("https://a.example", "", {"HTTPS_PROXY": "http://q", "NO_PROXY": "b, .example"}, None),
+        ("https://a.example", "", {"HTTPS_PROXY": "http://q", "NO_PROXY": "*"}, None),
+        ("https://an.example", "", {"HTTPS_PROXY": "q", "NO_PROXY": "n.example"}, "q"),
+        ("http://127.0.0.1:1", "http://p", {"ALL_PROXY": "http://q"}, None),
+    ],
+)
+def test_proxies(url: str, chosen: str, environ: dict[str, str], proxy: str | None) -> None:
+    assert proxy_for(url, chosen, environ) == proxy
