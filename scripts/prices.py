@@ -43,14 +43,14 @@ def main() -> None:
     date = str(datetime.date.fromisoformat(options.parse_args().date))
     raw = json.loads(Path(str(distribution("litellm").locate_file(LIST))).read_text("utf-8"))
     models = {name: entry(own) for name, own in sorted(offered(raw).items())}
-    known = {name: own for name, own in models.items() if own and price_table.parsed(own)}
+    known = {name: own for name, own in models.items() if own and price_table.parse_price(own)}
     for name in sorted(set(models) - set(known)):
         print(f"left out, no plausible price: {name}")
     source = f"litellm {version('litellm')}, {Path(LIST).name}"
     head = {"snapshot": date, "source": source, "unit": "US dollars per million tokens"}
     lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(own)}" for name, own in known.items())
     text = json.dumps(head)[:-1] + ', "models": {\n' + lines + "\n}}\n"
-    price_table.FILE.write_text(text, "utf-8")
+    price_table.PRICES_FILE.write_text(text, "utf-8")
     count = {provider: sum(n.startswith(f"{provider}/") for n in known) for provider in PROVIDERS}
     print(f"{len(known)} models of {date}: {count}")
 

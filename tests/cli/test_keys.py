@@ -14,7 +14,7 @@ from baton.cli.keys import worker_to_test
 from baton.core.money import Price, Rates, parse_usd
 from baton.platform import secrets
 from baton.platform.settings import CloudWorkerSettings, ServerWorkerSettings, Settings, find_paths
-from baton.workers.cloud.price_table import cheapest, snapshot
+from baton.workers.cloud.price_table import cheapest_model, snapshot
 from support.canary import shows
 from support.command_line import Call, Process
 from support.fake_cloud import Cloud
@@ -196,7 +196,8 @@ def test_the_cheapest_worker_or_model_is_tried() -> None:
     settings = Settings(workers=(dear, unknown, other, lab))
     assert worker_to_test(settings, "groq", None) is dear
     assert worker_to_test(settings, "groq", "openai/gpt-oss-20b").model == "groq/openai/gpt-oss-20b"
-    assert worker_to_test(settings, "openai", None).model == cheapest("openai", snapshot().date)
+    cheap = cheapest_model("openai", snapshot().date)
+    assert worker_to_test(settings, "openai", None).model == cheap
     assert worker_to_test(settings, "MY_KEY", None) is other
     assert worker_to_test(settings, "LAB_KEY", None) is lab
 

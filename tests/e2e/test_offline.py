@@ -395,8 +395,7 @@ def test_a_gateway_that_starts_ahead_connects_to_nothing_elsewhere(
     configure(home, CLOUD.replace('policy = "budget"', 'policy = "never"'))
     seen = watch.app(environ=KEYS, opens="/litellm/")
     assert any("/litellm/" in file for file in seen.files), "it was started"
-    assert {host for host, _ in seen.reached} <= {"127.0.0.1"}
-    assert {port for _, port in seen.reached} <= seen.listened, "only its own relay"
+    assert not seen.reached
     assert not seen.look_ups
     assert seen.families <= {"AF_UNIX", "AF_INET"}
 

@@ -15,7 +15,7 @@ from baton.core.labels import Label
 from baton.core.messages import Card, Chunk, Message, Request, RequestSent, Role, Text, Usage
 from baton.core.money import FREE, Price, Rates
 from baton.platform.secrets import PROVIDERS
-from baton.workers.cloud import CloudWorker, Gateway, Patience
+from baton.workers.cloud import CallTimeouts, CloudWorker, Gateway
 from support.fake_cloud import Cloud
 
 KEY = "sk-canary-0123456789abcdefghij"
@@ -31,7 +31,7 @@ MODELS = {
     "xai": "xai/grok-4.3",
 }
 RESPONSES = "openai/gpt-5-pro"
-PATIENCE = Patience(connect=30, first=60, first_of_slow=60, stall=60)
+PATIENCE = CallTimeouts(connect=30, first=60, first_of_slow=60, stall=60)
 """For what is not about time: the machine may be busy."""
 
 

@@ -28,7 +28,7 @@ from baton.core.run.metered_worker import CallUsage, MeteredWorker, RunBudget
 from baton.core.run.policy import ANYTHING, RunTerms
 from baton.money import Ledger
 from baton.platform.secrets import PROVIDERS
-from baton.workers.cloud import CloudWorker, Gateway, Patience
+from baton.workers.cloud import CallTimeouts, CloudWorker, Gateway
 from support.fake_cloud import Cloud, Fault, Received
 
 PRICE = Price(Rates(10**9, 4 * 10**9, 10**8, 1_250_000_000), source="a test")
@@ -48,6 +48,7 @@ MODELS = {
     "groq": "groq/openai/gpt-oss-20b",
     "xai": "xai/grok-3-mini",
     "azure": "azure/gpt-4o-mini",
+    "bedrock_mantle": "bedrock_mantle/openai.gpt-oss-20b",
     "cerebras": "cerebras/llama-3.3-70b",
     "cohere": "cohere/command-a-03-2025",
     "fireworks_ai": "fireworks_ai/accounts/fireworks/models/llama-v3p1-8b-instruct",
@@ -71,7 +72,7 @@ KEYS = {
 """A key for each provider, under the variable where it is looked for."""
 
 
-PATIENCE = Patience(connect=5, first=60, first_of_slow=60, stall=60)
+PATIENCE = CallTimeouts(connect=5, first=60, first_of_slow=60, stall=60)
 """Longer than anything here takes, on however busy a machine."""
 
 
@@ -113,7 +114,7 @@ class Done:
 
 
 def gateway_of(
-    home: Path, patience: Patience = PATIENCE, environ: Mapping[str, str] | None = None
+    home: Path, patience: CallTimeouts = PATIENCE, environ: Mapping[str, str] | None = None
 ) -> Gateway:
     """Return a gateway with all keys in its environment, unless that is given."""
 

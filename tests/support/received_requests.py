@@ -18,6 +18,7 @@ BASES: Mapping[str, str] = {
     "groq": "/openai/v1",
     "xai": "/v1",
     "azure": "/openai/v1",
+    "bedrock_mantle": "/v1",
     "cerebras": "/v1",
     "cohere": "/v2/chat",
     "fireworks_ai": "/inference/v1",

@@ -162,7 +162,7 @@ def worker_to_test(
     Raises ConfigError where there is none.
     """
     from baton.compose import card_of
-    from baton.workers.cloud import cheapest
+    from baton.workers.cloud import cheapest_model
 
     own = [
         worker
@@ -174,7 +174,7 @@ def worker_to_test(
         return min(priced, key=lambda pair: pair[0])[1]
     if name not in PROVIDERS:
         raise ConfigError(f"No worker with a price uses {name}.", "`baton config edit` adds one.")
-    known = model or cheapest(name, time.strftime("%Y-%m-%d"))
+    known = model or cheapest_model(name, time.strftime("%Y-%m-%d"))
     if not known:
         raise ConfigError(
             f"No price is known for any model of {name}.",

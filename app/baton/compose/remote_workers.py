@@ -58,11 +58,11 @@ def remote_workers(
 
 def card_of(entry: CloudSettings | ServerSettings, effort: Effort = "low") -> Card:
     """Return what is known of a remote worker before it was ever called."""
-    from baton.workers.cloud.price_table import facts, price_of, thinking
+    from baton.workers.cloud.price_table import model_facts, price_of, thinking_tokens
 
     cloud = isinstance(entry, CloudSettings)
     provider, _, name = entry.model.partition("/") if cloud else ("server", "", entry.model)
-    known = facts(entry.model) if cloud else None
+    known = model_facts(entry.model) if cloud else None
     privacy = privacy_of(entry)
     # What a provider's model costs somewhere else is not in any list.
     listed = entry.model if cloud and not entry.base_url else ""
@@ -83,7 +83,7 @@ def card_of(entry: CloudSettings | ServerSettings, effort: Effort = "low") -> Ca
         remote=(privacy, _travels(entry)) != (Label.LOCAL, Label.LOCAL),
         slots=entry.slots,
         skills={str(kind): level for kind, level in entry.skills.items()},
-        thinking=thinking(entry.model, effort) if cloud else 0,
+        thinking=thinking_tokens(entry.model, effort) if cloud else 0,
     )
     return card if entry.system is None else replace(card, system=entry.system)
 

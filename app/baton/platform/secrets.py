@@ -100,6 +100,7 @@ PROVIDERS: dict[str, Provider] = {
         Provider("groq", "GROQ_API_KEY", "https://api.groq.com/openai/v1"),
         Provider("xai", "XAI_API_KEY", "https://api.x.ai/v1"),
         Provider("azure", "AZURE_OPENAI_API_KEY", "", also=("AZURE_API_KEY",)),
+        Provider("bedrock_mantle", "BEDROCK_MANTLE_API_KEY", ""),
         Provider("cerebras", "CEREBRAS_API_KEY", "https://api.cerebras.ai/v1"),
         Provider(
             "cohere", "COHERE_API_KEY", "https://api.cohere.com/v2/chat", also=("CO_API_KEY",)

@@ -30,7 +30,13 @@ from baton.platform.settings import (
     find_paths,
 )
 from baton.workers.cloud import price_table
-from baton.workers.cloud.price_table import CONFIGURED, cheapest, facts, price_of, snapshot
+from baton.workers.cloud.price_table import (
+    CONFIGURED,
+    cheapest_model,
+    model_facts,
+    price_of,
+    snapshot,
+)
 from support.fake_cloud import Cloud
 
 GOOD: dict[str, Any] = {
@@ -157,7 +163,7 @@ async def test_not_one_request_is_made_at_a_corrupt_price(
 def test_a_broken_file_knows_no_price(ship: Ship, content: object) -> None:
     ship(content)
     assert price_of("openai/good") is None
-    assert facts("openai/good") is None
+    assert model_facts("openai/good") is None
 
 
 def test_a_file_cut_or_flipped_anywhere_never_makes_a_price_zero(ship: Ship) -> None:
@@ -186,9 +192,9 @@ def test_a_good_entry_is_read_exactly(ship: Ship) -> None:
         (200_000, Rates(5 * NANO, 22 * NANO, NANO // 2, 6 * NANO))
     ]
     assert price.source == "Baton's list of 2026-01-02"
-    assert facts("openai/good") == price_table.Facts(1_000_000, 64_000, True, True)
+    assert model_facts("openai/good") == price_table.ModelFacts(1_000_000, 64_000, True, True)
     ship(listing({"openai/good": GOOD | {"max_input": True, "max_output": -3}}))
-    assert facts("openai/good") == price_table.Facts(0, 0)
+    assert model_facts("openai/good") == price_table.ModelFacts(0, 0)
 
 
 @pytest.mark.parametrize(
@@ -226,7 +232,7 @@ def test_every_price_that_ships_is_plausible_and_dated() -> None:
         assert price is not None, model
         assert not price.is_free
         assert price.dearest_input >= price.rates.input
-        assert facts(model) is not None
+        assert model_facts(model) is not None
 
 
 def test_a_long_prompt_is_held_at_the_dearest_tier() -> None:
@@ -240,7 +246,7 @@ def test_a_long_prompt_is_held_at_the_dearest_tier() -> None:
 def test_what_is_not_listed_is_unknown() -> None:
     for model in ("", "openai/gpt-99", "gpt-5-mini", "OPENAI/GPT-5-MINI", "openai/ft:gpt-4o"):
         assert price_of(model) is None
-        assert facts(model) is None
+        assert model_facts(model) is None
 
 
 def test_a_typed_price_wins_and_may_be_zero() -> None:
@@ -285,11 +291,15 @@ def test_the_cheapest_model_is_one_that_still_answers(ship: Ship) -> None:
             }
         )
     )
-    assert cheapest("openai", "2026-01-30") == "openai/cheap"
-    assert cheapest("openai", "2026-01-31") == "openai/dear"
-    assert cheapest("groq", "2026-01-31") == ""
+    assert cheapest_model("openai", "2026-01-30") == "openai/cheap"
+    assert cheapest_model("openai", "2026-01-31") == "openai/dear"
+    assert cheapest_model("groq", "2026-01-31") == ""
 
 
 def test_the_providers_have_a_cheapest_model() -> None:
-    found = {name: cheapest(name, snapshot().date) for name in PROVIDERS}
-    assert [name for name, model in found.items() if not model] == ["openrouter", "azure"], found
+    found = {name: cheapest_model(name, snapshot().date) for name in PROVIDERS}
+    assert [name for name, model in found.items() if not model] == [
+        "openrouter",
+        "azure",
+        "bedrock_mantle",
+    ], found

@@ -21,7 +21,7 @@ from baton.core.errors import (
 from baton.core.labels import Label
 from baton.core.messages import Card, Declined, Finish, RequestSent, Text
 from baton.core.money import BilledTokens
-from baton.workers.cloud import CloudWorker, Gateway, Patience
+from baton.workers.cloud import CallTimeouts, CloudWorker, Gateway
 from support.canary import shows
 from support.cloud_faults import FREE
 from support.cloud_worker_calls import (
@@ -48,7 +48,7 @@ ANSWER = Reply().text
 class Stage:
     """A gateway and a cloud, with a worker of every kind."""
 
-    def __init__(self, folder: Path, cloud: Cloud, patience: Patience = PATIENCE) -> None:
+    def __init__(self, folder: Path, cloud: Cloud, patience: CallTimeouts = PATIENCE) -> None:
         self.cloud = cloud
         self.log = Log()
         self.way = gateway(self.log, folder, patience=patience)
@@ -175,7 +175,7 @@ async def test_a_cap_is_told(stage: Stage) -> None:
         (Fault.ERROR_FIRST, WorkerUnavailable, "Overloaded before the first word. Nothing was"),
         (Fault.GZIP, WorkerError, "sends a compressed answer"),
         (Fault.ECHO_KEY, SecretMissing, "[key]"),
-        (Fault.REDIRECT, WorkerError, "nothing was sent there"),
+        (Fault.REDIRECT, WorkerError, "Nothing was sent to its new address"),
     ],
 )
 async def test_errors_are_told(stage: Stage, fault: Fault, kind: type, said: str) -> None:

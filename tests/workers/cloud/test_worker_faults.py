@@ -27,7 +27,7 @@ from baton.core.ledger_types import Scope, Status
 from baton.core.messages import Finish, Message, Request, Role
 from baton.core.money import Rates, Tier
 from baton.platform.secrets import PROVIDERS
-from baton.workers.cloud import Gateway, Patience
+from baton.workers.cloud import CallTimeouts, Gateway
 from support.cloud_answer import tokens_of
 from support.cloud_faults import FREE, HARMLESS, UNCOUNTED
 from support.fake_cloud import Bill, Cloud, Fault, Manner, Received, Reply
@@ -332,7 +332,7 @@ async def test_an_answer_past_its_cap_is_cut_and_freezes_the_cloud(
 )
 async def test_who_stops_answering_is_given_up(tmp_path: Path, kinds: Sequence[str]) -> None:
     cloud = Cloud(prices=PRICES, choose=asked_fault)
-    patience = Patience(connect=10, first=4, first_of_slow=4, stall=3)
+    patience = CallTimeouts(connect=10, first=4, first_of_slow=4, stall=3)
     way = gateway_of(tmp_path, patience)
     async with aclosing(way), cloud, Desk(cloud, tmp_path, gateway=way) as desk:
         for kind in kinds:

@@ -49,9 +49,9 @@ _ROUTER_ROUNDS = 5
 
 async def check_keyring(context: CheckContext) -> str:
     """Keep a canary in whatever keeps keys here, read it back and remove it."""
-    from baton.workers.cloud import NEEDED
+    from baton.workers.cloud import GATEWAY_VARIABLES
 
-    result = await use_part_in_child("keyring", context.environ, {*NEEDED, "BATON_HOME"})
+    result = await use_part_in_child("keyring", context.environ, {*GATEWAY_VARIABLES, "BATON_HOME"})
     return result.text if result.well else CheckWarning(result.text)
 
 

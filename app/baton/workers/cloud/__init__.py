@@ -1,4 +1,4 @@
-"""Workers elsewhere: every call to them goes through the gateway child."""
+"""Remote workers: every call to them goes through the gateway process."""
 
 from typing import TYPE_CHECKING
 
@@ -6,12 +6,12 @@ from baton.core.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from baton.workers.cloud.gateway import (
-        NEEDED as NEEDED,
+        GATEWAY_VARIABLES as GATEWAY_VARIABLES,
+        CallTimeouts as CallTimeouts,
         Gateway as Gateway,
-        Patience as Patience,
     )
     from baton.workers.cloud.price_table import (
-        cheapest as cheapest,
+        cheapest_model as cheapest_model,
         price_of as price_of,
         snapshot as snapshot,
     )
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 else:
     __getattr__ = lazy_exports(
         __name__,
-        gateway="Gateway NEEDED Patience",
-        price_table="cheapest price_of snapshot",
+        gateway="Gateway GATEWAY_VARIABLES CallTimeouts",
+        price_table="cheapest_model price_of snapshot",
         redaction="KEY MAIL PASSWORD Redaction",
         worker="CloudWorker",
     )

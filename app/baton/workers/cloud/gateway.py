@@ -1,4 +1,4 @@
-"""The front's end of the gateway: one child for all workers elsewhere, many calls at once."""
+"""The front's end of the gateway: one child process for all remote workers, many calls at once."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from baton.ipc.supervisor import Supervisor
 from baton.platform import proxies
 from baton.workers.cloud.messages import REPLIES, CallWorker, SetUpGateway, WarmGateway
 
-Record = Callable[[str, str, bytes], Awaitable[None]]
+RecordRequest = Callable[[str, str, bytes], Awaitable[None]]
 """Keeps what a call sends, before it does: the call's id, the destination, exactly these bytes."""
 
-NEEDED = frozenset(
+GATEWAY_VARIABLES = frozenset(
     {
         "APPDATA",
         "DBUS_SESSION_BUS_ADDRESS",
@@ -38,17 +38,17 @@ NEEDED = frozenset(
         "XDG_RUNTIME_DIR",
     }
 )
-"""What keyrings and certificates need of the environment."""
+"""The variables that keyrings and certificates need."""
 
-PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY")
+PROXY_VARIABLES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY")
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class CallTimeouts:
     """How many seconds to wait: for a connection, the first word, the next, and the whole answer.
 
-    `first` is for models that think little; one that is asked to think, or that runs on somebody's
-    own machine and may first have to be loaded and read a long prompt, gets `first_of_slow`.
+    `first` is for models that think little. One that is asked to think, or a server's, which may
+    have to be loaded first and read a long prompt, gets `first_of_slow`.
     """
 
     connect: float = 10.0
@@ -59,7 +59,7 @@ class Patience:
 
 
 class Gateway(Supervisor):
-    """The gateway's child process.
+    """Starts and asks the gateway's child process.
 
     `record` writes the egress log. Setting `offline` ends the child at once; while it is set, the
     child is started only for workers on this machine, and refuses every other address. Variables
@@ -68,13 +68,13 @@ class Gateway(Supervisor):
 
     def __init__(
         self,
-        record: Record,
+        record: RecordRequest,
         *,
         keys_file: Path,
         proxy: str = "",
         effort: str = "low",
         offline: bool = False,
-        patience: Patience = Patience(),
+        patience: CallTimeouts = CallTimeouts(),
         environ: Mapping[str, str] = os.environ,
     ) -> None:
         super().__init__("The gateway process")
@@ -100,7 +100,7 @@ class Gateway(Supervisor):
             if self._child is not None:
                 self._child.kill()
 
-    def way(self, url: str, privacy: Label) -> str:
+    def route_text(self, url: str, privacy: Label) -> str:
         """Return where requests to an address go, and through which proxy; "" if nowhere."""
         if not proxies.is_usable(url):
             return ""
@@ -136,9 +136,9 @@ class Gateway(Supervisor):
         return (await self.ready()).call(request)
 
     def _start(self) -> Child:
-        known = environment(self._environ, NEEDED | self._variables)
+        known = environment(self._environ, GATEWAY_VARIABLES | self._variables)
         child = start_child("gateway", known, REPLIES, self._title)
-        names = [*PROXIES, *map(str.lower, PROXIES)]
+        names = [*PROXY_VARIABLES, *map(str.lower, PROXY_VARIABLES)]
         child.send(
             SetUpGateway(
                 keys_file=self._keys_file,

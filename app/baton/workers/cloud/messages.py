@@ -31,7 +31,7 @@ class WarmGateway(Message, tag="warm"):
 
 
 class CallWorker(Message, tag="call"):
-    """Ask a remote worker; see cloud_call.Call."""
+    """Ask a remote worker; see cloud_call.CloudCall."""
 
     who: str
     provider: str
@@ -75,14 +75,14 @@ class AnswerText(Message, tag="text"):
     tokens: int
 
 
-class TokenCount(Struct):
-    """What the provider counted; see core.messages.Usage."""
+class TokenCount(Struct, frozen=True):
+    """Tokens as the provider counted them; see core.messages.Usage."""
 
     tokens_in: int
     tokens_out: int
-    cached: int
-    cache_written: int
-    reported: int | None
+    cached: int = 0
+    cache_written: int = 0
+    reported: int | None = None
 
 
 class CallDone(FinalReply, tag="done"):

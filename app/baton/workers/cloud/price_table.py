@@ -1,8 +1,7 @@
 """What a cloud worker's tokens cost: from the configuration, else from a snapshot in this package.
 
 `prices.json` is made by scripts/prices. Whatever in it is outside of sane bounds counts as unknown,
-and what is unknown is never taken for zero: such a worker isn't called until somebody types a
-price.
+and what is unknown is never taken for zero: such a worker isn't called until a price is configured.
 """
 
 from __future__ import annotations
@@ -19,25 +18,25 @@ import msgspec
 from baton.core.errors import ConfigError
 from baton.core.money import NANO, Price, Rates, Tier
 
-FILE = Path(__file__).with_name("prices.json")
+PRICES_FILE = Path(__file__).with_name("prices.json")
 
 CONFIGURED = "config.toml"
-"""The source of a price that the person typed."""
+"""The source of a price that the person configured."""
 
-_THINKING = {"none": 1024, "low": 2048, "medium": 8192, "high": 24_576}
+_THINKING_TOKENS = {"none": 1024, "low": 2048, "medium": 8192, "high": 24_576}
 """Tokens that Google allows its models to think at each effort ("low": twice that, since OpenAI and
 xAI name no limit); some models can't be kept from thinking."""
 
-_PLAIN = re.compile(r"[0-9]{1,5}(\.[0-9]{1,9})?")
-_LEAST = NANO // 1000
-"""A tenth of a cent per million tokens: below it, somebody typed the price of one token."""
+_DECIMAL = re.compile(r"[0-9]{1,5}(\.[0-9]{1,9})?")
+_MIN_RATE = NANO // 1000
+"""A tenth of a cent per million tokens: a lower amount is the price of one token."""
 
-_MOST_INPUT = 1_000 * NANO
-_MOST_OUTPUT = 10_000 * NANO
-_MOST_TOKENS = 100_000_000
+_MAX_INPUT_RATE = 1_000 * NANO
+_MAX_OUTPUT_RATE = 10_000 * NANO
+_MAX_TOKENS = 100_000_000
 
 
-class Typed(Protocol):
+class ConfiguredPrice(Protocol):
     """A price as it stands in the configuration: dollars per million tokens, "" the input's."""
 
     @property
@@ -51,7 +50,7 @@ class Typed(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class ModelFacts:
     """What a model can do; 0 tokens is unknown.
 
     `responses`: it speaks OpenAI's Responses only. `until`: the day of its end, if that is known.
@@ -73,22 +72,22 @@ class Snapshot:
     models: dict[str, Any]
 
 
-def price_of(model: str, override: Typed | None = None) -> Price | None:
+def price_of(model: str, override: ConfiguredPrice | None = None) -> Price | None:
     """Return a model's price ("openai/gpt-5-mini"), or None if it isn't known.
 
-    One that the person typed wins, and may be 0. Raises ConfigError if that one makes no sense.
+    A configured one wins, and may be 0. Raises ConfigError if that one makes no sense.
     """
     if override is not None:
-        return _typed(override)
+        return _configured_price(override)
     entry = _entry(model)
-    return None if entry is None else parsed(entry, f"Baton's list of {snapshot().date}")
+    return None if entry is None else parse_price(entry, f"Baton's list of {snapshot().date}")
 
 
-def facts(model: str) -> Facts | None:
+def model_facts(model: str) -> ModelFacts | None:
     """Return what is known of a model besides its price, or None."""
     if (entry := _entry(model)) is None:
         return None
-    return Facts(
+    return ModelFacts(
         _tokens(entry.get("max_input")),
         _tokens(entry.get("max_output")),
         entry.get("reasoning") is True,
@@ -97,17 +96,17 @@ def facts(model: str) -> Facts | None:
     )
 
 
-def thinking(model: str, effort: str) -> int:
+def thinking_tokens(model: str, effort: str) -> int:
     """Return how many tokens a model may think at an effort; one that isn't known may think."""
-    known = facts(model)
-    return _THINKING[effort] if known is None or known.reasoning else 0
+    known = model_facts(model)
+    return _THINKING_TOKENS[effort] if known is None or known.reasoning else 0
 
 
-def cheapest(provider: str, today: str) -> str:
+def cheapest_model(provider: str, today: str) -> str:
     """Return the provider's model that costs least and isn't at its end on that day, or ""."""
     costs = {}
     for model in (name for name in snapshot().models if name.startswith(f"{provider}/")):
-        price, known = price_of(model), facts(model)
+        price, known = price_of(model), model_facts(model)
         if price is not None and known is not None and not "" < known.until <= today:
             costs[model] = price.max_cost(1000, 100)
     return min(costs, key=lambda model: costs[model], default="")
@@ -117,7 +116,7 @@ def cheapest(provider: str, today: str) -> str:
 def snapshot() -> Snapshot:
     """Read the prices that ship with Baton; a broken file is an empty one."""
     try:
-        raw = msgspec.json.decode(FILE.read_bytes())
+        raw = msgspec.json.decode(PRICES_FILE.read_bytes())
         return Snapshot(str(raw["snapshot"]), str(raw["source"]), dict(raw["models"]))
     except (OSError, LookupError, RecursionError, TypeError, ValueError):  # DecodeError is one
         return Snapshot("an unknown day", "", {})
@@ -129,14 +128,14 @@ def _entry(model: str) -> dict[str, Any] | None:
 
 
 def _tokens(value: object) -> int:
-    good = isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _MOST_TOKENS
+    good = isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _MAX_TOKENS
     return value if good and isinstance(value, int) else 0
 
 
 # The snapshot's
 
 
-def parsed(entry: dict[str, Any], source: str = "") -> Price | None:
+def parse_price(entry: dict[str, Any], source: str = "") -> Price | None:
     """Return the price in an entry, or None if anything about it isn't plausible."""
     base = _rates(entry)
     tiers = entry.get("tiers", [])
@@ -160,23 +159,23 @@ def _rates(entry: dict[str, Any]) -> Rates | None:
     A cache is read for no more than the input costs, and written for no less.
     """
     amounts = [
-        _amount(entry.get(name)) for name in ("input", "output", "cache_read", "cache_write")
+        _parse_amount(entry.get(name)) for name in ("input", "output", "cache_read", "cache_write")
     ]
     if None in amounts:
         return None
     rates = Rates(*(amount or 0 for amount in amounts))
     plausible = (
-        _LEAST <= rates.input <= _MOST_INPUT,
-        rates.input <= rates.output <= _MOST_OUTPUT,
+        _MIN_RATE <= rates.input <= _MAX_INPUT_RATE,
+        rates.input <= rates.output <= _MAX_OUTPUT_RATE,
         rates.input <= 200 * rates.cache_read <= 200 * rates.input,
         rates.input <= rates.cache_write <= 4 * rates.input,
     )
     return rates if all(plausible) else None
 
 
-def _amount(text: object) -> int | None:
+def _parse_amount(text: object) -> int | None:
     """Read dollars per million tokens as nano-dollars, or return None."""
-    if not isinstance(text, str) or not _PLAIN.fullmatch(text):
+    if not isinstance(text, str) or not _DECIMAL.fullmatch(text):
         return None
     return int(Decimal(text) * NANO)
 
@@ -184,27 +183,31 @@ def _amount(text: object) -> int | None:
 # The person's own
 
 
-def _typed(price: Typed) -> Price:
-    plain = _own(price.input, "input", _MOST_INPUT)
+def _configured_price(price: ConfiguredPrice) -> Price:
+    plain = _configured_amount(price.input, "input", _MAX_INPUT_RATE)
     return Price(
         Rates(
             plain,
-            _own(price.output, "output", _MOST_OUTPUT),
-            _own(price.cache_read, "cache_read", _MOST_INPUT) if price.cache_read else plain,
-            _own(price.cache_write, "cache_write", _MOST_INPUT) if price.cache_write else plain,
+            _configured_amount(price.output, "output", _MAX_OUTPUT_RATE),
+            _configured_amount(price.cache_read, "cache_read", _MAX_INPUT_RATE)
+            if price.cache_read
+            else plain,
+            _configured_amount(price.cache_write, "cache_write", _MAX_INPUT_RATE)
+            if price.cache_write
+            else plain,
         ),
         source=CONFIGURED,
     )
 
 
-def _own(text: str, name: str, most: int) -> int:
-    amount = _amount(text.strip().removeprefix("$"))
+def _configured_amount(text: str, name: str, most: int) -> int:
+    amount = _parse_amount(text.strip().removeprefix("$"))
     if amount is None or amount > most:
         raise ConfigError(
             f"The price {name} = {text!r} is not an amount of US dollars per million tokens.",
             f'Write it like {name} = "0.25", from 0 to {most // NANO}.',
         )
-    if 0 < amount < _LEAST:
+    if 0 < amount < _MIN_RATE:
         raise ConfigError(
             f"The price {name} = {text!r} is too low for a million tokens.",
             "It looks like the price of one token: multiply it by 1,000,000.",

@@ -26,7 +26,7 @@ WORD = "hidden word"
 
 
 @dataclass(frozen=True, slots=True)
-class Find:
+class HiddenSpan:
     """Something to hide: where it stands in a text, and what it is."""
 
     start: int
@@ -97,13 +97,13 @@ _ASSIGNED = re.compile(
     r"['\"]?[ \t]{0,4}(?P<sign>:=|=>|={1,2}|:|\bis\b)[ \t]{0,4}"
     r"(?:(?P<quote>['\"`])(?P<quoted>[^\n]{3,200}?)(?P=quote)|(?P<bare>[^\s'\"`]{4,400}))"
 )
-_SURE = re.compile(r"(?i)pass|pwd|kennwort|contraseña|mot de")
+_PASSWORD_NAME = re.compile(r"(?i)pass|pwd|kennwort|contraseña|mot de")
 _TOKEN = re.compile(r"[\w.~+/=-]{0,400}")
 _NUMBER = re.compile(r"[\d.,_]+(?:e[-+]?\d+)?", re.IGNORECASE)
 _DIGIT = re.compile(r"[^(\[]*\d")
-_VALUE = re.compile(r"[^\s'\"`]{4,400}")
+_BARE_VALUE = re.compile(r"[^\s'\"`]{4,400}")
 _TRAILING = ".,;:!?)]}>"
-_TYPE = re.compile(
+_NO_SECRET = re.compile(
     r"(?i)(?:(?:an? )?(?:str(?:ing)?|bytes|bool(?:ean)?|int(?:eger)?|float|any|object|text|null|nil"
     r"|none|true|false|undefined|required|optional|hidden|empty|missing|wrong|invalid|incorrect"
     r"|correct|changed?|password|passwort|secret|token|input|field|value|your[\w-]*|the|not|too)"
@@ -120,7 +120,7 @@ _PHONE = re.compile(
     r"(?P<sign>\+|\(?00(?=[1-9]))?"
     r"[(\d](?:[ \u00a0.()/\u2010-\u2013-]{0,3}\d){6,17}(?![\w%€$£°]|[.,:/-]\d)"
 )
-_CALLED = re.compile(
+_PHONE_WORDS = re.compile(
     r"(?i)(?:\b(?:tel|telefon|telephone|téléphone|teléfono|telefono|phone|ph|mobile?|mob|cell|fax"
     r"|handy|whatsapp|sms|call|anruf\w*|rufnummer|mobilfunk|móvil|numéro|dial)\b|[☎📞📱✆])"
     r"[ :.(#=]{0,3}(?:(?:me|us|him|her|at|on|to|number|nummer|no|nr|is)[ :.(#=]{1,3}){0,3}$"
@@ -129,7 +129,7 @@ _NATIONAL = re.compile(
     r"\(\d{2,5}\) ?\d{2,4}[ -]?\d{2,4}|0\d{1,5}[ /-]\d[\d -]{4,}|\d{3}([-.])\d{3}\1\d{4}$"
 )
 REGIONS = ("US", "GB", "DE", "FR", "ES", "IT", "NL", "AT", "CH", "AU", "IN", "BR", "JP", "PL")
-"""Where a number without a country code may be from."""
+"""The countries that a number without a country code may be from."""
 
 _CARD = re.compile(r"(?<![\w.,-])\d(?:[ -]?\d){11,18}(?![\w-]|[.,]\d)")
 _CARD_LENGTHS = (  # ISO/IEC 7812: an issuer's first digits, and how long its numbers are
@@ -148,7 +148,7 @@ class Redaction:
     """Hides the shapes it knows, and the person's own `words` in whatever case."""
 
     def __init__(self, words: Sequence[str] = ()) -> None:
-        self._words = _words(words)
+        self._words = _compile_words(words)
 
     def redact(self, texts: Sequence[str]) -> RedactedTexts:
         """Return the texts with placeholders; the same thing always gets the same one.
@@ -163,27 +163,27 @@ class Redaction:
             for find in finds
             if find.kind in (KEY, PASSWORD)
         }
-        names = _Names(texts)
+        placeholders = _Placeholders(texts)
         done = []
         for text, finds in zip(texts, found, strict=True):
             if secrets:  # given away by a name in one place, and standing alone in another
-                finds.extend(_again(text, secrets))
-            done.append(_replaced(text, _apart(finds), names))
-        return RedactedTexts(tuple(done), tuple(names.hidden.values()))
+                finds.extend(_find_repeated(text, secrets))
+            done.append(_replace_spans(text, _merge_overlaps(finds), placeholders))
+        return RedactedTexts(tuple(done), tuple(placeholders.hidden.values()))
 
-    def _find(self, text: str) -> Iterator[Find]:
-        yield from _keys(text)
-        yield from _assigned(text)
+    def _find(self, text: str) -> Iterator[HiddenSpan]:
+        yield from _find_keys(text)
+        yield from _find_assigned(text)
         if "@" in text:
-            yield from _all(_MAIL, text, MAIL)
-        yield from _ibans(text)
-        yield from _cards(text)
-        yield from _phones(text)
+            yield from _find_all(_MAIL, text, MAIL)
+        yield from _find_ibans(text)
+        yield from _find_cards(text)
+        yield from _find_phones(text)
         if self._words is not None:
-            yield from _all(self._words, text, WORD)
+            yield from _find_all(self._words, text, WORD)
 
 
-class _Names:
+class _Placeholders:
     """Gives each thing its placeholder, and never one that stands in the texts already."""
 
     def __init__(self, texts: Sequence[str]) -> None:
@@ -191,7 +191,7 @@ class _Names:
         self._counts: Counter[str] = Counter()
         self.hidden: dict[str, HiddenText] = {}
 
-    def of(self, original: str, kind: str) -> str:
+    def placeholder(self, original: str, kind: str) -> str:
         if original not in self.hidden:
             self.hidden[original] = HiddenText(self._new(kind), original, kind)
         return self.hidden[original].placeholder
@@ -203,83 +203,86 @@ class _Names:
                 return name
 
 
-def _apart(finds: Iterable[Find]) -> list[Find]:
+def _merge_overlaps(finds: Iterable[HiddenSpan]) -> list[HiddenSpan]:
     """Return the finds in order, those that overlap as one: of the kind of the longest."""
-    apart: list[Find] = []
+    merged: list[HiddenSpan] = []
     longest = 0
     for find in sorted(finds, key=lambda find: (find.start, -find.end)):
         size = find.end - find.start
-        if apart and find.start < apart[-1].end:
-            last = apart[-1]
+        if merged and find.start < merged[-1].end:
+            last = merged[-1]
             kind = find.kind if size > longest else last.kind
-            apart[-1] = Find(last.start, max(last.end, find.end), kind)
+            merged[-1] = HiddenSpan(last.start, max(last.end, find.end), kind)
             longest = max(longest, size)
         else:
-            apart.append(find)
+            merged.append(find)
             longest = size
-    return apart
+    return merged
 
 
-def _replaced(text: str, finds: Iterable[Find], names: _Names) -> str:
+def _replace_spans(text: str, finds: Iterable[HiddenSpan], placeholders: _Placeholders) -> str:
     parts: list[str] = []
     done = 0
     for find in finds:
-        parts += text[done : find.start], names.of(text[find.start : find.end], find.kind)
+        parts += (
+            text[done : find.start],
+            placeholders.placeholder(text[find.start : find.end], find.kind),
+        )
         done = find.end
     return "".join([*parts, text[done:]])
 
 
-def _all(pattern: re.Pattern[str], text: str, kind: str) -> Iterator[Find]:
+def _find_all(pattern: re.Pattern[str], text: str, kind: str) -> Iterator[HiddenSpan]:
     for match in pattern.finditer(text):
-        yield Find(match.start(), match.end(), kind)
+        yield HiddenSpan(match.start(), match.end(), kind)
 
 
-def _words(words: Sequence[str]) -> re.Pattern[str] | None:
+def _compile_words(words: Sequence[str]) -> re.Pattern[str] | None:
     """Return what finds the person's words; those of scripts without spaces anywhere."""
     forms = {unicodedata.normalize(form, word.strip()) for form in ("NFC", "NFD") for word in words}
     if not (wanted := sorted(filter(None, forms), key=len, reverse=True)):
         return None
-    return re.compile("|".join(map(_whole, wanted)), re.IGNORECASE)
+    return re.compile("|".join(map(_word_pattern, wanted)), re.IGNORECASE)
 
 
-def _whole(word: str) -> str:
+def _word_pattern(word: str) -> str:
     body = r"\s+".join(map(re.escape, word.split()))
     before = r"(?<!\w)" if word[0] < "\u0e00" else ""
     after = r"(?!\w)" if word[-1] < "\u0e00" else ""
     return before + body + after
 
 
-def _keys(text: str) -> Iterator[Find]:
+def _find_keys(text: str) -> Iterator[HiddenSpan]:
     for known in FORMATS:
         if known.word in text:
-            yield from _all(known.pattern, text, KEY)
+            yield from _find_all(known.pattern, text, KEY)
     for match in _BEARER.finditer(text):
         if _is_random(match[1]):
-            yield Find(match.start(1), match.end(1), KEY)
+            yield HiddenSpan(match.start(1), match.end(1), KEY)
     if "://" in text:
         for match in _LOGIN.finditer(text):
-            if not _TYPE.match(match[1]):
-                yield Find(match.start(1), match.end(1), PASSWORD)
+            if not _NO_SECRET.match(match[1]):
+                yield HiddenSpan(match.start(1), match.end(1), PASSWORD)
 
 
-def _assigned(text: str) -> Iterator[Find]:
+def _find_assigned(text: str) -> Iterator[HiddenSpan]:
     """Find what stands after `password=`, `token:` and their like."""
     for match in _ASSIGNED.finditer(text):
-        sure = _SURE.match(match["name"]) is not None
+        sure = _PASSWORD_NAME.match(match["name"]) is not None
         group = "quoted" if match["quote"] else "bare"
         value = match[group]
         if group == "bare":
             value = value.rstrip(_TRAILING) if sure else _TOKEN.findall(value)[0]
         start = match.start(group)
         after = text[start + len(value) : start + len(value) + 1]
-        if _TYPE.match(value) or value.lower() == match["name"].lower():
+        if _NO_SECRET.match(value) or value.lower() == match["name"].lower():
             continue
         if _is_password(match, value, after) if sure else _is_token(value, after):
-            yield Find(start, start + len(value), PASSWORD if sure else KEY)
+            yield HiddenSpan(start, start + len(value), PASSWORD if sure else KEY)
 
 
 def _is_password(match: re.Match[str], value: str, after: str) -> bool:
-    """Tell a password from an expression and from a sentence that goes on."""
+    """Whether a value is a password, and no expression or sentence that goes on."""
     if match["quote"]:
         return len(value) >= 4 and (match["sign"] != "is" or " " not in value)
     if len(value) < 4 or (_CODE.match(value) and not _DIGIT.match(value)):
@@ -297,7 +300,7 @@ def _is_token(value: str, after: str) -> bool:
 
 
 def _is_random(value: str) -> bool:
-    """Tell what was made by chance from what was written: letters and digits, hardly repeated."""
+    """Whether a value looks random: letters and digits, hardly repeated."""
     if not (any(c.isdigit() for c in value) and any(c.isalpha() for c in value)):
         return False
     value = value[:100]
@@ -305,20 +308,20 @@ def _is_random(value: str) -> bool:
     return -sum(n / len(value) * math.log2(n / len(value)) for n in counts) >= 3
 
 
-def _again(text: str, secrets: dict[str, str]) -> Iterator[Find]:
-    for match in _VALUE.finditer(text):
+def _find_repeated(text: str, secrets: dict[str, str]) -> Iterator[HiddenSpan]:
+    for match in _BARE_VALUE.finditer(text):
         value = match.group().rstrip(_TRAILING)
         if len(value) >= 6 and (kind := secrets.get(value)):
-            yield Find(match.start(), match.start() + len(value), kind)
+            yield HiddenSpan(match.start(), match.start() + len(value), kind)
 
 
-def _ibans(text: str) -> Iterator[Find]:
+def _find_ibans(text: str) -> Iterator[HiddenSpan]:
     for match in _IBAN.finditer(text):
         value = match.group()
         # What follows may look like more of it ("... 00 BIC"): cut word by word until it fits.
         while len(value) >= 15:
             if _is_iban(value):
-                yield Find(match.start(), match.start() + len(value), IBAN)
+                yield HiddenSpan(match.start(), match.start() + len(value), IBAN)
                 break
             value = value[: max(value.rfind(" "), value.rfind("-"), 0)]
 
@@ -329,17 +332,17 @@ def _is_iban(value: str) -> bool:
     return iban.is_valid(value, check_country=False)
 
 
-def _cards(text: str) -> Iterator[Find]:
+def _find_cards(text: str) -> Iterator[HiddenSpan]:
     for match in _CARD.finditer(text):
         digits = re.sub(r"\D", "", match.group())
         if any(len(digits) in sizes and start.match(digits) for start, sizes in _CARD_LENGTHS):
             from stdnum import luhn
 
             if luhn.is_valid(digits):
-                yield Find(match.start(), match.end(), CARD)
+                yield HiddenSpan(match.start(), match.end(), CARD)
 
 
-def _phones(text: str) -> Iterator[Find]:
+def _find_phones(text: str) -> Iterator[HiddenSpan]:
     """Find numbers with a country code, and others that are written or announced like one."""
     regions = list(REGIONS)
     for match in _PHONE.finditer(text):
@@ -347,13 +350,13 @@ def _phones(text: str) -> Iterator[Find]:
         if match["sign"]:
             wanted = _is_phone("+" + number.lstrip("(+0"), None)
         else:
-            called = _CALLED.search(text, max(0, match.start() - 40), match.start())
-            wanted = bool(called or _NATIONAL.match(number)) and _is_anywhere(number, regions)
+            called = _PHONE_WORDS.search(text, max(0, match.start() - 40), match.start())
+            wanted = bool(called or _NATIONAL.match(number)) and _is_valid_anywhere(number, regions)
         if wanted:
-            yield Find(match.start(), match.end(), PHONE)
+            yield HiddenSpan(match.start(), match.end(), PHONE)
 
 
-def _is_anywhere(number: str, regions: list[str]) -> bool:
+def _is_valid_anywhere(number: str, regions: list[str]) -> bool:
     for region in regions:
         if _is_phone(number, region):
             regions.remove(region)

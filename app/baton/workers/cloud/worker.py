@@ -1,4 +1,4 @@
-"""A worker elsewhere: a provider's model, or one behind somebody's OpenAI-compatible server."""
+"""A remote worker: a provider's model, or one behind an OpenAI-compatible server."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 PROVIDER_NAMES = {
     "anthropic": "Anthropic",
     "azure": "Azure",
+    "bedrock_mantle": "Amazon Bedrock",
     "cerebras": "Cerebras",
     "cohere": "Cohere",
     "deepseek": "DeepSeek",
@@ -60,8 +61,7 @@ _NO_COUNT = "litellm can't ask it to count the tokens of a streamed answer"
 _NO_DIALECT = "its answers come in a form that Baton doesn't read"
 REFUSED_PROVIDERS = {
     "azure_ai": "its models are asked as azure/ at the resource's own /openai/v1 address",
-    "bedrock": "it streams in Amazon's binary form, which Baton doesn't read",
-    "bedrock_mantle": "its regions have addresses of their own: ask it as a server",
+    "bedrock": "it streams in Amazon's binary form, which bedrock_mantle/ doesn't",
     "chatgpt": _NEEDS_LOGIN,
     "cloudflare": _NO_DIALECT,
     "codestral": "its models are asked as mistral/",
@@ -115,7 +115,7 @@ class CloudWorker:
         self._temperature = temperature
         provider = PROVIDERS.get(card.provider) if card.kind == "cloud" else None
         there = base_url or (provider.base_url if provider is not None else "")
-        self.card = replace(card, address=gateway.way(there, card.privacy))
+        self.card = replace(card, address=gateway.route_text(there, card.privacy))
         # A provider's key goes to its own address, or where the person named its variable.
         own = provider is not None and api_key_env in provider.variables
         self._variable = "" if own else api_key_env
@@ -137,7 +137,7 @@ class CloudWorker:
         call: Call | None = None
         said, sent = "", False
         try:
-            call = await self._begin(request)
+            call = await self._start_call(request)
             while True:
                 match await call.receive():
                     case RequestAnnounced(host=host, body=body):
@@ -167,8 +167,8 @@ class CloudWorker:
             if call is not None:
                 await uninterrupted(call.close(GRACE_SECONDS))
 
-    async def _begin(self, request: Request) -> Call:
-        asked = self._asked(request)
+    async def _start_call(self, request: Request) -> Call:
+        asked = self._call_message(request)
         try:
             return await self._gateway.call(self.card, asked)
         except FrameError as error:
@@ -177,15 +177,15 @@ class CloudWorker:
             raise ContextTooLong(needed, self.card.context) from error
 
     async def aclose(self) -> None:
-        """Nothing to let go of: the gateway is everybody's."""
+        """Nothing to close: all workers share the gateway."""
 
     def _charged(self, sent: bool) -> str:
-        """Say what a call that broke off is charged, in a sentence after others, or return ""."""
+        """Return a sentence about the charge for a call that broke off, or ""."""
         if not sent or (self.card.price or FREE).is_free:
             return ""
         return " All that was held stays charged; `baton budget release` lists it."
 
-    def _asked(self, request: Request) -> CallWorker:
+    def _call_message(self, request: Request) -> CallWorker:
         """Return what the gateway must know. Raises ConfigError."""
         card, patience = self.card, self._gateway.patience
         cloud = card.kind == "cloud"
@@ -209,7 +209,7 @@ class CloudWorker:
             temperature=self._temperature if temperature is None else temperature,
             seed=request.seed,
             schema=_clean(request.shape.schema) if request.shape else "",
-            most=_most(card),
+            most=_max_price(card),
             privacy=card.privacy.value,
         )
 
@@ -251,8 +251,8 @@ def _clean(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def _most(card: Card) -> dict[str, float] | None:
-    """Return the highest prices that money was held for, where somebody else may answer."""
+def _max_price(card: Card) -> dict[str, float] | None:
+    """Return the highest prices that money was held for, where another provider may answer."""
     if card.provider != "openrouter" or card.price is None:
         return None
     price = card.price

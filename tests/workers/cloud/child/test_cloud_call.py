@@ -15,10 +15,10 @@ import pytest
 
 from baton.ipc.process import Child
 from baton.workers.cloud.child import call_errors
-from baton.workers.cloud.child.cloud_call import Call, HttpRequest
-from baton.workers.cloud.child.main import TEXT_SECONDS, Voice
+from baton.workers.cloud.child.cloud_call import CloudCall, HttpRequest
+from baton.workers.cloud.child.main import TEXT_SECONDS, TextSender
 from baton.workers.cloud.child.openai_requests import chat_request, responses_request
-from baton.workers.cloud.child.request_guard import check
+from baton.workers.cloud.child.request_guard import check_request
 from baton.workers.cloud.messages import REPLIES, AnswerText, SendRequest
 
 OPENAI = "https://api.openai.com/v1"
@@ -29,7 +29,7 @@ def _body(request: HttpRequest) -> dict[str, Any]:
     return body
 
 
-def call(provider: str = "openai", base_url: str = OPENAI, **more: Any) -> Call:
+def call(provider: str = "openai", base_url: str = OPENAI, **more: Any) -> CloudCall:
     asked: dict[str, Any] = {
         "id": 1,
         "who": provider,
@@ -48,7 +48,7 @@ def call(provider: str = "openai", base_url: str = OPENAI, **more: Any) -> Call:
         "seed": None,
         "announce": lambda host, body: None,
     }
-    return Call(**asked | more)
+    return CloudCall(**asked | more)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,9 @@ def test_openai_is_asked_not_to_store_an_answer() -> None:
         asked.set_dialect("responses")
         body = responses_request(asked, "low").body
         assert json.loads(body)["store"] is False
-        check(body, "responses", asked.model, asked.cap, asked.bound, unkept=asked.is_openais)
+        check_request(
+            body, "responses", asked.model, asked.cap, asked.bound, must_not_store=asked.is_openais
+        )
 
 
 VIOLATION = {
@@ -119,7 +121,9 @@ async def test_what_may_have_cost_something_is_not_declined(
     provider: str, status: int, body: dict[str, Any], declined: bool
 ) -> None:
     stream = httpx.ByteStream(json.dumps(body).encode())
-    failure = await call_errors.of_response(call(provider), httpx.Response(status, stream=stream))
+    failure = await call_errors.response_failure(
+        call(provider), httpx.Response(status, stream=stream)
+    )
     assert failure.failed.declined is declined
 
 
@@ -141,14 +145,16 @@ async def test_what_is_too_long_is_told_in_the_numbers_of_the_provider(
 ) -> None:
     stream = httpx.ByteStream(json.dumps({"error": {"message": said}}).encode())
     refused = httpx.Response(400, stream=stream)
-    failure = await call_errors.of_response(call(context=8192), refused)
+    failure = await call_errors.response_failure(call(context=8192), refused)
     assert (failure.failed.needed, failure.failed.limit) == (needed, limit)
 
 
 async def test_a_form_that_a_worker_cannot_give_costs_nothing() -> None:
     said = {"error": {"message": "response_format is not supported."}}
     stream = httpx.ByteStream(json.dumps(said).encode())
-    failure = await call_errors.of_response(call(schema="{}"), httpx.Response(400, stream=stream))
+    failure = await call_errors.response_failure(
+        call(schema="{}"), httpx.Response(400, stream=stream)
+    )
     assert "can't give an answer in a set form: response_format" in str(failure)
     assert failure.failed.declined
 
@@ -186,7 +192,7 @@ async def test_no_text_is_lost_and_none_comes_after_the_last() -> None:
         pieces.append(message.tokens)
 
     front: Any = SimpleNamespace(send=send)
-    voice = Voice(front, 1)
+    voice = TextSender(front, 1)
     for text in ("a", "b", "", "c"):
         voice.add(text)
     assert frames[0] == "a"
@@ -211,5 +217,5 @@ async def test_no_text_is_lost_and_none_comes_after_the_last() -> None:
     ],
 )
 def test_keys_are_removed_from_what_providers_say(said: str, left: str) -> None:
-    assert call_errors.without(said, "sk-abcdefghijkl") == left
-    assert call_errors.without(said, "") == said
+    assert call_errors.without_key(said, "sk-abcdefghijkl") == left
+    assert call_errors.without_key(said, "") == said

@@ -22,8 +22,8 @@ from baton.ipc.parent_channel import Failure
 from baton.platform import proxies as addresses
 from baton.platform.proxies import request_address
 from baton.workers.cloud.child import call_errors
-from baton.workers.cloud.child.cloud_call import KEY_PLACEHOLDER, Call, HttpRequest
-from baton.workers.cloud.child.http_client import KeyFilter, Outward, Rules
+from baton.workers.cloud.child.cloud_call import KEY_PLACEHOLDER, CloudCall, HttpRequest
+from baton.workers.cloud.child.http_client import CloudHttpClient, ConnectionRules, KeyFilter
 from support.fake_cloud import Cloud, Reply
 from support.home_network import at_home
 from support.secret_search import parts_of
@@ -31,7 +31,7 @@ from support.secret_search import parts_of
 KEY = "sk-canary-0123456789abcdefghij"
 BEARER = {"Authorization": f"Bearer {KEY_PLACEHOLDER}"}
 ANSWER = Reply().text
-Out = Callable[..., Outward]
+Out = Callable[..., CloudHttpClient]
 
 
 @dataclass
@@ -53,7 +53,7 @@ class Heard:
         return self.failure is not None and self.failure.failed.declined
 
 
-def asked(base_url: str, **more: Any) -> Call:
+def asked(base_url: str, **more: Any) -> CloudCall:
     """Return a call to a server that speaks Chat Completions."""
     given: dict[str, Any] = {
         "id": 1,
@@ -73,23 +73,25 @@ def asked(base_url: str, **more: Any) -> Call:
         "seed": None,
         "announce": lambda host, body: None,
     }
-    return Call(**given | more)
+    return CloudCall(**given | more)
 
 
-def body_of(call: Call, **more: Any) -> bytes:
+def body_of(call: CloudCall, **more: Any) -> bytes:
     """Return the request for such a call."""
     body = {"model": call.model, "messages": call.messages, "max_tokens": call.cap, "stream": True}
     return json.dumps(body | {"stream_options": {"include_usage": True}} | more).encode()
 
 
-def request_of(call: Call, body: bytes = b"", headers: Mapping[str, str] = BEARER) -> HttpRequest:
+def request_of(
+    call: CloudCall, body: bytes = b"", headers: Mapping[str, str] = BEARER
+) -> HttpRequest:
     """Return a call's request with that body, or one that asks for what it should."""
     url = request_address(call.base_url, call.dialect, call.model)
     return HttpRequest(url, headers, body or body_of(call))
 
 
 async def hear(
-    way: Outward, call: Call, body: bytes = b"", headers: Mapping[str, str] = BEARER
+    way: CloudHttpClient, call: CloudCall, body: bytes = b"", headers: Mapping[str, str] = BEARER
 ) -> Heard:
     """Make a call; what it announces may be sent at once."""
     heard = Heard()
@@ -109,18 +111,20 @@ async def hear(
     return heard
 
 
-def outward(environ: Mapping[str, str] | None = None, **rules: Any) -> Outward:
+def outward(environ: Mapping[str, str] | None = None, **rules: Any) -> CloudHttpClient:
     """Return a way out that knows one key and reads no file."""
     given: dict[str, Any] = {"keys_file": Path("none.toml"), "connect": 5.0, "stall": 10.0}
-    return Outward(Rules(**given | rules), {"LAB_KEY": KEY} if environ is None else environ)
+    return CloudHttpClient(
+        ConnectionRules(**given | rules), {"LAB_KEY": KEY} if environ is None else environ
+    )
 
 
 @pytest.fixture
 async def out() -> AsyncIterator[Out]:
     """Return `outward`; what it makes is closed after the test."""
-    made: list[Outward] = []
+    made: list[CloudHttpClient] = []
 
-    def make(*given: Any, **rules: Any) -> Outward:
+    def make(*given: Any, **rules: Any) -> CloudHttpClient:
         made.append(outward(*given, **rules))
         return made[-1]
 
@@ -289,7 +293,7 @@ async def test_certificates_that_cannot_be_read_are_an_error(
     for path in (tmp_path / "missing.pem", tmp_path / "empty.pem", tmp_path / "pipe.pem"):
         environ = {"LAB_KEY": KEY, name: str(path)}
         way = out(environ)
-        way.warm()
+        await way.warm()
         heard = await hear(way, asked("https://198.51.100.1/v1"))
         assert heard.announced == []
         assert "SSL_CERT_FILE or SSL_CERT_DIR" in heard.said
@@ -595,8 +599,8 @@ async def test_a_wait_that_makes_no_sense_is_a_minute(out: Out, after: str) -> N
 
 @pytest.mark.parametrize("key", ["12345678", "123456789"])
 def test_the_shortest_key_that_is_removed_has_eight_characters(key: str) -> None:
-    assert call_errors.without(f"No key {key}.", key) == "No key [key]."
-    assert call_errors.without("No key 1234567.", "1234567") == "No key 1234567."
+    assert call_errors.without_key(f"No key {key}.", key) == "No key [key]."
+    assert call_errors.without_key("No key 1234567.", "1234567") == "No key 1234567."
 
 
 def test_of_a_long_error_only_its_beginning_is_searched_for_the_key() -> None:
@@ -611,7 +615,7 @@ def test_of_a_long_error_only_its_beginning_is_searched_for_the_key() -> None:
 
     call = asked("http://127.0.0.1:1/v1", key=Key(KEY))
     call.reader.error = f"{KEY} " + "x" * 100_000
-    failure = call_errors.unfinished(call)
+    failure = call_errors.unfinished_failure(call)
     assert KEY[:8] not in failure.failed.message
     assert 0 < searched < 10_000
 

@@ -70,7 +70,7 @@ WRITE = """
 import asyncio, json, sys
 from baton.workers.cloud.child.cloud_call import KEY_PLACEHOLDER
 from baton.workers.cloud.child.litellm_requests import LitellmRequests
-from baton.workers.cloud.child.request_guard import check, check_url
+from baton.workers.cloud.child.request_guard import check_request, check_url
 from workers.cloud.child.test_cloud_call import call
 
 {setting}
@@ -85,8 +85,8 @@ async def main():
         {before}
         request = await writer.write(one)
         check_url(request.url, one.base_url)
-        check(request.body, one.dialect, one.model, one.cap, one.bound, shaped=bool(one.schema),
-              unkept=one.is_openais)
+        check_request(request.body, one.dialect, one.model, one.cap, one.bound,
+                      has_schema=bool(one.schema), must_not_store=one.is_openais)
         print(json.dumps([
             one.dialect, one.may_think_unseen, bool(one.schema), request.url,
             {{k.lower(): v.replace(KEY_PLACEHOLDER, "KEY") for k, v in request.headers.items()}},
@@ -166,7 +166,7 @@ def test_writing_says_keeps_and_reads_nothing() -> None:
     """No log, print, callback, connection or program, and no variable that has a value."""
     asked = [
         asked_of({"provider": provider, "model": model, "variant": variant})
-        | ({"base_url": "https://example.com/v1"} if provider == "azure" else {})
+        | ({"base_url": "https://example.com/v1"} if not PROVIDERS[provider].base_url else {})
         for provider, _, model in (name.partition("/") for name in MODELS.values())
         for variant in ("plain", "all", "think")
         if model

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from baton.workers.cloud.child.request_guard import Unfit, check, check_url
+from baton.workers.cloud.child.request_guard import UnfitRequest, check_request, check_url
 
 SAID = [{"role": "user", "content": "Hello"}]
 BODIES: dict[str, dict[str, Any]] = {
@@ -42,8 +42,10 @@ FORMS: dict[str, dict[str, Any]] = {
 }
 
 
-def checked(dialect: str, body: Any, cap: int = 100, bound: int = 5, shaped: bool = False) -> None:
-    check(json.dumps(body).encode(), dialect, "m", cap, bound, shaped=shaped)
+def checked(
+    dialect: str, body: Any, cap: int = 100, bound: int = 5, has_schema: bool = False
+) -> None:
+    check_request(json.dumps(body).encode(), dialect, "m", cap, bound, has_schema=has_schema)
 
 
 @pytest.mark.parametrize("dialect", BODIES)
@@ -55,12 +57,12 @@ def test_what_was_asked_for_may_leave(dialect: str) -> None:
 @pytest.mark.parametrize("dialect", BODIES)
 def test_a_higher_cap_more_text_or_anything_else_may_not(dialect: str) -> None:
     body = BODIES[dialect]
-    with pytest.raises(Unfit, match="cap"):
+    with pytest.raises(UnfitRequest, match="cap"):
         checked(dialect, body, cap=99)
-    with pytest.raises(Unfit, match="5 bytes"):
+    with pytest.raises(UnfitRequest, match="5 bytes"):
         checked(dialect, body, bound=4)
     for name in ("tools", "web_search_options", "service_tier", "cachedContent", "plugins"):
-        with pytest.raises(Unfit, match=name):
+        with pytest.raises(UnfitRequest, match=name):
             checked(dialect, body | {name: []})
 
 
@@ -68,7 +70,7 @@ def test_a_message_without_text_has_no_bytes() -> None:
     said = [{"role": "assistant", "content": None}, {"role": "user", "content": "Hello"}]
     body = BODIES["chat"] | {"messages": said}
     checked("chat", body, bound=5)
-    with pytest.raises(Unfit, match="bytes of text"):
+    with pytest.raises(UnfitRequest, match="bytes of text"):
         checked("chat", body, bound=4)
 
 
@@ -76,13 +78,13 @@ def test_a_message_without_text_has_no_bytes() -> None:
 def test_a_schema_counts_as_text_and_only_where_it_was_asked_for(dialect: str) -> None:
     body = BODIES[dialect] | FORMS[dialect]
     size = len(json.dumps(SCHEMA, ensure_ascii=False, separators=(",", ":")).encode())
-    checked(dialect, body, bound=5 + size, shaped=True)
-    with pytest.raises(Unfit, match="bytes"):
-        checked(dialect, body, bound=4 + size, shaped=True)
-    with pytest.raises(Unfit, match="was not asked for"):
+    checked(dialect, body, bound=5 + size, has_schema=True)
+    with pytest.raises(UnfitRequest, match="bytes"):
+        checked(dialect, body, bound=4 + size, has_schema=True)
+    with pytest.raises(UnfitRequest, match="was not asked for"):
         checked(dialect, body, bound=1000)
-    with pytest.raises(Unfit, match="tools"):
-        checked(dialect, body | {"tools": []}, bound=1000, shaped=True)
+    with pytest.raises(UnfitRequest, match="tools"):
+        checked(dialect, body | {"tools": []}, bound=1000, has_schema=True)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +102,7 @@ def test_a_schema_counts_as_text_and_only_where_it_was_asked_for(dialect: str) -
     ],
 )
 def test_other_changes_of_a_body(change: dict[str, Any]) -> None:
-    with pytest.raises(Unfit):
+    with pytest.raises(UnfitRequest):
         checked("chat", BODIES["chat"] | change)
 
 
@@ -108,35 +110,35 @@ def test_other_changes_of_a_body(change: dict[str, Any]) -> None:
 def test_the_tier_of_the_known_price_may_be_asked_for(dialect: str) -> None:
     checked(dialect, BODIES[dialect] | {"service_tier": "default"})
     for tier in ("auto", "priority", "flex", None):
-        with pytest.raises(Unfit, match="service_tier"):
+        with pytest.raises(UnfitRequest, match="service_tier"):
             checked(dialect, BODIES[dialect] | {"service_tier": tier})
 
 
 def test_openrouter_may_be_told_the_highest_price_and_nothing_else() -> None:
     price = {"max_price": {"prompt": 1.0, "completion": 2.0}}
     checked("chat", BODIES["chat"] | {"provider": price})
-    with pytest.raises(Unfit, match="provider"):
+    with pytest.raises(UnfitRequest, match="provider"):
         checked("chat", BODIES["chat"] | {"provider": price | {"sort": "throughput"}})
 
 
 @pytest.mark.parametrize("name", ["chat", "responses", "messages"])
 def test_no_cap_at_all(name: str) -> None:
     body = {k: v for k, v in BODIES[name].items() if not k.startswith("max_")}
-    with pytest.raises(Unfit, match="doesn't show"):
+    with pytest.raises(UnfitRequest, match="doesn't show"):
         checked(name, body)
 
 
 @pytest.mark.parametrize("config", [{}, {"maxOutputTokens": 101}, {"candidateCount": 2}])
 def test_geminis_options(config: dict[str, int]) -> None:
     body = BODIES["gemini"]
-    with pytest.raises(Unfit):
+    with pytest.raises(UnfitRequest):
         checked("gemini", body | {"generationConfig": config})
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"\xff", b"{", b"[" * 100_000])
 def test_what_is_no_body(body: bytes) -> None:
-    with pytest.raises(Unfit):
-        check(body, "chat", "m", 100, 5)
+    with pytest.raises(UnfitRequest):
+        check_request(body, "chat", "m", 100, 5)
 
 
 NEVER = (
@@ -180,7 +182,7 @@ NEVER = (
 @pytest.mark.parametrize("dialect", BODIES)
 def test_no_body_holds_what_concerns_privacy(dialect: str, name: str) -> None:
     for value in (None, True, False, 0, "", "x", [], [{"type": "web_search"}], {}, {"a": "b"}):
-        with pytest.raises(Unfit, match=name):
+        with pytest.raises(UnfitRequest, match=name):
             checked(dialect, BODIES[dialect] | {name: value}, bound=1000)
 
 
@@ -219,18 +221,18 @@ def test_a_field_has_its_one_value(dialect: str, name: str) -> None:
     good, bad = ONLY[dialect][name]
     checked(dialect, BODIES[dialect] | {name: good})
     for value in bad:
-        with pytest.raises(Unfit, match=name):
+        with pytest.raises(UnfitRequest, match=name):
             checked(dialect, BODIES[dialect] | {name: value})
 
 
 @pytest.mark.parametrize("name", ["store", "stream", "model"])
 def test_what_a_body_must_say(name: str) -> None:
     body = {key: value for key, value in BODIES["responses"].items() if key != name}
-    with pytest.raises(Unfit, match=f"lacks '{name}'"):
+    with pytest.raises(UnfitRequest, match=f"lacks '{name}'"):
         checked("responses", body)
     chat = json.dumps(BODIES["chat"]).encode()
-    with pytest.raises(Unfit, match="lacks 'store'"):
-        check(chat, "chat", "m", 100, 5, unkept=True)
+    with pytest.raises(UnfitRequest, match="lacks 'store'"):
+        check_request(chat, "chat", "m", 100, 5, must_not_store=True)
 
 
 @pytest.mark.parametrize("dialect", BODIES)
@@ -247,7 +249,7 @@ def test_what_a_body_must_say(name: str) -> None:
 def test_a_message_holds_text_alone(dialect: str, more: dict[str, Any]) -> None:
     place = {"responses": "input", "gemini": "contents"}.get(dialect, "messages")
     for said in ([SAID[0] | more], [{"role": "user", "content": [{"text": "Hello"} | more]}]):
-        with pytest.raises(Unfit, match="messages"):
+        with pytest.raises(UnfitRequest, match="messages"):
             checked(dialect, BODIES[dialect] | {place: said}, bound=1000)
 
 
@@ -281,5 +283,5 @@ def test_a_request_goes_below_its_own_address(url: str, base_url: str) -> None:
     ],
 )
 def test_a_request_goes_nowhere_else(url: str) -> None:
-    with pytest.raises(Unfit, match="another address"):
+    with pytest.raises(UnfitRequest, match="another address"):
         check_url(url, "https://a.example/v1")

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from baton.workers.cloud.child.response_limits import MAX_DEPTH, MAX_EVENT_BYTES
-from baton.workers.cloud.child.stream_parsers import DIALECTS, Count, Reader, error_sentence
+from baton.workers.cloud.child.stream_parsers import DIALECTS, AnswerReader, error_sentence
+from baton.workers.cloud.messages import TokenCount
 
 TEXT = "Naïve — 5 € 🙂"
 
@@ -68,34 +69,44 @@ def responses(kind: str, **response: Any) -> bytes:
 
 
 PLAIN = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
-CASES: dict[str, tuple[str, bytes, str, Count]] = {
+CASES: dict[str, tuple[str, bytes, str, TokenCount]] = {
     "openai": (
         "chat",
         chat(PLAIN | {"prompt_tokens_details": {"cached_tokens": 4}}),
         "stop",
-        Count(10, 5, 4),
+        TokenCount(10, 5, 4),
     ),
-    "cut by the cap": ("chat", chat(PLAIN, "length"), "length", Count(10, 5)),
-    "openrouter": ("chat", chat(PLAIN | {"cost": 0.00012}), "stop", Count(10, 5, reported=120_000)),
-    "deepseek": ("chat", chat(PLAIN | {"prompt_cache_hit_tokens": 6}), "stop", Count(10, 5, 6)),
-    "groq": ("chat", chat(None, x_groq={"usage": PLAIN}), "stop", Count(10, 5)),
+    "cut by the cap": ("chat", chat(PLAIN, "length"), "length", TokenCount(10, 5)),
+    "openrouter": (
+        "chat",
+        chat(PLAIN | {"cost": 0.00012}),
+        "stop",
+        TokenCount(10, 5, reported=120_000),
+    ),
+    "deepseek": (
+        "chat",
+        chat(PLAIN | {"prompt_cache_hit_tokens": 6}),
+        "stop",
+        TokenCount(10, 5, 6),
+    ),
+    "groq": ("chat", chat(None, x_groq={"usage": PLAIN}), "stop", TokenCount(10, 5)),
     "xai": (
         "chat",
         chat(PLAIN | {"total_tokens": 22, "completion_tokens_details": {"reasoning_tokens": 7}}),
         "stop",
-        Count(10, 12),
+        TokenCount(10, 12),
     ),
     "xai names its cost": (
         "chat",
         chat(PLAIN | {"cost_in_usd_ticks": 37756001}),
         "stop",
-        Count(10, 5, reported=3_775_601),
+        TokenCount(10, 5, reported=3_775_601),
     ),
     "anthropic counts less at its end": (
         "messages",
         messages({"input_tokens": 10}, {"input_tokens": 0, "output_tokens": 5}),
         "stop",
-        Count(10, 5),
+        TokenCount(10, 5),
     ),
     "anthropic": (
         "messages",
@@ -109,19 +120,19 @@ CASES: dict[str, tuple[str, bytes, str, Count]] = {
             {"output_tokens": 5},
         ),
         "stop",
-        Count(17, 5, 4, 3),
+        TokenCount(17, 5, 4, 3),
     ),
     "anthropic refuses": (
         "messages",
         messages({"input_tokens": 10}, {"output_tokens": 5}, "refusal"),
         "filter",
-        Count(10, 5),
+        TokenCount(10, 5),
     ),
     "anthropic cut": (
         "messages",
         messages({"input_tokens": 10}, {"output_tokens": 5}, "max_tokens"),
         "length",
-        Count(10, 5),
+        TokenCount(10, 5),
     ),
     "gemini": (
         "gemini",
@@ -135,7 +146,7 @@ CASES: dict[str, tuple[str, bytes, str, Count]] = {
             "MAX_TOKENS",
         ),
         "length",
-        Count(10, 12, 2),
+        TokenCount(10, 12, 2),
     ),
     "cohere charges less than it read": (
         "cohere",
@@ -147,13 +158,13 @@ CASES: dict[str, tuple[str, bytes, str, Count]] = {
             }
         ),
         "stop",
-        Count(10, 7, 3),
+        TokenCount(10, 7, 3),
     ),
     "cohere cut": (
         "cohere",
         cohere({"tokens": {"input_tokens": 10, "output_tokens": 7}}, "MAX_TOKENS"),
         "length",
-        Count(10, 7),
+        TokenCount(10, 7),
     ),
     "responses": (
         "responses",
@@ -166,7 +177,7 @@ CASES: dict[str, tuple[str, bytes, str, Count]] = {
             },
         ),
         "stop",
-        Count(10, 5, 2),
+        TokenCount(10, 5, 2),
     ),
     "responses cut": (
         "responses",
@@ -176,12 +187,12 @@ CASES: dict[str, tuple[str, bytes, str, Count]] = {
             incomplete_details={"reason": "max_output_tokens"},
         ),
         "length",
-        Count(10, 5),
+        TokenCount(10, 5),
     ),
 }
 
 
-def read(dialect: str, *pieces: bytes) -> tuple[str, Reader]:
+def read(dialect: str, *pieces: bytes) -> tuple[str, AnswerReader]:
     reader = DIALECTS[dialect]()
     return "".join(reader.feed(piece) for piece in pieces), reader
 
@@ -357,7 +368,7 @@ def test_a_count_lower_than_the_text_can_come_to_is_none(dialect: str) -> None:
     text = LONG.replace(" ", "")
     least = -(-len(text) // 64)
     _, reader = read(dialect, streamed(dialect, text, counted(dialect, 10, least)))
-    assert reader.usage == Count(10, least)
+    assert reader.usage == TokenCount(10, least)
     _, reader = read(dialect, streamed(dialect, text, counted(dialect, 10, least - 1)))
     assert reader.at_end
     assert reader.usage is None
@@ -374,7 +385,7 @@ THINKING = {
 
 @pytest.mark.parametrize("dialect", sorted(DIALECTS))
 def test_thoughts_that_came_are_in_a_count_that_is_believed(dialect: str) -> None:
-    for tokens_out, usage in ((64, Count(10, 64)), (63, None)):
+    for tokens_out, usage in ((64, TokenCount(10, 64)), (63, None)):
         answer = streamed(dialect, LONG, counted(dialect, 10, tokens_out))
         _, reader = read(dialect, stream(THINKING[dialect]), answer)
         assert reader.at_end
@@ -385,14 +396,14 @@ def test_thoughts_that_came_are_in_a_count_that_is_believed(dialect: str) -> Non
 def test_a_long_run_of_one_character_may_be_few_tokens(dialect: str) -> None:
     text = f"{' ' * 2000}x"
     _, reader = read(dialect, streamed(dialect, text, counted(dialect, 10, 2)))
-    assert reader.usage == Count(10, 2)
+    assert reader.usage == TokenCount(10, 2)
 
 
 @pytest.mark.parametrize("dialect", sorted(DIALECTS))
 def test_half_as_many_tokens_as_words_are_believed_and_no_fewer(dialect: str) -> None:
     text = "I am as I was. " * 20
     _, reader = read(dialect, streamed(dialect, text, counted(dialect, 10, 50)))
-    assert reader.usage == Count(10, 50)
+    assert reader.usage == TokenCount(10, 50)
     _, reader = read(dialect, streamed(dialect, text, counted(dialect, 10, 49)))
     assert reader.usage is None
 
@@ -401,7 +412,7 @@ def test_half_as_many_tokens_as_words_are_believed_and_no_fewer(dialect: str) ->
 def test_the_least_count_that_a_text_can_have_is_believed(text: str) -> None:
     """64 runs of one character, or two words, may be one token."""
     _, reader = read("chat", streamed("chat", text, counted("chat", 10, 1)))
-    assert reader.usage == Count(10, 1)
+    assert reader.usage == TokenCount(10, 1)
     _, reader = read("chat", streamed("chat", text + "c d ", counted("chat", 10, 1)))
     assert reader.usage is None
 
@@ -419,7 +430,7 @@ def test_a_second_count_only_grows(dialect: str) -> None:
     for order in ((1, 0), (0, 1)):
         usages = (counted(dialect, 1, 1), counted(dialect, 50, 40))
         _, reader = read(dialect, streamed(dialect, TEXT, *(usages[i] for i in order)))
-        assert reader.usage == Count(50, 40)
+        assert reader.usage == TokenCount(50, 40)
 
 
 def test_parts_of_messages_only_grow_wherever_they_come() -> None:
@@ -428,7 +439,7 @@ def test_parts_of_messages_only_grow_wherever_they_come() -> None:
     late = {"type": "message_delta", "delta": {}, "usage": {"output_tokens": 40}}
     end = [ENDS["messages"] | {"usage": {"output_tokens": 9}}, {"type": "message_stop"}]
     _, reader = read("messages", stream(start, again, *end, late))
-    assert reader.usage == Count(50, 40)
+    assert reader.usage == TokenCount(50, 40)
 
 
 def test_a_dearer_part_of_a_count_is_not_taken_back() -> None:
@@ -436,7 +447,7 @@ def test_a_dearer_part_of_a_count_is_not_taken_back() -> None:
     dear = PLAIN | {"prompt_tokens_details": {"cache_write_tokens": 3}, "cost": 0.5}
     for usages in ((dear, PLAIN), (PLAIN, dear), (dear, PLAIN | {"cost": 0.1})):
         _, reader = read("chat", streamed("chat", TEXT, *usages))
-        assert reader.usage == Count(10, 5, cache_written=3, reported=500_000_000)
+        assert reader.usage == TokenCount(10, 5, cache_written=3, reported=500_000_000)
 
 
 @pytest.mark.parametrize("bad", [{"total_tokens": 15}, {"prompt_tokens": -1}, {"a": 1}])
@@ -444,7 +455,7 @@ def test_a_count_after_which_comes_one_that_cannot_be_is_none(bad: dict[str, int
     _, reader = read("chat", streamed("chat", TEXT, PLAIN, bad))
     assert reader.usage is None
     _, reader = read("chat", streamed("chat", TEXT, PLAIN, bad, counted("chat", 1, 5)))
-    assert reader.usage == Count(10, 5), "what came before still counts"
+    assert reader.usage == TokenCount(10, 5), "what came before still counts"
 
 
 def thinking(thoughts: Any, **more: Any) -> dict[str, Any]:
@@ -457,18 +468,18 @@ def thinking(thoughts: Any, **more: Any) -> dict[str, Any]:
         # Among the five, or beside them? Nothing says.
         (thinking(3, prompt_tokens=10, completion_tokens=5), None),
         (thinking(7, prompt_tokens=10, completion_tokens=5), None),
-        (thinking(0, prompt_tokens=10, completion_tokens=5), Count(10, 5)),
-        (thinking(3, **PLAIN), Count(10, 5)),
+        (thinking(0, prompt_tokens=10, completion_tokens=5), TokenCount(10, 5)),
+        (thinking(3, **PLAIN), TokenCount(10, 5)),
         (thinking(6, **PLAIN), None),
-        (thinking(3, **PLAIN | {"total_tokens": 18}), Count(10, 8)),
+        (thinking(3, **PLAIN | {"total_tokens": 18}), TokenCount(10, 8)),
         (thinking(-1, **PLAIN), None),
         (thinking("3", **PLAIN), None),
         (PLAIN | {"total_tokens": "15"}, None),
-        (PLAIN | {"total_tokens": 1}, Count(10, 5)),
+        (PLAIN | {"total_tokens": 1}, TokenCount(10, 5)),
         ({"total_tokens": 15}, None),
     ],
 )
-def test_thoughts_are_never_left_out(usage: Any, count: Count | None) -> None:
+def test_thoughts_are_never_left_out(usage: Any, count: TokenCount | None) -> None:
     _, reader = read("chat", chat(usage))
     assert reader.usage == count
 
@@ -476,13 +487,13 @@ def test_thoughts_are_never_left_out(usage: Any, count: Count | None) -> None:
 @pytest.mark.parametrize(
     ("usage", "count"),
     [
-        ({"output_tokens_details": {"reasoning_tokens": 3}}, Count(10, 5)),
+        ({"output_tokens_details": {"reasoning_tokens": 3}}, TokenCount(10, 5)),
         ({"output_tokens_details": {"reasoning_tokens": 6}}, None),
-        ({"total_tokens": 18}, Count(10, 8)),
+        ({"total_tokens": 18}, TokenCount(10, 8)),
         ({"input_tokens_details": {"cached_tokens": 11}}, None),
     ],
 )
-def test_parts_of_responses_fit_their_whole(usage: Any, count: Count | None) -> None:
+def test_parts_of_responses_fit_their_whole(usage: Any, count: TokenCount | None) -> None:
     usage = {"input_tokens": 10, "output_tokens": 5} | usage
     _, reader = read("responses", responses("completed", usage=usage))
     assert reader.usage == count
@@ -491,12 +502,12 @@ def test_parts_of_responses_fit_their_whole(usage: Any, count: Count | None) -> 
 def test_the_total_of_gemini_counts_where_it_is_more() -> None:
     usage = {"promptTokenCount": 10, "candidatesTokenCount": 5, "totalTokenCount": 30}
     _, reader = read("gemini", gemini(usage))
-    assert reader.usage == Count(10, 20)
+    assert reader.usage == TokenCount(10, 20)
 
 
 def test_what_geminis_tools_read_is_read_too() -> None:
     usage = {"promptTokenCount": 10, "candidatesTokenCount": 5, "toolUsePromptTokenCount": 4}
-    for total, count in ((19, Count(14, 5)), (25, Count(14, 11))):
+    for total, count in ((19, TokenCount(14, 5)), (25, TokenCount(14, 11))):
         _, reader = read("gemini", gemini(usage | {"totalTokenCount": total}))
         assert reader.usage == count
 

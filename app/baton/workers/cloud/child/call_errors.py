@@ -1,6 +1,6 @@
-"""What went wrong with a call, in sentences for people, and whether it can have cost anything.
+"""Failures of a call, in sentences for people, and whether they can have cost anything.
 
-`declined` is only said where the provider refused the request outright, or never got it.
+`declined` is set only where the provider refused the request outright, or never got it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from baton.core.messages import estimated_tokens
 from baton.core.sanitiser import one_line
 from baton.ipc.child_http import retry_after, wait_text
 from baton.ipc.parent_channel import Failure
-from baton.workers.cloud.child.response_limits import ERROR_SECONDS, MAX_ERROR_BYTES, parse
+from baton.workers.cloud.child.response_limits import ERROR_SECONDS, MAX_ERROR_BYTES, parse_json
 from baton.workers.cloud.child.stream_parsers import error_sentence, is_own_error
 
 if TYPE_CHECKING:
-    from baton.workers.cloud.child.cloud_call import Call
+    from baton.workers.cloud.child.cloud_call import CloudCall
 
 MAX_SAID_CHARS = 4096
 """How much of what a provider says about an error is looked at."""
@@ -28,13 +28,13 @@ MAX_SAID_CHARS = 4096
 MAX_SHOWN_CHARS = 300
 """How much of it is shown."""
 
-SHORTEST_ECHO = 8
+MIN_ECHO_CHARS = 8
 """A part of a key this long is removed from what a provider says."""
 
 KEY_MARK = "[key]"
 """What a key is replaced with."""
 
-UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError, httpx.InvalidURL)
+UNSENT_ERRORS = (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError, httpx.InvalidURL)
 """After these not a byte of the request was sent."""
 
 _TOO_LONG = re.compile(
@@ -43,30 +43,31 @@ _TOO_LONG = re.compile(
     re.IGNORECASE,
 )
 _VIOLATION = re.compile(r"usage guidelines|safety_check", re.IGNORECASE)
-"""What xAI says of a prompt for which it charges its fee for violations, besides 403."""
+"""Words of xAI, with 403, about a prompt for which it charges its fee for violations."""
 
-_FORM = re.compile(
+_FORM_WORDS = re.compile(
     r"response_?(format|json_?schema)|output_format|text\.format|json_?schema|structured output"
     r"|schema|grammar",
     re.IGNORECASE,
 )
-"""What is said of a request whose answer was to have a form, where that is the trouble."""
+"""Words of a refusal of the schema that an answer should have."""
 
 _NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+|\d{3,}")
 
 
-_UNKNOWN = (408, 499, 504, 524)
+_UNCLEAR_STATUSES = (408, 499, 504, 524)
 """After these the model may have been at work: a proxy or the server stopped waiting for it."""
 
 
-async def of_response(call: Call, response: httpx.Response) -> Failure:
-    """Return what an answer other than 200 means."""
-    body, is_whole = await _body(response)
+async def response_failure(call: CloudCall, response: httpx.Response) -> Failure:
+    """Return the failure that an answer other than 200 means."""
+    body, is_whole = await _read_error_body(response)
     status = response.status_code
-    error = _parsed(body)
-    said = _shown(error_sentence(error), call.key)
+    error = _parse_error(body)
+    said = _shown_text(error_sentence(error), call.key)
     own = is_whole and is_own_error(call.dialect, error)
-    declined = status not in _UNKNOWN and (400 <= status < 500 or (500 <= status < 600 and own))
+    is_refusal = 400 <= status < 500 or (500 <= status < 600 and own)
+    declined = is_refusal and status not in _UNCLEAR_STATUSES
     if status == 403 and call.provider == "xai" and _VIOLATION.search(said):
         return Failure(
             "WorkerError",
@@ -74,18 +75,18 @@ async def of_response(call: Call, response: httpx.Response) -> Failure:
             "All that was held stays charged; `baton budget release` lists it.",
         )
     if status in (401, 403):
-        return _refused_key(call, said, declined)
+        return _key_refusal(call, said, declined)
     if status == 429:
-        return _too_often(call, said, wait_text(retry_after(response.headers)), declined)
+        return _rate_limit_failure(call, said, wait_text(retry_after(response.headers)), declined)
     if declined and status < 500 and _TOO_LONG.search(said + body.decode("utf-8", "replace")):
-        needed, limit = _sizes(call, said)
+        needed, limit = _token_counts(call, said)
         return Failure("ContextTooLong", "", declined=True, needed=needed, limit=limit)
     if declined and status < 500:
-        return _refused_request(call, said, status)
+        return _request_refusal(call, said, status)
     if 300 <= status < 400:
         return Failure(
             "WorkerError",
-            f"{call.who} is elsewhere now (HTTP {status}), and nothing was sent there.",
+            f"{call.who} has moved (HTTP {status}). Nothing was sent to its new address.",
             "Check the address.",
         )
     detail = f": {said}" if said else "."
@@ -98,10 +99,10 @@ async def of_response(call: Call, response: httpx.Response) -> Failure:
     )
 
 
-async def _body(response: httpx.Response) -> tuple[bytes, bool]:
+async def _read_error_body(response: httpx.Response) -> tuple[bytes, bool]:
     """Read an error, within bounds; return it, and whether that is all of it."""
     body, is_whole = b"", False
-    if not is_packed(response):
+    if not is_compressed(response):
         with suppress(httpx.HTTPError, TimeoutError):
             async with asyncio.timeout(ERROR_SECONDS):
                 async for piece in response.aiter_raw():
@@ -113,14 +114,13 @@ async def _body(response: httpx.Response) -> tuple[bytes, bool]:
     return body[:MAX_ERROR_BYTES], is_whole
 
 
-def is_packed(response: httpx.Response) -> bool:
-    """Tell whether an answer is compressed, although none was to be: it may unpack to anything."""
+def is_compressed(response: httpx.Response) -> bool:
+    """Whether an answer is compressed, although none should be: it may expand to any size."""
     said: str = response.headers.get("content-encoding", "")
     return any(name.strip().lower() not in ("", "identity") for name in said.split(","))
 
 
-def packed(call: Call) -> Failure:
-    """An answer is compressed."""
+def compressed_failure(call: CloudCall) -> Failure:
     return Failure(
         "WorkerError",
         f"{call.who} sends a compressed answer, which Baton doesn't read.",
@@ -128,11 +128,11 @@ def packed(call: Call) -> Failure:
     )
 
 
-def of_error(call: Call, error: Exception) -> Failure:
-    """Return what a failed connection means."""
+def connection_failure(call: CloudCall, error: Exception) -> Failure:
+    """Return the failure that a failed connection means."""
     kept = " What it had written is kept." if call.reader.wrote else ""
-    if isinstance(error, UNSENT):
-        why = _shown(str(error), call.key) or type(error).__name__
+    if isinstance(error, UNSENT_ERRORS):
+        why = _shown_text(str(error), call.key) or type(error).__name__
         return Failure(
             "WorkerUnavailable",
             f"{call.who} can't be reached: {why}.",
@@ -146,7 +146,7 @@ def of_error(call: Call, error: Exception) -> Failure:
     )
 
 
-def endless(call: Call) -> Failure:
+def endless_failure(call: CloudCall) -> Failure:
     """An answer goes on beyond everything that its cap allows."""
     return Failure(
         "WorkerError",
@@ -155,11 +155,11 @@ def endless(call: Call) -> Failure:
     )
 
 
-def unfinished(call: Call) -> Failure:
+def unfinished_failure(call: CloudCall) -> Failure:
     """The answer stopped without the provider's own end."""
     kept = " What it had written is kept." if call.reader.wrote else ""
     if call.reader.error:
-        said = _shown(call.reader.error, call.key)
+        said = _shown_text(call.reader.error, call.key)
         declined = call.reader.is_refusal
         return Failure(
             "WorkerUnavailable",
@@ -175,8 +175,7 @@ def unfinished(call: Call) -> Failure:
     )
 
 
-def no_key(call: Call) -> Failure:
-    """There is no key."""
+def missing_key_failure(call: CloudCall) -> Failure:
     name = call.variable or call.provider
     return Failure(
         "SecretMissing",
@@ -185,38 +184,38 @@ def no_key(call: Call) -> Failure:
     )
 
 
-def _shown(said: str, key: str) -> str:
+def _shown_text(said: str, key: str) -> str:
     """Return the beginning of what was said, on one line and without the key."""
-    return one_line(without(said[:MAX_SAID_CHARS], key), MAX_SHOWN_CHARS)
+    return one_line(without_key(said[:MAX_SAID_CHARS], key), MAX_SHOWN_CHARS)
 
 
-def without(text: str, key: str) -> str:
+def without_key(text: str, key: str) -> str:
     """Return the text with the key, and any longer part of it, removed."""
-    if len(key) < SHORTEST_ECHO:
+    if len(key) < MIN_ECHO_CHARS:
         return text
     kept, start = "", 0
     while start < len(text):
         size = 0
         while start + size < len(text) and text[start : start + size + 1] in key:
             size += 1
-        if size >= SHORTEST_ECHO:
+        if size >= MIN_ECHO_CHARS:
             kept, start = kept + KEY_MARK, start + size
         else:
             kept, start = kept + text[start], start + 1
     return kept
 
 
-def _parsed(body: bytes) -> object:
+def _parse_error(body: bytes) -> object:
     """Return an error as data; None where it is none."""
     try:
-        return parse(body.decode())
+        return parse_json(body.decode())
     except (ValueError, RecursionError):
         return None
 
 
-def _refused_request(call: Call, said: str, status: int) -> Failure:
+def _request_refusal(call: CloudCall, said: str, status: int) -> Failure:
     detail = f": {said}" if said else f" (HTTP {status})."
-    if call.schema and _FORM.search(said):
+    if call.schema and _FORM_WORDS.search(said):
         return Failure(
             "WorkerError",
             f"{call.who} can't give an answer in a set form{detail}",
@@ -231,7 +230,7 @@ def _refused_request(call: Call, said: str, status: int) -> Failure:
     )
 
 
-def _refused_key(call: Call, said: str, declined: bool) -> Failure:
+def _key_refusal(call: CloudCall, said: str, declined: bool) -> Failure:
     detail = f": {said}" if said else "."
     if not call.needs_key:
         message, hint = f"{call.who} wants a key{detail}", "Name one with `api_key_env`."
@@ -242,7 +241,7 @@ def _refused_key(call: Call, said: str, declined: bool) -> Failure:
     return Failure("SecretMissing", message, hint, declined=declined)
 
 
-def _too_often(call: Call, said: str, wait: str, declined: bool) -> Failure:
+def _rate_limit_failure(call: CloudCall, said: str, wait: str, declined: bool) -> Failure:
     detail = f" ({said})" if said else ""
     return Failure(
         "WorkerUnavailable",
@@ -252,8 +251,8 @@ def _too_often(call: Call, said: str, wait: str, declined: bool) -> Failure:
     )
 
 
-def _sizes(call: Call, said: str) -> tuple[int, int]:
-    """Return how much was needed and what the limit is, in the provider's numbers if it has any."""
+def _token_counts(call: CloudCall, said: str) -> tuple[int, int]:
+    """Return the tokens that were needed and the limit, as the provider names them if it does."""
     numbers = sorted({int(n.replace(",", "")) for n in _NUMBER.findall(said)})
     if len(numbers) >= 2:
         return numbers[-1], numbers[-2]

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from baton.workers.cloud.child.response_limits import fewest_tokens
-from baton.workers.cloud.child.stream_parsers import DIALECTS, Count, Reader
+from baton.workers.cloud.child.stream_parsers import DIALECTS, AnswerReader
+from baton.workers.cloud.messages import TokenCount
 
 MARGIN_TOKENS = 32
 """Tokens that an answer may have around its text."""
@@ -35,7 +36,7 @@ class HttpRequest:
 
 
 @dataclass(eq=False, slots=True)
-class Call:
+class CloudCall:
     """What was asked for, and how far it is.
 
     `who` is the provider's name for people. `variable` names a worker's own key, `needs_key` is
@@ -71,7 +72,7 @@ class Call:
     dialect: str = "chat"
     key: str = ""
     go: asyncio.Event = field(default_factory=asyncio.Event)
-    reader: Reader = field(default_factory=DIALECTS["chat"])
+    reader: AnswerReader = field(default_factory=DIALECTS["chat"])
     ended_well: bool = False
     may_think_unseen: bool = True
 
@@ -96,7 +97,7 @@ class Call:
         return self.reader.finish or "length"
 
     @property
-    def usage(self) -> Count | None:
+    def usage(self) -> TokenCount | None:
         """The provider's last count, if it can be believed for what went both ways."""
         count = self.reader.usage if self.reader.at_end else None
         fewest = sum(fewest_tokens(said["content"]) for said in self.messages)

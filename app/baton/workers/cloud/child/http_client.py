@@ -1,8 +1,8 @@
-"""The only way out: one POST per call, to where the call goes and nowhere else.
+"""The only way out: one POST per call, to the call's own address.
 
-Every request passes here: its body is checked, announced to the front, and sent
-once the front has it on disk. What comes back is read on its way through, byte for byte, until the
-provider's own end. Nothing is ever tried twice.
+Every request passes here, also those of servers: its body is checked, announced to the front, and
+sent once the front has it on disk. The answer is read byte for byte until the provider's own end.
+No request is sent twice.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import httpcore
 import httpx
 
 from baton import __version__
@@ -26,14 +27,14 @@ from baton.ipc.child_http import trusted_certificates
 from baton.ipc.parent_channel import Failure
 from baton.platform import proxies as addresses, secrets
 from baton.workers.cloud.child import call_errors, request_guard, response_limits
-from baton.workers.cloud.child.cloud_call import KEY_PLACEHOLDER, Call, HttpRequest
+from baton.workers.cloud.child.cloud_call import KEY_PLACEHOLDER, CloudCall, HttpRequest
 
 KEY_SECONDS = 60.0
 """How long a key is remembered: asking a keyring for it takes a moment."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class ConnectionRules:
     """How the gateway may connect; `connect`, `stall` (between words) and `total` are seconds."""
 
     keys_file: Path
@@ -45,10 +46,10 @@ class Rules:
     total: float = 7200.0
 
 
-class Patience:
+class AnswerDeadline:
     """Until when a call is waited for: its first word or thought, then the next, and its end."""
 
-    def __init__(self, call: Call, rules: Rules) -> None:
+    def __init__(self, call: CloudCall, rules: ConnectionRules) -> None:
         self._now = asyncio.get_running_loop().time
         self._stall = rules.stall
         self._end = self._now() + rules.total
@@ -59,57 +60,61 @@ class Patience:
         self.until = min(self._end, self._now() + self._stall)
 
 
-class Outward:
+class CloudHttpClient:
     """Posts calls. It alone holds keys, and connections to anything else."""
 
-    def __init__(self, rules: Rules, environ: Mapping[str, str]) -> None:
+    def __init__(self, rules: ConnectionRules, environ: Mapping[str, str]) -> None:
         self._rules = rules
         self._environ = environ
-        self._ways: dict[str | None, httpx.AsyncHTTPTransport] = {}
+        self._transports: dict[str | None, httpx.AsyncHTTPTransport] = {}
         self._keys: dict[tuple[str, str], tuple[float, str]] = {}
         self._trusted: ssl.SSLContext | None = None
 
-    async def prepare(self, call: Call) -> None:
-        """Refuse what can't be sent anyway: no way there, or no key. Raises Failure."""
-        self._targets(call, call.base_url)
+    async def prepare(self, call: CloudCall) -> None:
+        """Refuse a call without an address that may be reached, or without its key.
+
+        Raises Failure.
+        """
+        self._target_urls(call, call.base_url)
         if call.needs_key:
-            call.key = await self._key(call)
+            call.key = await self._find_key(call)
 
     async def aclose(self) -> None:
         """Close all connections."""
-        for way in self._ways.values():
-            await way.aclose()
-        self._ways.clear()
+        for transport in self._transports.values():
+            await transport.aclose()
+        self._transports.clear()
 
-    def warm(self) -> None:
-        """Read the certificates that are trusted, which takes a moment."""
+    async def warm(self) -> None:
+        """Read the trusted certificates, and import what the first connection needs."""
         with suppress(Failure):  # the first call meets it again, and reports it
-            self._way(None)
+            self._transport(None)
+        await httpcore.AnyIOBackend().sleep(0)
 
-    async def post(self, call: Call, request: HttpRequest) -> AsyncGenerator[str]:
+    async def post(self, call: CloudCall, request: HttpRequest) -> AsyncGenerator[str]:
         """Send a call's one request, and give the text of its answer as it comes.
 
         `call` knows afterwards what was counted and whether it ended well. Raises Failure.
         """
-        targets = self._targets(call, request.url)
+        targets = self._target_urls(call, request.url)
         proxy = self._proxy(call, targets[0])
         if proxy is None and addresses.is_lan_name(targets[0]):
-            targets = await self._at_home(call, targets[0])
-        way = self._connector(call, proxy)
-        self._check(call, request)
+            targets = await self._resolve_lan_name(call, targets[0])
+        transport = self._open_transport(call, proxy)
+        self._check_request(call, request)
         call.announce(addresses.route_text(call.base_url, proxy), request.body)
         await call.go.wait()
-        patience = Patience(call, self._rules)
-        response = await self._send(way, call, targets, request, patience)
+        deadline = AnswerDeadline(call, self._rules)
+        response = await self._send(transport, call, targets, request, deadline)
         try:
             if response.status_code in (401, 403):
                 self._keys.pop((call.provider, call.variable), None)  # looked up again next time
             if response.status_code != 200:
-                raise await call_errors.of_response(call, response)
-            if call_errors.is_packed(response):
-                raise call_errors.packed(call)
+                raise await call_errors.response_failure(call, response)
+            if call_errors.is_compressed(response):
+                raise call_errors.compressed_failure(call)
             key_filter, failure = KeyFilter(call.key), None
-            async with aclosing(self._texts(call, response, patience)) as texts:
+            async with aclosing(self._read_texts(call, response, deadline)) as texts:
                 try:
                     async for text in texts:
                         if shown := key_filter.add(text):
@@ -123,23 +128,23 @@ class Outward:
         finally:
             await response.aclose()
 
-    def _check(self, call: Call, request: HttpRequest) -> None:
+    def _check_request(self, call: CloudCall, request: HttpRequest) -> None:
         try:
             texts = (request.body, request.url.encode())
             for key in (KEY_PLACEHOLDER, call.key, *self._known_keys()):
-                if any(_written(key) in text for text in texts):
-                    raise request_guard.Unfit("it holds a key")
+                if any(_json_bytes(key) in text for text in texts):
+                    raise request_guard.UnfitRequest("it holds a key")
             request_guard.check_url(request.url, call.base_url)
-            request_guard.check(
+            request_guard.check_request(
                 request.body,
                 call.dialect,
                 call.model,
                 call.cap,
                 call.bound,
-                shaped=bool(call.schema),
-                unkept=call.is_openais,
+                has_schema=bool(call.schema),
+                must_not_store=call.is_openais,
             )
-        except request_guard.Unfit as error:
+        except request_guard.UnfitRequest as error:
             raise Failure(
                 "WorkerError",
                 f"The request for {call.who} was not sent: {error}.",
@@ -149,7 +154,7 @@ class Outward:
     def _known_keys(self) -> Iterator[str]:
         return (key for _, key in self._keys.values())
 
-    def _targets(self, call: Call, url: str) -> list[str]:
+    def _target_urls(self, call: CloudCall, url: str) -> list[str]:
         """Return the addresses to try for a URL: several only for this machine's two."""
         if not addresses.is_usable(call.base_url):
             raise Failure(
@@ -167,7 +172,7 @@ class Outward:
             )
         return local or [url]
 
-    def _proxy(self, call: Call, target: str) -> str | None:
+    def _proxy(self, call: CloudCall, target: str) -> str | None:
         """Return the proxy for a call. Raises Failure for one that would read the call's key."""
         proxy = addresses.proxy_for(
             target, self._rules.proxy, self._rules.proxies, Label(call.privacy)
@@ -182,7 +187,7 @@ class Outward:
             )
         return proxy
 
-    async def _at_home(self, call: Call, target: str) -> list[str]:
+    async def _resolve_lan_name(self, call: CloudCall, target: str) -> list[str]:
         """Return where a name of the home network leads. Raises Failure if to another place."""
         try:
             async with asyncio.timeout(self._rules.connect):
@@ -195,11 +200,12 @@ class Outward:
                 "Check the name, or enter the address itself: `baton config edit`.",
             ) from error
         except (OSError, UnicodeError) as error:
-            raise call_errors.of_error(call, httpx.ConnectError("its name is not known")) from error
+            unknown = httpx.ConnectError("its name is not known")
+            raise call_errors.connection_failure(call, unknown) from error
 
-    def _connector(self, call: Call, proxy: str | None) -> httpx.AsyncHTTPTransport:
+    def _open_transport(self, call: CloudCall, proxy: str | None) -> httpx.AsyncHTTPTransport:
         try:
-            return self._way(proxy)
+            return self._transport(proxy)
         except (ImportError, ValueError, httpx.InvalidURL) as error:
             raise Failure(
                 "ConfigError",
@@ -209,36 +215,36 @@ class Outward:
 
     async def _send(
         self,
-        way: httpx.AsyncHTTPTransport,
-        call: Call,
+        transport: httpx.AsyncHTTPTransport,
+        call: CloudCall,
         targets: list[str],
         request: HttpRequest,
-        patience: Patience,
+        deadline: AnswerDeadline,
     ) -> httpx.Response:
-        there = urlsplit(call.base_url)
-        headers = {**_headers(call, request), "host": there.netloc}
-        more = {"sni_hostname": there.hostname, "timeout": {"connect": self._rules.connect}}
+        base = urlsplit(call.base_url)
+        headers = {**_headers(call, request), "host": base.netloc}
+        extensions = {"sni_hostname": base.hostname, "timeout": {"connect": self._rules.connect}}
         for target in targets:
             try:
                 posted = httpx.Request(
-                    "POST", target, content=request.body, headers=headers, extensions=more
+                    "POST", target, content=request.body, headers=headers, extensions=extensions
                 )
-                async with asyncio.timeout_at(patience.until):
-                    response = await way.handle_async_request(posted)
+                async with asyncio.timeout_at(deadline.until):
+                    response = await transport.handle_async_request(posted)
             except httpx.ConnectError as error:
                 if target is targets[-1]:
-                    raise call_errors.of_error(call, error) from error
+                    raise call_errors.connection_failure(call, error) from error
             except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
-                raise call_errors.of_error(call, error) from error
+                raise call_errors.connection_failure(call, error) from error
             else:
                 if len(response.headers.raw) <= response_limits.MAX_HEADERS:
                     return response
                 await response.aclose()
-                raise call_errors.endless(call)
+                raise call_errors.endless_failure(call)
         raise AssertionError("a call has a target")
 
-    async def _texts(
-        self, call: Call, response: httpx.Response, patience: Patience
+    async def _read_texts(
+        self, call: CloudCall, response: httpx.Response, deadline: AnswerDeadline
     ) -> AsyncGenerator[str]:
         """Read the answer; it ended well if HTTP and the provider's dialect both say so.
 
@@ -248,7 +254,7 @@ class Outward:
         pieces = response.aiter_raw()
         try:
             while True:
-                async with asyncio.timeout_at(patience.until):
+                async with asyncio.timeout_at(deadline.until):
                     piece = await anext(pieces, None)
                 if piece is None:
                     break
@@ -256,7 +262,7 @@ class Outward:
                 text = reader.feed(piece)
                 seen += len(piece)
                 if reader.written > before:
-                    patience.renew()
+                    deadline.renew()
                 if text:
                     yield text
                 if call.is_past_cap:
@@ -264,14 +270,14 @@ class Outward:
                 if reader.is_too_long or response_limits.is_endless(
                     call.cap, seen=seen, events=reader.events, written=reader.written
                 ):
-                    raise call_errors.endless(call)
+                    raise call_errors.endless_failure(call)
         except (httpx.HTTPError, TimeoutError) as error:
-            raise call_errors.of_error(call, error) from error
+            raise call_errors.connection_failure(call, error) from error
         call.ended_well = reader.at_end or call.is_past_cap
         if not call.ended_well:
-            raise call_errors.unfinished(call)
+            raise call_errors.unfinished_failure(call)
 
-    async def _key(self, call: Call) -> str:
+    async def _find_key(self, call: CloudCall) -> str:
         """Return the call's key; a keyring may take a while to answer."""
         slot = (call.provider, call.variable)
         since, key = self._keys.get(slot, (0.0, ""))
@@ -288,26 +294,26 @@ class Outward:
         except ConfigError as error:
             raise Failure("ConfigError", error.message, error.hint) from error
         if found is None:
-            raise call_errors.no_key(call)
+            raise call_errors.missing_key_failure(call)
         self._keys[slot] = (time.monotonic(), found.value)
         return found.value
 
-    def _way(self, proxy: str | None) -> httpx.AsyncHTTPTransport:
+    def _transport(self, proxy: str | None) -> httpx.AsyncHTTPTransport:
         """Return the connections through a proxy, or without one.
 
         A client around them would look into redirects, and send cookies back.
         """
-        if proxy not in self._ways:
+        if proxy not in self._transports:
             if proxy is not None and not addresses.has_host(proxy):
                 raise ValueError("the proxy has no place")
             self._trusted = self._trusted or trusted_certificates(self._environ)
-            self._ways[proxy] = httpx.AsyncHTTPTransport(
+            self._transports[proxy] = httpx.AsyncHTTPTransport(
                 verify=self._trusted,
                 proxy=proxy,
                 trust_env=False,
                 limits=httpx.Limits(max_connections=None, max_keepalive_connections=16),
             )
-        return self._ways[proxy]
+        return self._transports[proxy]
 
 
 class KeyFilter:
@@ -318,7 +324,7 @@ class KeyFilter:
     """
 
     def __init__(self, key: str) -> None:
-        self._key = key if len(key) >= call_errors.SHORTEST_ECHO else ""
+        self._key = key if len(key) >= call_errors.MIN_ECHO_CHARS else ""
         self._held = ""
 
     def add(self, text: str) -> str:
@@ -337,12 +343,12 @@ class KeyFilter:
         return call_errors.KEY_MARK if 2 * len(rest) > len(self._key) else rest
 
 
-def _written(key: str) -> bytes:
+def _json_bytes(key: str) -> bytes:
     """Return a key as JSON writes it; no key stands in no text."""
     return json.dumps(key).encode()[1:-1] or b"\xff"
 
 
-def _headers(call: Call, request: HttpRequest) -> dict[str, str]:
+def _headers(call: CloudCall, request: HttpRequest) -> dict[str, str]:
     """Return a request's headers: ours, and of the writer's those that providers need.
 
     The writer's others would say which library wrote the request, or ask for what is not checked.

@@ -15,7 +15,12 @@ import platform
 from typing import Any
 
 from baton.platform.proxies import request_address
-from baton.workers.cloud.child.cloud_call import KEY_HEADERS, KEY_PLACEHOLDER, Call, HttpRequest
+from baton.workers.cloud.child.cloud_call import (
+    KEY_HEADERS,
+    KEY_PLACEHOLDER,
+    CloudCall,
+    HttpRequest,
+)
 from baton.workers.cloud.child.openai_requests import response_format, responses_request
 
 ENVIRONMENT = {
@@ -57,7 +62,7 @@ class LitellmRequests:
         assert self._import is not None
         return await asyncio.shield(self._import)
 
-    async def write(self, call: Call) -> HttpRequest:
+    async def write(self, call: CloudCall) -> HttpRequest:
         """Return the request for a call, and note in the call what of it will be asked for.
 
         A schema is left out where the model can't keep to one, and where litellm makes a tool of
@@ -79,7 +84,7 @@ class LitellmRequests:
             request = _transform(call, effort)
         return request
 
-    def _effort_of(self, litellm: Any, call: Call) -> str | None:
+    def _effort_of(self, litellm: Any, call: CloudCall) -> str | None:
         """Return how much thinking to ask for; None where the model can't or needn't be asked."""
         name = f"{call.provider}/{call.model}"
         if name not in self._reasons:
@@ -109,11 +114,11 @@ def _import_litellm() -> Any:
     return litellm
 
 
-def _names(call: Call) -> tuple[str, str]:
+def _names(call: CloudCall) -> tuple[str, str]:
     return f"{call.provider}/{call.model}", call.model
 
 
-def _dialect(litellm: Any, call: Call) -> str:
+def _dialect(litellm: Any, call: CloudCall) -> str:
     if call.provider == "openai":
         known = litellm.model_cost.get(call.model) or {}
     else:
@@ -123,7 +128,7 @@ def _dialect(litellm: Any, call: Call) -> str:
     return DIALECTS.get(call.provider, "chat")
 
 
-def _keeps_to_schema(litellm: Any, call: Call) -> bool:
+def _keeps_to_schema(litellm: Any, call: CloudCall) -> bool:
     """Whether a call's model is known to keep to a schema; others get the prompt alone."""
     if call.provider in SCHEMALESS:
         return False
@@ -131,7 +136,7 @@ def _keeps_to_schema(litellm: Any, call: Call) -> bool:
     return any(litellm.supports_response_schema(model=name) for name in names)
 
 
-def _transform(call: Call, effort: str | None) -> HttpRequest:
+def _transform(call: CloudCall, effort: str | None) -> HttpRequest:
     config = _configuration(call)
     wanted = _wanted_options(call, effort)
     supported = config.get_supported_openai_params(call.model)
@@ -172,7 +177,7 @@ def _transform(call: Call, effort: str | None) -> HttpRequest:
     return HttpRequest(url, headers, text.encode())
 
 
-def _configuration(call: Call) -> Any:
+def _configuration(call: CloudCall) -> Any:
     from litellm.types.utils import LlmProviders
     from litellm.utils import ProviderConfigManager
 
@@ -182,7 +187,7 @@ def _configuration(call: Call) -> Any:
     return config
 
 
-def _wanted_options(call: Call, effort: str | None) -> dict[str, Any]:
+def _wanted_options(call: CloudCall, effort: str | None) -> dict[str, Any]:
     """Return what is asked for, in the words of Chat Completions."""
     options: dict[str, Any] = {
         "max_tokens": call.cap,
@@ -204,7 +209,7 @@ def _wanted_options(call: Call, effort: str | None) -> dict[str, Any]:
 
 
 def _headers(
-    config: Any, call: Call, messages: list[Any], options: dict[str, Any]
+    config: Any, call: CloudCall, messages: list[Any], options: dict[str, Any]
 ) -> dict[str, str]:
     if call.provider in KEY_HEADERS:
         header, prefix = KEY_HEADERS[call.provider]
@@ -221,7 +226,7 @@ def _headers(
     return headers
 
 
-def _gemini_body(call: Call, messages: list[Any], options: dict[str, Any]) -> dict[str, Any]:
+def _gemini_body(call: CloudCall, messages: list[Any], options: dict[str, Any]) -> dict[str, Any]:
     # The configuration's own method raises NotImplementedError; the public function above this one
     # would also look for a context cache, over the network.
     from litellm.llms.vertex_ai.gemini.transformation import _transform_request_body

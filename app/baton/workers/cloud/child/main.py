@@ -1,4 +1,4 @@
-"""The gateway: the child process through which alone anything is sent to workers elsewhere.
+"""The gateway: the one child process that sends requests to remote workers.
 
 `python -m baton.ipc.child_entry gateway` speaks the messages of `workers.cloud.messages` on stdin
 and stdout. It alone holds keys, which never go over the pipes. It connects to where calls go and
@@ -28,11 +28,11 @@ from baton.ipc.parent_channel import (
 )
 from baton.ipc.process import environment
 from baton.workers.cloud.child import call_errors
-from baton.workers.cloud.child.cloud_call import Call, HttpRequest
-from baton.workers.cloud.child.http_client import Outward, Rules
+from baton.workers.cloud.child.cloud_call import CloudCall, HttpRequest
+from baton.workers.cloud.child.http_client import CloudHttpClient, ConnectionRules
 from baton.workers.cloud.child.litellm_requests import LitellmRequests
 from baton.workers.cloud.child.openai_requests import chat_request
-from baton.workers.cloud.gateway import NEEDED
+from baton.workers.cloud.gateway import GATEWAY_VARIABLES
 from baton.workers.cloud.messages import (
     REQUESTS,
     AnswerText,
@@ -41,7 +41,6 @@ from baton.workers.cloud.messages import (
     RequestAnnounced,
     SendRequest,
     SetUpGateway,
-    TokenCount,
     WarmGateway,
 )
 
@@ -49,14 +48,14 @@ TEXT_SECONDS = 0.02
 """Text goes out at once at first, then this often: a frame per token would flood the front."""
 
 
-class Gateway:
-    """Plays many calls at once, each in a task of its own."""
+class CallRunner:
+    """Runs many calls at once, each in a task of its own."""
 
     def __init__(
         self, parent: ParentChannel, setup: SetUpGateway, environ: Mapping[str, str]
     ) -> None:
         self._parent = parent
-        rules = Rules(
+        rules = ConnectionRules(
             setup.keys_file,
             setup.proxy,
             setup.proxies,
@@ -65,50 +64,49 @@ class Gateway:
             setup.stall,
             setup.total,
         )
-        self._outward = Outward(rules, environ)
+        self._http = CloudHttpClient(rules, environ)
         self._litellm = LitellmRequests(setup.effort)
         self._tasks: list[asyncio.Task[None]] = []
-        self._calls: dict[int, tuple[Call, asyncio.Task[None]]] = {}
+        self._calls: dict[int, tuple[CloudCall, asyncio.Task[None]]] = {}
 
-    def take(self, message: Message) -> None:
-        """Do what a message says."""
+    def handle_message(self, message: Message) -> None:
         match message:
             case WarmGateway(models=models):
                 self._tasks.append(asyncio.create_task(self._warm(models)))
             case CallWorker():
-                self._begin(message)
+                self._start_call(message)
             case SendRequest(id=number) if number in self._calls:
                 self._calls[number][0].go.set()
             case Cancel(id=number) if number in self._calls:
-                # Not at once: a task that never took its first step wouldn't tell that it ended.
+                # Not at once: a task that never took its first step wouldn't send that it ended.
                 asyncio.get_running_loop().call_soon(self._calls[number][1].cancel)
 
     async def _warm(self, models: list[tuple[str, str]]) -> None:
         """Do what takes long before a first call to these models: write an unsent request."""
         self._litellm.warm()
-        self._outward.warm()
+        await self._http.warm()
         for provider, model in models:
             with suppress(Exception):  # the first call meets it again, and reports it
                 await self._litellm.write(unsent_call(provider, model))
 
-    def _begin(self, asked: CallWorker) -> None:
+    def _start_call(self, asked: CallWorker) -> None:
         def announce(host: str, body: bytes) -> None:
             self._parent.send(RequestAnnounced(host, body, id=asked.id))
 
-        call = Call(**asdict(asked), announce=announce)
-        self._calls[call.id] = (call, asyncio.create_task(self._play(call)))
+        call = CloudCall(**asdict(asked), announce=announce)
+        self._calls[call.id] = (call, asyncio.create_task(self._run_call(call)))
 
-    async def _play(self, call: Call) -> None:
-        """Answer a call, and tell how it ended."""
-        voice = Voice(self._parent, call.id)
+    async def _run_call(self, call: CloudCall) -> None:
+        """Answer a call, and send how it ended."""
+        sender = TextSender(self._parent, call.id)
         reply: FinalReply = Stopped()
         try:
-            await self._outward.prepare(call)
+            await self._http.prepare(call)
             request = await self._request(call)
-            async with aclosing(self._outward.post(call, request)) as texts:
+            async with aclosing(self._http.post(call, request)) as texts:
                 async for text in texts:
-                    voice.add(text)
-            reply = _done(call)
+                    sender.add(text)
+            reply = _done_reply(call)
         except Failure as failure:
             reply = failure.failed
         except asyncio.CancelledError:
@@ -118,12 +116,12 @@ class Gateway:
             mistake = f"The gateway failed on the call to {call.who} ({type(error).__name__})."
             reply = Failed("WorkerError", mistake, "Try again.")
         finally:
-            voice.finish()
+            sender.finish()
             del self._calls[call.id]
             reply.id = call.id
             self._parent.send(reply)
 
-    async def _request(self, call: Call) -> HttpRequest:
+    async def _request(self, call: CloudCall) -> HttpRequest:
         """Return the request for a call, in its provider's dialect."""
         if not call.through_library:
             return chat_request(call)
@@ -138,8 +136,8 @@ class Gateway:
             ) from error
 
 
-class Voice:
-    """Sends a call's text as it comes, but not in too many messages."""
+class TextSender:
+    """Sends a call's text as it comes, at most a message every TEXT_SECONDS."""
 
     def __init__(self, parent: ParentChannel, call: int) -> None:
         self._parent = parent
@@ -150,7 +148,6 @@ class Voice:
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, text: str) -> None:
-        """Take a piece of text."""
         if not text:
             return
         self._pending += text
@@ -176,8 +173,8 @@ class Voice:
         self._sent = asyncio.get_running_loop().time()
 
 
-def unsent_call(provider: str, model: str) -> Call:
-    return Call(
+def unsent_call(provider: str, model: str) -> CloudCall:
+    return CloudCall(
         id=0,
         who=provider,
         provider=provider,
@@ -197,21 +194,15 @@ def unsent_call(provider: str, model: str) -> Call:
     )
 
 
-def _done(call: Call) -> CallDone:
+def _done_reply(call: CloudCall) -> CallDone:
     """Return how a call ended, with the provider's count if there is one to believe."""
     if not call.ended_well:
-        raise call_errors.unfinished(call)
-    count = call.usage
-    usage = None
-    if count is not None:
-        usage = TokenCount(
-            count.tokens_in, count.tokens_out, count.cached, count.cache_written, count.reported
-        )
-    return CallDone(call.finish, usage, call.output_bound)
+        raise call_errors.unfinished_failure(call)
+    return CallDone(call.finish, call.usage, call.output_bound)
 
 
 def _log_error(error: Exception) -> None:
-    """Print where something unforeseen happened, without its text: that may quote anything."""
+    """Print where an unforeseen error happened, without its text, which may quote a prompt."""
     places = traceback.extract_tb(error.__traceback__)[-3:]
     where = ", ".join(f"{Path(p.filename).name}:{p.lineno}" for p in places)
     print(f"{type(error).__name__} at {where}", file=sys.stderr, flush=True)
@@ -226,15 +217,15 @@ async def _serve(environ: Mapping[str, str]) -> None:
         loop.call_soon_threadsafe(inbox.put_nowait, message)
 
     parent = ParentChannel(*take_pipes(), REQUESTS, deliver)
-    gateway = Gateway(parent, await inbox.get(), environ)
+    runner = CallRunner(parent, await inbox.get(), environ)
     while True:
-        gateway.take(await inbox.get())
+        runner.handle_message(await inbox.get())
 
 
 def take_environ() -> dict[str, str]:
     """Return the environment, and keep in the process's own what holds no key: litellm reads it."""
     environ = dict(os.environ)
-    for name in environ.keys() - environment(environ, NEEDED).keys():
+    for name in environ.keys() - environment(environ, GATEWAY_VARIABLES).keys():
         del os.environ[name]
     return environ
 

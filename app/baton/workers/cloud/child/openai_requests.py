@@ -9,10 +9,15 @@ import json
 from typing import Any
 
 from baton.platform.proxies import request_address
-from baton.workers.cloud.child.cloud_call import KEY_HEADERS, KEY_PLACEHOLDER, Call, HttpRequest
+from baton.workers.cloud.child.cloud_call import (
+    KEY_HEADERS,
+    KEY_PLACEHOLDER,
+    CloudCall,
+    HttpRequest,
+)
 
 
-def chat_request(call: Call) -> HttpRequest:
+def chat_request(call: CloudCall) -> HttpRequest:
     """Return a call as a request for Chat Completions."""
     body: dict[str, Any] = {
         "model": call.model,
@@ -30,7 +35,7 @@ def chat_request(call: Call) -> HttpRequest:
     return _request(call, body)
 
 
-def responses_request(call: Call, effort: str | None) -> HttpRequest:
+def responses_request(call: CloudCall, effort: str | None) -> HttpRequest:
     """Return a call as a request for Responses; `effort` is how much to think."""
     body: dict[str, Any] = {
         "model": call.model,
@@ -57,7 +62,7 @@ def _named_schema(schema: str) -> dict[str, Any]:
     return {"name": "answer", "schema": json.loads(schema), "strict": True}
 
 
-def _request(call: Call, body: dict[str, Any]) -> HttpRequest:
+def _request(call: CloudCall, body: dict[str, Any]) -> HttpRequest:
     url = request_address(call.base_url, call.dialect, call.model)
     header, prefix = KEY_HEADERS.get(call.provider, ("authorization", "Bearer "))
     return HttpRequest(

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from baton.core.messages import max_text_tokens
 
-ALLOWED: dict[str, frozenset[str]] = {
+ALLOWED_FIELDS: dict[str, frozenset[str]] = {
     "chat": frozenset(
         {
             "max_completion_tokens",
@@ -82,7 +82,7 @@ ALLOWED_IN_GENERATION = frozenset(
         "thinkingConfig",
     }
 )
-FIXED: dict[str, tuple[object, ...]] = {
+FIXED_VALUES: dict[str, tuple[object, ...]] = {
     "candidateCount": (1,),
     "n": (1,),
     "service_tier": ("default",),
@@ -93,7 +93,7 @@ FIXED: dict[str, tuple[object, ...]] = {
 }
 """The only values that these may have: others cost more, or have the provider keep the text."""
 
-REQUIRED: dict[str, tuple[str, ...]] = {
+REQUIRED_FIELDS: dict[str, tuple[str, ...]] = {
     "chat": ("model", "stream"),
     "responses": ("model", "store", "stream"),
     "messages": ("model", "stream"),
@@ -102,7 +102,7 @@ REQUIRED: dict[str, tuple[str, ...]] = {
 }
 """What a body must hold, since it means something else where it is missing."""
 
-PARTS: dict[str, frozenset[str]] = {
+ALLOWED_PARTS: dict[str, frozenset[str]] = {
     "output_config": frozenset({"effort"}),
     "provider": frozenset({"max_price"}),
     "reasoning": frozenset({"effort"}),
@@ -111,7 +111,7 @@ PARTS: dict[str, frozenset[str]] = {
 }
 """What these may hold: nothing that chooses who answers, or has thoughts kept."""
 
-FORMS: dict[str, frozenset[str]] = {
+SCHEMA_FIELDS: dict[str, frozenset[str]] = {
     "chat": frozenset({"response_format"}),
     "responses": frozenset({"text"}),
     "messages": frozenset({"output_format"}),
@@ -120,12 +120,12 @@ FORMS: dict[str, frozenset[str]] = {
 }
 """Where a body holds the schema that its answer shall keep to, if one was asked for."""
 
-CAPS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens")
-SAID = ("messages", "input", "system", "contents", "system_instruction", "systemInstruction")
+CAP_FIELDS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens")
+TEXT_FIELDS = ("messages", "input", "system", "contents", "system_instruction", "systemInstruction")
 """Where a body holds text."""
 
-NOT_SAID = frozenset({"role", "type"})
-IN_MESSAGES = NOT_SAID | {"content", "parts", "reasoning_content", "text"}
+NAME_FIELDS = frozenset({"role", "type"})
+MESSAGE_FIELDS = NAME_FIELDS | {"content", "parts", "reasoning_content", "text"}
 """What a message may hold: text, and nothing that is fetched, cached or run."""
 
 
@@ -141,72 +141,72 @@ ALLOWED_HEADERS = frozenset(
 )
 """The headers of a writer's that a request keeps, in lower case."""
 
-QUERIES = frozenset({"", "alt=sse"})
+ALLOWED_QUERIES = frozenset({"", "alt=sse"})
 """The queries that an address may have."""
 
 
-class Unfit(Exception):
+class UnfitRequest(Exception):
     """A body may not be sent; the text is a sentence's second half."""
 
 
-def check(
+def check_request(
     body: bytes,
     dialect: str,
     model: str,
     cap: int,
     bound: int,
     *,
-    shaped: bool = False,
-    unkept: bool = False,
+    has_schema: bool = False,
+    must_not_store: bool = False,
 ) -> None:
-    """Raise Unfit unless the body asks for one answer of at most `cap` tokens from that model.
+    """Raise UnfitRequest unless the body asks `model` for one answer of at most `cap` tokens.
 
-    `bound` is the most tokens that the texts in it may come to, with the schema of a `shaped` one.
-    An `unkept` one must ask the provider not to store it.
+    `bound` is the most tokens that the texts in it may have, with the schema if there is one. With
+    `must_not_store` the body must ask the provider not to store it.
     """
     asked = _parse(body)
     options = asked
-    forms = FORMS[dialect] if shaped else frozenset()
+    schema_fields = SCHEMA_FIELDS[dialect] if has_schema else frozenset()
     if dialect == "gemini":
-        _refuse_unknown(asked, ALLOWED[dialect])
+        _refuse_unknown(asked, ALLOWED_FIELDS[dialect])
         options = asked.get("generationConfig") or {}
-        _refuse_unknown(options, ALLOWED_IN_GENERATION | forms)
+        _refuse_unknown(options, ALLOWED_IN_GENERATION | schema_fields)
     else:
-        _refuse_unknown(asked, ALLOWED[dialect] | forms)
-    _check_required(asked, (*REQUIRED[dialect], *(("store",) if unkept else ())))
+        _refuse_unknown(asked, ALLOWED_FIELDS[dialect] | schema_fields)
+    _check_required(asked, (*REQUIRED_FIELDS[dialect], *(("store",) if must_not_store else ())))
     if asked.get("model", model) != model:
-        raise Unfit("it asks for another model")
+        raise UnfitRequest("it asks for another model")
     _check_values(asked | options)
     _check_cap(options, cap)
-    said = sum(_bytes_of(asked[place]) for place in SAID if place in asked)
-    said += sum(_written_out(options[place]) for place in forms if place in options)
+    said = sum(_text_size(asked[place]) for place in TEXT_FIELDS if place in asked)
+    said += sum(_schema_size(options[place]) for place in schema_fields if place in options)
     if said > bound:
-        raise Unfit(f"it holds {said:,} bytes of text instead of at most {bound:,}")
+        raise UnfitRequest(f"it holds {said:,} bytes of text instead of at most {bound:,}")
 
 
 def check_url(url: str, base_url: str) -> None:
-    """Raise Unfit unless the address lies below the one that the call goes to."""
+    """Raise UnfitRequest unless the address lies below the one that the call goes to."""
     there, base = urlsplit(url), urlsplit(base_url)
     path = base.path.rstrip("/")
     below = there.path == path or there.path.startswith(f"{path}/")
-    if there[:2] != base[:2] or not below or there.query not in QUERIES or there.fragment:
-        raise Unfit("it goes to another address")
+    if there[:2] != base[:2] or not below or there.query not in ALLOWED_QUERIES or there.fragment:
+        raise UnfitRequest("it goes to another address")
 
 
 def _check_required(asked: Mapping[str, Any], names: Iterable[str]) -> None:
     for name in names:
         if name not in asked:
-            raise Unfit(f"it lacks {name!r}")
+            raise UnfitRequest(f"it lacks {name!r}")
 
 
 def _check_values(asked: Mapping[str, Any]) -> None:
-    for name, allowed in FIXED.items():
+    for name, allowed in FIXED_VALUES.items():
         if name in asked and repr(asked[name]) not in map(repr, allowed):  # False is no 0
-            raise Unfit(f"it has another {name!r} than {allowed[0]!r}")
-    for name, parts in PARTS.items():
+            raise UnfitRequest(f"it has another {name!r} than {allowed[0]!r}")
+    for name, parts in ALLOWED_PARTS.items():
         if name in asked:
             if not isinstance(asked[name], dict):
-                raise Unfit(f"its {name!r} is no object")
+                raise UnfitRequest(f"its {name!r} is no object")
             _refuse_unknown(asked[name], parts, f"{name}.")
 
 
@@ -214,38 +214,38 @@ def _parse(body: bytes) -> dict[str, Any]:
     try:
         asked = json.loads(body.decode())
     except (ValueError, RecursionError) as error:
-        raise Unfit("it is not JSON") from error
+        raise UnfitRequest("it is not JSON") from error
     if not isinstance(asked, dict):
-        raise Unfit("it is not a JSON object")
+        raise UnfitRequest("it is not a JSON object")
     return asked
 
 
 def _refuse_unknown(found: Mapping[str, Any], allowed: frozenset[str], where: str = "") -> None:
     if unknown := sorted(found.keys() - allowed):
-        raise Unfit(f"it holds {where + unknown[0][:40]!r}, which was not asked for")
+        raise UnfitRequest(f"it holds {where + unknown[0][:40]!r}, which was not asked for")
 
 
 def _check_cap(options: Mapping[str, Any], cap: int) -> None:
-    shown = [options[name] for name in CAPS if name in options]
+    shown = [options[name] for name in CAP_FIELDS if name in options]
     if not shown:
-        raise Unfit("it doesn't show the answer's cap")
+        raise UnfitRequest("it doesn't show the answer's cap")
     for value in shown:
         if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= cap:
-            raise Unfit(f"its cap is not the {cap:,} tokens that were asked for")
+            raise UnfitRequest(f"its cap is not the {cap:,} tokens that were asked for")
 
 
-def _written_out(form: Any) -> int:
+def _schema_size(form: Any) -> int:
     """Return the bytes of a schema, of which every name and sign counts."""
     return max_text_tokens(json.dumps(form, ensure_ascii=False, separators=(",", ":")))
 
 
-def _bytes_of(said: Any) -> int:
+def _text_size(said: Any) -> int:
     """Return the bytes of all texts in there, in their longest form."""
     if isinstance(said, str):
         return max_text_tokens(said)
     if isinstance(said, list):
-        return sum(_bytes_of(part) for part in said)
+        return sum(_text_size(part) for part in said)
     if isinstance(said, dict):
-        _refuse_unknown(said, IN_MESSAGES, "messages.")
-        return sum(_bytes_of(value) for key, value in said.items() if key not in NOT_SAID)
+        _refuse_unknown(said, MESSAGE_FIELDS, "messages.")
+        return sum(_text_size(value) for key, value in said.items() if key not in NAME_FIELDS)
     return 0

@@ -20,8 +20,8 @@ MAX_EVENTS = 10_000
 MAX_EVENTS_PER_TOKEN = 8
 MAX_BYTES = 1 << 20
 MAX_BYTES_PER_TOKEN = 2048
-MAX_TEXT = 4096
-MAX_TEXT_PER_TOKEN = 64
+MAX_CHARS = 4096
+MAX_CHARS_PER_TOKEN = 64
 
 MAX_ERROR_BYTES = 64 * 1024
 ERROR_SECONDS = 10.0
@@ -71,15 +71,15 @@ _STEPS = {"{": 1, "[": 1, "}": -1, "]": -1}
 
 
 def is_endless(cap: int, *, seen: int, events: int, written: int) -> bool:
-    """Tell whether so many bytes, events and characters are more than an answer's cap can fill."""
+    """Whether so many bytes, events and characters are more than an answer's cap can fill."""
     return (
         seen > MAX_BYTES + MAX_BYTES_PER_TOKEN * cap
         or events > MAX_EVENTS + MAX_EVENTS_PER_TOKEN * cap
-        or written > MAX_TEXT + MAX_TEXT_PER_TOKEN * cap
+        or written > MAX_CHARS + MAX_CHARS_PER_TOKEN * cap
     )
 
 
-def parse(text: str) -> Any:
+def parse_json(text: str) -> Any:
     """Return JSON as data. Raises ValueError, also for what is nested too deeply."""
     if text.count("{") + text.count("[") > MAX_DEPTH and _depth(text) > MAX_DEPTH:
         raise ValueError("it is nested too deeply")

@@ -10,24 +10,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
-from baton.workers.cloud.child.response_limits import MAX_EVENT_BYTES, FewestTokens, parse
+from msgspec.structs import replace
+
+from baton.workers.cloud.child.response_limits import MAX_EVENT_BYTES, FewestTokens, parse_json
+from baton.workers.cloud.messages import TokenCount
 
 NANO = 10**9
-
-
-@dataclass(frozen=True, slots=True)
-class Count:
-    """Tokens as a provider counted them; see core.messages.Usage."""
-
-    tokens_in: int
-    tokens_out: int
-    cached: int = 0
-    cache_written: int = 0
-    reported: int | None = None
 
 
 class Events:
@@ -81,7 +72,7 @@ class Events:
         self._data.clear()
 
 
-class Reader(ABC):
+class AnswerReader(ABC):
     """One streamed answer. `finish` is why it ended (core.messages.Finish), once that is named.
 
     `error` is the provider's sentence when it failed in mid-stream. `written` counts the characters
@@ -99,9 +90,9 @@ class Reader(ABC):
         self.written = 0
         self.size = 0
         self.has_unread = False
-        self.count: Count | None = None
+        self.count: TokenCount | None = None
         self.is_count_broken = False
-        self._most: Count | None = None
+        self._most: TokenCount | None = None
         self._events = Events()
         self._broken = False
         self._is_marked = False
@@ -150,7 +141,7 @@ class Reader(ABC):
         return self._fewest.count + self._fewest_thoughts.count
 
     @property
-    def usage(self) -> Count | None:
+    def usage(self) -> TokenCount | None:
         """The provider's count, if it can be believed for the text and thoughts that came."""
         count = self.count
         if count is None or count.tokens_out < self.fewest:
@@ -163,7 +154,7 @@ class Reader(ABC):
             self._is_marked = True
             return ""
         try:
-            parsed = parse(event)
+            parsed = parse_json(event)
         except (ValueError, RecursionError):
             self._broken = True
             return ""
@@ -190,7 +181,7 @@ class Reader(ABC):
         """Notice output in a place that isn't known."""
         self.has_unread |= any(value for name, value in found.items() if name not in known)
 
-    def _note_count(self, count: Count | None) -> None:
+    def _note_count(self, count: TokenCount | None) -> None:
         """Take the provider's count. A later one only grows; one that can't be right is none."""
         before = self._most
         if count is not None and before is not None:
@@ -248,7 +239,7 @@ _COHERE_ENDS = {"MAX_TOKENS": "length", "TOOL_CALL": "tool", "ERROR_TOXIC": "fil
 _THOUGHTS = ("reasoning_content", "reasoning", "reasoning_text")
 
 
-class Chat(Reader):
+class Chat(AnswerReader):
     """OpenAI's Chat Completions, and everybody who imitates them."""
 
     dialect = "chat"
@@ -275,12 +266,12 @@ class Chat(Reader):
         usage = event.get("usage") or (event.get("x_groq") or {}).get("usage")
         if usage:
             self._note_count(_chat_count(usage))
-        choice = _only(event.get("choices"))
+        choice = _only_answer(event.get("choices"))
         delta = choice.get("delta") or {}
         content = delta.get("content")
         self._note_unread(choice, self._KNOWN_IN_CHOICE)
         self._note_unread(delta, self._KNOWN_IN_DELTA)
-        self.has_unread |= not _is_read(content)
+        self.has_unread |= not _is_text_or_thoughts(content)
         self._note_thoughts(_thoughts_of(delta))
         self._note_finish(choice.get("finish_reason"))
         return _text_of(content) + _text_of(delta.get("refusal"))
@@ -292,7 +283,7 @@ class Chat(Reader):
             self.finish = _CHAT_ENDS.get(reason, "stop")
 
 
-class Responses(Reader):
+class Responses(AnswerReader):
     """OpenAI's Responses."""
 
     dialect = "responses"
@@ -348,7 +339,7 @@ class Responses(Reader):
         )
 
 
-class Messages(Reader):
+class Messages(AnswerReader):
     """Anthropic's Messages: the count comes in two parts, cached tokens beside the others."""
 
     dialect = "messages"
@@ -393,7 +384,7 @@ class Messages(Reader):
         """Take parts of the count."""
         for name, value in parts.items():
             if value is not None:
-                self._usage_fields[name] = _grown(self._usage_fields.get(name), value)
+                self._usage_fields[name] = _larger_part(self._usage_fields.get(name), value)
         if self._stopped:
             self._note_whole()
 
@@ -410,13 +401,13 @@ class Messages(Reader):
             self._note_count(_count(whole, fields.get("output_tokens"), read, written))
 
 
-def _grown(before: Any, now: Any) -> Any:
+def _larger_part(before: Any, now: Any) -> Any:
     """Return a count that was reported again: they only ever grow."""
     both = isinstance(now, int) and isinstance(before, int)
     return max(before, now) if both else now
 
 
-class Gemini(Reader):
+class Gemini(AnswerReader):
     """Google's streamGenerateContent. It has no last word, so the connection's clean end counts."""
 
     dialect = "gemini"
@@ -433,7 +424,7 @@ class Gemini(Reader):
         if (event.get("promptFeedback") or {}).get("blockReason"):
             self.finish = "filter"
         text = ""
-        candidate = _only(event.get("candidates"))
+        candidate = _only_answer(event.get("candidates"))
         for part in (candidate.get("content") or {}).get("parts") or ():
             piece = _text_of(part.get("text"))
             self._note_unread(part, ("text", "thought"))
@@ -448,7 +439,7 @@ class Gemini(Reader):
         return text
 
 
-class Cohere(Reader):
+class Cohere(AnswerReader):
     """Cohere's chat, version 2. Tokens are counted twice; the larger count is taken.
 
     One is what the model read and wrote, the other what is charged.
@@ -485,13 +476,13 @@ class Cohere(Reader):
         self.finish = "tool" if self._calls_tool and finish == "stop" else finish
 
 
-DIALECTS: dict[str, type[Reader]] = {
+DIALECTS: dict[str, type[AnswerReader]] = {
     reader.dialect: reader for reader in (Chat, Responses, Messages, Gemini, Cohere)
 }
 
 
 def is_own_error(dialect: str, body: object) -> bool:
-    """Tell whether this is a provider's own error object, and not one of a proxy before it."""
+    """Whether this is a provider's own error object, and not one of a proxy before it."""
     match dialect, body:
         case "gemini", [only]:
             return is_own_error(dialect, only)
@@ -530,7 +521,7 @@ def error_sentence(body: object) -> str:
     return ""
 
 
-def _chat_count(usage: Mapping[str, Any]) -> Count | None:
+def _chat_count(usage: Mapping[str, Any]) -> TokenCount | None:
     details = usage.get("prompt_tokens_details") or {}
     hit = usage.get("prompt_cache_hit_tokens")  # DeepSeek's own, before it took up the details
     prompt, written = usage.get("prompt_tokens"), usage.get("completion_tokens")
@@ -563,7 +554,7 @@ def _with_thoughts(
     return max(out, whole - read)
 
 
-def _gemini_count(usage: Mapping[str, Any]) -> Count | None:
+def _gemini_count(usage: Mapping[str, Any]) -> TokenCount | None:
     prompt = _number(usage.get("promptTokenCount"))
     tools = _number(usage.get("toolUsePromptTokenCount") or 0)
     written = _number(usage.get("candidatesTokenCount") or 0)
@@ -574,7 +565,7 @@ def _gemini_count(usage: Mapping[str, Any]) -> Count | None:
     return _count(prompt + tools, out, usage.get("cachedContentTokenCount"))
 
 
-def _cohere_count(usage: Mapping[str, Any]) -> Count | None:
+def _cohere_count(usage: Mapping[str, Any]) -> TokenCount | None:
     counts = [found for name in ("tokens", "billed_units") if (found := usage.get(name))]
     read = [_number(count.get("input_tokens")) for count in counts]
     written = [_number(count.get("output_tokens")) for count in counts]
@@ -586,12 +577,12 @@ def _cohere_count(usage: Mapping[str, Any]) -> Count | None:
 
 def _count(
     tokens_in: Any, tokens_out: Any, cached: Any = 0, written: Any = 0, reported: int | None = None
-) -> Count | None:
+) -> TokenCount | None:
     whole, out = _number(tokens_in), _number(tokens_out)
     read, kept = _number(cached or 0), _number(written or 0)
     if whole is None or out is None or read is None or kept is None:
         return None
-    return Count(whole, out, read, kept, reported)
+    return TokenCount(whole, out, read, kept, reported)
 
 
 def _number(value: Any) -> int | None:
@@ -615,7 +606,7 @@ def _nanos(dollars: Any, ticks: Any = None) -> int | None:
     return int(amount.to_integral_value(ROUND_CEILING))
 
 
-def _only(answers: Any) -> Mapping[str, Any]:
+def _only_answer(answers: Any) -> Mapping[str, Any]:
     """Return the one answer in an event, or {}. Raises ValueError for others beside it."""
     if not answers:
         return {}
@@ -636,7 +627,7 @@ def _thoughts_of(delta: Mapping[str, Any]) -> str:
     return ""
 
 
-def _is_read(content: Any) -> bool:
+def _is_text_or_thoughts(content: Any) -> bool:
     """Return whether a message's content is text and thoughts alone."""
     if isinstance(content, list):
         return all(part["type"] in ("text", "thinking") for part in content)
