@@ -119,13 +119,11 @@ def _names(call: CloudCall) -> tuple[str, str]:
 
 
 def _dialect(litellm: Any, call: CloudCall) -> str:
-    if call.provider == "openai":
-        known = litellm.model_cost.get(call.model) or {}
-    else:
-        known = litellm.model_cost.get(f"azure/{call.model}") or {}
-    if call.provider in ("openai", "azure"):
-        return "responses" if known.get("mode") == "responses" else "chat"
-    return DIALECTS.get(call.provider, "chat")
+    if call.provider not in ("openai", "azure"):
+        return DIALECTS.get(call.provider, "chat")
+    name = call.model if call.provider == "openai" else f"azure/{call.model}"
+    known = litellm.model_cost.get(name) or {}
+    return "responses" if known.get("mode") == "responses" else "chat"
 
 
 def _keeps_to_schema(litellm: Any, call: CloudCall) -> bool:
