@@ -314,7 +314,7 @@ def test_query_prints_the_rows_in_four_forms(call: Call) -> None:
         ("WITH a AS (SELECT 1) INSERT INTO drafts SELECT 'a', 'b'", "would change the history"),
         ("DROP TABLE turns", "would change the history"),
         ("SELECT 1; DELETE FROM turns", "can't be run"),
-        ("SELEC 1", "can't be run"),
+        ("SELECT FROM", "can't be run"),
         ("SELECT * FROM nothing", "can't be run"),
         ("SELECT load_extension('x')", "can't be run"),
         ("ATTACH 'other.db' AS other", "returns no rows"),

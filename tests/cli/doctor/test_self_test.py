@@ -302,7 +302,7 @@ def test_numbers_of_the_router_that_changed_are_told(
 import asyncio
 from pathlib import Path
 from baton.routing import learned_router as learned
-learned.shipped = lambda: Path({str(folder)!r})
+learned.shipped_folder = lambda: Path({str(folder)!r})
 from baton.cli.doctor import check_list
 async def tell():
     print([f.state.value async for f in check_list.self_test(["router"])])
@@ -358,7 +358,7 @@ async def test_a_price_that_is_off_by_the_least_there_is_is_told(
 
 
 async def test_a_history_that_loses_words_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("baton.history.store.search", lambda *_: [])
+    monkeypatch.setattr("baton.history.queries.search", lambda *_: [])
     assert states((await found("history")).values()) == {"history": CheckState.BROKEN}
 
 

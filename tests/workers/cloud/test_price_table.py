@@ -59,7 +59,7 @@ Ship = Callable[[object], None]
 def ship(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ship]:
     """Let Baton ship with another file of prices."""
     file = tmp_path / "prices.json"
-    monkeypatch.setattr(price_table, "FILE", file)
+    monkeypatch.setattr(price_table, "PRICES_FILE", file)
 
     def ship(content: object) -> None:
         raw = content if isinstance(content, bytes) else json.dumps(content).encode()

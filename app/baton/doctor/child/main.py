@@ -22,7 +22,7 @@ def main() -> None:
 def _serve(parent: ParentChannel) -> None:
     try:
         text = _use_part(parent, parent.receive().part)
-        parent.send(PartUsed(text, not isinstance(text, DoubtfulText)))
+        parent.send(PartUsed(str(text), well=not isinstance(text, DoubtfulText)))
     except BaseException as error:  # a broken part may raise anything
         parent.send(Failed(type(error).__name__, str(error)[:2000]))
     parent.receive()  # the parent ends this process: on its own way out native code could crash

@@ -558,7 +558,7 @@ async def test_a_redirect_that_leads_nowhere_may_cost_something(out: Out, locati
     async with provider(head) as server:
         heard = await hear(out(), asked(server.base_url))
     assert len(server.heads) == 1
-    assert heard.said.startswith("The lab is elsewhere now (HTTP 307)")
+    assert heard.said.startswith("The lab has moved (HTTP 307)")
     assert not heard.declined
 
 
