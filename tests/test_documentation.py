@@ -162,3 +162,11 @@ def test_links_lead_somewhere() -> None:
                 heads = re.findall(r"^#+ (.+)$", other.read_text("utf-8"), flags=re.MULTILINE)
                 slugs = {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}
                 assert anchor in slugs, f"{path.name}: {target}#{anchor}"
+
+
+def test_files_that_pages_name_are_there() -> None:
+    for path in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *ROOT.glob("models/*/*.md")):
+        if path.name != "CHANGELOG.md":
+            for name in re.findall(r"`([\w.-]+(?:/[\w.-]+)+\.py)`", path.read_text("utf-8")):
+                places = (ROOT, ROOT / "app" / "baton", ROOT / "packaging", path.parent)
+                assert any((place / name).exists() for place in places), f"{path.name}: {name}"
