@@ -49,7 +49,7 @@ RICH = SpendingRoom(None, 0.0)
 NOTHING = Outcome(Plan((Step("", "x"),), (1,)))
 
 
-def situation(
+def routing(
     *cards: Card,
     prompt: str = TALE,
     need: Need = CHAT,
@@ -93,7 +93,7 @@ Say = Callable[[int, Step], "str | BatonError"]
 class ScriptedContext:
     """Where a strategy is played without workers (core.ports.StrategyContext)."""
 
-    situation: RoutingContext
+    routing: RoutingContext
     money: SpendingRoom = RICH
     answers: list[str | BatonError] = field(default_factory=list)
     wrong: Mapping[int, str] = field(default_factory=dict)
@@ -130,8 +130,8 @@ class ScriptedContext:
 
     async def judge(self, outcome: Outcome, steps: Sequence[int]) -> Judgement:
         authors = {n: outcome.plan.steps[n - 1].worker for n in steps}
-        shown = drafts(self.situation, outcome, authors, dict.fromkeys(self.wrong, 1))
-        return judge_by_rule(self.situation.route, self.situation.roster, shown)
+        shown = drafts(self.routing, outcome, authors, dict.fromkeys(self.wrong, 1))
+        return judge_by_rule(self.routing.route, self.routing.roster, shown)
 
     async def likeness(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         return word_likeness(texts)
@@ -143,7 +143,7 @@ class ScriptedContext:
 
     async def weigh(self, worker: str, gain: float, *, plain: bool = False) -> bool:
         self.weighed.append(worker)
-        price = self.situation.card(worker).price
+        price = self.routing.card(worker).price
         if price is not None and price.is_free:
             return gain > 0
         if plain and self.money.left == 0:
@@ -203,9 +203,9 @@ async def play(
             shown = any(texts.get(n, "").strip() for n in before.plan.answer)
             assert not shown, "what was shown for good was taken back"
         left = context.money.left
-        roster = context.situation.roster
+        roster = context.routing.roster
         plan = assign_workers(
-            proposal.plan, roster, left=left, after=len(steps), material=context.situation.material
+            proposal.plan, roster, left=left, after=len(steps), material=context.routing.material
         )
         played.proposals.append(proposal)
         sunk = False

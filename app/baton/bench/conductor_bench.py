@@ -20,6 +20,7 @@ from baton.bench.conductor_score import (
 )
 from baton.core.errors import PlanError, WorkerError, WorkerUnavailable
 from baton.core.labels import Label
+from baton.core.ledger_types import NO_LEDGER
 from baton.core.messages import (
     AnswerFormat,
     Message,
@@ -37,7 +38,7 @@ from baton.core.plan.plan import Material, Plan
 from baton.core.plan.plan_lines import TOOL_HEADS, parse_lines
 from baton.core.plan.request_parts import TrainedConductor, WrittenPlan, split_request
 from baton.core.plan.skill_table import SkillTable
-from baton.core.ports import NO_LEDGER, Router, RoutingContext, SpendingRoom, Worker
+from baton.core.ports import Router, RoutingContext, SpendingRoom, Worker
 from baton.core.run.metered_worker import CallUsage, MeteredWorker, RunBudget
 from baton.core.run.policy import PromptLimits, RunTerms
 
@@ -116,15 +117,15 @@ def _share_right(drawn: Iterable[DrawnPlan]) -> float | None:
 class EpisodeContext:
     """What a conductor has at hand for one episode (core.ports.PlanDesk)."""
 
-    def __init__(self, situation: RoutingContext, workers: Mapping[str, Worker]) -> None:
-        self._situation = situation
+    def __init__(self, routing: RoutingContext, workers: Mapping[str, Worker]) -> None:
+        self._routing = routing
         self._workers = workers
         self.calls: list[CallUsage] = []
 
     @property
-    def situation(self) -> RoutingContext:
+    def routing(self) -> RoutingContext:
         """What is known before anything is called."""
-        return self._situation
+        return self._routing
 
     async def funds(self) -> SpendingRoom:
         """Nothing may be spent."""
@@ -171,23 +172,23 @@ DrawPlan = Callable[[EpisodeContext], Awaitable[Plan | None]]
 def plan_drawer(conductor: TrainedConductor | str) -> DrawPlan:
     """Return how the trained conductor draws plans, or the worker of that id."""
 
-    async def trained(desk: EpisodeContext) -> Plan | None:
+    async def trained(context: EpisodeContext) -> Plan | None:
         assert isinstance(conductor, TrainedConductor)
         lines: list[str] = []
 
         async def write(request: Request) -> WrittenPlan:
-            written = await desk.write(conductor.worker, request)
+            written = await context.write(conductor.worker, request)
             lines.append(written.text)
             return written
 
-        plan = await split_request(conductor, desk.situation, write)
+        plan = await split_request(conductor, context.routing, write)
         for text in lines:
             parse_lines(text)  # `split` keeps a request whole whose lines can't be read
         return plan
 
-    async def language(desk: EpisodeContext) -> Plan | None:
+    async def language(context: EpisodeContext) -> Plan | None:
         assert isinstance(conductor, str)
-        return await LanguageConductor(conductor).plan(desk)
+        return await LanguageConductor(conductor).plan(context)
 
     return language if isinstance(conductor, str) else trained
 
@@ -207,19 +208,19 @@ class ConductorBench:
         That is a model file that can't be loaded, or a process that can't be started.
         """
         for episode in episodes:
-            desk = EpisodeContext(await self._situation(episode), self.workers)
+            context = EpisodeContext(await self._routing_context(episode), self.workers)
             plan, problem, start = None, "", time.monotonic()
             try:
-                plan = await draw(desk)
+                plan = await draw(context)
             except WorkerUnavailable:
                 raise
             except (PlanError, WorkerError) as error:
                 problem = error.message
             seconds = time.monotonic() - start
-            score = PlanScore(0.0, False) if problem else await self._score(desk, plan, episode)
-            yield DrawnPlan(episode, plan, score, seconds, tuple(desk.calls), problem)
+            score = PlanScore(0.0, False) if problem else await self._score(context, plan, episode)
+            yield DrawnPlan(episode, plan, score, seconds, tuple(context.calls), problem)
 
-    async def _situation(self, episode: Episode) -> RoutingContext:
+    async def _routing_context(self, episode: Episode) -> RoutingContext:
         turn = Turn(
             episode.id, "", None, Role.USER, episode.request, TurnStatus.DONE, Label.LOCAL, 0.0
         )
@@ -230,11 +231,13 @@ class ConductorBench:
         route = await self.router.route(material, roster)
         return RoutingContext(material, roster[0].id, "", roster, route, _LIMITS)
 
-    async def _score(self, desk: EpisodeContext, plan: Plan | None, episode: Episode) -> PlanScore:
+    async def _score(
+        self, context: EpisodeContext, plan: Plan | None, episode: Episode
+    ) -> PlanScore:
         """Score a plan by the workers that would do its steps."""
         if plan is not None:
-            situation = desk.situation
-            plan = assign_workers(plan, situation.roster, left=0, material=situation.material)
+            routing = context.routing
+            plan = assign_workers(plan, routing.roster, left=0, material=routing.material)
         expressions = {(part.tool, part.text) for part in episode.parts if part.tool}
         expressions |= {(step.worker, step.subtask) for step in (plan.steps if plan else ())}
         for tool, text in sorted(expressions):

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from baton.core.errors import BudgetExceeded
 from baton.core.messages import Purpose
-from baton.core.money import Price
+from baton.core.money import BilledTokens, Price
 
 MIN_USEFUL_TOKENS = 256
 """A cap below this makes no useful answer: such a call is refused (unless less was asked for)."""
@@ -238,3 +239,35 @@ class UsageRow:
     tokens_out: int
     charged: int
     unconfirmed: int
+
+
+class NoLedger:
+    """A ledger that refuses every call (core.ports.Ledger): for use without remote workers."""
+
+    async def hold(self, bill: HoldRequest) -> Hold:
+        raise BudgetExceeded("The cloud is off here, so nothing was sent.")
+
+    quote = hold
+
+    async def hold_in_turn(self, bill: HoldRequest, ticket: int = 0) -> Hold | int:
+        return await self.hold(bill)
+
+    async def leave_queue(self, ticket: int) -> None:
+        pass
+
+    async def settle(self, call: str, used: BilledTokens) -> int:
+        raise LookupError(call)
+
+    async def leave(self, call: str, most: BilledTokens | None = None) -> int:
+        raise LookupError(call)
+
+    async def void(self, call: str) -> None:
+        raise LookupError(call)
+
+    async def standing(
+        self, ceilings: Mapping[Scope, int], session: str | None = None, run: str | None = None
+    ) -> Standing:
+        return Standing(())
+
+
+NO_LEDGER = NoLedger()

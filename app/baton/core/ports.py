@@ -1,4 +1,4 @@
-"""The Protocols through which the engine meets the world."""
+"""The Protocols that core uses, and the values that they exchange."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from baton.core.errors import BudgetExceeded
 from baton.core.events import Checked, Event
 from baton.core.labels import Label
 from baton.core.ledger_types import Hold, HoldRequest, Policy, Scope, Standing
@@ -45,7 +44,7 @@ class Worker(Protocol):
         """Answer the request: progress and text as they come, then exactly one Usage.
 
         Closing the generator (or cancelling its consumer) stops the work within 2 s. A worker
-        elsewhere yields Sent before each request it makes, and makes one at most. Raises
+        behind the gateway yields RequestSent before each request, and makes one at most. Raises
         ModelFileError, SecretMissing, WorkerUnavailable, ContextTooLong (before any text) or
         WorkerError.
         """
@@ -323,7 +322,7 @@ class PlanningContext(Protocol):
     """What a conductor has at hand to draw a plan."""
 
     @property
-    def situation(self) -> RoutingContext:
+    def routing(self) -> RoutingContext:
         """What was known before anything was called."""
         ...
 
@@ -403,11 +402,11 @@ class Proposal:
 class Strategy(Protocol):
     """Decides what is played: pure but for what it asks of its context."""
 
-    async def first(self, desk: StrategyContext) -> Proposal:
+    async def first(self, context: StrategyContext) -> Proposal:
         """Return the first plan."""
         ...
 
-    async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
+    async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Return a grown plan, or None when the plan's answer stands.
 
         Called when every step that can be played is over, whether it went well or not.
@@ -418,54 +417,16 @@ class Strategy(Protocol):
 class Conductor(Protocol):
     """Draws plans."""
 
-    async def plan(self, desk: PlanningContext) -> Plan:
+    async def plan(self, context: PlanningContext) -> Plan:
         """Return a plan for the prompt; its steps' workers may be "". Raises PlanError."""
         ...
 
-    async def review(self, desk: PlanningContext, outcome: Outcome) -> Plan | None:
+    async def review(self, context: PlanningContext, outcome: Outcome) -> Plan | None:
         """Return None to accept what came out, or a corrective plan.
 
         Its steps are numbered on from the outcome's, which they may name. Raises PlanError.
         """
         ...
-
-
-class NoLedger:
-    """A ledger that lets nothing through: for use without remote workers."""
-
-    async def hold(self, bill: HoldRequest) -> Hold:
-        """Refuse."""
-        raise BudgetExceeded("The cloud is off here, so nothing was sent.")
-
-    quote = hold
-
-    async def hold_in_turn(self, bill: HoldRequest, ticket: int = 0) -> Hold | int:
-        """Refuse."""
-        return await self.hold(bill)
-
-    async def leave_queue(self, ticket: int) -> None:
-        """No call waits."""
-
-    async def settle(self, call: str, used: BilledTokens) -> int:
-        """There is no such call. Raises LookupError."""
-        raise LookupError(call)
-
-    async def leave(self, call: str, most: BilledTokens | None = None) -> int:
-        """There is no such call. Raises LookupError."""
-        raise LookupError(call)
-
-    async def void(self, call: str) -> None:
-        """There is no such call. Raises LookupError."""
-        raise LookupError(call)
-
-    async def standing(
-        self, ceilings: Mapping[Scope, int], session: str | None = None, run: str | None = None
-    ) -> Standing:
-        """Nothing was ever spent, and nothing may be."""
-        return Standing(())
-
-
-NO_LEDGER = NoLedger()
 
 
 class Redactor(Protocol):

@@ -13,7 +13,7 @@ from baton.core import events as ev
 from baton.core.errors import StoreError, WorkerUnavailable
 from baton.core.events import Decision
 from baton.core.labels import Label
-from baton.core.ledger_types import Hold, HoldRequest, Policy, Scope
+from baton.core.ledger_types import Hold, HoldRequest, NoLedger, Policy, Scope
 from baton.core.messages import (
     Card,
     Chunk,
@@ -27,7 +27,7 @@ from baton.core.messages import (
     max_input_tokens,
 )
 from baton.core.money import NANO, Price, Rates
-from baton.core.ports import NEW, ConversationPosition, NoLedger, Question, Redactor
+from baton.core.ports import NEW, ConversationPosition, Question, Redactor
 from baton.core.redaction_types import HiddenText, RedactedTexts
 from baton.core.run.metered_worker import CallUsage, MeteredWorker, RunBudget
 from baton.core.run.orchestra import Orchestra

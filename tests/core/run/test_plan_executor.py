@@ -439,10 +439,10 @@ async def test_every_finished_steps_text_is_in_the_store_and_tells_the_same_stor
 
 async def test_a_strategy_that_can_draw_no_more_leaves_what_there_is() -> None:
     class Stuck:
-        async def first(self, desk: StrategyContext) -> Proposal:
+        async def first(self, context: StrategyContext) -> Proposal:
             return Proposal(Plan((step("small", "One."),), (1,)), final=False)
 
-        async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
+        async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
             raise PlanError("There is no other plan.")
 
     async with house(Actor(local()), strategy=Stuck()) as here:
@@ -452,10 +452,10 @@ async def test_a_strategy_that_can_draw_no_more_leaves_what_there_is() -> None:
 
 async def test_a_strategy_can_not_change_what_was_played() -> None:
     class Forging:
-        async def first(self, desk: StrategyContext) -> Proposal:
+        async def first(self, context: StrategyContext) -> Proposal:
             return Proposal(Plan((step("small", "One."),), (1,)), final=False)
 
-        async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
+        async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
             forged = step("small", "Forged.", "prompt", "history")
             return Proposal(Plan((forged, step("small", "Two.", "1")), (2,)))
 

@@ -278,9 +278,9 @@ async def test_a_strategy_sees_the_label_of_the_conversation_where_that_is_stric
     seen: list[Label] = []
 
     class Looks(Single):
-        async def first(self, desk: StrategyContext) -> Proposal:
-            seen.append(desk.situation.limits.label)
-            return await super().first(desk)
+        async def first(self, context: StrategyContext) -> Proposal:
+            seen.append(context.routing.limits.label)
+            return await super().first(context)
 
     async with house(Actor(local()), Actor(cloud()), strategy=Looks()) as here:
         view = await here.play(None, limits=PromptLimits(Label.LOCAL))

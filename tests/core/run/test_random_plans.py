@@ -282,12 +282,12 @@ class Growing:
         self.scene = scene
         self.random = scene.random
 
-    async def first(self, desk: StrategyContext) -> Proposal:
-        await self._look(desk)
+    async def first(self, context: StrategyContext) -> Proposal:
+        await self._look(context)
         return Proposal(self.scene.plan, why="Why not.", final=False)
 
-    async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
-        await self._look(desk)
+    async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
+        await self._look(context)
         played, fate = len(outcome.plan.steps), self.random.random()
         if fate < 0.4 or played > MAX_STEPS - 4:
             return None
@@ -297,13 +297,13 @@ class Growing:
         answer = self.scene.make_answer(played + len(more))
         return Proposal(outcome.plan.with_steps(more, answer), why="More.", final=fate < 0.7)
 
-    async def _look(self, desk: StrategyContext) -> None:
-        await desk.funds()
+    async def _look(self, context: StrategyContext) -> None:
+        await context.funds()
         if self.random.random() < 0.2:
-            card = self.random.choice(desk.situation.roster)
-            message = Message(Role.USER, f"Draw a plan for {desk.situation.material.prompt}")
+            card = self.random.choice(context.routing.roster)
+            message = Message(Role.USER, f"Draw a plan for {context.routing.material.prompt}")
             try:
-                await desk.ask(
+                await context.ask(
                     card.id, [message], Purpose.PLAN, max_tokens=self.random.choice([None, 99])
                 )
             except BatonError:

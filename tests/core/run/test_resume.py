@@ -256,10 +256,10 @@ async def test_what_somebody_wrote_who_is_gone_now_is_kept_all_the_same() -> Non
 
 async def test_a_resumed_run_may_still_be_grown_by_its_strategy() -> None:
     class Growing:
-        async def first(self, desk: StrategyContext) -> Proposal:
+        async def first(self, context: StrategyContext) -> Proposal:
             return Proposal(Plan((step("small", "One."),), (1,)), final=False)
 
-        async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
+        async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
             if len(outcome.plan.steps) == 1:
                 return Proposal(outcome.plan.with_steps((step("small", "Two.", "1"),), (2,)))
             return None

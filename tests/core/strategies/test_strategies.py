@@ -37,17 +37,15 @@ from support.strategy_context import (
     ScriptedContext,
     expects,
     play,
+    routing,
     says,
-    situation,
 )
 
 # One worker
 
 
 async def test_single_asks_one_worker_whoever_else_is_there() -> None:
-    run = await play(
-        "single", ScriptedContext(situation(LLAMA, GEMMA, CLOUD, files=["a"])), says("")
-    )
+    run = await play("single", ScriptedContext(routing(LLAMA, GEMMA, CLOUD, files=["a"])), says(""))
     assert run.workers == ["llama"]
     assert run.outcome.plan.steps[0].access == ("prompt", "history", "file:a")
     assert run.proposals[0].final
@@ -58,7 +56,7 @@ async def test_single_asks_one_worker_whoever_else_is_there() -> None:
 @pytest.mark.parametrize("need", [Need("math", 5), Need("chat", 1), Need("code", 4)])
 async def test_hybrid_with_one_small_worker_is_single(mode: str, where: str, need: Need) -> None:
     route = Route(where, "Because.", need, template="draft-verify-revise")
-    context = ScriptedContext(situation(TINY, mode=mode, route=route, prompt=SUM))
+    context = ScriptedContext(routing(TINY, mode=mode, route=route, prompt=SUM))
     run = await play(strategy_of_mode(mode), context, says("I can't."))
     alone = await play("single", context, says("I can't."))
     assert run.outcome == alone.outcome
@@ -70,7 +68,7 @@ async def test_hybrid_with_one_small_worker_is_single(mode: str, where: str, nee
 
 
 async def test_a_draft_that_will_do_stays() -> None:
-    run = await play("hybrid", ScriptedContext(situation(TINY, CLOUD)), says("A tale."))
+    run = await play("hybrid", ScriptedContext(routing(TINY, CLOUD)), says("A tale."))
     assert run.workers == ["tiny"]
     assert not run.proposals[0].final
     assert (
@@ -79,10 +77,10 @@ async def test_a_draft_that_will_do_stays() -> None:
 
 
 async def test_what_keeps_a_prompt_on_this_machine_is_said() -> None:
-    private = ScriptedContext(situation(TINY, limits=PromptLimits(label=Label.LOCAL)))
+    private = ScriptedContext(routing(TINY, limits=PromptLimits(label=Label.LOCAL)))
     run = await play("hybrid", private, says("A tale."))
     assert run.proposals[0].why == "This conversation is private, so no remote model is asked."
-    run = await play("route", ScriptedContext(situation(TINY, mode="local")), says("A tale."))
+    run = await play("route", ScriptedContext(routing(TINY, mode="local")), says("A tale."))
     assert run.proposals[0].why == "The mode is local, so no remote model is asked."
 
 
@@ -98,7 +96,7 @@ async def test_a_draft_that_will_not_do_calls_for_the_helper(
     text: str, cut: Sequence[int], why: str
 ) -> None:
     run = await play(
-        "hybrid", ScriptedContext(situation(TINY, CLOUD)), says(text, "Better."), cut=cut
+        "hybrid", ScriptedContext(routing(TINY, CLOUD)), says(text, "Better."), cut=cut
     )
     assert run.workers == ["tiny", "gpt"]
     assert run.answer == (2,)
@@ -107,12 +105,12 @@ async def test_a_draft_that_will_not_do_calls_for_the_helper(
 
 
 async def test_a_cap_that_was_typed_cuts_as_wished() -> None:
-    context = ScriptedContext(situation(TINY, CLOUD, limits=PromptLimits(max_tokens=5)))
+    context = ScriptedContext(routing(TINY, CLOUD, limits=PromptLimits(max_tokens=5)))
     assert (await play("hybrid", context, says("A tale"), cut=[1])).workers == ["tiny"]
 
 
 async def test_the_draft_comes_back_if_the_helper_has_not_a_word() -> None:
-    run = await play("hybrid", ScriptedContext(situation(TINY, CLOUD)), says("I can't.", DOWN))
+    run = await play("hybrid", ScriptedContext(routing(TINY, CLOUD)), says("I can't.", DOWN))
     assert run.answer == (1,)
     assert len(run.outcome.plan.steps) == 2
     assert run.text == "I can't."
@@ -120,21 +118,21 @@ async def test_the_draft_comes_back_if_the_helper_has_not_a_word() -> None:
 
 async def test_what_the_helper_began_is_the_answer_even_if_it_broke_off() -> None:
     run = await play(
-        "hybrid", ScriptedContext(situation(TINY, CLOUD)), says("I can't.", DOWN), tear="Half"
+        "hybrid", ScriptedContext(routing(TINY, CLOUD)), says("I can't.", DOWN), tear="Half"
     )
     assert run.answer == (2,)
     assert 2 in run.outcome.failed
 
 
 async def test_a_draft_that_failed_is_the_run_s_error() -> None:
-    run = await play("hybrid", ScriptedContext(situation(TINY, CLOUD)), says(DOWN))
+    run = await play("hybrid", ScriptedContext(routing(TINY, CLOUD)), says(DOWN))
     assert run.workers == ["tiny"]
 
 
 async def test_a_default_worker_elsewhere_answers_alone() -> None:
     for name in ("hybrid", "cascade"):
         run = await play(
-            name, ScriptedContext(situation(CLOUD, LLAMA, GEMMA, prompt=SUM)), says("I can't.")
+            name, ScriptedContext(routing(CLOUD, LLAMA, GEMMA, prompt=SUM)), says("I can't.")
         )
         assert run.workers == ["gpt"]
         assert run.proposals[0].where == "cloud"
@@ -145,7 +143,7 @@ async def test_a_default_worker_elsewhere_answers_alone() -> None:
 
 def by_tool(*cards: Card) -> RoutingContext:
     route = Route("local", "A plain sum.", Need("calculation", 1), tool="calculator")
-    return situation(*cards, route=route, prompt="3 + 4", files=["a"])
+    return routing(*cards, route=route, prompt="3 + 4", files=["a"])
 
 
 async def test_a_tool_answers_by_itself_and_sees_only_the_prompt() -> None:
@@ -165,18 +163,18 @@ HARD = Route("cloud", "This looks hard.", Need("writing", 4))
 
 
 async def test_what_the_router_sends_away_is_offered_to_the_helper_first() -> None:
-    run = await play("hybrid", ScriptedContext(situation(TINY, CLOUD, route=HARD)), says("A tale."))
+    run = await play("hybrid", ScriptedContext(routing(TINY, CLOUD, route=HARD)), says("A tale."))
     assert run.workers == ["gpt"]
     assert run.proposals[0].where == "cloud"
     refused = says(BudgetExceeded("Not now."), "A tale.")
-    run = await play("hybrid", ScriptedContext(situation(TINY, CLOUD, route=HARD)), refused)
+    run = await play("hybrid", ScriptedContext(routing(TINY, CLOUD, route=HARD)), refused)
     assert run.workers == ["gpt", "tiny"]
 
 
 @pytest.mark.parametrize("money", [SpendingRoom(0, 1.0), SpendingRoom(10**9, 1.0)])
 async def test_it_stays_here_when_the_budget_is_used(money: SpendingRoom) -> None:
     near = Route("cloud", "This looks hard.", Need("writing", 3))
-    context = ScriptedContext(situation(LLAMA, CLOUD, route=near), money)
+    context = ScriptedContext(routing(LLAMA, CLOUD, route=near), money)
     assert (await play("hybrid", context, says("A tale."))).workers == ["llama"]
 
 
@@ -184,7 +182,7 @@ async def test_it_stays_here_when_the_budget_is_used(money: SpendingRoom) -> Non
 
 
 def two(**more: Any) -> RoutingContext:
-    return situation(LLAMA, GEMMA, CLOUD, prompt=SUM, need=MATH, **more)
+    return routing(LLAMA, GEMMA, CLOUD, prompt=SUM, need=MATH, **more)
 
 
 @pytest.mark.parametrize("name", ["hybrid", "cascade"])
@@ -232,23 +230,21 @@ async def test_without_help_the_stronger_one_counts_and_of_peers_the_chosen_one(
     assert (await play("cascade", ScriptedContext(two()), lost)).answer == (1,)
     skilled = replace(GEMMA, skills={"math": 4.5})
     run = await play(
-        "cascade", ScriptedContext(situation(LLAMA, skilled, prompt=SUM, need=MATH)), lost
+        "cascade", ScriptedContext(routing(LLAMA, skilled, prompt=SUM, need=MATH)), lost
     )
     assert (run.workers, run.answer) == (["llama", "gemma"], (2,))
-    run = await play(
-        "cascade", ScriptedContext(situation(GEMMA, LLAMA, prompt=SUM, need=MATH)), lost
-    )
+    run = await play("cascade", ScriptedContext(routing(GEMMA, LLAMA, prompt=SUM, need=MATH)), lost)
     assert (run.workers, run.answer) == (["gemma", "llama"], (1,))
 
 
 async def test_free_text_is_not_compared() -> None:
     run = await play(
-        "cascade", ScriptedContext(situation(LLAMA, GEMMA, CLOUD)), says("In 1900.", "In 1950.")
+        "cascade", ScriptedContext(routing(LLAMA, GEMMA, CLOUD)), says("In 1900.", "In 1950.")
     )
     assert (run.workers, run.answer) == (["llama", "gemma"], (1,))
     run = await play(
         "cascade",
-        ScriptedContext(situation(LLAMA, GEMMA, CLOUD)),
+        ScriptedContext(routing(LLAMA, GEMMA, CLOUD)),
         says("I can't.", "Once.", "Twice."),
     )
     assert run.workers == ["llama", "gemma", "gpt"]
@@ -256,13 +252,13 @@ async def test_free_text_is_not_compared() -> None:
 
 async def test_one_worker_cascades_with_itself() -> None:
     run = await play(
-        "cascade", ScriptedContext(situation(LLAMA, CLOUD, prompt=SUM)), says("7", "8", "9")
+        "cascade", ScriptedContext(routing(LLAMA, CLOUD, prompt=SUM)), says("7", "8", "9")
     )
     assert run.workers == ["llama", "llama", "gpt"]
 
 
 async def test_workers_of_unlike_strength_do_not_check_each_other() -> None:
-    context = ScriptedContext(situation(TINY, BIG, CLOUD, prompt=SUM, need=MATH))
+    context = ScriptedContext(routing(TINY, BIG, CLOUD, prompt=SUM, need=MATH))
     assert (await play("hybrid", context, says("7"))).workers == ["tiny"]
 
 
@@ -270,51 +266,49 @@ async def test_workers_of_unlike_strength_do_not_check_each_other() -> None:
 
 
 async def test_the_majority_of_samples_counts() -> None:
-    run = await play(
-        "vote", ScriptedContext(situation(LLAMA, GEMMA)), says("It is 8", "So 7", "7.0")
-    )
+    run = await play("vote", ScriptedContext(routing(LLAMA, GEMMA)), says("It is 8", "So 7", "7.0"))
     assert (run.workers, run.answer) == (["llama"] * 3, (2,))
     assert run.why == "2 of 3 answers agree."
-    run = await play("vote", ScriptedContext(situation(LLAMA)), says(DOWN, "So 7", "8"))
+    run = await play("vote", ScriptedContext(routing(LLAMA)), says(DOWN, "So 7", "8"))
     assert run.answer == (2,)
 
 
 async def test_without_a_majority_the_strongest_counts() -> None:
     cards = (TINY, TOOL, LLAMA, BIG, GEMMA, CLOUD)
-    run = await play("majority", ScriptedContext(situation(*cards)), says("1", "2", "3", "4"))
+    run = await play("majority", ScriptedContext(routing(*cards)), says("1", "2", "3", "4"))
     assert run.workers == ["tiny", "big", "gemma", "llama"]
     assert run.answer == (2,)
-    run = await play("majority", ScriptedContext(situation(*cards)), says("1", "2", "3", "1"))
+    run = await play("majority", ScriptedContext(routing(*cards)), says("1", "2", "3", "1"))
     assert run.answer == (1,)
-    assert (
-        await play("majority", ScriptedContext(situation(LLAMA, CLOUD)), says("1"))
-    ).workers == ["llama"]
+    assert (await play("majority", ScriptedContext(routing(LLAMA, CLOUD)), says("1"))).workers == [
+        "llama"
+    ]
 
 
 async def test_the_strongest_makes_one_of_all_proposals() -> None:
-    run = await play("moa", ScriptedContext(situation(LLAMA, GEMMA, CLOUD)), says("a", "b", "c"))
+    run = await play("moa", ScriptedContext(routing(LLAMA, GEMMA, CLOUD)), says("a", "b", "c"))
     assert run.workers == ["llama", "gemma", "gpt"]
     assert run.outcome.plan.steps[2].access == ("prompt", "history", "1", "2")
-    run = await play("moa", ScriptedContext(situation(LLAMA, GEMMA, CLOUD)), says("a", "b", DOWN))
+    run = await play("moa", ScriptedContext(routing(LLAMA, GEMMA, CLOUD)), says("a", "b", DOWN))
     assert (run.answer, run.text) == ((1,), "a")
-    assert (await play("moa", ScriptedContext(situation(TINY)), says(*"abcd"))).workers == [
+    assert (await play("moa", ScriptedContext(routing(TINY)), says(*"abcd"))).workers == [
         "tiny"
     ] * 4
 
 
 async def test_a_revision_sees_prompt_and_draft() -> None:
-    run = await play("reflect", ScriptedContext(situation(LLAMA, CLOUD)), says("a", "b"))
+    run = await play("reflect", ScriptedContext(routing(LLAMA, CLOUD)), says("a", "b"))
     assert run.workers == ["llama", "llama"]
     assert run.outcome.plan.steps[1].access == ("prompt", "history", "1")
     assert run.text == "b"
-    assert (await play("reflect", ScriptedContext(situation(LLAMA)), says("a", ""))).text == "a"
+    assert (await play("reflect", ScriptedContext(routing(LLAMA)), says("a", ""))).text == "a"
 
 
 async def test_alone_means_alone() -> None:
     for name in STRATEGIES:
         cards = (LLAMA, GEMMA, BIG)
         route = Route("plan", "Much.", Need("math", 4), template="draft-verify-revise")
-        context = ScriptedContext(situation(*cards, limits=PromptLimits(alone=True), route=route))
+        context = ScriptedContext(routing(*cards, limits=PromptLimits(alone=True), route=route))
         run = await play(name, context, lambda number, step: "Some text.")
         assert set(run.workers) == {"llama"}, name
         assert not context.asked, name
@@ -343,9 +337,7 @@ PLAN = Route("plan", "You ask for 3 things.", MATH, template="split-merge")
 
 
 async def test_a_conductor_s_plan_is_played_and_accepted() -> None:
-    context = ScriptedContext(
-        situation(LLAMA, GEMMA, route=PLAN), answers=[drawn("Do a.", "Do b.")]
-    )
+    context = ScriptedContext(routing(LLAMA, GEMMA, route=PLAN), answers=[drawn("Do a.", "Do b.")])
     run = await play("conductor", context, lambda number, step: f"text {number}")
     assert [step.subtask for step in run.outcome.plan.steps] == ["Do a.", "Do b."]
     assert run.text == "text 2"
@@ -355,7 +347,7 @@ async def test_a_conductor_s_plan_is_played_and_accepted() -> None:
 async def test_hybrid_plans_where_the_router_wants_it_and_mini_never() -> None:
     for mode, tasks in (("auto", ["Do a.", "Do b."]), ("mini", ["Answer the prompt."])):
         context = ScriptedContext(
-            situation(LLAMA, GEMMA, route=PLAN, mode=mode), answers=[drawn("Do a.", "Do b.")]
+            routing(LLAMA, GEMMA, route=PLAN, mode=mode), answers=[drawn("Do a.", "Do b.")]
         )
         run = await play(strategy_of_mode(mode), context, lambda number, step: "text")
         assert [step.subtask for step in run.outcome.plan.steps] == tasks
@@ -374,33 +366,33 @@ async def test_a_small_worker_draws_and_plays_no_plan_that_only_money_could(
 ) -> None:
     route = Route("plan", "Hard.", Need("writing", 4), template=template)
     run = await play(
-        "hybrid", ScriptedContext(situation(TINY, CLOUD, route=route), money), says("text")
+        "hybrid", ScriptedContext(routing(TINY, CLOUD, route=route), money), says("text")
     )
     assert run.workers == workers
 
 
 async def test_without_a_conductor_the_template_is_played() -> None:
     run = await play(
-        "conductor", ScriptedContext(situation(TINY, route=PLAN)), lambda n, step: f"text {n}"
+        "conductor", ScriptedContext(routing(TINY, route=PLAN)), lambda n, step: f"text {n}"
     )
     assert len(run.workers) == 5
     assert run.text == "text 5"
-    context = ScriptedContext(situation(LLAMA, route=PLAN), answers=["nonsense", "nonsense"])
+    context = ScriptedContext(routing(LLAMA, route=PLAN), answers=["nonsense", "nonsense"])
     run = await play("conductor", context, lambda number, step: "text")
     assert len(run.workers) == 5
     assert "Llama could draw no plan." in run.proposals[0].why
-    context = ScriptedContext(situation(LLAMA), answers=["nonsense", "nonsense"])
+    context = ScriptedContext(routing(LLAMA), answers=["nonsense", "nonsense"])
     run = await play("conductor", context, lambda number, step: "text")
     assert run.workers == ["llama"]
 
 
 @pytest.mark.parametrize("name", ["conductor", "hybrid", "ultra"])
 async def test_by_the_rule_only_templates_plan(name: str) -> None:
-    context = ScriptedContext(situation(LLAMA, GEMMA, route=PLAN, conductor=RULE_CONDUCTOR))
+    context = ScriptedContext(routing(LLAMA, GEMMA, route=PLAN, conductor=RULE_CONDUCTOR))
     run = await play(name, context, lambda number, step: "text")
     assert len(run.proposals[0].plan.steps) == 5, "the template's"
     assert context.asked == []
-    plain = ScriptedContext(situation(LLAMA, GEMMA, conductor=RULE_CONDUCTOR))
+    plain = ScriptedContext(routing(LLAMA, GEMMA, conductor=RULE_CONDUCTOR))
     run = await play("conductor", plain, lambda number, step: "text")
     assert (run.workers, plain.asked) == (["llama"], [])
     assert "No model plans, by your setting `conductor`." in run.proposals[0].why
@@ -409,7 +401,7 @@ async def test_by_the_rule_only_templates_plan(name: str) -> None:
 async def test_the_rule_asks_for_no_weaker_worker_than_usual_before_a_template_is_played() -> None:
     run = await play(
         "hybrid",
-        ScriptedContext(situation(TINY, route=PLAN, conductor=RULE_CONDUCTOR)),
+        ScriptedContext(routing(TINY, route=PLAN, conductor=RULE_CONDUCTOR)),
         says("text"),
     )
     assert run.workers == ["tiny"]
@@ -420,7 +412,7 @@ async def test_a_broken_template_of_the_person_s_leaves_one_worker_to_answer() -
         raise ConfigError("It is broken.")
 
     for name in ("conductor", "hybrid", "ultra"):
-        context = ScriptedContext(situation(TINY, route=PLAN, templates=broken))
+        context = ScriptedContext(routing(TINY, route=PLAN, templates=broken))
         assert (await play(name, context, says("text"))).workers == ["tiny"]
 
 
@@ -428,14 +420,12 @@ async def test_a_plan_that_came_to_nothing_leaves_the_default_worker_to_answer()
     def say(number: int, step: Step) -> str | BatonError:
         return "text" if number == 6 else DOWN
 
-    run = await play("conductor", ScriptedContext(situation(TINY, route=PLAN)), say)
+    run = await play("conductor", ScriptedContext(routing(TINY, route=PLAN)), say)
     assert (run.workers[-1], run.answer, run.text) == ("tiny", (6,), "text")
 
 
 async def test_a_plan_s_answer_that_will_not_do_calls_for_the_helper() -> None:
-    context = ScriptedContext(
-        situation(LLAMA, GEMMA, CLOUD, route=PLAN), answers=[drawn("a.", "b.")]
-    )
+    context = ScriptedContext(routing(LLAMA, GEMMA, CLOUD, route=PLAN), answers=[drawn("a.", "b.")])
     run = await play("hybrid", context, lambda n, step: "Good." if step.worker == "gpt" else "")
     assert (run.workers[-1], run.text) == ("gpt", "Good.")
     assert run.why == "The local answer is empty."
@@ -443,7 +433,7 @@ async def test_a_plan_s_answer_that_will_not_do_calls_for_the_helper() -> None:
 
 async def test_a_document_is_read_by_the_template_even_where_somebody_could_conduct() -> None:
     route = Route("plan", "Long.", Need("summary", 2), template="read-long-document")
-    context = ScriptedContext(situation(TINY, BIG, route=route, files=["a.txt"]))
+    context = ScriptedContext(routing(TINY, BIG, route=route, files=["a.txt"]))
     run = await play("hybrid", context, lambda number, step: "text")
     assert run.outcome.plan.steps[0].access == ("prompt", "file:a.txt")
     assert context.asked == []
@@ -452,11 +442,11 @@ async def test_a_document_is_read_by_the_template_even_where_somebody_could_cond
 async def test_a_template_by_name() -> None:
     template = read_templates()["draft-verify-revise"]
     run = await play(
-        TemplateStrategy(template), ScriptedContext(situation(LLAMA, BIG)), says("a", "b", "c")
+        TemplateStrategy(template), ScriptedContext(routing(LLAMA, BIG)), says("a", "b", "c")
     )
     assert (run.text, run.proposals[0].why) == ("c", template.about)
     run = await play(
-        TemplateStrategy(template), ScriptedContext(situation(LLAMA, BIG)), says("a", DOWN, DOWN)
+        TemplateStrategy(template), ScriptedContext(routing(LLAMA, BIG)), says("a", DOWN, DOWN)
     )
     assert (run.text, run.answer) == ("a", (1,))
 
@@ -466,7 +456,7 @@ async def test_a_template_by_name() -> None:
 
 async def test_an_accepted_answer_stays() -> None:
     run = await play(
-        "ultra", ScriptedContext(situation(LLAMA, BIG)), says("It is 7.", "ACCEPT\nIt is.")
+        "ultra", ScriptedContext(routing(LLAMA, BIG)), says("It is 7.", "ACCEPT\nIt is.")
     )
     assert (run.workers, run.answer) == (["llama", "big"], (1,))
     audit = run.outcome.plan.steps[1]
@@ -475,14 +465,14 @@ async def test_an_accepted_answer_stays() -> None:
 
 async def test_problems_are_mended_once() -> None:
     said = says("It is 8.", "- 3 + 4 is 7.", "It is 7.")
-    run = await play("ultra", ScriptedContext(situation(LLAMA, BIG)), said)
+    run = await play("ultra", ScriptedContext(routing(LLAMA, BIG)), said)
     assert run.workers == ["llama", "big", "llama"]
     assert run.outcome.plan.steps[2].access == ("prompt", "history", "1", "2")
     assert run.text == "It is 7."
 
 
 async def test_what_a_check_finds_is_mended_without_an_audit() -> None:
-    context = ScriptedContext(situation(LLAMA, BIG), wrong={1: "3 + 4 is 7, not 8."})
+    context = ScriptedContext(routing(LLAMA, BIG), wrong={1: "3 + 4 is 7, not 8."})
     run = await play("ultra", context, says("3 + 4 = 8", "3 + 4 = 7"))
     assert run.workers == ["llama", "llama"]
     assert "3 + 4 is 7, not 8." in run.outcome.plan.steps[1].subtask
@@ -491,23 +481,23 @@ async def test_what_a_check_finds_is_mended_without_an_audit() -> None:
 
 @pytest.mark.parametrize("repair", ["", DOWN, "3 + 4 = 9"])
 async def test_a_repair_that_is_no_better_is_not_taken(repair: str | BatonError) -> None:
-    context = ScriptedContext(situation(LLAMA, BIG), wrong={3: "3 + 4 is 7, not 9."})
+    context = ScriptedContext(routing(LLAMA, BIG), wrong={3: "3 + 4 is 7, not 9."})
     run = await play("ultra", context, says("It is 7.", "- No sum is shown.", repair))
     assert (run.answer, run.text) == ((1,), "It is 7.")
 
 
 async def test_a_repair_that_stopped_at_its_cap_is_not_taken() -> None:
     said = says("It is 7.", "- No sum is shown.", "3 + 4 = 7, which")
-    run = await play("ultra", ScriptedContext(situation(LLAMA, BIG)), said, cut=[3])
+    run = await play("ultra", ScriptedContext(routing(LLAMA, BIG)), said, cut=[3])
     assert (run.answer, run.text) == ((1,), "It is 7.")
 
 
 async def test_nobody_audits_itself_and_the_weak_audit_nobody() -> None:
-    assert (await play("ultra", ScriptedContext(situation(LLAMA)), says("7"))).workers == ["llama"]
-    assert (await play("ultra", ScriptedContext(situation(LLAMA, TINY)), says("7"))).workers == [
+    assert (await play("ultra", ScriptedContext(routing(LLAMA)), says("7"))).workers == ["llama"]
+    assert (await play("ultra", ScriptedContext(routing(LLAMA, TINY)), says("7"))).workers == [
         "llama"
     ]
-    run = await play("ultra", ScriptedContext(situation(LLAMA, BIG)), says("It is 7.", DOWN))
+    run = await play("ultra", ScriptedContext(routing(LLAMA, BIG)), says("It is 7.", DOWN))
     assert run.answer == (1,)
 
 
@@ -543,7 +533,7 @@ def scenes(
         route = replace(route, estimate=told.estimate)
     plans = st.sampled_from([drawn("a."), drawn("a.", "b."), '{"accept":true}', "nonsense", ""])
     context = ScriptedContext(
-        situation(
+        routing(
             *cards,
             prompt=draw(st.sampled_from([SUM, TALE])),
             route=route,
@@ -576,7 +566,7 @@ async def comes_to_an_end(scene: Scene) -> None:
     )
     steps = run.outcome.plan.steps
     tools = [n for n, step in enumerate(steps, 1) if step.worker == TOOL.id]
-    assert not tools or context.situation.route.tool or context.asked, "a tool drafted"
+    assert not tools or context.routing.route.tool or context.asked, "a tool drafted"
     # Twice only where a draft plainly won't do after the first look ahead was refused.
     assert len(context.weighed) <= 2, "one prompt was weighed again and again"
     if any(run.outcome.text(n).strip() for n, step in enumerate(steps, 1) if step.is_direct):

@@ -71,16 +71,16 @@ def can_conduct(card: Card) -> bool:
     return size >= _MIN_BILLIONS or (card.uses_gateway and size == 0)
 
 
-def choose_conductor(situation: RoutingContext, funds: SpendingRoom) -> str:
+def choose_conductor(routing: RoutingContext, funds: SpendingRoom) -> str:
     """Return who draws the plan: the person's choice, else a local worker, else a remote one.
 
     "" where no worker can, or not for the money that is left, or where the person wants none to.
     """
-    if situation.conductor == RULE_CONDUCTOR:
+    if routing.conductor == RULE_CONDUCTOR:
         return ""
-    able = [card for card in situation.roster if can_conduct(card) and _is_affordable(card, funds)]
-    if any(card.id == situation.conductor for card in able):
-        return situation.conductor
+    able = [card for card in routing.roster if can_conduct(card) and _is_affordable(card, funds)]
+    if any(card.id == routing.conductor for card in able):
+        return routing.conductor
     for privacy in (Label.LOCAL, Label.LAN, Label.CLOUD):
         if here := [card for card in able if card.privacy is privacy]:
             return substitute_worker(_PLANNING_STEP, here, (), funds.left)
@@ -109,24 +109,24 @@ class LanguageConductor:
 
     async def plan(self, context: PlanningContext) -> Plan:
         """Return a plan for the prompt. Raises PlanError, or what the worker raises."""
-        situation = context.situation
-        conductor, pool = situation.card(self._worker), _known_workers(situation)
-        canvas = _plan_schema(situation, conductor, pool)
-        kind = situation.route.need.kind
-        messages = plan_messages(situation.material, canvas, pool, conductor, kind)
+        routing = context.routing
+        conductor, pool = routing.card(self._worker), _known_workers(routing)
+        canvas = _plan_schema(routing, conductor, pool)
+        kind = routing.route.need.kind
+        messages = plan_messages(routing.material, canvas, pool, conductor, kind)
         plan = await self._draw_plan(context, messages, canvas, None)
         assert plan is not None  # without an outcome there is nothing to accept
         return plan
 
     async def review(self, context: PlanningContext, outcome: Outcome) -> Plan | None:
         """Return None to accept what came out, or a corrective plan. Raises as `plan`."""
-        situation = context.situation
+        routing = context.routing
         done = len(outcome.plan.steps)
         if done >= MAX_STEPS:
             return None
-        conductor, pool = situation.card(self._worker), _known_workers(situation)
-        canvas = _plan_schema(situation, conductor, pool, outcome)
-        messages = review_messages(situation.material, outcome, canvas, pool, conductor)
+        conductor, pool = routing.card(self._worker), _known_workers(routing)
+        canvas = _plan_schema(routing, conductor, pool, outcome)
+        messages = review_messages(routing.material, outcome, canvas, pool, conductor)
         plan = await self._draw_plan(context, messages, canvas, outcome)
         return None if plan == outcome.plan else plan
 
@@ -148,13 +148,13 @@ class LanguageConductor:
         try:
             return await self._parse_plan(context, text, canvas, outcome)
         except PlanError as problem:
-            name = context.situation.card(self._worker).name
+            name = context.routing.card(self._worker).name
             raise PlanError(f"{name} drew no plan that can be used. {problem.message}") from problem
 
     async def _ask_worker(
         self, context: PlanningContext, messages: Sequence[Message], canvas: PlanSchema
     ) -> str:
-        card = context.situation.card(self._worker)
+        card = context.routing.card(self._worker)
         most = _MAX_REMOTE_PLAN_TOKENS if card.uses_gateway else _MAX_PLAN_TOKENS
         return await context.ask(self._worker, messages, Purpose.PLAN, canvas.answer_format(), most)
 
@@ -166,17 +166,17 @@ class LanguageConductor:
             return None
         before = outcome.plan.steps if outcome is not None else ()
         plan = without_unused_steps(*drawn, before)
-        situation, left = context.situation, (await context.funds()).left
+        routing, left = context.routing, (await context.funds()).left
         return without_unfit_workers(
-            plan, situation.roster, left=left, after=len(before), material=situation.material
+            plan, routing.roster, left=left, after=len(before), material=routing.material
         )
 
 
 def _plan_schema(
-    situation: RoutingContext, conductor: Card, pool: Sequence[Card], outcome: Outcome | None = None
+    routing: RoutingContext, conductor: Card, pool: Sequence[Card], outcome: Outcome | None = None
 ) -> PlanSchema:
     """Return what this conductor's plan may name."""
-    material = situation.material
+    material = routing.material
     steps = outcome.plan.steps if outcome is not None else ()
     numbers = range(1, len(steps) + 1)
     return PlanSchema(
@@ -188,12 +188,12 @@ def _plan_schema(
     )
 
 
-def _known_workers(situation: RoutingContext) -> list[Card]:
+def _known_workers(routing: RoutingContext) -> list[Card]:
     """Return the workers that a conductor knows of, in the roster's order."""
-    models = [card for card in situation.roster if not card.is_tool]
-    best = sorted(models[1:], key=lambda card: -skill(card, situation.route.need.kind))
+    models = [card for card in routing.roster if not card.is_tool]
+    best = sorted(models[1:], key=lambda card: -skill(card, routing.route.need.kind))
     kept = {card.id for card in (*models[:1], *best[: _MAX_POOL_WORKERS - 1])}
-    return [card for card in situation.roster if card.is_tool or card.id in kept]
+    return [card for card in routing.roster if card.is_tool or card.id in kept]
 
 
 # Prompts

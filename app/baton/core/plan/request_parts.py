@@ -111,16 +111,16 @@ Write = Callable[[Request], Awaitable[WrittenPlan]]
 
 
 async def split_request(
-    conductor: TrainedConductor, situation: RoutingContext, write: Write
+    conductor: TrainedConductor, routing: RoutingContext, write: Write
 ) -> Plan | None:
     """Return the plan of a request that has parts or can be computed, None for any other.
 
     Steps that no tool does have no worker yet. Raises BatonError where the conductor fails.
     """
-    tools = frozenset(card.id for card in situation.roster if card.is_tool)
-    reader = RequestReader(conductor.tools, tools, write, situation.limits.label)
-    parts = await reader.parts(situation.material.prompt)
-    return plan_from_parts(parts, situation.material) if parts else None
+    tools = frozenset(card.id for card in routing.roster if card.is_tool)
+    reader = RequestReader(conductor.tools, tools, write, routing.limits.label)
+    parts = await reader.parts(routing.material.prompt)
+    return plan_from_parts(parts, routing.material) if parts else None
 
 
 @dataclass(frozen=True, slots=True)

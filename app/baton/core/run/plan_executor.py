@@ -15,9 +15,9 @@ from baton.core.messages import Finish
 from baton.core.plan.plan import Outcome, Plan, single_step_plan
 from baton.core.ports import Proposal, Strategy
 from baton.core.run.run_context import RunContext
+from baton.core.run.spending_decision import spending_room
 from baton.core.run.step_executor import StepExecution
 from baton.core.run.strategy_context import RunStrategyContext
-from baton.core.spending.worth_asking import spending_room
 
 
 class PlanExecutor:

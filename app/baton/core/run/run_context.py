@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from baton.core.events import Event
+from baton.core.ledger_types import NO_LEDGER
 from baton.core.messages import Card, Prompt
 from baton.core.plan.plan import Outcome
 from baton.core.plan.request_parts import TrainedConductor
 from baton.core.plan.skill_table import SkillTable
 from baton.core.ports import (
-    NO_LEDGER,
     Ask,
     ConversationPosition,
     Ledger,

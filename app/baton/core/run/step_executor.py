@@ -36,7 +36,7 @@ from baton.core.plan.token_estimates import step_tokens_p99
 from baton.core.run.approval import PromptWithdrawn
 from baton.core.run.metered_worker import PreparedCall
 from baton.core.run.run_context import RunContext
-from baton.core.spending.worth_asking import spending_room
+from baton.core.run.spending_decision import spending_room
 
 RETRY_SECONDS = 1.0
 """How long a remote worker that wasn't available is left alone before it is asked again."""

@@ -22,8 +22,10 @@ from baton.core.plan.request_parts import WrittenPlan
 from baton.core.ports import RoutingContext, SpendingRoom, Worker
 from baton.core.routing_types import Judgement
 from baton.core.run.metered_worker import PreparedCall
+from baton.core.run.routing_context import drafts, sound_judgement, sound_likeness, sound_scores
 from baton.core.run.run_context import RunContext
-from baton.core.spending import worth_asking
+from baton.core.run.spending_decision import spending_room, weigh_help
+from baton.core.strategies._draft_scoring import judge_by_rule
 
 
 class RunStrategyContext:
@@ -41,13 +43,13 @@ class RunStrategyContext:
         self._wrong: dict[int, int] = {}
 
     @property
-    def situation(self) -> RoutingContext:
+    def routing(self) -> RoutingContext:
         """What was known before anything was called."""
         return self._run.routing
 
     async def funds(self) -> SpendingRoom:
         """Return what may be spent now: nothing where the ledger can't be read."""
-        return await worth_asking.spending_room(self._run)
+        return await spending_room(self._run)
 
     async def ask(
         self,
@@ -58,7 +60,7 @@ class RunStrategyContext:
         max_tokens: int | None = None,
     ) -> str:
         """Return what a worker says apart from any step; see core.ports.PlanningContext."""
-        run, card = self._run, self.situation.card(worker)
+        run, card = self._run, self.routing.card(worker)
         label, seed = run.recorded.label, run.request.limits.seed
         if max_tokens is not None:
             max_tokens += card.thinking
@@ -86,13 +88,13 @@ class RunStrategyContext:
             await self._run.emit(ev.Planning(conductor.worker.card.id))
             return await self._written(conductor.worker, request, is_repeating)
 
-        return await split_request(conductor, self.situation, write)
+        return await split_request(conductor, self.routing, write)
 
     async def check(self, outcome: Outcome, step: int) -> tuple[ev.Checked, ...]:
         """Check a step's text by executing, parsing and recomputing what can be, and record it."""
         from baton.core.plan.checks import check_text
 
-        has_tools = any(card.is_tool for card in self.situation.roster)
+        has_tools = any(card.is_tool for card in self.routing.roster)
         found = await check_text(
             outcome.text(step),
             self._run.conversation.material.prompt,
@@ -108,10 +110,7 @@ class RunStrategyContext:
 
     async def judge(self, outcome: Outcome, steps: Sequence[int]) -> Judgement:
         """Return what is expected of the answers that some steps wrote, in their order."""
-        from baton.core.run.routing_context import drafts, sound_judgement
-        from baton.core.strategies._draft_scoring import judge_by_rule
-
-        routing, router = self.situation, self._run.services.router
+        routing, router = self.routing, self._run.services.router
         material = self._run.conversation.material
         authors = {n: self._author(n) for n in steps}
         shown = drafts(routing, outcome, authors, self._wrong)
@@ -121,24 +120,18 @@ class RunStrategyContext:
 
     async def likeness(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """Return how alike each two texts are in meaning, from 0 to 1."""
-        from baton.core.run.routing_context import sound_likeness
-
         return sound_likeness(await self._run.services.router.likeness(texts), len(texts))
 
     async def score_turns(
         self, position: Sequence[float], workers: Sequence[Sequence[float]]
     ) -> Sequence[Sequence[float]]:
         """Return how well each worker would do in each role; see core.ports.StrategyContext."""
-        from baton.core.run.routing_context import sound_scores
-
         router, text = self._run.services.router, self._run.conversation.material.prompt
         return sound_scores(await router.score_turns(text, position, workers), workers)
 
     async def weigh(self, worker: str, gain: float, *, plain: bool = False) -> bool:
         """Whether asking a worker is worth its price; see core.ports.StrategyContext."""
-        weighed = await worth_asking.weigh_help(
-            self._run, self.situation.card(worker), gain, plain=plain
-        )
+        weighed = await weigh_help(self._run, self.routing.card(worker), gain, plain=plain)
         await self._run.emit(weighed)
         return weighed.ok
 

@@ -56,107 +56,103 @@ class DraftReview:
 
     async def first(self, context: StrategyContext) -> Proposal:
         """Propose the drafts, or the answer where no worker could help."""
-        situation = context.situation
+        routing = context.routing
         if len(self._workers) > 1:
-            return drafts_proposal(
-                situation, self._workers, _drafting_reason(situation, self._workers)
-            )
-        if not has_helper(situation):
-            return single_answer(situation, local_only_reason(situation) or chance_text(situation))
-        mine = situation.card(situation.worker).name
+            return drafts_proposal(routing, self._workers, _drafting_reason(routing, self._workers))
+        if not has_helper(routing):
+            return single_answer(routing, local_only_reason(routing) or chance_text(routing))
+        mine = routing.card(routing.worker).name
         first = f"{mine} answers first, and its answer is looked at before it stays."
-        return replace(single_answer(situation, chance_text(situation) or first), final=False)
+        return replace(single_answer(routing, chance_text(routing) or first), final=False)
 
     async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Propose the draft that stays, or help; where help fails, the draft."""
-        drafts = _draft_numbers(context.situation, outcome.plan)
+        drafts = _draft_numbers(context.routing, outcome.plan)
         last = len(outcome.plan.steps)
         if last > len(drafts):
             lost = outcome.plan.answer == (last,) and is_lost(outcome, last)
             whole = written_steps(outcome, drafts) or drafts
             return (
-                keep_step(
-                    outcome, _draft_by_rule(context.situation, outcome, whole), _NO_HELP_REASON
-                )
+                keep_step(outcome, _draft_by_rule(context.routing, outcome, whole), _NO_HELP_REASON)
                 if lost
                 else None
             )
-        if last == 1 and (1 in outcome.failed or not has_helper(context.situation)):
+        if last == 1 and (1 in outcome.failed or not has_helper(context.routing)):
             return None
         return await self._review(context, outcome, drafts)
 
     async def _review(
         self, context: StrategyContext, outcome: Outcome, drafts: Sequence[int]
     ) -> Proposal | None:
-        situation = context.situation
-        plain = _plain_fault(situation, outcome, drafts)
+        routing = context.routing
+        plain = _plain_fault(routing, outcome, drafts)
         if not plain and not await self._may_ask_for_help(context):
-            return _keep_draft(outcome, _draft_by_rule(situation, outcome, drafts), "")
+            return _keep_draft(outcome, _draft_by_rule(routing, outcome, drafts), "")
         await _check_drafts(context, outcome, written_steps(outcome, drafts))
         judged = await context.judge(outcome, drafts)
-        stays = _kept_draft(situation, outcome, drafts, judged)
+        stays = _kept_draft(routing, outcome, drafts, judged)
         quality = dict(zip(drafts, judged.quality, strict=True))
-        gain = judged.gain.get(situation.helper, 0.0)
+        gain = judged.gain.get(routing.helper, 0.0)
         gain += judged.quality[judged.best] - quality[stays]
         hopeless = bool(plain) and len(drafts) == 1
         if hopeless:  # it is as good as no answer
             gain += quality[stays]
         why = plain or _doubt_reason(drafts, judged)
         if len(drafts) == 2 and (another := await _third_drafter(context, outcome, gain)):
-            step = answer_step(situation, another, optional=True)
+            step = answer_step(routing, another, optional=True)
             return Proposal(outcome.plan.with_steps((step,), (stays,)), "local", why, final=False)
-        if has_helper(situation) and await _is_help_worth_it(context, gain, hopeless):
-            step = answer_step(situation, situation.helper, optional=True)
+        if has_helper(routing) and await _is_help_worth_it(context, gain, hopeless):
+            step = answer_step(routing, routing.helper, optional=True)
             return Proposal(outcome.plan.with_steps((step,), (len(drafts) + 1,)), "cloud", why)
         return _keep_draft(outcome, stays, plain)
 
     async def _may_ask_for_help(self, context: StrategyContext) -> bool:
         """Whether the helper may be asked although the drafts look well."""
-        known = context.situation.route.estimate is not None
+        known = context.routing.route.estimate is not None
         return known and not self._weighed and await can_pay_helper(context)
 
 
 async def _is_help_worth_it(context: StrategyContext, gain: float, hopeless: bool) -> bool:
     """Whether the helper's gain is worth its price, and a person's waiting."""
-    situation = context.situation
-    if not situation.card(situation.helper).uses_gateway:
+    routing = context.routing
+    if not routing.card(routing.helper).uses_gateway:
         return hopeless or gain > _MIN_LOCAL_HELP_GAIN
-    return await context.weigh(situation.helper, gain, plain=hopeless)
+    return await context.weigh(routing.helper, gain, plain=hopeless)
 
 
 async def _third_drafter(context: StrategyContext, outcome: Outcome, gain: float) -> str:
     """Return the local worker to ask before a paid one, or ""."""
     if (
         gain <= _MIN_THIRD_DRAFT_GAIN
-        or not has_helper(context.situation)
+        or not has_helper(context.routing)
         or not await can_pay_helper(context)
     ):
         return ""
-    return third_drafter(context.situation, {step.worker for step in outcome.plan.steps})
+    return third_drafter(context.routing, {step.worker for step in outcome.plan.steps})
 
 
-def _draft_numbers(situation: RoutingContext, plan: Plan) -> Sequence[int]:
+def _draft_numbers(routing: RoutingContext, plan: Plan) -> Sequence[int]:
     """Return the numbers of the drafts: two or three that may fail, else the first step."""
-    mine = takewhile(lambda step: step.optional and step.worker != situation.helper, plan.steps)
+    mine = takewhile(lambda step: step.optional and step.worker != routing.helper, plan.steps)
     count = len(list(mine))
     return range(1, min(MAX_DRAFTS, count) + 1) if count > 1 else (1,)
 
 
-def _drafting_reason(situation: RoutingContext, workers: Sequence[str]) -> str:
+def _drafting_reason(routing: RoutingContext, workers: Sequence[str]) -> str:
     """Say who drafts."""
-    first, second = (situation.card(worker) for worker in workers)
+    first, second = (routing.card(worker) for worker in workers)
     who = "Two workers here answer" if first.id != second.id else f"{first.name} answers twice"
-    if not situation.helper:
+    if not routing.helper:
         return f"{who}, to compare."
     return f"{who}, and a stronger one is asked if that pays."
 
 
-def _plain_fault(situation: RoutingContext, outcome: Outcome, drafts: Sequence[int]) -> str:
+def _plain_fault(routing: RoutingContext, outcome: Outcome, drafts: Sequence[int]) -> str:
     """Say in a sentence why drafts plainly call for help, or return ""."""
     if len(drafts) == 1:
-        return help_reason(situation, outcome, 1)
+        return help_reason(routing, outcome, 1)
     if len(drafts) == 2:
-        return disagreement(situation, outcome)
+        return disagreement(routing, outcome)
     agreed = majority_index([outcome.text(n) for n in drafts])
     if agreed is None:
         return "No two of the three local answers agree."
@@ -172,16 +168,16 @@ def _doubt_reason(drafts: Sequence[int], judged: Judgement) -> str:
     return f"Local answers like this one are {wrong}"
 
 
-def _draft_by_rule(situation: RoutingContext, outcome: Outcome, drafts: Sequence[int]) -> int:
+def _draft_by_rule(routing: RoutingContext, outcome: Outcome, drafts: Sequence[int]) -> int:
     """Return the draft that stays by rule."""
     if len(drafts) == 1:
         return drafts[0]
     agreed = majority_index([outcome.text(n) for n in drafts])
-    return kept_answer(situation, outcome) if agreed is None else drafts[agreed]
+    return kept_answer(routing, outcome) if agreed is None else drafts[agreed]
 
 
 def _kept_draft(
-    situation: RoutingContext, outcome: Outcome, drafts: Sequence[int], judged: Judgement
+    routing: RoutingContext, outcome: Outcome, drafts: Sequence[int], judged: Judgement
 ) -> int:
     """Return the draft that stays: the first that can be used, else what was judged best.
 
@@ -189,11 +185,11 @@ def _kept_draft(
     was right more often (by 69 in a hundred), in MMLU-Pro and MATH less often (by 33 and more), and
     nothing that is known before separates these.
     """
-    if situation.route.estimate is None:
-        return _draft_by_rule(situation, outcome, drafts)
+    if routing.route.estimate is None:
+        return _draft_by_rule(routing, outcome, drafts)
     whole = written_steps(outcome, drafts) or list(drafts)
     first = whole[0]
-    if not help_reason(situation, outcome, first) and short_answer(outcome.text(first)):
+    if not help_reason(routing, outcome, first) and short_answer(outcome.text(first)):
         return first
     quality = dict(zip(drafts, judged.quality, strict=True))
     return max(whole, key=quality.__getitem__)
@@ -218,25 +214,25 @@ async def _check_drafts(context: StrategyContext, outcome: Outcome, drafts: Sequ
 # Help after a plan
 
 
-def helper_proposal(situation: RoutingContext, outcome: Outcome) -> Proposal | None:
+def helper_proposal(routing: RoutingContext, outcome: Outcome) -> Proposal | None:
     """Propose that the helper answers instead; where it fails, the answer before it."""
     plan = outcome.plan
     last = len(plan.steps)
-    if last > 1 and plan.steps[-1].is_direct and plan.steps[-1].worker == situation.helper:
+    if last > 1 and plan.steps[-1].is_direct and plan.steps[-1].worker == routing.helper:
         lost = plan.answer == (last,) and is_lost(outcome, last)
         return keep_step(outcome, last - 1, "The local answer stays.") if lost else None
-    mine = _local_answer_step(situation, plan)
-    if not mine or not has_helper(situation) or last >= MAX_STEPS:
+    mine = _local_answer_step(routing, plan)
+    if not mine or not has_helper(routing) or last >= MAX_STEPS:
         return None
-    if mine in outcome.failed or not (why := help_reason(situation, outcome, mine)):
+    if mine in outcome.failed or not (why := help_reason(routing, outcome, mine)):
         return None
     # Optional: where the person keeps the draft, no other worker writes another one.
-    step = answer_step(situation, situation.helper, optional=True)
+    step = answer_step(routing, routing.helper, optional=True)
     return Proposal(plan.with_steps((step,), (last + 1,)), "cloud", why)
 
 
-def _local_answer_step(situation: RoutingContext, plan: Plan) -> int:
+def _local_answer_step(routing: RoutingContext, plan: Plan) -> int:
     """Return the last step, if it is the answer and was written here; else 0."""
     last = len(plan.steps)
-    remote = {card.id for card in situation.roster if card.uses_gateway}
+    remote = {card.id for card in routing.roster if card.uses_gateway}
     return last if plan.answer == (last,) and plan.steps[-1].worker not in remote else 0

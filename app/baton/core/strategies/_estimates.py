@@ -35,39 +35,39 @@ _MAX_TWICE_TOKENS = 600
 """A longer answer, in tokens, isn't written twice by one worker: a person waits for it."""
 
 
-def is_sure(situation: RoutingContext) -> bool:
+def is_sure(routing: RoutingContext) -> bool:
     """Whether the prompt is similar enough to known ones."""
-    estimate = situation.route.estimate
+    estimate = routing.route.estimate
     return estimate is not None and estimate.novelty <= MAX_SURE_NOVELTY
 
 
-def answer_chance(situation: RoutingContext, card: Card) -> float:
+def answer_chance(routing: RoutingContext, card: Card) -> float:
     """Return how likely a worker answers well."""
     from baton.core.strategies._draft_scoring import expected_quality
 
-    return expected_quality(card, situation.route)
+    return expected_quality(card, routing.route)
 
 
-def expected_gain(situation: RoutingContext, worker: str) -> float:
+def expected_gain(routing: RoutingContext, worker: str) -> float:
     """Return how much likelier a good answer is from a worker than from the default one."""
-    estimate = situation.route.estimate
+    estimate = routing.route.estimate
     if estimate is not None and worker in estimate.gain:
         return estimate.gain[worker]
-    mine = situation.card(situation.worker)
-    return answer_chance(situation, situation.card(worker)) - answer_chance(situation, mine)
+    mine = routing.card(routing.worker)
+    return answer_chance(routing, routing.card(worker)) - answer_chance(routing, mine)
 
 
-def chance_text(situation: RoutingContext) -> str:
+def chance_text(routing: RoutingContext) -> str:
     """Say in a sentence how the default worker does with prompts like this; "" if unknown.
 
     Where the helper wouldn't do much better, a low chance says more of how strictly such questions
     were graded than of the worker.
     """
-    if not is_sure(situation):
+    if not is_sure(routing):
         return ""
-    chance = answer_chance(situation, situation.card(situation.worker))
+    chance = answer_chance(routing, routing.card(routing.worker))
     if chance < 0.5:
-        if not situation.helper or expected_gain(situation, situation.helper) < _MIN_REPORTED_GAIN:
+        if not routing.helper or expected_gain(routing, routing.helper) < _MIN_REPORTED_GAIN:
             return ""
         return f"Questions like this go wrong here about {tenths(1 - chance)} times."
     often = "usually" if chance >= 0.7 else "often"
@@ -78,30 +78,30 @@ def tenths(chance: float) -> str:
     return f"{min(9, max(1, round(10 * chance)))} in 10"
 
 
-def has_helper(situation: RoutingContext) -> bool:
+def has_helper(routing: RoutingContext) -> bool:
     """Whether there is a helper for the default worker."""
-    return bool(situation.helper) and not situation.card(situation.worker).uses_gateway
+    return bool(routing.helper) and not routing.card(routing.worker).uses_gateway
 
 
 async def can_pay_helper(context: StrategyContext) -> bool:
     """Whether the helper may be asked at all, now."""
-    price = context.situation.card(context.situation.helper).price
+    price = context.routing.card(context.routing.helper).price
     if price is not None and price.is_free:
         return True
     return (await context.funds()).left != 0
 
 
-def drafting_pair(situation: RoutingContext) -> tuple[str, ...]:
+def drafting_pair(routing: RoutingContext) -> tuple[str, ...]:
     """Return the two workers that draft side by side, () where one draft is enough.
 
     Two workers here, for a prompt with a short answer by which they can be compared. One worker
     answers twice only where it is known to be right now and then.
     """
-    mine, estimate = situation.card(situation.worker), situation.route.estimate
-    chance = answer_chance(situation, mine)
-    if not wants_short_answer(situation) or (is_sure(situation) and chance >= MIN_ONE_DRAFT_CHANCE):
+    mine, estimate = routing.card(routing.worker), routing.route.estimate
+    chance = answer_chance(routing, mine)
+    if not wants_short_answer(routing) or (is_sure(routing) and chance >= MIN_ONE_DRAFT_CHANCE):
         return ()
-    if mate := _second_drafter(situation):
+    if mate := _second_drafter(routing):
         return (mine.id, mate)
     brief = estimate is not None and 0 < estimate.tokens <= _MAX_TWICE_TOKENS
     return (
@@ -109,39 +109,39 @@ def drafting_pair(situation: RoutingContext) -> tuple[str, ...]:
     )
 
 
-def _second_drafter(situation: RoutingContext) -> str:
+def _second_drafter(routing: RoutingContext) -> str:
     """Return the other local worker by whose answer the default one's is best checked, or "".
 
     Without an estimate only a peer is taken: where a weaker one disagrees, it is just wrong. With
     one that is known, and counts.
     """
-    mine, *others = local_workers(situation)
-    if situation.route.estimate is not None:
-        return _best_other_worker(situation, (mine.id,), _MIN_MATE_CHANCE)
-    best = next((card for card in others if card.id != situation.helper), None)
+    mine, *others = local_workers(routing)
+    if routing.route.estimate is not None:
+        return _best_other_worker(routing, (mine.id,), _MIN_MATE_CHANCE)
+    best = next((card for card in others if card.id != routing.helper), None)
     near = (
         best is not None
-        and abs(prompt_skill(situation, best) - prompt_skill(situation, mine)) <= MAX_PEER_SKILL_GAP
+        and abs(prompt_skill(routing, best) - prompt_skill(routing, mine)) <= MAX_PEER_SKILL_GAP
     )
     return best.id if best is not None and near else ""
 
 
-def third_drafter(situation: RoutingContext, drafted: Collection[str]) -> str:
+def third_drafter(routing: RoutingContext, drafted: Collection[str]) -> str:
     """Return the best worker here that is the default one's peer and has not drafted, or ""."""
-    if situation.route.estimate is None:
+    if routing.route.estimate is None:
         return ""
-    chance = answer_chance(situation, situation.card(situation.worker))
-    return _best_other_worker(situation, drafted, max(_MIN_MATE_CHANCE, chance - _MAX_PEER_GAP))
+    chance = answer_chance(routing, routing.card(routing.worker))
+    return _best_other_worker(routing, drafted, max(_MIN_MATE_CHANCE, chance - _MAX_PEER_GAP))
 
 
-def _best_other_worker(situation: RoutingContext, drafted: Collection[str], least: float) -> str:
-    used = {*drafted, situation.helper}
+def _best_other_worker(routing: RoutingContext, drafted: Collection[str], least: float) -> str:
+    used = {*drafted, routing.helper}
     able = [
         card
-        for card in local_workers(situation)
-        if card.id not in used and answer_chance(situation, card) >= least
+        for card in local_workers(routing)
+        if card.id not in used and answer_chance(routing, card) >= least
     ]
-    return max(able, key=lambda card: answer_chance(situation, card)).id if able else ""
+    return max(able, key=lambda card: answer_chance(routing, card)).id if able else ""
 
 
 # Whether the answer is short
@@ -173,9 +173,9 @@ _END_CHARS = 300
 """What is asked stands at the beginning or at the end."""
 
 
-def wants_short_answer(situation: RoutingContext) -> bool:
+def wants_short_answer(routing: RoutingContext) -> bool:
     """Whether a prompt wants a number, a choice, or something else that is short."""
-    prompt, kind = head_and_tail(situation.material.prompt), situation.route.need.kind
+    prompt, kind = head_and_tail(routing.material.prompt), routing.route.need.kind
     if len(_CHOICES.findall(prompt)) > 1:
         return True
     ends = f"{prompt[:_END_CHARS]}\n{prompt[-_END_CHARS:]}"

@@ -32,11 +32,11 @@ class SplitRequest:
     async def first(self, context: StrategyContext) -> Proposal:
         steps = self._plan.steps
         if len(steps) == 1:
-            name = context.situation.card(steps[0].worker).name
+            name = context.routing.card(steps[0].worker).name
             return Proposal(self._plan, "local", f"{name} computes this exactly.")
         why = f"You ask for {len(steps)} things, so each is a step of its own."
         in_doubt = [n for n, step in enumerate(steps, start=1) if step.need == DOUBTFUL_NEED]
-        final = not can_be_corrected(context.situation, self._plan)
+        final = not can_be_corrected(context.routing, self._plan)
         return Proposal(self._plan, "plan", f"{why} {_doubt_text(in_doubt)}".strip(), final)
 
     async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
@@ -44,14 +44,14 @@ class SplitRequest:
         played = len(outcome.plan.steps)
         if len(self._plan.steps) > 1:
             again = None
-            if played == len(self._plan.steps) and can_be_corrected(context.situation, self._plan):
+            if played == len(self._plan.steps) and can_be_corrected(context.routing, self._plan):
                 again = await corrective_proposal(context, outcome)
             elif len(outcome.plan.answer) == len(self._plan.answer):
                 again = restored_proposal(self._plan, outcome)
-            return again or fallback_answer(context.situation, outcome)
+            return again or fallback_answer(context.routing, outcome)
         if not is_lost(outcome, 1) or played > 1:
             return None
-        step = answer_step(context.situation, context.situation.worker)
+        step = answer_step(context.routing, context.routing.worker)
         return Proposal(outcome.plan.with_steps((step,), (2,)), why="That couldn't be computed.")
 
 
@@ -70,8 +70,8 @@ async def split_strategy(context: StrategyContext) -> SplitRequest | None:
 
     Where the person named a conductor, that one splits requests; this one only has things computed.
     """
-    situation = context.situation
-    if situation.mode == "mini" or situation.limits.alone:
+    routing = context.routing
+    if routing.mode == "mini" or routing.limits.alone:
         return None
     try:
         plan = await context.split()
@@ -79,7 +79,7 @@ async def split_strategy(context: StrategyContext) -> SplitRequest | None:
         raise
     except BatonError:  # the worker that answers instead meets the same error and reports it
         return None
-    if plan is None or (situation.conductor and len(plan.steps) > 1):
+    if plan is None or (routing.conductor and len(plan.steps) > 1):
         return None
     return SplitRequest(plan)
 
@@ -91,11 +91,11 @@ CHECKED_KINDS = {"calculation", "math", "code", "extraction"}
 """What checks can find wrong. A plan without any is shown while it is written, and stays."""
 
 
-def can_be_corrected(situation: RoutingContext, plan: Plan) -> bool:
+def can_be_corrected(routing: RoutingContext, plan: Plan) -> bool:
     """Whether a model does a part that can be checked, and another worker is configured."""
-    tools = {card.id for card in situation.roster if card.is_tool}
+    tools = {card.id for card in routing.roster if card.is_tool}
     checked = any(s.need.kind in CHECKED_KINDS and s.worker not in tools for s in plan.steps)
-    return checked and len(conversational_workers(situation)) > 1
+    return checked and len(conversational_workers(routing)) > 1
 
 
 async def corrective_proposal(context: StrategyContext, outcome: Outcome) -> Proposal | None:
@@ -105,7 +105,7 @@ async def corrective_proposal(context: StrategyContext, outcome: Outcome) -> Pro
     that a check finds wrong. Steps that use a wrong part are repeated with the new one. A worker
     with a price is asked only where the gain is worth it.
     """
-    situation, plan = context.situation, outcome.plan
+    routing, plan = context.routing, outcome.plan
     steps: list[Step] = []
     moved: dict[int, int] = {}
     names = []
@@ -114,8 +114,8 @@ async def corrective_proposal(context: StrategyContext, outcome: Outcome) -> Pro
         if number in plan.answer and await _is_part_wrong(context, outcome, number):
             other = await _other_worker(context, step)
         if other:
-            names.append(situation.card(other).name)
-        if other or (step.worker in _talker_ids(situation) and moved.keys() & set(step.inputs)):
+            names.append(routing.card(other).name)
+        if other or (step.worker in _talker_ids(routing) and moved.keys() & set(step.inputs)):
             access = tuple(str(moved.get(int(n), n)) if n.isdecimal() else n for n in step.access)
             steps.append(replace(step, worker=other or step.worker, access=access, optional=True))
             moved[number] = len(plan.steps) + len(steps)
@@ -144,27 +144,27 @@ def restored_proposal(first: Plan, outcome: Outcome) -> Proposal | None:
 
 
 async def _is_part_wrong(context: StrategyContext, outcome: Outcome, number: int) -> bool:
-    situation = context.situation
-    if outcome.plan.steps[number - 1].worker not in _talker_ids(situation):
+    routing = context.routing
+    if outcome.plan.steps[number - 1].worker not in _talker_ids(routing):
         return False
-    if help_reason(situation, outcome, number):
+    if help_reason(routing, outcome, number):
         return True
     found = await context.check(outcome, number)
     return any(one.verdict is Verdict.WRONG for one in found)
 
 
-def _talker_ids(situation: RoutingContext) -> set[str]:
-    return {card.id for card in conversational_workers(situation)}
+def _talker_ids(routing: RoutingContext) -> set[str]:
+    return {card.id for card in conversational_workers(routing)}
 
 
 async def _other_worker(context: StrategyContext, step: Step) -> str:
     """Return another worker for a wrong part, "" where none is able or worth its price."""
-    situation, left = context.situation, (await context.funds()).left
-    others = conversational_workers(situation)
-    other = substitute_worker(step, others, {step.worker}, left, material=situation.material)
+    routing, left = context.routing, (await context.funds()).left
+    others = conversational_workers(routing)
+    other = substitute_worker(step, others, {step.worker}, left, material=routing.material)
     if not other:
         return ""
-    card = situation.card(other)
+    card = routing.card(other)
     if card.price is not None and card.price.is_free:
         return other
     return other if await context.weigh(other, success_chance(card, step.need)) else ""

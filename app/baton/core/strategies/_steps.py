@@ -26,79 +26,79 @@ MAX_PEER_SKILL_GAP = 0.75
 the weaker one is just wrong where they disagree."""
 
 
-def answer_step(situation: RoutingContext, worker: str, *, optional: bool = False) -> Step:
+def answer_step(routing: RoutingContext, worker: str, *, optional: bool = False) -> Step:
     """Return a step in which a worker answers the prompt, seeing all of the conversation."""
-    step = direct_step(worker, situation.material.files, situation.route.need)
+    step = direct_step(worker, routing.material.files, routing.route.need)
     return replace(step, optional=True) if optional else step
 
 
-def single_answer(situation: RoutingContext, why: str = "") -> Proposal:
+def single_answer(routing: RoutingContext, why: str = "") -> Proposal:
     """Propose that the default worker alone answers."""
-    card = situation.card(situation.worker)
-    reason = local_only_reason(situation) or f"{card.name} runs on this machine."
+    card = routing.card(routing.worker)
+    reason = local_only_reason(routing) or f"{card.name} runs on this machine."
     if card.uses_gateway:
         reason = f"{card.name} was asked for."
-    plan = Plan((answer_step(situation, card.id),), (1,))
-    said = f"{situation.choice} {why}".strip() or reason
+    plan = Plan((answer_step(routing, card.id),), (1,))
+    said = f"{routing.choice} {why}".strip() or reason
     return Proposal(plan, "cloud" if card.remote else "local", said)
 
 
-def local_only_reason(situation: RoutingContext) -> str:
+def local_only_reason(routing: RoutingContext) -> str:
     """Say in a sentence what keeps the prompt on this machine, or return ""."""
-    if situation.limits.label is Label.LOCAL:
+    if routing.limits.label is Label.LOCAL:
         return "This conversation is private, so no remote model is asked."
-    return "The mode is local, so no remote model is asked." if situation.mode == "local" else ""
+    return "The mode is local, so no remote model is asked." if routing.mode == "local" else ""
 
 
-def drafts_proposal(situation: RoutingContext, workers: Iterable[str], why: str) -> Proposal:
+def drafts_proposal(routing: RoutingContext, workers: Iterable[str], why: str) -> Proposal:
     """Propose that each of these answers independently; a later proposal chooses."""
-    steps = tuple(answer_step(situation, worker, optional=True) for worker in workers)
-    remote = any(situation.card(step.worker).remote for step in steps)
-    said = f"{situation.choice} {why}".strip()
+    steps = tuple(answer_step(routing, worker, optional=True) for worker in workers)
+    remote = any(routing.card(step.worker).remote for step in steps)
+    said = f"{routing.choice} {why}".strip()
     return Proposal(Plan(steps, (1,)), "cloud" if remote else "local", said, final=False)
 
 
-def full_access(situation: RoutingContext, steps: Iterable[int]) -> tuple[str, ...]:
+def full_access(routing: RoutingContext, steps: Iterable[int]) -> tuple[str, ...]:
     """Return the access list of a step that sees the conversation and some results."""
-    files = (FILE + name for name in situation.material.files)
+    files = (FILE + name for name in routing.material.files)
     return (PROMPT, HISTORY, *files, *map(str, steps))
 
 
-def conversational_workers(situation: RoutingContext) -> list[Card]:
+def conversational_workers(routing: RoutingContext) -> list[Card]:
     """Return all workers but tools, the default one first; only that one with `limits.alone`."""
-    mine = situation.card(situation.worker)
-    if situation.limits.alone:
+    mine = routing.card(routing.worker)
+    if routing.limits.alone:
         return [mine]
-    others = (card for card in situation.roster if card.id != mine.id and not card.is_tool)
+    others = (card for card in routing.roster if card.id != mine.id and not card.is_tool)
     return [mine, *others]
 
 
-def local_workers(situation: RoutingContext) -> list[Card]:
+def local_workers(routing: RoutingContext) -> list[Card]:
     """Return the local workers, the default one first, then by skill."""
     found = [
         card
-        for card in conversational_workers(situation)
+        for card in conversational_workers(routing)
         if not card.uses_gateway and not card.is_tool
     ]
-    others = [card for card in found if card.id != situation.worker]
-    others.sort(key=lambda card: (prompt_skill(situation, card), strength(card)), reverse=True)
-    return [card for card in found if card.id == situation.worker] + others
+    others = [card for card in found if card.id != routing.worker]
+    others.sort(key=lambda card: (prompt_skill(routing, card), strength(card)), reverse=True)
+    return [card for card in found if card.id == routing.worker] + others
 
 
-def strongest_worker(situation: RoutingContext, among: Iterable[Card]) -> Card:
+def strongest_worker(routing: RoutingContext, among: Iterable[Card]) -> Card:
     """Return the worker with the most skill for the prompt; the first of equals."""
-    return max(among, key=lambda card: (prompt_skill(situation, card), strength(card)))
+    return max(among, key=lambda card: (prompt_skill(routing, card), strength(card)))
 
 
-def best_step(situation: RoutingContext, outcome: Outcome, among: Iterable[int]) -> int:
+def best_step(routing: RoutingContext, outcome: Outcome, among: Iterable[int]) -> int:
     """Return the step with the strongest worker; the first among peers.
 
     A size says little among peers, and the first is the worker that the person chose.
     """
-    cards = {card.id: card for card in situation.roster}
+    cards = {card.id: card for card in routing.roster}
     numbers = list(among)
     powers = {
-        n: prompt_skill(situation, cards[worker])
+        n: prompt_skill(routing, cards[worker])
         for n in numbers
         if (worker := outcome.plan.steps[n - 1].worker) in cards
     }
@@ -108,17 +108,17 @@ def best_step(situation: RoutingContext, outcome: Outcome, among: Iterable[int])
     return next(n for n in numbers if powers.get(n, 0.0) >= least)
 
 
-def prompt_skill(situation: RoutingContext, card: Card) -> float:
+def prompt_skill(routing: RoutingContext, card: Card) -> float:
     """Return how difficult a prompt of this kind may be for a worker."""
     from baton.core.plan.skill_estimates import skill
 
-    return skill(card, situation.route.need.kind)
+    return skill(card, routing.route.need.kind)
 
 
-def help_reason(situation: RoutingContext, outcome: Outcome, step: int) -> str:
+def help_reason(routing: RoutingContext, outcome: Outcome, step: int) -> str:
     """Say in a sentence why a step's text calls for a second look, or return ""."""
     finish = Finish.LENGTH if step in outcome.cut else Finish.STOP
-    return help_wanted(outcome.text(step), finish, situation.limits)
+    return help_wanted(outcome.text(step), finish, routing.limits)
 
 
 def written_steps(outcome: Outcome, among: Iterable[int]) -> list[int]:
@@ -150,27 +150,27 @@ class Delegation:
         self._why = why
 
     async def first(self, context: StrategyContext) -> Proposal:
-        situation = context.situation
-        why = self._why or situation.route.why
+        routing = context.routing
+        why = self._why or routing.route.why
         if not self._worker:
-            step = replace(_tool_step(situation), optional=True)
+            step = replace(_tool_step(routing), optional=True)
             return Proposal(Plan((step,), (1,)), "local", why)
-        step = answer_step(situation, self._worker, optional=True)
-        where = "cloud" if situation.card(self._worker).remote else "local"
+        step = answer_step(routing, self._worker, optional=True)
+        where = "cloud" if routing.card(self._worker).remote else "local"
         return Proposal(Plan((step,), (1,)), where, why)
 
     async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Propose that the default worker answers after all."""
         if len(outcome.plan.steps) > 1 or not is_lost(outcome, 1):
             return None
-        situation = context.situation
-        step = answer_step(situation, situation.worker)
-        name = situation.card(situation.worker).name
+        routing = context.routing
+        step = answer_step(routing, routing.worker)
+        name = routing.card(routing.worker).name
         return Proposal(outcome.plan.with_steps((step,), (2,)), why=f"{name} answers.")
 
 
-def _tool_step(situation: RoutingContext) -> Step:
-    return Step(situation.route.tool, DIRECT_SUBTASK, (PROMPT,), situation.route.need)
+def _tool_step(routing: RoutingContext) -> Step:
+    return Step(routing.route.tool, DIRECT_SUBTASK, (PROMPT,), routing.route.need)
 
 
 # Votes

@@ -53,15 +53,15 @@ class Verification:
         if _is_repair(steps[-1]):
             return await self._review_repair(context, outcome)
         if steps[-1].subtask == AUDIT:
-            return _repair_after_audit(context.situation, outcome)
+            return _repair_after_audit(context.routing, outcome)
         if len(steps) >= MAX_STEPS or not all(outcome.text(n) for n in outcome.plan.answer):
             return None
         wrong = await self._wrong_checks(context, outcome, outcome.plan.answer)
         if wrong:
             return _repair_proposal(
-                context.situation, outcome, outcome.plan.answer, _findings_text(wrong)
+                context.routing, outcome, outcome.plan.answer, _findings_text(wrong)
             )
-        return _audit_proposal(context.situation, outcome)
+        return _audit_proposal(context.routing, outcome)
 
     async def _wrong_checks(
         self, context: StrategyContext, outcome: Outcome, steps: tuple[int, ...]
@@ -94,37 +94,37 @@ def _is_repair(step: Step) -> bool:
     return step.subtask.startswith(_REPAIR_START)
 
 
-def _audit_proposal(situation: RoutingContext, outcome: Outcome) -> Proposal | None:
+def _audit_proposal(routing: RoutingContext, outcome: Outcome) -> Proposal | None:
     """Propose an audit by a capable worker that wrote no part of the answer, if there is one."""
     answer = outcome.plan.answer
-    auditor = _choose_auditor(situation, {outcome.plan.steps[n - 1].worker for n in answer})
+    auditor = _choose_auditor(routing, {outcome.plan.steps[n - 1].worker for n in answer})
     if auditor is None:
         return None
-    need = replace(situation.route.need, kind="reasoning")
+    need = replace(routing.route.need, kind="reasoning")
     access = (PROMPT, *map(str, answer))
     step = Step(auditor.id, AUDIT, access, need, optional=True, check=True)
     plan = outcome.plan.with_steps((step,), answer)
     return Proposal(plan, "plan", f"{auditor.name} checks the answer.", final=False)
 
 
-def _choose_auditor(situation: RoutingContext, authors: Iterable[str]) -> Card | None:
+def _choose_auditor(routing: RoutingContext, authors: Iterable[str]) -> Card | None:
     from baton.core.plan.skill_estimates import skill
 
     wrote = set(authors)
-    others = [card for card in conversational_workers(situation) if card.id not in wrote]
+    others = [card for card in conversational_workers(routing) if card.id not in wrote]
     if not others:
         return None
-    best = strongest_worker(situation, others)
+    best = strongest_worker(routing, others)
     return best if skill(best, "reasoning") >= _MIN_AUDITOR_SKILL else None
 
 
-def _repair_after_audit(situation: RoutingContext, outcome: Outcome) -> Proposal | None:
+def _repair_after_audit(routing: RoutingContext, outcome: Outcome) -> Proposal | None:
     """Propose the repair that an audit calls for."""
     audit = len(outcome.plan.steps)
     said = outcome.text(audit).strip()
     if not said or is_accepted(said) or audit >= MAX_STEPS or audit in outcome.plan.answer:
         return None
-    return _repair_proposal(situation, outcome, (*outcome.plan.answer, audit), "")
+    return _repair_proposal(routing, outcome, (*outcome.plan.answer, audit), "")
 
 
 def is_accepted(said: str) -> bool:
@@ -133,17 +133,17 @@ def is_accepted(said: str) -> bool:
 
 
 def _repair_proposal(
-    situation: RoutingContext, outcome: Outcome, sees: tuple[int, ...], findings: str
+    routing: RoutingContext, outcome: Outcome, sees: tuple[int, ...], findings: str
 ) -> Proposal:
     """Propose a repair by the worker that wrote the end of the answer."""
     author = outcome.plan.steps[outcome.plan.answer[-1] - 1].worker
-    known = {card.id for card in conversational_workers(situation)}
+    known = {card.id for card in conversational_workers(routing)}
     task = f"{_CHECK_REPAIR}\n\n{fenced(findings)}" if findings else REPAIR
     step = Step(
-        author if author in known else situation.worker,
+        author if author in known else routing.worker,
         task,
-        full_access(situation, sees),
-        situation.route.need,
+        full_access(routing, sees),
+        routing.route.need,
         optional=True,
     )
     plan = outcome.plan.with_steps((step,), (len(outcome.plan.steps) + 1,))

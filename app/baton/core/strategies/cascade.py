@@ -33,15 +33,15 @@ class Cascade:
     """
 
     async def first(self, context: StrategyContext) -> Proposal:
-        situation = context.situation
-        if situation.card(situation.worker).uses_gateway:
-            return single_answer(situation)
-        cards = local_workers(situation)
+        routing = context.routing
+        if routing.card(routing.worker).uses_gateway:
+            return single_answer(routing)
+        cards = local_workers(routing)
         pair = [cards[0].id, cards[1].id if len(cards) > 1 else cards[0].id]
         drafters = "Two workers here answer" if len(cards) > 1 else f"{cards[0].name} answers twice"
-        more = "a stronger one is asked if they disagree." if situation.helper else "to compare."
+        more = "a stronger one is asked if they disagree." if routing.helper else "to compare."
         return drafts_proposal(
-            situation, pair, f"{drafters}, {'and ' if situation.helper else ''}{more}"
+            routing, pair, f"{drafters}, {'and ' if routing.helper else ''}{more}"
         )
 
     async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
@@ -53,17 +53,17 @@ class Cascade:
             return await self._compare(context, outcome)
         lost = outcome.plan.answer == (3,) and is_lost(outcome, 3)
         return (
-            keep_step(outcome, kept_answer(context.situation, outcome), _NO_HELP_REASON)
+            keep_step(outcome, kept_answer(context.routing, outcome), _NO_HELP_REASON)
             if lost
             else None
         )
 
     async def _compare(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
-        situation = context.situation
-        stays = kept_answer(situation, outcome)
-        why = disagreement(situation, outcome)
-        if why and situation.helper and await self.is_worth_it(context, outcome):
-            step = answer_step(situation, situation.helper, optional=True)
+        routing = context.routing
+        stays = kept_answer(routing, outcome)
+        why = disagreement(routing, outcome)
+        if why and routing.helper and await self.is_worth_it(context, outcome):
+            step = answer_step(routing, routing.helper, optional=True)
             return Proposal(outcome.plan.with_steps((step,), (3,)), "cloud", why)
         if outcome.plan.answer == (stays,):
             return None
@@ -74,23 +74,23 @@ class Cascade:
         return True
 
 
-def disagreement(situation: RoutingContext, outcome: Outcome) -> str:
+def disagreement(routing: RoutingContext, outcome: Outcome) -> str:
     """Say in a sentence why two answers call for a third, or return ""."""
     numbers = written_steps(outcome, (1, 2))
     if len(numbers) < 2:
-        return help_reason(situation, outcome, numbers[0] if numbers else 1)
+        return help_reason(routing, outcome, numbers[0] if numbers else 1)
     texts = [outcome.text(n) for n in (1, 2)]
     # Of free text only what is announced as an answer counts: it may end with any number.
-    if not wants_short_answer(situation) and not all(map(announced_answer, texts)):
-        return help_reason(situation, outcome, 1)
+    if not wants_short_answer(routing) and not all(map(announced_answer, texts)):
+        return help_reason(routing, outcome, 1)
     if not any(map(short_answer, texts)):
         return "Neither of the two local answers comes to a result."
     return "" if answers_agree(*texts) else "The two local answers disagree."
 
 
-def kept_answer(situation: RoutingContext, outcome: Outcome) -> int:
+def kept_answer(routing: RoutingContext, outcome: Outcome) -> int:
     """Return the answer that stays: the first where both agree, else the stronger worker's."""
     numbers = written_steps(outcome, (1, 2))
-    if len(numbers) < 2 or not disagreement(situation, outcome):
+    if len(numbers) < 2 or not disagreement(routing, outcome):
         return numbers[0] if numbers else 1
-    return best_step(situation, outcome, numbers)
+    return best_step(routing, outcome, numbers)

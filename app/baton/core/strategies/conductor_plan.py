@@ -32,16 +32,16 @@ class ConductorStrategy:
     async def first(self, context: StrategyContext) -> Proposal:
         from baton.core.plan.conductor import LanguageConductor, choose_conductor
 
-        situation = context.situation
-        if situation.limits.alone:
-            return single_answer(situation)
-        if situation.route.template == LONG_DOCUMENT:
+        routing = context.routing
+        if routing.limits.alone:
+            return single_answer(routing)
+        if routing.route.template == LONG_DOCUMENT:
             return await self._template_proposal(context)
-        if not situation.conductor and (parts := await split_strategy(context)) is not None:
+        if not routing.conductor and (parts := await split_strategy(context)) is not None:
             return await parts.first(context)
-        if not (worker := choose_conductor(situation, await context.funds())):
+        if not (worker := choose_conductor(routing, await context.funds())):
             return await self._template_proposal(context)
-        self._name = situation.card(worker).name
+        self._name = routing.card(worker).name
         conductor = LanguageConductor(worker)
         try:
             plan = await conductor.plan(context)
@@ -62,7 +62,7 @@ class ConductorStrategy:
             why = "The correction failed, so the answer before it stays."
             return Proposal(replace(outcome.plan, answer=kept), "plan", why)
         return await self._corrective_proposal(context, outcome) or fallback_answer(
-            context.situation, outcome
+            context.routing, outcome
         )
 
     async def _corrective_proposal(
@@ -86,34 +86,34 @@ class ConductorStrategy:
 
     async def _template_proposal(self, context: StrategyContext, why: str = "") -> Proposal:
         """Propose the template that suits the prompt, or that the default worker answers."""
-        situation = context.situation
-        name = situation.route.template
+        routing = context.routing
+        name = routing.route.template
         if name:
             try:
-                template = situation.templates()[name]
+                template = routing.templates()[name]
                 plan = await template_plan(context, template)
             except (KeyError, BatonError) as problem:
                 if isinstance(problem, StoreError):
                     raise
             else:
-                reason = why or situation.route.why
+                reason = why or routing.route.why
                 return Proposal(plan, "plan", f"{reason} {template.about}")
         from baton.core.plan.conductor import can_conduct
 
-        if not why and situation.conductor == RULE_CONDUCTOR:
+        if not why and routing.conductor == RULE_CONDUCTOR:
             why = "No model plans, by your setting `conductor`."
         reason = why or "No worker here can draw a plan."
         funds = await context.funds()
-        if not why and funds.left == 0 and any(map(can_conduct, situation.roster)):
+        if not why and funds.left == 0 and any(map(can_conduct, routing.roster)):
             reason = (
                 "No worker here can draw a plan, and no money may be spent on one without --budget."
             )
-        return single_answer(situation, f"{reason} So one worker answers.")
+        return single_answer(routing, f"{reason} So one worker answers.")
 
 
-def has_template(situation: RoutingContext) -> bool:
+def has_template(routing: RoutingContext) -> bool:
     """Whether there is a template that suits the prompt."""
     try:
-        return bool(situation.route.template) and situation.route.template in situation.templates()
+        return bool(routing.route.template) and routing.route.template in routing.templates()
     except BatonError:  # one of the person's own is wrong: said where it is named
         return False

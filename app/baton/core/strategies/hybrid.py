@@ -59,24 +59,24 @@ class Hybrid:
         if proposal is not None:
             return self._left_open(context, proposal)
         return (
-            helper_proposal(context.situation, outcome)
+            helper_proposal(context.routing, outcome)
             if isinstance(self._way, ConductorStrategy)
             else None
         )
 
     def _left_open(self, context: StrategyContext, proposal: Proposal) -> Proposal:
         """Mark a conductor's proposal as not final where the helper may still be asked."""
-        may_be_helped = isinstance(self._way, ConductorStrategy) and bool(context.situation.helper)
+        may_be_helped = isinstance(self._way, ConductorStrategy) and bool(context.routing.helper)
         return replace(proposal, final=False) if may_be_helped else proposal
 
 
 async def _choose_strategy(context: StrategyContext) -> Strategy:
-    situation = context.situation
-    if situation.route.tool in {card.id for card in situation.roster if card.is_tool}:
+    routing = context.routing
+    if routing.route.tool in {card.id for card in routing.roster if card.is_tool}:
         return Delegation()
     if (parts := await split_strategy(context)) is not None:
         return parts
-    if not has_helper(situation):
+    if not has_helper(routing):
         return ConductorStrategy() if await _should_plan(context) else DraftReview()
     if await can_pay_helper(context):
         return await _choose_with_help(context)
@@ -85,46 +85,46 @@ async def _choose_strategy(context: StrategyContext) -> Strategy:
 
 async def _choose_with_help(context: StrategyContext) -> Strategy:
     """Choose a strategy where the helper may be asked."""
-    situation = context.situation
+    routing = context.routing
     weighed = False
-    if _is_helper_clearly_better(situation) and wants_short_answer(situation):
-        if await context.weigh(situation.helper, expected_gain(situation, situation.helper)):
-            return Delegation(situation.helper, _no_draft_reason(situation))
+    if _is_helper_clearly_better(routing) and wants_short_answer(routing):
+        if await context.weigh(routing.helper, expected_gain(routing, routing.helper)):
+            return Delegation(routing.helper, _no_draft_reason(routing))
         weighed = True
-    elif two := drafting_pair(situation):
+    elif two := drafting_pair(routing):
         return DraftReview(two)
     if await _should_plan(context):
         return ConductorStrategy()
-    if not weighed and _should_ask_helper_first(situation):
+    if not weighed and _should_ask_helper_first(routing):
         weighed = True
-        if await context.weigh(situation.helper, expected_gain(situation, situation.helper)):
-            return Delegation(situation.helper, _no_draft_reason(situation))
+        if await context.weigh(routing.helper, expected_gain(routing, routing.helper)):
+            return Delegation(routing.helper, _no_draft_reason(routing))
     return DraftReview(weighed=weighed)
 
 
-def _is_helper_clearly_better(situation: RoutingContext) -> bool:
+def _is_helper_clearly_better(routing: RoutingContext) -> bool:
     """Whether a local draft would only cost time; never where the person prefers that worker."""
     return (
-        not situation.choice
-        and is_sure(situation)
-        and expected_gain(situation, situation.helper) >= MIN_SKIP_DRAFT_GAIN
+        not routing.choice
+        and is_sure(routing)
+        and expected_gain(routing, routing.helper) >= MIN_SKIP_DRAFT_GAIN
     )
 
 
-def _should_ask_helper_first(situation: RoutingContext) -> bool:
+def _should_ask_helper_first(routing: RoutingContext) -> bool:
     """Whether the helper should be asked first, if that is worth its price."""
-    if situation.choice:
+    if routing.choice:
         return False
-    if situation.route.estimate is None:
-        return situation.route.where != "local"
-    return _is_helper_clearly_better(situation)
+    if routing.route.estimate is None:
+        return routing.route.where != "local"
+    return _is_helper_clearly_better(routing)
 
 
-def _no_draft_reason(situation: RoutingContext) -> str:
+def _no_draft_reason(routing: RoutingContext) -> str:
     """Say in a sentence why no draft is written here."""
-    if situation.route.estimate is None:
-        return situation.route.why
-    wrong = 1 - answer_chance(situation, situation.card(situation.worker))
+    if routing.route.estimate is None:
+        return routing.route.why
+    wrong = 1 - answer_chance(routing, routing.card(routing.worker))
     return f"Questions like this go wrong here about {tenths(wrong)} times."
 
 
@@ -137,28 +137,28 @@ def _strategy_of_plan(outcome: Outcome) -> Strategy:
 
 async def _should_plan(context: StrategyContext) -> bool:
     """Whether the router suggests a plan, and the workers can draw and execute one."""
-    situation = context.situation
-    route = situation.route
-    if route.where != "plan" or situation.mode == "mini" or situation.limits.alone:
+    routing = context.routing
+    route = routing.route
+    if route.where != "plan" or routing.mode == "mini" or routing.limits.alone:
         return False
     if route.template == LONG_DOCUMENT:  # no worker could read all of it without
-        return has_template(situation)
+        return has_template(routing)
     from baton.core.plan.conductor import choose_conductor
 
     funds = await context.funds()
-    is_named = situation.conductor not in ("", RULE_CONDUCTOR)
-    if not (is_named or _would_plan_help(situation, funds)):
+    is_named = routing.conductor not in ("", RULE_CONDUCTOR)
+    if not (is_named or _would_plan_help(routing, funds)):
         return False
-    return has_template(situation) or choose_conductor(situation, funds) != ""
+    return has_template(routing) or choose_conductor(routing, funds) != ""
 
 
-def _would_plan_help(situation: RoutingContext, funds: SpendingRoom) -> bool:
+def _would_plan_help(routing: RoutingContext, funds: SpendingRoom) -> bool:
     """Whether a plan would help: small models get worse by looking at each other's work.
 
     Where only the helper is strong, it answers a single question sooner by itself.
     """
-    cards = local_workers(situation)
-    best = max((prompt_skill(situation, card) for card in cards), default=-math.inf)
+    cards = local_workers(routing)
+    best = max((prompt_skill(routing, card) for card in cards), default=-math.inf)
     if best >= _MIN_SINGLE_SKILL or (len(cards) > 1 and best >= _MIN_TEAM_SKILL):
         return True
-    return situation.helper != "" and funds.left != 0 and situation.route.template != ONE_QUESTION
+    return routing.helper != "" and funds.left != 0 and routing.route.template != ONE_QUESTION

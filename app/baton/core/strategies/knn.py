@@ -19,43 +19,43 @@ class NearestNeighbours:
     """
 
     async def first(self, context: StrategyContext) -> Proposal:
-        situation = context.situation
-        known = _workers_with_neighbours(situation)
-        if situation.card(situation.worker).uses_gateway:
-            return single_answer(situation)
+        routing = context.routing
+        known = _workers_with_neighbours(routing)
+        if routing.card(routing.worker).uses_gateway:
+            return single_answer(routing)
         if not known:
-            name = situation.card(situation.worker).name
-            return single_answer(situation, f"Nothing like this is known yet, so {name} answers.")
-        chosen = _best_nearby(situation, known)
+            name = routing.card(routing.worker).name
+            return single_answer(routing, f"Nothing like this is known yet, so {name} answers.")
+        chosen = _best_nearby(routing, known)
         free = [card for card in known if card.price is not None and card.price.is_free]
         if chosen not in free:
-            here = _best_nearby(situation, free) if free else situation.card(situation.worker)
-            more = _nearby_quality(situation, chosen) - _nearby_quality(situation, here)
+            here = _best_nearby(routing, free) if free else routing.card(routing.worker)
+            more = _nearby_quality(routing, chosen) - _nearby_quality(routing, here)
             chosen = chosen if await context.weigh(chosen.id, more) else here
         why = f"{chosen.name} did best with the most similar questions."
-        if chosen.id == situation.worker:
-            return single_answer(situation, why)
+        if chosen.id == routing.worker:
+            return single_answer(routing, why)
         return await Delegation(chosen.id, why).first(context)
 
     async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Propose that the default worker answers where the chosen one has nothing."""
-        if outcome.plan.steps[0].worker == context.situation.worker:
+        if outcome.plan.steps[0].worker == context.routing.worker:
             return None
         return await Delegation().next(context, outcome)
 
 
-def _workers_with_neighbours(situation: RoutingContext) -> list[Card]:
+def _workers_with_neighbours(routing: RoutingContext) -> list[Card]:
     """Return the workers with known results on similar questions."""
-    estimate = situation.route.estimate
+    estimate = routing.route.estimate
     nearby = estimate.nearby if estimate is not None else {}
-    return [card for card in conversational_workers(situation) if card.id in nearby]
+    return [card for card in conversational_workers(routing) if card.id in nearby]
 
 
-def _nearby_quality(situation: RoutingContext, card: Card) -> float:
-    estimate = situation.route.estimate
+def _nearby_quality(routing: RoutingContext, card: Card) -> float:
+    estimate = routing.route.estimate
     return estimate.nearby.get(card.id, 0.0) if estimate is not None else 0.0
 
 
-def _best_nearby(situation: RoutingContext, cards: list[Card]) -> Card:
+def _best_nearby(routing: RoutingContext, cards: list[Card]) -> Card:
     """Return the one that was right most often; the first of equals."""
-    return max(cards, key=lambda card: _nearby_quality(situation, card))
+    return max(cards, key=lambda card: _nearby_quality(routing, card))

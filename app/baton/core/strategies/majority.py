@@ -23,14 +23,14 @@ class Majority(VoteStrategy):
     """
 
     async def first(self, context: StrategyContext) -> Proposal:
-        cards = local_workers(context.situation)[:MAX_VOTERS]
+        cards = local_workers(context.routing)[:MAX_VOTERS]
         if len(cards) < 2:
-            return single_answer(context.situation, "There is no other worker here to vote with.")
+            return single_answer(context.routing, "There is no other worker here to vote with.")
         why = f"{len(cards)} workers here answer, and what most of them say counts."
-        return drafts_proposal(context.situation, [card.id for card in cards], why)
+        return drafts_proposal(context.routing, [card.id for card in cards], why)
 
     async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
         if len(outcome.plan.steps) == 1:
             return None
         numbers = range(1, len(outcome.plan.steps) + 1)
-        return self.vote_proposal(outcome, best=best_step(context.situation, outcome, numbers))
+        return self.vote_proposal(outcome, best=best_step(context.routing, outcome, numbers))

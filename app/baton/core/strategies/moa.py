@@ -34,17 +34,15 @@ class MixtureOfAgents:
 
     async def first(self, context: StrategyContext) -> Proposal:
         """Propose the drafts and the step that merges them."""
-        situation = context.situation
-        writer = strongest_worker(situation, conversational_workers(situation))
-        proposers = [card.id for card in local_workers(situation)[:MAX_PROPOSERS]] or [
-            situation.worker
-        ]
+        routing = context.routing
+        writer = strongest_worker(routing, conversational_workers(routing))
+        proposers = [card.id for card in local_workers(routing)[:MAX_PROPOSERS]] or [routing.worker]
         if len(proposers) == 1:
             proposers *= MAX_PROPOSERS
-        steps = [answer_step(situation, worker, optional=True) for worker in proposers]
-        access = full_access(situation, range(1, len(steps) + 1))
-        steps.append(Step(writer.id, MERGE, access, situation.route.need))
-        where = "cloud" if any(situation.card(step.worker).remote for step in steps) else "plan"
+        steps = [answer_step(routing, worker, optional=True) for worker in proposers]
+        access = full_access(routing, range(1, len(steps) + 1))
+        steps.append(Step(writer.id, MERGE, access, routing.route.need))
+        where = "cloud" if any(routing.card(step.worker).remote for step in steps) else "plan"
         why = f"{len(proposers)} answers are proposed, and {writer.name} makes one of them."
         return Proposal(Plan(tuple(steps), (len(steps),)), where, why)
 
@@ -56,5 +54,5 @@ class MixtureOfAgents:
         numbers = written_steps(outcome, range(1, last))
         if not numbers:
             return None
-        best = best_step(context.situation, outcome, numbers)
+        best = best_step(context.routing, outcome, numbers)
         return keep_step(outcome, best, "The proposals could not be put together.")

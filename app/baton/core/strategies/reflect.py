@@ -19,13 +19,13 @@ class Reflect:
         self._rounds = rounds
 
     async def first(self, context: StrategyContext) -> Proposal:
-        situation = context.situation
-        steps = [answer_step(situation, situation.worker)]
+        routing = context.routing
+        steps = [answer_step(routing, routing.worker)]
         for number in range(1, self._rounds + 1):
-            access = full_access(situation, (number,))
-            need = situation.route.need
-            steps.append(Step(situation.worker, REVISE, access, need, optional=True))
-        card = situation.card(situation.worker)
+            access = full_access(routing, (number,))
+            need = routing.route.need
+            steps.append(Step(routing.worker, REVISE, access, need, optional=True))
+        card = routing.card(routing.worker)
         where = "cloud" if card.remote else "local"
         why = f"{card.name} revises its own answer."
         return Proposal(Plan(tuple(steps), (len(steps),)), where, why)

@@ -15,20 +15,20 @@ class RouteAlone:
     """The default worker or the helper answers, by the gain that is expected of the helper."""
 
     async def first(self, context: StrategyContext) -> Proposal:
-        situation = context.situation
-        if not has_helper(situation):
-            return single_answer(situation)
-        more = expected_gain(situation, situation.helper)
-        name = situation.card(situation.helper).name
-        if await context.weigh(situation.helper, more):
+        routing = context.routing
+        if not has_helper(routing):
+            return single_answer(routing)
+        more = expected_gain(routing, routing.helper)
+        name = routing.card(routing.helper).name
+        if await context.weigh(routing.helper, more):
             points = round(100 * more)
             why = f"{name} is likelier to get this right, by about {points} %, which is worth it."
-            return await Delegation(situation.helper, why).first(context)
-        mine = situation.card(situation.worker).name
+            return await Delegation(routing.helper, why).first(context)
+        mine = routing.card(routing.worker).name
         will_do = f"{mine} is likely good enough."
         better = f"{name} is likelier to get this right, but isn't asked."
         return single_answer(
-            situation, chance_text(situation) or (better if more > MIN_NOTABLE_GAIN else will_do)
+            routing, chance_text(routing) or (better if more > MIN_NOTABLE_GAIN else will_do)
         )
 
     async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:

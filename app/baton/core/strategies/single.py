@@ -11,7 +11,7 @@ class Single:
     """The default worker answers the prompt, and its answer stands."""
 
     async def first(self, context: StrategyContext) -> Proposal:
-        return single_answer(context.situation)
+        return single_answer(context.routing)
 
     async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
         return None

@@ -26,13 +26,11 @@ class Smoothie:
     """
 
     async def first(self, context: StrategyContext) -> Proposal:
-        cards = local_workers(context.situation)[:MAX_VOTERS]
+        cards = local_workers(context.routing)[:MAX_VOTERS]
         if len(cards) < 2:
-            return single_answer(
-                context.situation, "There is no other worker here to compare with."
-            )
+            return single_answer(context.routing, "There is no other worker here to compare with.")
         why = f"{len(cards)} workers here answer, and what is most like all the others counts."
-        return drafts_proposal(context.situation, [card.id for card in cards], why)
+        return drafts_proposal(context.routing, [card.id for card in cards], why)
 
     async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Propose the answer that is most like the others, once."""
@@ -48,8 +46,8 @@ async def _most_alike_step(
     context: StrategyContext, outcome: Outcome, whole: list[int]
 ) -> tuple[int, str]:
     """Return the answer that counts, and why."""
-    situation = context.situation
-    usable = [n for n in whole if not help_reason(situation, outcome, n)] or whole
+    routing = context.routing
+    usable = [n for n in whole if not help_reason(routing, outcome, n)] or whole
     if len(usable) == 1:
         return usable[0], "Only one answer will do."
     likeness = await context.likeness([outcome.text(n) for n in usable])
@@ -59,4 +57,4 @@ async def _most_alike_step(
     ]
     top = max(means)
     middle = [n for n, mean in zip(usable, means, strict=True) if mean >= top - 1e-6]
-    return best_step(situation, outcome, middle), "It is most like all the other answers."
+    return best_step(routing, outcome, middle), "It is most like all the other answers."

@@ -81,19 +81,19 @@ async def _next_turns(
 
     `plan` is None before the first.
     """
-    situation = context.situation
+    routing = context.routing
     move = await _head_move(context, cards, position)
     why = []
     while move is not None:
         role, place = move
         why.append(_role_text(role, cards[place]))
-        plan = _with_step(plan, _turn_step(situation, plan, cards[place], role))
+        plan = _with_step(plan, _turn_step(routing, plan, cards[place], role))
         position = position_after(position, role, place)
         if role is TurnRole.VERIFIER:
-            return _turn_proposal(situation, plan, why, final=False)
+            return _turn_proposal(routing, plan, why, final=False)
         move = await _head_move(context, cards, position)
         if role is TurnRole.WORKER:
-            return _turn_proposal(situation, plan, why, final=move is None)
+            return _turn_proposal(routing, plan, why, final=move is None)
     return None
 
 
@@ -105,9 +105,9 @@ def _with_step(plan: Plan | None, step: Step) -> Plan:
 
 
 def _turn_proposal(
-    situation: RoutingContext, plan: Plan, why: Sequence[str], *, final: bool
+    routing: RoutingContext, plan: Plan, why: Sequence[str], *, final: bool
 ) -> Proposal:
-    cards = {card.id: card for card in situation.roster}
+    cards = {card.id: card for card in routing.roster}
     is_remote = any(step.worker in cards and cards[step.worker].remote for step in plan.steps)
     return Proposal(plan, "cloud" if is_remote else "local", " ".join(why), final=final)
 
@@ -121,23 +121,21 @@ def _role_text(role: TurnRole, card: Card) -> str:
     return f"{card.name} {what[role]}."
 
 
-def _turn_step(situation: RoutingContext, plan: Plan | None, card: Card, role: TurnRole) -> Step:
+def _turn_step(routing: RoutingContext, plan: Plan | None, card: Card, role: TurnRole) -> Step:
     """Return the step of a turn that comes after a plan."""
-    need = situation.route.need
+    need = routing.route.need
     if role is TurnRole.THINKER:
-        return Step(card.id, THINK, full_access(situation, ()), need, optional=True)
+        return Step(card.id, THINK, full_access(routing, ()), need, optional=True)
     if plan is None:
-        return answer_step(situation, card.id)
+        return answer_step(routing, card.id)
     number = len(plan.steps)
     if role is TurnRole.VERIFIER:
         access = (PROMPT, *map(str, plan.answer))
         judging = replace(need, kind="reasoning")
         return Step(card.id, AUDIT, access, judging, optional=True, check=True)
     if _step_role(plan.steps[-1]) is TurnRole.THINKER:
-        return Step(card.id, WORK, full_access(situation, (number,)), need)
-    return Step(
-        card.id, REPAIR, full_access(situation, (*plan.answer, number)), need, optional=True
-    )
+        return Step(card.id, WORK, full_access(routing, (number,)), need)
+    return Step(card.id, REPAIR, full_access(routing, (*plan.answer, number)), need, optional=True)
 
 
 def _step_role(step: Step) -> TurnRole:
@@ -163,7 +161,7 @@ def _is_rejected(outcome: Outcome, verifier: int) -> bool:
 async def _allowed_workers(context: StrategyContext) -> list[Card]:
     """Return the workers that may take turns: paid ones only where money may be spent."""
     left = (await context.funds()).left
-    mine, *others = conversational_workers(context.situation)
+    mine, *others = conversational_workers(context.routing)
     return [mine, *(card for card in others if left != 0 or not card.uses_gateway)]
 
 
@@ -171,14 +169,14 @@ async def _head_move(
     context: StrategyContext, cards: Sequence[Card], position: TurnPosition
 ) -> tuple[TurnRole, int] | None:
     """Return the next move by the head's scores."""
-    workers = [_worker_facts(context.situation, card) for card in cards]
+    workers = [_worker_facts(context.routing, card) for card in cards]
     figures = [worker_features(worker, n, position) for n, worker in enumerate(workers)]
-    need = context.situation.route.need
+    need = context.routing.route.need
     scores = await context.score_turns(position_features(position, need), figures)
     return best_move(scores, position, workers)
 
 
-def _worker_facts(situation: RoutingContext, card: Card) -> WorkerFacts:
-    dollars = likely_cost(card, situation.material, situation.route) / NANO
-    level = skill(card, situation.route.need.kind)
-    return WorkerFacts(answer_chance(situation, card), level, dollars, card.uses_gateway)
+def _worker_facts(routing: RoutingContext, card: Card) -> WorkerFacts:
+    dollars = likely_cost(card, routing.material, routing.route) / NANO
+    level = skill(card, routing.route.need.kind)
+    return WorkerFacts(answer_chance(routing, card), level, dollars, card.uses_gateway)

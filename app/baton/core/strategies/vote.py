@@ -14,13 +14,13 @@ class Vote(VoteStrategy):
     """Several samples of the default worker; without a majority the first one counts."""
 
     async def first(self, context: StrategyContext) -> Proposal:
-        situation = context.situation
-        name = situation.card(situation.worker).name
+        routing = context.routing
+        name = routing.card(routing.worker).name
         why = f"{name} answers {VOTE_SAMPLES} times, and what it says most often counts."
-        return drafts_proposal(situation, [situation.worker] * VOTE_SAMPLES, why)
+        return drafts_proposal(routing, [routing.worker] * VOTE_SAMPLES, why)
 
     async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Propose the winner; where nothing was written, another worker's answer."""
         if len(outcome.plan.steps) > VOTE_SAMPLES:
             return None
-        return self.vote_proposal(outcome, best=1) or fallback_answer(context.situation, outcome)
+        return self.vote_proposal(outcome, best=1) or fallback_answer(context.routing, outcome)

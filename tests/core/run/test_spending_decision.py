@@ -35,7 +35,7 @@ class Weighs:
     async def first(self, context: StrategyContext) -> Proposal:
         self.said.append(await context.weigh("far", self.gain, plain=self.plain))
         self.money.append(await context.funds())
-        return Proposal(single_step_plan(context.situation.worker))
+        return Proposal(single_step_plan(context.routing.worker))
 
     async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
         return None
