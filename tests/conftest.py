@@ -70,10 +70,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if "sampled" in str(config.option.markexpr) or config.args_source.name == "ARGS":
         return
     cases = Counter(item.nodeid.partition("[")[0] for item in items)
-    left_out = [item for item in items if not _is_drawn(item, cases)]
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in {*left_out}]
+    drawn = [item for item in items if _is_drawn(item, cases)]
+    if len(drawn) < len(items):
+        config.hook.pytest_deselected(items=[*{*items} - {*drawn}])
+        items[:] = drawn
 
 
 def _is_drawn(item: pytest.Item, cases: Counter[str]) -> bool:
@@ -90,7 +90,7 @@ def pytest_deselected(items: Sequence[pytest.Item]) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Tell the process that shared out the run, if there is one, what was left out here."""
+    """Send what was left out here to the process that shared out the run, if there is one."""
     if (output := getattr(session.config, "workeroutput", None)) is not None:
         output["left_out"] = dict(_left_out)
 
