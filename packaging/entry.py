@@ -29,7 +29,7 @@ def _know_itself() -> None:
 
 
 def _was_unpacked(program: str) -> bool:
-    """Tell whether that lies where the launcher unpacks single files: .../app/<16 hex digits>/."""
+    """Whether that lies where the launcher unpacks single files: .../app/<16 hex digits>/."""
     import re
 
     return re.search(r"/app/[0-9a-f]{16}/baton$", program) is not None

@@ -1,7 +1,7 @@
 """Builds what lets llama.cpp compute on a GPU: `gpu.py PYTHON vulkan|cuda`.
 
 That is one library more beside those that llama.py makes, from the same sources with the same
-compiler: llama.cpp loads it where the GPU's driver is, and does without elsewhere. Prints a folder
+compiler: llama.cpp loads it where the GPU's driver is, and does without where not. Prints a folder
 under build/plugins whose files belong into llama_cpp/lib, at once when they were built before.
 
 Vulkan needs glslc, Vulkan's and SPIR-V's headers; those in build/shaders (packaging/linux/shaders)

@@ -1,4 +1,4 @@
-"""Looks into what shall be released: what a build says of itself, and whether it runs elsewhere.
+"""Looks into a release: what a build says of itself, and whether it runs on other machines.
 
 A single file is unpacked for that, an archive is read; nothing of it is started.
 """
@@ -36,7 +36,7 @@ class Unfit(Exception):
 
 
 def look(file: Path) -> BuildInfo:
-    """Return what a build says of itself, once it is seen that it's whole, and runs elsewhere.
+    """Return what a build says of itself, if it is whole and runs on other machines.
 
     Raises Unfit.
     """
@@ -51,9 +51,9 @@ def _single_file(file: Path) -> BuildInfo:
         except pack.PackError as error:
             raise Unfit(str(error)) from error
         note = folder / NOTE
-        built = _told(file, note.read_bytes() if note.is_file() else b"")
+        built = _parse_note(file, note.read_bytes() if note.is_file() else b"")
         if built.platform.startswith("linux-"):
-            _check_elsewhere(file, folder, built.platform)
+            _check_portable(file, folder, built.platform)
         else:
             with file.open("rb") as program:
                 _check_head(file, program.read(8), built.platform)
@@ -72,7 +72,7 @@ def _archive(file: Path) -> BuildInfo:
             del sums[root + pack.MANIFEST]
             whole = sums == {f"{root}{path}": entry.sha256 for path, entry in packed.items()}
             whole &= len(sums) + 1 == len(names) and all(map(_is_plain, names))
-            built = _told(file, archive.read(root + NOTE) if root + NOTE in sums else b"")
+            built = _parse_note(file, archive.read(root + NOTE) if root + NOTE in sums else b"")
             head = archive.read(program)[:8]
     except (zipfile.BadZipFile, zlib.error, EOFError, LookupError, ValueError, RuntimeError):
         whole = False
@@ -87,7 +87,7 @@ def _is_plain(name: str) -> bool:
     return re.fullmatch(r"[^/\\:]+(/[^/\\:]+)+", name) is not None and "/../" not in f"/{name}/"
 
 
-def _told(file: Path, note: bytes) -> BuildInfo:
+def _parse_note(file: Path, note: bytes) -> BuildInfo:
     try:
         return msgspec.json.decode(note, type=BuildInfo, strict=True)
     except msgspec.MsgspecError:
@@ -99,7 +99,7 @@ def _check_head(file: Path, head: bytes, platform: str) -> None:
         raise Unfit(f"{file} says that it is for {platform}, and isn't: build it again.")
 
 
-def _check_elsewhere(file: Path, folder: Path, platform: str) -> None:
+def _check_portable(file: Path, folder: Path, platform: str) -> None:
     """Refuse what packaging/linux/build would refuse, and what is for another processor."""
     if shutil.which("readelf") is None:
         raise Unfit(f"{file} can't be looked at without readelf: install binutils.")

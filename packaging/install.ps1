@@ -179,7 +179,7 @@ function Test-Program([string] $Program, [string] $Version) {
     try { $says = (& $Program --version 2>&1 | Out-String).Trim() }
     catch { Stop-Install "the file is right, but doesn't start here: $($_.Exception.Message)" }
     if ($LASTEXITCODE -ne 0) { Stop-Install "the file is right, but doesn't start here; it says: $says" }
-    if (-not $says.Contains($Version)) { Stop-Install "it should be $Version and says that it is $says; tell its maker the release." }
+    if (-not $says.Contains($Version)) { Stop-Install "it should be $Version and says that it is $says; tell the release's maker." }
 }
 
 # Makes a folder, and remembers which on the way to it weren't there, the deepest first.
@@ -292,7 +292,7 @@ function Install-Baton {
     $name = $chosen.Name
     Write-Host "Bringing $name from $release ..."
     $archive = Join-Path $work $name
-    Copy-FromRelease $release $name $archive "SHA256SUMS in $release names $name, but that file is not there; the release is not whole, so tell its maker it."
+    Copy-FromRelease $release $name $archive "SHA256SUMS in $release names $name, but that file is not there; the release is incomplete, so tell its maker."
     $got = (Get-FileHash -LiteralPath $archive -Algorithm SHA256).Hash.ToLowerInvariant()
     if ($got -cne $chosen.Sum) {
         Stop-Install "$name is damaged or not the one that was published: its SHA-256 is $got, and SHA256SUMS says $($chosen.Sum). Download it again."
@@ -306,7 +306,7 @@ function Install-Baton {
     }
     # The archive holds one folder, with the program in it.
     $program = @(Get-ChildItem -LiteralPath $unpacked -Recurse -Filter "baton.exe")
-    if ($program.Count -ne 1) { Stop-Install "$name doesn't hold one baton.exe; tell its maker the release." }
+    if ($program.Count -ne 1) { Stop-Install "$name doesn't hold one baton.exe; tell the release's maker." }
     Test-Program $program[0].FullName $chosen.Version
     Set-Deaf $true
     Move-IntoPlace $program[0].DirectoryName $bin (Join-Path $share "previous")

@@ -318,8 +318,8 @@ def _package_of(path: str) -> str:
 
 def _source_of(package: str) -> tuple[str, str] | None:
     """Return the source package of one of Debian's packages, and that one's version."""
-    rows = _dpkg("--show", "--showformat=${source:Package} ${source:Version}", package)
-    source, _, version = rows.partition(" ")
+    shown = _dpkg("--show", "--showformat=${source:Package} ${source:Version}", package)
+    source, _, version = shown.partition(" ")
     return (source, version) if version else None
 
 
@@ -361,12 +361,12 @@ def _package_part(
     return Part(name, package.version, licence, purl, tuple(texts), source=_source(package))
 
 
-def licence_of(package: Distribution, rows: Mapping[str, str]) -> str:
+def licence_of(package: Distribution, known: Mapping[str, str]) -> str:
     """Return a package's licence as an SPDX expression: its own word, or what parts.toml says."""
     name = re.sub(r"[-_.]+", "-", package.name).lower()
     data: Any = package.metadata  # a message of email's, whose type hides most of it
-    if name in rows:
-        return rows[name]
+    if name in known:
+        return known[name]
     if expression := data.get("License-Expression"):
         return str(expression)
     classes = [line.rpartition(" :: ")[2] for line in data.get_all("Classifier") or []]

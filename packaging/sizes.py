@@ -1,4 +1,4 @@
-"""Tells what takes the room in the builds: `sizes.py DIST` writes DIST/sizes.md."""
+"""Measures what takes the room in the builds: `sizes.py DIST` writes DIST/sizes.md."""
 
 from __future__ import annotations
 

@@ -30,12 +30,7 @@ from bench_local import PYTHON, Row, home, row  # noqa: E402
 from baton.core.labels import Label  # noqa: E402
 from baton.core.ledger_types import HoldRequest, Scope  # noqa: E402
 from baton.core.messages import Card, Message, Request, Role, Text  # noqa: E402
-from baton.core.money import (  # noqa: E402
-    NANO,
-    BilledTokens,
-    Price,
-    Rates,
-)
+from baton.core.money import NANO, BilledTokens, Price, Rates  # noqa: E402
 from support.terminal import Terminal  # noqa: E402
 
 PRICE = Price(Rates(NANO, NANO, NANO, NANO))

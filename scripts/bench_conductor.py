@@ -42,11 +42,7 @@ from baton.core.events import Event  # noqa: E402
 from baton.core.labels import Label  # noqa: E402
 from baton.core.ledger_types import Policy, Scope  # noqa: E402
 from baton.core.messages import Card, Message, Prompt, Request, Role, Text  # noqa: E402
-from baton.core.money import (  # noqa: E402
-    NANO,
-    Price,
-    Rates,
-)
+from baton.core.money import NANO, Price, Rates  # noqa: E402
 from baton.core.plan.answer_grades import Dataset, Question, is_held_out  # noqa: E402
 from baton.core.plan.plan import Plan, Step  # noqa: E402
 from baton.core.ports import NEW  # noqa: E402
@@ -67,7 +63,7 @@ def bench_parallel() -> Iterator[Row]:
 async def _parallel(rounds: int) -> tuple[float, float]:
     times: dict[int, list[float]] = {1: [], 4: []}
     with provider(rate=100, tokens=100) as address:
-        async with _elsewhere(address) as orchestra:
+        async with _cloud_orchestra(address) as orchestra:
             for number in range(rounds + 1):
                 for count in (4, 1):
                     taken = await _timed(orchestra, _side_by_side(count))
@@ -96,7 +92,7 @@ async def _timed(orchestra: Orchestra, plan: Plan, events: list[Event] | None = 
 
 
 @asynccontextmanager
-async def _elsewhere(address: str) -> AsyncIterator[Orchestra]:
+async def _cloud_orchestra(address: str) -> AsyncIterator[Orchestra]:
     """Give an orchestra whose one worker is at that address, with store and ledger on disk."""
     from baton.history import Store
     from baton.money import Ledger

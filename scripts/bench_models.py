@@ -196,7 +196,7 @@ def in_memory(size: int) -> Path | None:
 
 
 def missing(program: str) -> bool:
-    """Tell whether a program isn't here, and say so."""
+    """Whether a program isn't here, and say so."""
     if shutil.which(program) is not None:
         return False
     print(f"There is no {program} here, so nothing is compared with it.", file=sys.stderr)

@@ -39,7 +39,7 @@ import gym  # noqa: E402
 from baton.bench.conductor_score import bootstrap_interval  # noqa: E402
 from baton.cli.bench.bench_report import Plot, Point, draw_svg  # noqa: E402
 from baton.core.messages import Chunk, Prompt, Request  # noqa: E402
-from baton.core.money import NANO, Price, Rates, parse_usd  # noqa: E402  # noqa: E402
+from baton.core.money import NANO, Price, Rates, parse_usd  # noqa: E402
 from baton.core.plan.plan import KINDS  # noqa: E402
 from baton.core.ports import Worker  # noqa: E402
 from baton.core.run.orchestra import Orchestra  # noqa: E402

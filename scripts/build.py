@@ -49,7 +49,7 @@ class BuildError(Exception):
 
 @dataclass(frozen=True)
 class Wanted:
-    """What shall be built, and what the binary will say of itself."""
+    """What is to be built, and what the binary will say of itself."""
 
     platform: str
     gpu: str
@@ -305,7 +305,7 @@ def _finish(made: Path, wanted: Wanted, dist: Path) -> Path:
 
 
 def _check_portable(folder: Path) -> None:
-    """In packaging/linux's root, end the build if its result wouldn't run elsewhere."""
+    """In packaging/linux's root, end the build if its result wouldn't run on other machines."""
     import parts
 
     if parts.compiled():

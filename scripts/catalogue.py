@@ -93,7 +93,7 @@ def summary(found: Sequence[CatalogueModel]) -> str:
 
 
 def problems(found: Sequence[CatalogueModel]) -> Iterator[str]:
-    """Tell what doesn't hold together, a line for each."""
+    """Yield a line for each contradiction."""
     yield from twice(found)
     for model in found:
         for what in (*basics(model), *arithmetic(model), *sources(model)):
@@ -104,7 +104,7 @@ def problems(found: Sequence[CatalogueModel]) -> Iterator[str]:
 
 
 def twice(found: Sequence[CatalogueModel]) -> Iterator[str]:
-    """Tell what is there twice; the reader itself refuses two of one id."""
+    """Yield what is there twice; the reader itself refuses two of one id."""
     for name in ("name", "sha256"):
         seen: dict[str, str] = {}
         for model in found:
@@ -115,12 +115,12 @@ def twice(found: Sequence[CatalogueModel]) -> Iterator[str]:
 
 
 def is_free(model: CatalogueModel) -> bool:
-    """Tell whether a model needs no agreement."""
+    """Whether a model needs no agreement."""
     return (model.licence or "").lower() in FREE_LICENCES
 
 
 def basics(model: CatalogueModel) -> Iterator[str]:
-    """Tell what is missing that any entry must have."""
+    """Yield what is missing that any entry must have."""
     licence = model.licence or ""
     if licence not in FREE_LICENCES | OTHER_LICENCES:
         yield f"nobody has read the licence {licence!r}"
@@ -134,7 +134,7 @@ def basics(model: CatalogueModel) -> Iterator[str]:
 
 
 def arithmetic(model: CatalogueModel) -> Iterator[str]:
-    """Tell which numbers can't all be true."""
+    """Yield which numbers can't all be true."""
     if model.attention and (together := per_token(model.attention)) != (model.kv_bytes or 0):
         yield f"its attention makes {together:,} bytes per token, not {model.kv_bytes or 0:,}"
     if model.size and model.parameters:
@@ -161,7 +161,7 @@ def per_token(attention: Sequence[Sequence[int]]) -> int:
 
 
 def sources(model: CatalogueModel) -> Iterator[str]:
-    """Tell which skills don't follow from the scores that are there."""
+    """Yield which skills don't follow from the scores that are there."""
     wanted = skills(model.scores)
     for kind in sorted({*wanted, *model.skills}):
         if model.skills.get(kind) != wanted.get(kind):

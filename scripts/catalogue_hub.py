@@ -29,7 +29,7 @@ class Unreachable(Exception):
 
 
 def compare(found: Sequence[CatalogueModel]) -> list[str]:
-    """Tell where the hub says something else, a line for each."""
+    """Return a line for each thing that the hub says otherwise."""
     try:
         return [f"{model.id}: {what}" for model in found for what in differences(model)]
     except Unreachable as error:
@@ -37,7 +37,7 @@ def compare(found: Sequence[CatalogueModel]) -> list[str]:
 
 
 def pin(file: Path, found: Sequence[CatalogueModel]) -> list[str]:
-    """Write what entries lack into the file; tell what couldn't be found out."""
+    """Write what entries lack into the file; return what couldn't be found out."""
     text = file.read_text("utf-8")
     wrong: list[str] = []
     try:
@@ -56,7 +56,7 @@ def pin(file: Path, found: Sequence[CatalogueModel]) -> list[str]:
 
 
 def differences(model: CatalogueModel) -> Iterator[str]:
-    """Tell where the hub says something else of one model."""
+    """Yield what the hub says otherwise of one model."""
     if not model.repo:
         return
     try:

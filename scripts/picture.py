@@ -22,7 +22,7 @@ async def draw(theme: str, size: tuple[int, int]) -> str:
     with tempfile.TemporaryDirectory() as home:
         paths = find_paths({"BATON_HOME": home})
         baton = compose(Settings(), paths)
-        desk = AppServices(
+        services = AppServices(
             baton.orchestra,
             baton.store,
             baton.ledger,
@@ -30,7 +30,7 @@ async def draw(theme: str, size: tuple[int, int]) -> str:
             exports=Path(home),
             logs=paths.logs,
         )
-        app = BatonApp(desk, theme)
+        app = BatonApp(services, theme)
         async with app.run_test(size=size) as pilot:
             for prompt in PROMPTS:
                 app.chat.composer.prompt.insert(prompt)

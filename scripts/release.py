@@ -105,7 +105,7 @@ def keygen(file: Path) -> str:
     """Write a new private key that only its owner can read; return the public one, in hex."""
     file = file.absolute()
     if file.resolve().is_relative_to(ROOT):
-        raise Wrong(f"{file} is in the repository: keep the private key elsewhere.")
+        raise Wrong(f"{file} is in the repository: keep the private key outside of it.")
     key = Ed25519PrivateKey.generate()
     text = key.private_bytes(
         serialization.Encoding.PEM,

@@ -247,7 +247,7 @@ def show_progress(line: str) -> None:
 
 
 def say(text: str) -> None:
-    """Tells the person, who may be piping stdout elsewhere."""
+    """Writes to stderr: stdout may be piped."""
     print(text, file=sys.stderr, flush=True)
 
 

@@ -105,7 +105,7 @@ def read(path: Path) -> Elf:
 
 
 def faults(files: Sequence[Elf], glibc: str) -> Iterator[str]:
-    """Yield a sentence for each file that would fail elsewhere."""
+    """Yield a sentence for each file that would fail on other machines."""
     here = {elf.name: elf for elf in files} | {elf.path.name: elf for elf in files}
     for elf in files:
         wrong = [f"looks for libraries in {path or 'the working folder'}" for path in _fixed(elf)]

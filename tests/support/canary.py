@@ -7,6 +7,6 @@ SHORTEST = 8
 
 
 def shows(secret: str, text: str) -> bool:
-    """Tell whether a text holds a secret or a part of it."""
+    """Whether a text holds a secret or a part of it."""
     runs = (secret[at : at + SHORTEST] for at in range(max(len(secret) - SHORTEST, 0) + 1))
     return any(run in text for run in runs)

@@ -66,7 +66,7 @@ class Heard:
         return found[0] if found else None
 
     def has(self, kind: type[Any]) -> bool:
-        """Tell whether such a chunk came."""
+        """Whether such a chunk came."""
         return any(isinstance(chunk, kind) for chunk in self.chunks)
 
     @property

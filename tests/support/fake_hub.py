@@ -79,7 +79,7 @@ class _Rule:
     times: int
 
     def takes(self, seen: Seen, name: str) -> bool:
-        """Tell whether this request is one of those; count it."""
+        """Whether this request is one of those; count it."""
         if seen.kind != self.on or self.method not in ("", seen.method):
             return False
         if self.file not in seen.path and self.file not in name:

@@ -42,7 +42,7 @@ class Grammar:
         return self._write(self._rules["root"], rng)
 
     def allows(self, text: str) -> bool:
-        """Tell whether the grammar allows a text."""
+        """Whether the grammar allows a text."""
         return re.fullmatch(self._pattern(self._rules["root"]), text, re.DOTALL) is not None
 
     def _write(self, node: Node, rng: random.Random) -> str:

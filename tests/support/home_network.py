@@ -30,7 +30,7 @@ replaced: list[str] = []
 
 @cache
 def can_have_namespace() -> bool:
-    """Tell whether a process here may have a network of its own."""
+    """Whether a process here may have a network of its own."""
     if shutil.which("unshare") is None:
         return False
     return subprocess.run([*_NAMESPACE, "true"], capture_output=True, check=False).returncode == 0

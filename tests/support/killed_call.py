@@ -27,7 +27,7 @@ WAITS = {"after send"}
 
 
 async def reach(point: str, chosen: str) -> None:
-    """Tell that a point is reached, if it is the chosen one."""
+    """Report that a point is reached, if it is the chosen one."""
     if point == chosen:
         print("at", point, flush=True)
         if point not in WAITS:

@@ -108,7 +108,7 @@ def other_answer_quality(good: float, own: float, other: float) -> float:
 
 
 class _Clock:
-    """Tells the time of the prompt that is replayed."""
+    """A clock that shows the time of the prompt that is replayed."""
 
     now = 0.0
 

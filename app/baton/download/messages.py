@@ -10,13 +10,7 @@ from msgspec import Meta
 from baton.core.catalogue_types import ModelOffer, Source
 from baton.download.progress import Progress
 from baton.gguf.header import Header
-from baton.ipc.messages import (
-    FinalReply,
-    Message,
-    ProgressReply,
-    reply_decoder,
-    request_decoder,
-)
+from baton.ipc.messages import FinalReply, Message, ProgressReply
 
 # Requests
 
@@ -78,15 +72,15 @@ class FetchReleaseFile(Message, tag="bring"):
     target: Path
 
 
-REQUESTS = request_decoder(
-    LookUpSource,
-    ListFiles,
-    ReadHeader,
-    FetchFile,
-    CopyFile,
-    HashFile,
-    ReadRelease,
-    FetchReleaseFile,
+REQUESTS = (
+    LookUpSource
+    | ListFiles
+    | ReadHeader
+    | FetchFile
+    | CopyFile
+    | HashFile
+    | ReadRelease
+    | FetchReleaseFile
 )
 
 # Replies
@@ -128,6 +122,4 @@ class HashReply(FinalReply, tag="hash"):
     value: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 
 
-REPLIES = reply_decoder(
-    DownloadProgress, OfferReply, OffersReply, HeaderReply, ReleaseReply, HashReply
-)
+REPLIES = DownloadProgress | OfferReply | OffersReply | HeaderReply | ReleaseReply | HashReply

@@ -1,8 +1,7 @@
 """The header of a GGUF file: what a model is, before any of its weights are read.
 
-A header is outside data: every count and length is checked against
-what a header may have and against the file's size, arrays are stepped over without being built, and
-every defect is one kind of error.
+A header is untrusted: every count and length is checked against what a header may have and against
+the file's size, arrays are stepped over without being built, and every defect is one kind of error.
 """
 
 from __future__ import annotations
@@ -245,10 +244,6 @@ class _Reader:
             return self.take(self.count(f"bytes of {what}", longest)).decode("utf-8")
         except UnicodeDecodeError:
             raise MalformedHeader(f"its {what} isn't UTF-8") from None
-
-    def skip_text(self) -> None:
-        """Go past a text of any length."""
-        self.skip(self.number(_U64))
 
     def skip_texts(self, count: int) -> None:
         """Go past an array of texts. This loop is where nearly all of the time goes."""

@@ -330,9 +330,8 @@ def query_rows(path: Path, sql: str) -> Iterator[dict[str, Any]]:
     """
     from sqlite_utils import Database
 
-    if (
-        sql.lstrip()[:6].upper() == "PRAGMA"
-    ):  # some of them write; as functions, they can be selected
+    # Some of them write; as functions, they can be selected.
+    if sql.lstrip()[:6].upper() == "PRAGMA":
         raise ConfigError("A PRAGMA is not run.", _READS_ONLY)
     with explain_errors(path), closing(connect(path, "ro")) as connection:
         connection.execute("PRAGMA query_only = ON")  # also for what the query attaches

@@ -35,7 +35,7 @@ EVENT_TYPES: dict[str, type[Event]] = {kind.__name__: kind for kind in get_args(
 
 @contextmanager
 def reject_bad_values() -> Iterator[None]:
-    """Tell of a value that no Baton ever wrote: a flipped bit that SQLite can't notice."""
+    """Raise DatabaseDamaged for a value that no Baton ever wrote: SQLite can't notice each bit."""
     try:
         yield
     except (ValueError, LookupError, TypeError, PlanError) as error:

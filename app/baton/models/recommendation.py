@@ -1,11 +1,10 @@
 """Which models suit a machine.
 
 The conductor and the router that come with Baton stay loaded and the models of a set come one at a
-time, so what must fit is these two and the largest model together. Another conductor
-is never recommended: `baton bench --conductor` measures whether one plans better. Of all sets that
-fit, on the disk too, the best one has the models that are expected to do their roles best at an
-acceptable speed. A model that is here already costs no download, and a larger download must bring
-more.
+time, so what must fit is these two and the largest model together. Another conductor is never
+recommended: `baton bench --conductor` measures whether one plans better. Of all sets that fit, on
+the disk too, the best one has the models that are expected to do their roles best at an acceptable
+speed. A model that is here already costs no download, and a larger download must bring more.
 
 Nothing is recommended that wouldn't fit right now, beside what else runs. Where that makes the set
 a poorer one, `why` says so: the person can close other programs.
@@ -34,13 +33,10 @@ from baton.gguf.memory_fit import (
 )
 from baton.models.speed_estimate import (
     estimate_speed,
-    expected_speed,
     gpu_share,
     round_speed,
     usual_starter_speed,
 )
-
-__all__ = ["Pick", "Recommendation", "RoleOption", "expected_speed", "recommend", "role_options"]
 
 ROUTER_LOAD = ModelLoad("the router", 0, 0, 0, 250_000_000)
 """What Baton itself takes: the router's process (121 MB were measured), and the front."""

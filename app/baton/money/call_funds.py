@@ -34,9 +34,9 @@ _MAX_LATENESS_SECONDS = 5
 class LedgerContext:
     """This moment in this process: ceilings with a key above `since` are newer than its own.
 
-    `reread` are the settings' ceilings as they were once the ledger was open: a ceiling that was
-    lowered while this process started counts too. `bounds` are those of this process's environment,
-    with the names of their variables: none of these ceilings is ever higher.
+    `reread_ceilings` are the settings' ceilings as they were once the ledger was open: a ceiling
+    that was lowered while this process started counts too. `bounds` are those of this process's
+    environment, with the names of their variables: none of these ceilings is ever higher.
     """
 
     now: float

@@ -147,7 +147,7 @@ def _migrations(past: bool) -> tuple[Migration, ...]:
 
 
 def _require_correct_sums(connection: Connection) -> None:
-    """Compare the sums with the calls. Raises Damaged."""
+    """Compare the sums with the calls. Raises DatabaseDamaged."""
     if connection.execute(WRONG_SUMS).fetchone() is not None:
         raise DatabaseDamaged("its sums don't add up", LEDGER)
 

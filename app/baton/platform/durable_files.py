@@ -1,9 +1,9 @@
 """Files that only this person can read, and that a crash or a power cut leaves whole.
 
-    replace_file(path, text)                # the old text or the new one, never a part
-    with replacing(path) as file: ...       # the same, piece by piece
-    create_file(path, text)                 # a new one; FileExistsError where one is
-    read_ordinary(path, limit)              # no pipe, no device, at most `limit` bytes
+    replace_file(path, text)                    # the old text or the new one, never a part
+    with open_replacement(path) as file: ...    # the same, piece by piece
+    create_file(path, text)                     # a new one; FileExistsError where one is
+    read_ordinary(path, limit)                  # no pipe, no device, at most `limit` bytes
 
 Each file is made with the mode 0600 and each folder with 0700: a `chmod` afterwards would leave a
 moment in which others can open it. All raise OSError.

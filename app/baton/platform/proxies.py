@@ -75,7 +75,7 @@ def is_lan_name(url: str) -> bool:
 async def resolve_lan_name(url: str) -> list[str]:
     """Return the numeric addresses that a name of the home network stands for.
 
-    Raises LeadsAway if it stands for another place as well, and OSError if for none.
+    Raises LeavesNetwork if it stands for another place as well, and OSError if for none.
     """
     parts = urlsplit(url)
     found = await asyncio.get_running_loop().getaddrinfo(

@@ -217,7 +217,7 @@ def find_keys(
     file: Path | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> dict[str, Key]:
-    """Return the key that `find` returns for each of these names, where there is one."""
+    """Return the key that `find_key` returns for each of these names, where there is one."""
     wanted = list(names)
     first, last = _from_keyring(wanted), _read_key_file(file)
     found = {
@@ -239,9 +239,8 @@ def save_key(name: str, value: str, *, file: Path | None = None) -> Key:
 
     def keep(keyring: KeyringBackend) -> bool:
         keyring.set_password(KEYRING_SERVICE, name, value)
-        return (
-            keyring.get_password(KEYRING_SERVICE, name) == value
-        )  # some accept all and keep nothing
+        # Some accept all and keep nothing.
+        return keyring.get_password(KEYRING_SERVICE, name) == value
 
     done = _ask_keyring(keep)
     if not done.answer:

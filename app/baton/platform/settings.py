@@ -348,7 +348,7 @@ def load_settings(
 def ceiling_variables(environ: Mapping[str, str] = os.environ) -> dict[Scope, tuple[int, str]]:
     """Return the ceilings that the environment sets, each with its variable.
 
-    Variables that can't be read set none: nothing is spent under them, since `load` refuses them.
+    Variables that can't be read set none: `load_settings` refuses them, so nothing is spent.
     """
     try:
         ceilings = _combine(read_environment(environ, Settings)).budget.ceilings

@@ -301,14 +301,13 @@ def open_database(
 ) -> Connection:
     """Open a file that is there: connect, migrate, and look for damage where that is due.
 
-    `proof` is what must hold of the contents besides. Raises Damaged, and StoreError for everything
-    else.
+    `proof` is what must hold of the contents besides. Raises DatabaseDamaged, and StoreError
+    for everything else.
     """
     with explain_errors(path, wording):
         if 0 < path.stat().st_size < MIN_FILE_BYTES:
-            raise DatabaseDamaged(
-                "it is cut short", wording
-            )  # SQLite would take it for an empty one
+            # SQLite would take it for an empty one.
+            raise DatabaseDamaged("it is cut short", wording)
         connection = connect(path)
         try:
             fresh = _prepare(connection, path, migrations, wording)

@@ -32,7 +32,7 @@ def check_plan(prompt: str, parts: Sequence[PlanPart]) -> list[CheckedPart]:
 
 
 def is_same(part: PlanPart, line: str) -> bool:
-    """Tell whether a part computes what a line computes; numbers within a cent or a millionth."""
+    """Whether a part computes what a line computes; numbers within a cent or a millionth."""
     tool, _, expression = line.partition(": ")
     try:
         one, other = comparable(HEADS[part.tool], part.text), comparable(tool, expression)

@@ -171,13 +171,13 @@ def _computed(part: PlanPart, place: int, true_parts: Sequence[PlanPart]) -> lis
 
 
 def _left_to(part: PlanPart, true: PlanPart) -> bool:
-    """Tell whether a task for a model holds all that a true sum is made of."""
+    """Whether a task for a model holds all that a true sum is made of."""
     literals = set(_LITERAL.findall(true.text))
     return bool(literals) and literals <= set(_LITERAL.findall(part.text))
 
 
 def _same_task(part: PlanPart, true: PlanPart, drawn: Drawn) -> bool:
-    """Tell whether a part holds most words of a true one, and one that no other true part has.
+    """Whether a part holds most words of a true one, and one that no other true part has.
 
     A text that two parts are about is in both.
     """

@@ -329,12 +329,12 @@ def _dependent(line: str, number: int, language: str) -> str:
 
 
 def is_sound(example: Example) -> bool:
-    """Tell whether a plan can be read and computed, and holds what its request says."""
+    """Whether a plan can be read and computed, and holds what its request says."""
     return _is_computable(example) and _holds_numbers(example) and _holds_words(example)
 
 
 def _is_computable(example: Example) -> bool:
-    """Tell whether every expression of the plan has a value, and the plan can be read."""
+    """Whether every expression of the plan has a value, and the plan can be read."""
     results: dict[int, Any] = {}
     try:
         for number, part in enumerate(parse_lines(example.target), start=1):
@@ -349,7 +349,7 @@ def _is_computable(example: Example) -> bool:
 
 
 def _holds_words(example: Example) -> bool:
-    """Tell whether a hand-written or own plan's texts are said in words of the request."""
+    """Whether a hand-written or own plan's texts are said in words of the request."""
     if example.kind not in (HAND, OWN):
         return True
     there = set(_WORD.findall(example.prompt.casefold()))
@@ -363,7 +363,7 @@ NOON = datetime(2026, 11, 23, 12, tzinfo=UTC)
 
 
 def _holds_numbers(example: Example) -> bool:
-    """Tell whether the marked text holds the numbers of the plan's expressions."""
+    """Whether the marked text holds the numbers of the plan's expressions."""
     there = set(_NUMBER.findall(example.prompt))
     for line in example.plan:
         if not _TOOL_LINE.match(line):

@@ -42,7 +42,7 @@ PARTS, _ENOUGH = 3, 1500
 """Of so many parts one after the other is held out to weigh the ways, until that is enough."""
 
 _LINEAR, _NEAR, _JITTER, _MEMBER, _TOKENS = 4000.0, 3.0, 1e-3, 300.0, 1000.0
-_SLOPES, _TELLING = (0.1, 0.4), 0.05
+_SLOPES, _MIN_MEAN_GAIN = (0.1, 0.4), 0.05
 _FEW, _MANY = 60, 1200
 """With fewer questions length is not used; or ways are not weighed, and no trees are grown."""
 
@@ -299,7 +299,7 @@ def _slope(samples: Sequence[Sample], designs: Sequence[Floats]) -> float:
     slopes = [_SLOPES[0]]
     for sample, design in zip(samples, designs, strict=True):
         gain, length = _contrast(sample.table()), design[:, LENGTH_COLUMN]
-        if gain.mean() > _TELLING and len(gain) >= _FEW:
+        if gain.mean() > _MIN_MEAN_GAIN and len(gain) >= _FEW:
             apart = length - length.mean()
             slopes.append(float(apart @ gain / (apart @ apart + 1e-9) / gain.mean()))
     return float(np.clip(np.median(slopes), *_SLOPES))

@@ -79,7 +79,7 @@ def _fit_logistic(design: Floats, wanted: Floats, weight: Floats) -> Floats:
 def fit_length_head(design: Floats, questions: Places, tokens: Floats, parts: Places) -> LengthHead:
     """Fit the head on answers, and calibrate it.
 
-    `design` has a row for each question and `parts` says in which of PARTS it is. `questions` and
+    `design` has a row for each question and `parts` says in which of FOLDS it is. `questions` and
     `tokens` have an entry for each answer: the row of its question, and its length.
     """
     logs = np.log1p(tokens)
@@ -93,7 +93,7 @@ def fit_length_head(design: Floats, questions: Places, tokens: Floats, parts: Pl
 
 
 def _calibration_shift(design: Floats, questions: Places, logs: Floats, parts: Places) -> float:
-    """Return by how much a fit must be raised to be right of SHARE of the answers it never saw."""
+    """Return by how much to raise a fit so that it holds for QUANTILE of the held-out answers."""
     missed = []
     for part in range(FOLDS):
         out = (parts == part)[questions]

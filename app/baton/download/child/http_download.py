@@ -51,8 +51,8 @@ _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
 class RetryPolicy:
     """How often a download is retried without new bytes, and its pauses in seconds.
 
-    The first pause is `pause`, each further one twice as long, up to `longest`. A server that asks
-    for more than `patience` ends the download.
+    Each pause is twice as long as the one before, up to `max_pause`. A server that asks for more
+    than `max_retry_after` ends the download.
     """
 
     max_failures: int = 5
@@ -110,7 +110,7 @@ class HttpDownload:
         self._partial.wait(wait)
 
     def _attempt(self) -> None:
-        """Ask once for what is missing and append it. Raises Trouble if not all of it came."""
+        """Ask once for what is missing and append it. Raises TransientFailure if it is cut."""
         if self._partial.size and not (self._offer.sha256 or self._partial.etag):
             self._partial.restart()
         start = self._partial.size
@@ -223,7 +223,7 @@ class HttpDownload:
                 self._partial.append(fresh)
 
     def _read_body(self, response: httpx.Response) -> Iterator[bytes | memoryview]:
-        """Give the body as it comes. Raises Stopped, Trouble and httpx's errors."""
+        """Yield the body as it comes. Raises Stopped, TransientFailure and httpx's errors."""
         length = response.headers.get("Content-Length")
         whole = response.iter_raw()
         stream = response.extensions.get("network_stream")

@@ -1,16 +1,16 @@
 """How the download process connects: proxies, certificates, and where redirects may lead.
 
-    web = wire.web()                                  # of this process's environment, one for all
-    with web.open(web.address(source), first=0, last=999) as response: ...      # follows redirects
-    str(response.url)                                 # where it came from: a signed address
+    client = default_client()                      # of this process's environment, one for all
+    with client.open(client.address(source), first=0, last=999) as response: ...
+    str(response.url)                              # after redirects: a signed address
 
-Everything goes through `Web`. The account's token is added to what goes to the hub itself (the
-origin of HF_ENDPOINT) and taken off everything else; http is for this machine and for hubs that the
-person chose so; no redirect leads from outside to this machine or its network, or to plain http.
-Answers are never decompressed: what comes is what a hash is of.
+Everything goes through `HubClient`. The account's token is added to what goes to the hub itself
+(the origin of HF_ENDPOINT) and taken off everything else; http is for this machine and for hubs
+that the person chose so; no redirect leads from a remote host to this machine or its network, or to
+plain http. Answers are never decompressed: what comes is what a hash is of.
 
-`open` raises httpx's errors, and `Astray` among them; it never raises for a status. `refusals` says
-in a sentence what either means.
+`open` raises httpx's errors, and `UnsafeAddress` among them; it never raises for a status.
+`hub_errors` says in a sentence what either means.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class HubClient:
     """The download process's only way to the network; any thread may use it.
 
     `endpoint` is the hub's address, `token` the account's ("": none), `offline` whether the
-    person's environment forbids to connect, `patience` the seconds to wait for the next bytes.
+    person's environment forbids to connect, `read_seconds` how long to wait for the next bytes.
     Raises Failure where the environment is invalid, and from every request when offline.
     """
 
@@ -155,11 +155,11 @@ class HubClient:
         return self._transport(proxy_for(url, "", self._environ)).handle_request(request)
 
     def _check_address(self, url: str) -> None:
-        """Refuse an address that nothing is fetched from. Raises Astray."""
+        """Refuse an address that nothing is fetched from. Raises UnsafeAddress."""
         parts, there = urlsplit(url), address_label(url)
         if parts.scheme == "https" or (parts.scheme == "http" and there is Label.LOCAL):
             return
-        # The person may have chosen a hub without encryption, in their own network or outside it.
+        # The person may have chosen a hub without encryption, in their own network or beyond.
         chosen = there is Label.LAN or self.is_hub(url)
         if parts.scheme == self._hub_origin[0] == "http" and chosen:
             return
@@ -205,7 +205,7 @@ class HubClient:
 
 
 class _GuardedTransport(httpx.BaseTransport):
-    """Where a client's requests go: through `Web`, and answers no longer than agreed."""
+    """Where a client's requests go: through `HubClient`, and answers no longer than agreed."""
 
     def __init__(self, web: HubClient, most: int | None) -> None:
         self._web = web

@@ -1,7 +1,7 @@
 """What a refusal or a failed connection means, in sentences for people.
 
 `what` names the file or repository that was asked for. Everything that a server says about itself
-is outside text: it is shown on one line, and never decides anything but which sentence it is.
+is untrusted: it is shown on one line, and never decides anything but which sentence it is.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ Beside the target lie, while it is on its way:
 
 `key` is the sha256 of the complete file, or of its source's text where that is unknown.
 
-Bytes are appended with `write` alone, unbuffered: once that has returned, the system keeps them,
+Bytes are appended with `append` alone, unbuffered: once that has returned, the system keeps them,
 and a process that is killed loses nothing but the piece in its hands. A power cut may lose more, or
 leave zeros in place of what was written last; so nothing that was written is believed. All of it is
 read back from the file and hashed before the target gets its name, and on disk (fsync) before.
@@ -43,8 +43,8 @@ SYNC_BYTES = 64 << 20
 class PartialFile:
     """The file at `path`, made if need be; one thread appends, others may watch it grow.
 
-    `changed` is notified when it has grown by a `STEP` or to its `total`, and whenever `epoch` or
-    `closed` change; `epoch` counts its restarts.
+    `changed` is notified when it has grown by NOTIFY_BYTES or to its `total`, and whenever `epoch`
+    or `closed` change; `epoch` counts its restarts.
     """
 
     def __init__(self, path: Path, total: int) -> None:

@@ -271,17 +271,10 @@ READ_BYTES = 1 << 20
 """How much is read at once: large enough that hashing, which needs no lock, is nearly all."""
 
 
-def hash_file(path: Path, progress: Callable[[Progress], None], stopped: Callable[[], bool]) -> str:
+def hash_file(path: Path, progress: ReportProgress, stopped: Stop) -> str:
     """Read a file and return its sha256 in hex. Raises Failure and Stopped."""
-    with explain_read_errors(path):
-        return _hash_file(path, progress, stopped)
-
-
-def _hash_file(
-    path: Path, progress: Callable[[Progress], None], stopped: Callable[[], bool]
-) -> str:
     sha256, piece = hashlib.sha256(), memoryview(bytearray(READ_BYTES))
-    with path.open("rb", buffering=0) as file:
+    with explain_read_errors(path), path.open("rb", buffering=0) as file:
         report = ProgressReport(progress, os.fstat(file.fileno()).st_size)
         done = 0
         while count := file.readinto(piece):
@@ -352,9 +345,9 @@ _MIN_SPEED_SECONDS = 0.2
 
 
 class ProgressReport:
-    """Tells `progress` how far something of `total` bytes is."""
+    """Calls `progress` with how far something of `total` bytes is, at most every 0.1 s."""
 
-    def __init__(self, progress: Callable[[Progress], None], total: int) -> None:
+    def __init__(self, progress: ReportProgress, total: int) -> None:
         self.total = total
         self._progress = progress
         self._done = 0

@@ -1,6 +1,6 @@
 """A folder of models to carry to another machine: their files, and one that describes them.
 
-What comes on a stick is outside data: no path or name in it may lead out of the folder.
+What comes on a stick is untrusted: no path or name in it may lead out of the folder.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Model files that are on this machine already: other programs', and loose ones in the folder.
 
-Other programs' folders are outside data: a scan is bounded in number and time, follows no folder
+Other programs' folders are untrusted: a scan is bounded in number and time, follows no folder
 that is a link, and skips what isn't as expected.
 """
 

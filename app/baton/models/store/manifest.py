@@ -47,7 +47,7 @@ class _RecordFile:
 
 
 def load_record(folder: Path) -> ModelRecord | None:
-    """Return what is recorded in a model's folder, None if nothing is. Raises Unreadable."""
+    """Return what is recorded in a model's folder, None if nothing is. Raises UnreadableRecord."""
     data = read_limited(folder / RECORD_FILE, MAX_RECORD_BYTES)
     if data is None:
         return None
@@ -80,7 +80,7 @@ def list_records(folder: Path) -> Iterator[tuple[Path, ModelRecord | str | None]
 
 
 def read_limited(path: Path, limit: int) -> bytes | None:
-    """Return an ordinary file's contents, None where there is none. Raises Unreadable.
+    """Return an ordinary file's contents, None where there is none. Raises UnreadableRecord.
 
     A link isn't followed, and a pipe never waited for.
     """
@@ -108,7 +108,7 @@ def _decode_record(data: bytes) -> ModelRecord:
 
 
 def decode_json(data: bytes, form: type[T]) -> T:
-    """Return what JSON says, of that form. Raises Unreadable."""
+    """Return what JSON says, of that form. Raises UnreadableRecord."""
     import msgspec
 
     try:
@@ -137,7 +137,7 @@ def encode_json(content: Mapping[str, Any]) -> bytes:
 
 
 def clean_record(record: ModelRecord) -> ModelRecord:
-    """Return a record whose outside texts are cut to one line of a terminal."""
+    """Return a record whose foreign texts are cut to one line of a terminal."""
     return replace(
         record,
         name=one_line(record.name, 120) or record.id,

@@ -97,8 +97,6 @@ class FolderModelStore:
         A linked file stays where it is, and so does what Baton didn't write. Raises ConfigError
         while the model is being downloaded.
         """
-        from baton.models.store.store_files import delete_files
-
         check_model_id(id)
         folder = self.folder / id
         with explain_folder_errors(self.folder):
@@ -136,7 +134,6 @@ class FolderModelStore:
         Files that are being written are never among it, nor files that Baton didn't write: a
         foreign folder, or one whose record can't be read, is a problem instead.
         """
-
         with explain_folder_errors(self.folder):
             if not self.folder.is_dir():
                 return []
@@ -148,13 +145,11 @@ class FolderModelStore:
 
         Raises ConfigError for everything else.
         """
-
         with lock_folder(self.folder):
             return delete_leftover(self.folder, path)
 
     def problems(self) -> Sequence[str]:
         """Return a sentence for each thing in the folder that can't be used as it is."""
-
         return list(find_problems(self.folder))
 
     def read_bundle(self, folder: Path) -> Sequence[tuple[ModelRecord, Path]]:
