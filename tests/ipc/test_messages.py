@@ -89,6 +89,7 @@ def test_any_bytes_are_a_message_or_an_error(body: bytes, measured: bool) -> Non
         b'{"type":"cancel","id":"1"}',
         b'{"type":"example","text":"\xff","fields":{},"number":1.0,"path":"/"}',
         b'{"type":"example","text":"","fields":{},"number":1.0,"path":"\\u1234"}',
+        b'{"type":"example","text":"","fields":{},"number":1.0,"path":1}',
         b'{"type":"example"}',
         b'{"type":"unknown"}',
         b"{}",

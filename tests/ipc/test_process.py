@@ -16,7 +16,7 @@ from msgspec import field
 
 from baton.core.errors import WorkerUnavailable
 from baton.ipc import process, supervisor
-from baton.ipc.messages import FinalReply, FrameError, Message, ProgressReply, reply_decoder
+from baton.ipc.messages import FinalReply, FrameError, Message, ProgressReply
 from baton.ipc.process import Call, Child, ChildDied, InvalidReply, environment, start_child
 from baton.ipc.supervisor import Supervisor
 from support import fake_children
@@ -56,7 +56,7 @@ class Done(FinalReply, tag="done"):
     pass
 
 
-REPLIES = reply_decoder(TextReply, Progress, Done)
+REPLIES = TextReply | Progress | Done
 
 Make = Callable[[str], Child]
 

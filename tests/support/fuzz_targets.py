@@ -72,9 +72,9 @@ def read_error(data: bytes) -> None:
 
 def read_frames(data: bytes) -> None:
     """Frames of a child."""
-    stream = io.BytesIO(data)
+    stream, decoder = io.BytesIO(data), messages.reply_decoder(REPLIES)
     with suppress(messages.FrameError):
-        while (message := messages.read(stream, REPLIES)) is not None:
+        while (message := messages.read(stream, decoder)) is not None:
             assert isinstance(message, messages.Message)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from baton.ipc.messages import FinalReply, Message, reply_decoder, request_decoder
+from baton.ipc.messages import FinalReply, Message
 
 
 class UsePart(Message, tag="try"):
@@ -24,5 +24,5 @@ class PartUsed(FinalReply, tag="tried"):
     well: bool
 
 
-REQUESTS = request_decoder(UsePart)
-REPLIES = reply_decoder(PartLoading, PartUsed)
+REQUESTS = UsePart
+REPLIES = PartLoading | PartUsed

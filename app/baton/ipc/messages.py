@@ -74,14 +74,14 @@ class Failed(FinalReply, tag="failed"):
 Decoder = msgspec.json.Decoder[Any]
 
 
-def request_decoder(*requests: type[Message]) -> Decoder:
-    """Return what decodes these messages to a child."""
-    return _decoder(*requests, Cancel)
+def request_decoder(requests: Any) -> Decoder:
+    """Return what decodes a union of messages to a child, and Cancel."""
+    return msgspec.json.Decoder(requests | Cancel, dec_hook=_decode_path)
 
 
-def reply_decoder(*replies: type[Message]) -> Decoder:
-    """Return what decodes these messages from a child, and those that every child sends."""
-    return _decoder(*replies, Beat, Stopped, Failed)
+def reply_decoder(replies: Any) -> Decoder:
+    """Return what decodes a union of messages from a child, and those that every child sends."""
+    return msgspec.json.Decoder(replies | Beat | Stopped | Failed, dec_hook=_decode_path)
 
 
 def encode(message: Message) -> bytes:
@@ -117,21 +117,12 @@ def read(stream: BinaryIO, decoder: Decoder) -> Any:
         raise UnknownMessage("a frame holds no known message") from error
 
 
-def _decoder(*kinds: type[Message]) -> Decoder:
-    union: Any = kinds[0]
-    for kind in kinds[1:]:
-        union |= kind
-    return msgspec.json.Decoder(union, dec_hook=_decode_path)
-
-
 def _encode_path(value: object) -> str:
     """Encode a path's bytes as characters, since a file's name need not be text."""
-    if isinstance(value, Path):
-        return os.fsencode(value).decode("latin-1")
-    raise NotImplementedError
+    if not isinstance(value, Path):  # msgspec takes no subclass of str, int or float either
+        raise TypeError(f"a message can't hold a {type(value).__name__}")
+    return os.fsencode(value).decode("latin-1")
 
 
-def _decode_path(kind: type, value: Any) -> Path:
-    if issubclass(kind, Path):
-        return Path(os.fsdecode(value.encode("latin-1")))
-    raise NotImplementedError
+def _decode_path(_kind: type, value: str) -> Path:
+    return Path(os.fsdecode(bytes(value, "latin-1")))

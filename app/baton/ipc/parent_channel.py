@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
 from baton.ipc import messages
-from baton.ipc.messages import Beat, Cancel, Decoder, Failed, Message
+from baton.ipc.messages import Beat, Cancel, Failed, Message
 
 BEAT_SECONDS = 1.0
 
@@ -54,12 +54,12 @@ class ParentChannel:
         self,
         commands: BinaryIO,
         replies: BinaryIO,
-        decoder: Decoder,
+        requests: Any,
         deliver: Callable[[Any], None] | None = None,
     ) -> None:
         self._commands = commands
         self._replies = replies
-        self._decoder = decoder
+        self._decoder = messages.request_decoder(requests)
         self._deliver = deliver or self._keep
         self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._cancelled: set[int] = set()
@@ -98,6 +98,7 @@ class ParentChannel:
 
     def _listen(self) -> None:
         """Take messages, also while native code runs; the end of the pipe is the parent's end."""
+        status = 1  # an idle child ends with 0, which is no death
         try:
             while True:
                 try:
@@ -106,12 +107,13 @@ class ParentChannel:
                     self.send(Failed("WorkerError", "The request makes no sense."))
                     continue
                 if message is None:
+                    status = 0
                     return
                 self._deliver(message)
         except Exception:
             _print_exception()
         finally:
-            os._exit(0)
+            os._exit(status)
 
     def _beat(self) -> None:
         while True:
@@ -119,12 +121,12 @@ class ParentChannel:
             time.sleep(BEAT_SECONDS)
 
 
-def serve(decoder: Decoder, work: Callable[[ParentChannel], None]) -> NoReturn:
-    """Run a child until its work or its parent ends."""
+def serve(requests: Any, work: Callable[[ParentChannel], None]) -> NoReturn:
+    """Run a child, which takes a union of requests, until its work or its parent ends."""
     keep_quiet_and_private()
     status = 1
     try:
-        work(ParentChannel(*take_pipes(), decoder))
+        work(ParentChannel(*take_pipes(), requests))
         status = 0
     except Exception:
         _print_exception()

@@ -28,7 +28,7 @@ from baton.core.errors import (
 )
 from baton.core.sanitiser import one_line
 from baton.ipc import messages
-from baton.ipc.messages import Beat, Cancel, Decoder, Failed, FinalReply, Message, ProgressReply
+from baton.ipc.messages import Beat, Cancel, Failed, FinalReply, Message, ProgressReply
 from baton.platform.secrets import plain_environ
 
 DEFAULT_VARIABLES = {
@@ -201,8 +201,8 @@ class Child:
     Waiting is done in coroutines; all else returns at once and may be called without an event loop.
     """
 
-    def __init__(self, name: str, environ: Mapping[str, str], decoder: Decoder) -> None:
-        """Start the child, whose replies are decoded so. Raises OSError."""
+    def __init__(self, name: str, environ: Mapping[str, str], replies: Any) -> None:
+        """Start the child, which sends a union of replies. Raises OSError."""
         self._process = subprocess.Popen(
             command(name),
             stdin=subprocess.PIPE,
@@ -215,7 +215,7 @@ class Child:
         self.ended = False
         self.killed = False
         self.signs_of_life = 0
-        self._decoder = decoder
+        self._decoder = messages.reply_decoder(replies)
         self._fault = ""
         self._mailbox = Mailbox(self)
         self.inbox = self._mailbox.messages
@@ -361,10 +361,10 @@ class Child:
                 self._stderr_end = (self._stderr_end + data)[-MAX_STDERR_BYTES:]
 
 
-def start_child(name: str, environ: Mapping[str, str], decoder: Decoder, title: str) -> Child:
+def start_child(name: str, environ: Mapping[str, str], replies: Any, title: str) -> Child:
     """Start a child that has a title for people. Raises WorkerUnavailable."""
     try:
-        return Child(name, environ, decoder)
+        return Child(name, environ, replies)
     except OSError as error:
         raise WorkerUnavailable(
             f"{title} can't be started: {error.strerror}.", "Close other programs, then try again."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from baton.core.routing_types import Candidate, Draft, Estimate, Judgement, RatedAnswer, RefitResult
-from baton.ipc.messages import FinalReply, Message, reply_decoder, request_decoder
+from baton.ipc.messages import FinalReply, Message
 
 # Requests
 
@@ -60,8 +60,8 @@ class RefitRouter(Message, tag="learn"):
     target: Path
 
 
-REQUESTS = request_decoder(
-    LoadRouter, EstimateQuality, JudgeDrafts, CompareTexts, ScoreTurns, AddRated, RefitRouter
+REQUESTS = (
+    LoadRouter | EstimateQuality | JudgeDrafts | CompareTexts | ScoreTurns | AddRated | RefitRouter
 )
 
 # Replies
@@ -99,4 +99,4 @@ class RefitReply(FinalReply, tag="learned"):
     value: RefitResult
 
 
-REPLIES = reply_decoder(RouterLoaded, EstimateReply, JudgementReply, TableReply, RefitReply)
+REPLIES = RouterLoaded | EstimateReply | JudgementReply | TableReply | RefitReply

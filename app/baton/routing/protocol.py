@@ -131,7 +131,7 @@ def _row(values: Sequence[float], count: int, least: float = 0.0, most: float = 
 
 def _bounded(number: float, least: float = 0.0, most: float = 1.0) -> float:
     """Return a number pushed into its bounds: rounding may lead a little beyond."""
-    return min(most, max(least, float(number)))
+    return float(min(most, max(least, number)))
 
 
 def _invalid() -> InvalidReply:

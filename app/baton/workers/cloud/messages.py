@@ -6,7 +6,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from baton.ipc.messages import FinalReply, Message, reply_decoder, request_decoder
+from baton.ipc.messages import FinalReply, Message
 
 # Requests
 
@@ -56,7 +56,7 @@ class SendRequest(Message, tag="go"):
     """The announced request is logged and may be sent."""
 
 
-REQUESTS = request_decoder(SetUpGateway, WarmGateway, CallWorker, SendRequest)
+REQUESTS = SetUpGateway | WarmGateway | CallWorker | SendRequest
 
 # Replies
 
@@ -93,4 +93,4 @@ class CallDone(FinalReply, tag="done"):
     bound: int
 
 
-REPLIES = reply_decoder(RequestAnnounced, AnswerText, CallDone)
+REPLIES = RequestAnnounced | AnswerText | CallDone

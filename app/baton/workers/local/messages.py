@@ -8,7 +8,7 @@ from typing import Literal
 from msgspec import Struct
 
 from baton.gguf.memory_fit import ModelLoad
-from baton.ipc.messages import FinalReply, Message, reply_decoder, request_decoder
+from baton.ipc.messages import FinalReply, Message
 
 # Requests
 
@@ -58,7 +58,7 @@ class DescribeLibrary(Message, tag="info"):
     library: Literal["llama", "onnxruntime"]
 
 
-REQUESTS = request_decoder(LoadModel, AnswerPrompt, CheckFile, DescribeLibrary)
+REQUESTS = LoadModel | AnswerPrompt | CheckFile | DescribeLibrary
 
 # Replies
 
@@ -154,15 +154,15 @@ class OnnxInfo(Message, tag="onnxruntime"):
     providers: list[str]
 
 
-REPLIES = reply_decoder(
-    ModelLoading,
-    ModelLoaded,
-    PromptProgress,
-    ThoughtTokens,
-    AnswerText,
-    AnswerSpeed,
-    AnswerDone,
-    FileChecked,
-    LlamaInfo,
-    OnnxInfo,
+REPLIES = (
+    ModelLoading
+    | ModelLoaded
+    | PromptProgress
+    | ThoughtTokens
+    | AnswerText
+    | AnswerSpeed
+    | AnswerDone
+    | FileChecked
+    | LlamaInfo
+    | OnnxInfo
 )

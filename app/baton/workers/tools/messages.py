@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from baton.ipc.messages import FinalReply, Message, reply_decoder, request_decoder
+from baton.ipc.messages import FinalReply, Message
 
 
 class RunTool(Message, tag="call"):
@@ -23,5 +23,5 @@ class ToolReply(FinalReply, tag="done"):
     text: str
 
 
-REQUESTS = request_decoder(RunTool)
-REPLIES = reply_decoder(ToolReply)
+REQUESTS = RunTool
+REPLIES = ToolReply

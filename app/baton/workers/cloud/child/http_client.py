@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import httpcore
 import httpx
 
 from baton import __version__
@@ -89,6 +88,8 @@ class CloudHttpClient:
         """Read the trusted certificates, and import what the first connection needs."""
         with suppress(Failure):  # the first call meets it again, and reports it
             self._transport(None)
+        import httpcore  # as httpx does: not before the first connection
+
         await httpcore.AnyIOBackend().sleep(0)
 
     async def post(self, call: CloudCall, request: HttpRequest) -> AsyncGenerator[str]:

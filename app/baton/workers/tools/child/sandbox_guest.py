@@ -36,10 +36,6 @@ from typing import Any, NoReturn
 from baton.workers.tools.child import seccomp
 from baton.workers.tools.child.check_recorder import CheckRecorder, ExampleRunner
 
-HEADER = struct.Struct("d16sI")
-"""What the confined process reads first: the seconds that it has, the word that shows that it ended
-by itself, and the size of the code. What follows the code are tests that others wrote for it."""
-
 NAME, TESTS = "code.py", "tests.py"
 ENDED, FAILED, NOT_HERE = 0, 1, 3
 """How the code ended, as an exit status; the words beside it say more."""
@@ -68,10 +64,13 @@ class _TestsFailed(Exception):
     """The code's own tests failed; the text says how."""
 
 
-def run(source: int, out: int, err: int) -> NoReturn:
-    """Run the code in a file, with what it prints going to `out` and the last word to `err`."""
+def run(header: struct.Struct, source: int, out: int, err: int) -> NoReturn:
+    """Run the code in a file, with what it prints going to `out` and the last word to `err`.
+
+    `header` is how the file begins: see `sandbox_host.HEADER`.
+    """
     with os.fdopen(source, "rb") as file:
-        seconds, word, length = HEADER.unpack(file.read(HEADER.size))
+        seconds, word, length = header.unpack(file.read(header.size))
         code = file.read(length).decode("utf-8")
         tests = file.read().decode("utf-8")
     os.dup2(out, 1)

@@ -20,7 +20,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 from baton.ipc.parent_channel import Failure
-from baton.workers.tools.child import sandbox_guest, seccomp
+from baton.workers.tools.child import seccomp
 from baton.workers.tools.question_text import MAX_TEXT_CHARS, TESTS_LANGUAGE, python_code
 
 MAX_OUTPUT_BYTES = 64 * 1024
@@ -41,6 +41,10 @@ _IMPORTABLE_MODULES = """
     jsonschema baton.workers.tools.child.sandbox_guest
 """
 """What code can import: nothing is found any more once it is confined."""
+
+HEADER = struct.Struct("d16sI")
+"""What the confined process reads first: the seconds that it has, the word that shows that it ended
+by itself, and the size of the code. What follows the code are tests that others wrote for it."""
 
 _STATUS = struct.Struct("i")
 
@@ -87,9 +91,7 @@ class SandboxHost:
         files = [source, *os.pipe(), *os.pipe()]
         mine, theirs = socket.socketpair()
         try:
-            os.write(
-                source, sandbox_guest.HEADER.pack(seconds, word, len(encoded)) + encoded + tests
-            )
+            os.write(source, HEADER.pack(seconds, word, len(encoded)) + encoded + tests)
             os.lseek(source, 0, os.SEEK_SET)
             self._send([source, files[2], files[4], theirs.fileno()])
             for file in (files[2], files[4]):
@@ -224,7 +226,9 @@ def _fork(
     if (pid := os.fork()) == 0:
         try:
             seccomp.die_with_parent(me)
-            sandbox_guest.run(source, out, err)
+            from baton.workers.tools.child import sandbox_guest  # only the host has imported it
+
+            sandbox_guest.run(HEADER, source, out, err)
         finally:
             os._exit(2)
     for file in (source, out, err):
