@@ -135,7 +135,7 @@ def serve(requests: Any, work: Callable[[ParentChannel], None]) -> NoReturn:
 
 
 def take_pipes() -> tuple[BinaryIO, BinaryIO]:
-    """Keep the pipes for messages; whatever else prints, prints to stderr."""
+    """Keep the pipes for messages; what else is printed goes to stderr."""
     commands, replies = os.dup(0), os.dup(1)
     with Path(os.devnull).open("rb") as nothing:
         os.dup2(nothing.fileno(), 0)

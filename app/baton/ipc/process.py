@@ -180,7 +180,7 @@ class Call(Mailbox):
         self.child.send(message)
 
     def cancel(self) -> None:
-        """Tell the child, unless it has ended the call, that its answer isn't needed any more."""
+        """Cancel the call in the child, unless it has ended."""
         if not self.ended:
             self.send(Cancel())
 

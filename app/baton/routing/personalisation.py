@@ -67,9 +67,9 @@ Refit = Callable[[Sequence[RatedAnswer], Path], Awaitable[RefitResult]]
 class LearningResult:
     """What learning came to.
 
-    `answers` could be learned from; `signals` says what was known of how many of them. `gone` more
-    were written by tools, or by workers that are no longer here. `learned` is None where they were
-    too few; with `dry` nothing was to be kept.
+    `answers` could be learned from; `signals` says what was known of how many of them. `left_out`
+    more were written by tools, or by workers that are no longer here. `learned` is None where they
+    were too few; with `dry_run` nothing was to be kept.
     """
 
     answers: int
@@ -91,18 +91,18 @@ class Personaliser:
         self,
         answers: AnswerSource,
         candidates: Callable[[], Sequence[Candidate]],
-        teach: Refit,
+        refit: Refit,
         versions: LearnedVersions,
     ) -> None:
         self._answers = answers
         self._candidates = candidates
-        self._refit = teach
+        self._refit = refit
         self._versions = versions
 
     async def learn(self, *, dry: bool = False) -> LearningResult:
         """Learn from the newest answers, and keep that if it is better than before.
 
-        Raises what teaching and keeping raise; nothing is changed then.
+        Raises what refitting and keeping raise; nothing is changed then.
         """
         roster = {candidate.id: candidate for candidate in self._candidates()}
         known = [

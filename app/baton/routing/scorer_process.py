@@ -57,7 +57,7 @@ class ScorerLimits:
 
 
 DEFAULT_LIMITS = ScorerLimits()
-"""Nobody notices the first; the second is mostly spent beside a worker that loads."""
+"""The first goes unnoticed; the second is mostly spent beside a worker that loads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +269,7 @@ def _is_never_waiting() -> bool:
 
 
 def _ignore_news() -> None:
-    """Nobody listens."""
+    pass
 
 
 LEARNING_SECONDS = 600.0

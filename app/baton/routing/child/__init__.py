@@ -1,4 +1,4 @@
-"""The learned router: numbers only. Knows `domain`, and runs in the scorer child and in scripts."""
+"""The learned router: numbers only. Knows `core`, and runs in the scorer child and in scripts."""
 
 from __future__ import annotations
 

@@ -194,7 +194,7 @@ VOTE_FEATURES = (
     "right", "asked", "none", "agree", "other", "missing", "empty", "count",
     "expected", "expected_asked", "gap", "length", "length_rel", "length_span", "endless",
 )  # fmt: skip
-"""What the heads see; `figures` says what each is."""
+"""What the heads see; `Votes.features` says what each is."""
 
 _ENDLESS_CHARS = 6000.0
 """An answer of more characters went in circles."""

@@ -111,7 +111,7 @@ def likely_release_year(candidate: Candidate) -> float:
 
 
 TRAIT_COUNT = 6
-"""How many numbers `sight` gives."""
+"""How many numbers `model_traits` gives."""
 
 
 def model_traits(candidate: Candidate) -> Floats:
@@ -146,7 +146,7 @@ _ABILITY_AT_3, _ABILITY_A_LEVEL = 0.4, 0.9
 
 @dataclass(frozen=True)
 class Abilities:
-    """What was fitted: the abilities of those measured, and what `sight` is worth for the others.
+    """What was fitted: the abilities of those measured, and the worth of `model_traits` for others.
 
     `level` says by set of questions how hard it is; `error` is how far the ability of a worker is
     missed when it is left out of the fit (root mean square, in log-odds).

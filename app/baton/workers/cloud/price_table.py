@@ -1,7 +1,7 @@
 """What a cloud worker's tokens cost: from the configuration, else from a snapshot in this package.
 
-`prices.json` is made by scripts/prices. Whatever in it is outside of sane bounds counts as unknown,
-and what is unknown is never taken for zero: such a worker isn't called until a price is configured.
+`prices.json` is made by scripts/prices. A price beyond sane bounds counts as unknown, and an
+unknown price is never taken for zero: such a worker isn't called until a price is configured.
 """
 
 from __future__ import annotations

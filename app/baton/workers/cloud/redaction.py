@@ -145,7 +145,7 @@ _IBAN = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]{2}\d{2}(?:[ -]?[A-Za-z0-9]){11,30}
 
 
 class Redaction:
-    """Hides the shapes it knows, and the person's own `words` in whatever case."""
+    """Hides the shapes it knows, and the person's own `words` in any case."""
 
     def __init__(self, words: Sequence[str] = ()) -> None:
         self._words = _compile_words(words)

@@ -266,7 +266,10 @@ def _reclaimable_bytes(user: MemoryUser) -> int:
 def _check_room(
     needed: int, limit: int, free: int, others: Sequence[MemoryUser], load: ModelLoad | None
 ) -> None:
-    """Make sure that there will be room once idle models are gone. Raises Crowded and NoRoom."""
+    """Make sure that there will be room once idle models are gone.
+
+    Raises MemoryOccupied and NotEnoughMemory.
+    """
     free += sum(_reclaimable_bytes(other) for other in others if not other.busy)
     busy = [other for other in others if other.busy]
     held = sum(other.resident for other in busy)

@@ -32,7 +32,7 @@ def question_candidates(text: str) -> Iterator[str]:
 def python_code(text: str, language: str = "") -> str:
     """Return the Python code in a text, or "": blocks that say so, else the last that doesn't.
 
-    With a language, such as TESTS, it is the blocks of that one.
+    With a language, such as TESTS_LANGUAGE, it is the blocks of that one.
     """
     found = blocks(text)
     wanted = (language,) if language else PYTHON_NAMES

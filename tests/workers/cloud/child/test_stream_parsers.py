@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
+from baton.workers.cloud.child.answer_reader import AnswerReader, error_sentence
 from baton.workers.cloud.child.response_limits import MAX_DEPTH, MAX_EVENT_BYTES
-from baton.workers.cloud.child.stream_parsers import DIALECTS, AnswerReader, error_sentence
+from baton.workers.cloud.child.stream_parsers import DIALECTS
 from baton.workers.cloud.messages import TokenCount
 
 TEXT = "Naïve — 5 € 🙂"

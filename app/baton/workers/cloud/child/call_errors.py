@@ -16,8 +16,8 @@ from baton.core.messages import estimated_tokens
 from baton.core.sanitiser import one_line
 from baton.ipc.child_http import retry_after, wait_text
 from baton.ipc.parent_channel import Failure
+from baton.workers.cloud.child.answer_reader import error_sentence, is_own_error
 from baton.workers.cloud.child.response_limits import ERROR_SECONDS, MAX_ERROR_BYTES, parse_json
-from baton.workers.cloud.child.stream_parsers import error_sentence, is_own_error
 
 if TYPE_CHECKING:
     from baton.workers.cloud.child.cloud_call import CloudCall

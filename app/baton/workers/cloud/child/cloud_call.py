@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from baton.workers.cloud.child.answer_reader import AnswerReader
 from baton.workers.cloud.child.response_limits import fewest_tokens
-from baton.workers.cloud.child.stream_parsers import DIALECTS, AnswerReader
+from baton.workers.cloud.child.stream_parsers import DIALECTS
 from baton.workers.cloud.messages import TokenCount
 
 MARGIN_TOKENS = 32
@@ -44,7 +45,7 @@ class CloudCall:
     of text the request may have, `context` the worker's, `first` how many seconds it may take to
     the first word (a model may think that long in silence). `privacy` is the worker's label, `most`
     the highest prices in dollars per million tokens, for OpenRouter, which asks others whose prices
-    differ. `schema` is the JSON Schema that the answer shall keep to, "" where none can be asked
+    differ. `schema` is the JSON Schema that the answer must keep to, "" where none can be asked
     for. `announce` reports to the front what will be sent; nothing is until `go` is set.
     `ended_well` is whether all of the answer came, or all until it passed its cap;
     `may_think_unseen` whether the model may have written more than it shows.

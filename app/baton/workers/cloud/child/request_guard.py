@@ -1,6 +1,6 @@
 """The last look at a request before it leaves: it must be exactly what money was held for.
 
-A library may add what nobody asked for: a second answer, a search that costs extra, a higher cap.
+A library may add what was not asked for: a second answer, a search that costs extra, a higher cap.
 So a body may hold nothing but what is listed here, shows its cap, and has no more text than the
 hold was made for.
 """
@@ -118,7 +118,7 @@ SCHEMA_FIELDS: dict[str, frozenset[str]] = {
     "cohere": frozenset(),
     "gemini": frozenset({"response_json_schema", "response_mime_type"}),
 }
-"""Where a body holds the schema that its answer shall keep to, if one was asked for."""
+"""Where a body holds the schema that its answer must keep to, if one was asked for."""
 
 CAP_FIELDS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens")
 TEXT_FIELDS = ("messages", "input", "system", "contents", "system_instruction", "systemInstruction")

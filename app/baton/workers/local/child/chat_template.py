@@ -27,7 +27,7 @@ MOST_REPEATED = 100_000
 """How long a text or list a template may make by multiplying, in items."""
 
 _EFFORTS = {True: ("medium", "high"), False: ("none", "no_think", "minimal", "low")}
-"""How much a model shall think, for templates that know steps: the first of these they name."""
+"""How much a model thinks, for templates that know steps: the first of these they name."""
 
 Messages = Sequence[dict[str, str]]
 """Messages as templates know them: `role` and `content`."""

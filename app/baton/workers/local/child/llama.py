@@ -114,7 +114,7 @@ def layers_that_fit(load: ModelLoad) -> int:
 def check_file(path: Path) -> None:
     """Raise LlamaError unless llama.cpp would load this file: its kind, its words, all tensors.
 
-    No weights are read, so that it takes milliseconds whatever the size.
+    No weights are read, so that it takes milliseconds at any size.
     """
     Model(path, weights=False).free()
 
@@ -322,7 +322,7 @@ def _unfit_reason(log: str) -> str:
 class Context:
     """What the model has read. It grows up to `limit` tokens, and keeps what prompts share.
 
-    `cancelled` is asked at every moment where work can stop; then whatever runs returns early, and
+    `cancelled` is asked at every moment where work can stop; then what runs returns early, and
     the context stays usable. Raises LlamaError.
     """
 

@@ -23,8 +23,8 @@ Asking about all of a vocabulary of 49,000 takes 3 to 10 ms, as long as computin
 
 MAX_GRAMMAR_BYTES = 64 * 1024
 MAX_NESTING = 64
-"""Bytes, and parentheses within each other: llama.cpp's parser calls itself for each, and falls
-over some thousands."""
+"""Bytes, and parentheses within each other: llama.cpp's parser calls itself for each, and
+crashes over some thousands."""
 
 _NONE = float("-inf")
 _QUOTED = re.compile(r'"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]|#[^\n]*', re.DOTALL)
@@ -43,9 +43,10 @@ class Confidence:
     """How likely a model held the tokens that were chosen, apart from how they were chosen.
 
     Of the `first` tokens all count. It takes 0.04 to 0.2 ms a token for a vocabulary of 49,000.
-    With the starter model's 490 easy questions, its likeliest words taken, the mean tells right
-    from wrong answers with an AUC of .70 among questions of a kind (sums .78 to .94, facts .86, yes
-    or no .61); for MMLU-Pro with .55, and where words are drawn at a temperature of 0.7 with .57.
+    With the starter model's 490 easy questions, its likeliest words taken, the mean separates
+    right from wrong answers with an AUC of .70 among questions of a kind (sums .78 to .94, facts
+    .86, yes or no .61); for MMLU-Pro with .55, and where words are drawn at a temperature of 0.7
+    with .57.
     """
 
     def __init__(self, vocabulary: int, first: int = FIRST_TOKENS) -> None:
@@ -96,7 +97,7 @@ class Confidence:
 class Sampler:
     """Chooses tokens; what it chose counts as written. To be closed.
 
-    `sureness` is of all that it chose, the end too.
+    `confidence` is of all that it chose, the end too.
     """
 
     def __init__(self, vocabulary: int, how: Sampling, first: int = FIRST_TOKENS) -> None:

@@ -218,7 +218,7 @@ def _raise_problem(recorder: CheckRecorder) -> None:
 
 
 def _classify_error(error: BaseException) -> tuple[int, str]:
-    """Tell an error of the code's from what can't be done in here."""
+    """Return how the code ended, by its error: its own, or what can't be done in here."""
     match error:
         case ModuleNotFoundError():
             return NOT_HERE, f"There is no module {error.name!r} in the sandbox."

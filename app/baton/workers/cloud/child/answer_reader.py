@@ -1,0 +1,251 @@
+"""What a streamed answer is in every dialect: events, text, the provider's count, and its end.
+
+Pure readers: bytes in, text out, cut anywhere (also inside a character). They don't believe much:
+a count that can't be right is no count, and an end is one only where the provider said so in its
+dialect and nothing before it was broken.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from codecs import BOM_UTF8
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from baton.workers.cloud.child.response_limits import MAX_EVENT_BYTES, FewestTokens, parse_json
+from baton.workers.cloud.messages import TokenCount
+
+
+class Events:
+    """Server-sent events.
+
+    `count` is how many there were, `broken` whether something was none, `is_too_long` whether one
+    of them goes beyond all bounds; nothing of it is kept.
+    """
+
+    def __init__(self) -> None:
+        self.broken = False
+        self.is_too_long = False
+        self.count = 0
+        self._line = bytearray()
+        self._data: list[str] = []
+        self._size = 0
+        self._is_first_line = True
+
+    def feed(self, data: bytes) -> Iterator[str]:
+        """Take bytes as they came; yield the events that they complete."""
+        *whole, rest = data.split(b"\n")
+        for part in whole:
+            self._line += part
+            line, self._line = bytes(self._line), bytearray()
+            yield from self._take(line.removesuffix(b"\r"))
+        self._line += rest
+        if len(self._line) > MAX_EVENT_BYTES:
+            self._give_up()
+
+    def _take(self, line: bytes) -> Iterator[str]:
+        if self._is_first_line:
+            line, self._is_first_line = line.removeprefix(BOM_UTF8), False
+        try:
+            text = line.decode()
+        except UnicodeDecodeError:
+            self.broken = True
+            return
+        if text.startswith("data:"):
+            self._data.append(text[5:].removeprefix(" "))
+            self._size += len(line)
+            if self._size > MAX_EVENT_BYTES:
+                self._give_up()
+        elif not text and self._data:
+            event, self._data, self._size = "\n".join(self._data), [], 0
+            self.count += 1
+            yield event
+
+    def _give_up(self) -> None:
+        self.broken = self.is_too_long = True
+        self._line.clear()
+        self._data.clear()
+
+
+class AnswerReader(ABC):
+    """One streamed answer. `finish` is why it ended (core.messages.Finish), once that is named.
+
+    `error` is the provider's sentence when it failed in mid-stream. `written` counts the characters
+    of text and of thoughts so far, `size` their bytes. `has_unread` is whether there was output
+    that is neither (the call of a tool, an image), `is_count_broken` whether there was a count that
+    can't be one.
+    """
+
+    dialect = ""
+
+    def __init__(self) -> None:
+        self.finish = ""
+        self.error = ""
+        self.wrote = False
+        self.written = 0
+        self.size = 0
+        self.has_unread = False
+        self.count: TokenCount | None = None
+        self.is_count_broken = False
+        self._most: TokenCount | None = None
+        self._events = Events()
+        self._broken = False
+        self._is_marked = False
+        self._is_own_error = False
+        self._calls_tool = False
+        self._fewest = FewestTokens()
+        self._fewest_thoughts = FewestTokens()
+
+    def feed(self, data: bytes) -> str:
+        """Take bytes as they came; return the text that they complete."""
+        text = "".join(self._read(event) for event in self._events.feed(data))
+        self.wrote = self.wrote or bool(text)
+        self._note_written(text)
+        self._fewest.add(text)
+        return text
+
+    @property
+    def broken(self) -> bool:
+        """Whether something came that is not of the dialect."""
+        return self._broken or self._events.broken
+
+    @property
+    def is_too_long(self) -> bool:
+        """Whether one event goes beyond all bounds."""
+        return self._events.is_too_long
+
+    @property
+    def events(self) -> int:
+        """How many events came."""
+        return self._events.count
+
+    @property
+    def at_end(self) -> bool:
+        """Whether all of it came, once nothing more comes: the provider's own genuine end."""
+        return self._ended() and bool(self.finish) and not self.broken and not self.error
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether the provider's own error came before any output, which costs nothing."""
+        output = self.written or self.has_unread or self.finish or self.count is not None
+        return self._is_own_error and not output and not self.broken
+
+    @property
+    def fewest(self) -> int:
+        """The number of tokens that the text and thoughts so far can't have less of."""
+        return self._fewest.count + self._fewest_thoughts.count
+
+    @property
+    def usage(self) -> TokenCount | None:
+        """The provider's count, if it can be believed for the text and thoughts that came."""
+        count = self.count
+        if count is None or count.tokens_out < self.fewest:
+            return None
+        parts = count.cached + count.cache_written
+        return count if count.tokens_in > 0 and parts <= count.tokens_in else None
+
+    def _read(self, event: str) -> str:
+        if event == "[DONE]":
+            self._is_marked = True
+            return ""
+        try:
+            parsed = parse_json(event)
+        except (ValueError, RecursionError):
+            self._broken = True
+            return ""
+        if not isinstance(parsed, dict):
+            self._broken = True
+            return ""
+        try:
+            return self._take(parsed)
+        except (TypeError, ValueError, KeyError, AttributeError, IndexError):
+            self._broken = True
+            return ""
+
+    def _note_written(self, text: str) -> None:
+        """Count text or thoughts."""
+        self.written += len(text)
+        self.size += len(text.encode("utf-8", "replace"))
+
+    def _note_thoughts(self, text: str) -> None:
+        """Take a piece of thoughts, which are counted as the text is."""
+        self._note_written(text)
+        self._fewest_thoughts.add(text)
+
+    def _note_unread(self, found: Mapping[str, Any], known: Iterable[str]) -> None:
+        """Notice output in a place that isn't known."""
+        self.has_unread |= any(value for name, value in found.items() if name not in known)
+
+    def _note_count(self, count: TokenCount | None) -> None:
+        """Take the provider's count. A later one only grows; one that can't be right is none."""
+        before = self._most
+        if count is not None and before is not None:
+            count = replace(
+                count,
+                tokens_in=max(count.tokens_in, before.tokens_in),
+                tokens_out=max(count.tokens_out, before.tokens_out),
+                cache_written=max(count.cache_written, before.cache_written),
+                reported=_larger(count.reported, before.reported),
+            )
+        self.count = count
+        self._most = count or before
+        self.is_count_broken = count is None
+
+    def _note_error(self, event: Mapping[str, Any], said: object) -> None:
+        """Take an event that says that the provider failed; `said` is the part with its words."""
+        self.error = error_sentence(said) or "It gave no reason."
+        self._is_own_error = is_own_error(self.dialect, event)
+
+    @abstractmethod
+    def _ended(self) -> bool:
+        """Whether the provider said that this is the end."""
+
+    @abstractmethod
+    def _take(self, event: Mapping[str, Any]) -> str:
+        """Note what an event says; return its text."""
+
+
+def _larger(one: int | None, other: int | None) -> int | None:
+    return other if one is None else max(one, other or 0)
+
+
+def is_own_error(dialect: str, body: object) -> bool:
+    """Whether this is a provider's own error object, and not one of a proxy before it."""
+    match dialect, body:
+        case "gemini", [only]:
+            return is_own_error(dialect, only)
+        case "gemini", {"error": {"code": int(), "message": str(), "status": str()}}:
+            return True
+        case "cohere", {"id": str(), "message": str()}:
+            return True
+        case "cohere", {"type": "message-end", "delta": {"finish_reason": "ERROR", "error": str()}}:
+            return True
+        case "messages", {"type": "error", "error": {"type": str(), "message": str()}}:
+            return True
+        case "responses", {"type": "error", "message": str()}:
+            return True
+        case "responses", {"type": "response.failed", "response": {"error": {"message": str()}}}:
+            return True
+        case "chat" | "responses", {"error": {"message": str()}}:
+            return True
+        case "chat", {"object": "error", "message": str()} | {"code": str(), "error": str()}:
+            return True  # Mistral and vLLM; xAI
+    return False
+
+
+def error_sentence(body: object) -> str:
+    """Return what a provider said about an error, in any shape; "" when it said nothing."""
+    match body:
+        case [first, *_]:
+            return error_sentence(first)
+        case {"error": {"message": str(message)}} | {"error": str(message)}:
+            return message
+        case {"message": str(message)} | {"detail": str(message)}:
+            return message
+        case {"error": dict(inner)} | {"message": dict(inner)} | {"detail": dict(inner)}:
+            return error_sentence(inner)
+        case {"detail": [{"msg": str(message)}, *_]} | {"msg": str(message)}:
+            return message
+    return ""
