@@ -20,6 +20,7 @@ from baton.core.ledger_types import Scope, ScopeBalance, SpendingStyle, Standing
 from baton.core.messages import Prompt
 from baton.core.money import NANO, parse_usd
 from baton.core.run.policy import PromptLimits
+from baton.models.model_download import ModelDownload
 from baton.models.model_types import FileStamp, LibraryModel, ModelRecord
 from baton.models.store import FolderModelStore
 from baton.platform.secrets import remove_keys
@@ -289,7 +290,7 @@ async def test_the_hubs_token_is_the_fetchers_alone(monkeypatch: pytest.MonkeyPa
         remove_keys(os.environ)  # as the app does, which starts editors and clipboards
         assert "HF_TOKEN" not in os.environ
         with pytest.raises(ModelFileError, match="is no model"):  # so the file was let through
-            await stock.request_model("hf.co/me/mine")
+            await ModelDownload(stock).request("hf.co/me/mine")
         await stock.aclose()
 
 

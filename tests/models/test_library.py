@@ -15,7 +15,9 @@ from baton.core.catalogue_types import CatalogueEntry, ModelRole, Source
 from baton.core.errors import ConfigError, ModelFileError
 from baton.core.machine import Hardware
 from baton.download import HubSource
+from baton.models.file_import import ModelImport
 from baton.models.library import Library
+from baton.models.model_download import ModelDownload
 from baton.models.model_types import DoesNotFit, ModelState, NeedsAgreement
 from baton.models.store import FolderModelStore
 from support.fake_hub import Fault, Hub
@@ -89,9 +91,9 @@ async def test_a_model_of_the_catalogue_is_wanted_then_fetched_and_then_here(
     opened: Open, hub: Hub
 ) -> None:
     library = opened(entry(hub))
-    held = await library.request_model("tiny")
+    held = await ModelDownload(library).request("tiny")
     assert (held.state, held.bytes) == (ModelState.COMING, 0)
-    held = await final_model(library.fetch("tiny"))
+    held = await final_model(ModelDownload(library).fetch("tiny"))
     assert held.state is ModelState.HERE
     assert held.path.read_bytes() == DATA
     assert (await library.verdict("tiny")).fit == "fits"
@@ -105,12 +107,12 @@ async def test_a_model_of_the_catalogue_is_wanted_then_fetched_and_then_here(
 
 async def test_what_came_wrong_does_not_come_again_by_itself(opened: Open, hub: Hub) -> None:
     library = opened(entry(hub))
-    await library.request_model("tiny")
+    await ModelDownload(library).request("tiny")
     hub.fault(Fault(wrong=len(DATA) - 1))
     with pytest.raises(ModelFileError, match="other contents"):
-        await final_model(library.fetch("tiny"))
+        await final_model(ModelDownload(library).fetch("tiny"))
     assert library.get("tiny").record.paused
-    held = await final_model(library.fetch("tiny"))
+    held = await final_model(ModelDownload(library).fetch("tiny"))
     assert (held.state, held.record.paused) == (ModelState.HERE, False)
 
 
@@ -119,10 +121,10 @@ async def test_an_entry_that_says_little_is_completed_by_the_hub_and_pinned(
 ) -> None:
     known = entry(hub, size=0, sha256="", source=Source("maker/tiny", "tiny.gguf"), kv_bytes=0)
     library = opened(known)
-    record = (await library.request_model("tiny")).record
+    record = (await ModelDownload(library).request("tiny")).record
     assert (record.sha256, record.size, len(record.source.revision)) == (SHA, len(DATA), 40)
     hub.add("maker/tiny", {"tiny.gguf": tiny_model(2)})  # `main` changes
-    held = await final_model(library.fetch("tiny"))
+    held = await final_model(ModelDownload(library).fetch("tiny"))
     assert hashlib.sha256(held.path.read_bytes()).hexdigest() == SHA
 
 
@@ -132,7 +134,7 @@ async def test_a_hub_whose_file_is_another_than_the_catalogue_says_is_refused(
     hub.add("maker/tiny", {"tiny.gguf": tiny_model(2)})
     library = opened(entry(hub, tiny_model(2), source=Source("maker/tiny", "tiny.gguf")))
     with pytest.raises(ModelFileError, match="isn't the file that the catalogue knows"):
-        await library.request_model("tiny")
+        await ModelDownload(library).request("tiny")
     assert library.models() == []
 
 
@@ -141,28 +143,28 @@ async def test_any_other_model_is_named_by_its_repository_and_is_known_again(
 ) -> None:
     hub.add("maker/more", {"more-Q4_K_M.gguf": DATA, "more-Q8_0.gguf": tiny_model(3)})
     library = opened()
-    held = await library.request_model("hf.co/maker/more")
+    held = await ModelDownload(library).request("hf.co/maker/more")
     assert held.id == "more-q4_k_m"
-    await final_model(library.fetch(held.id))
-    assert (await library.request_model("maker/more:Q4_K_M")).id == held.id
-    assert (await library.request_model("hf.co/maker/more:q8_0")).id == "more-q8_0"
+    await final_model(ModelDownload(library).fetch(held.id))
+    assert (await ModelDownload(library).request("maker/more:Q4_K_M")).id == held.id
+    assert (await ModelDownload(library).request("hf.co/maker/more:q8_0")).id == "more-q8_0"
 
 
 async def test_a_licence_that_is_not_free_wants_a_yes(opened: Open, hub: Hub) -> None:
     library = opened(entry(hub, licence="gemma"))
     with pytest.raises(NeedsAgreement, match="gemma"):
-        await library.request_model("tiny")
+        await ModelDownload(library).request("tiny")
     assert library.models() == []
-    assert (await library.request_model("tiny", agreed=True)).state is ModelState.COMING
+    assert (await ModelDownload(library).request("tiny", agreed=True)).state is ModelState.COMING
 
 
 async def test_what_would_not_fit_wants_force_which_is_remembered(opened: Open, hub: Hub) -> None:
     small = Hardware(2 * GB, 1 * GB, 2, 2, disk=100 * GB)
     library = opened(entry(hub, kv_bytes=2**20), machine=small)
     with pytest.raises(DoesNotFit, match="--force"):
-        await library.request_model("tiny")
+        await ModelDownload(library).request("tiny")
     assert library.models() == []
-    assert (await library.request_model("tiny", force=True)).record.forced
+    assert (await ModelDownload(library).request("tiny", force=True)).record.forced
     assert library.get("tiny").record.forced
 
 
@@ -171,23 +173,23 @@ async def test_no_room_on_the_disk_is_said_before_anything_is_fetched(
 ) -> None:
     library = opened(entry(hub), machine=replace(ROOMY, disk=len(DATA)))
     with pytest.raises(ModelFileError, match="on the disk"):
-        await library.request_model("tiny")
+        await ModelDownload(library).request("tiny")
     assert library.models() == []
 
 
 async def test_offline_nothing_connects(opened: Open, hub: Hub) -> None:
     library = opened(entry(hub), offline=True)
     with pytest.raises(ConfigError, match="offline"):
-        await library.request_model("tiny")
+        await ModelDownload(library).request("tiny")
     assert hub.log == []
 
 
 async def test_killed_between_the_last_byte_and_the_record_it_heals(opened: Open, hub: Hub) -> None:
     library = opened(entry(hub))
-    held = await library.request_model("tiny")
+    held = await ModelDownload(library).request("tiny")
     held.path.write_bytes(DATA)
     assert library.get("tiny").state is ModelState.CHANGED
-    assert (await final_model(library.fetch("tiny"))).state is ModelState.HERE
+    assert (await final_model(ModelDownload(library).fetch("tiny"))).state is ModelState.HERE
     assert hub.served("tiny.gguf") == 0
 
 
@@ -195,8 +197,8 @@ async def test_what_has_rotted_is_found_before_it_is_loaded_and_fetched_anew(
     opened: Open, hub: Hub
 ) -> None:
     library = opened(entry(hub))
-    await library.request_model("tiny")
-    path = (await final_model(library.fetch("tiny"))).path
+    await ModelDownload(library).request("tiny")
+    path = (await final_model(ModelDownload(library).fetch("tiny"))).path
     rotten = bytearray(DATA)
     rotten[-5] ^= 1
     path.write_bytes(bytes(rotten))
@@ -204,8 +206,8 @@ async def test_what_has_rotted_is_found_before_it_is_loaded_and_fetched_anew(
     with pytest.raises(ModelFileError, match="contents aren't what they were"):
         await library.ensure_verified("tiny")
     assert library.get("tiny").state is ModelState.BROKEN
-    await library.request_model("tiny")
-    assert (await final_model(library.fetch("tiny"))).state is ModelState.HERE
+    await ModelDownload(library).request("tiny")
+    assert (await final_model(ModelDownload(library).fetch("tiny"))).state is ModelState.HERE
     assert path.read_bytes() == DATA
 
 
@@ -215,15 +217,15 @@ async def test_a_file_of_ones_own_is_copied_or_linked(
     library = opened()
     mine = tmp_path / "Mine v2.gguf"
     mine.write_bytes(DATA)
-    copied = await final_model(library.import_files(mine))
+    copied = await final_model(ModelImport(library).add(mine))
     assert (copied.id, copied.state, copied.record.sha256) == ("mine-v2", ModelState.HERE, SHA)
-    linked = await final_model(library.import_files(mine, id="other", link=True))
+    linked = await final_model(ModelImport(library).add(mine, id="other", link=True))
     assert (linked.state, linked.path) == (ModelState.LINKED, mine)
     library.remove("other")
     assert mine.read_bytes() == DATA
     mine.write_bytes(b"GGUF but not really")
     with pytest.raises(ModelFileError):
-        await final_model(library.import_files(mine, id="third"))
+        await final_model(ModelImport(library).add(mine, id="third"))
     assert [held.id for held in library.models()] == ["mine-v2"]
 
 
@@ -231,18 +233,18 @@ async def test_models_are_carried_to_a_machine_without_a_network(
     opened: Open, hub: Hub, tmp_path: Path
 ) -> None:
     here, there = opened(entry(hub)), opened(folder="there", offline=True)
-    await here.request_model("tiny", (ModelRole.CODER,))
-    await final_model(here.fetch("tiny"))
+    await ModelDownload(here).request("tiny", (ModelRole.CODER,))
+    await final_model(ModelDownload(here).fetch("tiny"))
     stick = tmp_path / "stick"
     written = [step async for step in here.export(["tiny"], stick) if isinstance(step, Path)]
     assert [path.read_bytes() for path in written] == [DATA]
-    held = await final_model(there.import_files(stick))
+    held = await final_model(ModelImport(there).add(stick))
     assert (held.id, held.state) == ("tiny", ModelState.HERE)
     damaged = bytearray(DATA)
     damaged[-1] ^= 1
     written[0].write_bytes(bytes(damaged))
     with pytest.raises(ModelFileError):
-        await final_model(opened(folder="third").import_files(stick))
+        await final_model(ModelImport(opened(folder="third")).add(stick))
     assert opened(folder="third").models() in ([], ())
 
 
@@ -250,13 +252,13 @@ async def test_a_broken_off_download_goes_on_and_prune_leaves_it_alone(
     opened: Open, hub: Hub
 ) -> None:
     library = opened(entry(hub))
-    await library.request_model("tiny")
-    steps = library.fetch("tiny")
+    await ModelDownload(library).request("tiny")
+    steps = ModelDownload(library).fetch("tiny")
     async with aclosing(steps):
         async for _ in steps:
             break
     assert library.prune() == []
-    assert (await final_model(library.fetch("tiny"))).state is ModelState.HERE
+    assert (await final_model(ModelDownload(library).fetch("tiny"))).state is ModelState.HERE
 
 
 async def test_a_setting_that_names_what_is_not_here_says_how_to_get_it(

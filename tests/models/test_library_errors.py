@@ -18,7 +18,9 @@ from baton.core.errors import ConfigError, ModelFileError
 from baton.core.machine import Hardware
 from baton.download import HubSource
 from baton.download.progress import Progress
+from baton.models.file_import import ModelImport
 from baton.models.library import Library
+from baton.models.model_download import ModelDownload
 from baton.models.model_types import LibraryModel, ModelRecord, ModelState
 from baton.models.store import FolderModelStore
 from support.fake_hub import Hub
@@ -70,9 +72,9 @@ def stick(folder: Path, id: str, data: bytes, roles: tuple[ModelRole, ...] = ())
 async def test_a_stick_gives_no_model_a_name_that_means_something_else_here(
     library: Library, tmp_path: Path, id: str
 ) -> None:
-    held = await final_model(library.import_files(stick(tmp_path / "stick", id, OTHER)))
+    held = await final_model(ModelImport(library).add(stick(tmp_path / "stick", id, OTHER)))
     assert (held.id, held.state, held.record.name) == (f"{id}-2", ModelState.HERE, f"{id}.gguf")
-    again = await final_model(library.import_files(tmp_path / "stick"))
+    again = await final_model(ModelImport(library).add(tmp_path / "stick"))
     assert (again.id, len(library.models())) == (f"{id}-2", 1)
 
 
@@ -80,36 +82,36 @@ async def test_a_stick_gives_no_roles_but_those_that_were_wanted_here(
     library: Library, tmp_path: Path
 ) -> None:
     folder = stick(tmp_path / "stick", "mine", OTHER, (ModelRole.CHAT, ModelRole.CONDUCTOR))
-    assert (await final_model(library.import_files(folder))).record.roles == ()
-    await library.request_model("tiny", (ModelRole.CODER,))
+    assert (await final_model(ModelImport(library).add(folder))).record.roles == ()
+    await ModelDownload(library).request("tiny", (ModelRole.CODER,))
     folder = stick(tmp_path / "other", "tiny", DATA, (ModelRole.CONDUCTOR,))
-    held = await final_model(library.import_files(folder))
+    held = await final_model(ModelImport(library).add(folder))
     assert (held.id, held.state, held.record.roles) == ("tiny", ModelState.HERE, (ModelRole.CODER,))
 
 
 async def test_a_broken_model_is_mended_from_a_stick(library: Library, tmp_path: Path) -> None:
     folder = stick(tmp_path / "stick", "tiny", DATA)
-    held = await final_model(library.import_files(folder))
+    held = await final_model(ModelImport(library).add(folder))
     held.path.write_bytes(bytes(len(DATA)))
     assert (await final_model(library.verify("tiny"))).state is ModelState.BROKEN
-    assert (await final_model(library.import_files(folder))).state is ModelState.HERE
+    assert (await final_model(ModelImport(library).add(folder))).state is ModelState.HERE
     assert held.path.read_bytes() == DATA
 
 
 async def test_no_model_takes_the_name_of_another_worker(library: Library, hub: Hub) -> None:
     hub.add("maker/more", {"paid.gguf": OTHER})
-    assert (await library.request_model("hf.co/maker/more/paid.gguf")).id == "paid-2"
+    assert (await ModelDownload(library).request("hf.co/maker/more/paid.gguf")).id == "paid-2"
     entries = library.entries()
     library._entries = lambda: [replace(entries["tiny"], id="paid")]
     with pytest.raises(ConfigError, match="another worker called 'paid'"):
-        await library.request_model("paid")
+        await ModelDownload(library).request("paid")
     assert [held.id for held in library.models()] == ["paid-2"]
 
 
 async def test_what_another_baton_has_just_brought_is_not_thrown_away(
     library: Library, store: FolderModelStore, hub: Hub
 ) -> None:
-    coming = await library.request_model("tiny")
+    coming = await ModelDownload(library).request("tiny")
     put = store.save
 
     def late(record: ModelRecord) -> LibraryModel:
@@ -118,14 +120,14 @@ async def test_what_another_baton_has_just_brought_is_not_thrown_away(
         return put(record)
 
     store.save = late  # type: ignore[method-assign]
-    assert (await final_model(library.fetch("tiny"))).state is ModelState.HERE
+    assert (await final_model(ModelDownload(library).fetch("tiny"))).state is ModelState.HERE
     assert hub.served("tiny.gguf") == 0
 
 
 async def test_what_is_removed_while_it_is_verified_stays_removed(
     library: Library, tmp_path: Path
 ) -> None:
-    await final_model(library.import_files(stick(tmp_path / "stick", "tiny", DATA)))
+    await final_model(ModelImport(library).add(stick(tmp_path / "stick", "tiny", DATA)))
     steps = library.verify("tiny")
     async with aclosing(steps):
         await anext(steps)
@@ -138,7 +140,7 @@ async def test_what_is_removed_while_it_is_verified_stays_removed(
 async def test_a_broken_model_whose_file_is_gone_too_can_be_verified(
     library: Library, tmp_path: Path
 ) -> None:
-    held = await final_model(library.import_files(stick(tmp_path / "stick", "tiny", DATA)))
+    held = await final_model(ModelImport(library).add(stick(tmp_path / "stick", "tiny", DATA)))
     held.path.write_bytes(bytes(len(DATA)))
     await final_model(library.verify("tiny"))
     held.path.unlink()
@@ -160,21 +162,21 @@ async def test_what_was_killed_while_it_was_copied_is_not_fetched_from_a_hub(
         return put(record)
 
     store.save = seen  # type: ignore[method-assign]
-    held = await final_model(library.import_files(folder))
+    held = await final_model(ModelImport(library).add(folder))
     assert (held.state, held.record.source) == (ModelState.HERE, source)
     assert records[0].source == Source(), "so it isn't gone on with where it came from"
     library.remove("mine")
     put(records[0])  # as after a kill
     with pytest.raises(ModelFileError, match="isn't known"):
-        await final_model(library.fetch("mine"))
-    assert (await final_model(library.import_files(folder))).id == "mine"
+        await final_model(ModelDownload(library).fetch("mine"))
+    assert (await final_model(ModelImport(library).add(folder))).id == "mine"
     alone = tmp_path / "alone.gguf"
     alone.write_bytes(DATA)
     records.clear()
-    await final_model(library.import_files(alone))
+    await final_model(ModelImport(library).add(alone))
     library.remove("alone")
     put(records[0])
-    held = await final_model(library.import_files(alone))
+    held = await final_model(ModelImport(library).add(alone))
     assert (held.id, held.state) == ("alone", ModelState.HERE)
     assert hub.log == []
 
@@ -194,23 +196,25 @@ async def test_what_its_program_still_writes_is_read_again_before_it_is_used(
                 yield step
 
     library.model_source.hash_file = slow  # type: ignore[method-assign]
-    assert (await final_model(library.import_files(theirs, link=True))).state is ModelState.CHANGED
+    assert (
+        await final_model(ModelImport(library).add(theirs, link=True))
+    ).state is ModelState.CHANGED
     assert not library.is_verified("theirs")
 
 
 async def test_what_is_broken_goes_when_the_catalogue_names_another_file(
     library: Library, tmp_path: Path, hub: Hub
 ) -> None:
-    old = await final_model(library.import_files(stick(tmp_path / "stick", "tiny", DATA)))
+    old = await final_model(ModelImport(library).add(stick(tmp_path / "stick", "tiny", DATA)))
     old.path.write_bytes(bytes(len(DATA)))
     await final_model(library.verify("tiny"))
     revision = hub.add("maker/tiny", {"newer.gguf": DATA})
     source = Source("maker/tiny", "newer.gguf", revision)
     entries = library.entries()
     library._entries = lambda: [replace(entries["tiny"], source=source)]
-    held = await library.request_model("tiny")
+    held = await ModelDownload(library).request("tiny")
     assert (held.path.name, old.path.exists()) == ("newer.gguf", False)
-    assert (await final_model(library.fetch("tiny"))).state is ModelState.HERE
+    assert (await final_model(ModelDownload(library).fetch("tiny"))).state is ModelState.HERE
 
 
 @pytest.mark.parametrize("path", ["~nobody at all/a.gguf", f"{'a' * 300}.gguf", "a\0b.gguf"])
@@ -218,4 +222,4 @@ async def test_a_path_that_no_system_knows_is_refused_in_a_sentence(
     library: Library, path: str
 ) -> None:
     with pytest.raises(ModelFileError, match="can't be read"):
-        library.import_files(Path(path))
+        ModelImport(library).add(Path(path))

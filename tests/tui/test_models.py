@@ -13,6 +13,7 @@ from baton.core.errors import ModelFileError
 from baton.core.messages import Chunk, Request, Text
 from baton.download.progress import Phase, Progress
 from baton.history import Store
+from baton.models.model_download import ModelDownload
 from baton.models.model_types import ExternalModel, LibraryModel, ModelState
 from baton.tui import model_table
 from baton.tui.background_downloads import ActiveDownload, Downloads, downloads_text
@@ -490,7 +491,7 @@ async def test_whoever_reads_further_up_stays_there(shop: Shop, tmp_path: Path) 
         await stage.press("escape", "g")
         await stage.until(lambda: stage.chat.transcript.scroll_y == 0)
         assert stage.chat.downloads.queue is not None
-        stage.chat.downloads.queue.fetch(await shop.library.request_model("scout-2b"))
+        stage.chat.downloads.queue.fetch(await ModelDownload(shop.library).request("scout-2b"))
         await stage.until(lambda: shop.joined == ["scout-2b"])
         await stage.pilot.pause(0.1)
         assert stage.chat.transcript.scroll_y == 0

@@ -6,7 +6,9 @@ from baton.core.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from baton.models.catalogue import read_catalogue as read_catalogue
+    from baton.models.file_import import ModelImport as ModelImport
     from baton.models.library import Library as Library
+    from baton.models.model_download import ModelDownload as ModelDownload
     from baton.models.model_types import (
         DoesNotFit as DoesNotFit,
         ExternalModel as ExternalModel,
@@ -22,7 +24,9 @@ else:
         __name__,
         store="FolderModelStore",
         catalogue="read_catalogue",
+        file_import="ModelImport",
         library="Library",
+        model_download="ModelDownload",
         model_types="DoesNotFit ExternalModel LibraryModel ModelState NeedsAgreement",
         recommendation="Pick Recommendation",
         speed_estimate="expected_speed",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,27 +12,31 @@ from typing import TYPE_CHECKING
 from baton.core.catalogue_types import UNKNOWN_SOURCE
 from baton.core.errors import ConfigError, ModelFileError
 from baton.core.model_roles import STARTER_ID
-from baton.core.sanitiser import one_line
 from baton.download.progress import Progress
 from baton.gguf.header import Header
+from baton.models.library import absolute_path, explain_path_errors
+from baton.models.model_download import free_id
 from baton.models.model_types import ExternalModel, LibraryModel, ModelRecord, ModelState
 
 if TYPE_CHECKING:
-    from baton.models.ports import LibraryContents
+    from baton.models.library import Library
 
 
 class ModelImport:
     """Imports files into a library, copied or linked. What a bundle says of them isn't trusted."""
 
-    def __init__(self, library: LibraryContents) -> None:
+    def __init__(self, library: Library) -> None:
         self._library = library
 
     def add(
-        self, path: Path, id: str, *, link: bool, force: bool
+        self, path: Path, *, id: str = "", link: bool = False, force: bool = False
     ) -> AsyncGenerator[Progress | LibraryModel]:
-        """See Library.add."""
+        """Take a GGUF file, or a folder that `export` made; copied unless `link`.
+
+        Yields each model when it has been verified. Raises ModelFileError and ConfigError.
+        """
         typed, path = path, absolute_path(path)
-        with _explain_path_errors(path):
+        with explain_path_errors(path):
             is_bundle = path.is_dir()
         if is_bundle:
             found = [
@@ -60,8 +64,8 @@ class ModelImport:
         others = {other.path: other for other in self._library.model_store.external_models()}
         of = others.get(path, ExternalModel(header.name or path.stem, path, 0, ""))
         id = id or self._interrupted_id(path)
-        id = id or self._library.free_id(
-            path.name if path.name.lower().endswith(".gguf") else of.name
+        id = id or free_id(
+            self._library, path.name if path.name.lower().endswith(".gguf") else of.name
         )
         return ModelRecord(
             id=id,
@@ -102,7 +106,7 @@ class ModelImport:
         known = self._library.entries().get(record.id)
         foreign = known is not None and known.sha256 not in ("", record.sha256)
         if foreign or record.id in self._library.workers | {STARTER_ID}:
-            record = replace(record, id=self._library.free_id(record.file), name=record.file)
+            record = replace(record, id=free_id(self._library, record.file), name=record.file)
         return record
 
     async def _add_file(
@@ -111,7 +115,7 @@ class ModelImport:
         """Link or copy a file; it is verified in both cases."""
         before = self._library.model_store.get(record.id)
         if before is not None and before.record.sha256 != record.sha256:  # it is another model
-            before, record = None, replace(record, id=self._library.free_id(record.file))
+            before, record = None, replace(record, id=free_id(self._library, record.file))
         if before is not None and before.state.is_usable:
             yield before
             return
@@ -143,9 +147,8 @@ class ModelImport:
     async def _link(
         self, record: ModelRecord, file: Path
     ) -> AsyncGenerator[Progress | LibraryModel]:
-        stamp = self._library.model_store.file_stamp(
-            file
-        )  # first: its own program may still be writing it
+        # First: its own program may still be writing it.
+        stamp = self._library.model_store.file_stamp(file)
         async with aclosing(self._library.model_source.hash_file(file)) as steps:
             async for step in steps:
                 if not isinstance(step, str):
@@ -169,25 +172,3 @@ class ModelImport:
                     if isinstance(step, str)
                     else step
                 )
-
-
-@contextmanager
-def _explain_path_errors(path: Path) -> Iterator[None]:
-    """Turn an OSError about a path into a ModelFileError."""
-    try:
-        yield
-    except (
-        OSError,
-        RuntimeError,
-    ) as error:  # the home of an unknown user, or a name that is too long
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ModelFileError(
-            f"{one_line(str(path), 200)} can't be read: {reason.rstrip('.')}.",
-            "Check its path, its owner and its folder's.",
-        ) from error
-
-
-def absolute_path(path: Path) -> Path:
-    """Return a path with `~` replaced, from the root. Raises ModelFileError."""
-    with _explain_path_errors(path):
-        return path.expanduser().absolute()

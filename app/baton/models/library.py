@@ -1,4 +1,4 @@
-"""The models on this machine, and how others come to it: one way for commands and screen."""
+"""The models on this machine: one way for commands and screen."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from collections.abc import (
     Awaitable,
     Callable,
     Collection,
+    Iterator,
     Mapping,
     Sequence,
 )
-from contextlib import aclosing, suppress
+from contextlib import aclosing, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,7 @@ from baton.core.catalogue_types import CatalogueEntry, ModelRole
 from baton.core.errors import BatonError, ConfigError, ModelFileError
 from baton.core.machine import Hardware
 from baton.core.model_roles import STARTER_ID
+from baton.core.sanitiser import one_line
 from baton.download.progress import Progress
 from baton.gguf.memory_fit import (
     Fit,
@@ -50,11 +52,11 @@ _FETCH_HINT = "`baton models pull` fetches it again, `baton models rm` takes it 
 
 
 class Library:
-    """The models on this machine, and how others come to it.
+    """The models on this machine. ModelDownload and ModelImport bring others to it.
 
-    `entries` reads the catalogue, `inspect_machine` this machine as it is now. Only `request_model`
-    and `fetch` connect to a network, and neither does in offline mode. `workers` are ids of other
-    workers, which no model is given. `check` raises ModelFileError for a file that can't be loaded.
+    `entries` reads the catalogue, `inspect_machine` this machine as it is now. `workers` are ids of
+    other workers, which no model is given. `check` raises ModelFileError for a file that can't be
+    loaded.
     """
 
     def __init__(
@@ -112,12 +114,6 @@ class Library:
         entry = self.entries().get(id)
         return entry.roles if entry is not None else (ModelRole.CHAT,)
 
-    def free_id(self, name: str) -> str:
-        """Return an id for a file of this name that no model, worker or catalogue entry has."""
-        from baton.models.model_download import make_id
-
-        return make_id(name, self.taken_ids() | dict(self.entries()))
-
     def taken_ids(self) -> dict[str, LibraryModel | None]:
         """Return the ids of the models and of the other workers."""
         others = dict.fromkeys(self.workers | {STARTER_ID})
@@ -168,50 +164,9 @@ class Library:
 
     # What comes
 
-    async def request_model(
-        self,
-        model: str,
-        roles: Sequence[ModelRole] | None = None,
-        *,
-        agreed: bool = False,
-        force: bool = False,
-    ) -> LibraryModel:
-        """Look a model up and record the request; `fetch` then downloads it.
-
-        `model` is an id of the catalogue, `hf.co/USER/REPO[:QUANT]` (or a file's name there) or an
-        address. `roles` are those it takes when it arrives; with none, `model_roles` decides. A
-        model that is here already comes back as it is.
-        Raises NeedsAgreement, DoesNotFit, ModelFileError without room on the disk, ConfigError for
-        what doesn't exist and in offline mode.
-        """
-        from baton.models.model_download import ModelDownload
-
-        download = ModelDownload(self)
-        return await download.request(model, roles, agreed=agreed, force=force)
-
-    def fetch(self, id: str) -> AsyncGenerator[Progress | LibraryModel]:
-        """Download a requested model, or continue; yields the model when it has arrived.
-
-        Closing the generator stops the download; what has come is kept.
-        """
-        from baton.models.model_download import ModelDownload
-
-        return ModelDownload(self).fetch(id)
-
     def pause(self, id: str, paused: bool = True) -> LibraryModel:
         """Record whether a download waits for the person before it continues."""
         return self.model_store.save(replace(self.get(id).record, paused=paused))
-
-    def import_files(
-        self, path: Path, *, id: str = "", link: bool = False, force: bool = False
-    ) -> AsyncGenerator[Progress | LibraryModel]:
-        """Take a GGUF file, or a folder that `export` made; copied unless `link`.
-
-        Yields each model when it has been verified. Raises ModelFileError and ConfigError.
-        """
-        from baton.models.file_import import ModelImport
-
-        return ModelImport(self).add(path, id, link=link, force=force)
 
     async def check(self, path: Path) -> None:
         """Check that a file can be loaded, weights aside. Raises ModelFileError."""
@@ -291,9 +246,7 @@ class Library:
             raise ModelFileError(f"{name} is not used: {model.record.wrong}.", _FETCH_HINT)
 
     def export(self, ids: Sequence[str], folder: Path) -> AsyncGenerator[Progress | Path]:
-        """Copy models into a folder that `import_files` takes; yields each file written."""
-        from baton.models.file_import import absolute_path
-
+        """Copy models into a folder that ModelImport takes; yields each file written."""
         return self._export([self.get(id) for id in ids], absolute_path(folder))
 
     async def aclose(self) -> None:
@@ -341,3 +294,22 @@ class Library:
 def idle_machine(machine: Hardware) -> Hardware:
     """Return the machine as it would be with little else running: a model comes to stay."""
     return replace(machine, available=max(machine.available, int(machine.memory * 0.85)))
+
+
+def absolute_path(path: Path) -> Path:
+    """Return a path with `~` replaced, from the root. Raises ModelFileError."""
+    with explain_path_errors(path):
+        return path.expanduser().absolute()
+
+
+@contextmanager
+def explain_path_errors(path: Path) -> Iterator[None]:
+    """Turn an OSError about a path into a ModelFileError."""
+    try:
+        yield
+    except (OSError, RuntimeError) as error:  # the home of an unknown user, or a name too long
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ModelFileError(
+            f"{one_line(str(path), 200)} can't be read: {reason.rstrip('.')}.",
+            "Check its path, its owner and its folder's.",
+        ) from error

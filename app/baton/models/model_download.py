@@ -28,7 +28,7 @@ from baton.models.model_types import LibraryModel, ModelRecord, ModelState, Need
 from baton.models.recommendation import DISK_MARGIN
 
 if TYPE_CHECKING:
-    from baton.models.ports import LibraryContents
+    from baton.models.library import Library
 
 HUB_HOSTS = ("huggingface.co", "hf.co")
 """Names of the hub in addresses; HF_ENDPOINT says which host is asked."""
@@ -62,9 +62,9 @@ class ModelRef:
 
 
 class ModelDownload:
-    """Requests and downloads models for a library."""
+    """Requests and downloads models for a library: what connects to a network, unless offline."""
 
-    def __init__(self, library: LibraryContents) -> None:
+    def __init__(self, library: Library) -> None:
         self._library = library
         self._store = library.model_store
         self._source = library.model_source
@@ -77,7 +77,14 @@ class ModelDownload:
         agreed: bool = False,
         force: bool = False,
     ) -> LibraryModel:
-        """See Library.request_model."""
+        """Look a model up and record the request; `fetch` then downloads it.
+
+        `model` is an id of the catalogue, `hf.co/USER/REPO[:QUANT]` (or a file's name there) or an
+        address. `roles` are those it takes when it arrives; with none, `model_roles` decides. A
+        model that is here already comes back as it is.
+        Raises NeedsAgreement, DoesNotFit, ModelFileError without room on the disk, ConfigError for
+        what doesn't exist and in offline mode.
+        """
         entries = self._library.entries()
         wanted = parse_ref(model, entries)
         lost = self._store.get(wanted.entry.id) if wanted.entry is not None else None
@@ -102,7 +109,10 @@ class ModelDownload:
         return found
 
     async def fetch(self, id: str) -> AsyncGenerator[Progress | LibraryModel]:
-        """See Library.fetch."""
+        """Download a requested model, or continue; yields the model when it has arrived.
+
+        Closing the generator stops the download; what has come is kept.
+        """
         model = self._library.get(id)
         if model.state is ModelState.CHANGED:  # all of it came, but it isn't verified yet
             async with aclosing(self._library.verify_model(model)) as steps:
@@ -176,7 +186,7 @@ class ModelDownload:
     ) -> ModelRecord:
         entry, file = wanted.entry, offer.source.file.rpartition("/")[2]
         return ModelRecord(
-            id=entry.id if entry is not None else self._library.free_id(file),
+            id=entry.id if entry is not None else free_id(self._library, file),
             name=entry.name if entry is not None else file.removesuffix(".gguf"),
             file=file,
             source=offer.source,
@@ -291,6 +301,11 @@ def _is_match(file: str, quant: str) -> bool:
     if not wanted or wanted in (name, name.rpartition("/")[2]):
         return True
     return re.search(rf"(?<![a-z0-9]){re.escape(wanted)}(?![a-z0-9_])", name) is not None
+
+
+def free_id(library: Library, file: str) -> str:
+    """Return an id for a file of this name that no model, worker or catalogue entry has."""
+    return make_id(file, library.taken_ids() | dict(library.entries()))
 
 
 def make_id(file: str, taken: Mapping[str, object]) -> str:

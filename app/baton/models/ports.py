@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from baton.core.catalogue_types import CatalogueEntry, ModelOffer, Source
-from baton.core.machine import Hardware
+from baton.core.catalogue_types import ModelOffer, Source
 from baton.download.progress import Progress
 from baton.gguf.header import Header
-from baton.gguf.memory_fit import ModelLoad
 from baton.models.model_types import ExternalModel, FileStamp, LibraryModel, ModelRecord
 
 
@@ -120,26 +118,3 @@ class ModelStore(Protocol):
     def external_models(self) -> Sequence[ExternalModel]:
         """Return the model files of other programs on this machine that aren't linked yet."""
         ...
-
-
-class LibraryContents(Protocol):
-    """What downloads and imports need of the library, see its class."""
-
-    model_store: ModelStore
-    model_source: ModelSource
-    context: int
-    offline: bool
-    workers: frozenset[str]
-    inspect_machine: Callable[[], Awaitable[Hardware]]
-
-    def get(self, id: str) -> LibraryModel: ...
-    def entries(self) -> Mapping[str, CatalogueEntry]: ...
-    def free_id(self, name: str) -> str: ...
-    def taken_ids(self) -> Mapping[str, LibraryModel | None]: ...
-    def memory_load(self, path: Path, context: int = 0) -> ModelLoad: ...
-    def record_arrival(
-        self, record: ModelRecord, path: Path, sha256: str, stamp: FileStamp | None = None
-    ) -> LibraryModel: ...
-    def verify_model(self, model: LibraryModel) -> AsyncGenerator[Progress | LibraryModel]: ...
-    async def needs_force(self, load: ModelLoad, force: bool) -> bool: ...
-    async def check(self, path: Path) -> None: ...

@@ -94,9 +94,12 @@ class Downloads:
 
     def fetch(self, held: LibraryModel) -> None:
         """Fetch a wanted model, or go on with it."""
+        from baton.models import ModelDownload
+
         waits = Progress(Phase.WAITING, held.bytes, held.record.size)
         coming = ActiveDownload(held.id, held.record.name, held.id, waits)
-        self._start(coming, lambda: self._library.fetch(held.id), self._receiver.arrived)
+        download = ModelDownload(self._library)
+        self._start(coming, lambda: download.fetch(held.id), self._receiver.arrived)
 
     def verify(self, held: LibraryModel) -> None:
         """Read a model's file again."""
@@ -106,10 +109,11 @@ class Downloads:
 
     def link(self, path: Path, name: str, size: int) -> None:
         """Use another program's file where it lies, once it has been verified."""
+        from baton.models import ModelImport
+
         coming = ActiveDownload(str(path), name, name, Progress(Phase.VERIFYING, 0, size))
-        self._start(
-            coming, lambda: self._library.import_files(path, link=True), self._receiver.arrived
-        )
+        files = ModelImport(self._library)
+        self._start(coming, lambda: files.add(path, link=True), self._receiver.arrived)
 
     async def pause(self, held: LibraryModel) -> None:
         """Stop a download, and keep what has come; it doesn't go on by itself."""

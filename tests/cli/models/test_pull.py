@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from baton.compose import library
+from baton.models.model_download import ModelDownload
 from baton.platform.settings import find_paths, load_settings
 from support import gguf_writer
 from support.command_line import Call
@@ -125,7 +126,7 @@ def test_one_that_the_catalogue_does_not_know_goes_on_by_its_id(call: Call, hub:
 
     async def only_want() -> None:
         held = library(load_settings(find_paths().config_file), find_paths())
-        await held.request_model("hf.co/user/repo")
+        await ModelDownload(held).request("hf.co/user/repo")
         held.pause("model-q8_0")
         await held.aclose()
 

@@ -25,7 +25,7 @@ from baton.core.catalogue_types import UNKNOWN_SOURCE
 from baton.core.errors import BatonError, ConfigError
 from baton.core.sanitiser import one_line
 from baton.download import Progress
-from baton.models import ExternalModel, LibraryModel
+from baton.models import ExternalModel, LibraryModel, ModelImport
 
 if TYPE_CHECKING:
     from baton.models import Library
@@ -132,7 +132,9 @@ async def _import(
                 if not found and _is_remote_name(name, library):
                     outcomes.append(PullResult(name, error=_pull_error(name)))
                     continue
-                add = partial(library.import_files, file, id=id, link=link or found, force=force)
+                add = partial(
+                    ModelImport(library).add, file, id=id, link=link or found, force=force
+                )
                 await _import_one(library, name, add, board, outcomes)
         except asyncio.CancelledError:
             board.close()

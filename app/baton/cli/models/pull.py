@@ -25,7 +25,7 @@ from baton.core.catalogue_types import UNKNOWN_SOURCE, ModelRole
 from baton.core.errors import BatonError, ConfigError, ModelFileError
 from baton.core.model_roles import arrival_text, recommended_roles, role_holders, roles_on_arrival
 from baton.gguf.memory_fit import Fit
-from baton.models import LibraryModel, ModelState, NeedsAgreement
+from baton.models import LibraryModel, ModelDownload, ModelState, NeedsAgreement
 from baton.platform.settings import find_paths, load_settings
 from baton.presentation.words import join_words
 
@@ -191,7 +191,7 @@ def _resumable_model(library: Library, outcome: PullResult) -> LibraryModel | No
 async def _request_model(
     library: Library, outcome: PullResult, wish: PullRequest, agreed: bool
 ) -> LibraryModel:
-    return await library.request_model(
+    return await ModelDownload(library).request(
         outcome.asked, outcome.roles, agreed=agreed, force=wish.forced
     )
 
@@ -219,7 +219,7 @@ async def _fetch(library: Library, outcome: PullResult, board: ProgressBoard) ->
     id = outcome.held.id
     fresh = outcome.held.state is not ModelState.HERE or outcome.roles is not None
     try:
-        async with aclosing(library.fetch(id)) as steps:
+        async with aclosing(ModelDownload(library).fetch(id)) as steps:
             async for step in steps:
                 if isinstance(step, LibraryModel):
                     outcome.held = step

@@ -111,12 +111,12 @@ async def request_model(
     A licence that isn't a free one must be agreed to, and a model that won't fit insisted on. To be
     called in a worker of the app's, since it may wait for the person. Raises BatonError.
     """
-    from baton.models import DoesNotFit, NeedsAgreement
+    from baton.models import DoesNotFit, ModelDownload, NeedsAgreement
 
     agreed = force = False
     while True:
         try:
-            return await library.request_model(model, roles, agreed=agreed, force=force)
+            return await ModelDownload(library).request(model, roles, agreed=agreed, force=force)
         except NeedsAgreement as error:
             text = f"{error.message}\n{_licence_place_text(error)}"
             agreed = await _confirm(app, "Agree to its licence?", text, "I agree to it")
