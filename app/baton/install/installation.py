@@ -62,7 +62,7 @@ class Installation:
     @property
     def previous_build(self) -> Build | None:
         """The build of the version before."""
-        return read_build(self.place.previous_note)
+        return _read_note(self.place.previous_note, Build)
 
     @contextmanager
     def hold_lock(self) -> Iterator[None]:
@@ -90,7 +90,7 @@ class Installation:
         """Complete an interrupted switch; return it if its version is now in place."""
         place = self.place
         with self._explain_errors("what is started is whole, and as it was"):
-            switch = read_switch(place.journal)
+            switch = _read_note(place.journal, Switch)
             if switch is not None and self.is_installed(switch.size, switch.sha256):
                 self._complete_switch(switch)
                 return switch
@@ -150,10 +150,6 @@ class Installation:
             finally:
                 os.close(handle)
             sync_folder(file.parent)
-
-    async def version_of(self, file: Path) -> str:
-        """Start a binary and return which version it says it is. Raises BatonError."""
-        return await probe_version(file)
 
     def size_and_hash(self, file: Path) -> tuple[int, str]:
         """Return a file's size and sha256. Raises BatonError."""
@@ -336,16 +332,6 @@ T = TypeVar("T")
 def read_receipt(path: Path) -> Receipt:
     """Return a receipt; an empty one where there is none, or none that can be read."""
     return _read_note(path, Receipt) or Receipt()
-
-
-def read_switch(path: Path) -> Switch | None:
-    """Return which switch is under way, None where none is."""
-    return _read_note(path, Switch)
-
-
-def read_build(path: Path) -> Build | None:
-    """Return a noted build, None where there is none."""
-    return _read_note(path, Build)
 
 
 def write_note(path: Path, note: Receipt | Switch | Build) -> None:

@@ -105,23 +105,17 @@ class InstalledFiles:
     def remove_empty_folders(self) -> list[Path]:
         """Remove the folders that are empty now; return those that aren't."""
         folders = [
-            *(
-                self._place.staging,
-                self._place.home,
-                self._state / STATE_FOLDER,
-                self._cache / "app",
-            ),
+            *(self._place.staging, self._place.home),
+            *(self._state / STATE_FOLDER, self._cache / "app"),
             *(self._data / "models", self._data / "router"),
             *(self._state / "log", self._state / "ledgers"),
             *(self._config / "templates", self._cache, self._state, self._data, self._config),
         ]
         for folder in folders:
             with suppress(OSError):
-                if [path.name for path in _folder_entries(folder)] in (
-                    [".lock"],
-                    [".config.toml.lock"],
-                ):
-                    _folder_entries(folder)[0].unlink()
+                entries = _folder_entries(folder)
+                if [path.name for path in entries] in ([".lock"], [".config.toml.lock"]):
+                    entries[0].unlink()
                 if not folder.is_symlink():
                     folder.rmdir()
         self._remove_created_folders()

@@ -1,9 +1,9 @@
 """How the packaged binary is replaced by another version of itself, and back again.
 
-Only what the key in this build has signed is trusted. An older version, or another
-binary of the same, is taken only on request: an attacker who can answer in a release's place
-could hand out an old one, signed long ago. What came is started once before it takes the place, and
-the version before is kept.
+Only what the key in this build has signed is trusted. An older version, or another binary of the
+same, is taken only on request: an attacker who can answer in a release's place could hand out an
+old one, signed long ago. What came is started once before it takes the place, and the version
+before is kept.
 """
 
 from __future__ import annotations
@@ -24,18 +24,12 @@ from baton.core.errors import (
 )
 from baton.core.sanitiser import one_line
 from baton.download.progress import Progress
-from baton.download.releases import (
-    Build,
-    ReleaseFile,
-    Switch,
-    is_address,
-    is_newer,
-)
+from baton.download.releases import Build, ReleaseFile, Switch, is_address, is_newer
+from baton.install.installation import Installation, probe_version
 from baton.platform.build_info import BuildInfo
 
 if TYPE_CHECKING:
     from baton.download import ReleaseSource
-    from baton.install.installation import Installation
 
 
 class ReleaseStanding(StrEnum):
@@ -186,7 +180,7 @@ class Updater:
         """Return what is installed: what runs, unless another Baton has just changed it."""
         built, noted = self._built, self.installation.receipt
         if noted.version not in ("", built.version):
-            version = await self.installation.version_of(self.installation.target)
+            version = await probe_version(self.installation.target)
             if version == noted.version:
                 return Build(version, noted.flavour, built.platform, noted.gpu)
         return Build(built.version, built.flavour, built.platform, built.gpu)
@@ -215,7 +209,7 @@ class Updater:
     async def _staged_version(self, staged: Path) -> str:
         """Return a staged file's version. Raises BatonError, and deletes the file then."""
         try:
-            return await self.installation.version_of(staged)
+            return await probe_version(staged)
         except BatonError as error:
             self.installation.discard_staged(staged)
             raise BatonError(

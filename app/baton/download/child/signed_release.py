@@ -1,7 +1,7 @@
 """Releases of the packaged binary: checks their signatures, and fetches their files.
 
-A release lies in a folder or behind an address, encrypted or not: only what the
-key in this build has signed is trusted, and the hashes in it.
+A release lies in a folder or behind an address, encrypted or not: only what the key in this build
+has signed is trusted, and the hashes in it.
 """
 
 from __future__ import annotations
