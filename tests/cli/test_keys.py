@@ -69,7 +69,7 @@ def test_without_a_keyring_it_is_said_what_to_do_before_anything_is_read(call: C
 
 def test_plain_text_needs_a_yes(call: Call) -> None:
     done = call("keys", "set", "openai", "--plaintext", piped=CANARY.encode())
-    assert (done.code, "-y says yes" in done.err) == (2, True)
+    assert (done.code, "without asking" in done.err) == (2, True)
     assert not find_paths().keys_file.exists()
     done = call("keys", "set", "openai", "--plaintext", "-y", piped=CANARY.encode())
     assert (done.code, "(plain text)" in done.err) == (0, True)
@@ -173,7 +173,7 @@ def test_a_key_is_tried_after_its_price_was_agreed_to(
     assert (done.code, "`baton keys set LAB_KEY` keeps one" in done.err) == (3, True)
     monkeypatch.setenv("LAB_KEY", CANARY)
     done = call("keys", "test", "LAB_KEY")
-    assert (done.code, "-y says yes" in done.err) == (2, True)
+    assert (done.code, "without asking" in done.err) == (2, True)
     assert "kit-1 will say hello. It costs at most $0.0" in done.err
     assert cloud.calls == []
     done = call("keys", "test", "LAB_KEY", "-y", "--json")
@@ -185,7 +185,7 @@ def test_a_key_is_tried_after_its_price_was_agreed_to(
     [row] = json.loads(call("usage", "--by", "worker", "--json").out)
     assert (row["worker"], row["charged_usd"]) == ("lab", told["cost_usd"])
     done = call("workers", "test", "lab")
-    assert (done.code, "-y says yes" in done.err, len(cloud.calls)) == (2, True, 1)
+    assert (done.code, "without asking" in done.err, len(cloud.calls)) == (2, True, 1)
 
 
 def test_the_cheapest_worker_or_model_is_tried() -> None:

@@ -290,7 +290,7 @@ def test_an_offer_names_no_less_than_it_can_cost_and_no_more_than_is_left() -> N
 def test_an_offer_names_the_address_and_the_proxy() -> None:
     card = Card("gpt", "cloud", "gpt", address="api.openai.com through proxy:3128")
     question = offer_text(CallOffer(card, "Why not?", "You: Hi", "1 key", 1, 1, "day"))
-    assert "for api.openai.com through proxy:3128 (1 thing hidden: 1 key):" in question
+    assert "for api.openai.com through proxy:3128 (hidden: 1 key):" in question
 
 
 # The forms, fed with events: what a pipe gets, and what a terminal

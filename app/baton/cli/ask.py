@@ -193,7 +193,7 @@ async def _find_conversation(store: Store, named: str | None, text: str) -> tupl
 def _is_id(word: str, text: str) -> bool:
     """Whether a word is an id by its looks: it is a whole one, or the prompt comes after."""
     if not word:
-        return True  # an empty variable in a script shall not reach another conversation
+        return True  # an empty variable in a script must not reach another conversation
     return _is_hex(word) and len(word) >= (_MIN_ID_DIGITS if text else _ID_DIGITS)
 
 

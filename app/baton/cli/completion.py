@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import click
@@ -18,69 +19,56 @@ COMPLETE_VARIABLE = "_BATON_COMPLETE"
 """How a shell asks for completions."""
 
 
-def complete_worker(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Offer the workers' ids."""
+def completion_items(offered: Mapping[str, str], begun: str) -> list[CompletionItem]:
+    """Return those of the words, each with its help, that begin as typed."""
     from click.shell_completion import CompletionItem
 
+    return [
+        CompletionItem(word, help=text) for word, text in offered.items() if word.startswith(begun)
+    ]
+
+
+def complete_worker(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Offer the workers' ids."""
     from baton.platform.settings import find_paths, load_settings
 
     try:
         roster = load_settings(find_paths().config_file).roster
     except BatonError:
         return []
-    return [CompletionItem(w.id, help=w.model) for w in roster if w.id.startswith(incomplete)]
+    return completion_items({worker.id: worker.model for worker in roster}, incomplete)
 
 
 def complete_conversation(
     _: click.Context, __: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Offer the newest conversations' ids, with their titles."""
-    import asyncio
-
-    from click.shell_completion import CompletionItem
-
-    from baton.cli.stores import user_history
-
-    async def newest() -> list[CompletionItem]:
-        async with user_history() as store:
-            listed = await store.conversations(limit=50)
-        return [
-            CompletionItem(c.id, help=one_line(c.title, 60))
-            for c in listed
-            if c.id.startswith(incomplete)
-        ]
+    from baton.cli.stores import with_store
 
     try:
-        return asyncio.run(newest())
+        listed = with_store(lambda store: store.conversations(limit=50))
     except BatonError:
         return []
+    return completion_items({c.id: one_line(c.title, 60) for c in listed}, incomplete)
 
 
 def complete_run(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offer the newest runs' ids, with how they ended and when."""
-    import asyncio
     import time
 
-    from click.shell_completion import CompletionItem
-
-    from baton.cli.stores import user_history
-
-    async def newest() -> list[CompletionItem]:
-        async with user_history() as store:
-            listed = await store.runs(limit=50)
-        return [
-            CompletionItem(
-                run.id,
-                help=f"{run.status}, {time.strftime('%d %b %H:%M', time.localtime(run.created))}",
-            )
-            for run in listed
-            if run.id.startswith(incomplete)
-        ]
+    from baton.cli.stores import with_store
 
     try:
-        return asyncio.run(newest())
+        listed = with_store(lambda store: store.runs(limit=50))
     except BatonError:
         return []
+    return completion_items(
+        {
+            run.id: f"{run.status}, {time.strftime('%d %b %H:%M', time.localtime(run.created))}"
+            for run in listed
+        },
+        incomplete,
+    )
 
 
 @click.command()

@@ -20,8 +20,16 @@ import click
 
 from baton.cli.completion import complete_conversation, complete_run
 from baton.cli.options import AliasedGroup
-from baton.cli.output import emit, emit_export, emit_json, notify, to_json
-from baton.cli.stores import find_run, format_columns, with_store
+from baton.cli.output import (
+    confirm_or_exit,
+    emit,
+    emit_export,
+    emit_json,
+    notify,
+    require_terminal,
+    to_json,
+)
+from baton.cli.stores import find_run, format_columns, user_ledger, with_store
 from baton.core.errors import BatonError, ConfigError
 from baton.core.feedback import RATINGS, Signal, rating as rating_of
 from baton.core.history_types import Conversation, SearchHit
@@ -33,6 +41,7 @@ from baton.history import Store, query_rows
 from baton.platform.durable_files import replace_file
 from baton.platform.settings import find_paths
 from baton.presentation.plans import record_view, resume_hint
+from baton.presentation.words import count_text
 
 _ROWS_AT_ONCE = 1000
 
@@ -264,13 +273,13 @@ async def _remove_conversations(store: Store, names: tuple[str, ...], yes: bool)
     chosen = {c.id: c for c in [await store.conversation(name) for name in names]}
     if not yes:
         _confirm_removal(list(chosen.values()))
-    # Before the runs are gone: after them, nobody would know what to forget.
+    # Before the runs are removed: only they name what to forget.
     await _forget_sent_texts(
         [run.id for run in await store.runs(10**9) if run.conversation in chosen]
     )
     for conversation in chosen.values():
         await store.purge(conversation.id)
-    notify(f"Removed {_count_conversations(len(chosen))}.")
+    notify(f"Removed {count_text(len(chosen), 'conversation')}.")
     from baton.routing import LearnedVersions, learned_file
 
     if LearnedVersions(learned_file(find_paths().data)).learned_at is not None:
@@ -291,27 +300,16 @@ def _damaged_files() -> list[str]:
 
 async def _forget_sent_texts(runs: list[str]) -> None:
     """Remove the texts that these runs sent from the egress log."""
-    from baton.cli import stores
-
     if runs and find_paths().ledger.exists():
-        async with stores.user_ledger() as ledger:
+        async with user_ledger() as ledger:
             await ledger.forget(runs)
 
 
 def _confirm_removal(chosen: list[Conversation]) -> None:
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise ConfigError(
-            "Nothing was removed: there is nobody to ask.", "-y removes without asking."
-        )
+    require_terminal("Nothing was removed", "-y removes without asking.")
     for conversation in chosen:
         notify(_conversation_row(conversation))
-    question = f"Remove {_count_conversations(len(chosen))} for good?"
-    if not click.confirm(question, default=False, err=True):
-        raise click.exceptions.Exit(1)
-
-
-def _count_conversations(number: int) -> str:
-    return "1 conversation" if number == 1 else f"{number} conversations"
+    confirm_or_exit(f"Remove {count_text(len(chosen), 'conversation')} for good?")
 
 
 async def _export_text(store: Store, names: tuple[str, ...], form: str) -> str:

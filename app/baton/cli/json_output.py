@@ -22,7 +22,7 @@ ASK_AGAIN_HINT = "Ask another worker, or put it differently."
 def run_object(
     view: RunView, error: BatonError | None = None, *, preview: bool = False
 ) -> dict[str, Any]:
-    """Return a run as `--json` prints it; `error` is one that no event tells of.
+    """Return a run as `--json` prints it; `error` is one that no event reports.
 
     With `preview`, a plan that nothing was played of is "planned", not "cancelled".
     """

@@ -10,8 +10,9 @@ from pathlib import Path
 import click
 import msgspec
 
+from baton.cli.completion import completion_items
 from baton.cli.options import AliasedGroup
-from baton.cli.output import emit, emit_json, notify
+from baton.cli.output import confirm_or_exit, emit, emit_json, notify, require_terminal
 from baton.cli.stores import format_columns
 from baton.core.errors import BatonError, ConfigError, SecretMissing
 from baton.core.money import format_usd, show_usd
@@ -33,9 +34,7 @@ _MAX_KEY_CHARS = 1 << 16
 def _complete_provider(
     _: click.Context, __: click.Parameter, incomplete: str
 ) -> list[click.shell_completion.CompletionItem]:
-    from click.shell_completion import CompletionItem
-
-    return [CompletionItem(name) for name in PROVIDERS if name.startswith(incomplete)]
+    return completion_items(dict.fromkeys(PROVIDERS, ""), incomplete)
 
 
 _provider = click.argument("provider", shell_complete=_complete_provider)
@@ -279,15 +278,10 @@ def _confirm_plaintext(file: Path, yes: bool) -> None:
     """Have the person say yes to plain text."""
     if yes:
         return
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise ConfigError(
-            "The key was not kept: there is nobody to ask whether plain text will do.",
-            "-y says yes to it.",
-        )
+    require_terminal("The key was not kept", "-y keeps it as plain text without asking.")
     notify(f"The key will stand in {file} as plain text.")
     notify("Anyone who can read that file, or a backup of it, can spend your money.")
-    if not click.confirm("Keep it so?", default=False, err=True):
-        raise click.exceptions.Exit(1)
+    confirm_or_exit("Keep it so?")
 
 
 def _no_keyring_error(name: str, why: str) -> BatonError:

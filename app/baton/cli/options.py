@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from baton.cli.completion import complete_conversation, complete_worker
+from baton.cli.completion import complete_conversation, complete_worker, completion_items
 from baton.core.errors import BatonError, ConfigError
 from baton.core.sanitiser import one_line
 from baton.platform.settings import MODES, find_paths
@@ -84,14 +84,8 @@ def complete_strategy(
     _: click.Context, __: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Offer the strategies' and the templates' names."""
-    from click.shell_completion import CompletionItem
-
-    known = strategy_helps().items()
-    return [
-        CompletionItem(name, help=one_line(text))
-        for name, text in known
-        if name.startswith(incomplete)
-    ]
+    helps = {name: one_line(text) for name, text in strategy_helps().items()}
+    return completion_items(helps, incomplete)
 
 
 strategy_option = click.option(

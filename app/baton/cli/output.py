@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from queue import SimpleQueue
 
-from baton.core.errors import StoreError
+from baton.core.errors import ConfigError, StoreError
 from baton.core.sanitiser import StreamSanitiser, escape_json, one_line, sanitise
 
 _CLEAR = "\r\x1b[2K"
@@ -60,8 +60,26 @@ def notify(text: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
+def can_ask() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def require_terminal(nothing: str, hint: str) -> None:
+    """Raise ConfigError where there is no terminal to ask on; `nothing` is what was not done."""
+    if not can_ask():
+        raise ConfigError(f"{nothing}: there is no terminal to ask on.", hint)
+
+
+def confirm_or_exit(question: str) -> None:
+    """Ask for a yes, and end the command with exit code 1 without one."""
+    import click
+
+    if not click.confirm(question, default=False, err=True):
+        raise click.exceptions.Exit(1)
+
+
 def unwritable_error(error: OSError, kept: str = "") -> StoreError:
-    """Return what to tell when stdout took no more, where `kept` says where the text still is."""
+    """Return the error of a stdout that takes no more; `kept` says where the text still is."""
     return StoreError(f"The output can't be written: {error.strerror}.", kept)
 
 
@@ -107,7 +125,7 @@ class Output:
         self._put((1, text.encode("utf-8", "replace")))
 
     def end_line(self) -> bool:
-        """End the line on stdout that was begun, and tell whether one was."""
+        """End the line on stdout that was begun; return whether one was."""
         begun = not self._at_line_start
         if begun:
             self.write("\n")
@@ -128,7 +146,7 @@ class Output:
         )
 
     def notify_without_status(self, text: str) -> None:
-        """Say something that `status` shows, where it can show nothing: not when quiet."""
+        """Say something that `show_status` shows, where it can show nothing: not when quiet."""
         if not (self._may_overwrite or self._quiet):
             self.warn(text)
 

@@ -59,9 +59,9 @@ _READER_WAIT_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class OutputOptions:
-    """How an answer is shown: `form` is text, whole (text at the end), json or events.
+    """How an answer is shown: `format` is text, whole (text at the end), json or events.
 
-    `kept` says whether the answer is in the history as well; a `preview` only draws the plan.
+    `is_kept` says whether the answer is in the history as well; a preview only draws the plan.
     """
 
     format: str = "text"
@@ -423,11 +423,11 @@ class TerminalAsker:
         """Wait until the question stands there: a terminal may be paused (Ctrl+S)."""
         loop, shown = asyncio.get_running_loop(), asyncio.Event()
 
-        def tell() -> None:
+        def report_shown() -> None:
             with contextlib.suppress(RuntimeError):  # the person left, and the loop is closed
                 loop.call_soon_threadsafe(shown.set)
 
-        self._output.call_when_written(tell)
+        self._output.call_when_written(report_shown)
         self._output.hold_output()  # steps beside the one that asks go on writing
         await shown.wait()
 

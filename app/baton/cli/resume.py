@@ -21,7 +21,7 @@ from baton.cli.output import notify
 from baton.core.errors import ConfigError
 from baton.core.money import format_usd, parse_usd
 from baton.platform.settings import find_paths, load_settings
-from baton.presentation.plans import has_not_begun, record_view, run_progress
+from baton.presentation.plans import ENDED_STATUSES, has_not_begun, record_view, run_progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from baton.core.run.run import Run
     from baton.history import Store
 
-_ENDED_STATUSES = ("lost", "cancelled", "failed")
 _MAX_RUNS_SEARCHED = 200
 """How many of the newest runs may be the one that is meant."""
 
@@ -154,7 +153,7 @@ async def _find_resumable(store: Store, named: str | None) -> RunRecord:
         return await store.run(named)
     answered: set[str] = set()
     for listed in await store.runs(_MAX_RUNS_SEARCHED):  # newest first
-        if listed.status not in _ENDED_STATUSES:
+        if listed.status not in ENDED_STATUSES:
             answered.add(listed.prompt)
         elif listed.prompt not in answered:
             record = await store.run(listed.id)

@@ -200,7 +200,7 @@ def _open_app(conversation: str | None, worker: str | None, private: bool, offli
     from baton.core.run.policy import ANYTHING, PromptLimits
     from baton.platform.secrets import remove_keys
     from baton.platform.settings import find_paths, load_settings
-    from baton.tui.app import run_app as run_app
+    from baton.tui.app import run_app
 
     paths = find_paths()
     flags = {"offline": True} if offline else {}

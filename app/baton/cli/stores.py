@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from baton.cli.output import notify
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from baton.history import Store
     from baton.money import Ledger
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -37,11 +38,12 @@ async def user_history() -> AsyncIterator[Store]:
 def with_store(work: Callable[[Store], Awaitable[T]]) -> T:
     """Run some work on the history and return what it returns."""
 
-    async def run() -> T:
-        async with user_history() as store:
-            return await work(store)
+    return asyncio.run(_work_on(user_history(), work))
 
-    return asyncio.run(run())
+
+async def _work_on(opened: AbstractAsyncContextManager[S], work: Callable[[S], Awaitable[T]]) -> T:
+    async with opened as store:
+        return await work(store)
 
 
 async def find_run(store: Store, named: str | None) -> RunRecord:
@@ -70,11 +72,7 @@ async def user_ledger() -> AsyncIterator[Ledger]:
 def with_ledger(work: Callable[[Ledger], Awaitable[T]]) -> T:
     """Run some work on the ledger and return what it returns."""
 
-    async def run() -> T:
-        async with user_ledger() as ledger:
-            return await work(ledger)
-
-    return asyncio.run(run())
+    return asyncio.run(_work_on(user_ledger(), work))
 
 
 def format_columns(

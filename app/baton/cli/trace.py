@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import sys
 import textwrap
-import time
 from collections.abc import Sequence
 
 import click
@@ -13,7 +12,7 @@ import click
 from baton.cli.completion import complete_run
 from baton.cli.json_output import event_object
 from baton.cli.output import emit, emit_json, wrap_lines
-from baton.cli.stores import find_run, with_store
+from baton.cli.stores import find_run, format_time, with_ledger, with_store
 from baton.core import events as ev
 from baton.core.errors import ConfigError
 from baton.core.history_types import RunRecord
@@ -41,7 +40,7 @@ from baton.presentation.plans import (
 )
 
 _UNLIMITED_COLUMNS = 10**6
-"""How wide lines may be where nobody reads them at a terminal."""
+"""How wide lines may be where they don't go to a terminal."""
 
 _HANGING_INDENT = " " * 12
 """What continues a line stands under its text, not under its time."""
@@ -95,8 +94,6 @@ def _sent_requests(record: RunRecord) -> list[Egress]:
     """Return what the run sent, as the egress log has it."""
     if not any(isinstance(event, ev.Sent) for event in record.events):
         return []
-    from baton.cli.stores import with_ledger
-
     return with_ledger(lambda ledger: ledger.egress(record.id))[::-1]
 
 
@@ -117,7 +114,7 @@ def trace_text(
     record: RunRecord, left: Sequence[Egress] = (), width: int = _UNLIMITED_COLUMNS
 ) -> str:
     """Write a run's story for a person: its steps, a line for each event, what it all took."""
-    started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
+    started = format_time(record.created)
     head = f"Run {record.id} · {started} · {record.status}\nConversation {record.conversation}"
     view = record_view(record)
     steps = ["", *step_tree(view)] if len(view.steps) > 1 else []

@@ -18,6 +18,7 @@ from baton.core.ledger_types import Policy, Scope, SpendingStyle, UsageRow
 from baton.core.money import format_usd, show_usd
 from baton.core.sanitiser import one_line
 from baton.platform.settings import Settings, find_paths, load_settings
+from baton.presentation.words import count_text
 
 if TYPE_CHECKING:
     from baton.core.ledger_types import Standing
@@ -47,9 +48,8 @@ def usage(by: UsageGrouping, since: str | None, as_csv: bool, as_json: bool, ahe
         if by != "day" or since is not None:
             raise ConfigError(
                 "--forecast goes with neither --by nor --since.",
-                "It looks at the last weeks, whatever was asked.",
+                "It always looks at the last weeks.",
             )
-
         return show_forecast(as_json)
     start = None if since is None else parse_since(since)
     rows = with_ledger(lambda ledger: ledger.usage(by, start))
@@ -167,15 +167,14 @@ def _course_text(course: ScopeForecast) -> str:
 
 
 def _pace_lines(found: Forecast, settings: Settings) -> list[str]:
-    """Say what each pace comes to, or why nobody can tell."""
+    """Say what each pace comes to, or why that can't be said yet."""
     from baton.core.spending.forecast import MIN_DAYS, MIN_PROMPTS
 
-    prompts = f"{found.weighed} prompt{'s' * (found.weighed != 1)}"
-    days = f"{found.days} day{'s' * (found.days != 1)}"
+    prompts, days = count_text(found.weighed, "prompt"), count_text(found.days, "day")
     if not found.prospects:
         return [
             f"Help was weighed for {prompts} on {days}: too little to say what a pace comes to "
-            f"({MIN_PROMPTS} on {MIN_DAYS} days tell something)."
+            f"({MIN_PROMPTS} on {MIN_DAYS} days are needed)."
         ]
     rows = [
         [

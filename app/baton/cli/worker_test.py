@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import click
-
 from baton.cli.json_output import overcharge_warnings
-from baton.cli.output import notify
+from baton.cli.output import confirm_or_exit, notify, require_terminal
 from baton.compose import compose
-from baton.core.errors import ERROR_CLASSES, BatonError, BudgetExceeded, ConfigError
+from baton.core.errors import ERROR_CLASSES, BatonError, BudgetExceeded
 from baton.core.hold_decision import shown_rounded_up
 from baton.core.labels import Label
 from baton.core.messages import Card, Message, Prompt, Role, max_input_tokens
@@ -38,7 +35,7 @@ _COMPUTABLE = {
 class WorkerTrial:
     """What a worker wrote, on what, and how quickly (`seconds` in all, `loading` of them).
 
-    `cost` is in nano-dollars; `warnings` are those of `result.overcharges`.
+    `cost` is in nano-dollars; `warnings` are those of `overcharge_warnings`.
     """
 
     text: str
@@ -59,7 +56,7 @@ class WorkerTrial:
 def confirm_cost(card: Card, settings: Settings, yes: bool) -> int | None:
     """Have the person agree to what trying a worker can cost; return that, or None for nothing.
 
-    Raises ConfigError if nobody is there, and what `check` raises if it can't be tried at all.
+    Raises ConfigError where there is no terminal, and what `check` raises if it can't be tried.
     """
     budget = settings.budget
     check(
@@ -77,10 +74,8 @@ def confirm_cost(card: Card, settings: Settings, yes: bool) -> int | None:
     )
     if yes:
         return most
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise ConfigError("Nothing was sent: there is nobody to ask.", "-y says yes.")
-    if not click.confirm("Try it?", default=False, err=True):
-        raise click.exceptions.Exit(1)
+    require_terminal("Nothing was sent", "-y sends without asking.")
+    confirm_or_exit("Try it?")
     return most
 
 
@@ -95,10 +90,9 @@ async def try_worker(
     baton.orchestra.configure(router=RuleRouter())  # that worker alone is asked
     try:
         card = baton.orchestra.worker(worker).card
-        outside = card.uses_gateway
         prompt = Prompt(_COMPUTABLE.get(card.id, "17 + 25") if card.is_tool else _PROMPT)
         limits = PromptLimits(
-            max_tokens=REMOTE_TOKENS if outside else LOCAL_TOKENS,
+            max_tokens=REMOTE_TOKENS if card.uses_gateway else LOCAL_TOKENS,
             budget=budget,
             attended=False,
             alone=True,

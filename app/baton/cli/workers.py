@@ -277,7 +277,7 @@ class WorkerConfiguration:
     """How one worker writes.
 
     `sampling` has a number for each name and who said it, by its place in `_ORIGINS`; it is empty
-    where the model's file can't be read, and of a worker elsewhere but for what was set.
+    where the model's file can't be read, and of a remote worker but for what was set.
     """
 
     card: Card

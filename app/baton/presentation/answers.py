@@ -26,7 +26,6 @@ UNCONFIRMED_NOTICE = (
     "provider's bill does not show it, /budget release gives it back."
 )
 
-
 DECISIONS = {
     Decision.SENT: "sent",
     Decision.KEPT: "kept here",
@@ -71,7 +70,7 @@ class AnswerSummary:
     versions: int = 1
 
     def with_version(self, version: int, versions: int) -> AnswerSummary:
-        """Return the facts with the turn's place among its versions."""
+        """Return the summary with the turn's place among its versions."""
         return replace(self, version=version, versions=versions)
 
     @property
@@ -84,7 +83,7 @@ class AnswerSummary:
 
 
 def summarise_answer(run: RunView, roster: CardsById) -> AnswerSummary:
-    """Return what a run tells about its answer, as far as it is."""
+    """Return what is known so far of a run's answer."""
     author, parts = answer_author(run), answer_parts(run, roster)
     begun = [step for step in run.steps if step.status not in ("waiting", "skipped")]
     facts = AnswerSummary(
@@ -112,7 +111,7 @@ def summarise_answer(run: RunView, roster: CardsById) -> AnswerSummary:
 
 
 def answer_parts(run: RunView, roster: CardsById) -> tuple[AnswerPart, ...]:
-    """Return the answer so far, cut where its author changes between here and elsewhere."""
+    """Return the answer so far, cut where a local author follows a remote one or the reverse."""
     parts: list[AnswerPart] = []
     for number in run.plan.answer if run.plan else ():
         step = run.steps[number - 1]
@@ -156,13 +155,7 @@ def offer_text(offer: Offered, name: str) -> str:
 
 def destination_text(offer: CallOffer) -> str:
     """Say where the text of an offer would go, and what is hidden in it."""
-    things = sum(
-        int(n) for n in (p.split()[0] for p in offer.hidden.split(", ") if p) if n.isdigit()
-    )
-    hidden = ""
-    if offer.hidden:
-        noun = "thing" if things == 1 else "things"
-        hidden = f" ({things} {noun} hidden: {one_line(offer.hidden)})"
+    hidden = f" (hidden: {one_line(offer.hidden)})" if offer.hidden else ""
     card = offer.card
     whose = one_line(card.address or card.provider, 80)
     if not card.address and (card.kind != "cloud" or not whose):
@@ -200,7 +193,7 @@ def worker_place(worker: str, run: RunView, roster: CardsById) -> str:
 
 
 def _remote_author(author: StepView, run: RunView, roster: CardsById) -> str:
-    """Return who wrote the answer elsewhere, and for how much; nothing before the first word."""
+    """Return the remote worker that wrote a step's text, and its cost; "" before the first word."""
     worker = author.worker
     wrote = author.text or any(c.tokens_out for c in run.calls if c.step == author.number)
     if not wrote or worker_place(worker, run, roster) == "local":
@@ -253,7 +246,7 @@ def without_released_charges(run: RunView, released: Collection[str]) -> RunView
 
 
 def _missing_step_text(step: StepView, run: RunView, roster: CardsById) -> str:
-    """Tell of a step that the answer had to do without, unless an offer tells of it."""
+    """Say that a step is missing in the answer, unless an offer says so already, or return ""."""
     name = worker_name(step.worker, roster)
     if step.status == "skipped" and all(offer.worker != step.worker for offer in run.offers):
         most = f"; it could have cost {shown_rounded_up(step.most)}" if step.most else ""
@@ -296,7 +289,7 @@ def _step_progress(step: StepView) -> str:
 
 
 def declined_offer_text(offer: Offered, name: str, direct: bool) -> str:
-    """Tell in one quiet line what was not sent, why, and what it could have cost.
+    """Say in one line what was not sent, why, and what it could have cost, or return "".
 
     `direct` is whether the prompt was for that worker alone, so that there is no local answer.
     """

@@ -9,6 +9,7 @@ from baton.core.hold_decision import shown_rounded_down, shown_rounded_up
 from baton.core.ledger_types import Charge, Policy, Scope, ScopeBalance, Standing, Status
 from baton.core.messages import Card
 from baton.core.money import format_usd, show_usd
+from baton.presentation.words import count_text
 
 FROZEN_TEXT = "cloud frozen"
 SCOPE_REMAINDERS = {
@@ -79,9 +80,8 @@ def charge_text(status: Status, held: int, charged: int) -> str:
 
 def unconfirmed_text(charges: Sequence[Charge]) -> str:
     """Write what some charges come to."""
-    count = len(charges)
-    noun = "charge" if count == 1 else "charges"
-    return f"{count} unconfirmed {noun}, {show_usd(sum(c.charged for c in charges))} in all"
+    count = count_text(len(charges), "unconfirmed charge")
+    return f"{count}, {show_usd(sum(c.charged for c in charges))} in all"
 
 
 @dataclass(slots=True)

@@ -18,7 +18,8 @@ from baton.presentation.words import count_text, join_words
 _MAX_SUBTASK_CHARS = 4000
 """An instruction is shown whole: a person decides by it. This many characters are none."""
 
-_ENDED_STATUSES = ("lost", "cancelled", "failed")
+ENDED_STATUSES = ("lost", "cancelled", "failed")
+"""How a run ended that can be resumed."""
 
 _SOURCE_NAMES = {PROMPT: "the prompt", HISTORY: "the conversation"}
 
@@ -32,7 +33,7 @@ def record_view(record: RunRecord) -> RunView:
 
 def run_progress(view: RunView) -> str:
     """Say how far a run came that ended before its plan did, or return ""."""
-    if view.status not in _ENDED_STATUSES or view.plan is None:
+    if view.status not in ENDED_STATUSES or view.plan is None:
         return ""
     done = [step.number for step in view.steps if step.status == "done"]
     count = len(view.steps)
@@ -144,7 +145,7 @@ def step_destination(step: StepView, view: RunView) -> str:
 def step_place(step: StepView, view: RunView) -> str:
     """Say where a step was done: "local", "lan (lab.home.arpa)", "cloud (api.openai.com)".
 
-    What money was held for is a cloud, whatever stands before it on this machine.
+    A worker that money was held for counts as cloud, even behind a program on this machine.
     """
     host = step_destination(step, view)
     if not host:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from baton.cli.models import wrap_line
+from baton.cli.models.model_list import wrap_line
 from baton.core.feedback import Signal
 from support import gguf_writer
 from support.command_line import Call, Done, Process

@@ -123,7 +123,7 @@ class Bench(ABC):
         return ()
 
     def explained(self, error: BudgetExceeded, strategy: str, done: int) -> BudgetExceeded:
-        """Say where the bench stopped, and what to do."""
+        """Return the error that says where the bench stopped, and what to do."""
         return BudgetExceeded(
             f"Stopped at {done} of {len(self.questions)} questions of {strategy}: {error.message} "
             f"All results are kept in {self.results.path}.",

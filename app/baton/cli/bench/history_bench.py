@@ -6,25 +6,27 @@ estimated by the router, which runs here.
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from baton.bench import PastPrompt, PolicyRow, actual_row, replay_policy
+from baton.cli.bench.base_bench import show_progress
 from baton.cli.output import emit, emit_json, notify
 from baton.cli.stores import format_columns
 from baton.cli.usage import parse_since
 from baton.core.errors import ConfigError
 from baton.core.feedback import dated_grade
 from baton.core.history_types import PastRun
+from baton.core.labels import Label
 from baton.core.ledger_types import Scope, SpendingStyle
 from baton.core.messages import Card, Role, Turn, TurnStatus
 from baton.core.money import BilledTokens, format_usd, parse_usd, show_usd
 from baton.core.plan.plan import Material
 from baton.core.view import RunView
+from baton.platform.settings import find_paths, load_settings
 from baton.presentation.plans import record_view
 
 if TYPE_CHECKING:
@@ -34,6 +36,9 @@ if TYPE_CHECKING:
 
 _ESTIMATE_SECONDS = 20.0
 """Seconds that one estimate may take."""
+
+_MIN_SHOWN_PROMPTS = 20
+"""More prompts than these take long enough to show how many are done."""
 
 _TOOL_QUALITY = 1.0
 """What a tool can compute, it computes rightly."""
@@ -63,8 +68,11 @@ class CollectedCases:
 
 async def look_back(options: HistoryOptions) -> int:
     """Show what each policy would have come to, beside what happened. Raises ConfigError."""
+    from baton.compose import compose
+
     since = parse_since(options.since)
-    async with _open_baton() as baton:
+    paths = find_paths()
+    async with aclosing(compose(load_settings(paths.config_file), paths)) as baton:
         paces = _chosen_paces(options.policy, baton.settings.budget.pace)
         past = await baton.store.past_runs(since)
         if not past and not options.as_json:
@@ -80,19 +88,6 @@ async def look_back(options: HistoryOptions) -> int:
         emit(_table(rows))
         emit("\n".join(_remarks(looked, rows, ceilings)))
     return 0
-
-
-@asynccontextmanager
-async def _open_baton() -> AsyncIterator[Baton]:
-    from baton.compose import compose
-    from baton.platform.settings import find_paths, load_settings
-
-    paths = find_paths()
-    baton = compose(load_settings(paths.config_file), paths)
-    try:
-        yield baton
-    finally:
-        await baton.aclose()
 
 
 def _since_text(at: float) -> str:
@@ -139,7 +134,8 @@ async def _collect_cases(baton: Baton, past: Sequence[PastRun]) -> CollectedCase
 async def _count_cases(estimator: _Estimator, past: Sequence[PastRun]) -> CollectedCases:
     cases, named, cost = [], 0, 0
     for number, run in enumerate(past, start=1):
-        _progress(number, len(past))
+        if len(past) > _MIN_SHOWN_PROMPTS:
+            show_progress("prompts", number, len(past))
         view = record_view(run.record)
         if estimator.is_named(view):
             named, cost = named + 1, cost + view.cost
@@ -150,7 +146,6 @@ async def _count_cases(estimator: _Estimator, past: Sequence[PastRun]) -> Collec
 
 
 async def _make_estimator(baton: Baton, router: Router) -> _Estimator:
-    from baton.core.labels import Label
     from baton.core.run.policy import stronger
 
     orchestra = baton.orchestra
@@ -189,20 +184,18 @@ class _Estimator:
         case = PastPrompt(
             record.created, record.conversation, _TOOL_QUALITY, 0.0, 0, asked, view.cost, good
         )
-        last = next((one for one in reversed(view.weighed) if self._elsewhere(one)), None)
+        last = next((one for one in reversed(view.weighed) if self._is_remote_help(one)), None)
         quality = _recorded_quality(view)
         if last is not None and quality is not None:
             seen = replace(case, quality=quality, gain=last.gain, cost=last.cost, weighed=True)
             return replace(seen, open=run.label.allows(self._privacy(last.worker)))
         return await self._estimated(run, view, case)
 
-    def _elsewhere(self, weighed: Weighed) -> bool:
+    def _is_remote_help(self, weighed: Weighed) -> bool:
         card = self.roster.get(weighed.worker)
         return weighed.cost > 0 or (card is not None and card.uses_gateway)
 
-    def _privacy(self, worker: str) -> Any:
-        from baton.core.labels import Label
-
+    def _privacy(self, worker: str) -> Label:
         card = self.roster.get(worker)
         return card.privacy if card is not None else Label.CLOUD
 
@@ -258,12 +251,6 @@ def _likely_cost(card: Card, calls: Sequence[Called], route: Route) -> int:
     return card.price.cost(
         BilledTokens(max(1, read), min(expected or max(1, written), card.max_output))
     )
-
-
-def _progress(done: int, count: int) -> None:
-    if sys.stderr.isatty() and count > 20:
-        end = "\r" if done < count else "\r\x1b[2K"
-        print(f"{done} of {count} prompts", end=end, file=sys.stderr, flush=True)
 
 
 # What a person sees

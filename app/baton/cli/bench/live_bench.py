@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Self
 
-import click
-
 from baton.bench import Grader, PlayedQuestion, play_all
 from baton.cli.bench.base_bench import Bench, BenchOptions, Round
-from baton.cli.output import notify
+from baton.cli.output import confirm_or_exit, notify, require_terminal
 from baton.core.errors import ConfigError
 from baton.core.messages import Message, Purpose, Request, Role, Text, estimated_tokens, fenced
 from baton.core.money import FREE, NANO, BilledTokens, show_usd
@@ -100,13 +97,9 @@ class LiveBench(Bench):
             return notify(f"It stops at its budget, which has {show_usd(left)} left.")
         cent = NANO // 100
         most = -(-2 * estimate // cent) * cent
-        if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            raise ConfigError(
-                "Nothing was sent: there is no terminal to ask on.",
-                f"Say what it may cost: --budget {most / NANO:.2f}",
-            )
-        if not click.confirm(f"Go on, and stop at {show_usd(most)}?", default=False, err=True):
-            raise click.exceptions.Exit(1)
+        hint = f"Say what it may cost: --budget {most / NANO:.2f}"
+        require_terminal("Nothing was sent", hint)
+        confirm_or_exit(f"Go on, and stop at {show_usd(most)}?")
         self.budget = self._spent + most
 
     def _estimate(self, strategy: str, cards: Sequence[Card], done: set[str]) -> int:

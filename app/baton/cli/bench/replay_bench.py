@@ -34,7 +34,6 @@ from baton.history import Store
 from baton.money import Ledger
 
 if TYPE_CHECKING:
-    from baton.core.plan.answer_grades import Dataset, Question
     from baton.routing import LearnedRouter
 
 
@@ -65,7 +64,6 @@ class ReplayBench(Bench):
     @property
     def rounds(self) -> Sequence[Round]:
         """Each strategy, then those that spend with a part of the money, if that is wanted."""
-
         always = max((row.cost for row in self.baselines()), default=0)
         return [
             Round(f"{name}, {part} %" if part else name, name, ceiling)
@@ -86,13 +84,11 @@ class ReplayBench(Bench):
         self, one: Round, questions: Sequence[Question], before: Sequence[PlayedQuestion]
     ) -> AsyncIterator[PlayedQuestion]:
         """Play questions by recorded models."""
-
         table = ReplaySetup(self.dataset, self.models, self._router, one.ceiling)
         return play_recorded(table, questions, one.strategy, before)
 
     def baselines(self) -> Sequence[StrategyRow]:
         """Return what each model reaches alone, and the oracle."""
-
         return baseline_rows(self.dataset, self.questions, recorded_cards(self.models))
 
     def remarks(self, rows: Sequence[StrategyRow]) -> Sequence[str]:
@@ -118,7 +114,6 @@ class ReplayBench(Bench):
 
 def _refuse_unrecorded(strategies: Sequence[str]) -> None:
     """Refuse strategies for which the recordings hold nothing. Raises ConfigError."""
-
     if fresh := [name for name in strategies if name not in REPLAYABLE_STRATEGIES]:
         raise ConfigError(
             f"{fresh[0]} needs fresh texts, which recordings don't hold.",
@@ -256,9 +251,9 @@ def _load_router(folder: Path | None) -> LearnedRouter | None:
     """Return the router in a folder. Raises ConfigError if it can't be used."""
     if folder is None:
         return None
-    from baton.routing import LearnedRouter, ScorerLimits as Patience
+    from baton.routing import LearnedRouter, ScorerLimits
 
-    router = LearnedRouter(folder, limits=Patience(_WARM_SECONDS, _COLD_SECONDS, _COLD_SECONDS))
+    router = LearnedRouter(folder, limits=ScorerLimits(_WARM_SECONDS, _COLD_SECONDS, _COLD_SECONDS))
 
     def refuse(why: str) -> None:
         raise ConfigError(why, "Name a folder that scripts/train_router wrote: --router DIR")

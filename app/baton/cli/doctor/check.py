@@ -58,7 +58,7 @@ class CheckWarning(str):
 class CheckContext:
     """Where checks read and write (`paths`), and what they know of the person.
 
-    In the self-test, `paths` lie in a temporary `folder`, and `own` are the person's; elsewhere
+    In the self-test, `paths` lie in a temporary `folder`, and `own` are the person's; otherwise
     both are the person's, and `folder` is None.
     """
 
@@ -127,8 +127,8 @@ def repair_hint() -> str:
     """Say what to do about a part of Baton that is broken."""
     if build_info() is not None:
         return (
-            "Install Baton again: a file may be damaged. If that changes nothing, tell us, with"
-            " the report of `baton doctor --self-test --report FILE`."
+            "Install Baton again: a file may be damaged. If that changes nothing, report"
+            " the bug, and attach the FILE of `baton doctor --self-test --report FILE`."
         )
     return (
         "Install Baton's packages again: in a checkout, remove the folder .venv and run"

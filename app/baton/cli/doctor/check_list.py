@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from baton.cli.doctor.check import (
 )
 from baton.core.errors import BatonError
 from baton.doctor import PARTS
-from baton.platform.os_signals import ENDING_SIGNALS, add_signal_handler
+from baton.platform.os_signals import ENDING_SIGNALS, add_signal_handler, is_ignored
 from baton.platform.settings import find_paths
 
 CHECK_SECONDS = 120.0
@@ -92,9 +91,8 @@ CHECKS: tuple[ListedCheck, ...] = (
     ListedCheck("history", CheckScope.SELF_TEST, function_checks.check_history),
     ListedCheck("keyring", CheckScope.SELF_TEST, function_checks.check_keyring),
     ListedCheck("cloud", CheckScope.SELF_TEST, cloud_check.check_cloud),
-    ListedCheck(
-        "screen", CheckScope.SELF_TEST, function_checks.check_screen
-    ),  # last: it takes signals over
+    # Last: it takes signals over.
+    ListedCheck("screen", CheckScope.SELF_TEST, function_checks.check_screen),
 )
 
 SELF_TEST_NAMES = tuple(entry.name for entry in CHECKS if CheckScope.SELF_TEST in entry.scope)
@@ -149,7 +147,7 @@ async def _run_check(entry: ListedCheck, context: CheckContext) -> CheckResult:
         why = f"It didn't end within {CHECK_SECONDS:.0f} s. {hint}"
     except BatonError as error:
         why = f"{error.message} {error.hint or hint}"
-    except Exception as error:  # whatever is broken here is what the doctor is for
+    except Exception as error:  # a broken part may raise anything
         reason = f"{type(error).__name__}: {error}".rstrip(": .")
         why = f"It fails ({reason}). {hint}"
     else:
@@ -167,8 +165,9 @@ def report_checks(
         task = asyncio.current_task()
         assert task is not None
         with suppress(RuntimeError):
-            for number in _ending_signals():
-                add_signal_handler(number, task.cancel)
+            for number in ENDING_SIGNALS:
+                if not is_ignored(number):
+                    add_signal_handler(number, task.cancel)
         async for result in results:
             report(result)
 
@@ -177,8 +176,3 @@ def report_checks(
         asyncio.run(work())
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
-
-
-def _ending_signals() -> list[int]:
-    """Return the signals that end this process; nohup ignores one, which then stays ignored."""
-    return [number for number in ENDING_SIGNALS if signal.getsignal(number) is signal.SIG_DFL]

@@ -153,7 +153,7 @@ class LoopbackProvider:
             writer.write(b"".join(_answer_events()))
             await writer.drain()
         except (OSError, ValueError, asyncio.IncompleteReadError):
-            pass  # it hung up, as `reachable` does
+            pass  # it hung up, as `is_reachable` does
         finally:
             writer.close()
 
@@ -170,7 +170,7 @@ def _answer_events() -> list[bytes]:
         "total_tokens": TOKENS_IN + TOKENS_OUT,
     }
     return [
-        *(_answer_event([{"index": 0, "delta": {"content": word}}]) for word in ANSWER.split("|")),
+        _answer_event([{"index": 0, "delta": {"content": ANSWER}}]),
         _answer_event([{"index": 0, "delta": {}, "finish_reason": "stop"}]),
         _answer_event([], usage=usage),
         b"data: [DONE]\n\n",

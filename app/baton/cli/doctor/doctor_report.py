@@ -33,7 +33,7 @@ _MIN_SECRET_CHARS = 6
 _COMMON_NAMES = frozenset(
     {"baton", "root", "user", "localhost", "linux", "windows", "python", "local"}
 )
-"""Names that tell nothing, and that the report itself may say."""
+"""Names that identify no person or machine, and that the report itself may hold."""
 
 
 def check_report_path(file: Path) -> None:
@@ -133,7 +133,7 @@ def _report_json(findings: list[CheckResult], scrubber: Scrubber) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Scrubber:
-    """Takes out what tells who and where somebody is.
+    """Takes out what identifies a person or a machine.
 
     `paths` are shown by another name, the longest first; `secrets` are hidden wherever they stand,
     `names` where they stand as words.

@@ -48,7 +48,7 @@ _ROUTER_ROUNDS = 5
 
 
 async def check_keyring(context: CheckContext) -> str:
-    """Keep a canary in whatever keeps keys here, read it back and remove it."""
+    """Keep a test key in the keyring, else in a private file; read it back and remove it."""
     from baton.workers.cloud import GATEWAY_VARIABLES
 
     result = await use_part_in_child("keyring", context.environ, {*GATEWAY_VARIABLES, "BATON_HOME"})
@@ -232,7 +232,7 @@ async def check_money(context: CheckContext) -> str:
 
     price = Price(Rates(3 * NANO, 15 * NANO, 3 * NANO, 3 * NANO), source="the self-test")
     bill = HoldRequest(
-        *("self-test", "self-test", "nobody", "nobody", "nobody/none", Purpose.ANSWER, price),
+        *("self-test", "self-test", "gpt", "openai", "openai/gpt", Purpose.ANSWER, price),
         input_bound=3000,
         wanted=1400,
         ceilings={Scope.DAY: NANO * 4 // 100},
@@ -287,11 +287,11 @@ async def check_history(context: CheckContext) -> str:
 
 async def check_tools(context: CheckContext) -> str:
     """Compute, convert, ask for a time in Tokyo, and run code in the sandbox."""
-    from baton.workers.tools import build_tools as of_this_machine, sandbox
+    from baton.workers.tools import build_tools, sandbox
 
     if not context.settings.tools:
         return "off in the settings (`tools = false`)"
-    known = of_this_machine(environ=context.environ)
+    known = build_tools(environ=context.environ)
     wanted = {
         "calculator": ("6 * 7", "42"),
         "units": ("42 km in miles", "26.1"),

@@ -14,7 +14,6 @@ from baton.core.errors import ModelFileError
 from baton.core.model_roles import RULE_CONDUCTOR
 from baton.core.money import show_usd
 from baton.platform import hardware
-from baton.platform.hardware import inspect_terminal as describe_terminal
 from baton.platform.settings import CloudWorkerSettings, LocalWorkerSettings
 
 _LOW_BYTES = 2**30
@@ -45,7 +44,7 @@ async def check_machine(_: CheckContext) -> str:
 
 async def check_terminal(_: CheckContext) -> str:
     """Report the terminal's size and colours."""
-    terminal = describe_terminal()
+    terminal = hardware.inspect_terminal()
     if not terminal.attached:
         return "none attached; the app needs one, `baton ask` doesn't"
     colours = {2: "no colours", 2**24: "16 million colours"}
@@ -59,7 +58,7 @@ async def check_terminal(_: CheckContext) -> str:
 
 
 async def check_folders(context: CheckContext) -> str:
-    """Check that Baton's folders can be written to, and that nobody else can read its files."""
+    """Check that Baton's folders can be written to, and that others can't read its files."""
     paths = context.paths
     folders = (paths.config, paths.data, paths.state, paths.cache)
     for folder in folders:
@@ -132,10 +131,10 @@ async def check_keys(context: CheckContext) -> str:
     from baton.cli.keys import key_name
     from baton.platform import secrets
 
-    outside = [
+    remote = [
         worker for worker in context.settings.roster if not isinstance(worker, LocalWorkerSettings)
     ]
-    needed = {name for worker in outside if (name := key_name(worker))}
+    needed = {name for worker in remote if (name := key_name(worker))}
     names = dict.fromkeys([*secrets.PROVIDERS, *sorted(needed)])
     found = secrets.find_keys(names, file=context.paths.keys_file, environ=os.environ)
     text = ", ".join(f"{name} ({key.source})" for name, key in found.items()) or "none"

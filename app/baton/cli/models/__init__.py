@@ -6,12 +6,12 @@ import click
 
 from baton.cli.models.maintenance import export, prune, remove, verify
 from baton.cli.models.model_import import import_
-from baton.cli.models.model_list import list_, ps, show, wrap_line
+from baton.cli.models.model_list import list_, ps, show
 from baton.cli.models.pull import pull
 from baton.cli.models.recommend import recommend, role
 from baton.cli.options import AliasedGroup
 
-__all__ = ["models", "wrap_line"]
+__all__ = ["models"]
 
 _EXAMPLES = """\b
 Examples:

@@ -6,14 +6,9 @@ import sys
 
 import click
 
-from baton.cli.output import notify
+from baton.cli.output import can_ask, notify, require_terminal
 from baton.cli.prompt_run import read_line
-from baton.core.errors import ConfigError
 from baton.core.sanitiser import sanitise
-
-
-def can_ask() -> bool:
-    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 async def ask_agreement(question: str) -> bool:
@@ -29,10 +24,7 @@ async def confirm(lines: list[str], question: str, nothing: str) -> None:
 
     Raises ConfigError where there is no terminal, with `nothing` as what was not done.
     """
-    if not can_ask():
-        raise ConfigError(
-            f"{nothing}: there is no terminal to ask on.", "-y does it without asking."
-        )
+    require_terminal(nothing, "-y does it without asking.")
     for line in lines:
         notify(line)
     if not await ask_agreement(question):

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from baton.cli.completion import complete_worker, completion_items
 from baton.cli.models import model_text
 from baton.compose import compose, library as compose_library
 from baton.core.catalogue_types import UNKNOWN_SOURCE, CatalogueEntry, ModelRole, Source, card_of
 from baton.core.errors import BatonError, ConfigError
 from baton.core.messages import Card
-from baton.core.model_roles import STARTER_ID as WORKER, role_holders
+from baton.core.model_roles import STARTER_ID, role_holders
 from baton.core.plan.skill_table import Mastery, measured_scores
 from baton.core.sanitiser import one_line
 from baton.gguf.memory_fit import Fit, FitVerdict, estimate_entry_load
@@ -209,7 +210,7 @@ def find_known_model(typed: str, found: Sequence[KnownModel]) -> KnownModel:
     by_id = {known.id: known for known in found}
     if typed in by_id:
         return by_id[typed]
-    if typed == WORKER:
+    if typed == STARTER_ID:
         starter()
     names = {name.casefold(): one.id for one in found for name in (one.id, one.card.name)}
     near = difflib.get_close_matches(typed.casefold(), names, n=1)
@@ -218,35 +219,22 @@ def find_known_model(typed: str, found: Sequence[KnownModel]) -> KnownModel:
 
 
 def _library_for_completion() -> Library:
-    from baton.compose import library
-    from baton.platform.settings import find_paths, load_settings
-
     paths = find_paths()
-    return library(load_settings(paths.config_file), paths)
-
-
-def _completion_items(offered: dict[str, str], begun: str) -> list[CompletionItem]:
-    from click.shell_completion import CompletionItem
-
-    return [
-        CompletionItem(id, help=one_line(name, 60))
-        for id, name in offered.items()
-        if id.startswith(begun)
-    ]
+    return compose_library(load_settings(paths.config_file), paths)
 
 
 def _library_names(library: Library) -> dict[str, str]:
-    return {held.id: held.record.name for held in library.models()}
+    return {held.id: one_line(held.record.name, 60) for held in library.models()}
 
 
 def _catalogue_names(library: Library) -> dict[str, str]:
-    return {entry.id: entry.name for entry in library.entries().values()}
+    return {entry.id: one_line(entry.name, 60) for entry in library.entries().values()}
 
 
 def complete_held(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offer the ids of the library's models."""
     try:
-        return _completion_items(_library_names(_library_for_completion()), incomplete)
+        return completion_items(_library_names(_library_for_completion()), incomplete)
     except BatonError:
         return []
 
@@ -255,7 +243,7 @@ def complete_wanted(_: click.Context, __: click.Parameter, incomplete: str) -> l
     """Offer the ids of the catalogue, and of models that are being downloaded."""
     try:
         library = _library_for_completion()
-        return _completion_items(_library_names(library) | _catalogue_names(library), incomplete)
+        return completion_items(_library_names(library) | _catalogue_names(library), incomplete)
     except BatonError:
         return []
 
@@ -264,8 +252,6 @@ def complete_known(
     ctx: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Offer the workers' ids, and those of all models."""
-    from baton.cli.completion import complete_worker
-
     workers = complete_worker(ctx, parameter, incomplete)
     known = {item.value for item in workers}
     more = complete_wanted(ctx, parameter, incomplete)

@@ -270,7 +270,7 @@ def _lines(
         "Known as": card.model if card.model != card.name else "",
         "State": _state_text(known),
         "Roles": ", ".join(role.value for role in known.roles),
-        "Runs": place_text(card) + (f", {card.hardware}" if card.hardware else ""),
+        "Runs": _place_text(card) + (f", {card.hardware}" if card.hardware else ""),
         "Address": address,
         "Size": _size_text(known),
         "Memory": _memory_text(known),
@@ -350,12 +350,9 @@ def _size_text(known: KnownModel) -> str:
     return ", ".join(filter(None, (count, show_size(known.size) if known.size else "")))
 
 
-def place_text(card: Card) -> str:
-    """Say where a model runs."""
-    if card.kind == "local":
-        return "on this machine"
+def _place_text(card: Card) -> str:
     where = {"local": "on this machine", "lan": "in this network", "cloud": "in the cloud"}
-    return where[card.privacy.value]
+    return where["local" if card.kind == "local" else card.privacy.value]
 
 
 def _skill_lines(

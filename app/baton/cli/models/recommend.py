@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,12 +25,13 @@ from baton.cli.models.model_list import verdict_object, wrap_line
 from baton.cli.output import emit, emit_json, notify
 from baton.cli.stores import format_columns
 from baton.cli.workers import list_workers
-from baton.compose import NOTHING_HERE
+from baton.compose import NOTHING_HERE, compose
 from baton.core.byte_format import show_memory, show_size
 from baton.core.catalogue_types import ModelRole
-from baton.core.errors import ConfigError
+from baton.core.errors import BatonError, ConfigError
 from baton.core.model_roles import (
     RULE_CONDUCTOR,
+    STARTER_ID,
     role_holders,
     settings_for_roles,
     settings_without_model,
@@ -142,8 +144,6 @@ def _row(pick: Pick) -> list[str]:
 def _recommendation_object(
     machine: Hardware, found: Recommendation, speed: float | None
 ) -> dict[str, Any]:
-    from dataclasses import asdict
-
     return {
         "schema": 1,
         "status": "finished",
@@ -290,9 +290,6 @@ async def measure_and_recommend(
 
 async def _measure_speed(settings: Settings) -> float | None:
     """Return how many tokens/s the starter writes here; None where it can't be measured."""
-    from baton.compose import compose
-    from baton.core.errors import BatonError
-    from baton.core.model_roles import STARTER_ID
     from baton.workers.local import measure_speed, starter
 
     try:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from baton.cli import interrupts
-from baton.cli.models.confirmation import ask_agreement, can_ask
-from baton.cli.output import emit_json, notify
+from baton.cli.models.confirmation import ask_agreement
+from baton.cli.output import emit_json, notify, require_terminal
 from baton.cli.prompt_run import read_line
 from baton.core.byte_format import show_size
-from baton.core.errors import BatonError, ConfigError
+from baton.core.errors import BatonError
 from baton.core.sanitiser import one_line
 from baton.platform.settings import Paths, find_paths
 from baton.presentation.words import count_text
@@ -69,24 +69,22 @@ def uninstall(
 
     interrupts.restore_default_handler()
     paths = find_paths()
-    fates = _Choices(models, history, keys)
-    going = _Removal(paths, belongings(paths))
-    if not yes and not can_ask():
-        raise ConfigError(
-            "Nothing was removed: there is no terminal to ask on.",
-            "--yes removes the program; --models and --history say what happens to yours.",
-        )
-    notify("\n".join(going.listed()))
+    choices = _Choices(models, history, keys)
+    removal = _Removal(paths, belongings(paths))
     if not yes:
-        fates = asyncio.run(_ask_choices(going, fates))
+        hint = "--yes removes the program; --models and --history say what happens to yours."
+        require_terminal("Nothing was removed", hint)
+    notify("\n".join(removal.listed()))
+    if not yes:
+        choices = asyncio.run(_ask_choices(removal, choices))
         if not asyncio.run(ask_agreement("Take Baton away?")):
             raise click.exceptions.Exit(1)
     with installation(paths).hold_lock():
-        freed = going.remove(fates)
+        freed = removal.remove(choices)
     import json  # noqa: F401  (nothing can be imported from what is deleted now)
 
-    stays = [*going.stays, *going.belongings.remove_unpacked()]
-    left = going.belongings.remove_empty_folders()
+    stays = [*removal.stays, *removal.belongings.remove_unpacked()]
+    left = removal.belongings.remove_empty_folders()
     if as_json:
         result = {"freed_bytes": freed, "stays": [*stays, *map(str, left)]}
         return emit_json({"schema": 1, "status": "finished", **result})
@@ -104,10 +102,10 @@ class _Removal:
         self.belongings = belongings
         self.stays: list[str] = []
         self._paths = paths
-        self._shelf = FolderModelStore(paths.models)
+        self._store = FolderModelStore(paths.models)
         self._program, self._unpacked = belongings.program(), belongings.unpacked()
         self.history, self._keys_file = belongings.history(), belongings.keys()
-        self.models = self._shelf.models()
+        self.models = self._store.models()
         self.models_size = sum(held.bytes for held in self.models)
         self.keys = _stored_keys(paths)
 
@@ -138,23 +136,23 @@ class _Removal:
             lines.append(f"  {count_text(len(self.keys), 'key')}  {', '.join(self.keys)}")
         return lines
 
-    def remove(self, fates: _Choices) -> int:
+    def remove(self, choices: _Choices) -> int:
         """Remove what goes, the program last; return the bytes freed."""
         freed = 0
         self.stays += self.belongings.foreign_program_notes()
-        if fates.keys == "remove":
+        if choices.keys == "remove":
             self._remove_keys()
         elif self.keys:
             where = " and ".join(dict.fromkeys(key.source for key in self.keys.values()))
             self.stays.append(f"The keys for {', '.join(self.keys)} stay in the {where}.")
-        if fates.models == "remove":
+        if choices.models == "remove":
             freed += self._remove_models()
-        if fates.history == "remove":
-            freed += self._removed(self.history)
+        if choices.history == "remove":
+            freed += self._remove(self.history)
         # What was unpacked goes after all else, as this program runs from it; it counts here.
-        return freed + self._removed(self._program) + self._unpacked.size
+        return freed + self._remove(self._program) + self._unpacked.size
 
-    def _removed(self, thing: RemovableFiles) -> int:
+    def _remove(self, thing: RemovableFiles) -> int:
         self.stays += self.belongings.remove(thing)
         return thing.size
 
@@ -162,15 +160,15 @@ class _Removal:
         freed = 0
         for held in self.models:
             try:
-                freed += self._shelf.remove(held.id)
+                freed += self._store.remove(held.id)
             except BatonError as error:
                 self.stays.append(error.message)
-        for path in self._shelf.orphans():
+        for path in self._store.orphans():
             try:
-                freed += self._shelf.discard(path)
+                freed += self._store.discard(path)
             except BatonError as error:
                 self.stays.append(error.message)
-        self.stays += self._shelf.problems()
+        self.stays += self._store.problems()
         return freed
 
     def _remove_keys(self) -> None:
@@ -198,19 +196,19 @@ def _stored_keys(paths: Paths) -> Mapping[str, Key]:
         return {}
 
 
-async def _ask_choices(going: _Removal, fates: _Choices) -> _Choices:
+async def _ask_choices(removal: _Removal, choices: _Choices) -> _Choices:
     """Ask for the choices that weren't given; Enter alone keeps."""
-    if going.models and fates.models is None:
-        size = show_size(going.models_size)
-        fates = replace(fates, models=await _ask_choice(f"Your models ({size})"))
-    if going.history.paths and fates.history is None:
-        size = show_size(going.history.size)
-        fates = replace(
-            fates, history=await _ask_choice(f"Your history, ledger and settings ({size})")
+    if removal.models and choices.models is None:
+        size = show_size(removal.models_size)
+        choices = replace(choices, models=await _ask_choice(f"Your models ({size})"))
+    if removal.history.paths and choices.history is None:
+        size = show_size(removal.history.size)
+        choices = replace(
+            choices, history=await _ask_choice(f"Your history, ledger and settings ({size})")
         )
-    if going.keys and fates.keys is None:
-        fates = replace(fates, keys=await _ask_choice(f"Your keys ({len(going.keys)})"))
-    return fates
+    if removal.keys and choices.keys is None:
+        choices = replace(choices, keys=await _ask_choice(f"Your keys ({len(removal.keys)})"))
+    return choices
 
 
 async def _ask_choice(what: str) -> _Choice:

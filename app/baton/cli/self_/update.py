@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from baton.cli import interrupts
-from baton.cli.models.confirmation import ask_agreement, can_ask
+from baton.cli.models.confirmation import ask_agreement
 from baton.cli.models.model_text import ProgressBoard
 from baton.cli.options import offline_option, quiet_option
-from baton.cli.output import emit, emit_json, notify
+from baton.cli.output import emit, emit_json, notify, require_terminal
 from baton.core.byte_format import show_size
-from baton.core.errors import BatonError, ConfigError
+from baton.core.errors import BatonError
 from baton.core.sanitiser import one_line
 from baton.download import FLAVOURS, GPUS, Progress, is_address
 from baton.install import FoundRelease, ReleaseStanding, UpdateResult
@@ -172,10 +172,7 @@ async def _check_permitted(found: FoundRelease, wish: _UpdateRequest) -> None:
         )
     if found.standing is not ReleaseStanding.OLDER or wish.yes:
         return
-    if not can_ask():
-        raise ConfigError(
-            "Nothing was changed: there is no terminal to ask on.", "-y does it anyway."
-        )
+    require_terminal("Nothing was changed", "-y does it anyway.")
     if not await ask_agreement(f"{_verdict_text(found)} Go back to it all the same?"):
         raise click.exceptions.Exit(1)
 

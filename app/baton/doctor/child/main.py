@@ -1,7 +1,7 @@
 """The self-test's child: it loads one part of Baton, uses it, and reports what happened.
 
 It speaks the messages of `doctor.messages` on stdin and stdout. Each part is used in a process of
-its own: a crash takes nothing with it, and the last PartLoading tells what it was.
+its own: a crash takes nothing with it, and the last PartLoading names the module that caused it.
 """
 
 from __future__ import annotations

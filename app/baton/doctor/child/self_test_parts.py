@@ -1,8 +1,8 @@
 """The parts of Baton: what is loaded of each, and a small piece of work with a known result.
 
 Modules are named as text and not imported here: a part that was left out of a build has to be
-missed when it is used, not collected because it is used. Each `use_` function returns what to say
-of its part, and raises PartBroken, or whatever else happens.
+missed when it is used, not collected because it is used. Each `use_` function returns a sentence
+about its part, and raises PartBroken or what a library raises.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from baton.core.errors import ConfigError
 class Part:
     """One part: modules that must load (compiled ones by their own names), and how it is used.
 
-    `packages` are the distributions with compiled code that are proved by it. `use` returns what
-    to tell of the part, and raises whatever happens.
+    `packages` are the distributions with compiled code that are proved by it. `use` returns a
+    sentence about the part, and may raise anything.
     """
 
     use: Callable[[], str]
@@ -53,7 +53,7 @@ _SYSTEM_LIBRARIES = re.compile(
     r"(ld|ld-linux[\w-]*|ld-musl[\w-]*|lib(c|m|dl|pthread|rt|util|resolv|anl|mvec|nss_\w+))[-.]"
     r"|.*\.(cpython-|abi3\.)"
 )
-"""Names of the C library's parts; and of Python's modules, which are never looked for elsewhere."""
+"""Names of the C library's parts; and of Python's modules, which are only looked for here."""
 
 _CPU_VARIANT = "ggml-cpu-"
 """Compiled for other processors, too: the one for this is tried with llama.cpp."""
@@ -64,7 +64,7 @@ class PartBroken(Exception):
 
 
 class DoubtfulText(str):
-    """What to tell of a part that works, but not as well as it could."""
+    """The sentence about a part that works, but not as well as it could."""
 
 
 def expect(right: object, what: str) -> None:
@@ -94,8 +94,8 @@ def use_python() -> str:
 def open_libraries() -> str:
     """Open every compiled library inside the packaged binary, as the system does for a program.
 
-    Whatever they need must be inside too, but for the C library: the system's would do here, and
-    be missing elsewhere.
+    What they need must be inside too, but for the C library: the system's would do here, and be
+    missing on another machine.
     """
     inside = getattr(sys, "_MEIPASS", None)
     if inside is None:
@@ -311,7 +311,7 @@ def use_keyrings() -> str:
 
 
 def use_keyring() -> str:
-    """Keep a canary in the keyring, else in a private file; read it back, and remove it."""
+    """Keep a test key in the keyring, else in a private file; read it back, and remove it."""
     from baton.platform import secrets
 
     name, value = f"self-test-{token_hex(8)}", token_hex(16)
@@ -385,7 +385,7 @@ def use_zones() -> str:
     from zoneinfo import ZoneInfo, available_timezones
 
     known = len(available_timezones())
-    expect(known >= MIN_ZONES, f"Only {known} time zones are known, so the clock can't tell.")
+    expect(known >= MIN_ZONES, f"Only {known} time zones are known, so the clock can't answer.")
     noon = datetime(2026, 7, 1, 12, tzinfo=ZoneInfo("Europe/Paris")).astimezone(
         ZoneInfo("Asia/Tokyo")
     )
