@@ -67,7 +67,7 @@ def sorry(request: Request) -> Iterable[Chunk]:
     yield Text(SORRY)
 
 
-def afar(*texts: str, tokens: int = 800) -> Script:
+def remote_script(*texts: str, tokens: int = 800) -> Script:
     """Return the script of a cloud worker."""
 
     def script(request: Request) -> Iterable[Chunk | BaseException | float]:
@@ -80,17 +80,17 @@ def afar(*texts: str, tokens: int = 800) -> Script:
 
 
 class Stage:
-    """An app on its stage: `type`, `press` and `see` are what a person does.
+    """A running app: `type`, `press` and `see` are what a person does.
 
-    `asked` is every request that the worker elsewhere was given.
+    `asked` is every request that the cloud worker was given.
     """
 
     def __init__(
-        self, app: BatonApp, pilot: Pilot[None], desk: AppServices, asked: Sequence[Request]
+        self, app: BatonApp, pilot: Pilot[None], services: AppServices, asked: Sequence[Request]
     ) -> None:
         self.app = app
         self.pilot = pilot
-        self.desk = desk
+        self.services = services
         self.asked = asked
         self.chat = app.chat
 
@@ -169,21 +169,21 @@ async def staged(
     theme: str = "dark",
     equip: Callable[[Orchestra], Mapping[str, Any]] = lambda _: {},
     settle: bool = True,
-    nobody: bool = False,
-    **desk: Any,
+    no_worker: bool = False,
+    **services: Any,
 ) -> AsyncIterator[Stage]:
     """Open the app with one worker per script (`small`, then `large`).
 
-    With a `cloud` script there is a worker elsewhere too, and $2 a day unless `ceilings` differ;
+    With a `cloud` script there is a cloud worker too, and $2 a day unless `ceilings` differ;
     `bounds` are those of the environment.
-    `equip` returns more of what lies on the desk. Without `settle` the app is still starting.
-    With `nobody` there is no worker here.
+    `equip` returns more of `AppServices`. Without `settle` the app is still starting.
+    With `no_worker` there is no worker here.
     """
     cards = (CARD, STRONG)
     workers = {
         card.id: ScriptedWorker(script, card) for card, script in zip(cards, scripts, strict=False)
     }
-    if not workers and not nobody:
+    if not workers and not no_worker:
         workers = {"small": ScriptedWorker(card=CARD)}
     if cloud is not None:
         workers[card.id] = ScriptedWorker(cloud, card)
@@ -195,7 +195,7 @@ async def staged(
         RunTerms(ceilings or {}, **(terms or {})),
     )
     config, exports, logs = (folder / name for name in ("config.toml", "exports", "logs"))
-    more = {**equip(orchestra), **desk}
+    more = {**equip(orchestra), **services}
     table = AppServices(orchestra, kept, ledger, config, exports, logs, **more)
     app = BatonApp(table, theme, keymap or {})
     async with app.run_test(size=size) as pilot:

@@ -58,7 +58,7 @@ def test_the_first_draft_stands_there_until_its_successor_has_a_word() -> None:
     assert shown(asked(ev.StepStarted(3, "gpt", at=0.5), ev.StepText(3, "391", at=0.6))) == ["391"]
 
 
-def test_who_was_asked_elsewhere_is_not_said_to_have_answered_here() -> None:
+def test_a_remote_worker_is_not_said_to_have_answered_locally() -> None:
     assert route_text(asked(), ROSTER).startswith("Answered on this machine, by Small, Mate")
     helped = asked(ev.StepStarted(3, "gpt", at=0.5), ev.StepText(3, "391", at=0.6))
     assert route_text(helped, ROSTER).startswith("Answered with remote help, by Small")

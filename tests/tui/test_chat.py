@@ -69,8 +69,8 @@ async def test_a_prompt_is_answered_and_kept(tmp_path: Path) -> None:
         assert "Baton · small" in seen
         assert "finished in" in seen
         assert "context" in seen
-        (kept,) = await stage.desk.store.conversations()
-        turns = await stage.desk.store.thread(kept.id)
+        (kept,) = await stage.services.store.conversations()
+        turns = await stage.services.store.thread(kept.id)
         assert [turn.status for turn in turns] == [TurnStatus.DONE, TurnStatus.DONE]
         assert stage.chat.composer.text == ""
 
@@ -131,7 +131,7 @@ async def test_phases_are_told_in_the_footer(tmp_path: Path) -> None:
 async def test_nothing_but_spaces_is_not_sent(tmp_path: Path) -> None:
     async with staged(tmp_path) as stage:
         await stage.send("  \n ")
-        assert await stage.desk.store.conversations() == []
+        assert await stage.services.store.conversations() == []
 
 
 async def test_escape_stops_and_what_there_is_stays(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ async def test_escape_stops_and_what_there_is_stays(tmp_path: Path) -> None:
         turn = stage.chat.transcript.turns[-1]
         assert turn.status is TurnStatus.CANCELLED
         assert turn.text.startswith("word0 word1")
-        assert (await stage.desk.store.thread(turn.conversation))[-1].text == turn.text
+        assert (await stage.services.store.thread(turn.conversation))[-1].text == turn.text
 
 
 def prompts_of(stage: Stage) -> list[str]:
@@ -247,7 +247,7 @@ async def test_a_waiting_prompt_is_played_in_the_same_conversation(tmp_path: Pat
         await stage.until(lambda: len(stage.chat.transcript.turns) == 4)
         await stage.answered()
         assert "seen 4" in stage.see()
-        assert len(await stage.desk.store.conversations()) == 1
+        assert len(await stage.services.store.conversations()) == 1
 
 
 async def test_an_error_stays_in_the_conversation_with_its_mend(tmp_path: Path) -> None:
@@ -271,7 +271,7 @@ async def test_a_prompt_that_could_not_be_stored_comes_back(
         raise StoreError("The disk is full.", "Free some space.")
 
     async with staged(tmp_path) as stage:
-        monkeypatch.setattr(stage.desk.store, "begin", begin)
+        monkeypatch.setattr(stage.services.store, "begin", begin)
         await stage.send("precious")
         await stage.until(lambda: "The disk is full. Free some space." in stage.see())
         await stage.until(lambda: stage.chat.composer.text == "precious")
@@ -296,7 +296,7 @@ async def test_too_long_for_the_context_offers_a_new_conversation(tmp_path: Path
         await stage.until(lambda: len(stage.chat.transcript.turns) == 2)
         await stage.answered()
         assert [turn.text for turn in stage.chat.transcript.turns] == ["two", "fits"]
-        assert len(await stage.desk.store.conversations()) == 2
+        assert len(await stage.services.store.conversations()) == 2
 
 
 async def test_the_footer_tells_that_a_question_is_open(tmp_path: Path) -> None:
@@ -346,7 +346,7 @@ async def test_regenerating_and_editing_make_versions(tmp_path: Path) -> None:
         await stage.answered()
         assert "tell me more" in stage.see()
         await stage.until(lambda: "2 of 2" in stage.see())
-        assert len(await stage.desk.store.conversations()) == 1
+        assert len(await stage.services.store.conversations()) == 1
 
 
 async def test_earlier_prompts_come_back_and_the_draft_too(tmp_path: Path) -> None:
@@ -368,7 +368,7 @@ async def test_a_draft_is_kept_for_its_conversation(tmp_path: Path) -> None:
         stage.chat.composer.prompt.insert("unfinished")
         await stage.press("ctrl+n")
         await stage.until(lambda: stage.chat.composer.text == "")
-        (kept,) = await stage.desk.store.conversations()
+        (kept,) = await stage.services.store.conversations()
         await stage.chat.conversation.open(kept.id)
         assert stage.chat.composer.text == "unfinished"
 
@@ -475,7 +475,7 @@ async def test_a_file_that_cannot_be_read_keeps_the_prompt(tmp_path: Path) -> No
         await stage.send(f"Summarise @{tmp_path}/empty.md")
         assert "empty.md is empty." in stage.see()
         assert stage.chat.composer.text.startswith("Summarise")
-        assert await stage.desk.store.conversations() == []
+        assert await stage.services.store.conversations() == []
 
 
 async def test_a_long_paste_goes_along_as_a_file(tmp_path: Path) -> None:
@@ -569,7 +569,7 @@ async def test_private_conversations_stay_local(tmp_path: Path) -> None:
     ) as stage:
         assert "offline  · private" in stage.see()
         await stage.ask("hello")
-        (kept,) = await stage.desk.store.conversations()
+        (kept,) = await stage.services.store.conversations()
         assert kept.label is Label.LOCAL
 
 
@@ -578,10 +578,10 @@ async def test_the_private_command_labels_what_there_is(tmp_path: Path) -> None:
         await stage.ask("hello")
         await stage.send("/private")
         assert "Nothing of this conversation leaves this machine" in stage.see()
-        (kept,) = await stage.desk.store.conversations()
+        (kept,) = await stage.services.store.conversations()
         assert kept.label is Label.LOCAL
         await stage.send("/private off")
-        (kept,) = await stage.desk.store.conversations()
+        (kept,) = await stage.services.store.conversations()
         assert kept.label is Label.CLOUD
 
 
@@ -596,11 +596,11 @@ async def test_an_answer_at_its_cap_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "finish", "told"),
+    ("text", "finish", "note"),
     [("", Finish.STOP, "The answer is empty."), ("and", Finish.FILTER, "content filter ended")],
 )
 async def test_an_answer_that_is_not_whole_says_so(
-    tmp_path: Path, text: str, finish: Finish, told: str
+    tmp_path: Path, text: str, finish: Finish, note: str
 ) -> None:
     def script(request: Request) -> Script:
         yield Text(text)
@@ -608,7 +608,7 @@ async def test_an_answer_that_is_not_whole_says_so(
 
     async with staged(tmp_path, script) as stage:
         await stage.ask("tell")
-        assert told in stage.see()
+        assert note in stage.see()
 
 
 async def test_nothing_is_left_running_when_the_app_is_left(tmp_path: Path) -> None:
@@ -657,8 +657,8 @@ async def test_an_edited_message_only_covers_what_was_being_written(tmp_path: Pa
         await stage.press("escape", "e")
         assert stage.chat.composer.text == "alpha"
         await stage.chat.conversation.keep_draft()
-        (kept,) = await stage.desk.store.conversations()
-        assert await stage.desk.store.draft(kept.id) == "half a prompt"
+        (kept,) = await stage.services.store.conversations()
+        assert await stage.services.store.draft(kept.id) == "half a prompt"
         await stage.press("escape")
         assert stage.chat.composer.text == "half a prompt"
 

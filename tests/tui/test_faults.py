@@ -14,7 +14,7 @@ from baton.money import Ledger
 from baton.platform.settings import load_settings
 from baton.tui import crash_report
 from baton.tui.app import BatonApp, crash_message
-from support.app_session import Stage, afar, sorry, staged
+from support.app_session import Stage, remote_script, sorry, staged
 
 METHODS = [
     name for name in vars(Store) if not name.startswith("_") and name not in ("aclose", "open")
@@ -36,7 +36,7 @@ def break_store(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
 
     for name in METHODS:
         if name != "warning":
-            monkeypatch.setattr(stage.desk.store, name, fail)
+            monkeypatch.setattr(stage.services.store, name, fail)
 
 
 @pytest.mark.sampled(3)
@@ -106,13 +106,13 @@ async def test_an_answer_that_cannot_be_shown_is_written_and_the_next_one_too(
 
     async with staged(tmp_path, script) as stage:
         with monkeypatch.context() as broken:
-            broken.setattr(stage.desk.store, "thread", fail)
+            broken.setattr(stage.services.store, "thread", fail)
             await stage.send("one")
             await stage.until(lambda: "The disk is gone." in stage.see())
             await stage.send("two")
             await stage.answered()
-        (kept,) = await stage.desk.store.conversations()
-        texts = [turn.text for turn in await stage.desk.store.thread(kept.id)]
+        (kept,) = await stage.services.store.conversations()
+        texts = [turn.text for turn in await stage.services.store.thread(kept.id)]
         assert texts == ["one", "written", "two", "written"]
 
 
@@ -125,7 +125,7 @@ async def test_a_refused_prompt_comes_back_before_what_was_typed_since(
             stage.chat.composer.prompt.insert("and more")
             raise StoreError("The disk is full.")
 
-        monkeypatch.setattr(stage.desk.store, "begin", begin)
+        monkeypatch.setattr(stage.services.store, "begin", begin)
         await stage.send("precious")
         await stage.until(lambda: stage.chat.composer.text == "precious\n\nand more")
 
@@ -160,19 +160,19 @@ async def test_a_bug_whose_report_cannot_be_written_is_told_of_all_the_same(
 @pytest.mark.parametrize(
     "keys", ["/budget", "/budget day 2", "/egress", "/budget release", "hello"]
 )
-async def test_a_ledger_that_fails_is_told_of(
+async def test_a_ledger_that_fails_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: str
 ) -> None:
     async def fail(*_: object, **__: object) -> None:
         raise StoreError("The ledger is gone.", "Bring it back.")
 
-    async with staged(tmp_path, sorry, cloud=afar()) as stage:
+    async with staged(tmp_path, sorry, cloud=remote_script()) as stage:
         for name in vars(Ledger):
             if not name.startswith("_") and name not in ("aclose", "open", "warning"):
-                monkeypatch.setattr(stage.desk.ledger, name, fail)
+                monkeypatch.setattr(stage.services.ledger, name, fail)
         await stage.send(keys)
         await stage.until(lambda: "The ledger is gone." in stage.see())
-        assert load_settings(stage.desk.config, {}).budget.ceilings == {}
+        assert load_settings(stage.services.config, {}).budget.ceilings == {}
         monkeypatch.undo()
         await stage.press("escape")
         await stage.answered()
@@ -182,9 +182,9 @@ async def test_a_ledger_that_fails_is_told_of(
 
 async def test_what_turns_out_later_of_the_router_is_said_once_it_is_known(tmp_path: Path) -> None:
     heard: list[Callable[[str], object]] = []
-    async with staged(tmp_path, tell_later=heard.append) as stage:
-        (tell,) = heard
-        tell("A rule decides where prompts go.")
+    async with staged(tmp_path, report_later=heard.append) as stage:
+        (report,) = heard
+        report("A rule decides where prompts go.")
         await stage.until(lambda: "A rule decides where prompts go." in stage.see())
         await stage.ask("Hello")
         assert "Hello" in stage.see()

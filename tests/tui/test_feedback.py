@@ -24,7 +24,7 @@ from baton.tui.chat.feedback import LEARN_HINT_ANSWERS
 from baton.tui.widgets.answer import AnswerView
 from baton.tui.widgets.turn_view import TurnView
 from baton.workers.scripted_worker import Script
-from support.app_session import GPT, Stage, afar, staged
+from support.app_session import GPT, Stage, remote_script, staged
 
 
 def say(request: Request) -> Iterable[Chunk]:
@@ -42,7 +42,7 @@ def slow(request: Request) -> Iterable[Chunk | float]:
 async def kept(stage: Stage, conversation: str = "") -> list[set[Signal]]:
     """Return what is kept of each answer on the screen's branch."""
     await stage.app.workers.wait_for_complete()
-    store = stage.desk.store
+    store = stage.services.store
     turns = await store.thread(conversation or stage.chat.context.chat.id or "")
     done = await store.signals([turn.id for turn in turns])
     return [set(done.get(turn.id, ())) for turn in turns if turn.role is Role.ASSISTANT]
@@ -159,12 +159,12 @@ async def test_asking_again_is_kept_with_the_answer_there_was(tmp_path: Path) ->
         await stage.until(lambda: stage.chat.transcript.turns[-1].id != old)
         await stage.answered()
         assert await kept(stage) == [set()]
-        assert set((await stage.desk.store.signals([old]))[old]) == {Signal.AGAIN}
+        assert set((await stage.services.store.signals([old]))[old]) == {Signal.AGAIN}
 
 
 async def test_asking_a_stronger_worker_is_kept_with_the_answer_there_was(tmp_path: Path) -> None:
     terms = {"policy": Policy.BUDGET}
-    async with staged(tmp_path, say, cloud=afar("Better."), terms=terms) as stage:
+    async with staged(tmp_path, say, cloud=remote_script("Better."), terms=terms) as stage:
         await stage.ask("Hi")
         old = stage.chat.transcript.turns[-1].id
         await stage.press("tab", "s")
@@ -173,7 +173,7 @@ async def test_asking_a_stronger_worker_is_kept_with_the_answer_there_was(tmp_pa
         await stage.answered()
         assert stage.chat.transcript.turns[-1].worker == GPT.id
         assert await kept(stage) == [set()]
-        assert set((await stage.desk.store.signals([old]))[old]) == {Signal.STRONGER}
+        assert set((await stage.services.store.signals([old]))[old]) == {Signal.STRONGER}
 
 
 async def test_where_there_is_no_stronger_worker_nothing_was_asked(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ async def test_an_edited_prompt_is_kept_with_its_answer_once_it_is_sent(tmp_path
         await stage.press("tab", "e", "!")
         await stage.ask("")
         assert [t.text for t in stage.chat.transcript.turns if t.role is Role.USER] == ["Hi!"]
-        assert set((await stage.desk.store.signals([old]))[old]) == {Signal.EDITED}
+        assert set((await stage.services.store.signals([old]))[old]) == {Signal.EDITED}
 
 
 async def test_a_store_that_takes_nothing_is_no_obstacle(
@@ -204,8 +204,8 @@ async def test_a_store_that_takes_nothing_is_no_obstacle(
         async def full(*_: object) -> None:
             raise StoreError("The disk is full.", "Make room.")
 
-        monkeypatch.setattr(stage.desk.store, "add_signal", full)
-        monkeypatch.setattr(stage.desk.store, "rate", full)
+        monkeypatch.setattr(stage.services.store, "add_signal", full)
+        monkeypatch.setattr(stage.services.store, "rate", full)
         await stage.press("tab", "y", "+")
         await stage.until(lambda: "The disk is full." in stage.see())
         assert "good" not in head(stage)
@@ -215,7 +215,7 @@ async def test_a_store_that_takes_nothing_is_no_obstacle(
 
 
 async def teach(rated: Sequence[RatedAnswer], target: Path) -> RefitResult:
-    """Learn something from whatever there is."""
+    """Learn something from any answers."""
     await asyncio.to_thread(target.write_text, "numbers")
     return RefitResult(len(rated), 3, 0.2, 0.18, True, ("It trusts small more.",))
 
@@ -242,7 +242,7 @@ async def test_learning_says_what_came_of_it_and_is_taken_back(tmp_path: Path) -
     async with taught(tmp_path, say) as stage:
         await stage.send("/learn")
         await stage.until(lambda: "There is no answer to learn from yet." in stage.see())
-        await judged(stage.desk.store, 12)
+        await judged(stage.services.store, 12)
         await stage.send("/learn")
         await stage.until(lambda: "It trusts small more." in stage.see())
         assert "There are 12 answers to learn from: 12 you marked good." in stage.see()
@@ -258,12 +258,12 @@ async def test_learning_says_what_came_of_it_and_is_taken_back(tmp_path: Path) -
 
 async def test_now_and_then_a_mark_says_what_it_is_good_for(tmp_path: Path) -> None:
     async with taught(tmp_path, say) as stage:
-        await judged(stage.desk.store, LEARN_HINT_ANSWERS - 2)
+        await judged(stage.services.store, LEARN_HINT_ANSWERS - 2)
         hint = f"{LEARN_HINT_ANSWERS} new: /learn learns from them"
-        for told in ("marked as good ", f"marked as good · {hint}"):
+        for text in ("marked as good ", f"marked as good · {hint}"):
             await stage.ask("Hi")
             await stage.press("tab", "+")
-            assert told in stage.see()
+            assert text in stage.see()
             await stage.press("tab")
 
 

@@ -97,7 +97,7 @@ async def test_the_download_goes_on_while_the_starter_answers(tmp_path: Path) ->
         await stage.shows("Talker 9B is here and answers from now on.")
         await stage.shows("`baton bench --conductor` measures whether it plans better")
         assert shop.conductor == "", "a download conducts only where the person says so"
-        assert stage.chat.context.choice.worker == "talker-9b"
+        assert stage.chat.context.worker == "talker-9b"
         await stage.ask("hello again")
         assert stage.chat.transcript.turns[-1].worker == "talker-9b"
 
@@ -109,7 +109,7 @@ async def test_what_was_chosen_from_does_not_change_any_more(
     shop = shop_in(tmp_path)
     shop.model_source.hold()
     async with shopping(shop, tmp_path, endless, settle=False) as stage:
-        starter = stage.desk.orchestra.worker("small")
+        starter = stage.services.orchestra.worker("small")
         assert isinstance(starter, ScriptedWorker)
         await stage.until(lambda: starter.requests)
         await choose(stage, "Download in the background")
@@ -151,12 +151,12 @@ async def test_the_measurement_is_given_up_for_a_prompt(
     monkeypatch.setattr("baton.tui.chat.onboarding.MEASURE_SECONDS", 600.0)
     shop = shop_in(tmp_path)
     async with shopping(shop, tmp_path, endless, settle=False) as stage:
-        starter = stage.desk.orchestra.worker("small")
+        starter = stage.services.orchestra.worker("small")
         assert isinstance(starter, ScriptedWorker)
         await stage.until(lambda: starter.requests)
         await stage.send("hello")
         await stage.until(lambda: "Good morning." in stage.see())
-        assert not any(shop.library.asked), "no speed was ever told"
+        assert not any(shop.library.asked), "no speed was ever known"
 
 
 async def test_after_the_first_answer_it_is_offered_once_more(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ async def test_the_speed_is_told_once_it_is_known(tmp_path: Path) -> None:
         assert [speed for speed in shop.library.asked if speed]
 
 
-async def test_a_new_conversation_greets_nobody(tmp_path: Path) -> None:
+async def test_a_new_conversation_greets_only_once(tmp_path: Path) -> None:
     shop = shop_in(tmp_path)
     async with shopping(shop, tmp_path) as stage:
         await stage.ask("hello")
@@ -217,7 +217,7 @@ async def test_without_any_model_a_set_is_offered_and_the_first_that_comes_answe
 ) -> None:
     shop = shop_in(tmp_path)
     shop.model_source.hold()
-    async with shopping(shop, tmp_path, nobody=True) as stage:
+    async with shopping(shop, tmp_path, no_worker=True) as stage:
         await stage.shows("Nothing answers here yet: this Baton came without a model.")
         await stage.shows("What suits this machine (16 GB, 8 cores, no GPU): Scout 2B to draw")
         await stage.until(lambda: "no model yet" in stage.see().splitlines()[-1])
@@ -233,15 +233,15 @@ async def test_without_any_model_a_set_is_offered_and_the_first_that_comes_answe
         assert stage.chat.transcript.turns[-1].worker == "talker-9b"
 
 
-async def test_a_prompt_that_nobody_can_answer_is_kept_and_the_offer_stays(tmp_path: Path) -> None:
+async def test_a_prompt_without_a_worker_is_kept_and_the_offer_stays(tmp_path: Path) -> None:
     shop = shop_in(tmp_path)
     shop.model_source.hold()
-    async with shopping(shop, tmp_path, nobody=True) as stage:
+    async with shopping(shop, tmp_path, no_worker=True) as stage:
         await stage.send("What is a heron?")
         await stage.shows("There is no model yet that could answer; your prompt is kept.")
         assert stage.chat.composer.text == "What is a heron?"
         assert stage.chat.onboarding.advice is not None
-        assert await stage.desk.store.conversations() == []
+        assert await stage.services.store.conversations() == []
         await choose(stage, "Download in the background")
         await stage.shows("On the way:")
         await stage.press("enter")
@@ -260,7 +260,7 @@ async def test_the_same_is_not_said_at_each_enter(tmp_path: Path) -> None:
     shop = shop_in(tmp_path)
     shop.model_source.hold()
     note = "There is no model yet that could answer"
-    async with shopping(shop, tmp_path, nobody=True) as stage:
+    async with shopping(shop, tmp_path, no_worker=True) as stage:
         await stage.send("What is a heron?")
         await stage.shows(note)
         await stage.until(lambda: stage.chat.onboarding.choices)
@@ -304,10 +304,10 @@ async def test_what_was_said_just_now_is_not_said_twice(tmp_path: Path) -> None:
 
 async def test_without_any_model_later_leaves_a_line_that_says_how(tmp_path: Path) -> None:
     shop = shop_in(tmp_path)
-    async with shopping(shop, tmp_path, nobody=True) as stage:
+    async with shopping(shop, tmp_path, no_worker=True) as stage:
         await choose(stage, "Later")
         await stage.until(lambda: is_put_off(shop.state))
-    async with shopping(shop, tmp_path, nobody=True) as stage:
+    async with shopping(shop, tmp_path, no_worker=True) as stage:
         await stage.shows("Nothing answers here yet", "/recommend shows this again")
         await stage.press("ctrl+l")
         await stage.until(lambda: type(stage.app.screen).__name__ == "ModelsScreen")
@@ -317,12 +317,12 @@ async def test_without_any_model_later_leaves_a_line_that_says_how(tmp_path: Pat
 async def test_the_only_model_can_be_removed(tmp_path: Path) -> None:
     shop = shop_in(tmp_path)
     held = shop.put(TALKER)
-    async with shopping(shop, tmp_path, nobody=True) as stage:
-        stage.desk.join(held)
-        stage.chat.context.choice.follow_default("")
+    async with shopping(shop, tmp_path, no_worker=True) as stage:
+        stage.services.join(held)
+        stage.chat.context.follow_default("")
         await stage.ask("hello")
-        await stage.desk.leave("talker-9b")
-        stage.chat.context.choice.follow_default("")
+        await stage.services.leave("talker-9b")
+        stage.chat.context.follow_default("")
         await stage.until(lambda: "no model yet" in stage.see().splitlines()[-1])
         await stage.send("and now?")
         await stage.shows("There is no model yet that could answer")

@@ -206,7 +206,7 @@ async def test_the_help_shows_every_key_and_command(tmp_path: Path) -> None:
 
 
 async def test_each_binding_leads_to_an_action(tmp_path: Path) -> None:
-    """No key is shown that nothing answers to."""
+    """Every key that is shown has an action."""
     from baton.tui.screens.conversations_screen import ConversationsScreen
     from baton.tui.screens.dialogs import RenameScreen
     from baton.tui.screens.ledger_screens import EgressScreen, MoneyScreen

@@ -113,7 +113,7 @@ async def table(pilot: Pilot[None], shop: Shop) -> None:
     assert app.chat.downloads.queue is not None
     app.chat.downloads.queue.fetch(shop.put(SCOUT, here=False))
     await pilot.press("ctrl+l")
-    await settle(pilot, lambda: isinstance(app.screen, ModelsScreen) and app.screen._stock.verdicts)
+    await settle(pilot, lambda: isinstance(app.screen, ModelsScreen) and app.screen._data.verdicts)
     await settle(pilot, lambda: "40 %" in app.chat.footer.beside)
     await pilot.press("down")
     await pilot.pause(0.7)
@@ -167,7 +167,7 @@ def test_look_of_models(
         workers["gpt"] = ScriptedWorker(say, GPT)
     orchestra = Orchestra(Services(workers, store, ledger=ledger), "small")
     exports, logs = tmp_path / "exports", tmp_path / "logs"
-    desk = AppServices(
+    services = AppServices(
         orchestra,
         store,
         ledger,
@@ -180,4 +180,4 @@ def test_look_of_models(
     async def play(pilot: Pilot[None]) -> None:
         await act(pilot, shop)
 
-    assert snap_compare(BatonApp(desk, theme), terminal_size=size, run_before=play)
+    assert snap_compare(BatonApp(services, theme), terminal_size=size, run_before=play)

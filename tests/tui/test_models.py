@@ -31,7 +31,7 @@ from support.app_library import (
     shop_in,
     shopping,
 )
-from support.app_session import GPT, Stage, afar, staged
+from support.app_session import GPT, Stage, remote_script, staged
 
 
 def say(request: Request) -> Iterable[Chunk]:
@@ -43,8 +43,8 @@ async def to_models(stage: Stage) -> ModelsScreen:
     await stage.until(lambda: isinstance(stage.app.screen, ModelsScreen))
     screen = stage.app.screen
     assert isinstance(screen, ModelsScreen)
-    if stage.desk.library is not None:
-        await stage.until(lambda: screen._stock.verdicts)
+    if stage.services.library is not None:
+        await stage.until(lambda: screen._data.verdicts)
     await stage.pilot.pause()
     return screen
 
@@ -85,7 +85,7 @@ def shop(tmp_path: Path) -> Shop:
 @pytest.mark.parametrize("size", [(80, 24), (140, 40)])
 async def test_the_table(shop: Shop, tmp_path: Path, size: tuple[int, int]) -> None:
     shop.put(CODER)
-    async with shopping(shop, tmp_path, say, cloud=afar(), size=size) as stage:
+    async with shopping(shop, tmp_path, say, cloud=remote_script(), size=size) as stage:
         await stage.ask("hello")
         await to_models(stage)
         assert "name" in stage.see().splitlines()[2]
@@ -117,7 +117,7 @@ async def test_how_fast_others_may_be_is_told_by_the_starter(shop: Shop, tmp_pat
 
 
 async def test_without_a_library_there_are_the_workers(tmp_path: Path) -> None:
-    async with staged(tmp_path, say, say, cloud=afar(), card=GPT) as stage:
+    async with staged(tmp_path, say, say, cloud=remote_script(), card=GPT) as stage:
         await to_models(stage)
         seen = stage.see()
         assert "Qwen 4B" in seen
@@ -168,7 +168,7 @@ async def test_enter_downloads_and_the_model_takes_over(shop: Shop, tmp_path: Pa
         await stage.until(lambda: "█" not in stage.see())
         await stage.press("escape")
         await stage.until(lambda: type(stage.app.screen).__name__ == "ChatScreen")
-        assert stage.chat.context.choice.worker == "talker-9b"
+        assert stage.chat.context.worker == "talker-9b"
         await stage.until(lambda: "Talker 9B is here and answers from now on." in stage.see())
 
 
@@ -189,13 +189,13 @@ async def test_the_cursor_stays_on_what_is_fetched_and_removed(shop: Shop, tmp_p
 
 async def test_why_it_did_not_come_is_said_in_the_table(shop: Shop, tmp_path: Path) -> None:
     shop.model_source.errors["talker-9b"] = ModelFileError(
-        "It is at odds with its hash.", "Go elsewhere."
+        "It is at odds with its hash.", "Use another source."
     )
     async with shopping(shop, tmp_path) as stage:
         await to_models(stage)
         await point_at(stage, "catalogue/talker-9b")
         await stage.press("enter")
-        await stage.until(lambda: "It is at odds with its hash. Go elsewhere." in flat(stage))
+        await stage.until(lambda: "It is at odds with its hash. Use another source." in flat(stage))
         shop.model_source.errors.clear()
         await stage.press("enter")
         await stage.until(lambda: "is here and answers from now on." in stage.see())
@@ -264,8 +264,8 @@ async def test_pause_and_go_on(shop: Shop, tmp_path: Path) -> None:
 async def test_removing_asks_and_says_what_was_freed(shop: Shop, tmp_path: Path) -> None:
     held = shop.put(TALKER)
     async with shopping(shop, tmp_path, say) as stage:
-        stage.desk.join(held)
-        stage.chat.context.choice.choose("talker-9b")
+        stage.services.join(held)
+        stage.chat.context.choose_worker("talker-9b")
         screen = await to_models(stage)
         await point_at(stage, "talker-9b")
         await stage.press("d")
@@ -278,7 +278,7 @@ async def test_removing_asks_and_says_what_was_freed(shop: Shop, tmp_path: Path)
         await confirm(stage, "Remove Talker 9B?")
         await stage.until(lambda: "removed;" in stage.see())
         assert not held.path.exists()
-        assert stage.chat.context.choice.worker == "small", "somebody else answers then"
+        assert stage.chat.context.worker == "small", "another worker answers then"
         await stage.press("escape")
         await stage.ask("hello")
         assert stage.chat.transcript.turns[-1].worker == "small"
@@ -302,7 +302,7 @@ async def test_removing_stops_a_download(shop: Shop, tmp_path: Path) -> None:
 async def test_a_role_can_be_given_to_another(shop: Shop, tmp_path: Path) -> None:
     held = shop.put(CODER)
     async with shopping(shop, tmp_path, say) as stage:
-        stage.desk.join(held)
+        stage.services.join(held)
         await to_models(stage)
         await point_at(stage, "coder-7b")
         await stage.press("r")
@@ -315,7 +315,7 @@ async def test_a_role_can_be_given_to_another(shop: Shop, tmp_path: Path) -> Non
         await stage.until(lambda: type(stage.app.screen).__name__ == "RoleScreen")
         await stage.press("right", "enter")
         await stage.until(lambda: "answers now" in line_of(stage, "Coder 7B"))
-        assert stage.chat.context.choice.worker == "coder-7b"
+        assert stage.chat.context.worker == "coder-7b"
 
 
 @pytest.mark.parametrize("right", [True, False])
@@ -324,7 +324,7 @@ async def test_verifying(shop: Shop, tmp_path: Path, right: bool) -> None:
     if not right:
         shop.model_source.wrong.add(held.path.name)
     async with shopping(shop, tmp_path) as stage:
-        stage.desk.join(held)
+        stage.services.join(held)
         await to_models(stage)
         await point_at(stage, "talker-9b")
         await stage.press("v")
@@ -338,7 +338,7 @@ async def test_verifying(shop: Shop, tmp_path: Path, right: bool) -> None:
 async def test_workers_that_share_a_model_take_its_memory_once(shop: Shop, tmp_path: Path) -> None:
     async with shopping(shop, tmp_path, say, say, size=(140, 40)) as stage:
         for name in ("small", "large"):
-            worker = stage.desk.orchestra.worker(name)
+            worker = stage.services.orchestra.worker(name)
             worker.resident, worker.process = 400_000_000, 4711  # type: ignore[attr-defined]
         await to_models(stage)
         assert "400.0 MB" in line_of(stage, "SmolLM2 135M")
@@ -348,7 +348,7 @@ async def test_workers_that_share_a_model_take_its_memory_once(shop: Shop, tmp_p
 
 async def test_an_adapter_is_told_of(shop: Shop, tmp_path: Path) -> None:
     async with shopping(shop, tmp_path, say) as stage:
-        worker = stage.desk.orchestra.worker("small")
+        worker = stage.services.orchestra.worker("small")
         worker.adapter = Path("/loras/pirate\x1b.gguf")  # type: ignore[attr-defined]
         await to_models(stage)
         await stage.until(lambda: "With the adapter /loras/pirate\ufffd.gguf" in stage.see())
@@ -357,7 +357,7 @@ async def test_an_adapter_is_told_of(shop: Shop, tmp_path: Path) -> None:
 async def test_a_broken_model_is_fetched_anew(shop: Shop, tmp_path: Path) -> None:
     held = shop.put(TALKER, wrong="its contents aren't what they were when it came")
     async with shopping(shop, tmp_path, say) as stage:
-        stage.desk.join(held)
+        stage.services.join(held)
         await to_models(stage)
         assert "broken" in line_of(stage, "Talker 9B")
         await point_at(stage, "talker-9b")
@@ -473,12 +473,12 @@ async def test_pull_takes_any_name(shop: Shop, tmp_path: Path) -> None:
 async def test_a_worker_that_was_chosen_stays(shop: Shop, tmp_path: Path) -> None:
     async with shopping(shop, tmp_path, say, say) as stage:
         await stage.send("/model large")
-        await stage.until(lambda: stage.chat.context.choice.worker == "large")
+        await stage.until(lambda: stage.chat.context.worker == "large")
         await stage.send("/pull talker-9b")
         await stage.until(lambda: shop.joined == ["talker-9b"])
         await stage.pilot.pause()
-        assert stage.chat.context.choice.worker == "large"
-        assert stage.desk.orchestra.default == "talker-9b"
+        assert stage.chat.context.worker == "large"
+        assert stage.services.orchestra.default == "talker-9b"
 
 
 async def test_whoever_reads_further_up_stays_there(shop: Shop, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from baton.platform.settings import load_settings
 from baton.presentation import charges
 from baton.tui import slash_commands
 from baton.tui.screens.models_screen import ModelsScreen
-from support.app_session import GPT, Stage, afar, play, sorry, staged, until
+from support.app_session import GPT, Stage, play, remote_script, sorry, staged, until
 
 Script = Iterable[Chunk | BaseException | float]
 BUDGET = {"policy": Policy.BUDGET}
@@ -52,11 +52,11 @@ async def send_body(stage: Stage, body: bytes, run: str = "run") -> None:
     assert GPT.price is not None
     bill = HoldRequest(
         run, "chat", "gpt", "openai", "openai/gpt-5-mini", Purpose.ANSWER, GPT.price, 500, 1000,
-        stage.desk.orchestra.terms.ceilings,
+        stage.services.orchestra.terms.ceilings,
     )  # fmt: skip
-    hold = await stage.desk.ledger.hold(bill)
-    await stage.desk.ledger.sent(hold.call, "api.openai.com", body)
-    await stage.desk.ledger.settle(hold.call, BilledTokens(400, 800))
+    hold = await stage.services.ledger.hold(bill)
+    await stage.services.ledger.sent(hold.call, "api.openai.com", body)
+    await stage.services.ledger.settle(hold.call, BilledTokens(400, 800))
 
 
 async def test_money_is_hidden_while_the_cloud_is_off_and_nothing_was_spent(tmp_path: Path) -> None:
@@ -69,7 +69,9 @@ async def test_money_is_hidden_while_the_cloud_is_off_and_nothing_was_spent(tmp_
 
 async def test_the_meter_follows_the_conversation(tmp_path: Path) -> None:
     ceilings = {Scope.SESSION: NANO // 100, Scope.DAY: 2 * NANO}
-    async with staged(tmp_path, sorry, cloud=afar(), terms=BUDGET, ceilings=ceilings) as stage:
+    async with staged(
+        tmp_path, sorry, cloud=remote_script(), terms=BUDGET, ceilings=ceilings
+    ) as stage:
         await stage.ask("hello")
         await stage.until(lambda: "$0.002 of $0.01" in header(stage))
         await stage.press("ctrl+n")
@@ -88,8 +90,8 @@ async def test_what_is_held_and_unconfirmed_is_told(tmp_path: Path) -> None:
         await stage.answered()
         await stage.until(lambda: "$0.004 unconfirmed" in header(stage))
         assert "held" not in header(stage)
-        told = "gpt-5-mini did not confirm what a call cost, so $0.004 is charged"
-        assert told in flat(stage)
+        warning = "gpt-5-mini did not confirm what a call cost, so $0.004 is charged"
+        assert warning in flat(stage)
         assert "does not show it, /budget release gives it back." in flat(stage)
 
 
@@ -130,7 +132,7 @@ async def test_a_bell_and_a_line_when_a_ceiling_is_nearly_used(
     ceilings = {Scope.DAY: 36 * NANO // 10_000}
     rung: list[int] = []
     async with staged(
-        tmp_path, sorry, cloud=afar(tokens=1450), terms=BUDGET, ceilings=ceilings
+        tmp_path, sorry, cloud=remote_script(tokens=1450), terms=BUDGET, ceilings=ceilings
     ) as stage:
         monkeypatch.setattr(stage.app, "bell", lambda: rung.append(1))
         await stage.ask("hello")
@@ -168,7 +170,7 @@ def test_what_budget_refuses_is_a_sentence(words: str) -> None:
 async def test_a_ceiling_is_set_for_good_and_at_once(tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
     config.write_text("# mine\nmode = 'auto'\n")
-    async with staged(tmp_path, sorry, cloud=afar(), ceilings={}) as stage:
+    async with staged(tmp_path, sorry, cloud=remote_script(), ceilings={}) as stage:
         await stage.ask("hello")
         assert "the cloud is off" in flat(stage)
         await stage.send("/budget day 2")
@@ -188,34 +190,34 @@ async def test_a_ceiling_is_set_for_good_and_at_once(tmp_path: Path) -> None:
 
 async def test_a_ceiling_of_the_environment_stays_whatever_is_set(tmp_path: Path) -> None:
     bounds = {Scope.DAY: (NANO // 100, "BATON_BUDGET__DAY")}
-    async with staged(tmp_path, cloud=afar(), ceilings={}, bounds=bounds) as stage:
+    async with staged(tmp_path, cloud=remote_script(), ceilings={}, bounds=bounds) as stage:
         await stage.send("/budget day 5")
         await stage.until(lambda: "BATON_BUDGET__DAY sets $0.01 where" in flat(stage))
         assert "At most $5.00" not in flat(stage)
         assert load_settings(tmp_path / "config.toml", {}).budget.ceilings == {Scope.DAY: 5 * NANO}
-        [today, _] = (await stage.desk.orchestra.standing()).rooms
+        [today, _] = (await stage.services.orchestra.standing()).rooms
         assert today.ceiling == NANO // 100
 
 
 async def test_a_ceiling_counts_in_this_window_at_once(tmp_path: Path) -> None:
-    async with staged(tmp_path, cloud=afar(), ceilings={}) as stage:
+    async with staged(tmp_path, cloud=remote_script(), ceilings={}) as stage:
         await stage.send("/budget day 1")
         await stage.until(lambda: "At most $1.00 for today from now on." in flat(stage))
-        assert stage.desk.orchestra.terms.ceilings == {Scope.DAY: NANO}
+        assert stage.services.orchestra.terms.ceilings == {Scope.DAY: NANO}
         assert "so the cloud is off" not in flat(stage)
         assert "When to spend:" in flat(stage)
 
 
 async def test_a_wrong_ceiling_changes_nothing(tmp_path: Path) -> None:
-    async with staged(tmp_path, cloud=afar()) as stage:
+    async with staged(tmp_path, cloud=remote_script()) as stage:
         await stage.send("/budget day lots")
         await stage.until(lambda: "'lots' is not an amount of US dollars." in flat(stage))
         assert not (tmp_path / "config.toml").exists()
-        assert stage.desk.orchestra.terms.ceilings == {Scope.DAY: 2 * NANO}
+        assert stage.services.orchestra.terms.ceilings == {Scope.DAY: 2 * NANO}
 
 
 async def test_when_to_spend_can_be_set_everywhere_and_here(tmp_path: Path) -> None:
-    async with staged(tmp_path, sorry, cloud=afar()) as stage:
+    async with staged(tmp_path, sorry, cloud=remote_script()) as stage:
         await stage.send("/budget policy budget")
         await stage.until(lambda: "within the ceilings, without asking" in flat(stage))
         assert load_settings(tmp_path / "config.toml", {}).budget.policy is Policy.BUDGET
@@ -228,16 +230,16 @@ async def test_when_to_spend_can_be_set_everywhere_and_here(tmp_path: Path) -> N
 
 
 async def test_offline_is_a_badge_that_can_be_switched(tmp_path: Path) -> None:
-    told: list[bool] = []
-    async with staged(tmp_path, sorry, cloud=afar()) as stage:
-        stage.desk.orchestra._on_offline = told.append
+    heard: list[bool] = []
+    async with staged(tmp_path, sorry, cloud=remote_script()) as stage:
+        stage.services.orchestra._on_offline = heard.append
         await stage.send("/offline on")
         assert " offline " in header(stage)
         await stage.ask("hello")
         assert "Ask gpt-5-mini?" not in stage.see()
         await stage.send("/offline")
         assert "offline" not in header(stage)
-        assert told == [True, False]
+        assert heard == [True, False]
         await stage.send("again")
         await stage.until(lambda: "Ask gpt-5-mini?" in stage.see())
 
@@ -249,7 +251,7 @@ async def money_screen(stage: Stage) -> None:
 
 
 async def test_the_money_screen_tells_scopes_workers_and_purposes(tmp_path: Path) -> None:
-    async with staged(tmp_path, sorry, cloud=afar(), terms=BUDGET) as stage:
+    async with staged(tmp_path, sorry, cloud=remote_script(), terms=BUDGET) as stage:
         await stage.ask("hello")
         await money_screen(stage)
         seen = flat(stage)
@@ -272,12 +274,12 @@ async def test_an_unconfirmed_charge_is_released_after_asking(tmp_path: Path) ->
         await stage.until(lambda: "Release what was not charged?" in stage.see())
         await stage.press("enter")  # the cursor is on leaving it
         await stage.until(lambda: type(stage.app.screen).__name__ == "MoneyScreen")
-        assert len(await stage.desk.ledger.unconfirmed()) == 1
+        assert len(await stage.services.ledger.unconfirmed()) == 1
         await stage.press("r")
         await stage.until(lambda: "Release what was not charged?" in stage.see())
         await stage.press("right", "enter")
         await stage.until(lambda: "released $0.004" in stage.see())
-        assert await stage.desk.ledger.unconfirmed() == []
+        assert await stage.services.ledger.unconfirmed() == []
         await stage.press("escape")
         await stage.until(lambda: "unconfirmed" not in header(stage))
         await stage.until(lambda: "did not confirm" not in flat(stage))
@@ -291,16 +293,16 @@ async def test_an_unconfirmed_charge_is_released_after_asking(tmp_path: Path) ->
 
 
 async def test_the_pace_is_typed_or_chosen_on_the_screen(tmp_path: Path) -> None:
-    async with staged(tmp_path, sorry, cloud=afar(), size=(100, 30)) as stage:
+    async with staged(tmp_path, sorry, cloud=remote_script(), size=(100, 30)) as stage:
         await stage.send("/budget pace best")
         await stage.until(lambda: "wherever help gains anything" in flat(stage))
-        assert load_settings(stage.desk.config, {}).budget.pace is SpendingStyle.BEST
+        assert load_settings(stage.services.config, {}).budget.pace is SpendingStyle.BEST
         await money_screen(stage)
         assert "Pace: best, wherever" in flat(stage)
         await stage.press("p")
         await stage.until(lambda: "Pace: frugal, only where help gains much" in flat(stage))
-        assert load_settings(stage.desk.config, {}).budget.pace is SpendingStyle.FRUGAL
-        assert stage.desk.orchestra.services.pacer.thrift is SpendingStyle.FRUGAL
+        assert load_settings(stage.services.config, {}).budget.pace is SpendingStyle.FRUGAL
+        assert stage.services.orchestra.services.pacer.thrift is SpendingStyle.FRUGAL
         await stage.press("escape")
         await stage.send("/budget pace fast")
         await stage.until(lambda: "There is no pace 'fast'" in flat(stage))
@@ -310,7 +312,7 @@ async def test_the_pace_is_typed_or_chosen_on_the_screen(tmp_path: Path) -> None
 
 async def test_a_freeze_is_told_and_lifted(tmp_path: Path) -> None:
     def dear(request: Request) -> Script:
-        return afar(tokens=50_000)(request)
+        return remote_script(tokens=50_000)(request)
 
     async with staged(tmp_path, sorry, cloud=dear, terms=BUDGET) as stage:
         await stage.ask("hello")
@@ -338,7 +340,7 @@ async def test_a_wrong_charge_is_shown_at_once_wherever_the_person_is(
 
     def dear(request: Request) -> Script:
         yield from until(here.is_set)
-        yield from afar(tokens=50_000)(request)
+        yield from remote_script(tokens=50_000)(request)
 
     def then(request: Request) -> Script:
         yield from until(seen.is_set)
@@ -366,7 +368,7 @@ async def test_a_wrong_charge_is_shown_at_once_wherever_the_person_is(
 
 async def test_what_left_is_shown_byte_for_byte(tmp_path: Path) -> None:
     body = '{"input": "Olá \\u001b[2J ' + "x" * 300 + ' end"}\x1b[2J\u202e'
-    async with staged(tmp_path, cloud=afar()) as stage:
+    async with staged(tmp_path, cloud=remote_script()) as stage:
         await send_body(stage, body.encode())
         await stage.send("/egress")
         await stage.until(lambda: "1 request" in stage.see())
@@ -384,7 +386,7 @@ async def test_what_left_is_shown_byte_for_byte(tmp_path: Path) -> None:
 
 
 async def test_why_leads_to_what_its_run_sent(tmp_path: Path) -> None:
-    async with staged(tmp_path, sorry, cloud=afar(), terms=BUDGET) as stage:
+    async with staged(tmp_path, sorry, cloud=remote_script(), terms=BUDGET) as stage:
         await stage.ask("hello")
         run = stage.chat.transcript.turns[-1].run
         assert run is not None
@@ -410,7 +412,7 @@ async def test_models_tell_price_and_how_far_a_text_travels(tmp_path: Path) -> N
         (unknown, "price unknown: not asked until you enter one"),
         (replace(GPT, price=FREE), "costs nothing"),
     ):
-        async with staged(tmp_path, cloud=afar(), card=card) as stage:
+        async with staged(tmp_path, cloud=remote_script(), card=card) as stage:
             await stage.press("ctrl+l")
             await stage.until(lambda: "gpt-5-mini" in stage.see() and "cloud" in stage.see())
             await stage.press("down")
@@ -422,7 +424,7 @@ async def test_what_a_deleted_conversation_sent_is_forgotten_with_it(
 ) -> None:
     monkeypatch.setattr("baton.tui.chat.conversation.DELETED_SECONDS", 0)
     store = Store.open(None)
-    async with staged(tmp_path, sorry, cloud=afar(), terms=BUDGET, store=store) as stage:
+    async with staged(tmp_path, sorry, cloud=remote_script(), terms=BUDGET, store=store) as stage:
         for prompt in ("gone", "kept"):
             await stage.press("ctrl+n")
             await stage.until(lambda: not stage.chat.transcript.turns)
@@ -433,7 +435,7 @@ async def test_what_a_deleted_conversation_sent_is_forgotten_with_it(
         gone = next(c.id for c in await store.conversations() if c.title == "gone")
         await store.hide(gone)
         await stage.chat.close()
-        sent = await stage.desk.ledger.egress()
+        sent = await stage.services.ledger.egress()
         assert sorted(one.body or b"-" for one in sent) == [b"-", b"kept"]
         assert all(one.charged for one in sent), "what it cost stays"
         assert [c.title for c in await store.conversations()] == ["kept"]

@@ -17,7 +17,7 @@ from baton.core.ports import CallOffer, Choice, Question
 from baton.core.run.policy import PromptLimits
 from baton.presentation.answers import destination_text
 from baton.tui.widgets.question_view import ChoiceView, OfferCard
-from support.app_session import SORRY, Stage, afar, sorry, staged, until
+from support.app_session import SORRY, Stage, remote_script, sorry, staged, until
 
 Script = Iterable[Chunk | BaseException | float]
 CARD = "Ask gpt-5-mini?"
@@ -30,12 +30,12 @@ async def offered(stage: Stage, text: str = "Write a poem about herons") -> None
 
 
 async def charged(stage: Stage) -> int:
-    standing = await stage.desk.orchestra.standing()
+    standing = await stage.services.orchestra.standing()
     return sum(room.used for room in standing.rooms if room.scope is Scope.DAY)
 
 
 async def test_the_offer_shows_what_would_leave_and_what_it_could_cost(tmp_path: Path) -> None:
-    async with staged(tmp_path, sorry, cloud=afar()) as stage:
+    async with staged(tmp_path, sorry, cloud=remote_script()) as stage:
         await offered(stage)
         seen = stage.see()
         assert "at most $0.009 · $2.00 left today" in seen
@@ -57,7 +57,7 @@ def test_the_offer_names_the_address_and_the_proxy() -> None:
 
 
 async def test_typed_ahead_text_and_enter_never_spend(tmp_path: Path) -> None:
-    async with staged(tmp_path, sorry, cloud=afar()) as stage:
+    async with staged(tmp_path, sorry, cloud=remote_script()) as stage:
         await stage.send("hello")
         for _ in range(12):
             await stage.press("y", "space", "enter", "space", "enter")
@@ -74,7 +74,7 @@ async def test_typed_ahead_text_and_enter_never_spend(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("keys", [("escape",), ("tab", "enter")], ids="-".join)
 async def test_a_declined_offer_is_one_quiet_line(tmp_path: Path, keys: tuple[str, ...]) -> None:
-    async with staged(tmp_path, sorry, cloud=afar()) as stage:
+    async with staged(tmp_path, sorry, cloud=remote_script()) as stage:
         await offered(stage)
         await stage.press(*keys)
         await stage.answered()
@@ -119,7 +119,7 @@ async def test_what_is_sent_replaces_the_draft_with_name_and_price(tmp_path: Pat
 
 
 async def test_the_same_head_is_there_when_it_is_opened_again(tmp_path: Path) -> None:
-    async with staged(tmp_path, sorry, cloud=afar()) as stage:
+    async with staged(tmp_path, sorry, cloud=remote_script()) as stage:
         await offered(stage)
         await stage.press("tab", "right", "enter")
         await stage.answered()
@@ -132,7 +132,7 @@ async def test_the_same_head_is_there_when_it_is_opened_again(tmp_path: Path) ->
 
 
 async def test_a_click_chooses(tmp_path: Path) -> None:
-    async with staged(tmp_path, sorry, cloud=afar()) as stage:
+    async with staged(tmp_path, sorry, cloud=remote_script()) as stage:
         await offered(stage)
         once = stage.app.screen.query(ChoiceView)[1]
         assert once.choice.id == "once"
@@ -144,7 +144,7 @@ async def test_a_click_chooses(tmp_path: Path) -> None:
 
 
 async def test_send_in_this_conversation_asks_no_more_there(tmp_path: Path) -> None:
-    async with staged(tmp_path, sorry, cloud=afar()) as stage:
+    async with staged(tmp_path, sorry, cloud=remote_script()) as stage:
         await offered(stage)
         await stage.press("tab", "right", "right", "enter")
         await stage.answered()
@@ -157,7 +157,7 @@ async def test_send_in_this_conversation_asks_no_more_there(tmp_path: Path) -> N
 
 
 async def test_all_of_a_long_text_can_be_read_before_it_leaves(tmp_path: Path) -> None:
-    async with staged(tmp_path, sorry, cloud=afar()) as stage:
+    async with staged(tmp_path, sorry, cloud=remote_script()) as stage:
         await offered(stage, " ".join(f"item{number}" for number in range(2000)))
         card = stage.app.screen.query_one(OfferCard)
         assert card.region.height < stage.chat.transcript.size.height, "the card fits"
@@ -196,7 +196,7 @@ async def test_leaving_answers_all_cards_safely(tmp_path: Path) -> None:
 
 
 async def test_edit_first_gives_the_prompt_back_and_sends_it_there(tmp_path: Path) -> None:
-    async with staged(tmp_path, sorry, cloud=afar()) as stage:
+    async with staged(tmp_path, sorry, cloud=remote_script()) as stage:
         await offered(stage, "first words")
         stage.chat.composer.prompt.insert("half a thought")
         await stage.press("tab", "left", "enter")
@@ -242,7 +242,7 @@ async def test_a_worker_that_fails_leaves_the_local_answer(tmp_path: Path) -> No
 
 async def test_a_ceiling_that_stops_an_offer_is_told_under_the_answer(tmp_path: Path) -> None:
     ceilings = {Scope.DAY: NANO // 10_000}
-    async with staged(tmp_path, sorry, cloud=afar(), ceilings=ceilings) as stage:
+    async with staged(tmp_path, sorry, cloud=remote_script(), ceilings=ceilings) as stage:
         await stage.ask("hello")
         assert CARD not in stage.see()
         flat = " ".join(stage.see().split())
@@ -254,13 +254,13 @@ async def test_a_ceiling_that_stops_an_offer_is_told_under_the_answer(tmp_path: 
 
 async def test_the_policy_never_is_told_and_asks_nothing(tmp_path: Path) -> None:
     terms = {"policy": Policy.NEVER}
-    async with staged(tmp_path, sorry, cloud=afar(), terms=terms) as stage:
+    async with staged(tmp_path, sorry, cloud=remote_script(), terms=terms) as stage:
         await stage.ask("hello")
         assert "gpt-5-mini was not asked: the policy is never to spend" in stage.see()
 
 
 async def test_a_chosen_cloud_worker_asks_before_anything_else(tmp_path: Path) -> None:
-    async with staged(tmp_path, cloud=afar(), worker="gpt") as stage:
+    async with staged(tmp_path, cloud=remote_script(), worker="gpt") as stage:
         await offered(stage, "hello")
         assert "cloud worker" in stage.see().splitlines()[0]
         assert "Don't send" in stage.see()
@@ -277,7 +277,7 @@ async def test_a_chosen_cloud_worker_asks_before_anything_else(tmp_path: Path) -
 
 
 async def test_s_asks_the_stronger_worker_for_another_version(tmp_path: Path) -> None:
-    async with staged(tmp_path, cloud=afar()) as stage:
+    async with staged(tmp_path, cloud=remote_script()) as stage:
         await stage.ask("hello")
         await stage.press("escape", "s")
         await stage.until(lambda: CARD in stage.see())
@@ -299,14 +299,14 @@ async def test_s_asks_the_stronger_worker_for_another_version(tmp_path: Path) ->
     ("more", "sentence"),
     [
         ({}, "There is no stronger worker here."),
-        ({"cloud": afar(), "ceilings": {}}, "no ceiling is set. /budget day 2"),
-        ({"cloud": afar(), "terms": {"offline": True}}, "Baton is offline"),
-        ({"cloud": afar(), "terms": {"mode": "local"}}, "The mode is local"),
-        ({"cloud": afar(), "limits": PromptLimits(Label.LOCAL)}, "opened with --private"),
+        ({"cloud": remote_script(), "ceilings": {}}, "no ceiling is set. /budget day 2"),
+        ({"cloud": remote_script(), "terms": {"offline": True}}, "Baton is offline"),
+        ({"cloud": remote_script(), "terms": {"mode": "local"}}, "The mode is local"),
+        ({"cloud": remote_script(), "limits": PromptLimits(Label.LOCAL)}, "opened with --private"),
     ],
     ids=["none", "off", "offline", "mode", "private"],
 )
-async def test_s_says_in_a_sentence_why_nobody_can_be_asked(
+async def test_s_says_in_a_sentence_why_no_worker_can_be_asked(
     tmp_path: Path, more: dict[str, object], sentence: str
 ) -> None:
     async with staged(tmp_path, **more) as stage:  # type: ignore[arg-type]
@@ -317,7 +317,7 @@ async def test_s_says_in_a_sentence_why_nobody_can_be_asked(
 
 
 async def test_going_offline_or_private_takes_an_open_offer_back(tmp_path: Path) -> None:
-    async with staged(tmp_path, sorry, cloud=afar()) as stage:
+    async with staged(tmp_path, sorry, cloud=remote_script()) as stage:
         for command in ("/offline on", "/private"):
             await offered(stage)
             await stage.send(command)
@@ -341,12 +341,12 @@ async def test_what_is_being_written_cannot_leave_after_the_person_forbade_it(
 
     terms = {"policy": Policy.BUDGET}
     for command in ("/private", "/offline on", "/budget policy never"):
-        async with staged(tmp_path, slow, cloud=afar(), terms=terms) as stage:
+        async with staged(tmp_path, slow, cloud=remote_script(), terms=terms) as stage:
             await stage.send("my secret")
             await stage.until(lambda: stage.chat.queue.is_busy and "I can't" in stage.see())
             await stage.send(command)
             await stage.answered()
-            assert await stage.desk.ledger.charges() == []
+            assert await stage.services.ledger.charges() == []
 
 
 async def test_who_comes_back_while_an_answer_replaces_a_draft_sees_it_once(tmp_path: Path) -> None:
@@ -386,7 +386,7 @@ async def test_an_offer_for_another_conversation_says_for_which(tmp_path: Path) 
         yield 0.6
         yield from sorry(request)
 
-    async with staged(tmp_path, slowly, cloud=afar()) as stage:
+    async with staged(tmp_path, slowly, cloud=remote_script()) as stage:
         await stage.send("About herons")
         await stage.until(lambda: "About herons" in stage.see().splitlines()[0])
         await stage.press("ctrl+n")
@@ -413,7 +413,7 @@ async def test_a_waiting_question_is_seen_and_answered_from_every_screen(
         yield from until(asking.is_set)
         yield Text(SORRY)
 
-    async with staged(tmp_path, slow, cloud=afar(), size=size) as stage:
+    async with staged(tmp_path, slow, cloud=remote_script(), size=size) as stage:
         await stage.send("hello")
         await stage.until(lambda: stage.chat.queue.is_busy and stage.chat.transcript.views)
         match keys[0]:
@@ -445,7 +445,7 @@ async def test_a_waiting_question_is_seen_and_answered_from_every_screen(
 async def test_the_workflow_beside_the_conversation_covers_no_question(
     tmp_path: Path, columns: int
 ) -> None:
-    async with staged(tmp_path, sorry, cloud=afar(), size=(columns, 40)) as stage:
+    async with staged(tmp_path, sorry, cloud=remote_script(), size=(columns, 40)) as stage:
         await offered(stage)
         await stage.chat.run_action("why")
         await stage.shows("Why this way")
@@ -460,7 +460,7 @@ async def test_the_workflow_beside_the_conversation_covers_no_question(
 
 
 async def test_a_screen_opened_over_a_question_shows_it(tmp_path: Path) -> None:
-    async with staged(tmp_path, sorry, cloud=afar()) as stage:
+    async with staged(tmp_path, sorry, cloud=remote_script()) as stage:
         await offered(stage)
         await stage.press("f1")
         await stage.shows("Ask gpt-5-mini? Ctrl+G answers.")
@@ -470,7 +470,7 @@ async def test_a_screen_opened_over_a_question_shows_it(tmp_path: Path) -> None:
 
 
 async def test_the_way_to_the_card_is_named_wherever_the_focus_is(tmp_path: Path) -> None:
-    async with staged(tmp_path, sorry, cloud=afar()) as stage:
+    async with staged(tmp_path, sorry, cloud=remote_script()) as stage:
         await offered(stage)
         stage.chat.transcript.focus()
         await stage.until(lambda: "y copy" in stage.see().splitlines()[-1])
@@ -478,7 +478,7 @@ async def test_the_way_to_the_card_is_named_wherever_the_focus_is(tmp_path: Path
 
 
 async def test_leaving_with_a_waiting_question_sends_nothing(tmp_path: Path) -> None:
-    async with staged(tmp_path, sorry, cloud=afar()) as stage:
+    async with staged(tmp_path, sorry, cloud=remote_script()) as stage:
         await offered(stage)
         await stage.chat.close()
         assert await charged(stage) == 0
@@ -486,7 +486,7 @@ async def test_leaving_with_a_waiting_question_sends_nothing(tmp_path: Path) -> 
 
 
 async def test_a_double_enter_answers_one_question_only(tmp_path: Path) -> None:
-    async with staged(tmp_path, sorry, cloud=afar()) as stage:
+    async with staged(tmp_path, sorry, cloud=remote_script()) as stage:
         await offered(stage)
         second = asyncio.create_task(
             stage.chat.questions.ask(
@@ -503,7 +503,7 @@ async def test_a_double_enter_answers_one_question_only(tmp_path: Path) -> None:
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
-    ("keys", "elsewhere"),
+    ("keys", "is_other"),
     [
         ("ctrl+l enter", False),
         ("ctrl+l escape", False),
@@ -515,9 +515,9 @@ async def test_a_double_enter_answers_one_question_only(tmp_path: Path) -> None:
     ],
 )
 async def test_a_question_survives_every_other_screen(
-    tmp_path: Path, keys: str, elsewhere: bool
+    tmp_path: Path, keys: str, is_other: bool
 ) -> None:
-    async with staged(tmp_path, sorry, cloud=afar()) as stage:
+    async with staged(tmp_path, sorry, cloud=remote_script()) as stage:
         await stage.send("earlier")
         await stage.shows(CARD)
         await stage.press("escape")
@@ -527,7 +527,7 @@ async def test_a_question_survives_every_other_screen(
         await offered(stage)
         await stage.press(*keys.split())
         await stage.until(lambda: stage.app.screen is stage.chat)
-        whose = "In \u201cWrite a poem about herons\u201d: " if elsewhere else ""
+        whose = "In \u201cWrite a poem about herons\u201d: " if is_other else ""
         await stage.shows(f"{whose}{CARD} at most")
         assert stage.chat.question == f"{whose}{CARD}"
         await stage.send("/budget policy budget")

@@ -29,7 +29,7 @@ from baton.tui.prompt_queue import QueuedPrompt, record_view
 from baton.tui.screens.help_screen import HelpScreen
 from baton.tui.widgets.question_view import PlanCard
 from baton.workers.scripted_worker import Script
-from support.app_session import Stage, afar, play, staged
+from support.app_session import Stage, play, remote_script, staged
 
 Said = Iterable[Chunk | BaseException | float]
 BUDGET = {"policy": Policy.BUDGET}
@@ -123,7 +123,7 @@ async def previewed(stage: Stage, plan: Plan) -> None:
 
 
 async def test_the_card_names_workers_costs_and_what_each_sees(tmp_path: Path) -> None:
-    async with staged(tmp_path, say, cloud=afar(), size=(100, 40)) as stage:
+    async with staged(tmp_path, say, cloud=remote_script(), size=(100, 40)) as stage:
         await previewed(stage, PLAN)
         seen = stage.see()
         flat = " ".join(seen.split())
@@ -142,7 +142,7 @@ async def test_the_card_names_workers_costs_and_what_each_sees(tmp_path: Path) -
 async def test_the_plan_shows_what_the_gate_then_holds(tmp_path: Path) -> None:
     brief = Step("gpt", "Where to eat?", ("prompt",), Need("extraction"))
     plan = Plan((brief, Step("gpt", "Draft it.", ("prompt",)), PLAN.steps[0]), (2,))
-    async with staged(tmp_path, say, cloud=afar(), terms=BUDGET, size=(100, 40)) as stage:
+    async with staged(tmp_path, say, cloud=remote_script(), terms=BUDGET, size=(100, 40)) as stage:
         await previewed(stage, plan)
         (card,) = stage.app.screen.query(PlanCard)
         costs = card.question.costs
@@ -155,12 +155,12 @@ async def test_the_plan_shows_what_the_gate_then_holds(tmp_path: Path) -> None:
         await stage.press("tab", "right", "enter")
         await stage.answered()
         assert len(stage.asked) == 2
-        charges = await stage.desk.ledger.charges()
+        charges = await stage.services.ledger.charges()
         assert sorted(charge.held for charge in charges) == sorted(c for c in costs if c)
 
 
 async def test_a_plan_that_was_left_is_played_later(tmp_path: Path) -> None:
-    async with staged(tmp_path, say, cloud=afar(), terms=BUDGET) as stage:
+    async with staged(tmp_path, say, cloud=remote_script(), terms=BUDGET) as stage:
         await previewed(stage, PLAN)
         await stage.press("escape")
         await stage.answered()
@@ -226,14 +226,14 @@ async def test_why_is_one_sentence(tmp_path: Path) -> None:
 
 
 async def test_modes_and_strategies_are_chosen_and_shown(tmp_path: Path) -> None:
-    async with staged(tmp_path, say, cloud=afar(), size=(100, 40)) as stage:
+    async with staged(tmp_path, say, cloud=remote_script(), size=(100, 40)) as stage:
         await stage.send("/mode ultra")
         await stage.until(lambda: "local first · ultra" in stage.see().splitlines()[0])
         await stage.send("/mode fast")
         await stage.until(lambda: "There is no mode 'fast'." in stage.see())
         await stage.send("/mode local")
         await stage.until(lambda: "local only" in stage.see().splitlines()[0])
-        assert stage.desk.orchestra.terms.mode == "local"
+        assert stage.services.orchestra.terms.mode == "local"
         await stage.send("/mode auto")
         await stage.until(lambda: "local first" in stage.see().splitlines()[0])
         await stage.send("/strategy single")
@@ -243,7 +243,7 @@ async def test_modes_and_strategies_are_chosen_and_shown(tmp_path: Path) -> None
         assert run is not None
         (routed,) = [
             event
-            for event in (await stage.desk.store.run(run)).events
+            for event in (await stage.services.store.run(run)).events
             if type(event).__name__ == "Routed"
         ]
         assert getattr(routed, "strategy", "") == "single"
@@ -260,7 +260,7 @@ async def test_local_mode_stops_what_could_still_leave(tmp_path: Path) -> None:
     def sorry(request: Request) -> Said:
         yield Text("I'm sorry, but I can't help with that.")
 
-    async with staged(tmp_path, sorry, cloud=afar()) as stage:
+    async with staged(tmp_path, sorry, cloud=remote_script()) as stage:
         await stage.send("hello")
         await stage.until(lambda: "Ask gpt-5-mini?" in stage.see())
         await stage.chat.plan.set_mode("local")
@@ -310,7 +310,7 @@ def editor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 async def test_a_plan_is_edited_and_mended_and_then_played(tmp_path: Path, editor: Path) -> None:
     (editor / "next-1.toml").write_text(WRONG)
     (editor / "next-2.toml").write_text(EDITED)
-    async with staged(tmp_path, say, cloud=afar(), size=(100, 30)) as stage:
+    async with staged(tmp_path, say, cloud=remote_script(), size=(100, 30)) as stage:
         await previewed(stage, PLAN)
         await stage.press("tab", "right", "right", "enter")
         await stage.until(lambda: "Go on editing" in stage.see())
@@ -328,7 +328,7 @@ async def test_a_plan_is_edited_and_mended_and_then_played(tmp_path: Path, edito
         first = (editor / "seen-1.toml").read_text()
         assert "Put it into a table in Portuguese." in first
         assert stage.chat.transcript.turns[0].text == "Plan it"
-        run = record_view(await stage.desk.store.run(stage.chat.transcript.turns[1].run or ""))
+        run = record_view(await stage.services.store.run(stage.chat.transcript.turns[1].run or ""))
         assert run.plan is not None
         assert [step.subtask for step in run.plan.steps] == ["Draft two days in Lisbon."]
         assert stage.asked == []
@@ -336,7 +336,7 @@ async def test_a_plan_is_edited_and_mended_and_then_played(tmp_path: Path, edito
 
 async def test_an_edited_plan_may_be_left(tmp_path: Path, editor: Path) -> None:
     (editor / "next-1.toml").write_text("steps = 1")
-    async with staged(tmp_path, say, cloud=afar()) as stage:
+    async with staged(tmp_path, say, cloud=remote_script()) as stage:
         await previewed(stage, PLAN)
         await stage.press("tab", "right", "right", "enter")
         await stage.until(lambda: "Go on editing" in stage.see())
@@ -364,7 +364,7 @@ async def test_an_editor_left_without_a_change_plays_and_spends_nothing(
     tmp_path: Path, editor: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     monkeypatch.setenv("EDITOR", command)
-    async with staged(tmp_path, say, cloud=afar(), terms=BUDGET, size=(100, 30)) as stage:
+    async with staged(tmp_path, say, cloud=remote_script(), terms=BUDGET, size=(100, 30)) as stage:
         await previewed(stage, PLAN)
         (card,) = stage.app.screen.query(PlanCard)
         await stage.press("tab", "right", "right", "enter")
@@ -381,7 +381,7 @@ async def test_an_edited_plan_with_a_paid_step_waits_for_its_confirmation(
     tmp_path: Path, editor: Path
 ) -> None:
     (editor / "next-1.toml").write_text(EDITED.replace("small", "gpt"))
-    async with staged(tmp_path, say, cloud=afar(), terms=BUDGET, size=(100, 30)) as stage:
+    async with staged(tmp_path, say, cloud=remote_script(), terms=BUDGET, size=(100, 30)) as stage:
         await previewed(stage, PLAN)
         await stage.press("tab", "right", "right", "enter")
         await stage.until(lambda: "1 step · 1 cloud" in stage.see())
@@ -394,7 +394,7 @@ async def test_an_edited_plan_with_a_paid_step_waits_for_its_confirmation(
 
 async def test_what_waits_is_played_after_the_edited_plan(tmp_path: Path, editor: Path) -> None:
     (editor / "next-1.toml").write_text(EDITED)
-    async with staged(tmp_path, say, cloud=afar()) as stage:
+    async with staged(tmp_path, say, cloud=remote_script()) as stage:
         await previewed(stage, PLAN)
         await stage.send("and then")
         await stage.press("tab", "right", "right", "enter")
@@ -410,13 +410,13 @@ async def test_a_workflow_of_ones_own_is_a_strategy(tmp_path: Path) -> None:
 
     drawn = parse_workflow(EDITED, "mine")
     async with staged(tmp_path, say, size=(100, 30)) as stage:
-        stage.desk.orchestra.configure(templates=lambda: {"mine": drawn})
+        stage.services.orchestra.configure(templates=lambda: {"mine": drawn})
         await stage.send("/strategy")
         await stage.until(lambda: "Workflows: mine." in stage.see())
         await stage.send("/strategy mine")
         await stage.until(lambda: "local first · mine" in stage.see().splitlines()[0])
         await stage.ask("Two days, please")
-        run = record_view(await stage.desk.store.run(stage.chat.transcript.turns[1].run or ""))
+        run = record_view(await stage.services.store.run(stage.chat.transcript.turns[1].run or ""))
         assert run.routed is not None
         assert run.routed.strategy == "mine"
         assert run.plan is not None

@@ -1,4 +1,4 @@
-"""Nothing from outside is obeyed by the screen, and a bug tells nobody's secrets."""
+"""No shown text controls the terminal, and no crash report holds secrets."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def through_every_widget(tmp_path: Path, texts: list[str]) -> None:
             raise WorkerUnavailable(current, current)
 
     async with staged(tmp_path, script, size=(60, 40)) as stage:
-        store, chat = stage.desk.store, stage.chat
+        store, chat = stage.services.store, stage.chat
         for current in texts:
             file = Attachment(current, current, 3)
             begun = await store.begin(Prompt(current, (file,)), ConversationPosition(), Label.CLOUD)
@@ -192,7 +192,7 @@ async def test_hostile_texts_of_an_offer_and_of_what_left(tmp_path: Path, seed: 
         await stage.press("escape")
         assert await asked.wait() == "a"
         roster = stage.chat.context.roster
-        screens = (SentScreen(left), WorkflowScreen(lambda: run, roster, stage.desk.ledger))
+        screens = (SentScreen(left), WorkflowScreen(lambda: run, roster, stage.services.ledger))
         for screen in screens:
             await stage.app.push_screen(screen)
             await stage.pilot.pause()

@@ -48,16 +48,16 @@ async def test_a_deleted_conversation_is_kept_for_a_day(tmp_path: Path) -> None:
         await to_conversations(stage)
         await stage.press("ctrl+d")
         await stage.until(lambda: "1 conversation" in stage.see() or "deleted" in stage.see())
-        assert [c.title for c in await stage.desk.store.conversations()] == ["alpha"]
+        assert [c.title for c in await stage.services.store.conversations()] == ["alpha"]
         await stage.press("ctrl+z")
         await stage.until(lambda: "brought back" in stage.see())
-        assert len(await stage.desk.store.conversations()) == 2
+        assert len(await stage.services.store.conversations()) == 2
         await stage.press("ctrl+d")
         await stage.until(lambda: "deleted" in stage.see())
         await stage.press("escape")
         await stage.until(lambda: type(stage.app.screen).__name__ == "ChatScreen")
-        assert [c.title for c in await stage.desk.store.conversations()] == ["alpha"]
-        assert await stage.desk.store.purge_hidden() == 1, "leaving the list removes nothing"
+        assert [c.title for c in await stage.services.store.conversations()] == ["alpha"]
+        assert await stage.services.store.purge_hidden() == 1, "leaving the list removes nothing"
         await stage.until(lambda: not stage.chat.transcript.turns)
 
 

@@ -232,13 +232,13 @@ def test_look(
     workers = {"small": ScriptedWorker(script, CARD), "large": ScriptedWorker(script, STRONG)}
     orchestra = Orchestra(Services(workers, store, ledger=ledger), "small")
     exports, logs = tmp_path / "exports", tmp_path / "logs"
-    desk = AppServices(orchestra, store, ledger, tmp_path / "config.toml", exports, logs)
+    services = AppServices(orchestra, store, ledger, tmp_path / "config.toml", exports, logs)
 
     async def play(pilot: Pilot[None]) -> None:
         await first(pilot)
         await act(pilot)
 
-    assert snap_compare(BatonApp(desk, theme), terminal_size=size, run_before=play)
+    assert snap_compare(BatonApp(services, theme), terminal_size=size, run_before=play)
 
 
 class Hiding:
@@ -280,7 +280,7 @@ async def declined(pilot: Pilot[None]) -> None:
     await app.workers.wait_for_complete()
 
 
-async def why_afar(pilot: Pilot[None]) -> None:
+async def why_remote(pilot: Pilot[None]) -> None:
     await replaced(pilot)
     await pilot.press("escape")
     await over(pilot, "w", "WorkflowScreen")
@@ -345,7 +345,7 @@ MONEY_CASES = [
       for size, theme in ((SMALL, "dark"), (SMALL, "light"), (LARGE, "dark"))),
     (declined, SMALL, "dark"),
     (sent, SMALL, "dark"),
-    (why_afar, SMALL, "light"),
+    (why_remote, SMALL, "light"),
     (offer, SMALL, "high-contrast"),
 ]  # fmt: skip
 
@@ -376,13 +376,13 @@ def test_look_of_money(
         RunTerms({Scope.SESSION: NANO // 2, Scope.DAY: 2 * NANO}),
     )
     exports, logs = tmp_path / "exports", tmp_path / "logs"
-    desk = AppServices(orchestra, store, ledger, tmp_path / "config.toml", exports, logs)
+    services = AppServices(orchestra, store, ledger, tmp_path / "config.toml", exports, logs)
 
     async def play(pilot: Pilot[None]) -> None:
         await first(pilot)
         await act(pilot)
 
-    assert snap_compare(BatonApp(desk, theme), terminal_size=size, run_before=play)
+    assert snap_compare(BatonApp(services, theme), terminal_size=size, run_before=play)
 
 
 WORKFLOW = Plan(
@@ -483,10 +483,10 @@ def test_look_of_workflows(
         RunTerms({Scope.DAY: 2 * NANO}, Policy.BUDGET),
     )
     exports, logs = tmp_path / "exports", tmp_path / "logs"
-    desk = AppServices(orchestra, store, ledger, tmp_path / "config.toml", exports, logs)
+    services = AppServices(orchestra, store, ledger, tmp_path / "config.toml", exports, logs)
 
     async def play(pilot: Pilot[None]) -> None:
         await first(pilot)
         await act(pilot)
 
-    assert snap_compare(BatonApp(desk, theme), terminal_size=size, run_before=play)
+    assert snap_compare(BatonApp(services, theme), terminal_size=size, run_before=play)

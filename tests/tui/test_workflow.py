@@ -27,7 +27,7 @@ from baton.core.ports import NEW
 from baton.history import Store
 from baton.tui.screens.workflow_screen import StepScreen, WorkflowScreen
 from baton.tui.widgets.answer import AnswerView
-from support.app_session import Stage, afar, play, staged
+from support.app_session import Stage, play, remote_script, staged
 
 Script = Iterable[Chunk | BaseException | float]
 BUDGET = {"policy": Policy.BUDGET}
@@ -61,7 +61,7 @@ async def to_workflow(stage: Stage) -> None:
 
 
 async def test_the_workflow_shows_every_step_and_all_of_one(tmp_path: Path) -> None:
-    async with staged(tmp_path, draft, verify, cloud=afar(TABLE), terms=BUDGET) as stage:
+    async with staged(tmp_path, draft, verify, cloud=remote_script(TABLE), terms=BUDGET) as stage:
         await play(stage, PLAN)
         await to_workflow(stage)
         seen = stage.see()
@@ -87,7 +87,9 @@ async def test_the_workflow_shows_every_step_and_all_of_one(tmp_path: Path) -> N
 
 
 async def test_a_side_panel_from_120_columns_on(tmp_path: Path) -> None:
-    async with staged(tmp_path, draft, verify, cloud=afar(), terms=BUDGET, size=(140, 40)) as stage:
+    async with staged(
+        tmp_path, draft, verify, cloud=remote_script(), terms=BUDGET, size=(140, 40)
+    ) as stage:
         await play(stage, PLAN)
         await to_workflow(stage)
         top = stage.see().splitlines()[0]
@@ -97,7 +99,7 @@ async def test_a_side_panel_from_120_columns_on(tmp_path: Path) -> None:
 
 
 async def test_the_lines_fit_a_terminal_that_was_resized(tmp_path: Path) -> None:
-    async with staged(tmp_path, draft, verify, cloud=afar(), terms=BUDGET) as stage:
+    async with staged(tmp_path, draft, verify, cloud=remote_script(), terms=BUDGET) as stage:
         await play(stage, PLAN)
         await to_workflow(stage)
         for size in ((40, 10), (140, 40), (80, 24)):
@@ -121,7 +123,7 @@ async def test_it_fills_in_while_the_run_goes_on(tmp_path: Path) -> None:
             yield 0.02
         yield Text("the castle.")
 
-    async with staged(tmp_path, gated, verify, cloud=afar(), terms=BUDGET) as stage:
+    async with staged(tmp_path, gated, verify, cloud=remote_script(), terms=BUDGET) as stage:
         await play(stage, PLAN, wait=False)
         await stage.until(lambda: "Day 1:" in stage.see())
         await to_workflow(stage)
@@ -143,7 +145,7 @@ async def test_until_the_answer_has_a_word_the_conversation_tells_how_far_it_is(
             yield 0.02
         yield Text("Once upon a time.")
 
-    async with staged(tmp_path, draft, gated, cloud=afar(), terms=BUDGET) as stage:
+    async with staged(tmp_path, draft, gated, cloud=remote_script(), terms=BUDGET) as stage:
         await play(stage, replace(PLAN, answer=(3,)), wait=False)
         await stage.until(lambda: "Check distances and hours. · working" in stage.see())
         await stage.shows("Draft three days in Lisbon. · done")
@@ -180,7 +182,7 @@ async def test_a_stored_run_draws_the_same_screen(tmp_path: Path) -> None:
         return [WorkerError("The worker can't check.", "")]
 
     plan = Plan((PLAN.steps[0], replace(PLAN.steps[1], optional=True), PLAN.steps[2]), (1, 3))
-    async with staged(tmp_path, draft, broken, cloud=afar(TABLE), terms=BUDGET) as stage:
+    async with staged(tmp_path, draft, broken, cloud=remote_script(TABLE), terms=BUDGET) as stage:
         await play(stage, plan)
         await to_workflow(stage)
         before = stage.see()
@@ -266,8 +268,8 @@ async def test_checks_skips_and_revisions_are_told_and_nothing_is_obeyed(tmp_pat
     await store.aclose()
 
 
-async def test_parts_from_elsewhere_are_marked_and_local_ones_are_quiet(tmp_path: Path) -> None:
-    async with staged(tmp_path, draft, verify, cloud=afar(TABLE), terms=BUDGET) as stage:
+async def test_remote_parts_are_marked_and_local_ones_are_quiet(tmp_path: Path) -> None:
+    async with staged(tmp_path, draft, verify, cloud=remote_script(TABLE), terms=BUDGET) as stage:
         await play(stage, PLAN)
         await stage.until(lambda: "gpt-5-mini · $0.002" in stage.see())
         seen = stage.see()

@@ -26,7 +26,7 @@ from textual.worker import WorkerFailed
 from baton.core.errors import BatonError
 from baton.core.run.policy import ANYTHING, PromptLimits
 from baton.platform.os_signals import ENDING_SIGNALS, HANGUP_SIGNAL, add_signal_handler, is_ignored
-from baton.tui import crash_report, key_bindings, themes
+from baton.tui import crash_report, key_bindings, slash_commands, themes
 from baton.tui.chat.screen import ChatScreen
 from baton.tui.screens.overlay import Overlay, Palette
 from baton.tui.services import AppServices
@@ -38,8 +38,7 @@ QUIT_SECONDS = 1.0
 """Within how many seconds a second Ctrl+C quits."""
 
 HANGUP_SECONDS = 10.0
-"""After how long Baton is gone for certain when its terminal is; what there is is kept at once."""
-
+"""After how long Baton ends at the latest when its terminal is gone; texts are kept at once."""
 
 MIN_SIZE = Size(20, 5)
 """The smallest window that is laid out, in cells: some of Textual's widgets fail without width."""
@@ -54,7 +53,7 @@ class BatonApp(App[None], inherit_bindings=False):
     COMMAND_PALETTE_BINDING = "ctrl+p"
 
     def __init__(
-        self, desk: AppServices, theme: str = "dark", keymap: Mapping[str, str] = {}
+        self, services: AppServices, theme: str = "dark", keymap: Mapping[str, str] = {}
     ) -> None:
         no_color = os.environ.get("NO_COLOR")
         super().__init__()
@@ -64,10 +63,11 @@ class BatonApp(App[None], inherit_bindings=False):
             self.register_theme(look)
         self.theme = theme
         self.set_keymap(keymap)
-        self.chat = ChatScreen(desk, self._handle_exception)
+        self.chat = ChatScreen(services, self._handle_exception)
         self.report: Path | None = None
         self.kill_timer: threading.Timer | None = None
-        self._logs = desk.logs
+        self._is_paused = False
+        self._logs = services.logs
         self._interrupted_at = -QUIT_SECONDS
         self._leaving = False
 
@@ -86,12 +86,16 @@ class BatonApp(App[None], inherit_bindings=False):
             add_signal_handler(number, self.terminate, number)
         if sys.platform == "win32":
             return  # nothing pauses it there
-        # Textual pauses and goes on amid whatever runs. If that is writing to the terminal, it then
-        # waits for ever for a lock of its own; the loop hears signals only between two callbacks.
+        # Textual pauses and goes on in the middle of any code. If that writes to the terminal, it
+        # then waits for ever for a lock of its own; the loop handles signals between two callbacks.
         pause, resume = signal.getsignal(signal.SIGTSTP), signal.getsignal(signal.SIGCONT)
         if callable(pause) and callable(resume):
-            add_signal_handler(signal.SIGTSTP, pause, signal.SIGTSTP, None)
+            add_signal_handler(signal.SIGTSTP, self._pause, pause)
             add_signal_handler(signal.SIGCONT, self._take_terminal_back, resume)
+
+    def _pause(self, pause: Callable[[int, None], object]) -> None:
+        self._is_paused = True
+        pause(signal.SIGTSTP, None)
 
     def _take_terminal_back(self, resume: Callable[[int, None], object]) -> None:
         """Have Textual take the terminal again, if there was a pause.
@@ -99,7 +103,8 @@ class BatonApp(App[None], inherit_bindings=False):
         By itself it does so at every SIGCONT, also at that which comes with a hang-up: each time
         one more thread reads the keys then.
         """
-        if getattr(self._driver, "_must_signal_resume", False):
+        if self._is_paused:
+            self._is_paused = False
             resume(signal.SIGCONT, None)
 
     def terminate(self, number: int) -> None:
@@ -153,7 +158,7 @@ class BatonApp(App[None], inherit_bindings=False):
         from baton.tui.screens.help_screen import HelpScreen
 
         if not isinstance(self.screen, HelpScreen):
-            self.push_screen(HelpScreen(self._keymap))
+            self.push_screen(HelpScreen())
 
     def get_key_display(self, binding: Binding) -> str:
         """Write a key for people."""
@@ -161,10 +166,8 @@ class BatonApp(App[None], inherit_bindings=False):
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """Put the commands and the looks into the palette."""
-        from baton.tui.slash_commands import COMMANDS
-
         if screen is self.chat:
-            for command in COMMANDS:
+            for command in slash_commands.COMMANDS:
                 perform = partial(self.chat.input.run_command, command)
                 yield SystemCommand(command.help, f"/{command.name}", perform)
         for look in themes.ALL:
@@ -194,10 +197,10 @@ class BatonApp(App[None], inherit_bindings=False):
             await self.chat.context.complain(error)
 
     def _handle_exception(self, error: Exception) -> None:
-        """Write a report without anyone's data, instead of Textual's screen full of variables.
+        """Write a report without personal data, instead of Textual's screen full of variables.
 
         Workers and timers end here too, with errors that a person can fix: those are only shown.
-        Message handlers must not raise one, since Textual stops their widget whatever is done here.
+        Message handlers must not raise one, since Textual stops their widget in any case.
         """
         cause = error.error if isinstance(error, WorkerFailed) else error
         if isinstance(cause, BatonError):
@@ -232,35 +235,35 @@ def run_app(
     """Open the app, and return the exit code when it is left; all parts are then closed.
 
     `limits` with a local label makes every conversation private. `conversation` is opened instead
-    of a new one, `greeting` said in it. `keymap` gives keys for ids in `keys`. `started` is called
-    after the first frame. Raises ConfigError for an unknown id or worker.
+    of a new one, `greeting` said in it. `keymap` gives keys for ids in `key_bindings`. `started` is
+    called after the first frame. Raises ConfigError for an unknown id or worker.
     """
     key_bindings.check_keymap(keymap)
     if worker is not None or baton.orchestra.default not in baton.orchestra.absent:
         baton.orchestra.worker(worker)  # without any model the app opens, to have one fetched
-    desk = AppServices(
-        baton.orchestra,
-        baton.store,
-        baton.ledger,
-        baton.paths.config_file,
-        exports,
-        baton.paths.logs,
-        limits,
-        worker,
-        conversation,
-        greeting,
-        baton.warm_cloud,
-        baton.tell_later,
-        lambda: baton.tutor,
-        baton.library,
-        baton.join,
-        baton.leave,
-        baton.roles,
-        baton.assign,
-        baton.paths.state,
-        started,
+    services = AppServices(
+        orchestra=baton.orchestra,
+        store=baton.store,
+        ledger=baton.ledger,
+        config=baton.paths.config_file,
+        exports=exports,
+        logs=baton.paths.logs,
+        limits=limits,
+        worker=worker,
+        conversation=conversation,
+        greeting=greeting,
+        warm_cloud=baton.warm_cloud,
+        report_later=baton.tell_later,
+        tutor=lambda: baton.tutor,
+        library=baton.library,
+        join=baton.join,
+        leave=baton.leave,
+        roles=baton.roles,
+        assign=baton.assign,
+        state=baton.paths.state,
+        started=started,
     )
-    return asyncio.run(_run(BatonApp(desk, theme, keymap), baton, mouse))
+    return asyncio.run(_run(BatonApp(services, theme, keymap), baton, mouse))
 
 
 async def _run(app: BatonApp, baton: Baton, mouse: bool) -> int:
@@ -282,7 +285,7 @@ async def _run(app: BatonApp, baton: Baton, mouse: bool) -> int:
 
 
 def crash_message(report: Path | None, logs: Path) -> str:
-    """Tell of a crash, once the terminal is the person's again."""
+    """Say that Baton crashed, once the terminal is the person's again."""
     where = (
         f"A report without your texts is in {report}."
         if report is not None

@@ -25,7 +25,7 @@ REPORT_SECONDS = 0.5
 """How often progress is shown: the screen has more important things to draw."""
 
 STOP_SECONDS = 1.5
-"""How long stopped downloads may take to let go before nobody waits for them any longer."""
+"""How long stopped downloads may take to end before they are not waited for any longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +72,13 @@ Done = Callable[[LibraryModel], Awaitable[None]]
 class Downloads:
     """Fetches, links and verifies models in the background, a few at a time.
 
-    `ended` counts what has ended, whichever way: then other models may be here. `troubles` are what
-    went wrong, by id, until it is tried again.
+    `ended_count` is how many have ended, whichever way: then other models may be here. `errors` are
+    what went wrong, by id, until it is tried again.
     """
 
-    def __init__(self, library: Library, receiver: DownloadObserver) -> None:
+    def __init__(self, library: Library, observer: DownloadObserver) -> None:
         self._library = library
-        self._receiver = receiver
+        self._observer = observer
         self._coming: dict[str, ActiveDownload] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._slots = asyncio.Semaphore(MAX_PARALLEL)
@@ -99,13 +99,13 @@ class Downloads:
         waits = Progress(Phase.WAITING, held.bytes, held.record.size)
         coming = ActiveDownload(held.id, held.record.name, held.id, waits)
         download = ModelDownload(self._library)
-        self._start(coming, lambda: download.fetch(held.id), self._receiver.arrived)
+        self._start(coming, lambda: download.fetch(held.id), self._observer.arrived)
 
     def verify(self, held: LibraryModel) -> None:
         """Read a model's file again."""
         begins = Progress(Phase.VERIFYING, 0, held.record.size)
         coming = ActiveDownload(held.id, held.record.name, held.id, begins)
-        self._start(coming, lambda: self._library.verify(held.id), self._receiver.verified)
+        self._start(coming, lambda: self._library.verify(held.id), self._observer.verified)
 
     def link(self, path: Path, name: str, size: int) -> None:
         """Use another program's file where it lies, once it has been verified."""
@@ -113,7 +113,7 @@ class Downloads:
 
         coming = ActiveDownload(str(path), name, name, Progress(Phase.VERIFYING, 0, size))
         files = ModelImport(self._library)
-        self._start(coming, lambda: files.add(path, link=True), self._receiver.arrived)
+        self._start(coming, lambda: files.add(path, link=True), self._observer.arrived)
 
     async def pause(self, held: LibraryModel) -> None:
         """Stop a download, and keep what has come; it doesn't go on by itself."""
@@ -147,7 +147,7 @@ class Downloads:
         task = asyncio.create_task(self._run(coming, steps, done))
         self._tasks[coming.id] = task
         task.add_done_callback(lambda task: self._finish(coming.id, task))
-        self._receiver.downloads_changed()
+        self._observer.downloads_changed()
 
     async def _run(self, coming: ActiveDownload, steps: Callable[[], Steps], done: Done) -> None:
         here: list[LibraryModel] = []
@@ -161,14 +161,14 @@ class Downloads:
         except BatonError as error:
             self._forget(coming.id)
             self.errors[coming.id] = error
-            await self._receiver.failed(coming.name, error)
+            await self._observer.failed(coming.name, error)
             return
         self._forget(coming.id)
         for held in here:
             await done(held)
 
     def _record_progress(self, coming: ActiveDownload, progress: Progress) -> None:
-        """Remember how far it is, and tell that, but not more often than anybody can read."""
+        """Remember how far it is, and report that, but not more often than a person can read."""
         self._coming[coming.id] = replace(coming, progress=progress)
         if self._report_timer is None:
             loop = asyncio.get_running_loop()
@@ -176,10 +176,10 @@ class Downloads:
 
     def _report(self) -> None:
         self._report_timer = None
-        self._receiver.downloads_changed()
+        self._observer.downloads_changed()
 
     def _forget(self, id: str) -> None:
-        """Take one off the list before anybody hears of its end."""
+        """Take one off the list before its end is reported."""
         self._coming.pop(id, None)
         self._tasks.pop(id, None)
 
@@ -187,9 +187,9 @@ class Downloads:
         if self._tasks.get(id) is task:
             self._forget(id)
         self.ended_count += 1
-        self._receiver.downloads_changed()
+        self._observer.downloads_changed()
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._receiver.broke(error)
+            self._observer.broke(error)
 
 
 # In words
@@ -212,11 +212,7 @@ def downloads_text(coming: Mapping[str, ActiveDownload]) -> str:
 def download_text(coming: ActiveDownload) -> str:
     """Say how far one model is."""
     progress = coming.progress
-    what = {
-        Phase.WAITING: "waiting for",
-        Phase.DOWNLOADING: "downloading",
-        Phase.VERIFYING: "verifying",
-    }[progress.phase]
+    what = "waiting for" if progress.phase is Phase.WAITING else progress.phase
     return f"{what} {coming.label} {progress_text(progress)}".rstrip()
 
 

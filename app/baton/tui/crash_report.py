@@ -1,4 +1,4 @@
-"""What happens when Baton itself has a bug: a short report in a file, without anyone's data.
+"""What happens when Baton itself has a bug: a short report in a file, without personal data.
 
 Textual's own crash screen prints local variables, which may hold prompts and keys.
 """

@@ -59,7 +59,7 @@ async def copy_to_system(text: str) -> bool:
     loop = asyncio.get_running_loop()
     done: asyncio.Future[bool] = loop.create_future()
 
-    def tell(worked: bool) -> None:
+    def report(worked: bool) -> None:
         if not done.done():
             done.set_result(worked)
 
@@ -70,10 +70,10 @@ async def copy_to_system(text: str) -> bool:
         try:
             pyperclip.copy(text)
             worked = True
-        except Exception:  # whatever xclip, wl-copy or pbcopy fails with, OSC 52 comes next
+        except Exception:  # however xclip, wl-copy or pbcopy fails, OSC 52 comes next
             worked = False
         if not loop.is_closed():
-            loop.call_soon_threadsafe(tell, worked)
+            loop.call_soon_threadsafe(report, worked)
 
     # A daemon, so that a clipboard that hangs doesn't keep Baton from ending.
     threading.Thread(target=copy, daemon=True).start()

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
+from typing import Any
 
+from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.keys import format_key
 
@@ -214,7 +216,7 @@ _LAST_GROUPS = ("chat.", "screen.", "app.")
 
 
 def footer_rank(binding: Binding) -> tuple[int, int]:
-    """Return where a binding stands in the footer: a waiting question, what can be done, ways out.
+    """Return the place in the footer: a waiting question, what can be done, ways out.
 
     What doesn't fit is left out from the end.
     """
@@ -225,8 +227,13 @@ def footer_rank(binding: Binding) -> tuple[int, int]:
     return place, list(BY_ID).index(name) if name in BY_ID else 0
 
 
+def configured_keys(app: App[Any], name: str) -> str:
+    """Write all keys of the binding with this id for people, as the person has set them."""
+    return binding_keys(BY_ID[name], app._keymap)  # Textual has no public way to read it
+
+
 def binding_keys(binding: Binding, keymap: Mapping[str, str]) -> str:
-    """Write all keys of a binding for people, as the person has set them."""
+    """Write all keys of a binding for people."""
     return " ".join(key_text(key) for key in keymap.get(binding.id or "", binding.key).split(","))
 
 

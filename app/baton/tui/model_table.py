@@ -1,9 +1,9 @@
-"""The models as a table: who answers, what comes, what could come; no widget is needed for that."""
+"""The rows and columns of the table of models; no widget is needed for them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from textual.content import Content
 
@@ -19,12 +19,11 @@ from baton.core.machine import Hardware
 from baton.core.messages import Card
 from baton.core.money import show_usd
 from baton.core.sanitiser import one_line
-from baton.download import Phase
 from baton.gguf.memory_fit import Fit, FitVerdict
 from baton.models import ExternalModel, LibraryModel, ModelState
 from baton.presentation.charges import price_text
 from baton.presentation.models import licence_text, place_text
-from baton.presentation.words import percent_done
+from baton.presentation.words import count_text, percent_done
 from baton.tui.background_downloads import ActiveDownload, download_text
 
 MORE_TITLE = "More for this machine"
@@ -42,7 +41,7 @@ _FITS = list(Fit)
 class ModelRow:
     """One line of the table. What is None or empty isn't known, or isn't so.
 
-    `key` tells it apart. `card` is set if it is a worker, `held` if it is on the shelf, `entry` if
+    `key` identifies it. `card` is set if it is a worker, `held` if it is in the library, `entry` if
     the catalogue knows it, `foreign` if it is another program's, `coming` while it is on its way.
     `speed` is in tokens/s, `pace` what it may be of one that isn't here; `used` is in seconds since
     the epoch.
@@ -94,50 +93,58 @@ class TableData:
 
 
 def rows_here(
-    stock: TableData,
+    data: TableData,
     coming: Mapping[str, ActiveDownload],
     current: str,
     resident: Callable[[str], int] = lambda _: 0,
 ) -> list[ModelRow]:
     """Return the workers, then the models that aren't workers yet; `current` answers now."""
-    shelf = {held.id: held for held in stock.held}
+    held_by_id = {held.id: held for held in data.held}
     rows = []
-    for card in stock.roster:
-        speed, used = stock.uses.get(card.id, (None, None))
+    for card in data.roster:
+        speed, used = data.uses.get(card.id, (None, None))
         row = ModelRow(
             card.id,
             card.name,
             card.size,
-            tuple(role for role, holder in stock.roles.items() if holder == card.id),
-            card,
-            shelf.pop(card.id, None),
-            stock.entries.get(card.id),
+            tuple(role for role, holder in data.roles.items() if holder == card.id),
+            card=card,
+            held=held_by_id.pop(card.id, None),
+            entry=data.entries.get(card.id),
+            coming=coming.get(card.id),
             is_answering=card.id == current,
             memory=resident(card.id),
             speed=speed,
             used=used,
         )
-        rows.append(replace(row, coming=coming.get(card.id)))
-    for id, held in shelf.items():
+        rows.append(row)
+    for id, held in held_by_id.items():
         record = held.record
-        entry = stock.entries.get(id)
-        row = ModelRow(id, record.name, record.size, record.roles, None, held, entry)
-        rows.append(replace(row, coming=coming.get(id)))
+        row = ModelRow(
+            id,
+            record.name,
+            record.size,
+            record.roles,
+            held=held,
+            entry=data.entries.get(id),
+            coming=coming.get(id),
+        )
+        rows.append(row)
     linking = [one for key, one in coming.items() if key not in {row.key for row in rows}]
     rows += [ModelRow(one.id, one.name, one.progress.total, coming=one) for one in linking]
     return rows
 
 
-def rows_foreign(stock: TableData, coming: Collection[str]) -> list[ModelRow]:
+def rows_foreign(data: TableData, coming: Collection[str]) -> list[ModelRow]:
     """Return the models of other programs."""
     return [
         ModelRow(str(one.path), one.name, one.size, foreign=one)
-        for one in stock.foreign
+        for one in data.foreign
         if str(one.path) not in coming
     ]
 
 
-def rows_offered(stock: TableData, here: Iterable[str], *, whole: bool) -> list[ModelRow]:
+def rows_offered(data: TableData, here: Iterable[str], *, whole: bool) -> list[ModelRow]:
     """Return the catalogue's other models: the recommended ones, then by how well they fit.
 
     Those that won't fit are left out but for the `whole`.
@@ -150,11 +157,11 @@ def rows_offered(stock: TableData, here: Iterable[str], *, whole: bool) -> list[
             entry.size,
             entry.roles,
             entry=entry,
-            verdict=stock.verdicts.get(id),
-            is_recommended=id in stock.recommended,
-            pace=stock.paces.get(id),
+            verdict=data.verdicts.get(id),
+            is_recommended=id in data.recommended,
+            pace=data.paces.get(id),
         )
-        for id, entry in stock.entries.items()
+        for id, entry in data.entries.items()
         if id not in there
     ]
     shown = [row for row in rows if whole or row.verdict is None or row.verdict.fit is not Fit.WONT]
@@ -274,7 +281,8 @@ def age_text(then: float, now: float) -> str:
 def state_text(row: ModelRow, *, wide: bool = False) -> tuple[str, str]:
     """Say how a row stands, in words and a colour that adds to them."""
     if row.coming is not None:
-        return _download_state(row.coming), "$primary"
+        progress = row.coming.progress
+        return f"{progress.phase} {percent_done(progress.done, progress.total)} %", "$primary"
     if row.held is not None and not row.held.state.is_usable:
         return _unusable_state(row.held)
     if row.is_answering:
@@ -286,15 +294,6 @@ def state_text(row: ModelRow, *, wide: bool = False) -> tuple[str, str]:
     if row.card.uses_gateway:
         return _remote_state(row.card, wide), "$accent"
     return (str(row.held.state) if row.held is not None else "here"), "$foreground"
-
-
-def _download_state(coming: ActiveDownload) -> str:
-    word = {
-        Phase.WAITING: "waiting",
-        Phase.DOWNLOADING: "downloading",
-        Phase.VERIFYING: "verifying",
-    }[coming.progress.phase]
-    return f"{word} {percent_done(coming.progress.done, coming.progress.total)} %"
 
 
 def _unusable_state(held: LibraryModel) -> tuple[str, str]:
@@ -321,15 +320,15 @@ def _remote_state(card: Card, wide: bool) -> str:
     return f"{where} {show_usd(rates.input)}, {show_usd(rates.output)}/M"
 
 
-def totals_text(stock: TableData, memory: int, *, wide: bool = False) -> str:
+def totals_text(data: TableData, memory: int, *, wide: bool = False) -> str:
     """Sum up what there is, and what it takes where that leaves room for the keys beside it."""
-    shelf = {held.id for held in stock.held}
-    others = [card for card in stock.roster if not card.uses_gateway and card.id not in shelf]
-    count = len(shelf) + len(others)
-    size = sum(held.bytes for held in stock.held) + sum(card.size for card in others)
-    parts = [f"{count} {'model' if count == 1 else 'models'}"]
+    held_ids = {held.id for held in data.held}
+    others = [card for card in data.roster if not card.uses_gateway and card.id not in held_ids]
+    count = len(held_ids) + len(others)
+    size = sum(held.bytes for held in data.held) + sum(card.size for card in others)
+    parts = [count_text(count, "model")]
     parts += [f"{show_size(size)} on disk"] if size else []
-    parts += [f"{show_size(stock.disk)} free"] if stock.disk and wide else []
+    parts += [f"{show_size(data.disk)} free"] if data.disk and wide else []
     parts += [f"{show_size(memory)} in memory"] if memory and wide else []
     return " · ".join(parts)
 
@@ -388,7 +387,7 @@ def row_card(row: ModelRow) -> Card | None:
 def row_details(
     row: ModelRow, good: str = "", verdict: FitVerdict | None = None, adapter: str = ""
 ) -> Content:
-    """Tell what is known of a model: what it is good at, its licence, whether it fits, its file.
+    """Write what is known of a model: what it is good at, its licence, whether it fits, its file.
 
     `adapter` is the file of the LoRA adapter that it has on.
     """
@@ -457,7 +456,7 @@ def _origin_text(row: ModelRow) -> str:
 
 
 def _notes_text(row: ModelRow) -> str:
-    """Tell what its maker and its runner say of it."""
+    """Return the notes of its maker and of its runner."""
     known = (row.card.note if row.card else "", row.entry.note if row.entry else "")
     return " ".join(dict.fromkeys(one_line(note) for note in known if note))
 

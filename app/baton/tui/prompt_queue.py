@@ -39,10 +39,10 @@ class ConversationState:
 
 @dataclass(slots=True, eq=False)
 class QueuedPrompt:
-    """A prompt on its way: `after` and `again` as in Place; `worker` None is the chosen one.
+    """A prompt to be answered: `after` and `again` as in ConversationPosition.
 
-    With `preview` its plan is shown first; `plan` was shown, and edited; `record` is a run that was
-    interrupted and is gone on with.
+    `worker` None is the chosen one. With `preview` its plan is shown first; `plan` was shown, and
+    edited; `record` is an interrupted run to be resumed.
     """
 
     chat: ConversationState
@@ -153,7 +153,7 @@ class PromptQueue:
 
     @property
     def is_idle(self) -> bool:
-        """Whether all that was sent is over, with whatever is done at an answer's end."""
+        """Whether all that was sent is over, with all that is done at an answer's end."""
         return self._task is None
 
     def send(self, pending: QueuedPrompt, *, first: bool = False) -> None:
@@ -179,7 +179,7 @@ class PromptQueue:
     def stop(self, *, hold: bool = False) -> None:
         """Stop the answer that is being written; what there is of it is kept.
 
-        With `hold` what waits stays in `waiting` until `send` or `go_on`.
+        With `hold` what waits stays in `waiting` until `send` or `resume`.
         """
         self.is_held = hold
         if self.current is not None:

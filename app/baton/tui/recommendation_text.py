@@ -94,7 +94,7 @@ def _roles_text(pick: Pick) -> str:
 
 
 def _speed_text(found: Recommendation) -> str:
-    """Say about how fast the one writes that chats, or else the first; "" if nobody knows."""
+    """Say about how fast the one writes that chats, or else the first; "" if unknown."""
     speeds = sorted(
         (ModelRole.CHAT not in pick.roles, pick.speed) for pick in found.picks if pick.speed
     )
@@ -109,10 +109,11 @@ def foreign_text(found: Sequence[ExternalModel]) -> str:
     if not found:
         return ""
     models = Counter(one_line(model.program, 30) for model in found)
-    counts = list(models.items())
-    first, *others = counts
-    noun = "model" if first[1] == 1 else "models"
-    said = [f"{first[1]} {noun} of {first[0]}", *(f"{count} of {name}" for name, count in others)]
+    (first, number), *others = models.items()
+    said = [
+        f"{count_text(number, 'model')} of {first}",
+        *(f"{count} of {name}" for name, count in others),
+    ]
     return (
         f"Also found: {join_words(said)}, {show_size(sum(model.size for model in found))}: Choose."
     )

@@ -1,4 +1,4 @@
-"""What the app works with, handed in from outside."""
+"""The parts of Baton that the app works with."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _report_nothing(_: Callable[[str], object]) -> None:
 
 
 def _join_nothing(_: LibraryModel) -> str:
-    """Nobody new answers."""
+    """No worker is added."""
     return ""
 
 
@@ -37,11 +37,11 @@ def _assign_nothing(_: str, __: Sequence[ModelRole]) -> str:
 
 
 async def _leave_nothing(_: str) -> None:
-    """Nobody leaves."""
+    """No worker is removed."""
 
 
 def _no_roles() -> Mapping[ModelRole, str]:
-    """Nobody has a role."""
+    """No worker has a role."""
     return {}
 
 
@@ -50,9 +50,9 @@ class AppServices:
     """Everything behind the screens.
 
     `config` is the file with the settings; `exports` and `logs` are folders, made when first
-    needed. `warm_cloud` starts what a call elsewhere will need, if there can be one. `tell_later`
-    takes what says something to the person, for what only turns out while prompts are played.
-    `tutor` makes what has the router learn from answers (None: there is none).
+    needed. `warm_cloud` starts what a cloud call will need, if there can be one. `report_later`
+    takes a function that shows the person what only turns out while prompts are played.
+    `tutor` makes what trains the router on answers (None: there is none).
 
     `library` holds the models (None: there are only the workers). `join` makes a model that has
     arrived a worker, in the roles of its record, and returns the line that says so; `leave` lets a
@@ -72,7 +72,7 @@ class AppServices:
     conversation: str | None = None
     greeting: str = ""
     warm_cloud: Callable[[], None] = _do_nothing
-    tell_later: Callable[[Callable[[str], object]], None] = _report_nothing
+    report_later: Callable[[Callable[[str], object]], None] = _report_nothing
     tutor: Callable[[], Personaliser] | None = None
     library: Library | None = None
     join: Callable[[LibraryModel], str] = _join_nothing

@@ -14,9 +14,9 @@ from baton.presentation.charges import POLICY_NAMES
 
 @dataclass(frozen=True, slots=True)
 class SlashCommand:
-    """One command: `action` is the screen's action, `takes` names its argument for the hint.
+    """One command: `action` is the screen's action, `argument` names its argument for the hint.
 
-    `long` is whether that may have several lines.
+    `is_multiline` is whether that may have several lines.
     """
 
     name: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from baton.core.errors import BatonError, ConfigError
 from baton.core.labels import Label
@@ -15,13 +15,11 @@ from baton.core.money import FREE, show_usd
 from baton.core.run.policy import check
 from baton.core.view import RunView
 from baton.presentation import charges
+from baton.tui import slash_commands
 from baton.tui.chat.context import ChatContext
 from baton.tui.chat.downloads import DownloadController
 from baton.tui.chat.questions import QuestionController
 from baton.tui.widgets.transcript import Transcript
-
-if TYPE_CHECKING:
-    from baton.tui.slash_commands import SetCeiling
 
 NONE_STRONGER = (
     "There is no stronger worker here. A cloud worker can be entered in config.toml "
@@ -85,8 +83,6 @@ class BudgetController:
         if not words.strip():
             await self._show_money()
             return
-        from baton.tui import slash_commands
-
         match slash_commands.parse_budget(words):
             case slash_commands.SetCeiling() as ceiling:
                 await self._set_ceiling(ceiling)
@@ -126,32 +122,33 @@ class BudgetController:
         # A charge may have been released, which the answers show.
         self._context.transcript.post_message(Transcript.Changed())
 
-    async def _set_ceiling(self, order: SetCeiling) -> None:
+    async def _set_ceiling(self, command: slash_commands.SetCeiling) -> None:
         orchestra, ledger = self._services.orchestra, self._services.ledger
-        inverse = await self._write({"budget": {order.scope.value: order.text}})
+        inverse = await self._write({"budget": {command.scope.value: command.text}})
         try:
-            await ledger.set_ceiling(order.scope, order.amount)
+            await ledger.set_ceiling(command.scope, command.amount)
         except BatonError:
             await self._write(inverse)
             raise
         ceilings = dict(orchestra.terms.ceilings)
-        ceilings.pop(order.scope, None)
-        if order.amount is not None:
-            ceilings[order.scope] = order.amount
+        ceilings.pop(command.scope, None)
+        if command.amount is not None:
+            ceilings[command.scope] = command.amount
         orchestra.change_terms(ceilings=ceilings)
         rooms = (await ledger.standing(ceilings, "")).rooms
-        [room] = [room for room in rooms if room.scope is order.scope]
-        await self._note(_describe_bound(room) if room.variable else self._describe_ceiling(order))
+        [room] = [room for room in rooms if room.scope is command.scope]
+        said = _describe_bound(room) if room.variable else self._describe_ceiling(command)
+        await self._note(said)
         if any(ceilings.values()):
             self._services.warm_cloud()
 
-    def _describe_ceiling(self, order: SetCeiling) -> str:
+    def _describe_ceiling(self, command: slash_commands.SetCeiling) -> str:
         """Say what a changed ceiling means."""
-        session = order.scope is Scope.SESSION
-        whose = "each conversation" if session else order.scope.phrase
+        session = command.scope is Scope.SESSION
+        whose = "each conversation" if session else command.scope.phrase
         said = f"There is no ceiling for {whose} any more."
-        if order.amount is not None:
-            said = f"At most {show_usd(order.amount)} for {whose} from now on."
+        if command.amount is not None:
+            said = f"At most {show_usd(command.amount)} for {whose} from now on."
         terms = self._services.orchestra.terms
         if not any(terms.ceilings.values()):
             return f"{said} No ceiling is above $0, so the cloud is off."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 
+from textual.app import SuspendNotSupported
 from textual.screen import Screen
 from textual.worker import Worker
 
@@ -11,7 +12,7 @@ from baton.core.errors import BatonError
 from baton.core.labels import Label
 from baton.core.sanitiser import one_line
 from baton.presentation.answers import CardsById
-from baton.tui.chat.worker_choice import WorkerChoice
+from baton.tui import desktop
 from baton.tui.prompt_queue import ConversationState, PromptQueue
 from baton.tui.screens.overlay import Overlay
 from baton.tui.services import AppServices
@@ -30,8 +31,8 @@ class ChatContext:
 
     `screen` is used as Textual's screen only: for workers, timers, focus and other screens.
     `report_bug` takes an unexpected error of a background task. `chat` is the conversation on the
-    screen. The next prompt is answered by `choice.worker`, with `strategy` ("": as the mode says);
-    with `is_previewing` its plan is shown first.
+    screen. The next prompt is answered by `worker`, with `strategy` ("": as the mode says); with
+    `is_previewing` its plan is shown first.
     """
 
     def __init__(
@@ -48,12 +49,7 @@ class ChatContext:
         self.transcript = Transcript()
         self.composer = Composer()
         self.footer = Footer()
-        self.choice = WorkerChoice(
-            services.orchestra,
-            services.worker,
-            show=self.show_worker,
-            is_waited_for=lambda: self.is_waited_for,
-        )
+        self.worker = services.worker or services.orchestra.default
         self.chat = ConversationState(label=services.limits.label)
         self.strategy = services.limits.strategy
         self.is_previewing = False
@@ -69,11 +65,29 @@ class ChatContext:
         """Whether the person waits for an answer."""
         return self.queue.is_busy or bool(self.queue.waiting)
 
+    @property
+    def can_answer(self) -> bool:
+        """Whether the chosen worker can be asked; without any model no worker can."""
+        return self.worker in self.roster
+
     # State
 
     def enter(self, chat: ConversationState) -> None:
         """Make this the conversation on the screen."""
         self.chat = chat
+
+    def choose_worker(self, worker: str) -> None:
+        """Let this worker answer from now on; warm it, unless the person waits for an answer."""
+        self.worker = worker
+        self.show_worker()
+        if self.can_answer and not self.is_waited_for:
+            self.services.orchestra.worker(worker).warm()
+
+    def follow_default(self, before: str) -> None:
+        """Change to the default worker if the chosen one is gone, or was the default `before`."""
+        default = self.services.orchestra.default
+        if not self.can_answer or (self.worker == before != default):
+            self.choose_worker(default)
 
     def choose_strategy(self, strategy: str) -> None:
         """Answer with this strategy from now on."""
@@ -88,8 +102,7 @@ class ChatContext:
     def show_worker(self) -> None:
         """Show in the header and the footer which worker answers."""
         self.show_header()
-        is_available = self.choice.is_available
-        self.footer.status = one_line(self.choice.worker, 40) if is_available else NO_MODEL
+        self.footer.status = one_line(self.worker, 40) if self.can_answer else NO_MODEL
 
     def show_header(self) -> None:
         """Show the conversation's title, how far its texts may travel, and how it is answered."""
@@ -108,7 +121,7 @@ class ChatContext:
             return ""
         if terms.mode == "local":
             return "local only"
-        card = self.roster.get(self.choice.worker)
+        card = self.roster.get(self.worker)
         return f"{card.privacy.value} worker" if card is not None and card.remote else "local first"
 
     # Texts and background work
@@ -139,10 +152,6 @@ class ChatContext:
 
     async def edit_text(self, text: str, name: str = "prompt.md") -> str | None:
         """Return a text as changed in the person's own editor; None if it was not changed."""
-        from textual.app import SuspendNotSupported
-
-        from baton.tui import desktop
-
         try:
             with self.screen.app.suspend():
                 changed = desktop.edit_text(text, name)

@@ -20,6 +20,7 @@ from baton.presentation.answers import (
     summarise_answer,
     without_released_charges,
 )
+from baton.presentation.words import count_text
 from baton.tui import desktop
 from baton.tui.chat.budget import BudgetController
 from baton.tui.chat.context import ChatContext
@@ -268,12 +269,10 @@ class ConversationController:
         self._feedback.record(view.turn, Signal.COPIED)
 
     async def _copy_text(self, text: str, which: str) -> None:
-        from baton.tui import desktop
-
-        lines = text.rstrip("\n").count("\n") + 1
+        lines = count_text(text.rstrip("\n").count("\n") + 1, "line")
         if not (desktop.has_system_clipboard() and await desktop.copy_to_system(text)):
             self._context.screen.app.copy_to_clipboard(text)
-        self._context.footer.say(f"copied {lines} {'line' if lines == 1 else 'lines'}{which}")
+        self._context.footer.say(f"copied {lines}{which}")
 
     async def show_workflow(self) -> None:
         """Show how the selected answer was made."""

@@ -128,7 +128,7 @@ class DownloadController:
         except BatonError as error:
             await self._context.complain(error)
             return
-        self._context.choice.follow_default(before)
+        self._context.follow_default(before)
         if self._context.screen.is_mounted:
             await self._mention(said)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from textual import events
+
 from baton.core.errors import BatonError
 from baton.core.feedback import Signal
 from baton.core.messages import Attachment, Prompt
@@ -88,10 +90,10 @@ class InputController:
         """Load earlier prompts, to be gone through with the arrow keys."""
         self._composer.prompt.remember(await self._context.services.store.recent_prompts())
 
-    def insert(self, text: str) -> None:
-        """Go to the prompt, and write something there."""
+    def press(self, key: events.Key) -> None:
+        """Go to the prompt, and press a key there."""
         self._composer.prompt.focus()
-        self._composer.prompt.insert(text)
+        self._composer.prompt.post_message(events.Key(key.key, key.character))
 
     def switch_focus(self) -> None:
         """Go from the prompt to the messages, and back."""

@@ -26,13 +26,13 @@ from baton.tui.recommendation_text import (
     recommendation_text,
     remember_put_off,
 )
+from baton.tui.widgets.question_view import RecommendationView
+from baton.tui.widgets.transcript import Notice
 
 if TYPE_CHECKING:
     from baton.core.messages import Prompt
     from baton.core.ports import Choice
     from baton.models import Library, Recommendation
-    from baton.tui.widgets.question_view import RecommendationView
-    from baton.tui.widgets.transcript import Notice
 
 MEASURE_SECONDS = 2.0
 """How long the starter model writes, so that the speed of others can be estimated."""
@@ -78,7 +78,7 @@ class OnboardingController:
         text = ""
         if await self._services.store.latest() is None:
             text = WELCOME
-            card = self._context.roster.get(self._context.choice.worker)
+            card = self._context.roster.get(self._context.worker)
             if card is not None:
                 note = f" ({card.note[0].lower()}{card.note[1:].rstrip('.')})" if card.note else ""
                 text += f"\nReady now: {card.name}{note}."
@@ -86,7 +86,7 @@ class OnboardingController:
             await self._welcome(text)
 
     async def _welcome(self, text: str) -> None:
-        library, can_answer = self._services.library, self._context.choice.is_available
+        library, can_answer = self._services.library, self._context.can_answer
         if not can_answer:
             text = f"{text}\n{NOTHING_HERE}".strip()
         if library is None or await self._is_equipped(library):
@@ -103,7 +103,7 @@ class OnboardingController:
     async def _is_equipped(self, library: Library) -> bool:
         """Whether there is more than the starter model, or the person put that off."""
         workers = {id for id, card in self._context.roster.items() if not card.is_tool}
-        if self._context.choice.is_available and workers - {STARTER_ID}:
+        if self._context.can_answer and workers - {STARTER_ID}:
             return True
         return await asyncio.to_thread(
             lambda: is_put_off(self._services.state) or bool(library.models())
@@ -145,8 +145,6 @@ class OnboardingController:
         self._context.start(partial(self._advise, text, follow), "advice", exclusive=True)
 
     async def _advise(self, text: str, follow: bool) -> None:
-        from baton.tui.widgets.question_view import RecommendationView
-
         before, self.advice = self.advice, None
         if before is not None and before.is_attached:
             await before.offer(())
@@ -161,7 +159,7 @@ class OnboardingController:
     async def _fill_advice(self, view: RecommendationView, text: str) -> None:
         from baton.workers.local import measure_speed
 
-        library, choice = self._services.library, self._context.choice
+        library, context = self._services.library, self._context
         assert library is not None
         machine = await library.inspect_machine()
         foreign = foreign_text(await asyncio.to_thread(library.external_models))
@@ -170,15 +168,15 @@ class OnboardingController:
 
         async def show(found: Recommendation) -> None:
             self._recommendation = found
-            models = recommendation_text(found, machine, alone=not choice.is_available)
+            models = recommendation_text(found, machine, alone=not context.can_answer)
             view.say("\n".join(part for part in (text, models, foreign, stick) if part))
             await view.offer(_choices(found, library.offline, bool(foreign)))
 
         found = await library.recommend(self.starter_speed)
         await show(found)
-        if not found.picks or self._context.is_waited_for or self.starter_speed is not None:
+        if not found.picks or context.is_waited_for or self.starter_speed is not None:
             return
-        if not choice.is_available:
+        if not context.can_answer:
             return  # there is nothing to measure with
         self.starter_speed = await measure_speed(self._services.orchestra.worker(), MEASURE_SECONDS)
         if self.starter_speed is None:
@@ -250,7 +248,7 @@ class OnboardingController:
             return
         self._is_undecided = False
         names = one_line(join_words(begun), 160)
-        card = context.roster.get(context.choice.worker)
+        card = context.roster.get(context.worker)
         who = f"Until then {card.name}" if card is not None else "The first that is here"
         await context.transcript.note(
             f"On the way: {names} ({show_size(found.download)}). {who} answers;"
@@ -266,12 +264,11 @@ class OnboardingController:
         """
         from baton.tui.screens.models_screen import ModelsScreen
 
-        context, choice = self._context, self._context.choice
+        context = self._context
         if not worker:
             screen = ModelsScreen(
-                self._services,
+                context,
                 self._downloads.queue,
-                choice,
                 starter_speed=self.starter_speed,
                 at_best=at_best,
             )
@@ -281,8 +278,8 @@ class OnboardingController:
             known = ", ".join(context.roster)
             await context.transcript.note(f"There is no worker {worker!r}; there are: {known}.")
             return
-        if worker and worker != choice.worker and worker in context.roster:
-            choice.choose(worker)
+        if worker and worker != context.worker and worker in context.roster:
+            context.choose_worker(worker)
 
 
 def _choices(found: Recommendation, offline: bool, has_others: bool = False) -> list[Choice]:

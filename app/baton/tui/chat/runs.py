@@ -88,7 +88,7 @@ class RunController:
     ) -> None:
         """Have a prompt answered as soon as those before it are: see QueuedPrompt."""
         context = self._context
-        if worker is None and not context.choice.is_available:
+        if worker is None and not context.can_answer:
             context.screen.run_worker(self._onboarding.keep_prompt(prompt))
             return
         if context.is_previewing:
@@ -132,7 +132,7 @@ class RunController:
         context, view = self._context, self._context.transcript.selected
         if view is None:
             return
-        worker = view.turn.worker if view.turn.worker in context.roster else context.choice.worker
+        worker = view.turn.worker if view.turn.worker in context.roster else context.worker
         stronger = await self._budget.stronger_worker(worker)
         if isinstance(stronger, str):
             await context.transcript.note(stronger)
@@ -160,7 +160,7 @@ class RunController:
         if pending.record is not None:
             return services.orchestra.resume(pending.record, replace(limits, strategy=""), ask)
         place = ConversationPosition(pending.chat.id, pending.after, pending.again)
-        worker = pending.worker or context.choice.worker
+        worker = pending.worker or context.worker
         return services.orchestra.play(
             pending.prompt, place, limits, ask, worker=worker, plan=pending.plan
         )
@@ -278,7 +278,7 @@ class RunController:
         run = follower.view
         what = activity_text(run)
         step = run.current_step or answer_author(run)
-        worker = step.worker if step else follower.pending.worker or self._context.choice.worker
+        worker = step.worker if step else follower.pending.worker or self._context.worker
         if run.planning and run.status == "running":
             worker = run.planning
         return what if what.startswith(("loading", "asking")) else f"{worker} · {what}"

@@ -152,12 +152,12 @@ class ChatScreen(Screen[None]):
 
     @work
     async def _begin(self) -> None:
-        services, choice = self.context.services, self.context.choice
+        context, services = self.context, self.context.services
         services.started()
-        if choice.is_available:
-            services.orchestra.worker(choice.worker).warm()
+        if context.can_answer:
+            services.orchestra.worker(context.worker).warm()
         services.orchestra.services.router.warm()
-        services.tell_later(lambda text: self.run_worker(self.transcript.note(text)))
+        services.report_later(lambda text: self.run_worker(self.transcript.note(text)))
         await self.conversation.begin()
         if services.greeting:
             await self.transcript.note(services.greeting)
@@ -234,7 +234,7 @@ class ChatScreen(Screen[None]):
 
     @on(Transcript.Typed)
     def _type(self, event: Transcript.Typed) -> None:
-        self.input.insert(event.text)
+        self.input.press(event.key)
 
     @on(Transcript.Changed)
     def _load_summaries(self) -> None:

@@ -17,6 +17,7 @@ from baton.core.errors import BatonError
 from baton.core.history_types import Conversation, SearchHit
 from baton.core.sanitiser import one_line, sanitise
 from baton.history import Store
+from baton.presentation.words import count_text
 from baton.tui import key_bindings
 from baton.tui.screens.dialogs import RenameScreen
 from baton.tui.screens.overlay import Overlay
@@ -44,10 +45,10 @@ class ConversationsScreen(Overlay[ConversationPlace]):
     BINDINGS = key_bindings.CONVERSATIONS
     HEADING = "Conversations"
 
-    def __init__(self, store: Store, exporting: Exporter, words: str = "") -> None:
+    def __init__(self, store: Store, export: Exporter, words: str = "") -> None:
         super().__init__()
         self._store = store
-        self._export = exporting
+        self._export = export
         self._words = words
         self._found: list[ConversationPlace] = []
         self._deleted: list[ConversationPlace] = []
@@ -170,13 +171,13 @@ class ConversationsScreen(Overlay[ConversationPlace]):
 def _count_text(found: int, words: str) -> str:
     if found == 0:
         return "nothing found" if words else "no conversations yet"
-    name = "match" if words else "conversation"
-    plural = {"match": "matches", "conversation": "conversations"}[name]
-    return f"{found} {name if found == 1 else plural}"
+    if words:
+        return f"{found:,} {'match' if found == 1 else 'matches'}"
+    return count_text(found, "conversation")
 
 
 def _conversation_option(conversation: Conversation) -> Content:
-    turns = f"{conversation.turns:,} {'message' if conversation.turns == 1 else 'messages'}"
+    turns = count_text(conversation.turns, "message")
     return _option_text(conversation.title, conversation.updated, Content.styled(turns, "$muted"))
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
@@ -23,10 +21,6 @@ class HelpScreen(Overlay[None]):
     """Shows what can be done, by where it can be done."""
 
     HEADING = "Keys and commands"
-
-    def __init__(self, keymap: Mapping[str, str]) -> None:
-        super().__init__()
-        self._keymap = keymap
 
     def body(self) -> ComposeResult:
         """Lay out a group of keys for every part of the app, and the commands."""
@@ -50,8 +44,9 @@ class HelpScreen(Overlay[None]):
         lines = []
         for binding in bindings:
             assert isinstance(binding, Binding)
-            line = _key_line(key_bindings.binding_keys(binding, self._keymap), binding.tooltip)
-            lines.append(Content.assemble(line, (f"  {binding.id or ''}", "$muted")))
+            id = binding.id or ""
+            line = _key_line(key_bindings.configured_keys(self.app, id), binding.tooltip)
+            lines.append(Content.assemble(line, (f"  {id}", "$muted")))
         return _section(name, lines)
 
 

@@ -32,6 +32,7 @@ from baton.presentation.charges import (
     spending_summary,
     unconfirmed_text,
 )
+from baton.presentation.words import count_text
 from baton.tui import key_bindings
 from baton.tui.screens.dialogs import ConfirmScreen
 from baton.tui.screens.overlay import Overlay
@@ -244,7 +245,7 @@ def _usage_lines(title: str, rows: Sequence[UsageRow]) -> list[Content]:
         return []
     lines = [Content(""), Content.styled(title, "bold")]
     for row in rows:
-        calls = f"{row.calls:,} {'call' if row.calls == 1 else 'calls'}"
+        calls = count_text(row.calls, "call")
         tokens = f"{row.tokens_in:,} in, {row.tokens_out:,} out"
         cost = show_usd(row.charged)
         if row.unconfirmed:
@@ -308,7 +309,7 @@ class EgressScreen(Overlay[None]):
         listing.add_options(Option(_egress_option(one)) for one in self._sent)
         listing.highlighted = 0 if self._sent else None
         count, size = len(self._sent), sum(one.size for one in self._sent)
-        requests = f"{count} {'request' if count == 1 else 'requests'}"
+        requests = count_text(count, "request")
         self.footer.status = f"{requests}, {size:,} bytes" if count else "nothing left yet"
         if count == 1 and self._run is not None:
             self.app.push_screen(SentScreen(self._sent[0]))

@@ -1,4 +1,4 @@
-"""The models: who answers, what is on its way, what could come; and all that is done with them."""
+"""The screen of the models: workers, downloads, the catalogue; and all that is done with them."""
 
 from __future__ import annotations
 
@@ -35,14 +35,13 @@ from baton.tui.model_table import (
     row_card,
     row_details,
 )
-from baton.tui.screens.dialogs import ConfirmScreen
+from baton.tui.screens.dialogs import ConfirmScreen, RoleScreen, request_model
 from baton.tui.screens.overlay import Overlay
 
 if TYPE_CHECKING:
     from baton.models import Library
     from baton.tui.background_downloads import ActiveDownload, Downloads
-    from baton.tui.chat.worker_choice import WorkerChoice
-    from baton.tui.services import AppServices
+    from baton.tui.chat.context import ChatContext
 
 TICK_SECONDS = 0.5
 """How often what is loaded and what is on its way is looked at again."""
@@ -56,9 +55,8 @@ class ModelsScreen(Overlay[str]):
 
     def __init__(
         self,
-        services: AppServices,
+        context: ChatContext,
         downloads: Downloads | None,
-        choice: WorkerChoice,
         *,
         starter_speed: float | None = None,
         at_best: bool = False,
@@ -68,12 +66,12 @@ class ModelsScreen(Overlay[str]):
         `starter_speed` are the tokens per second of the starter model here (None: not measured).
         """
         super().__init__()
-        self._desk = services
+        self._chat = context
+        self._services = context.services
         self._downloads = downloads
-        self._choice = choice
         self._starter_speed = starter_speed
         self._at_best = at_best
-        self._stock = TableData()
+        self._data = TableData()
         self._shows_all = False
         self._rows: dict[str, ModelRow] = {}
         self._lines: dict[str, Content] = {}
@@ -94,9 +92,9 @@ class ModelsScreen(Overlay[str]):
     def on_mount(self) -> None:
         """Show the workers at once, and the rest when it has been read."""
         self.query_one("#coming").display = False
-        self._stock = TableData(roster=self._roster(), roles=self._desk.roles())
+        self._data = TableData(roster=self._roster(), roles=self._services.roles())
         self._fill()
-        self._point_at(self._choice.worker)
+        self._point_at(self._chat.worker)
         self._load()
         self.set_interval(TICK_SECONDS, self._tick)
 
@@ -107,8 +105,8 @@ class ModelsScreen(Overlay[str]):
     @property
     def _library(self) -> Library:
         """The library; keys that need it work only where there is one."""
-        assert self._desk.library is not None
-        return self._desk.library
+        assert self._services.library is not None
+        return self._services.library
 
     @property
     def _coming(self) -> dict[str, ActiveDownload]:
@@ -127,7 +125,7 @@ class ModelsScreen(Overlay[str]):
         return set(self._coming), 0 if self._downloads is None else self._downloads.ended_count
 
     def _roster(self) -> list[Card]:
-        return [card for card in self._desk.orchestra.roster if not card.is_tool]
+        return [card for card in self._services.orchestra.roster if not card.is_tool]
 
     # What there is
 
@@ -135,41 +133,42 @@ class ModelsScreen(Overlay[str]):
     async def _load(self) -> None:
         """Read what is here, then look at the machine for what else would suit it."""
         try:
-            uses = await self._desk.store.worker_usage()
-            self._read(replace(self._stock, uses=uses, roster=self._roster()))
-            if self._desk.library is None:
+            uses = await self._services.store.worker_usage()
+            self._read(replace(self._data, uses=uses, roster=self._roster()))
+            if self._services.library is None:
                 return
             held, entries = await asyncio.to_thread(
                 lambda: (self._library.models(), self._library.entries())
             )
-            self._read(replace(self._stock, held=held, entries=entries, roles=self._desk.roles()))
+            roles = self._services.roles()
+            self._read(replace(self._data, held=held, entries=entries, roles=roles))
             foreign = await asyncio.to_thread(self._library.external_models)
-            self._read(replace(self._stock, foreign=foreign))
+            self._read(replace(self._data, foreign=foreign))
             await self._judge()
         except BatonError as error:
             self._complain(error)
 
     async def _judge(self) -> None:
         """Find out what of the catalogue would fit; once, since it takes a while."""
-        if self._stock.verdicts:
+        if self._data.verdicts:
             return
         machine = await self._library.inspect_machine()
         verdicts = self._library.verdicts(machine)
         found = await self._library.recommend(self._starter_speed)
         picks = [pick.entry.id for pick in found.picks]
-        starter = self._starter_speed or self._stock.uses.get(STARTER_ID, (None,))[0]
+        starter = self._starter_speed or self._data.uses.get(STARTER_ID, (None,))[0]
         self._read(
             replace(
-                self._stock,
+                self._data,
                 verdicts=verdicts,
                 recommended=picks,
-                paces=model_table.expected_speeds(self._stock.entries, machine, starter),
+                paces=model_table.expected_speeds(self._data.entries, machine, starter),
                 disk=machine.disk,
             )
         )
 
-    def _read(self, stock: TableData) -> None:
-        self._stock = stock
+    def _read(self, data: TableData) -> None:
+        self._data = data
         self._fill()
         best = next((key for key, row in self._rows.items() if row.is_recommended), "")
         if self._at_best and best and self.is_open:
@@ -193,12 +192,12 @@ class ModelsScreen(Overlay[str]):
             return
         table, coming = self.query_one(OptionList), self._coming
         columns = model_table.Columns(table.scrollable_content_region.width - 2)
-        here = model_table.rows_here(self._stock, coming, self._choice.worker, self._resident)
+        here = model_table.rows_here(self._data, coming, self._chat.worker, self._resident)
         groups = {
             "": here,
-            model_table.FOREIGN_TITLE: model_table.rows_foreign(self._stock, coming),
+            model_table.FOREIGN_TITLE: model_table.rows_foreign(self._data, coming),
             model_table.MORE_TITLE: model_table.rows_offered(
-                self._stock, [row.key for row in here], whole=self._shows_all
+                self._data, [row.key for row in here], whole=self._shows_all
             ),
         }
         now, lines, rows = time.time(), {}, {}
@@ -212,8 +211,8 @@ class ModelsScreen(Overlay[str]):
         self._draw(table, lines)
         self._put("#columns", columns.heading().stylize("$muted"))
         self._show_coming(coming, BAR_COLUMNS if columns.wide else SHORT_BAR_COLUMNS)
-        memory = self._desk.orchestra.memory
-        self.footer.status = model_table.totals_text(self._stock, memory, wide=columns.wide)
+        memory = self._services.orchestra.memory
+        self.footer.status = model_table.totals_text(self._data, memory, wide=columns.wide)
         self._describe()
 
     def _draw(self, table: OptionList, lines: dict[str, Content]) -> None:
@@ -228,7 +227,7 @@ class ModelsScreen(Overlay[str]):
             table.add_options(
                 Option(line, key, disabled=key not in self._rows) for key, line in lines.items()
             )
-            key = (before.id if before is not None else None) or self._choice.worker
+            key = (before.id if before is not None else None) or self._chat.worker
             self._point_at(model_table.current_key(self._rows, key), place)
             table.scroll_to(y=top, animate=False, immediate=True)
             table.scroll_to_highlight()
@@ -242,7 +241,7 @@ class ModelsScreen(Overlay[str]):
         table.highlighted = places.get(key, nearest)
 
     def _resident(self, worker: str) -> int:
-        return self._desk.orchestra.resident(worker)
+        return self._services.orchestra.resident(worker)
 
     def _show_coming(self, coming: dict[str, ActiveDownload], length: int) -> None:
         """Draw a bar for each model on its way."""
@@ -277,9 +276,10 @@ class ModelsScreen(Overlay[str]):
             return
         try:
             self._strengths[row.key] = skill_summary(
-                card, await self._desk.orchestra.services.skills.masteries_of(card)
+                card, await self._services.orchestra.services.skills.masteries_of(card)
             )
-            if row.held is not None and row.held.state.is_usable and self._desk.library is not None:
+            is_usable = row.held is not None and row.held.state.is_usable
+            if is_usable and self._services.library is not None:
                 self._verdicts[row.key] = await self._library.verdict(row.key)
         except BatonError as error:
             self._complain(error)
@@ -287,13 +287,13 @@ class ModelsScreen(Overlay[str]):
         self._describe()
 
     def _describe(self) -> None:
-        """Tell of the model under the cursor."""
+        """Show what is known of the model under the cursor."""
         if not self.is_open:
             return
         row, about = self._row, Content("")
         if row is not None:
             good, verdict = self._strengths.get(row.key, ""), self._verdicts.get(row.key)
-            about = row_details(row, good, verdict, self._desk.orchestra.adapter(row.key))
+            about = row_details(row, good, verdict, self._services.orchestra.adapter(row.key))
         if complaint := self._complaint or self._download_error(row):
             about = Content.assemble((complaint, "$error"), "\n", about)
         self._put("#about", about)
@@ -334,9 +334,10 @@ class ModelsScreen(Overlay[str]):
             case "remove":
                 return held is not None
             case "role":
-                return row is not None and row.card is not None and self._desk.library is not None
+                is_worker = row is not None and row.card is not None
+                return is_worker and self._services.library is not None
             case "whole":
-                return bool(self._stock.verdicts)
+                return bool(self._data.verdicts)
             case _:
                 return True
 
@@ -357,8 +358,6 @@ class ModelsScreen(Overlay[str]):
     @work(group="fetch")
     async def action_fetch(self) -> None:
         """Download a model of the catalogue, or one whose file is lost."""
-        from baton.tui.screens.dialogs import request_model
-
         row = self._row
         if row is None or self._downloads is None or not is_fetchable(row):
             return
@@ -420,33 +419,31 @@ class ModelsScreen(Overlay[str]):
         try:
             if self._downloads is not None:
                 await self._downloads.stop(row.key)
-            await self._desk.leave(row.key)
+            await self._services.leave(row.key)
             freed = await asyncio.to_thread(self._library.remove, row.key)
         except BatonError as error:
             self._complain(error)
             return
-        self._choice.follow_default("")
+        self._chat.follow_default("")
         self.footer.say(f"removed; {show_size(freed)} freed")
         self._load()
 
     @work(group="change")
     async def action_role(self) -> None:
         """Choose what a worker does from now on."""
-        from baton.tui.screens.dialogs import RoleScreen
-
         row = self._row
         if row is None or row.card is None:
             return
-        role = await self.app.push_screen_wait(RoleScreen(row.name, self._stock.roles))
+        role = await self.app.push_screen_wait(RoleScreen(row.name, self._data.roles))
         if role is None:
             return
         try:
-            said = await asyncio.to_thread(self._desk.assign, row.card.id, [role])
+            said = await asyncio.to_thread(self._services.assign, row.card.id, [role])
         except BatonError as error:
             self._complain(error)
             return
         if role is ModelRole.CHAT:
-            self._choice.choose(row.card.id)
+            self._chat.choose_worker(row.card.id)
         self.footer.say(said)
         self._load()
 

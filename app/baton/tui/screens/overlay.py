@@ -1,13 +1,15 @@
-"""What lies over the conversation for a while: the shape of all other screens."""
+"""The base of all screens that are shown over the conversation, and the command palette."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import ClassVar, TypeVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.command import CommandPalette
 from textual.containers import Vertical
+from textual.content import Content
 from textual.screen import ModalScreen
 
 from baton.tui import key_bindings
@@ -18,7 +20,7 @@ Result = TypeVar("Result")
 
 
 class Overlay(ModalScreen[Result | None]):
-    """A screen with a title above and its keys below; Esc leads back."""
+    """A screen over the conversation, with a title above and its keys below; Esc closes it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*key_bindings.OVERLAY, *key_bindings.ABOVE]
     HEADING = ""
@@ -30,20 +32,20 @@ class Overlay(ModalScreen[Result | None]):
     def compose(self) -> ComposeResult:
         """Lay out the title, what the screen shows, and the footer."""
         heading = SplitLine(classes="heading")
-        heading.left = heading.left + self.HEADING
+        heading.left = Content(self.HEADING)
         with Vertical():
             yield heading
             yield QuestionLine()
             yield from self.body()
             yield self.footer
 
+    @abstractmethod
     def body(self) -> ComposeResult:
         """Lay out what the screen shows."""
-        raise NotImplementedError
 
     @property
     def is_open(self) -> bool:
-        """Whether it is laid out still: what was read for it may come after it was left."""
+        """Whether it is still laid out: what was read for it may arrive after it was closed."""
         return self.is_mounted and self.display
 
     async def action_close(self) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 REFRESH_SECONDS = 0.25
 
 RunReader = Callable[[], RunView]
-"""Tells how a run stands; asked again and again while it goes on."""
+"""Returns how a run stands; called again and again while it goes on."""
 
 
 class _StepList(OptionList):
@@ -52,11 +52,11 @@ class WorkflowScreen(Overlay[None]):
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide")]  # noqa: RUF012 (as in Textual)
 
     def __init__(
-        self, story: RunReader, roster: CardsById, ledger: Ledger, answer: str = ""
+        self, read_run: RunReader, roster: CardsById, ledger: Ledger, answer: str = ""
     ) -> None:
         super().__init__()
-        self._story = story
-        self._run = story()
+        self._read_run = read_run
+        self._run = read_run()
         self._roster = roster
         self._ledger = ledger
         self._answer = answer
@@ -99,7 +99,7 @@ class WorkflowScreen(Overlay[None]):
             screen.styles.padding = (0, columns, 0, 0)
 
     def _follow(self) -> None:
-        if (run := self._story()) is not self._run:
+        if (run := self._read_run()) is not self._run:
             self._run = run
             self._fill()
 
@@ -179,7 +179,7 @@ class WorkflowScreen(Overlay[None]):
 
     def _newest(self, number: int) -> tuple[str, bool]:
         """Return a step's text, and whether more may come of it."""
-        self._run = self._story() if self._run.status == "running" else self._run
+        self._run = self._read_run() if self._run.status == "running" else self._run
         over = self._run.steps[number - 1].is_over or self._run.status != "running"
         return self._text(number), not over
 

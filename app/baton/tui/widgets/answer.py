@@ -24,7 +24,6 @@ from textual.theme import Theme
 from textual.widget import Widget
 
 from baton.tui import themes
-from baton.tui.widgets import answer
 
 
 class AnswerView(Widget):
@@ -72,10 +71,10 @@ class AnswerView(Widget):
         self.refresh(layout=True)
 
     def _take(self, text: str) -> None:
-        blocks = answer.parse_blocks(text)
+        blocks = parse_blocks(text)
         last = blocks[-1:]
         if len(blocks) > 1:
-            text = "\n".join(text.split("\n")[answer.first_line(blocks[-1]) :])
+            text = "\n".join(text.split("\n")[first_line(blocks[-1]) :])
         self._tail = text
         self._whole += blocks[:-1]
         if self._width:
@@ -85,11 +84,11 @@ class AnswerView(Widget):
             self._draw(last)
 
     def _draw(self, blocks: list[Block]) -> None:
-        pen = answer.block_painter(self.app.theme)
+        painter = block_painter(self.app.theme)
         for block in blocks:
             if self._lines:
                 self._lines.append(Strip.blank(0))
-            self._lines += pen.draw(block, self._width)
+            self._lines += painter.draw(block, self._width)
 
     def _fit(self, width: int) -> None:
         """Draw everything again if the width has changed."""
@@ -98,7 +97,7 @@ class AnswerView(Widget):
             self._lines, self._whole_lines = [], 0
             self._draw(self._whole)
             self._whole_lines = len(self._lines)
-            self._draw(answer.parse_blocks(self._tail))
+            self._draw(parse_blocks(self._tail))
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """Return how many lines the text takes at this width."""
@@ -250,7 +249,7 @@ class BlockPainter:
 
 @cache
 def block_painter(look: str) -> BlockPainter:
-    """Return the pen for a look."""
+    """Return the painter for a look."""
     return BlockPainter(next(theme for theme in themes.ALL if theme.name == look))
 
 

@@ -47,9 +47,6 @@ class PromptArea(TextArea):
 
     BINDINGS = key_bindings.PROMPT
 
-    class Entered(Message):
-        """Enter was pressed; keys before it may still be on their way."""
-
     class Sent(Message):
         """The person pressed Enter: the prompt's text, which no longer stands in it."""
 
@@ -118,12 +115,10 @@ class PromptArea(TextArea):
 
     def action_send(self) -> None:
         """Send the prompt, once the keys before this one are in it."""
-        self.post_message(self.Entered())
+        self.call_later(self._send)
 
-    @on(Entered)
-    def _enter(self, event: Entered) -> None:
+    def _send(self) -> None:
         """Take the text out, in the order of the keys: what is typed next is another prompt."""
-        event.stop()
         self.post_message(self.Sent(self.text))
         self.put("")
         self.forget()
@@ -171,14 +166,17 @@ class PromptArea(TextArea):
         super().action_delete_left()
 
     async def _on_key(self, event: events.Key) -> None:
-        """Edit in the order of the keys: by itself, Backspace acts after what is typed next."""
+        """Act in the order of the keys: by itself, Backspace acts after what is typed next."""
         bindings = self._bindings.copy()
         bindings.apply_keymap(self.app._keymap)
         for binding in bindings.key_to_bindings.get(event.key, ()):
-            if not binding.priority and await self.app.run_action(binding.action, self):
-                event.stop()
-                event.prevent_default()
-                return
+            if binding.action == "send":
+                self._send()  # it comes from the messages, behind all keys before it
+            elif not await self.app.run_action(binding.action, self):
+                continue
+            event.stop()
+            event.prevent_default()
+            return
         await super()._on_key(event)
 
     async def _on_paste(self, event: events.Paste) -> None:

@@ -19,6 +19,7 @@ from baton.core.view import RunView
 from baton.presentation.answers import CardsById, destination_text, worker_name, worker_place
 from baton.presentation.charges import call_price_text
 from baton.presentation.plans import access_text, step_cost_text
+from baton.presentation.words import count_text
 from baton.tui import key_bindings
 from baton.tui.widgets.text_view import TextView
 
@@ -117,7 +118,7 @@ class QuestionView(Vertical):
         self._take(event.choice.id)
 
     def take_default(self) -> None:
-        """Decide as if nobody were there."""
+        """Take the safe choice."""
         self._take(self.question.default)
 
     def _take(self, choice: str) -> None:
@@ -147,7 +148,7 @@ class QuestionLine(Static):
 
     def show(self, question: str) -> None:
         """Show another question ("": none waits)."""
-        key = key_bindings.binding_keys(key_bindings.BY_ID["app.answer"], self.app._keymap)
+        key = key_bindings.configured_keys(self.app, "app.answer")
         self.update(f"{one_line(question)} {key} answers." if question else "")
         self.display = bool(question)
         self.screen.refresh_bindings()
@@ -184,8 +185,7 @@ class ScrollableQuestion(QuestionView):
     def _show_remainder(self) -> None:
         """Say how much of the text is out of sight."""
         more = self._text.lines - self._text.size.height
-        lines = "line" if more == 1 else "lines"
-        rest = f" PgDn: {more:,} more {lines}." if more > 0 else ""
+        rest = f" PgDn: {count_text(more, 'more line')}." if more > 0 else ""
         self.note.update(self.NOTE + rest)
 
     def on_choice_view_scrolling(self, event: ChoiceView.Scrolling) -> None:
@@ -248,14 +248,14 @@ class PlanCard(ScrollableQuestion):
 
 
 def places_text(plan: Plan, roster: CardsById) -> str:
-    """Say how many steps there are, and how many of them are done elsewhere."""
+    """Say how many steps there are, and how many of them in which place."""
     places = [worker_place(step.worker, _EMPTY_RUN, roster) for step in plan.steps]
     away = ", ".join(
         f"{places.count(place)} {place}"
         for place in ("local", "network", "cloud")
         if place in places
     )
-    return f"{len(places)} {'step' if len(places) == 1 else 'steps'} · {away}"
+    return f"{count_text(len(places), 'step')} · {away}"
 
 
 def plan_text(plan: Plan, roster: CardsById, costs: Sequence[int | None]) -> str:

@@ -108,7 +108,7 @@ class Footer(SplitLine):
         self.screen.bindings_updated_signal.subscribe(self, self._show_keys)
 
     def say(self, text: str, seconds: float = 6) -> None:
-        """Tell what was just done; nothing that must not be missed."""
+        """Show what was just done; nothing that must not be missed."""
         self.said = text
         self.set_timer(seconds, lambda: self._clear_said(text))
 
@@ -125,7 +125,7 @@ class Footer(SplitLine):
         self._fill()
 
     def watch_asking(self) -> None:
-        """Show who is waited for."""
+        """Show that the person's choice is waited for."""
         self._fill()
 
     def watch_beside(self) -> None:

@@ -11,7 +11,7 @@ from baton.core.sanitiser import sanitise
 
 
 class TextView(ScrollView):
-    """Shows a text from outside exactly as it is, but for what a terminal would obey.
+    """Shows any text exactly as it is, but for what a terminal would obey.
 
     A line that is broken goes on `hanging` columns from the left.
     """
@@ -68,7 +68,7 @@ class TextView(ScrollView):
 
 
 def wrap_hanging(line: str, width: int, hanging: int) -> list[str]:
-    """Break one line as `wrap` does; all but the first part begin with so many spaces."""
+    """Break one line as `wrap_line` does; all but the first part begin with so many spaces."""
     first, *rest = wrap_line(line, width)
     if not rest or hanging >= width // 2:
         return [first, *rest]

@@ -14,6 +14,7 @@ from textual.widgets import Static
 
 from baton.core.messages import Turn
 from baton.core.sanitiser import sanitise
+from baton.presentation.words import count_text
 from baton.tui import key_bindings
 from baton.tui.widgets.question_view import QuestionView
 from baton.tui.widgets.turn_view import TurnView
@@ -36,11 +37,11 @@ class Transcript(VerticalScroll):
     BINDINGS = key_bindings.TRANSCRIPT
 
     class Typed(Message):
-        """A letter that is no command here was typed: it belongs into the prompt."""
+        """A key was pressed that belongs to the prompt."""
 
-        def __init__(self, text: str) -> None:
+        def __init__(self, key: events.Key) -> None:
             super().__init__()
-            self.text = text
+            self.key = key
 
     class Changed(Message):
         """Other turns are on the screen now."""
@@ -150,7 +151,7 @@ class Transcript(VerticalScroll):
         self.set_timer(HIGHLIGHT_SECONDS, lambda: widget.remove_class("-pointed"))
 
     async def mention(self, text: str) -> None:
-        """Say something there that nobody waits for."""
+        """Say something at the end of the conversation without going there."""
         await self.insert(Notice(text), follow=False)
 
     async def insert(self, widget: Widget, *, follow: bool = True) -> None:
@@ -189,15 +190,14 @@ class Transcript(VerticalScroll):
                 view.selected = view is event.view
 
     def on_key(self, event: events.Key) -> None:
-        """Send letters that mean nothing here back to the prompt, with those that follow at once.
+        """Send letters that mean nothing here to the prompt, with all keys that follow at once.
 
         In a burst they all come here before the prompt has the focus.
         """
-        if event.is_printable and (self._has_typed or event.key not in self.screen.active_bindings):
-            assert event.character is not None
+        if self._has_typed or (event.is_printable and event.key not in self.screen.active_bindings):
             event.stop()
             self._has_typed = True
-            self.post_message(self.Typed(event.character))
+            self.post_message(self.Typed(event))
 
     async def action_move(self, step: int) -> None:
         """Select the message before or after."""
@@ -285,10 +285,8 @@ class Transcript(VerticalScroll):
 
     def _set_window(self, window: TranscriptWindow) -> None:
         self._visible = window
-        count = window.first
-        self._earlier.display = count > 0
-        turns = "turn" if count == 1 else "turns"
-        self._earlier.update(f"Earlier: {count:,} {turns} · scroll up")
+        self._earlier.display = window.first > 0
+        self._earlier.update(f"Earlier: {count_text(window.first, 'turn')} · scroll up")
 
     def _view(self, turn: Turn) -> TurnView:
         marker = (

@@ -78,7 +78,7 @@ class TurnView(Vertical):
         self._describe()
 
     def on_click(self) -> None:
-        """Tell that this turn was chosen."""
+        """Choose this turn."""
         self.post_message(self.Pressed(self))
 
     def show_summary(self, facts: AnswerSummary) -> None:
@@ -173,7 +173,7 @@ class TurnView(Vertical):
         silent = self.summary.is_withdrawn or self.summary.is_unplayed
         note = "" if silent else _STATUS_NOTES[self.turn.status]
         if self.summary.is_unplayed and not self.summary.interruption:
-            again = key_bindings.binding_keys(key_bindings.BY_ID["turn.again"], self.app._keymap)
+            again = key_bindings.configured_keys(self.app, "turn.again")
             note = f"Nothing of this was played. {again} plays it."
         if self.turn.status is TurnStatus.FAILED and self.summary.failure:
             note = sanitise(self.summary.failure)
@@ -190,7 +190,7 @@ class TurnView(Vertical):
 
     def _going_on(self) -> str:
         """Say how an interrupted run, or a cut answer, is gone on with."""
-        key = key_bindings.binding_keys(key_bindings.BY_ID["turn.go_on"], self.app._keymap)
+        key = key_bindings.configured_keys(self.app, "turn.go_on")
         if not self.summary.interruption:
             return f"{key} goes on from there; so does /continue." if self.can_go_on else ""
         what = "plays it" if self.summary.is_unplayed else "goes on from there"
