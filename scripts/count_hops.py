@@ -55,7 +55,7 @@ ROUTE: dict[str, Place] = {
 
 
 def trace(out: Path) -> None:
-    """Write down the stacks of this process where they pass, and go on as if nothing were."""
+    """Log the stacks of this process at those places."""
     import threading
 
     places = {**TOKEN, **ROUTE}
@@ -131,9 +131,8 @@ def main() -> None:
     """Print the figures."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--list", action="store_true", help="print the functions, too")
-    found = figures()
     is_listed = parser.parse_args().list
-    for name, value in found.items():
+    for name, value in figures().items():
         if isinstance(value, int):
             print(f"{name:18} {value}")
         elif is_listed:

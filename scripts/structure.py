@@ -43,7 +43,6 @@ BANNED_WORDS = re.compile(
 MODEL_PROMPTS = {"_verification.py", "moa.py"}
 """Modules with prompts whose effect was measured, so that their words stay."""
 
-MAX_PUBLIC_METHODS = 25
 MAX_SMALL_LINES = 80
 
 

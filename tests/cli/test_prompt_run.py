@@ -609,5 +609,5 @@ def test_nobody_can_be_asked_where_the_prompt_is_piped(
         done = call("ask", "-m", "far", piped=b"Sum these notes up.")
         assert cloud.calls == []
     assert done.code == 4
-    assert "nobody was there to be asked" in done.err
+    assert "there was no person to ask" in done.err
     assert "--budget" in done.err

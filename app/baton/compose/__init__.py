@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from baton.compose.local_workers import NOTHING_HERE, LocalWorkers, library
-from baton.compose.remote_workers import card_of, doubts, remote_workers
+from baton.compose.remote_workers import card_of, privacy_warning, remote_workers
 from baton.core.catalogue_types import ModelRole
 from baton.core.errors import ConfigError, StoreError
 from baton.core.labels import Label
@@ -80,22 +80,17 @@ class Baton:
 
         A ledger that can't be opened is an error only where one is needed.
         """
-        doubted = (
-            doubts(entry) for entry in self.settings.roster if not isinstance(entry, LocalSettings)
-        )
+        remote = (one for one in self.settings.roster if not isinstance(one, LocalSettings))
+        privacy = map(privacy_warning, remote)
         money = ""
         with suppress(StoreError):
             money = self.ledger.warning
         routing = self.router.warning if self.router is not None else ""
-        return " ".join(
-            filter(
-                None,
-                (self.missed, self.store.warning, money, *doubted, *self._missed(), routing),
-            )
-        )
+        found = (self.missed, self.store.warning, money, *privacy, *self._missed(), routing)
+        return " ".join(filter(None, found))
 
     def _missed(self) -> Iterator[str]:
-        """Say whom the settings prefer for a kind of task though there is no such worker."""
+        """Name the workers that the settings prefer for a kind of task, and that are not there."""
         known = {card.id for card in self.orchestra.roster}
         known |= {worker.id for worker in self.settings.roster}
         for kind, worker in self.settings.prefer.items():
@@ -166,13 +161,13 @@ class Baton:
 
         with _changing:  # others arrive in other threads
             roles = appoint(held, self.library, load_settings(self.paths.config_file), self.paths)
-            for worker in self.local.arrived(held).values():
+            for worker in self.local.workers_of(held).values():
                 self.orchestra.add(worker)
-            self._appointed(held.id, roles)
+            self._follow_settings(held.id, roles)
         return arrival_text(held.id, held.record.name, roles, self.library.suitable_roles(held.id))
 
-    def _appointed(self, worker: str, roles: Collection[ModelRole]) -> None:
-        """Have the orchestra follow what the settings say by now."""
+    def _follow_settings(self, worker: str, roles: Collection[ModelRole]) -> None:
+        """Configure the orchestra as the settings are now."""
         orchestra = self.orchestra
         if ModelRole.CHAT in roles or orchestra.default in orchestra.absent:
             orchestra.configure(default=worker)  # no other worker could answer
@@ -194,7 +189,7 @@ class Baton:
 
         with _changing:
             write_settings(self.paths.config_file, settings_for_roles(worker, roles))
-            self._appointed(worker, roles)
+            self._follow_settings(worker, roles)
         return arrival_text(worker, self.orchestra.worker(worker).card.name, roles)
 
     async def leave(self, worker: str) -> None:
@@ -242,7 +237,7 @@ def compose(
     stock = library(settings, paths)
     local = LocalWorkers(settings, stock)
     workers: dict[str, Worker] = dict(local.all(warm or settings.worker))
-    default, missed = _answering(settings, local, stock)
+    default, missed = _default_worker(settings, local, stock)
     if warm == settings.worker:
         warm = default
     if warm in workers:
@@ -335,7 +330,7 @@ def open_ledger(paths: Paths) -> Ledger:
 
 
 def is_ledger_lost(paths: Paths) -> bool:
-    """Tell whether there is no ledger though there was one: the next to open it finds it frozen."""
+    """Whether there is no ledger though there was one: the next to open it finds it frozen."""
     from baton.money.ledger_file import LedgerRecords
 
     memory = LedgerRecords(paths.ledger, paths.ledger_records, paths.database)
@@ -350,7 +345,7 @@ def _ceilings(file: Path) -> Mapping[Scope, int]:
         return {}
 
 
-def _answering(settings: Settings, local: LocalWorkers, stock: Library) -> tuple[str, str]:
+def _default_worker(settings: Settings, local: LocalWorkers, stock: Library) -> tuple[str, str]:
     """Return who answers, and what the person must know of it, or "".
 
     While the model that should can't, because its file is broken, gone, or not all here yet,

@@ -62,7 +62,7 @@ def library(settings: Settings, paths: Paths) -> Library:
 
 
 def _is_of_library(entry: object) -> bool:
-    """Tell whether a worker of the settings is the library's model of the same id."""
+    """Whether a worker of the settings is the library's model of the same id."""
     return isinstance(entry, LocalSettings) and entry.model == entry.id
 
 
@@ -140,8 +140,8 @@ class LocalWorkers:
         )
         return LocalWorker(card, ModelProcess(model.path, self._memory, loading), writing)
 
-    def arrived(self, held: LibraryModel) -> Mapping[str, LocalWorker]:
-        """Return the workers of a model that has just come."""
+    def workers_of(self, held: LibraryModel) -> Mapping[str, LocalWorker]:
+        """Return the workers of a model that was just installed."""
         named = [entry for entry in self._settings.roster if isinstance(entry, LocalSettings)]
         entries = [entry for entry in named if entry.model == held.id]
         if all(entry.id != held.id for entry in self._settings.roster):
@@ -222,7 +222,7 @@ def _generation_settings(worker: LocalSettings, model: ModelFile) -> GenerationS
 
 
 def _is_id(model: str, path: Path) -> bool:
-    """Tell whether a setting names a model by its id that isn't a file of that name."""
+    """Whether a setting names a model by its id that isn't a file of that name."""
     bare = model != STARTER and "/" not in model and not model.lower().endswith(".gguf")
     return bare and not path.exists()
 

@@ -67,7 +67,7 @@ def card_of(entry: CloudSettings | ServerSettings, effort: Effort = "low") -> Ca
     # What a provider's model costs somewhere else is not in any list.
     listed = entry.model if cloud and not entry.base_url else ""
     price = price_of(listed, entry.price)
-    if price is None and privacy is Label.LOCAL and _travels(entry) is Label.LOCAL:
+    if price is None and privacy is Label.LOCAL and _reach(entry) is Label.LOCAL:
         price = FREE  # this machine's own electricity
     card = Card(
         entry.id,
@@ -80,7 +80,7 @@ def card_of(entry: CloudSettings | ServerSettings, effort: Effort = "low") -> Ca
         provider=provider,
         model=entry.model,
         # Ollama may forward under any name, which only the person's `privacy` shows.
-        remote=(privacy, _travels(entry)) != (Label.LOCAL, Label.LOCAL),
+        remote=(privacy, _reach(entry)) != (Label.LOCAL, Label.LOCAL),
         slots=entry.slots,
         skills={str(kind): level for kind, level in entry.skills.items()},
         thinking=thinking_tokens(entry.model, effort) if cloud else 0,
@@ -92,10 +92,10 @@ def privacy_of(entry: CloudSettings | ServerSettings) -> Label:
     """Return which texts that worker may see: what was set, else how far they travel to it."""
     if isinstance(entry, ServerSettings) and entry.privacy is not None:
         return entry.privacy
-    return _travels(entry)
+    return _reach(entry)
 
 
-def _travels(entry: CloudSettings | ServerSettings) -> Label:
+def _reach(entry: CloudSettings | ServerSettings) -> Label:
     """Return how far a text really travels.
 
     An engine on this machine that forwards to a cloud, as Ollama does for its `:cloud` models, is
@@ -107,9 +107,9 @@ def _travels(entry: CloudSettings | ServerSettings) -> Label:
     return address_label(entry.base_url)
 
 
-def doubts(entry: CloudSettings | ServerSettings) -> str:
+def privacy_warning(entry: CloudSettings | ServerSettings) -> str:
     """Say what is odd about a worker's privacy, in a sentence, or return ""."""
-    label, travels = privacy_of(entry), _travels(entry)
+    label, travels = privacy_of(entry), _reach(entry)
     if label.allows(travels):
         return ""
     return f"The worker {entry.id!r} is set to {label}, but what it is sent travels to: {travels}."

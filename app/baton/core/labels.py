@@ -20,7 +20,7 @@ class Label(StrEnum):
 
     def allows(self, privacy: Label) -> bool:
         """Whether text with this label may be shown to a worker of that privacy class."""
-        return _RANK[privacy] <= _RANK[self]
+        return LABEL_RANK[privacy] <= LABEL_RANK[self]
 
 
 _HOME_SUFFIXES = (".local", ".lan", ".internal", ".home.arpa", ".localdomain")
@@ -64,9 +64,9 @@ def address_label(url: str) -> Label:
     return Label.LAN if is_near else Label.CLOUD
 
 
-_RANK = {Label.LOCAL: 0, Label.LAN: 1, Label.CLOUD: 2}
+LABEL_RANK = {Label.LOCAL: 0, Label.LAN: 1, Label.CLOUD: 2}
 
 
 def strictest(labels: Iterable[Label]) -> Label:
     """Return the label of something derived from all of these (nothing at all may go anywhere)."""
-    return min(labels, key=_RANK.__getitem__, default=Label.CLOUD)
+    return min(labels, key=LABEL_RANK.__getitem__, default=Label.CLOUD)

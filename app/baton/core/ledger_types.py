@@ -163,17 +163,14 @@ class ScopeBalance:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The balances of session (if given), day and month; `frozen` is the reason of a freeze, or "".
-
-    `is_cloud_on` is whether any of session, day and month has a ceiling above zero.
-    """
+    """The balances of session (if given), day and month; `frozen` is why the cloud is, or ""."""
 
     rooms: tuple[ScopeBalance, ...]
     frozen: str = ""
 
     @property
     def is_cloud_on(self) -> bool:
-        """Whether the cloud is on at all."""
+        """Whether any of session, day and month has a ceiling above zero."""
         return any(r.ceiling for r in self.rooms if r.scope is not Scope.RUN)
 
     @property

@@ -72,8 +72,8 @@ class Request:
     expected_tokens: int | None = None
 
 
-# What a worker yields, in order: any Loading, Reading and Sent, then any Thinking, then Text and
-# Writing, then Usage.
+# What a worker yields, in order: any Loading, Reading and RequestSent, then any Thinking, then Text
+# and Writing, then Usage.
 
 
 @dataclass(frozen=True, slots=True)

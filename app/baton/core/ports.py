@@ -243,15 +243,6 @@ class Router(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class PaceDecision:
-    """Whether help is worth its price now: it is if its gain is above the `bar`; `why` says so."""
-
-    ok: bool
-    bar: float
-    why: str = ""
-
-
 class Template(Protocol):
     """A workflow drawn by hand."""
 

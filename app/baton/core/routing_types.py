@@ -34,9 +34,8 @@ class Estimate:
     good answer, `gain` by candidate how much likelier it is than by the first one (predicted by
     itself, so not just the difference). `nearby` is the quality among the most similar questions
     with known outcomes. `tokens` is how long the answer likely gets, `tokens_p99` what 99 of 100
-    answers don't exceed (0: unknown). `novelty` goes from 0 (like
-    what the heads were fitted on) to 1 (nothing like it): the heads have yielded that much to
-    length and kind.
+    answers don't exceed (0: unknown). `novelty` goes from 0 (like what the heads were fitted on) to
+    1 (nothing like it): the heads have yielded that much to length and kind.
     """
 
     kinds: Mapping[str, float]

@@ -23,7 +23,8 @@ class Sampling(NamedTuple):
 
 TINY_MODEL_PARAMETERS = 1_000_000_000
 TINY_MODEL_PENALTY = 1.1
-"""A model with fewer parameters is kept from repeating itself, unless its file says otherwise."""
+"""A model with fewer parameters is kept from repeating itself, unless its file says otherwise: it
+soon does where it takes the likeliest word."""
 
 _HEADER_KEYS = {
     "temperature": "temp",
@@ -54,9 +55,7 @@ def default_sampling(parameters: int) -> dict[str, float]:
     own = {
         name: float(number) for name, number in Sampling()._asdict().items() if name in _HEADER_KEYS
     }
-    if (
-        parameters < TINY_MODEL_PARAMETERS
-    ):  # which soon goes round in circles where it takes the likeliest word
+    if parameters < TINY_MODEL_PARAMETERS:
         own["repeat_penalty"] = TINY_MODEL_PENALTY
     return own
 

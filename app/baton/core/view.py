@@ -84,9 +84,8 @@ class RunView:
     With `draft` the answer may still be replaced (`before` is the one that a new plan replaces);
     `revisions` say why it was, or why there were more steps than at first. `offers` are what could
     have left or did, `sent` what left, `weighed` whether help was thought worth its price. `notice`
-    is the last thing worth telling that isn't an error (a retry, turns left out, why there is no
-    answer). `seconds` is the
-    time of the last event.
+    is the last thing to show that isn't an error (a retry, turns left out, why there is no answer).
+    `seconds` is the time of the last event.
     """
 
     status: str = "running"

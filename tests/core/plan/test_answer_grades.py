@@ -69,6 +69,7 @@ def test_the_choice_is_the_announced_letter_or_the_last_alone(text: str, chosen:
     [
         ("number", "2,125", "That makes 2125.", "That makes 2126."),
         ("number", "0.3333333", "1/3", "0.33"),
+        ("number", "1/12", "0.083333", "0.08333"),
         ("choice", "(c)", "The answer is C", "The answer is B, not C"),
         ("regex", r"(?i)\bparis\b", "It's Paris!", "It's Parish."),
         ("text", "Yes", "The answer is yes.", "The answer is no."),

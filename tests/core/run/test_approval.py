@@ -257,7 +257,7 @@ async def test_nobody_there_means_no() -> None:
     async with house(says("cut", Finish.LENGTH)) as here:
         view = await here.play(limits=PromptLimits(attended=False))
         assert view.offers[0].decision is Decision.NEVER
-        assert "nobody" in view.notice
+        assert "no person to ask" in view.notice
         direct = await here.play(limits=PromptLimits(attended=False), worker="gpt")
         assert direct.failure is not None
         assert direct.failure.error == "BudgetExceeded"

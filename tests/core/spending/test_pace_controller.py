@@ -16,10 +16,10 @@ from baton.core.errors import StoreError
 from baton.core.history_types import Weighing
 from baton.core.ledger_types import Scope, ScopeBalance, SpendingStyle, Standing
 from baton.core.money import NANO
-from baton.core.ports import PaceDecision
 from baton.core.spending.pace_controller import (
     STYLE_RULES,
     BarController,
+    PaceDecision,
     Pacing,
     ReadWeighings,
     SpendingRate,

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from baton.core.code_blocks import blocks
-from baton.core.plan.short_answer import numbers_agree
 
 NUMBER, CHOICE, REGEX, PARTS = "number", "choice", "regex", "parts"
 PYTHON, TEXT = "python", "text"
@@ -148,6 +147,9 @@ _NUMBER = re.compile(
 )
 
 
+_MAX_DIFFERENCE = Fraction(1, 10**6)
+"""A number is right to six decimals, a large one to a millionth: 0.083333 for 1/12."""
+
 _MAX_EXPONENT_CHARS = 5  # "e-999": more would make a Fraction that fills the memory
 _MAX_NUMBER_CHARS = 400  # a model that repeats a digit without end has not answered
 
@@ -179,7 +181,9 @@ def _numbers_in(text: str) -> Iterator[Fraction]:
 
 def _same_number(text: str, answer: str) -> bool:
     said, right = final_number(text), final_number(answer)
-    return said is not None and right is not None and numbers_agree(said, right)
+    if said is None or right is None:
+        return False
+    return abs(said - right) <= _MAX_DIFFERENCE * max(Fraction(1), abs(right))
 
 
 _LETTER = re.compile(r"^\W*(?:option\s+|choice\s+|text\{)?\(?([A-Za-z])(?![\w'\u2019])", re.I)

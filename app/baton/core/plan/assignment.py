@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from baton.core.errors import PlanError
-from baton.core.labels import Label
+from baton.core.labels import LABEL_RANK, Label
 from baton.core.messages import Card
 from baton.core.money import BilledTokens
 from baton.core.plan.assignment_search import Option, Seat, choose_workers
@@ -27,7 +27,6 @@ _CALL_COST = {Label.LOCAL: 0.01, Label.LAN: 0.015, Label.CLOUD: 0.03}
 """What calling a model costs: more where texts leave this machine, so not just for a shorter wait.
 Calling a tool costs nothing."""
 
-_LABEL_RANK = {Label.LOCAL: 0, Label.LAN: 1, Label.CLOUD: 2}
 _TIE_BREAK = 1e-6
 """Among equals the nearer worker is taken, then the first in the roster."""
 
@@ -38,7 +37,7 @@ _MIN_ANSWER_TOKENS = 256
 """Fewer tokens of answer than this are of no use."""
 
 _LOCAL_PROCESSOR = " processor"
-"""The resource that all local models share, whatever their slots. No worker has such an id."""
+"""The resource that all local models share, with one slot. No worker has such an id."""
 
 
 def success_chance(card: Card, need: Need) -> float:
@@ -209,7 +208,7 @@ def _make_option(
         - _CHANCE_PER_DOLLAR * cost / 10**9
         - (gain if most else 0.0)
     )
-    value -= _TIE_BREAK * (_LABEL_RANK[card.privacy] + position / 1000)
+    value -= _TIE_BREAK * (LABEL_RANK[card.privacy] + position / 1000)
     if card.id == wanted and not (most and gain):
         value += _PREFERENCE_VALUE
     if card.is_tool:

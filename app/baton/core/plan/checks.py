@@ -1,6 +1,6 @@
 """What can be checked in a text without a model: code, JSON, sums.
 
-Whatever could take long or break, code and schemas above all, runs in the tools' process. Nothing
+What could take long or break, code and schemas above all, runs in the tools' process. Nothing
 that may be right is called wrong: what can't be decided is "not checked".
 
 What stands in prose is rarely all of a sum: a unit is left out, a number rounded, a date looks like
@@ -394,7 +394,7 @@ class ClaimedSum:
 
 
 def claimed_sums(text: str) -> list[ClaimedSum]:
-    """Return the sums that a text claims, at most MOST_SUMS."""
+    """Return the sums that a text claims, at most MAX_SUMS."""
     found: list[ClaimedSum] = []
     for line in text.splitlines():
         if len(found) >= MAX_SUMS:

@@ -97,7 +97,7 @@ def plan_grammar(parts: int = MAX_DRAWN_STEPS) -> str:
     """Return the GBNF grammar of plans of up to so many parts, without forward references."""
     kinds = " | ".join(f'"{kind}"' for kind in KINDS)
     lines = [
-        'root ::= head1 ": *" | line1' + "".join(f" tail{n}" for n in range(2, 3)),
+        'root ::= head1 ": *" | line1 tail2',
         *(
             f'tail{n} ::= ("\\n" line{n}' + (f" tail{n + 1}" if n < parts else "") + ")?"
             for n in range(2, parts + 1)

@@ -1,4 +1,4 @@
-"""What the words of a request tell, in six languages, within microseconds.
+"""What the words of a request say, in six languages, within microseconds.
 
 Whether it may have parts, or something that can be computed: only such a request is shown to the
 trained conductor; a plain question is answered at once. And whether it names the operation that an

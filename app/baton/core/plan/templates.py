@@ -34,7 +34,7 @@ from baton.core.plan.plan import (
     Need,
     Plan,
     Step,
-    text_pieces as cut,
+    text_pieces,
 )
 
 FILES, PIECE = "files", "piece"
@@ -160,9 +160,9 @@ def _piece_names(material: Material, room: int) -> list[str]:
         _, text = material.file(FILE + file)
         tokens = estimated_tokens(text)
         count = -(-tokens // room) if room else 1
-        while (
-            count > 1 and count <= MAX_STEPS and max(map(estimated_tokens, cut(text, count))) > room
-        ):
+        while 1 < count <= MAX_STEPS:
+            if max(map(estimated_tokens, text_pieces(text, count))) <= room:
+                break
             count += 1
         names.extend(_names_in_file(file, text, count))
     return names
@@ -173,7 +173,7 @@ def _names_in_file(file: str, text: str, count: int) -> list[str]:
         return [FILE + file]
     if count > MAX_STEPS:
         return [FILE + file] * count  # more than any plan can have, so the caller refuses
-    there = len(cut(text, count))
+    there = len(text_pieces(text, count))
     return [f"{FILE}{file}#{n}/{count}" for n in range(1, there + 1)]
 
 
@@ -212,7 +212,7 @@ def parse_workflow(text: str, name: str = "plan") -> Workflow:
         _parse_step(entry, n, f"Step {n} of {name}") for n, entry in enumerate(entries, 1)
     )
     answer = _parse_answer(data, len(drawn), name)
-    _refuse_unused_steps(drawn, answer, name)
+    _refuse_unplayable(drawn, answer, name)
     return Workflow(called, _typed_value(data, "about", str, "", name), drawn, answer)
 
 
@@ -276,7 +276,7 @@ def _parse_answer(data: Mapping[str, Any], count: int, name: str) -> tuple[int, 
     return tuple(numbers)
 
 
-def _refuse_unused_steps(drawn: Sequence[TemplateStep], answer: tuple[int, ...], name: str) -> None:
+def _refuse_unplayable(drawn: Sequence[TemplateStep], answer: tuple[int, ...], name: str) -> None:
     """Refuse a template that makes no valid plan for any prompt."""
     try:
         Plan(tuple(replace(d.step, access=()) for d in drawn), answer)

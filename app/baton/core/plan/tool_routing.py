@@ -1,6 +1,6 @@
 """What a tool can answer alone: a sum in signs and digits, a conversion, the time, the date.
 
-Whatever matches here never reaches a model, so only unambiguous requests match. Requests in words
+What matches here never reaches a model, so only unambiguous requests match. Requests in words
 are for the trained conductor, which writes them as expressions. The core reads requests to choose a
 tool, the tools' process to answer them.
 """

@@ -60,7 +60,7 @@ WORKER_FEATURES = 10
 
 
 def position_features(position: TurnPosition, need: Need) -> list[float]:
-    """Return what the head sees besides the prompt's meaning, POSITION_FIGURES numbers."""
+    """Return what the head sees besides the prompt's meaning, POSITION_FEATURES numbers."""
     turn = [float(position.turn == number) for number in range(MAX_TURNS)]
     kind = [float(need.kind == name) for name in KINDS]
     has_notes, has_draft = position.thought is not None, position.wrote is not None
@@ -69,7 +69,7 @@ def position_features(position: TurnPosition, need: Need) -> list[float]:
 
 
 def worker_features(worker: WorkerFacts, place: int, position: TurnPosition) -> list[float]:
-    """Return what the head sees of a worker, WORKER_FIGURES numbers."""
+    """Return what the head sees of a worker, WORKER_FEATURES numbers."""
     return [
         1.0,
         worker.chance,
@@ -119,8 +119,8 @@ def best_move(
 ) -> tuple[TurnRole, int] | None:
     """Return the role and the worker with the highest score, None where what is written stands.
 
-    `scores` has a row for each role. The last turn can only be work. What was written and
-    not rejected stands where nothing scores above 0.
+    `scores` has a row for each role. The last turn can only be work. What was written and not
+    rejected stands where nothing scores above 0.
     """
     moves = [
         (scores[role][place], role, place)

@@ -134,7 +134,7 @@ class Approval:
         policy = self.policy
         ask = must_ask(policy, self._budget.limits)
         if ask is None:
-            reason, remedy = "nobody was there to be asked", _ALLOW
+            reason, remedy = "there was no person to ask", _ALLOW
             if policy is Policy.NEVER:
                 reason, remedy = "the policy is never to spend", "`baton budget set policy ask`."
             return Decision.NEVER, f"{offer.card.name} was not asked: {reason}. {remedy}"

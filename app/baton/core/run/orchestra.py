@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -53,6 +54,7 @@ class Orchestra:
         self._terms = terms
         self._absent = absent
         self._on_offline = on_offline
+        self._changing = threading.Lock()
 
     @property
     def default(self) -> str:
@@ -114,16 +116,19 @@ class Orchestra:
 
         May be called in another thread than the one that plays.
         """
-        self.configure(workers={**self._services.workers, worker.card.id: worker})
+        with self._changing:
+            workers = {**self._services.workers, worker.card.id: worker}
+            self._services = replace(self._services, workers=workers)
 
     async def dismiss(self, name: str) -> None:
         """Let a worker go for good, with its memory.
 
         The default one is then the first on this machine, if there is another.
         """
-        workers = dict(self._services.workers)
-        worker = workers.pop(name, None)
-        self.configure(workers=workers)
+        with self._changing:
+            workers = dict(self._services.workers)
+            worker = workers.pop(name, None)
+            self._services = replace(self._services, workers=workers)
         if worker is not None:
             await worker.aclose()
         if self._default not in self._services.workers:
@@ -132,8 +137,9 @@ class Orchestra:
 
     def configure(self, *, default: str | None = None, **services: Any) -> None:
         """Change who answers, or any of the Services, from the next prompt on."""
-        self._default = self._default if default is None else default
-        self._services = replace(self._services, **services)
+        with self._changing:
+            self._default = self._default if default is None else default
+            self._services = replace(self._services, **services)
 
     def change_terms(self, **terms: Any) -> None:
         """Change what the settings allow, from the next prompt on: fields of RunTerms."""

@@ -286,7 +286,7 @@ def _template(material: Material, roster: Sequence[Card], need: Need, parts: int
 
 
 def _too_long(material: Material, roster: Sequence[Card]) -> bool:
-    """Tell whether the files are more than the first worker can hold beside the question."""
+    """Whether the files are more than the first worker can hold beside the question."""
     files = {file.name: file for turn in material.turns for file in turn.files}
     if not files or not roster or not roster[0].context:
         return False

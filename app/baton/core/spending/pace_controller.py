@@ -20,7 +20,6 @@ from baton.core.errors import BatonError
 from baton.core.history_types import Weighing
 from baton.core.ledger_types import Scope, ScopeBalance, SpendingStyle, Standing
 from baton.core.money import NANO, show_usd
-from baton.core.ports import PaceDecision
 from baton.core.spending.usage_rate import UsageRate
 
 _HALF_LIFE_PROMPTS = 60.0
@@ -57,8 +56,8 @@ class SpendingRate:
 class BarController:
     """Learns the usual worth of help, and sets the bar that help must exceed.
 
-    `worth` is the gain for a unit of cost; costs are in any unit. A pure function of
-    what was added.
+    `worth` is the gain for a unit of cost; costs are in any unit. A pure function of what was
+    added.
     """
 
     def __init__(self) -> None:
@@ -156,12 +155,22 @@ STYLE_RULES = {
 _PRIOR_GAINS = tuple(step / 20 for step in range(1, 13))
 """The prior of gains, before any was weighed: evenly from .05 to .60."""
 
+
+@dataclass(frozen=True, slots=True)
+class PaceDecision:
+    """Whether help is worth its price now: it is if its gain is above the `bar`; `why` says so."""
+
+    ok: bool
+    bar: float
+    why: str = ""
+
+
 ReadWeighings = Callable[[], Awaitable[Sequence[Weighing]]]
 """Reads what was weighed in the last weeks, oldest first."""
 
 
 class Pacing:
-    """Paces a person's spending (core.ports.Pacer); `thrift` may be changed at any time.
+    """Paces a person's spending; `thrift` may be changed at any time.
 
     `memory` is read once, before the first prompt is weighed; without it nothing is known of
     earlier ones.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from calendar import monthrange
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -159,6 +160,5 @@ def _prompt_time(at: float, session: str) -> _PromptTime:
 
 def _full_days_left(today: int) -> int:
     """Return how many days of the month there are after this one."""
-    first = date.fromordinal(today).replace(day=1)
-    following = (first.toordinal() + 31) - date.fromordinal(first.toordinal() + 31).day + 1
-    return following - today - 1
+    day = date.fromordinal(today)
+    return monthrange(day.year, day.month)[1] - day.day

@@ -27,9 +27,7 @@ from baton.core.strategies._steps import (
     single_answer,
     written_steps,
 )
-from baton.core.strategies.cascade import disagreement, kept_answer
-
-_NO_HELP_REASON = "Nothing came from the stronger worker, so the local answer stays."
+from baton.core.strategies.cascade import NO_HELP_REASON, disagreement, kept_answer
 
 _MAJORITY_REASON = "More of the local answers say this."
 
@@ -45,9 +43,9 @@ _MIN_LOCAL_HELP_GAIN = 0.15
 class DraftReview:
     """The default worker drafts, by itself or beside another; then one answer is chosen.
 
-    Where two drafts leave it open, a third worker here is asked before a paid one. Help
-    is asked for where its gain, now that there are drafts, is worth its price. With `weighed`
-    that was decided before: then only a draft that plainly won't do calls for it.
+    Where two drafts leave it open, a third worker here is asked before a paid one. Help is asked
+    for where its gain, now that there are drafts, is worth its price. With `weighed` that was
+    decided before: then only a draft that plainly won't do calls for it.
     """
 
     def __init__(self, workers: Sequence[str] = (), *, weighed: bool = False) -> None:
@@ -73,7 +71,7 @@ class DraftReview:
             lost = outcome.plan.answer == (last,) and is_lost(outcome, last)
             whole = written_steps(outcome, drafts) or drafts
             return (
-                keep_step(outcome, _draft_by_rule(context.routing, outcome, whole), _NO_HELP_REASON)
+                keep_step(outcome, _draft_by_rule(context.routing, outcome, whole), NO_HELP_REASON)
                 if lost
                 else None
             )

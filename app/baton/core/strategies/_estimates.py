@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from baton.core.messages import Card
 from baton.core.ports import RoutingContext, StrategyContext
-from baton.core.strategies._draft_scoring import head_and_tail
+from baton.core.strategies._draft_scoring import expected_quality, head_and_tail
 from baton.core.strategies._steps import MAX_PEER_SKILL_GAP, local_workers, prompt_skill
 
 MAX_SURE_NOVELTY = 0.4
@@ -43,8 +43,6 @@ def is_sure(routing: RoutingContext) -> bool:
 
 def answer_chance(routing: RoutingContext, card: Card) -> float:
     """Return how likely a worker answers well."""
-    from baton.core.strategies._draft_scoring import expected_quality
-
     return expected_quality(card, routing.route)
 
 

@@ -22,7 +22,7 @@ from baton.core.strategies._steps import (
     written_steps,
 )
 
-_NO_HELP_REASON = "Nothing came from the stronger worker, so the local answer stays."
+NO_HELP_REASON = "Nothing came from the stronger worker, so the local answer stays."
 
 
 class Cascade:
@@ -53,7 +53,7 @@ class Cascade:
             return await self._compare(context, outcome)
         lost = outcome.plan.answer == (3,) and is_lost(outcome, 3)
         return (
-            keep_step(outcome, kept_answer(context.routing, outcome), _NO_HELP_REASON)
+            keep_step(outcome, kept_answer(context.routing, outcome), NO_HELP_REASON)
             if lost
             else None
         )

@@ -1,7 +1,7 @@
 """The worker that did best on the most similar questions answers.
 
-An alternative to trained routers: nearest neighbours do as well (arXiv
-2505.12601), and need no training.
+An alternative to trained routers: nearest neighbours do as well (arXiv 2505.12601), and need no
+training.
 """
 
 from __future__ import annotations
