@@ -1,4 +1,4 @@
-"""Whatever comes from outside, a terminal is never given anything that it would obey."""
+"""A terminal is never given anything that it would obey, wherever a text came from."""
 
 from __future__ import annotations
 

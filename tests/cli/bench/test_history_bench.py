@@ -131,7 +131,7 @@ def test_what_the_person_said_counts_as_it_is(call: Call) -> None:
     assert found["judged"] == 5
     assert (then["judged_good"], then["judged_known"]) == (2, 5)
     assert best["judged_known"] == 5 - best["asked"]
-    assert best["judged_good"] > 2, "help is expected to mend some of what was bad"
+    assert best["judged_good"] > 2, "help is expected to improve some bad answers"
 
 
 def test_private_prompts_stay_here_under_any_policy(call: Call) -> None:

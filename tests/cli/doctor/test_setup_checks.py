@@ -1,4 +1,4 @@
-"""`baton doctor` on money, keys and what left; it changes nothing, and tells no secret."""
+"""`baton doctor` on money, keys and what left; it changes nothing, and shows no secret."""
 
 from __future__ import annotations
 

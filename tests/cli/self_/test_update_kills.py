@@ -58,7 +58,7 @@ def world(quick: Path, public: str, source: str = "") -> World:
 
 
 def healed(machine: World, coming: str) -> None:
-    """Whatever was interrupted: one of the two is started, and the next command mends the rest."""
+    """After any interruption one of the two starts, and the next command repairs the rest."""
     here = machine.version()
     assert here in (OLD, coming)
     command = "update" if coming == NEW else "rollback"

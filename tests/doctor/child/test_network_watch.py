@@ -1,4 +1,4 @@
-"""A program that may open no socket: what it tries is refused and counted, whoever tries it."""
+"""A program that may open no socket: what it tries is refused and counted, in all its processes."""
 
 from __future__ import annotations
 
