@@ -192,7 +192,7 @@ async def test_a_router_that_is_not_there_is_told_of_at_the_start_and_not_again(
 ) -> None:
     monkeypatch.setattr("baton.routing.learned_router.shipped_folder", lambda: tmp_path / "nowhere")
     baton = compose(Settings(), find_paths({"BATON_HOME": str(tmp_path)}), history=False)
-    baton.tell_later(pytest.fail)
+    baton.report_later(pytest.fail)
     assert "A rule of length and task decides" in baton.warning
     assert "git checkout models/router" in baton.warning
     async with baton.orchestra.play(Prompt("What is 1 + 1?")) as run:

@@ -147,7 +147,7 @@ def answer_prompt(options: AskOptions) -> int:
             baton.must_know_conductor()
             if baton.warning:
                 notify(f"baton: {baton.warning}")
-            baton.tell_later(lambda text: notify(f"baton: {text}"))
+            baton.report_later(lambda text: notify(f"baton: {text}"))
             conversation, text = runner.run(
                 _find_conversation(baton.store, options.conversation, text)
             )

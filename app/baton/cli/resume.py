@@ -91,7 +91,7 @@ def _resume_command(
             interrupts.raise_if_interrupted()
             if baton.warning:
                 notify(f"baton: {baton.warning}")
-            baton.tell_later(lambda text: notify(f"baton: {text}"))
+            baton.report_later(lambda text: notify(f"baton: {text}"))
             return runner.run(_resume_run(baton, named, manner, limits))
         finally:
             runner.run(baton.aclose())

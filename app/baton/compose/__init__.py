@@ -144,10 +144,10 @@ class Baton:
             LearnedVersions(learned_file(self.paths.data)),
         )
 
-    def tell_later(self, tell: Callable[[str], object]) -> None:
-        """Show the person what turns out only later: that the router can't be used."""
+    def report_later(self, report: Callable[[str], object]) -> None:
+        """Report what turns out only later: that the router can't be used."""
         if self.router is not None:
-            self.router.on_warning = tell
+            self.router.on_warning = report
 
     def warm_cloud(self) -> None:
         """Start the gateway ahead of its first call, if there can be one that costs money."""

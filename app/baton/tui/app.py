@@ -253,7 +253,7 @@ def run_app(
         conversation=conversation,
         greeting=greeting,
         warm_cloud=baton.warm_cloud,
-        report_later=baton.tell_later,
+        report_later=baton.report_later,
         tutor=lambda: baton.tutor,
         library=baton.library,
         join=baton.join,
