@@ -248,7 +248,7 @@ def test_a_ctrl_c_that_a_library_swallows_is_heard() -> None:
     swallowing = f"""
 import signal
 from baton.cli import interrupts, main
-interrupts.watch()
+interrupts.install_handler()
 class Finalised:
     def __del__(self): signal.raise_signal(signal.SIGINT)
 Finalised()
