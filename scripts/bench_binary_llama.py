@@ -39,7 +39,7 @@ from baton.core.sampling_settings import Sampling
 import psutil
 
 llama.start(lambda text: None)
-built = llama.build()
+info = llama.info()
 threads = psutil.cpu_count(logical=False)
 model = llama.Model(str(starter().path))
 prompt = model.tokenise("The lighthouse keeper looked at the sea. " * 64, False)
@@ -54,7 +54,7 @@ first = time.perf_counter()
 count = sum(1 for _, _ in zip(answer, range(100)))
 written = time.perf_counter()
 print(json.dumps({
-    "processor": built["processor"],
+    "processor": info.processor,
     "reading": (len(prompt) - 20) / (read - began),
     "writing": count / (written - first),
 }))
