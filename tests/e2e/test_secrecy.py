@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from baton.platform.secrets import PROVIDERS
 from support.canary import shows
 from support.fake_cloud import BASES, Cloud, Fault, Manner
 from support.metered_calls import KEYS, MODELS, PRICES, asked_fault
@@ -28,9 +29,9 @@ LEVELS = 20
 
 
 def variable_of(kind: str) -> str:
-    return {"server": "LAB_API_KEY", "responses": "OPENAI_API_KEY"}.get(
-        kind, f"{kind.upper()}_API_KEY"
-    )
+    if kind == "server":
+        return "LAB_API_KEY"
+    return PROVIDERS["openai" if kind == "responses" else kind].variable
 
 
 def configure(home: Path, cloud: Cloud) -> None:

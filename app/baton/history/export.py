@@ -357,6 +357,8 @@ def _turn_from_document(turn: TurnDocument, conversation: str) -> Turn:
 
 def _event_json(conversation: ConversationDocument, event: EventDocument) -> str:
     try:
+        if "at" not in event.data:  # an event that is emitted has none yet, one that is kept must
+            raise KeyError("at")
         return rows.encode_json(rows.decode_event(event.kind, rows.encode_json(event.data)))
     except (KeyError, msgspec.ValidationError) as error:
         raise _broken_export(

@@ -331,6 +331,7 @@ async def test_code_ends_with_its_jailer(guarded: Guarded) -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+    assert await guarded.run("print(1)", 10) == "1\nFinished."
 
 
 KILL, REFUSE, ALLOW = 0x80000000, 0x00050001, 0x7FFF0000
