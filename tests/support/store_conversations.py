@@ -57,6 +57,7 @@ def process(call: str) -> subprocess.Popen[str]:
     code += "from support import store_conversations as talk\n"
     return subprocess.Popen(
         [sys.executable, "-c", code + call],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
