@@ -64,24 +64,29 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep a drawn part of the tests marked `sampled`, unless tests were asked for by name.
 
-    `sampled(n)` keeps `n` cases of each test on average, one by default. A case is drawn by itself,
-    so that a new one doesn't change which others are drawn.
+    `sampled(n)` keeps `n` cases of each test, one by default; below one it is the share of the days
+    on which a case is kept.
     """
     if "sampled" in str(config.option.markexpr) or config.args_source.name == "ARGS":
         return
-    cases = Counter(item.nodeid.partition("[")[0] for item in items)
-    drawn = [item for item in items if _is_drawn(item, cases)]
-    if len(drawn) < len(items):
-        config.hook.pytest_deselected(items=[*{*items} - {*drawn}])
-        items[:] = drawn
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("sampled"):
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    left_out = {item for of_one_test in cases.values() for item in _undrawn(of_one_test)}
+    if left_out:
+        config.hook.pytest_deselected(items=[*left_out])
+        items[:] = [item for item in items if item not in left_out]
 
 
-def _is_drawn(item: pytest.Item, cases: Counter[str]) -> bool:
-    mark = item.get_closest_marker("sampled")
-    if mark is None:
-        return True
-    share = (mark.args[0] if mark.args else 1) / cases[item.nodeid.partition("[")[0]]
-    return random.Random(f"{os.environ[SAMPLE_SEED]} {item.nodeid}").random() < share
+def _undrawn(cases: list[pytest.Item]) -> list[pytest.Item]:
+    mark = cases[0].get_closest_marker("sampled")
+    assert mark is not None
+    seed = os.environ[SAMPLE_SEED]
+    wanted = mark.args[0] if mark.args else 1
+    chance = random.Random(f"{seed} {cases[0].nodeid.partition('[')[0]}").random()
+    cases.sort(key=lambda case: random.Random(f"{seed} {case.nodeid}").random())
+    return cases[int(wanted) + (chance < wanted % 1) :]
 
 
 def pytest_deselected(items: Sequence[pytest.Item]) -> None:
