@@ -29,7 +29,11 @@ Place = tuple[str, str, Callable[[dict[str, Any]], bool]]
 
 
 def _sends(*kinds: str) -> Callable[[dict[str, Any]], bool]:
-    return lambda values: values["frame"].get("type") in kinds
+    return lambda values: type(values["message"]).__struct_config__.tag in kinds
+
+
+def _is_call(values: dict[str, Any]) -> bool:
+    return type(values["self"]).__name__ == "Call"
 
 
 def _is_text(values: dict[str, Any]) -> bool:
@@ -40,15 +44,15 @@ TOKEN: dict[str, Place] = {
     "start": ("baton/core/run/orchestra.py", "play", lambda values: True),
     "listening": ("baton/core/run/run.py", "__aiter__", lambda values: True),
     "steps": ("asyncio/taskgroups.py", "create_task", lambda values: True),
-    "ask": ("baton/ipc/frames.py", "encode", _sends("ask")),
-    "child": ("baton/ipc/frames.py", "encode", _sends("text")),
+    "ask": ("baton/ipc/messages.py", "encode", _sends("ask")),
+    "child": ("baton/ipc/messages.py", "encode", _sends("text")),
     "arrival": ("baton/ipc/process.py", "put", _sends("text")),
-    "waiting": ("baton/ipc/process.py", "receive", lambda values: True),
+    "waiting": ("baton/ipc/process.py", "receive", _is_call),
     "event": ("asyncio/queues.py", "put_nowait", _is_text),
     "output": ("baton/cli/output.py", "write", lambda values: bool(values["text"].strip())),
 }
 ROUTE: dict[str, Place] = {
-    "estimate": ("baton/ipc/frames.py", "encode", _sends("estimate")),
+    "estimate": ("baton/ipc/messages.py", "encode", _sends("estimate")),
     "decision": ("baton/routing/child/router_model.py", "estimate", lambda values: True),
 }
 """Where the stacks are taken: a file, a function, and whether its arguments are meant."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import queue
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
@@ -231,6 +233,24 @@ async def test_one_that_never_says_anything_is_killed_too(
     os.kill(child.pid, signal.SIGSTOP)
     with pytest.raises(ChildDied, match="stopped answering"):
         await child.call(Say()).receive()
+
+
+async def test_a_crash_of_what_receives_ends_the_child_and_every_wait(
+    child: Child, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug of ours, not the child's: what waits must not hang for it."""
+    crashes: queue.Queue[threading.ExceptHookArgs] = queue.Queue()
+    monkeypatch.setattr(threading, "excepthook", crashes.put)
+    waiting = [asyncio.create_task(child.call(Say()).receive()) for _ in range(2)]
+    await asyncio.sleep(0)
+    broken = child.call(Say())
+    monkeypatch.setattr(broken, "put", None)
+    child.call(Say([{**text("never put"), "id": broken.id}]))
+    for receiving in (*waiting, broken.receive(), child.receive()):
+        with pytest.raises(ChildDied, match=r"Its replies can't be received \(TypeError\)\."):
+            await receiving
+    assert child.has_failed
+    assert (await asyncio.to_thread(crashes.get, timeout=60)).exc_type is TypeError
 
 
 async def test_more_than_anyone_receives_is_the_end(make: Make) -> None:

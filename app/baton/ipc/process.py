@@ -312,28 +312,33 @@ class Child:
         return self._stderr_end.decode("utf-8", "replace")
 
     def _listen(self) -> None:
-        """Take messages until the pipe ends, then reap the process."""
-        with cast(BinaryIO, self._process.stdout) as replies:
-            try:
+        """Take messages until the pipe ends, then reap the process.
+
+        A fault of ours here ends the child, so that what waits for it gets an error.
+        """
+        try:
+            with cast(BinaryIO, self._process.stdout) as replies:
                 while (message := messages.read(replies, self._decoder)) is not None:
                     self.signs_of_life += 1
-                    if not isinstance(message, Beat):
-                        self._take(message)
-            except messages.CutFrame:
-                pass  # it died within one
-            except (messages.FrameError, ValueError):
-                self.kill(_INVALID_REPLY)
-        self._reap()
-
-    def _take(self, message: Message) -> None:
-        if not 0 < message.id <= self._last_id:
-            self._mailbox.put(message)
-        elif (call := self._calls.get(message.id)) is not None:
-            if isinstance(message, FinalReply):
-                call.ended = True
-                del self._calls[message.id]
-                self._mailbox.wake()
-            call.put(message)
+                    if isinstance(message, Beat):
+                        continue
+                    if not 0 < message.id <= self._last_id:
+                        self._mailbox.put(message)
+                    elif (call := self._calls.get(message.id)) is not None:
+                        if isinstance(message, FinalReply):
+                            call.ended = True
+                            del self._calls[message.id]
+                            self._mailbox.wake()
+                        call.put(message)
+        except messages.CutFrame:
+            pass  # it died within one
+        except (messages.FrameError, ValueError):
+            self.kill(_INVALID_REPLY)
+        except Exception as error:
+            self.kill(f"Its replies can't be received ({type(error).__name__}).")
+            raise
+        finally:
+            self._reap()
 
     def _reap(self) -> None:
         try:
