@@ -20,7 +20,7 @@ HEAVY = [
     ["models", "recommend"],
     ["ask", "--worker", "calculator", "6 * 7"],
     ["doctor"],
-    ["doctor", "--self-test"],
+    pytest.param(["doctor", "--self-test"], marks=pytest.mark.long),
 ]
 
 

@@ -29,6 +29,7 @@ BATON = [sys.executable, "-I", "-m", "baton"]
 NO_NETWORK = ["unshare", "--net"]
 STRACE = ["strace", "-f", "--seccomp-bpf", "-qq", "-e", "trace=%network,open,openat,io_uring_setup"]
 
+PROMPT = ["ask", "What is the capital of France?"]
 CHEAP = [
     ["workers", "ls"],
     ["workers", "show", "small"],
@@ -43,6 +44,9 @@ CHEAP = [
     ["completion", "bash"],
 ]
 """Commands that load no model."""
+
+every_command = pytest.mark.parametrize("command", [*CHEAP, ["doctor"], PROMPT], ids=" ".join)
+"""Every kind of command, of which a usual run draws some."""
 
 CLOUD = """
 [budget]
@@ -297,13 +301,16 @@ def test_offline_the_app_makes_no_socket(watch: Watch) -> None:
     assert seen.nothing, seen
 
 
-def test_offline_every_command_works_without_any_socket(watch: Watch, home: Path) -> None:
+@pytest.mark.sampled(2)
+@every_command
+def test_offline_a_command_works_without_any_socket(
+    watch: Watch, home: Path, command: list[str]
+) -> None:
     """With cloud workers, a budget and keys, too: nothing of them is used."""
     configure(home, CLOUD)
-    for command in (*CHEAP, ["doctor"]):
-        _, seen = watch.run(*command, environ={"BATON_OFFLINE": "1", **KEYS})
-        assert seen.nothing, (command, seen)
-        assert not any("/litellm/" in file for file in seen.files), command
+    _, seen = watch.run(*command, environ={"BATON_OFFLINE": "1", **KEYS})
+    assert seen.nothing, seen
+    assert not any("/litellm/" in file for file in seen.files)
 
 
 @pytest.mark.parametrize("args", [["-m", "gpt"], ["-m", "claude", "--budget", "1"]])
@@ -356,12 +363,13 @@ def test_a_private_prompt_is_refused_before_anything_starts(
 # Without a network at all
 
 
-def test_without_interfaces_prompts_are_answered_and_commands_work() -> None:
-    for command in (["ask", "What is the capital of France?"], *CHEAP, ["doctor"]):
-        done = subprocess.run(
-            [*NO_NETWORK, *BATON, *command], stdin=subprocess.DEVNULL, capture_output=True
-        )
-        assert done.returncode == 0, (command, done.stderr)
+@pytest.mark.sampled(2)
+@every_command
+def test_without_interfaces_a_command_works(command: list[str]) -> None:
+    done = subprocess.run(
+        [*NO_NETWORK, *BATON, *command], stdin=subprocess.DEVNULL, capture_output=True
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_without_interfaces_the_app_works() -> None:
@@ -371,13 +379,11 @@ def test_without_interfaces_the_app_works() -> None:
 # Online: nothing opens a socket that the person didn't ask for
 
 
-def test_without_a_cloud_worker_nothing_makes_a_socket(watch: Watch) -> None:
-    said, seen = watch.run("ask", "What is the capital of France?")
-    assert "Paris" in said
+@pytest.mark.sampled(2)
+@every_command
+def test_without_a_cloud_worker_a_command_makes_no_socket(watch: Watch, command: list[str]) -> None:
+    _, seen = watch.run(*command)
     assert seen.nothing, seen
-    for command in (*CHEAP, ["doctor"]):
-        _, seen = watch.run(*command)
-        assert seen.nothing, (command, seen)
 
 
 def test_without_a_cloud_worker_the_app_makes_no_socket(watch: Watch) -> None:

@@ -105,10 +105,12 @@ def with_secret(folder: Path) -> Iterator[Path]:
             yield file
 
 
-@pytest.mark.sampled(0.34)
-def test_keys_are_found_nowhere(tmp_path: Path, home: Path) -> None:
-    kinds = itertools.cycle(MODELS)
-    calls = [(next(kinds), fault.name) for fault in (*FAILURES, *FAILURES)][:60]
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("first", range(len(MODELS)))
+def test_keys_are_found_nowhere(tmp_path: Path, home: Path, first: int) -> None:
+    """Each fault by one provider; which one meets which fault depends on the first."""
+    kinds = itertools.islice(itertools.cycle(MODELS), first, None)
+    calls = [(next(kinds), fault.name) for fault in FAILURES]
     calls.sort(key=lambda call: call[1] == Fault.ABOVE_CAP.name)  # freezes what comes after it
     cloud = Cloud(prices=PRICES, choose=asked_fault, manner=Manner(pause=0.1))
     with cloud:
@@ -118,12 +120,12 @@ def test_keys_are_found_nowhere(tmp_path: Path, home: Path) -> None:
         assert cloud.posts >= len(calls) - 1
         assert {SECRET in received.key for received in cloud.calls} == {True}
         # Both faults that put the key into the provider's own words were met, and reported.
-        assert seen.stdout.count("SecretMissing") >= 3
-        assert seen.stdout.count("Overloaded in mid-stream") >= 3
+        assert seen.stdout.count("SecretMissing") >= 1
+        assert seen.stdout.count("Overloaded in mid-stream") >= 1
     assert not shows(SECRET, seen.stdout)
     assert not shows(SECRET, seen.stderr)
     assert not shows(SECRET, seen.frames)
-    assert "question 59 for" in seen.frames.lower()
+    assert f"question {len(calls) - 1} for" in seen.frames.lower()
     runners = [environ for line, environ in seen.children.items() if "runner" in line]
     assert runners
     for line, environ in seen.children.items():

@@ -79,9 +79,9 @@ CODES = {"KILL": -signal.SIGKILL, "TERM": 143, "INT": 130}
 @pytest.mark.parametrize(
     ("kind", "first", "step"),
     [
-        ("KILL", 3, 7),
-        ("TERM", 5, 7),
-        ("INT", 1, 7),
+        ("KILL", 3, 19),
+        ("TERM", 5, 23),
+        ("INT", 1, 29),
         pytest.param("KILL", 1, 1, marks=pytest.mark.long),
         pytest.param("TERM", 1, 1, marks=pytest.mark.long),
         pytest.param("INT", 1, 1, marks=pytest.mark.long),
@@ -118,8 +118,8 @@ def test_stopped_anywhere_there_is_the_old_version_or_the_new(
 @pytest.mark.parametrize(
     ("kind", "first", "step"),
     [
-        ("TERM", 2, 5),
-        ("INT", 4, 5),
+        ("TERM", 2, 17),
+        ("INT", 4, 19),
         pytest.param("TERM", 1, 1, marks=pytest.mark.long),
         pytest.param("INT", 1, 1, marks=pytest.mark.long),
     ],
