@@ -7,11 +7,16 @@ import random
 import re
 import signal
 import socket
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
+
+# Threads of numpy wait in loops for each other while the processes of a run share the cores: a fit
+# took three times as long with two.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import hypothesis
 import numpy  # noqa: F401  # the tools' units take it for missing, where hypothesis wants it
@@ -25,6 +30,11 @@ from support import home_network
 signal.signal(signal.SIGINT, signal.default_int_handler)
 for _number in (signal.SIGHUP, signal.SIGQUIT):
     signal.signal(_number, signal.SIG_DFL)
+
+# Tests start hundreds of children: each would compile the app again where the environment forbids
+# to keep what was compiled.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # How long an example takes says more of the machine than of the code.
 hypothesis.settings.register_profile("baton", deadline=None)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -60,8 +61,18 @@ def made_up(name: str, count: int = 1500, seed: int = 0, level: float = 0.0) -> 
     return Set(name, quality, answers, lengths)
 
 
-FITTED = fit_second_stage([made_up("one"), made_up("two", seed=1, level=1.5)])
-BOTH = pytest.mark.parametrize("heads", [SecondStage.unfitted(), FITTED], ids=["plain", "fitted"])
+SETS = [made_up("one"), made_up("two", seed=1, level=1.5)]
+
+
+@cache
+def fitted() -> SecondStage:
+    return fit_second_stage(SETS)
+
+
+@pytest.fixture(params=[SecondStage.unfitted, fitted], ids=["plain", "fitted"])
+def heads(request: pytest.FixtureRequest) -> SecondStage:
+    stage: SecondStage = request.param()
+    return stage
 
 
 # Which answers agree
@@ -139,7 +150,6 @@ def test_the_posterior_is_that_of_a_sum_over_every_case() -> None:
     assert who[0] == pytest.approx(other / cases.sum())
 
 
-@BOTH
 def test_those_who_agree_are_likely_right(heads: SecondStage) -> None:
     def quality(*answers: str) -> tuple[float, ...]:
         return heads.judge(WORKERS, drafts(*answers), EXPECTED, unlike).quality
@@ -155,7 +165,6 @@ def test_those_who_agree_are_likely_right(heads: SecondStage) -> None:
     assert told.gain["big"] < 0.1 < apart.gain["big"]
 
 
-@BOTH
 def test_the_likelier_answer_is_shown_only_if_it_is_by_much(heads: SecondStage) -> None:
     assert heads.judge(WORKERS, drafts("7", "8", "8"), EXPECTED, unlike).best == 1
     assert heads.judge(WORKERS, drafts("7", "8", "9"), EXPECTED, unlike).best == 0
@@ -165,7 +174,6 @@ def test_the_likelier_answer_is_shown_only_if_it_is_by_much(heads: SecondStage) 
     assert told.gain["small"] < 0
 
 
-@BOTH
 def test_a_single_draft_is_judged_too(heads: SecondStage) -> None:
     told = heads.judge(WORKERS, drafts("7"), EXPECTED, unlike)
     assert told.best == 0
@@ -175,7 +183,6 @@ def test_a_single_draft_is_judged_too(heads: SecondStage) -> None:
     assert heads.judge(WORKERS, [], EXPECTED, unlike).quality == ()
 
 
-@BOTH
 def test_agreeing_with_oneself_says_less(heads: SecondStage) -> None:
     twice = [replace(draft, worker="small") for draft in drafts("7", "7")]
     alone = heads.judge(WORKERS, drafts("7", "7"), EXPECTED, unlike).quality[0]
@@ -186,7 +193,7 @@ def test_where_no_letter_is_asked_for_workers_are_told_apart_by_their_abilities(
     able = {"small": -1.0, "mate": 1.0, "third": 0.0, "big": 2.0}
 
     def quality(expected: Estimate, *answers: str) -> tuple[float, ...]:
-        told = FITTED.judge(
+        told = fitted().judge(
             WORKERS, drafts(*answers), expected, unlike, lambda candidate: able[candidate.id]
         )
         return told.quality
@@ -206,7 +213,7 @@ def test_free_text_is_judged_by_what_is_known_of_it() -> None:
 
     def quality(draft: Draft, like: float = 0.7) -> float:
         pair = [draft, Draft("mate", "Another poem.", "", 300)]
-        told = FITTED.judge(WORKERS, pair, EXPECTED, lambda texts: [[1.0, like], [like, 1.0]])
+        told = fitted().judge(WORKERS, pair, EXPECTED, lambda texts: [[1.0, like], [like, 1.0]])
         assert told.agreement == like
         return told.quality[0]
 
@@ -225,8 +232,8 @@ def test_a_failed_check_outweighs_a_vote() -> None:
     good = drafts("7", "7")
     bad = [replace(draft, wrong=2) for draft in good]
     assert (
-        FITTED.judge(WORKERS, bad, EXPECTED, unlike).quality[0]
-        < FITTED.judge(WORKERS, good, EXPECTED, unlike).quality[0] - 0.1
+        fitted().judge(WORKERS, bad, EXPECTED, unlike).quality[0]
+        < fitted().judge(WORKERS, good, EXPECTED, unlike).quality[0] - 0.1
     )
 
 
@@ -244,9 +251,11 @@ ODD = st.builds(
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(ODD, max_size=12), st.sampled_from([SecondStage.unfitted(), FITTED]))
-def test_any_drafts_are_judged_within_bounds(given_: list[Draft], heads: SecondStage) -> None:
-    told = heads.judge(WORKERS, given_, EXPECTED, unlike)
+@given(st.lists(ODD, max_size=12), st.sampled_from([SecondStage.unfitted, fitted]))
+def test_any_drafts_are_judged_within_bounds(
+    given_: list[Draft], stage: Callable[[], SecondStage]
+) -> None:
+    told = stage().judge(WORKERS, given_, EXPECTED, unlike)
     assert len(told.quality) == len(given_)
     assert all(0 <= chance <= 1 for chance in told.quality)
     assert all(-1 <= gain <= 1 for gain in told.gain.values())
@@ -267,7 +276,7 @@ def test_what_was_fitted_is_better_than_a_guess_on_another_set() -> None:
             for name in names
         ]
         expected = Estimate({}, {"w1": 0.6, "w2": 0.6, "w3": 0.7, "w6": 0.9}, {})
-        judged = FITTED.judge([Candidate("w6")], said, expected, unlike)
+        judged = fitted().judge([Candidate("w6")], said, expected, unlike)
         scores.append(judged.gain["w6"] + judged.quality[judged.best] - judged.quality[0])
     gain = strong[:500] - other.quality["w1"][:500]
     sent = np.argsort(scores)[-150:]
@@ -292,10 +301,10 @@ def test_where_there_is_nothing_to_fit_on_the_votes_stand() -> None:
 
 
 def test_it_is_kept_in_a_file(tmp_path: Path) -> None:
-    FITTED.save(tmp_path)
+    fitted().save(tmp_path)
     again = SecondStage.load(tmp_path)
     told = again.judge(WORKERS, drafts("7", "7", "8"), EXPECTED, unlike)
-    was = FITTED.judge(WORKERS, drafts("7", "7", "8"), EXPECTED, unlike)
+    was = fitted().judge(WORKERS, drafts("7", "7", "8"), EXPECTED, unlike)
     assert told.quality == pytest.approx(was.quality, abs=1e-3)
 
 
@@ -303,6 +312,6 @@ def test_it_is_kept_in_a_file(tmp_path: Path) -> None:
 def test_a_broken_file_is_told_apart(harm: dict[str, object], tmp_path: Path) -> None:
     with pytest.raises(RouterFileError):
         SecondStage.load(tmp_path)
-    (tmp_path / "agreement.json").write_text(json.dumps(FITTED.to_numbers() | harm))
+    (tmp_path / "agreement.json").write_text(json.dumps(fitted().to_numbers() | harm))
     with pytest.raises(RouterFileError):
         SecondStage.load(tmp_path)
