@@ -9,13 +9,14 @@ import signal
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 import pytest_asyncio
 from hypothesis import given, strategies as st
 
 from baton.cli.output import Output
-from baton.cli.prompt_run import OutputOptions, TerminalAsker, TextRenderer, offer_text, run_prompt
+from baton.cli.prompt_run import OutputOptions, TerminalAsker, TextRenderer, offer_text, show_run
 from baton.core import events as ev
 from baton.core.errors import ContextTooLong, ModelFileError, WorkerUnavailable
 from baton.core.messages import Card, Chunk, Finish, Prompt, Request, Text, TurnStatus, Usage
@@ -58,7 +59,8 @@ async def played(
 ) -> int:
     worker = ScriptedWorker(script)
     orchestra = Orchestra(Services({"scripted": worker}, store), "scripted")
-    return await run_prompt(orchestra, Prompt("Hello?"), place, PromptLimits(), None, manner)
+    begin = partial(orchestra.play, Prompt("Hello?"), place, PromptLimits())
+    return await show_run(begin, manner)
 
 
 async def kept(store: Store) -> tuple[str, TurnStatus]:

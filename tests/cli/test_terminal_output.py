@@ -11,10 +11,11 @@ from support.terminal import Terminal
 
 PLAYED = """
 import asyncio, sys, time
+from functools import partial
 from pathlib import Path
 from baton.workers.scripted_worker import ScriptedWorker
 from baton.history import Store
-from baton.cli.prompt_run import OutputOptions, run_prompt
+from baton.cli.prompt_run import OutputOptions, show_run
 from baton.core.messages import Loading, Prompt, Reading, Text
 from baton.core.errors import ContextTooLong
 from baton.core.run.orchestra import Orchestra
@@ -44,8 +45,8 @@ async def main(script, prompts):
     services = Services({"scripted": ScriptedWorker(script)}, store)
     orchestra, place = Orchestra(services, "scripted"), ConversationPosition()
     for text in prompts:
-        prompt, limits = Prompt(text), PromptLimits()
-        code = await run_prompt(orchestra, prompt, place, limits, None, OutputOptions())
+        begin = partial(orchestra.play, Prompt(text), place, PromptLimits())
+        code = await show_run(begin, OutputOptions())
         place = ConversationPosition(await store.latest())
     return code
 

@@ -20,21 +20,16 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         os.umask(0o077)
         _forget_openssl()
         _open_standard_streams()
-        code = _run(sys.argv[1:] if args is None else args)
+        from baton.cli.root import run
+
+        code = run(sys.argv[1:] if args is None else args)
     except KeyboardInterrupt:
         code = INTERRUPTED
-    sys.exit(code)
-
-
-def _run(args: Sequence[str]) -> int:
-    try:
-        from baton.cli.root import run
     except ImportError as error:
-        print(
-            f"baton: A part of Baton can't be loaded: {error}. Install it again.", file=sys.stderr
-        )
-        return 1
-    return run(args)
+        reason = f"A part of Baton can't be loaded: {error}. Install it again."
+        print(f"baton: {reason}", file=sys.stderr)
+        code = 1
+    sys.exit(code)
 
 
 def _forget_openssl() -> None:

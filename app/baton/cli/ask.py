@@ -10,6 +10,7 @@ import os
 import select
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,8 +44,9 @@ from baton.platform.settings import Settings, find_paths, load_settings
 from baton.workers import decode_text
 
 if TYPE_CHECKING:
-    from baton.compose import Baton
+    from baton.cli.prompt_run import OutputOptions
     from baton.core.messages import Attachment, Prompt
+    from baton.core.run.policy import PromptLimits
     from baton.history import Store
 
 _ID_DIGITS = 12
@@ -153,7 +155,20 @@ def answer_prompt(options: AskOptions) -> int:
             )
             # Outside the loop, where Ctrl+C ends a wait for piped text that never comes.
             prompt = _build_prompt(options, text)
-            return runner.run(_run_prompt(baton, options, worker, conversation, prompt))
+            if conversation is not None and not options.quiet and os.isatty(2):
+                runner.run(_report_unfinished(baton.store, conversation))
+
+            from baton.cli.prompt_run import show_run
+            from baton.core.ports import ConversationPosition
+
+            place, limits = ConversationPosition(conversation), _limits(options)
+            begin = partial(baton.orchestra.play, prompt, place, limits, worker=worker)
+            special = None
+            if options.preview and not options.as_json:
+                from baton.cli.plan_renderer import plan_renderer
+
+                special = plan_renderer(baton.orchestra.roster)
+            return runner.run(show_run(begin, _output_options(options), special))
         finally:
             runner.run(baton.aclose())
 
@@ -225,14 +240,10 @@ def _label(options: AskOptions) -> Label:
     return Label.LOCAL if options.private else Label.CLOUD
 
 
-async def _run_prompt(
-    baton: Baton, options: AskOptions, worker: str | None, conversation: str | None, prompt: Prompt
-) -> int:
-    from baton.cli.prompt_run import OutputOptions, run_prompt
-    from baton.core.ports import ConversationPosition
+def _limits(options: AskOptions) -> PromptLimits:
     from baton.core.run.policy import PromptLimits
 
-    limits = PromptLimits(
+    return PromptLimits(
         _label(options),
         options.max_tokens,
         options.temperature,
@@ -244,22 +255,18 @@ async def _run_prompt(
         strategy=options.strategy or "",
         preview=options.preview,
     )
-    manner = OutputOptions(
+
+
+def _output_options(options: AskOptions) -> OutputOptions:
+    from baton.cli.prompt_run import OutputOptions
+
+    return OutputOptions(
         _output_format(options),
         options.quiet,
         options.drop_oldest,
         is_kept=not options.no_history,
         is_preview=options.preview,
     )
-    special = None
-    if options.preview and not options.as_json:
-        from baton.cli.plan_renderer import plan_renderer
-
-        special = plan_renderer(baton.orchestra.roster)
-    if conversation is not None and not options.quiet and os.isatty(2):
-        await _report_unfinished(baton.store, conversation)
-    place = ConversationPosition(conversation)
-    return await run_prompt(baton.orchestra, prompt, place, limits, worker, manner, special)
 
 
 async def _report_unfinished(store: Store, conversation: str) -> None:

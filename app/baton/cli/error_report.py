@@ -3,49 +3,18 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import takewhile
-from typing import Any
 
 import click
 
-from baton.cli import INTERRUPTED, interrupts
 from baton.cli.output import emit, notify
 from baton.core.errors import BatonError, ConfigError, StoreError
 from baton.core.sanitiser import one_line
 
 
-def run_guarded(command: Callable[[], Any], args: Sequence[str]) -> int:
-    """Run a command and return its exit code; report what went wrong."""
-    try:
-        code = command()
-    except click.exceptions.NoArgsIsHelpError as error:
-        print(error.format_message(), file=sys.stderr, flush=True)
-        return error.exit_code
-    except (KeyboardInterrupt, click.Abort):
-        return INTERRUPTED
-    except BrokenPipeError:
-        return _discard_stdout()
-    except Exception as error:
-        # An interrupted import or library call often ends in an error of its own.
-        return INTERRUPTED if interrupts.was_interrupted() else _report_failure(error, args)
-    return code if isinstance(code, int) else 0
-
-
-def report_error(error: BatonError) -> int:
-    """Say on stderr what happened, and return the exit code."""
-    notify(f"baton: {error}")
-    return error.exit_code
-
-
-def _discard_stdout() -> int:
-    """Flush nothing more: a reader that closed the pipe has enough, which is no failure."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    return 0
-
-
-def _report_failure(error: Exception, args: Sequence[str]) -> int:
+def report_failure(error: Exception, args: Sequence[str]) -> int:
+    """Report what ended a command, as JSON too where that was asked for; return the exit code."""
     failure = _as_baton_error(error)
     options = list(takewhile(lambda word: word != "--", args))
     if "--json" in options or "--events" in options:
@@ -55,8 +24,20 @@ def _report_failure(error: Exception, args: Sequence[str]) -> int:
         try:
             emit(line)
         except (BrokenPipeError, StoreError):
-            _discard_stdout()
+            discard_stdout()
     return report_error(failure)
+
+
+def report_error(error: BatonError) -> int:
+    """Say on stderr what happened, and return the exit code."""
+    notify(f"baton: {error}")
+    return error.exit_code
+
+
+def discard_stdout() -> int:
+    """Flush nothing more: a reader that closed the pipe has enough, which is no failure."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return 0
 
 
 def _as_baton_error(error: Exception) -> BatonError:

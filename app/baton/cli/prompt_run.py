@@ -37,10 +37,7 @@ from baton.core.events import (
     StepSkipped,
     StepText,
 )
-from baton.core.messages import Prompt
-from baton.core.ports import Ask, CallOffer, ConversationPosition, Question
-from baton.core.run.orchestra import Orchestra
-from baton.core.run.policy import PromptLimits
+from baton.core.ports import Ask, CallOffer, Question
 from baton.core.run.run import Run
 from baton.core.view import RunView, activity_text
 from baton.platform.os_signals import (
@@ -69,23 +66,6 @@ class OutputOptions:
     drop_oldest: bool = False
     is_kept: bool = True
     is_preview: bool = False
-
-
-async def run_prompt(
-    orchestra: Orchestra,
-    prompt: Prompt,
-    place: ConversationPosition,
-    limits: PromptLimits,
-    worker: str | None,
-    manner: OutputOptions,
-    special: RendererFactory | None = None,
-) -> int:
-    """Play one prompt, show it (in a `special` form), and return the exit code."""
-
-    def begin(ask: Ask) -> Run:
-        return orchestra.play(prompt, place, limits, ask, worker=worker)
-
-    return await show_run(begin, manner, special)
 
 
 async def show_run(
@@ -260,22 +240,28 @@ class TextRenderer:
 
     def show_event(self, event: Event, view: RunView) -> None:
         """Show the next piece, and in between what is happening."""
-        if not self._whole and view.plan is not None:
+        if isinstance(event, Planned):
+            self._answer = event.plan.answer
+        may_show = not self._whole and (self._output.to_terminal or not view.draft)
+        if may_show and view.plan is not None:
             self._show(event, view)
         if not (self._shown and self._output.is_terminal_shared and not self._finish_part(view)):
             self._output.show_status(activity_text(view))
 
     def _show(self, event: Event, view: RunView) -> None:
-        if isinstance(event, Planned):
-            self._answer = event.plan.answer
-        if view.draft and not self._output.to_terminal:
-            return
-        if isinstance(event, StepText) and event.text:
-            self._add_piece(event, view)
-        elif isinstance(event, StepRetried) and not self._is_replaced:
-            self._restart_part(_settled_answer(view))
-        elif isinstance(event, Planned | StepFinished | StepFailed | StepSkipped):
-            self._catch_up(_settled_answer(view), view)
+        """Show what an event adds to the answer: of its parts the first that isn't over."""
+        match event:
+            case StepText(text=""):
+                pass
+            case StepText(step=step, text=text) if not self._is_replaced:
+                if step == self._next_part(view):
+                    is_first = len(view.steps[step - 1].text) == len(text)
+                    self._write("\n\n" * (is_first and self._shown > 0) + text)
+            case StepRetried():
+                if not self._is_replaced:
+                    self._restart_part(_settled_answer(view))
+            case StepText() | Planned() | StepFinished() | StepFailed() | StepSkipped():
+                self._catch_up(_settled_answer(view), view)
 
     @property
     def _is_replaced(self) -> bool:
@@ -292,14 +278,6 @@ class TextRenderer:
         if self._shown > len(rest):
             self._restart("a part of it is written again")
             self._write(rest)
-
-    def _add_piece(self, event: StepText, view: RunView) -> None:
-        """Show a piece of the first part of the answer that isn't over; the others wait."""
-        if self._is_replaced:
-            self._catch_up(_settled_answer(view), view)
-        elif event.step == self._next_part(view):
-            is_first = len(view.steps[event.step - 1].text) == len(event.text)
-            self._write("\n\n" * (is_first and self._shown > 0) + event.text)
 
     def _next_part(self, view: RunView) -> int:
         """Return the first part of the answer that isn't over, or 0."""

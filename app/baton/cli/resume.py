@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -30,9 +31,7 @@ if TYPE_CHECKING:
     from baton.compose import Baton
     from baton.core.events import Routed
     from baton.core.history_types import RunRecord
-    from baton.core.ports import Ask
     from baton.core.run.policy import PromptLimits
-    from baton.core.run.run import Run
     from baton.history import Store
 
 _MAX_RUNS_SEARCHED = 200
@@ -110,12 +109,9 @@ async def _resume_run(
     for bound in () if manner.quiet else _kept_limits(routed, limits):
         notify(f"baton: {bound}")
 
-    def begin(ask: Ask) -> Run:
-        return baton.orchestra.resume(record, limits, ask)
-
     if not manner.quiet and os.isatty(2):
         notify(_opening_line(record))
-    return await show_run(begin, manner)
+    return await show_run(partial(baton.orchestra.resume, record, limits), manner)
 
 
 def _kept_limits(routed: Routed, limits: PromptLimits) -> Iterator[str]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from baton import __version__
-from baton.cli import interrupts
+from baton.cli import INTERRUPTED, interrupts
 from baton.cli.completion import COMPLETE_VARIABLE
-from baton.cli.error_report import run_guarded
+from baton.cli.error_report import discard_stdout, report_failure
 from baton.cli.options import (
     LATEST_CONVERSATION,
     add_named_worker,
@@ -239,11 +240,19 @@ def _find_conversation(store: Store, named: str) -> str:
 
 
 def run(args: Sequence[str]) -> int:
-    """Run one command and return its exit code."""
-
-    def command() -> Any:
-        return baton.main(
+    """Run one command and return its exit code; report what went wrong."""
+    try:
+        code = baton.main(
             list(args), "baton", standalone_mode=False, complete_var=COMPLETE_VARIABLE
         )
-
-    return run_guarded(command, args)
+    except click.exceptions.NoArgsIsHelpError as error:
+        print(error.format_message(), file=sys.stderr, flush=True)
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        return INTERRUPTED
+    except BrokenPipeError:
+        return discard_stdout()
+    except Exception as error:
+        # An interrupted import or library call often ends in an error of its own.
+        return INTERRUPTED if interrupts.was_interrupted() else report_failure(error, args)
+    return code if isinstance(code, int) else 0
