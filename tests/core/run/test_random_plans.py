@@ -519,22 +519,29 @@ async def check_kept(store: Store, events: list[ev.Event]) -> None:
     assert (told.calls, told.offers) == (live.calls, live.offers)
 
 
-BLOCK = 500
-
-
-@pytest.mark.parametrize(
-    ("first", "count"),
-    [(0, 300), *(pytest.param(300 + n * BLOCK, BLOCK, marks=pytest.mark.long) for n in range(20))],
-)
-async def test_every_run_ends_once_and_leaves_nothing_behind(
-    first: int, count: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def play_scenes(numbers: range, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(part, "RETRY_SECONDS", 0.0)
     ends: set[str] = set()
-    for number in range(first, first + count):
+    for number in numbers:
         try:
             ends.add(await play(number))
         except BaseException as error:
             error.add_note(f"in scene {number}")
             raise
     assert ends == {"finished", "failed", "cancelled"}
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("first", range(0, 300, 60))
+async def test_every_run_ends_once_and_leaves_nothing_behind(
+    first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await play_scenes(range(first, first + 60), monkeypatch)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("first", range(300, 10_300, 500))
+async def test_every_run_of_thousands_ends_once(
+    first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await play_scenes(range(first, first + 500), monkeypatch)
