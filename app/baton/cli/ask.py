@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import select
 import sys
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -44,7 +45,11 @@ from baton.platform.settings import Settings, find_paths, load_settings
 from baton.workers import decode_text
 
 if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Iterator
+
     from baton.cli.prompt_run import OutputOptions
+    from baton.compose import Baton
     from baton.core.messages import Attachment, Prompt
     from baton.core.run.policy import PromptLimits
     from baton.history import Store
@@ -141,6 +146,29 @@ def answer_prompt(options: AskOptions) -> int:
     )
     baton.orchestra.worker(worker)  # an unknown one is reported before anything is read
 
+    with running_loop(baton) as runner:
+        conversation, text = runner.run(_find_conversation(baton.store, options.conversation, text))
+        # Outside the loop, where Ctrl+C ends a wait for piped text that never comes.
+        prompt = _build_prompt(options, text)
+        if conversation is not None and not options.quiet and os.isatty(2):
+            runner.run(_report_unfinished(baton.store, conversation))
+
+        from baton.cli.prompt_run import show_run
+        from baton.core.ports import ConversationPosition
+
+        place, limits = ConversationPosition(conversation), _limits(options)
+        begin = partial(baton.orchestra.play, prompt, place, limits, worker=worker)
+        special = None
+        if options.preview and not options.as_json:
+            from baton.cli.plan_renderer import plan_renderer
+
+            special = plan_renderer(baton.orchestra.roster)
+        return runner.run(show_run(begin, _output_options(options), special))
+
+
+@contextmanager
+def running_loop(baton: Baton) -> Iterator[asyncio.Runner]:
+    """Yield what runs coroutines; say what the person must know of Baton, and close it after."""
     import asyncio
 
     with asyncio.Runner() as runner:
@@ -150,25 +178,7 @@ def answer_prompt(options: AskOptions) -> int:
             if baton.warning:
                 notify(f"baton: {baton.warning}")
             baton.report_later(lambda text: notify(f"baton: {text}"))
-            conversation, text = runner.run(
-                _find_conversation(baton.store, options.conversation, text)
-            )
-            # Outside the loop, where Ctrl+C ends a wait for piped text that never comes.
-            prompt = _build_prompt(options, text)
-            if conversation is not None and not options.quiet and os.isatty(2):
-                runner.run(_report_unfinished(baton.store, conversation))
-
-            from baton.cli.prompt_run import show_run
-            from baton.core.ports import ConversationPosition
-
-            place, limits = ConversationPosition(conversation), _limits(options)
-            begin = partial(baton.orchestra.play, prompt, place, limits, worker=worker)
-            special = None
-            if options.preview and not options.as_json:
-                from baton.cli.plan_renderer import plan_renderer
-
-                special = plan_renderer(baton.orchestra.roster)
-            return runner.run(show_run(begin, _output_options(options), special))
+            yield runner
         finally:
             runner.run(baton.aclose())
 

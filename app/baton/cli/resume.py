@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from baton.cli import interrupts
+from baton.cli.ask import running_loop
 from baton.cli.completion import complete_run
 from baton.cli.options import (
     budget_option,
@@ -71,36 +71,19 @@ def resume(
         budget=None if budget is None else parse_usd(budget),
         attended=os.isatty(0) and os.isatty(2),
     )
-    return _resume_command(
-        run, {"offline": True} if offline else {}, OutputOptions(form, quiet), limits
-    )
-
-
-def _resume_command(
-    named: str | None, flags: dict[str, bool], manner: OutputOptions, limits: PromptLimits
-) -> int:
-    import asyncio
-
     from baton.compose import compose
 
-    baton = compose(load_settings(find_paths().config_file, flags=flags), find_paths())
-    baton.must_know_conductor()
-    with asyncio.Runner() as runner:
-        try:
-            interrupts.raise_if_interrupted()
-            if baton.warning:
-                notify(f"baton: {baton.warning}")
-            baton.report_later(lambda text: notify(f"baton: {text}"))
-            return runner.run(_resume_run(baton, named, manner, limits))
-        finally:
-            runner.run(baton.aclose())
+    settings = load_settings(find_paths().config_file, flags={"offline": True} if offline else {})
+    baton = compose(settings, find_paths())
+    with running_loop(baton) as runner:
+        return runner.run(_resume_run(baton, run, OutputOptions(form, quiet), limits))
 
 
 async def _resume_run(
     baton: Baton, named: str | None, manner: OutputOptions, limits: PromptLimits
 ) -> int:
     from baton.cli.prompt_run import show_run
-    from baton.core.run.resumed_run import routed_as
+    from baton.core.run.orchestra import routed_as
 
     record = await _find_resumable(baton.store, named)
     routed = routed_as(record)

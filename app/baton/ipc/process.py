@@ -279,12 +279,8 @@ class Child:
     @property
     def has_failed(self) -> bool:
         """Whether the child ended by a failure: not idle, and not because its parent ended it."""
-        return bool(self._fault) or (self.ended and not self.killed and not self.went_idle)
-
-    @property
-    def went_idle(self) -> bool:
-        """Whether the child ended of itself, having had nothing to do."""
-        return self.ended and self._process.returncode == 0
+        went_idle = self._process.returncode == 0  # it ended of itself, having had nothing to do
+        return bool(self._fault) or (self.ended and not self.killed and not went_idle)
 
     def death(self) -> ChildDied:
         """Return what to raise for a child that has ended."""

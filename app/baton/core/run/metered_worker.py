@@ -217,26 +217,17 @@ class MeteredWorker:
         self._record = record
         self._share = share
 
-    @property
-    def card(self) -> Card:
-        """The card of the worker inside."""
-        return self._worker.card
-
-    def warm(self) -> None:
-        """Warm the worker inside."""
-        self._worker.warm()
-
     async def stream(self, request: Request | PreparedCall) -> AsyncGenerator[Chunk]:
         """Pass the worker's chunks on, and count them. Raises BudgetExceeded as well.
 
         A call that was prepared for the person's approval is made as it was prepared.
         """
-        call = request
+        call, card = request, self._worker.card
         if isinstance(call, Request):
-            call = await self._budget.prepare(self.card, call)
-        if call.worker != self.card.id:
-            raise ValueError(f"a call of {call.worker!r} was handed to {self.card.id!r}")
-        tally = CallUsage(self.card.id, call.request)
+            call = await self._budget.prepare(card, call)
+        if call.worker != card.id:
+            raise ValueError(f"a call of {call.worker!r} was handed to {card.id!r}")
+        tally = CallUsage(card.id, call.request)
         hold: Hold | None = None
         if call.bill is not None:
             turn = HoldTurn(self._budget.ledger, replace(call.bill, share=self._share()))
@@ -269,10 +260,6 @@ class MeteredWorker:
         finally:
             tally.seconds = time.monotonic() - start
             await uninterrupted(self._close(tally, hold))
-
-    async def aclose(self) -> None:
-        """Close the worker inside."""
-        await self._worker.aclose()
 
     async def _close(self, tally: CallUsage, hold: Hold | None) -> None:
         """Settle what was held, then record the call: the record names what was charged."""

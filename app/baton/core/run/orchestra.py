@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from baton.core.errors import BatonError, ConfigError
+from baton.core.events import Routed
 from baton.core.history_types import RunRecord
 from baton.core.labels import Label
 from baton.core.ledger_types import Standing
@@ -28,6 +29,7 @@ from baton.core.run.policy import ANYTHING, NOTHING_SPENT, PromptLimits, RunTerm
 from baton.core.run.run import Run
 from baton.core.run.run_context import RunRequest, Services
 from baton.core.strategies import STRATEGIES, make_strategy, strategy_of_mode
+from baton.core.view import fold_events
 
 NO_ABSENT: Mapping[str, BatonError] = {}
 
@@ -194,14 +196,12 @@ class Orchestra:
         allowed to go holds on: the stricter of then and now. Raises ConfigError where there is
         nothing to go on with.
         """
-        from baton.core.run.resumed_run import kept_outcome, routed_as, stricter
-
-        kept, routed = kept_outcome(record), routed_as(record)
+        kept, routed = _kept_outcome(record), routed_as(record)
         # What the strategy knew of its own way is lost: it sees the outcome.
         name = limits.strategy or routed.strategy or "plan"
         position = ConversationPosition(record.conversation, again=record.prompt)
         worker = routed.worker if routed.worker in self._services.workers else None
-        limits, terms = stricter(routed, limits, self._terms)
+        limits, terms = _stricter(routed, limits, self._terms)
         request = replace(
             self._request(Prompt(""), position, limits, terms, worker, name, kept),
             root=routed.root or record.id,
@@ -251,3 +251,36 @@ class Orchestra:
             for part in (*services.workers.values(), trained, services.router):
                 if part is not None:
                     closing.push_async_callback(part.aclose)
+
+
+def routed_as(record: RunRecord) -> Routed:
+    """Return how a run was routed, within which bounds."""
+    return next((e for e in record.events if isinstance(e, Routed)), Routed("", ""))
+
+
+def _stricter(
+    routed: Routed, limits: PromptLimits, terms: RunTerms
+) -> tuple[PromptLimits, RunTerms]:
+    """Return what both a run and the one that goes on with it are allowed."""
+    budget = min((b for b in (limits.budget, routed.budget) if b is not None), default=None)
+    mode = "local" if routed.mode == "local" else terms.mode
+    return (
+        replace(limits, alone=limits.alone or routed.alone, budget=budget),
+        replace(terms, mode=mode, offline=terms.offline or routed.offline),
+    )
+
+
+def _kept_outcome(record: RunRecord) -> Outcome:
+    """Return the plan of a run that ended early, and the texts of its steps that were finished.
+
+    Raises ConfigError where there is no plan, or nothing of it left to do.
+    """
+    view = fold_events(record.events)
+    if view.plan is None or record.status == "running":
+        what = "is still going on" if record.status == "running" else "never had a plan"
+        raise ConfigError(f"The run {record.id} {what}.", "Ask again instead.")
+    done = [step for step in view.steps if step.status == "done"]
+    if record.status == "finished":
+        raise ConfigError(f"The run {record.id} is finished.", "`baton trace` shows it.")
+    texts = {step.number: step.text for step in done if step.text}
+    return Outcome(view.plan, texts, {step.number for step in done if step.is_cut})

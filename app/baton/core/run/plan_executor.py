@@ -11,13 +11,20 @@ from dataclasses import replace
 
 from baton.core import events as ev
 from baton.core.errors import PlanError
-from baton.core.messages import Finish
+from baton.core.messages import Message, Role
 from baton.core.plan.plan import Outcome, Plan, single_step_plan
-from baton.core.ports import Proposal, Strategy
+from baton.core.ports import Choice, Proposal, Question, Strategy
+from baton.core.run.approval import PromptWithdrawn
 from baton.core.run.run_context import RunContext
 from baton.core.run.spending_decision import spending_room
 from baton.core.run.step_executor import StepExecution
 from baton.core.run.strategy_context import RunStrategyContext
+
+BYTES_PER_TOKEN = 4
+"""About how many bytes a token of an answer has: the step that reads it is billed for them."""
+
+GO, STOP, EDIT = "go", "stop", "edit"
+"""What a person may say to a plan."""
 
 
 class PlanExecutor:
@@ -121,10 +128,8 @@ class PlanExecutor:
         """Take the steps over that were finished in an earlier run."""
         for number, text in kept.texts.items():
             if number not in kept.failed:
-                step = StepExecution(self._run, kept.plan, number, inputs={})
-                step.text, step.is_over = text, True
-                step.ending = Finish.LENGTH if number in kept.cut else Finish.STOP
-                self._steps[number] = step
+                self._steps[number] = StepExecution(self._run, kept.plan, number, inputs={})
+                self._steps[number].restore(text, is_cut=number in kept.cut)
 
     async def _adopt_first(self, proposal: Proposal) -> None:
         """Begin with a plan; with the ordinary one, if no worker could play that."""
@@ -139,9 +144,7 @@ class PlanExecutor:
             )
             await self._adopt(Proposal(ordinary, why=error.message))
         if run.request.limits.preview:
-            from baton.core.run.plan_preview import approve_plan
-
-            await approve_plan(run, self._plan)
+            await _approve_plan(run, self._plan)
 
     async def _adopt_more(self, strategy: Strategy) -> bool:
         """Go on with a grown plan; return whether there is one that can be played."""
@@ -249,9 +252,8 @@ class PlanExecutor:
         number = min(failed)
         for n in range(1, len(self._plan.steps) + 1):
             if n not in self._steps:
-                self._steps[n] = step = self._execution(n)
-                step.error, step.is_over = self._steps[number].error, True
-                await self._run.emit(ev.StepSkipped(n, f"Step {number} failed."))
+                self._steps[n] = self._execution(n)
+                await self._steps[n].skip(self._steps[number])
         self._reported = set(self._steps)  # the strategy decides what comes now
 
     def _conclude(self) -> None:
@@ -267,3 +269,33 @@ class PlanExecutor:
                 raise PlanError(f"The plan never came to step {number}, which is its answer.")
             if step.error is not None and not (step.step.optional and is_whole):
                 raise step.error
+
+
+async def _approve_plan(run: RunContext, plan: Plan) -> None:
+    """Let the person decide before anything of a plan is called. Raises PromptWithdrawn."""
+    choices = (Choice(GO, "Play it"), Choice(STOP, "Stop here"), Choice(EDIT, "Edit it"))
+    costs = await _step_costs(run, plan)
+    if await run.ask(Question("Play this plan?", choices, STOP, plan=plan, costs=costs)) != GO:
+        raise PromptWithdrawn
+
+
+async def _step_costs(run: RunContext, plan: Plan) -> tuple[int | None, ...]:
+    """Return what each step can cost at most (None: it has no price).
+
+    The results that it reads are not there yet; they are taken to be as long as expected.
+    """
+    costs: list[int | None] = []
+    lengths: list[int] = []
+    for number, step in enumerate(plan.steps, start=1):
+        card = run.routing.card(step.worker)
+        request = StepExecution(run, plan, number, inputs={}).request()
+        lengths.append(request.expected_tokens or card.max_output)
+        if card.price is None or card.price.is_free:
+            costs.append(None if card.price is None else 0)
+            continue
+        unread = sum(lengths[n - 1] for n in step.inputs) * BYTES_PER_TOKEN
+        read = (*request.messages, Message(Role.USER, "-" * unread))
+        request = replace(request, messages=read if unread else request.messages)
+        bill = (await run.budget.prepare(card, request)).bill
+        costs.append(0 if bill is None else (await run.budget.quote(bill))[0])
+    return tuple(costs)

@@ -16,7 +16,7 @@ from baton.core.model_roles import RULE_CONDUCTOR
 from baton.core.plan.plan import Material, Outcome
 from baton.core.plan.short_answer import announced_answer, short_answer
 from baton.core.plan.turn_roles import TurnRole, scores_by_rule
-from baton.core.ports import RecordedRun, Route, RoutingContext
+from baton.core.ports import RecordedRun, RoutingContext
 from baton.core.routing_types import Draft, Estimate, Judgement
 from baton.core.run.policy import check, may_use, refuses, stronger
 from baton.core.run.rule_router import rerouted
@@ -37,7 +37,8 @@ async def build_routing_context(
     cards = [worker.card for name, worker in services.workers.items() if name != first.id]
     usable = (first, *(card for card in cards if may_use(card, label, terms)))
     roster = await services.skills.cards_with_skills(usable)
-    route = _sound(await services.router.route(material, roster), roster)
+    route = await services.router.route(material, roster)
+    route = replace(route, estimate=sound_estimate(route.estimate, roster))
     helper, choice = request.helper, ""
     wanted = services.prefer.get(route.need.kind, "") if request.is_open else ""
     if (preferred := _preferred(wanted, roster, material)) is not None:
@@ -81,10 +82,6 @@ def _preferred(wanted: str, roster: tuple[Card, ...], material: Material) -> Car
         return None
     size = sum(estimated_tokens(text_with_files(turn.text, turn.files)) for turn in material.turns)
     return card if not card.context or size < card.context else None
-
-
-def _sound(route: Route, roster: tuple[Card, ...]) -> Route:
-    return replace(route, estimate=sound_estimate(route.estimate, roster))
 
 
 def drafts(

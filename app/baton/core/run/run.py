@@ -19,8 +19,7 @@ from baton.core.run.approval import Approval, PromptWithdrawn
 from baton.core.run.metered_worker import RunBudget
 from baton.core.run.plan_executor import PlanExecutor
 from baton.core.run.routing_context import build_routing_context
-from baton.core.run.run_context import RunContext, RunRequest, Services
-from baton.core.run.run_conversation import RunConversation
+from baton.core.run.run_context import RunContext, RunConversation, RunRequest, Services
 
 FLUSH_SECONDS = 0.15
 """How long streamed text may stay in memory alone; with the write itself it stays below 250 ms."""
@@ -42,6 +41,7 @@ class Run:
         self._asking = asyncio.Lock()
         self._queue: asyncio.Queue[ev.Event | None] = asyncio.Queue()
         self._task: asyncio.Task[None] | None = None
+        self._saving: asyncio.Task[None] | None = None
         self._start = time.monotonic()
         self._recorded: RecordedRun | None = None
         self._executor: PlanExecutor | None = None
@@ -85,8 +85,10 @@ class Run:
         status = TurnStatus.FAILED
         try:
             # Recording is never half done: a cancellation waits until the ids are known.
-            self._executor = await self._prepare(await uninterrupted(self._record()))
-            await self._answer(self._executor)
+            recorded = await uninterrupted(self._record())
+            self._executor = await self._prepare(recorded)
+            self._saving = asyncio.create_task(self._keep_saving(recorded, self._executor))
+            await self._executor.play()
         except (asyncio.CancelledError, PromptWithdrawn):
             status, event = TurnStatus.CANCELLED, ev.Cancelled()
         except BatonError as error:
@@ -125,35 +127,26 @@ class Run:
         ask, emit, store = self._ask, self._emit, self._store
         return PlanExecutor(
             RunContext(
-                request,
-                services,
-                recorded,
-                await build_routing_context(request, services, recorded),
-                RunConversation(recorded, store, ask, emit),
-                budget,
-                Approval(budget, store, recorded, ask, emit),
-                emit,
-                ask,
+                request=request,
+                services=services,
+                recorded=recorded,
+                routing=await build_routing_context(request, services, recorded),
+                conversation=RunConversation(recorded, store, ask, emit),
+                budget=budget,
+                approval=Approval(budget, store, recorded, ask, emit),
+                emit=emit,
+                ask=ask,
             )
         )
 
-    async def _answer(self, executor: PlanExecutor) -> None:
-        saving = asyncio.create_task(self._keep_saving(executor))
-        try:
-            await executor.play()
-        finally:
-            saving.cancel()
-            await asyncio.gather(saving, return_exceptions=True)
-
-    async def _keep_saving(self, executor: PlanExecutor) -> None:
+    async def _keep_saving(self, recorded: RecordedRun, executor: PlanExecutor) -> None:
         saved = ""
-        assert self._recorded is not None
         while True:
             await asyncio.sleep(FLUSH_SECONDS)
             if (text := executor.text) != saved:
                 # A disk that is full now may have room in a moment; the end says if it hasn't.
                 with contextlib.suppress(StoreError):
-                    await self._store.write(self._recorded.answer, text, TurnStatus.STREAMING)
+                    await self._store.write(recorded.answer, text, TurnStatus.STREAMING)
                     saved = text
 
     async def _emit(self, event: ev.Event) -> None:
@@ -184,6 +177,9 @@ class Run:
 
     async def _end(self, status: TurnStatus, event: ev.Terminal | None) -> None:
         """Keep the text, then publish the run's last event, even if the disk won't take it."""
+        if self._saving is not None:
+            self._saving.cancel()
+            await asyncio.gather(self._saving, return_exceptions=True)
         executor, recorded = self._executor, self._recorded
         text, author = (executor.text, executor.author) if executor else ("", self._request.worker)
         event = event and replace(event, at=self._now)

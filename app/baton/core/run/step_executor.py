@@ -17,7 +17,6 @@ from baton.core.errors import (
 from baton.core.messages import (
     Card,
     Chunk,
-    Declined,
     Finish,
     Loading,
     Purpose,
@@ -114,6 +113,16 @@ class StepExecution:
         """Whether the person asked for its worker, which is to do all there is."""
         return self._is_alone and self.worker == self._run.request.worker
 
+    def restore(self, text: str, *, is_cut: bool) -> None:
+        """Take over what it wrote in an earlier run."""
+        self.text, self.is_over = text, True
+        self.ending = Finish.LENGTH if is_cut else Finish.STOP
+
+    async def skip(self, failed: StepExecution) -> None:
+        """Leave it out, as it makes no sense without a step that failed."""
+        self.error, self.is_over = failed.error, True
+        await self._run.emit(ev.StepSkipped(self.number, f"Step {failed.number} failed."))
+
     async def play(self) -> None:
         """Play the step until it has its text, or no worker is left to write it.
 
@@ -121,8 +130,22 @@ class StepExecution:
         be recorded any more.
         """
         emit = self._run.emit
+        tried: list[str] = []
+        first: BatonError | None = None
         try:
-            await self._try_workers()
+            while True:
+                try:
+                    await self._attempt()
+                    break
+                except BatonError as error:
+                    first = first or error
+                    tried.append(self.worker)
+                    delay = await self._choose_another(error, tried)
+                    if delay is None:
+                        raise first from None
+                    self._failure, self.text = error.message, ""
+                    await emit(ev.StepRetried(self.number, error.message, delay))
+                    await asyncio.sleep(delay)
             is_whole_answer = self._is_alone and self._is_final  # which is kept as such
             text = "" if is_whole_answer else self.text
             await emit(ev.StepFinished(self.number, self.finish, text))
@@ -134,24 +157,6 @@ class StepExecution:
         finally:
             self.is_over = True
             self._run.approval.forget(self.number)
-
-    async def _try_workers(self) -> None:
-        """Try one worker after the other. Raises the first one's error where none succeeds."""
-        tried: list[str] = []
-        first: BatonError | None = None
-        while True:
-            try:
-                return await self._attempt()
-            except BatonError as error:
-                first = first or error
-                tried.append(self.worker)
-                delay = await self._choose_another(error, tried)
-                if delay is None:
-                    raise first from None
-                self._failure = error.message
-                self.text = ""
-                await self._run.emit(ev.StepRetried(self.number, error.message, delay))
-                await asyncio.sleep(delay)
 
     async def _choose_another(self, error: BatonError, tried: list[str]) -> float | None:
         """Choose who tries next; return after how many seconds, or None when no worker can."""
@@ -288,7 +293,7 @@ class StepExecution:
         return f"Step {self.number} of the plan is for it: {self.step.need.kind}."
 
     async def _take(self, chunk: Chunk) -> None:
-        """Turn what the worker yields into events."""
+        """Turn what the worker yields into events; what it declined, the error after it says."""
         emit, number = self._run.emit, self.number
         match chunk:
             case Text(text=text):
@@ -301,10 +306,16 @@ class StepExecution:
                 await emit(ev.Sent(number, self.worker, destination, size))
             case Retrying(reason=reason, delay=delay):
                 await emit(ev.StepRetried(number, reason, delay))
-            case Declined():
-                pass  # the error that follows says why
-            case Queued() | Loading() | Reading() | Thinking() | Writing():
-                await emit(_progress(number, chunk))
+            case Queued():
+                await emit(ev.Progress(number, ev.Phase.QUEUED, None))
+            case Loading(fraction=fraction):
+                await emit(ev.Progress(number, ev.Phase.LOADING, fraction))
+            case Reading(done=done, total=total):
+                await emit(ev.Progress(number, ev.Phase.READING, done / total if total else None))
+            case Thinking(tokens_per_second=speed):
+                await emit(ev.Progress(number, ev.Phase.THINKING, None, speed))
+            case Writing(tokens_per_second=speed):
+                await emit(ev.Progress(number, ev.Phase.WRITING, None, speed))
 
 
 def _may_replace(card: Card, failed: Card, error: BatonError) -> bool:
@@ -314,17 +325,3 @@ def _may_replace(card: Card, failed: Card, error: BatonError) -> bool:
     if isinstance(error, ContextTooLong):
         return card.context == 0 or card.context > failed.context
     return True
-
-
-def _progress(number: int, chunk: Queued | Loading | Reading | Thinking | Writing) -> ev.Progress:
-    match chunk:
-        case Queued():
-            return ev.Progress(number, ev.Phase.QUEUED, None)
-        case Loading(fraction=fraction):
-            return ev.Progress(number, ev.Phase.LOADING, fraction)
-        case Reading(done=done, total=total):
-            return ev.Progress(number, ev.Phase.READING, done / total if total else None)
-        case Thinking(tokens_per_second=speed):
-            return ev.Progress(number, ev.Phase.THINKING, None, speed)
-        case Writing(tokens_per_second=speed):
-            return ev.Progress(number, ev.Phase.WRITING, None, speed)

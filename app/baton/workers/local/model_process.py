@@ -33,7 +33,7 @@ from baton.core.messages import (
 from baton.core.sanitiser import one_line
 from baton.ipc import supervisor
 from baton.ipc.messages import Failed, FrameError, Message
-from baton.ipc.process import Call, Child, ChildDied, environment, error_of, start_child
+from baton.ipc.process import Child, ChildDied, environment, error_of, start_child
 from baton.ipc.supervisor import Supervisor
 from baton.workers.local.messages import (
     REPLIES,
@@ -277,9 +277,12 @@ class ModelProcess(Supervisor):
             on_cpu = self.loaded is not None and self.loaded.hardware == "CPU only"
             threads = self.settings.threads
             async with self._memory.cpu.hold(threads) if on_cpu else nullcontext():
-                call = self._call(child, request)
+                call = child.call(request.prompt)
                 while not call.ended or call.messages:
                     yield _chunk_of(await call.receive(), child)
+        except FrameError as error:
+            limit = self.loaded.context if self.loaded is not None else self.settings.context
+            raise ContextTooLong(request.about_tokens, limit) from error
         except AdapterError:
             raise  # the model itself is well
         except ModelFileError:
@@ -287,7 +290,8 @@ class ModelProcess(Supervisor):
             raise
         finally:
             if not self._is_loaded or (call is not None and not call.ended):
-                await uninterrupted(self._stop(child, call))
+                closing = child.aclose() if call is None else call.close(GRACE_SECONDS)
+                await uninterrupted(closing)
 
     def _read_loading(self, message: Message, child: Child) -> Loading | None:
         """Return the progress that a message brings, None for the end of loading.
@@ -303,20 +307,6 @@ class ModelProcess(Supervisor):
             case Failed() as failed:
                 raise error_of(failed)
         raise child.reject()
-
-    def _call(self, child: Child, request: ModelRequest) -> Call:
-        try:
-            return child.call(request.prompt)
-        except FrameError as error:
-            limit = self.loaded.context if self.loaded is not None else self.settings.context
-            raise ContextTooLong(request.about_tokens, limit) from error
-
-    async def _stop(self, child: Child, call: Call | None) -> None:
-        """Have the child stop within the grace time, else end it."""
-        if call is None:
-            await child.aclose()
-        else:
-            await call.close(GRACE_SECONDS)
 
     def _note_loaded(self, loaded: ModelLoaded) -> None:
         """Note what the child has loaded. Raises ModelFileError if it is too large."""
