@@ -18,9 +18,11 @@ from baton.bench.conductor_score import (
     value_text,
 )
 from baton.core.plan.plan import DIRECT_SUBTASK, PROMPT, Plan, Step, single_step_plan
-from baton.core.plan.plan_lines import MAX_TEXT_CHARS, TOOL_HEADS
+from baton.core.plan.plan_lines import MAX_TEXT_CHARS, TOOL_HEADS, PlanPart
 from baton.core.plan.request_words import may_have_parts
-from baton.workers.tools.computation.plan_steps import Part, check_parts, compute_step
+from baton.workers.tools.computation.marked_text import mark
+from baton.workers.tools.computation.plan_check import check_parts
+from baton.workers.tools.computation.plan_steps import compute_step
 
 SUM = ExpectedPart("17 * 23", ("17", "23"), tool="calculator")
 WISH = ExpectedPart("write a wish for Dana", ("wish",), ("dana",))
@@ -206,16 +208,13 @@ HEADS = {tool: head for head, tool in TOOL_HEADS.items()}
 
 def checked_plan(episode: Episode) -> Plan:
     """Return the expected plan as the trained conductor's is played."""
-    asked: list[Part] = [
-        {"tool": HEADS.get(part.tool, ""), "text": part.text, "inputs": part.needs}
-        for part in episode.parts
-    ]
-    found = check_parts(episode.request, asked)
-    assert [part["problem"] for part in found] == [""] * len(found)
+    asked = [PlanPart(part.text, part.tool, inputs=part.needs) for part in episode.parts]
+    found = check_parts(mark(episode.request), asked)
+    assert [part.problem for part in found] == [""] * len(found)
     steps = tuple(
         Step(
             part.tool or "small",
-            one["text"],
+            one.text,
             (*((PROMPT,) if part.tool else ()), *map(str, part.needs)),
         )
         for part, one in zip(episode.parts, found, strict=True)

@@ -14,8 +14,8 @@ from request_generator import COMPOUND, HAND, HEADS, NONE, NOON, TEXT, TOOL, Gen
 from slots import NUMBER_WORDS, fill_slot
 
 from baton.core.plan.plan_lines import parse_lines
+from baton.workers.tools.computation.evaluation import evaluate
 from baton.workers.tools.computation.marked_text import mark
-from baton.workers.tools.computation.written_expression import evaluate
 
 HELD_OUT = Path(request_generator.__file__).parent / "held_out"
 

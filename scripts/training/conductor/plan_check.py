@@ -12,9 +12,10 @@ from baton.core.plan.plan_lines import TOOL_HEADS, PlanPart
 from baton.core.plan.request_parts import CheckedPart
 from baton.workers.tools.computation import CannotCompute
 from baton.workers.tools.computation.dates import CityTime, ClockTime, Duration
-from baton.workers.tools.computation.plan_steps import Part, check_parts
+from baton.workers.tools.computation.evaluation import evaluate
+from baton.workers.tools.computation.marked_text import mark
+from baton.workers.tools.computation.plan_check import check_parts
 from baton.workers.tools.computation.quantities import Amount
-from baton.workers.tools.computation.written_expression import evaluate
 
 HEADS = {tool: head for head, tool in TOOL_HEADS.items()}
 NOON = datetime(2026, 11, 23, 12, tzinfo=timezone(timedelta(hours=1)))
@@ -24,11 +25,7 @@ RESULTS = {number: Fraction(prime) for number, prime in enumerate((7, 11, 13, 17
 
 def check_plan(prompt: str, parts: Sequence[PlanPart]) -> list[CheckedPart]:
     """Return what the product's check says of a plan's parts."""
-    asked: list[Part] = [
-        {"tool": HEADS.get(part.tool, ""), "text": part.text, "inputs": part.inputs}
-        for part in parts
-    ]
-    return [CheckedPart(**found) for found in check_parts(prompt, asked)]
+    return check_parts(mark(prompt), parts)
 
 
 def is_same(part: PlanPart, line: str) -> bool:

@@ -21,10 +21,10 @@ from real_texts import RealText
 from baton.core.errors import PlanError
 from baton.core.plan.plan_lines import TOOL_HEADS, parse_lines
 from baton.workers.tools.computation import CannotCompute
+from baton.workers.tools.computation.evaluation import evaluate
 from baton.workers.tools.computation.expression_check import CONSTANTS
 from baton.workers.tools.computation.marked_text import mark
 from baton.workers.tools.computation.result_text import plain_value
-from baton.workers.tools.computation.written_expression import evaluate
 
 LANGUAGE_WEIGHTS = {"en": 34, "de": 14, "fr": 13, "es": 13, "it": 13, "pt": 13}
 """How often each language is drawn, of those that somebody has written texts for."""

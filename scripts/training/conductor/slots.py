@@ -7,8 +7,7 @@ from collections.abc import Callable
 from datetime import date, timedelta
 from fractions import Fraction
 
-from baton.workers.tools.computation.dates import WEEKDAYS
-from baton.workers.tools.computation.lexicon import lexicon
+from baton.workers.tools.computation.lexicon import WEEKDAYS, lexicon
 from baton.workers.tools.computation.numbers import roman
 
 DIMENSIONS = {

@@ -13,8 +13,9 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from baton.core.errors import WorkerError
 from baton.core.events import Verdict
+from baton.core.messages import Message, Request, Role, Text
 from baton.core.plan.checks import Compute, Finding, check_text, claimed_sums
-from baton.workers.tools import Toolbox, sandbox
+from baton.workers.tools import build_tools, sandbox
 from baton.workers.tools.computation.written_expression import judge_claims
 
 RIGHT, WRONG, UNCHECKED = Verdict.RIGHT, Verdict.WRONG, Verdict.UNCHECKED
@@ -24,13 +25,14 @@ needs_sandbox = pytest.mark.skipif(not sandbox(), reason="nothing is executed he
 
 @pytest.fixture(scope="module")
 def compute() -> Iterator[Compute]:
-    toolbox = Toolbox()
+    tools = build_tools(seconds=1.0)
 
     async def compute(tool: str, text: str) -> str:
-        return await toolbox.compute(tool, text, 1.0)
+        request = Request((Message(Role.USER, text),))
+        return "".join([c.text async for c in tools[tool].stream(request) if isinstance(c, Text)])
 
     yield compute
-    asyncio.run(toolbox.aclose())
+    asyncio.run(tools["calculator"].aclose())
 
 
 async def verdicts(

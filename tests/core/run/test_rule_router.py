@@ -17,7 +17,7 @@ from baton.core.plan.tool_routing import can_compute
 from baton.core.ports import Route
 from baton.core.routing_types import Estimate
 from baton.core.run.rule_router import RuleRouter, routed
-from baton.workers.tools.child.main import compute
+from baton.workers.tools.computation.plan_steps import compute
 
 SMALL = Card("small", "local", "Small", context=8192, parameters=135_000_000)
 GOOD = Card("good", "local", "Good", context=8192, parameters=30_000_000_000)

@@ -23,9 +23,9 @@ from baton.core.labels import Label
 from baton.core.messages import Message, Request, Role, Text, Usage, fenced
 from baton.core.money import FREE
 from baton.core.plan.plan_lines import parse_lines
-from baton.workers.tools import RequestReader, ToolWorker, build_tools, sandbox
-from baton.workers.tools.child.main import compute
+from baton.workers.tools import RequestReader, Toolbox, ToolWorker, build_tools, sandbox
 from baton.workers.tools.computation import CannotCompute
+from baton.workers.tools.computation.plan_steps import compute
 from support.processes import wait_until_over
 
 
@@ -178,7 +178,7 @@ def test_whatever_is_asked_it_answers_or_refuses(tool: str, text: str) -> None:
     assert said
 
 
-async def test_the_child_answers_and_knows_the_real_time(workers: Mapping[str, ToolWorker]) -> None:
+async def test_the_tools_know_the_real_time(workers: Mapping[str, ToolWorker]) -> None:
     assert await ask(workers["calculator"], "What is 17 + 25?") == "17 + 25 = 42"
     before = datetime.now().astimezone()
     said = await ask(workers["clock"], "What time is it?")
@@ -221,31 +221,41 @@ async def test_many_calls_at_once_each_get_their_own_answer(
 async def test_all_tools_share_one_child_that_is_replaced_when_it_was_killed(
     workers: Mapping[str, ToolWorker],
 ) -> None:
-    await ask(workers["clock"], "now")
+    toolbox = workers["clock"].toolbox
+    await toolbox.mark("seven")
     first = pid(workers["calculator"])
-    assert first == pid(workers["clock"])
+    assert first == pid(workers["units"])
     os.kill(first, signal.SIGKILL)
-    assert await ask(workers["calculator"], "2 + 2") == "2 + 2 = 4"
+    assert (await toolbox.mark("seven")).text == "7"
     assert pid(workers["clock"]) != first
 
 
+async def test_what_only_computes_starts_no_child() -> None:
+    workers = build_tools()
+    for tool, asked in (("calculator", "2 + 2"), ("units", "42 km in miles"), ("clock", "now")):
+        workers[tool].warm()
+        assert await ask(workers[tool], asked)
+        assert workers[tool].toolbox.pid is None
+
+
 async def test_what_is_asked_while_they_are_closed_starts_no_other_child() -> None:
-    worker = build_tools()["calculator"]
-    await ask(worker, "1 + 1")
-    os.kill(pid(worker), signal.SIGSTOP)
-    asked = asyncio.create_task(ask(worker, "2 + 2"))
+    toolbox = Toolbox()
+    await toolbox.mark("seven")
+    assert toolbox.pid is not None
+    os.kill(toolbox.pid, signal.SIGSTOP)
+    asked = asyncio.create_task(toolbox.mark("eight"))
     await asyncio.sleep(0)
-    await worker.aclose()
+    await toolbox.aclose()
     with pytest.raises(WorkerError, match="It was stopped"):
         await asked
-    assert worker.toolbox.pid is None
+    assert toolbox.pid is None
 
 
 async def test_its_environment_holds_no_key() -> None:
     secret = {"OPENAI_API_KEY": "sk-secret-secret"}
     worker = build_tools(environ={**os.environ, **secret})["clock"]
     try:
-        await ask(worker, "now")
+        await worker.toolbox.mark("seven")
         child = psutil.Process(pid(worker))
         for process in (child, *child.children(recursive=True)):
             assert "sk-secret-secret" not in process.environ().values()
@@ -255,14 +265,12 @@ async def test_its_environment_holds_no_key() -> None:
 
 PARENT = """
 import asyncio, sys
-from baton.workers.tools import build_tools
-from baton.core.messages import Message, Request, Role
+from baton.workers.tools import Toolbox
 
 async def main():
-    worker = build_tools()["clock"]
-    async for _ in worker.stream(Request((Message(Role.USER, "now"),))):
-        pass
-    print(worker.toolbox.pid, flush=True)
+    toolbox = Toolbox()
+    await toolbox.mark("seven")
+    print(toolbox.pid, flush=True)
     sys.stdin.read()
 
 asyncio.run(main())
@@ -284,14 +292,30 @@ def test_no_process_outlives_its_parent() -> None:
 
 
 def test_the_front_loads_no_engine_of_the_tools() -> None:
-    code = (
-        "import sys; from baton.workers.tools import build_tools; build_tools();"
-        " print(*sys.modules)"
-    )
+    code = """
+import asyncio, sys
+from baton.core.messages import Message, Request, Role
+from baton.workers.tools import build_tools
+
+async def ask(tool, text):
+    async for _ in workers[tool].stream(Request((Message(Role.USER, text),))):
+        pass
+    print(*sys.modules)
+
+workers = build_tools()
+print(*sys.modules)
+asyncio.run(ask("calculator", "What is 17*23?"))
+asyncio.run(ask("clock", "now"))
+asyncio.run(ask("units", "42 km in miles"))
+"""
     done = subprocess.run(
         [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True
     )
-    assert not {"pint", "dateutil", "jsonschema", "ctypes"} & set(done.stdout.split())
+    watched = {"pint", "dateutil", "jsonschema", "ctypes", "text_to_num"}
+    loaded = [watched & {*line.split()} for line in done.stdout.splitlines()]
+    assert loaded[:3] == [set(), set(), {"dateutil"}]
+    assert "pint" in loaded[3]
+    assert "text_to_num" not in loaded[3]
 
 
 async def test_a_request_is_marked_and_its_parts_checked(workers: Mapping[str, ToolWorker]) -> None:

@@ -370,8 +370,8 @@ def use_units() -> str:
 
 def use_words() -> str:
     """Read a number word, and compute with it."""
+    from baton.workers.tools.computation.evaluation import evaluate
     from baton.workers.tools.computation.marked_text import mark
-    from baton.workers.tools.computation.written_expression import evaluate
 
     marked = mark("zweiundvierzig mal drei").text
     expect(marked == "42 mal 3", "Number words are read wrongly.")
@@ -456,6 +456,6 @@ PARTS: dict[str, Part] = {
     "jinja": Part(use_jinja, ("markupsafe._speedups",), ("markupsafe",)),
     "jsonschema": Part(use_jsonschema, ("rpds",), ("rpds-py",)),
     "units": Part(use_units, ("pint",)),
-    "words": Part(use_words, ("simpleeval", "text_to_num"), ("text2num",)),
+    "words": Part(use_words, ("text_to_num",), ("text2num",)),
     "zones": Part(use_zones, ("dateutil.relativedelta",)),
 }

@@ -2,26 +2,73 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
+
 from baton.ipc.messages import FinalReply, Message
 
 
-class RunTool(Message, tag="call"):
-    """Run a tool on a text for at most so many seconds.
+class RunCode(Message, tag="code"):
+    """Run the Python code in a text for at most so many seconds."""
 
-    `tool` is calculator, units, clock or python; also `mark` and `check`, which read a request for
-    the conductor: the text is the request, or JSON of it and its parts.
-    """
-
-    tool: str
     text: str
     seconds: float
 
 
-class ToolReply(FinalReply, tag="done"):
-    """What a tool made of its text."""
+class CodeReply(FinalReply, tag="ran"):
+    """What a run of code showed."""
 
     text: str
 
 
-REQUESTS = RunTool
-REPLIES = ToolReply
+class MarkText(Message, tag="mark"):
+    """Mark the literals of a text; its language is guessed unless given."""
+
+    text: str
+    language: str = ""
+
+
+class MarkReply(FinalReply, tag="marked"):
+    """A text with its literals marked."""
+
+    marked: MarkedText
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedText:
+    """A request with its literals marked."""
+
+    text: str
+    language: str
+    literals: tuple[MarkedLiteral, ...] = ()
+
+    def restored(self, text: str) -> str:
+        """Return a part of the marked text with its literals as the person wrote them."""
+        position = 0
+        for literal in self.literals:
+            if literal.written == literal.marked:
+                continue
+            at = _find(text, literal.marked, position)
+            if at >= 0:
+                text = text[:at] + literal.written + text[at + len(literal.marked) :]
+                position = at + len(literal.written)
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedLiteral:
+    """A literal as it was written, and as the plan language writes it."""
+
+    written: str
+    marked: str
+    kind: str
+
+
+def _find(text: str, wanted: str, start: int) -> int:
+    pattern = re.compile(rf"(?<![\w.]){re.escape(wanted)}(?!\w|\.\d)")
+    found = pattern.search(text, start) or pattern.search(text)
+    return found.start() if found else -1
+
+
+REQUESTS = RunCode | MarkText
+REPLIES = CodeReply | MarkReply

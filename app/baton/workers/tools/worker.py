@@ -1,28 +1,41 @@
-"""Workers that compute, and the conductor's request reader: they share one child process."""
+"""Workers that compute, and the conductor's request reader.
+
+Expressions are computed here, code is run and requests are marked in a child process. Computing has
+a thread of its own: the first sum reads word lists (30 ms of processor time), the first unit
+imports pint (0.5 s), and claims may have 500 lines. Beside that thread the app's event loop waited
+for 33 ms at most, on two cores with three times as many busy programs; a child process would cost
+the same import, its own start, and another import where a plan is checked and then played.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Any
+from typing import TypeVar
 
 from baton.core.errors import WorkerError, WorkerUnavailable
 from baton.core.messages import Card, Chunk, Finish, Request, Role, Text, Usage
-from baton.core.plan.plan_lines import TOOL_HEADS, PlanPart
+from baton.core.plan.plan_lines import PlanPart
 from baton.core.plan.request_parts import CheckedPart
 from baton.ipc.messages import Failed, FrameError
 from baton.ipc.process import Child, ChildDied, environment, error_of, start_child
 from baton.ipc.supervisor import Supervisor
 from baton.workers.tools.child.seccomp import describe_sandbox
-from baton.workers.tools.messages import REPLIES, RunTool, ToolReply
+from baton.workers.tools.messages import (
+    REPLIES,
+    CodeReply,
+    MarkedText,
+    MarkReply,
+    MarkText,
+    RunCode,
+)
 
 GRACE_SECONDS = 4.0
 """How long the child may take beyond a call's own limit; then it is ended, and started again."""
 
-QUICK_SECONDS = 5.0
-"""The limit of a call that only computes; the first one imports what it needs."""
+MARK_SECONDS = 5.0
+"""How long marking a text may take; the first one imports what it needs."""
 
 CODE_SECONDS = 10.0
 """How long code may run."""
@@ -30,50 +43,62 @@ CODE_SECONDS = 10.0
 _MAX_TRIES = 2
 """Tools have no memory, so a call that died with the child is simply made again, once."""
 
+_Reply = TypeVar("_Reply", CodeReply, MarkReply)
+
 
 class Toolbox(Supervisor):
-    """The tools' child process; a death counts against the tool that ran."""
+    """The tools' child process; a death counts against what it did."""
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         super().__init__("The tool process")
         self._environ = environ
 
-    async def compute(self, tool: str, text: str, seconds: float) -> str:
-        """Return what a tool makes of a text. Raises WorkerError."""
+    async def run_code(self, text: str, seconds: float) -> str:
+        """Return what the Python code in a text shows. Raises WorkerError."""
+        return (await self._ask(PYTHON.id, RunCode(text, seconds), CodeReply)).text
+
+    async def mark(self, text: str, language: str = "") -> MarkedText:
+        """Return a text with its literals marked. Raises WorkerError."""
+        return (await self._ask("tool", MarkText(text, language), MarkReply)).marked
+
+    async def _ask(self, cause: str, request: RunCode | MarkText, reply: type[_Reply]) -> _Reply:
+        """Return the reply to a request. Raises WorkerError."""
         closings = self.closings
         for left in reversed(range(_MAX_TRIES)):
             try:
-                return await self._run(RunTool(tool, text, seconds))
+                return await self._ask_once(cause, request, reply)
             except ChildDied as death:
-                self.living(tool)
+                self.living(cause)
                 if not left or self.closings != closings:
                     raise WorkerUnavailable(
-                        f"The {tool} process failed. {death}", "Try again."
+                        f"The {cause} process failed. {death}", "Try again."
                     ) from death
         raise AssertionError
 
-    async def _run(self, request: RunTool) -> str:
-        """Return the tool's answer. Raises WorkerError, and ChildDied."""
-        child = await self.ready(request.tool)
+    async def _ask_once(
+        self, cause: str, request: RunCode | MarkText, reply: type[_Reply]
+    ) -> _Reply:
+        """Return the reply to a request. Raises WorkerError, and ChildDied."""
+        child = await self.ready(cause)
         try:
             call = child.call(request)
         except FrameError as error:
-            raise WorkerError(f"This is too long for the {request.tool}.") from error
+            raise WorkerError(f"This is too long for the {cause}.") from error
+        seconds = request.seconds if isinstance(request, RunCode) else MARK_SECONDS
         try:
-            async with asyncio.timeout(request.seconds + GRACE_SECONDS):
-                reply = await call.receive()
+            async with asyncio.timeout(seconds + GRACE_SECONDS):
+                received = await call.receive()
         except TimeoutError as error:
             child.kill()
             raise WorkerError("It took too long and was stopped.") from error
         finally:
             call.cancel()
-        self.forgive(request.tool)
-        match reply:
-            case ToolReply(text=text):
-                return text
-            case Failed() as failed:
-                raise error_of(failed)
-        raise child.reject()
+        self.forgive(cause)
+        if isinstance(received, Failed):
+            raise error_of(received)
+        if not isinstance(received, reply):
+            raise child.reject()
+        return received
 
     def _start(self) -> Child:
         return start_child("tools", environment(self._environ), REPLIES, self._title)
@@ -82,23 +107,42 @@ class Toolbox(Supervisor):
 class ToolWorker:
     """One tool; it reads the newest message and nothing else."""
 
-    def __init__(self, card: Card, toolbox: Toolbox, seconds: float) -> None:
+    def __init__(self, card: Card, toolbox: Toolbox, seconds: float = CODE_SECONDS) -> None:
         self.card = card
         self.toolbox = toolbox
         self._seconds = seconds
 
     def warm(self) -> None:
-        """Start the child process; returns at once."""
-        self.toolbox.start_early()
+        """Start the child process where code runs; returns at once."""
+        if self.card is PYTHON:
+            self.toolbox.start_early()
 
     async def stream(self, request: Request) -> AsyncGenerator[Chunk]:
         """Answer the request; see core.ports.Worker."""
         asked = [message.text for message in request.messages if message.role is Role.USER]
         if not asked:
             raise WorkerError(f"Nothing was asked of the {self.card.id}.")
-        text = await self.toolbox.compute(self.card.id, asked[-1], self._seconds)
+        if self.card is PYTHON:
+            text = await self.toolbox.run_code(asked[-1], self._seconds)
+        else:
+            text = await self._compute(asked[-1])
         yield Text(text, 0)
         yield Usage(0, 0, Finish.STOP)
+
+    async def _compute(self, message: str) -> str:
+        from baton.workers.tools.computation import CannotCompute, plan_steps
+
+        results: dict[int, MarkedText] = {}
+        if texts := plan_steps.results_in_use(message):
+            language = await asyncio.to_thread(plan_steps.step_language, message)
+            for number, text in texts.items():
+                results[number] = await self.toolbox.mark(text, language)
+        try:
+            return await asyncio.to_thread(plan_steps.compute, self.card.id, message, results)
+        except CannotCompute as error:
+            raise WorkerError(str(error)) from error
+        except Exception as error:
+            raise WorkerError(f"The {self.card.id} failed on this.") from error
 
     async def aclose(self) -> None:
         """End the child process, which all tools share; it is started again when needed."""
@@ -117,10 +161,8 @@ def build_tools(
     if not enabled:
         return {}
     toolbox = Toolbox(environ)
-    cards = [(CALCULATOR, QUICK_SECONDS), (UNITS, QUICK_SECONDS), (CLOCK, QUICK_SECONDS)]
-    if sandbox():
-        cards.append((PYTHON, seconds))
-    return {card.id: ToolWorker(card, toolbox, limit) for card, limit in cards}
+    cards = [CALCULATOR, UNITS, CLOCK, *([PYTHON] if sandbox() else [])]
+    return {card.id: ToolWorker(card, toolbox, seconds) for card in cards}
 
 
 def _card(name: str, title: str, note: str, skills: Mapping[str, float]) -> Card:
@@ -150,11 +192,8 @@ PYTHON = _card(
 )
 
 
-_TOOL_CODES = {tool: head for head, tool in TOOL_HEADS.items()}
-
-
 class RequestReader:
-    """Reads requests in the tools' process (core.plan.request_parts.RequestTools)."""
+    """Reads requests, which are marked in the tools' process (request_parts.RequestTools)."""
 
     def __init__(self, toolbox: Toolbox) -> None:
         self._toolbox = toolbox
@@ -165,27 +204,15 @@ class RequestReader:
 
     async def mark(self, request: str) -> str:
         """Return a request with its literals in plain form. Raises WorkerError."""
-        found = json.loads(await self._toolbox.compute("mark", request, QUICK_SECONDS))
-        return str(found["text"])
+        return (await self._toolbox.mark(request)).text
 
     async def check(self, request: str, parts: Sequence[PlanPart]) -> Sequence[CheckedPart]:
         """Return the parts as subtasks, then what the plan omits. Raises WorkerError."""
-        asked: dict[str, Any] = {
-            "request": request,
-            "parts": [
-                {"tool": _TOOL_CODES.get(part.tool, ""), "text": part.text, "inputs": part.inputs}
-                for part in parts
-            ],
-        }
-        found = json.loads(await self._toolbox.compute("check", json.dumps(asked), QUICK_SECONDS))
-        if len(found) < len(parts):
-            raise WorkerError("The tools' process gave an invalid reply.")
-        return [
-            CheckedPart(
-                str(part["text"]),
-                str(part["problem"]),
-                str(part["words"]),
-                bool(part["refers"]),
-            )
-            for part in found
-        ]
+        marked = await self._toolbox.mark(request)
+
+        def check() -> Sequence[CheckedPart]:
+            from baton.workers.tools.computation.plan_check import check_parts
+
+            return check_parts(marked, parts)
+
+        return await asyncio.to_thread(check)

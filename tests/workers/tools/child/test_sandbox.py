@@ -48,7 +48,7 @@ class Guarded:
 
     async def run(self, code: str, seconds: float = SECONDS) -> str:
         text = f"`````python\n{code}\n`````"
-        return await self.toolbox.compute("python", text, seconds)
+        return await self.toolbox.run_code(text, seconds)
 
     async def attack(self, code: str, seconds: float = SECONDS) -> str:
         """Run hostile code; return what came out, be it an answer or an error."""
@@ -473,7 +473,7 @@ async def test_where_others_wrote_the_tests_no_example_in_the_code_counts(
 ) -> None:
     code, tests = DOCTEST.replace("EXPECTED", "5"), "assert double(2) == 4"
     text = f"```python\n{code}\n```\n```python-tests\n{tests}\n```"
-    assert await guarded.toolbox.compute("python", text, 10) == "Passed: 1 check."
+    assert await guarded.toolbox.run_code(text, 10) == "Passed: 1 check."
 
 
 @pytest.mark.parametrize(
@@ -497,7 +497,7 @@ async def test_what_says_nothing_about_the_code_is_an_error(
 
 async def test_without_code_nothing_runs(guarded: Guarded) -> None:
     with pytest.raises(WorkerError, match="no block of Python"):
-        await guarded.toolbox.compute("python", "print('x')", 1)
+        await guarded.toolbox.run_code("print('x')", 1)
 
 
 async def test_what_is_too_long_is_refused_not_cut(guarded: Guarded) -> None:
@@ -511,7 +511,7 @@ async def test_the_code_of_a_step_is_found_in_what_it_was_shown(guarded: Guarded
     shown = (
         "Result 1:\n````\nHere:\n```python\nx = 1\n```\nand\n```py\nprint(x)\n```\n````\n\nRun it."
     )
-    assert await guarded.toolbox.compute("python", shown, 5) == "1\nFinished."
+    assert await guarded.toolbox.run_code(shown, 5) == "1\nFinished."
 
 
 def test_where_there_is_no_sandbox_there_is_no_python(monkeypatch: pytest.MonkeyPatch) -> None:

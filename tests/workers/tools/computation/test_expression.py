@@ -13,8 +13,8 @@ from hypothesis import given, strategies as st
 
 from baton.workers.tools.computation import CannotCompute
 from baton.workers.tools.computation.dates import CityTime, ClockTime, Duration
+from baton.workers.tools.computation.evaluation import evaluate
 from baton.workers.tools.computation.quantities import Amount
-from baton.workers.tools.computation.written_expression import evaluate
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=ZoneInfo("Europe/Berlin"))
 
@@ -80,6 +80,8 @@ def value(line: str, **results: Fraction) -> Any:
         ("calc: dec(0b1011) + 0xff + dec(1021, 3)", 300),
         ("calc: roman(1994)", "MCMXCIV"),
         ("calc: unroman(MCMXCIV)", 1994),
+        ("calc: unroman( vi )", 6),
+        ("calc: 0x10 + 007", 23),
         ("calc: frac(0.375)", "3/8"),
         ("calc: sin(30) + log(1000) + ln(e) + log2(8)", Fraction("7.5")),
         ("calc: round(pi, 4)", Fraction("3.1416")),
@@ -112,6 +114,10 @@ def value(line: str, **results: Fraction) -> Any:
         ("clock: 2026-01-31 + 1 mo", "2026-02-28"),
         ("clock: 03-05 + 45 d", "2026-04-19"),
         ("clock: today + 10 bd", "2026-12-07"),
+        ("clock: today + 20000 bd", "2103-07-23"),
+        ("clock: 2026-11-28 + 5 bd", "2026-12-04"),
+        ("clock: 2026-11-29 - 1 bd", "2026-11-27"),
+        ("clock: 2026-11-28 + 0 bd", "2026-11-28"),
         ("clock: nth(2, tue, 2027-05)", "2027-05-11"),
         ("clock: nth(-1, fri, 2027-05)", "2027-05-28"),
         ("clock: next(mon)", "2026-11-30"),

@@ -46,6 +46,13 @@ def test_literals_become_those_of_the_plan_language(request_: str, marked: str) 
     assert mark(request_).text == marked
 
 
+def test_a_request_is_marked_in_its_language() -> None:
+    found = mark("Wie viel sind zwölf Prozent von 1.250,50 Euro?")
+    assert found.language == "de"
+    assert "12%" in found.text
+    assert "1250.50" in found.text
+
+
 def test_a_number_word_beside_a_number_is_another_number() -> None:
     assert mark("geteilt zu acht 372,80 Euro").text.split()[2:4] == ["8", "372.80"]
 

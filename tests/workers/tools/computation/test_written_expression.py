@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 from baton.workers.tools.computation import CannotCompute
+from baton.workers.tools.computation.evaluation import evaluate
 from baton.workers.tools.computation.lexicon import LANGUAGES
 from baton.workers.tools.computation.written_expression import (
     MAX_CLAIMS,
-    evaluate,
     judge_claims,
     sum_expression,
     written_expression,

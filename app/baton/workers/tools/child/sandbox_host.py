@@ -1,8 +1,9 @@
 """Where code runs: a process of its own for each piece of code, forked and thrown away.
 
-The host is a fork of the tools' process, made before that has threads or knows anything. It has
-imported what code may use, forks once per piece of code, and is the only one to kill its forks, so
-that no other process is ever hit. It never sees the code: files are handed through to the fork.
+The host is a fork of the tools' process, made before that has threads or knows anything. For the
+first piece of code it imports what code may use; it forks once per piece, and is the only one to
+kill its forks, so that no other process is ever hit. It never sees the code: files are handed
+through to the fork.
 """
 
 from __future__ import annotations
@@ -70,9 +71,6 @@ class SandboxHost:
                 try:
                     _close_other_files(theirs.fileno())
                     seccomp.die_with_parent(parent)
-                    for name in _IMPORTABLE_MODULES.split():
-                        with suppress(ImportError):  # one that isn't there is missed only by code
-                            importlib.import_module(name)
                     _fork_on_demand(theirs)
                 finally:
                     os._exit(1)
@@ -205,6 +203,10 @@ def _fork_on_demand(line: socket.socket) -> NoReturn:
     poll = select.poll()
     poll.register(line, select.POLLIN)
     forks: dict[int, tuple[int, socket.socket]] = {}
+    poll.poll()
+    for name in _IMPORTABLE_MODULES.split():
+        with suppress(ImportError):  # one that isn't there is missed only by code
+            importlib.import_module(name)
     while True:
         for file, _ in poll.poll():
             if file == line.fileno():

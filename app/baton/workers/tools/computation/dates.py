@@ -5,9 +5,7 @@ A day without a year is the coming one, except beside a span (`05-03 + 45 d` is 
 
 from __future__ import annotations
 
-import ast
 import calendar
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
@@ -20,9 +18,16 @@ from dateutil.easter import easter
 from dateutil.relativedelta import relativedelta
 
 from baton.workers.tools.computation import CannotCompute
-from baton.workers.tools.computation.expression import Result, evaluate_source
+from baton.workers.tools.computation.evaluator import (
+    NEGATIVE,
+    Functions,
+    Result,
+    Vocabulary,
+    evaluate_tree,
+)
+from baton.workers.tools.computation.expression import parse_expression, token_pattern
+from baton.workers.tools.computation.lexicon import WEEKDAYS, city_zone
 
-WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _FIXED_HOLIDAYS = {
     "christmas": (12, 25),
     "christmaseve": (12, 24),
@@ -33,10 +38,20 @@ _FIXED_HOLIDAYS = {
 }
 HOLIDAYS = (*_FIXED_HOLIDAYS, "easter")
 
-_SPAN = re.compile(r"(?<![\w.:-])(\d+(?:\.\d+)?|#\d)\s*(bd|mo|min|ms|[dwyhs])(?!\w)")
-_DATE = re.compile(r"(?<![\w.:-])(?:(\d{4})-(\d\d)-(\d\d)|(\d{4})-(\d\d)|(\d\d)-(\d\d))(?![\w.:-])")
-_TIME = re.compile(r"(?<![\w.:-])(\d\d?):(\d\d)(?::(\d\d))?(?![\w.:-])")
-_ARGUMENT = re.compile(r"(?<=[(,])\s*([^\W\d_][^(),+#\"]*?)\s*(?=[,)])")
+_FUNCTIONS = (
+    "today", "tomorrow", "yesterday", "now", "weekday", "days", "weeks", "months", "age", "week",
+    "dayofyear", "leap", "daysin", "nth", "next", "last", "span", "zone", "diff",
+)  # fmt: skip
+_LITERALS = (
+    r"(?<![\w.:-])(?:(?P<time>[0-9]{1,2}:[0-9]{2}(?::[0-9]{2})?)"
+    r"|(?P<date>[0-9]{4}-[0-9]{2}(?:-[0-9]{2})?|[0-9]{2}-[0-9]{2}))(?![\w.:-])"
+)
+_KNOWN = "|".join((*_FUNCTIONS, *WEEKDAYS, *HOLIDAYS))
+_CITY = (
+    rf"(?<=[(,])\s*(?P<argument>(?!(?:{_KNOWN})(?=[\s,()]))[^\W\d_](?:[^(),+#\"]*[^(),+#\"\s])?)"
+    r"(?=\s*[,)])"
+)
+_TOKEN = token_pattern(r"(?:bd|mo|min|[dwyhs])(?!\w)", _LITERALS, _CITY)
 _UNITS = {"d": "days", "w": "weeks", "mo": "months", "y": "years"}
 _SECONDS = {"h": 3600, "min": 60, "s": 1}
 
@@ -115,14 +130,13 @@ class CityTime:
 def evaluate_dates(text: str, names: Mapping[str, Any], now: datetime | None) -> Result:
     """Return the value of a `clock` expression. Raises CannotCompute."""
     calendar_ = Calendar(now or datetime.now().astimezone())
-    source = _TIME.sub(lambda m: f'time("{m[0]}")', text)
-    source = _DATE.sub(lambda m: f'date("{m[0]}")', source)
-    known = {*calendar_.names, *calendar_.functions}
-    source = _ARGUMENT.sub(lambda m: m[0] if m[1].split()[0] in known else f'"{m[1]}"', source)
-    source = _SPAN.sub(r'for_(\1, "\2")', source).replace("#", "result_")
-    return evaluate_source(
-        source, calendar_.functions, calendar_.names | dict(names), _operators(calendar_)
-    )
+    operators: Functions = {
+        "+": lambda left, right: calendar_.shift(left, right, 1),
+        "-": lambda left, right: calendar_.shift(left, right, -1),
+        NEGATIVE: lambda value: -value,
+    }
+    words = Vocabulary(calendar_.functions, calendar_.names | dict(names), operators)
+    return evaluate_tree(parse_expression(text, _TOKEN), words)
 
 
 def _date(year: int, month: int, day: int) -> date:
@@ -130,14 +144,6 @@ def _date(year: int, month: int, day: int) -> date:
         return date(year, month, day)
     except ValueError as error:
         raise CannotCompute(f"There is no such day as {year}-{month:02}-{day:02}.") from error
-
-
-def _operators(calendar_: Calendar) -> Mapping[type[ast.AST], Callable[..., Any]]:
-    return {
-        ast.Add: lambda left, right: calendar_.shift(left, right, 1),
-        ast.Sub: lambda left, right: calendar_.shift(left, right, -1),
-        ast.USub: lambda value: -value,
-    }
 
 
 class Calendar:
@@ -151,14 +157,13 @@ class Calendar:
             "tomorrow": self._today + timedelta(1),
             "yesterday": self._today - timedelta(1),
             "now": now,
-            **dict.fromkeys(WEEKDAYS),
+            **{name: name for name in WEEKDAYS},
             **{name: self.holiday(name) for name in HOLIDAYS},
         }
-        self.names |= {name: name for name in WEEKDAYS}
         self.functions: dict[str, Callable[..., Any]] = {
             "date": self._written_date,
             "time": self._written_time,
-            "for_": self._span,
+            "quantity": self._span,
             "today": lambda: self._today,
             "tomorrow": lambda: self._today + timedelta(1),
             "yesterday": lambda: self._today - timedelta(1),
@@ -395,7 +400,11 @@ def _in_seconds(span: Span) -> Fraction:
 def _working_days(day: date, count: int) -> date:
     """Return the day so many working days (Monday to Friday) later, or earlier."""
     step = timedelta(1 if count > 0 else -1)
-    for _ in range(min(abs(count), 10_000)):
+    while count and day.weekday() > 4:  # those of a weekend begin with the day before it
+        day -= step
+    weeks, days = divmod(abs(count), 5)
+    day += weeks * 7 * step
+    for _ in range(days):
         day += step
         while day.weekday() > 4:
             day += step
@@ -404,8 +413,6 @@ def _working_days(day: date, count: int) -> date:
 
 def _zone(city: Any) -> ZoneInfo:
     """Return the time zone of a place: as a lexicon names it, or by its IANA name."""
-    from baton.workers.tools.computation.lexicon import city_zone
-
     name = city_zone(str(city)) or _iana_zone(str(city))
     if not name:
         raise CannotCompute(f"The time zone of {city} isn't known here.")

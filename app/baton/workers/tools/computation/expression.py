@@ -1,162 +1,261 @@
-"""Evaluates the expressions of plan steps: `calc`, `units` and `clock`.
+"""The language of expressions, which the conductor writes for `calc`, `units` and `clock`.
 
-The small conductor writes expressions (docs/orchestration.md has the language); the values are
-exact. Parsing is Python's, evaluation simpleeval's with a closed list of operators and functions,
-units are pint's, dates dateutil's and zoneinfo's. No expression takes longer than a moment.
+docs/orchestration.md describes it. One parser reads all of them, and sums as people write them
+(`written_expression` makes their tokens); `evaluator` computes the tree.
 """
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from fractions import Fraction
-from typing import Any
-
-import simpleeval
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
 
 from baton.workers.tools.computation import CannotCompute, NotAnExpression
 
 MAX_EXPRESSION_CHARS = 1000
 MAX_NODES = 500
-MAX_DEPTH = 120
-"""How deep the tree of an expression may be: a sum of so many numbers is as deep."""
+"""How many operands and signs an expression may have; a sign counts twice."""
 
-MAX_EXPONENT = 1000
-"""Of a number such as 1e9."""
-
-TOOLS = ("calc", "units", "clock")
-
-Functions = Mapping[str, Callable[..., Any]]
+MAX_DEPTH = 40
+"""How many brackets, signs and powers may stand inside of each other."""
 
 
-@dataclass(frozen=True, slots=True)
-class Percent:
-    """A number followed by %: `200 - 15%` takes 15 per cent off, as on a pocket calculator."""
+class Literal(NamedTuple):
+    """A number, a date, a time, or a text such as a city's name."""
 
-    number: Fraction
-
-    @property
-    def share(self) -> Fraction:
-        """The number divided by 100."""
-        return self.number / 100
+    kind: str
+    text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """A value, and the outermost function of the expression ("" for an operator)."""
+class Name(NamedTuple):
+    """A name for a value: `pi`, `today`, or `#1` for an earlier result."""
 
-    value: Any
-    function: str = ""
-    exact: bool = True
+    name: str
 
 
-class Evaluator(simpleeval.SimpleEval):
-    """simpleeval without its strings, attributes, comparisons and other expressions."""
+class Call(NamedTuple):
+    """A function of some arguments; so are `15%` and `42 km`."""
 
-    def __init__(
-        self,
-        functions: Functions,
-        names: Mapping[str, Any],
-        operators: Mapping[type[ast.AST], Callable[..., Any]],
-    ) -> None:
-        super().__init__(operators=dict(operators), functions=dict(functions), names=dict(names))
-        self.nodes = {
-            ast.Expr: self._eval_expr,
-            ast.UnaryOp: self._eval_unaryop,
-            ast.BinOp: self._eval_binop,
-            ast.Call: self._eval_call,
-            ast.Name: self._eval_name,
-            ast.Constant: self._exact_constant,
-        }
-
-    def _exact_constant(self, node: ast.Constant) -> Any:
-        match node.value:
-            case str():
-                return node.value
-            case bool() | None:
-                raise NotAnExpression
-            case int() as number:
-                return Fraction(number)
-            case float():
-                return _exact_decimal(ast.get_source_segment(self.expr, node) or "")
-        raise NotAnExpression
+    function: str
+    arguments: Sequence[Node]
 
 
-def _exact_decimal(text: str) -> Fraction:
-    exponent = text.lower().partition("e")[2]
-    if exponent and abs(int(exponent)) > MAX_EXPONENT:
-        raise CannotCompute("The numbers are too large.")
-    return Fraction(text)
+class Chain(NamedTuple):
+    """Operands of one rank, computed from left to right, each with the sign before it."""
+
+    first: Node
+    rest: Sequence[tuple[str, Node]]
 
 
-def _depth(tree: ast.AST) -> int:
-    depth, level = 0, [tree]
-    while level:
-        level = [child for node in level for child in ast.iter_child_nodes(node)]
-        depth += 1
-    return depth
+class Power(NamedTuple):
+    """A base and its exponent."""
+
+    base: Node
+    exponent: Node
 
 
-_NO_VALUE = (
-    simpleeval.InvalidExpression,
-    ArithmeticError,
-    LookupError,
-    ValueError,
-    TypeError,
-)
+class Negative(NamedTuple):
+    """A value with a minus before it."""
+
+    value: Node
 
 
-def evaluate_source(
-    source: str,
-    functions: Functions,
-    names: Mapping[str, Any],
-    operators: Mapping[type[ast.AST], Callable[..., Any]],
-) -> Result:
-    """Return the value of a Python expression over closed lists. Raises CannotCompute."""
-    source = source.strip()
-    if len(source) > 3 * MAX_EXPRESSION_CHARS:
+class Group(NamedTuple):
+    """What stands in brackets."""
+
+    inside: Node
+
+
+Node: TypeAlias = Literal | Name | Call | Chain | Power | Negative | Group
+
+_NUMBER = r"0[bBoOxX][0-9a-fA-F]+(?!\w)|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?![\w.])"
+_PERCENT = r"(?:\s*(?P<percent>%)(?!\s*[\w(]))?"
+_NEVER = r"(?!)"
+
+
+def token_pattern(
+    units: str = _NEVER, literals: str = _NEVER, argument: str = _NEVER
+) -> re.Pattern[str]:
+    """Return what finds the tokens of a tool's expressions.
+
+    A unit stands behind a number, an earlier result or a bracket. Literals have named groups;
+    an `argument` is a text without quotation marks.
+    """
+    return re.compile(
+        rf"{argument}|\s*(?:{literals}"
+        rf"|(?P<amount>[0-9]+(?:\.[0-9]+)?|\#[0-9])\s*(?P<unit>{units})"
+        rf"|(?P<number>{_NUMBER}|\#[0-9](?!\w)){_PERCENT}"
+        rf"|\)\s*(?P<factor>{units})"
+        r"|(?P<name>[A-Za-z][A-Za-z0-9]*)|\"(?P<text>[^\"]*)\"|(?P<sign>\*\*|[-+*/^(),]))"
+    )
+
+
+def parse_expression(text: str, pattern: re.Pattern[str]) -> Node:
+    """Return the tree of an expression in a tool's notation. Raises CannotCompute."""
+    text = text.strip()
+    if len(text) > MAX_EXPRESSION_CHARS:
+        raise CannotCompute("This is too long to be computed.")
+    tokens: list[Node | str] = []
+    at = 0
+    while at < len(text):
+        if (match := pattern.match(text, at)) is None:
+            raise NotAnExpression
+        tokens += _tokens_of(match)
+        at = match.end()
+    return parse_tokens(tokens)
+
+
+def _tokens_of(match: re.Match[str]) -> Sequence[Node | str]:
+    kind = match.lastgroup or ""
+    text = match[kind]
+    match kind:
+        case "sign":
+            return ["^" if text == "**" else text]
+        case "name":
+            return [Name(text)]
+        case "number":
+            return [_number(text)]
+        case "percent":
+            return [Call("percent", [_number(match["number"])])]
+        case "unit":
+            return [Call("quantity", [_number(match["amount"]), Literal("text", text)])]
+        case "factor":
+            return [")", "*", Call("unit", [Literal("text", text)])]
+        case "argument":
+            return [Literal("text", text)]
+    return [Literal(kind, text)]
+
+
+def _number(text: str) -> Node:
+    return Name(text) if text[0] == "#" else Literal("number", text)
+
+
+def parse_tokens(tokens: Sequence[Node | str]) -> Node:
+    """Return the tree of operands and the signs between them. Raises CannotCompute."""
+    tree = _Parser(tokens).parse()
+    signs = sum(isinstance(token, str) and token not in "()," for token in tokens)
+    operands = sum(not isinstance(token, str) for token in tokens)
+    if operands + 2 * signs > MAX_NODES:
         raise CannotCompute("The expression is too long.")
-    try:
-        tree = ast.parse(source, mode="eval")
-    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
-        raise NotAnExpression from error
-    if sum(1 for _ in ast.walk(tree)) > MAX_NODES:
-        raise CannotCompute("The expression is too long.")
-    if _depth(tree) > MAX_DEPTH:
-        raise CannotCompute("The expression is nested too deeply.")
-    if any(node.keywords for node in ast.walk(tree) if isinstance(node, ast.Call)):
-        raise NotAnExpression
-    function = ""
-    if isinstance(tree.body, ast.Call) and isinstance(tree.body.func, ast.Name):
-        function = tree.body.func.id
-    evaluator = Evaluator(functions, names, operators)
-    try:
-        value = evaluator.eval(source, ast.Expr(tree.body))
-    except CannotCompute:
-        raise
-    except ZeroDivisionError as error:
-        raise CannotCompute("This would divide by zero.") from error
-    except (
-        simpleeval.InvalidExpression,
-        ArithmeticError,
-        LookupError,
-        ValueError,
-        TypeError,
-    ) as error:
-        raise NotAnExpression from error
-    return Result(value, function)
+    return tree
 
 
-_NUMBER_PATTERN = r"\d+(?:\.\d+)?"
-_PERCENT_PATTERN = re.compile(rf"((?<![\w.]){_NUMBER_PATTERN}|#\d)\s*%(?!\s*[\w(])")
-_LEADING_ZEROS = re.compile(r"(?<![\w.])0+(?=\d)")
-_REFERENCE = re.compile(r"#(\d)")
+class _Parser:
+    """Reads tokens by recursive descent; a name with a bracket behind it is a function."""
+
+    def __init__(self, tokens: Sequence[Node | str]) -> None:
+        self._tokens = tokens
+        self._at = 0
+        self._depth = 0
+
+    def parse(self) -> Node:
+        tree = self._sum()
+        if self._at < len(self._tokens):
+            raise NotAnExpression
+        return tree
+
+    def _next(self) -> Node | str:
+        return self._tokens[self._at] if self._at < len(self._tokens) else ""
+
+    def _take(self, *wanted: str) -> str:
+        token = self._next()
+        if not isinstance(token, str) or token not in wanted:
+            return ""
+        self._at += 1
+        return token
+
+    def _sum(self) -> Node:
+        return self._chain(self._term, "+", "-")
+
+    def _term(self) -> Node:
+        return self._chain(self._signed, "*", "/", "mod", "//")
+
+    def _chain(self, operand: Callable[[], Node], *signs: str) -> Node:
+        first = operand()
+        rest: list[tuple[str, Node]] = []
+        while sign := self._take(*signs):
+            rest.append((sign, operand()))
+        return Chain(first, rest) if rest else first
+
+    def _signed(self) -> Node:
+        if sign := self._take("+", "-"):
+            value = self._deeper(self._signed)
+            return Negative(value) if sign == "-" else value
+        base = self._postfix()
+        return Power(base, self._deeper(self._signed)) if self._take("^") else base
+
+    def _postfix(self) -> Node:
+        value = self._operand()
+        while sign := self._take("!", "%"):
+            value = Call("fact" if sign == "!" else "percent", [value])
+        return value
+
+    def _operand(self) -> Node:
+        if self._take("\u221a"):
+            return Call("sqrt", [self._deeper(self._postfix)])
+        if self._take("("):
+            inside = self._deeper(self._sum)
+            self._close()
+            return Group(inside)
+        token = self._next()
+        if isinstance(token, str):
+            raise NotAnExpression
+        self._at += 1
+        if isinstance(token, Name) and self._take("("):
+            return Call(token.name, self._arguments())
+        return token
+
+    def _arguments(self) -> Sequence[Node]:
+        if self._take(")"):
+            return []
+        arguments = [self._deeper(self._sum)]
+        while self._take(","):
+            arguments.append(self._deeper(self._sum))
+        self._close()
+        return arguments
+
+    def _close(self) -> None:
+        if not self._take(")"):
+            raise CannotCompute("A bracket is not closed.") if not self._next() else NotAnExpression
+
+    def _deeper(self, read: Callable[[], Node]) -> Node:
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise CannotCompute("The expression is nested too deeply.")
+        tree = read()
+        self._depth -= 1
+        return tree
 
 
-def python_source(text: str) -> str:
-    """Return calculator notation as Python: `^`, percentages, `#1` for an earlier result."""
-    text = _PERCENT_PATTERN.sub(r"percent(\1)", text)
-    text = _LEADING_ZEROS.sub("", text) if "0b" not in text and "0x" not in text else text
-    return _REFERENCE.sub(r"result_\1", text).replace("^", "**")
+def notation(node: Node) -> str:
+    """Return a sum in the exact notation, with as many brackets as it was written with."""
+    match node:
+        case Literal(text=text) | Name(text):
+            return text
+        case Call(function, arguments):
+            return _call_notation(function, arguments)
+        case Power(base, exponent):
+            return f"{notation(base)}^{notation(exponent)}"
+        case Negative(value):
+            return f"-{notation(value)}"
+        case Group(node):
+            return f"({notation(node)})"
+    text = notation(node.first)
+    for sign, operand in node.rest:
+        if sign in _FUNCTION_OF_SIGN:
+            text = f"{_FUNCTION_OF_SIGN[sign]}({text}, {notation(operand)})"
+        else:
+            text = f"{text} {sign} {notation(operand)}"
+    return text
+
+
+_FUNCTION_OF_SIGN = {"mod": "mod", "//": "quot"}
+
+
+def _call_notation(function: str, arguments: Sequence[Node]) -> str:
+    match function, arguments:
+        case "percent", [Literal(text=number)]:
+            return f"{number}%"
+        case _, [Group(argument)]:
+            return f"{function}({notation(argument)})"
+    return f"{function}({', '.join(map(notation, arguments))})"

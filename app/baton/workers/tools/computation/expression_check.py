@@ -11,10 +11,9 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from baton.workers.tools.computation.dates import WEEKDAYS
-from baton.workers.tools.computation.lexicon import Lexicon, alternatives, lexicon
-from baton.workers.tools.computation.marked_text import MarkedText
+from baton.workers.tools.computation.lexicon import WEEKDAYS, Lexicon, alternatives, lexicon
 from baton.workers.tools.computation.quantities import PINT_NAMES
+from baton.workers.tools.messages import MarkedText
 
 _HALVES_AND_DOZENS = "1 2 3 4 5 6 7 8 9 10 12 16 24 30 52 60 100 365 1000"
 CONSTANTS = frozenset(_HALVES_AND_DOZENS.split(" "))

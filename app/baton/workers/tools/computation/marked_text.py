@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
 from baton.workers.tools.computation.lexicon import Lexicon, alternatives, guess_language, lexicon
+from baton.workers.tools.messages import MarkedLiteral, MarkedText
 
 _QUOTED = re.compile(
     r"```.*?(?:```|\Z)|`[^`\n]+`|(?<!\d)\"[^\"]{1,2000}\"|“[^”]{1,2000}”|„[^“”]{1,2000}[“”]|«[^»]{1,2000}»"
@@ -23,53 +23,17 @@ _QUOTED = re.compile(
 _NEVER_UNITS = frozenset({"a", "d", "w", "y", "st", "K", "B", "t", "mo", "in", "pt", "'", '"', "°"})
 
 
-@dataclass(frozen=True, slots=True)
-class Literal:
-    """A literal as it was written, and as the plan language writes it."""
-
-    written: str
-    marked: str
-    kind: str
-
-
-@dataclass(frozen=True, slots=True)
-class MarkedText:
-    """A request with its literals marked."""
-
-    text: str
-    language: str
-    literals: tuple[Literal, ...] = ()
-
-    def restored(self, text: str) -> str:
-        """Return a part of the marked text with its literals as the person wrote them."""
-        position = 0
-        for literal in self.literals:
-            if literal.written == literal.marked:
-                continue
-            at = _find(text, literal.marked, position)
-            if at >= 0:
-                text = text[:at] + literal.written + text[at + len(literal.marked) :]
-                position = at + len(literal.written)
-        return text
-
-
-def _find(text: str, wanted: str, start: int) -> int:
-    pattern = re.compile(rf"(?<![\w.]){re.escape(wanted)}(?!\w|\.\d)")
-    found = pattern.search(text, start) or pattern.search(text)
-    return found.start() if found else -1
-
-
 def mark(text: str, language: str = "") -> MarkedText:
     """Mark a request's literals; its language is guessed unless given."""
     language = language or guess_language(text)
     words = lexicon(language)
     parts: list[str] = []
-    literals: list[Literal] = []
+    literals: list[MarkedLiteral] = []
     at = 0
     for quoted in [*_QUOTED.finditer(text), None]:
         end = quoted.start() if quoted else len(text)
         for piece in _pieces(text[at:end], words):
-            if isinstance(piece, Literal):
+            if isinstance(piece, MarkedLiteral):
                 literals.append(piece)
                 parts.append(piece.marked)
             else:
@@ -80,7 +44,7 @@ def mark(text: str, language: str = "") -> MarkedText:
     return MarkedText("".join(parts), language, tuple(literals))
 
 
-def _pieces(text: str, words: Lexicon) -> Iterator[str | Literal]:
+def _pieces(text: str, words: Lexicon) -> Iterator[str | MarkedLiteral]:
     """Yield a text's literals, and what stands between them."""
     digits, origin = _with_digits(text, words)
     at = 0
@@ -92,17 +56,19 @@ def _pieces(text: str, words: Lexicon) -> Iterator[str | Literal]:
         yield digits[at : match.start()]
         written = text[origin[match.start()] : origin[match.end()]]
         trailing = len(match[0]) - len(match[0].rstrip())
-        yield Literal(written.rstrip(), marked, kind)
+        yield MarkedLiteral(written.rstrip(), marked, kind)
         if trailing:
             yield match[0][-trailing:]
         at = match.end()
     yield digits[at:]
 
 
-def _with_digits(text: str, words: Lexicon) -> tuple[str, list[int]]:
+def _with_digits(text: str, words: Lexicon) -> tuple[str, Sequence[int]]:
     """Return a text with its number words as digits, and where each character came from."""
     tokens = [(m[0], m.start(), m.end()) for m in re.finditer(r"\s+|\w+|[^\w\s]", text)]
     replaced = _number_words(tokens, words)
+    if not replaced:
+        return text, range(len(text) + 1)
     parts: list[str] = []
     origin: list[int] = []
     index = 0

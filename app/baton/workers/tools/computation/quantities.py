@@ -7,14 +7,21 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from baton.workers.tools.computation import CannotCompute, numbers
-from baton.workers.tools.computation.expression import Result, evaluate_source, python_source
+from baton.workers.tools.computation.evaluator import (
+    Functions,
+    Result,
+    Vocabulary,
+    evaluate_tree,
+    size_of,
+)
+from baton.workers.tools.computation.expression import parse_expression, token_pattern
 
 PINT_NAMES = {
     "mm": "millimeter", "cm": "centimeter", "dm": "decimeter", "m": "meter", "km": "kilometer",
@@ -46,8 +53,7 @@ PINT_NAMES = {
 _TEMPERATURES = ("C", "F", "K")
 _CODE = "|".join(sorted(map(re.escape, PINT_NAMES), key=len, reverse=True))
 _UNIT = rf"(?:{_CODE})(?:/(?:{_CODE}))?(?![\w/])"
-_QUANTITY = re.compile(rf"(?<![\w.])(\d+(?:\.\d+)?|#\d)\s*({_UNIT})")
-_TIMES_UNIT = re.compile(rf"\)\s*({_UNIT})")
+_TOKEN = token_pattern(units=_UNIT)
 _TARGET = re.compile(_UNIT)
 
 
@@ -62,12 +68,8 @@ class Amount:
 def evaluate_quantities(text: str, names: Mapping[str, Any]) -> Result:
     """Return the value of a `units` expression: an Amount, or a number. Raises CannotCompute."""
     source, arrow, target = text.partition("->")
-    source = _QUANTITY.sub(r'quantity(\1, "\2")', source.strip())
-    source = _TIMES_UNIT.sub(r') * unit("\1")', source)
-    found = evaluate_source(
-        python_source(source), _FUNCTIONS, {**numbers.NAMED_CONSTANTS, **names}, numbers.OPERATORS
-    ).value
-    value = numbers.plain_number(found)
+    words = Vocabulary(_FUNCTIONS, {**numbers.NAMED_CONSTANTS, **names}, _OPERATORS)
+    value = numbers.plain_number(evaluate_tree(parse_expression(source, _TOKEN), words).value)
     if not arrow:
         return Result(_without_unit(value))
     codes = target.split()
@@ -75,15 +77,38 @@ def evaluate_quantities(text: str, names: Mapping[str, Any]) -> Result:
         raise CannotCompute("This names no unit to convert to.")
     if not hasattr(value, "to"):  # a number, a percentage, or a function that isn't called
         raise CannotCompute("There is nothing to convert.")
-    return Result(Amount(_split(value, codes), text.partition("->")[0].strip()))
+    return Result(Amount(_split(value, codes), source.strip()))
+
+
+_Value = TypeVar("_Value")
+
+
+def _bounded(value: _Value) -> _Value:
+    """Return a number, or a quantity of units to powers that can be converted."""
+    size_of(value)
+    powers = value.unit_items() if hasattr(value, "unit_items") else ()
+    if any(abs(power) > MAX_UNIT_POWER for _, power in powers):
+        raise CannotCompute("The numbers are too large.")
+    return value
+
+
+MAX_UNIT_POWER = 36
+"""The highest power of a unit: its factor is raised to that power."""
+
+_OPERATORS: Functions = {
+    **numbers.OPERATORS,
+    "*": lambda left, right: _bounded(numbers.OPERATORS["*"](left, right)),
+    "/": lambda left, right: _bounded(numbers.OPERATORS["/"](left, right)),
+    "^": lambda base, exponent: _bounded(numbers.power(base, exponent)),
+}
 
 
 def _without_unit(value: Any) -> Fraction:
     if isinstance(value, Fraction):
-        return numbers.require_bounded(value)
+        return _bounded(value)
     if not getattr(value, "dimensionless", False):
         raise CannotCompute("This names no unit to convert to.")
-    return numbers.require_bounded(Fraction(value.to("dimensionless").magnitude))
+    return _bounded(Fraction(value.to("dimensionless").magnitude))
 
 
 def _split(value: Any, codes: list[str]) -> tuple[tuple[Fraction, str], ...]:
@@ -102,14 +127,14 @@ def _convert(value: Any, code: str) -> Fraction:
     import pint
 
     try:
-        return numbers.require_bounded(Fraction(value.to(_unit(code)).magnitude))
+        return _bounded(Fraction(value.to(_unit(code)).magnitude))
     except pint.errors.DimensionalityError as error:
         if (value.units**-1).dimensionality != _unit(code).dimensionality:
             raise CannotCompute("These units measure different things.") from error
         if not value.magnitude:
             raise CannotCompute("This would divide by zero.") from error
         inverse = 1 / value  # litres for 100 km into miles per gallon
-        return numbers.require_bounded(Fraction(inverse.to(_unit(code)).magnitude))
+        return _bounded(Fraction(inverse.to(_unit(code)).magnitude))
 
 
 def _dimensionless(value: Any) -> Any:
@@ -128,7 +153,7 @@ def _quantity(amount: Any, code: str) -> Any:
     return _registry().Quantity(amount, _unit(code))
 
 
-_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+_FUNCTIONS: Functions = {
     "quantity": _quantity,
     "unit": _first_quantity,
     "percent": numbers.FUNCTIONS["percent"],

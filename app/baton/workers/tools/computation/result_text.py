@@ -7,30 +7,21 @@ this way of computing, and a reader sees it at once.
 from __future__ import annotations
 
 import re
-from datetime import date, datetime
 from fractions import Fraction
 from typing import Any
 
-from baton.workers.tools.computation.dates import (
-    WEEKDAYS,
-    CityTime,
-    ClockTime,
-    DayOfYear,
-    Duration,
-    Span,
-)
-from baton.workers.tools.computation.expression import Result
+from baton.workers.tools.computation.evaluator import Result
 from baton.workers.tools.computation.lexicon import Lexicon, lexicon
+from baton.workers.tools.computation.number_text import (
+    MINUS,
+    UNIT_DIGITS,
+    is_rounded,
+    number_text,
+)
 from baton.workers.tools.computation.quantities import Amount
 
-SIGNIFICANT_DIGITS = 10
-"""Digits of a number that isn't whole."""
-
-UNIT_DIGITS = 4
-"""The same for a conversion: more say nothing to a person."""
-
-_TIMES, _DIVIDED, _MINUS = "\u00d7", "\u00f7", "\u2212"
-_SIGNS = {"*": _TIMES, "/": _DIVIDED, "-": _MINUS}
+_TIMES, _DIVIDED = "\u00d7", "\u00f7"
+_SIGNS = {"*": _TIMES, "/": _DIVIDED, "-": MINUS}
 
 
 def result_text(tool: str, expression: str, result: Result, language: str) -> str:
@@ -41,36 +32,14 @@ def result_text(tool: str, expression: str, result: Result, language: str) -> st
             return _calc(expression, result, words)
         case "units":
             return _units(expression, result, words)
-    return _clock(expression, result, words)
+    from baton.workers.tools.computation.date_text import clock_text
 
-
-def number_text(value: Fraction, words: Lexicon, digits: int = SIGNIFICANT_DIGITS) -> str:
-    """Return a number with the language's separators, rounded to so many significant digits.
-
-    The whole part is never rounded.
-    """
-    whole = len(str(abs(int(value))))
-    places = max(0, digits - whole) if int(value) else digits
-    while not int(value) and value and places < 30 and not round(value, places):
-        places += 1
-    rounded = round(value, places)
-    text = f"{abs(int(rounded)):,}"
-    rest = abs(rounded) - abs(int(rounded))
-    decimals = f"{int(rest * 10**places):0{places}}".rstrip("0") if places and rest else ""
-    separator = "\u202f" if words.language in ("fr", "es", "pt", "it") else words.thousands[0]
-    text = text.replace(",", separator if abs(rounded) >= 10_000 or words.language == "en" else "")
-    sign = _MINUS if rounded < 0 else ""
-    return f"{sign}{text}{words.decimal + decimals if decimals else ''}"
-
-
-def is_rounded(value: Fraction, digits: int = SIGNIFICANT_DIGITS) -> bool:
-    """Whether a number has more digits than are shown."""
-    whole = len(str(abs(int(value))))
-    return round(value, max(0, digits - whole)) != value
+    return clock_text(expression, result, words)
 
 
 def _readable_expression(expression: str, words: Lexicon) -> str:
     """Return an expression with a mathematician's signs and the language's decimal sign."""
+    expression = " ".join(expression.split())
     text = re.sub(
         r"(?<=[\d)%\s])\s*([*/-])\s*(?=[\d(\s#a-z])", lambda m: f" {_SIGNS[m[1]]} ", expression
     )
@@ -157,86 +126,6 @@ _IN_WORDS |= {"tsp", "tbsp", "cup", "floz", "pt", "qt", "gal", "acre", "ft2", "y
 _IN_WORDS |= {"t", "a", "hp", "cal", "B", "bit"}
 """Units that are written as a word; the others are, by their code, the same everywhere."""
 _SUPERSCRIPT = re.compile(r"(?<=[a-z])[23](?!\d)")
-
-
-def date_text(day: date, words: Lexicon, *, weekday: bool = False) -> str:
-    """Return a date as the language writes it."""
-    key = "weekday_date_format" if weekday else "date_format"
-    return words.answers[key].format(
-        weekday=words.weekdays[day.weekday()][0],
-        day=day.day,
-        month=words.months[day.month - 1][0],
-        year=day.year,
-    )
-
-
-def duration_text(seconds: Fraction, words: Lexicon) -> str:
-    """Return a length of time in hours and minutes."""
-    minutes, rest = divmod(abs(seconds), 60)
-    hours, minutes = divmod(int(minutes), 60)
-    parts = [(hours, "h"), (minutes, "min"), (int(rest), "s")]
-    said = [f"{value} {code}" for value, code in parts if value]
-    return (_MINUS if seconds < 0 else "") + (" ".join(said) or "0 min")
-
-
-def _clock(expression: str, result: Result, words: Lexicon) -> str:
-    """Say a date or a time; the expression stands behind all that doesn't explain itself."""
-    value, answers = result.value, words.answers
-    match result.function, value:
-        case "leap", bool():
-            year = expression.partition("(")[2].rpartition(")")[0].strip()
-            return answers["leap" if value else "not_leap"].format(value=year)
-        case "today", date():
-            return answers["today"].format(date=date_text(value, words, weekday=True))
-        case _, datetime():
-            return answers["now"].format(time=f"{value:%H:%M}")
-        case "now", CityTime(city=""):
-            return answers["now"].format(time=f"{value.moment:%H:%M}")
-        case _, CityTime():
-            time = f"{value.moment:%H:%M}" + _day_note(value.day, words)
-            return answers["time_in"].format(city=value.city, time=time)
-    return f"{_clock_value(result, words)} ({expression})"
-
-
-def _clock_value(result: Result, words: Lexicon) -> str:
-    value, answers = result.value, words.answers
-    match value:
-        case str() if value in WEEKDAYS:
-            return words.weekdays[WEEKDAYS.index(value)][0] + "."
-        case date():
-            return answers["date"].format(date=date_text(value, words, weekday=True))
-        case DayOfYear():
-            return f"{value.day} {words.months[value.month - 1][0]}"
-        case ClockTime():
-            return answers["time"].format(time=value.text() + _day_note(value.day, words))
-        case Duration() | Span():
-            return duration_text(value.seconds, words)
-        case Fraction() if result.function in _COUNTS:
-            key = _COUNTS[result.function]
-            key = "days_one" if key == "days" and value == 1 else key
-            return answers[key].format(value=number_text(value, words, UNIT_DIGITS))
-        case Fraction():
-            return number_text(value, words)
-    return str(value)
-
-
-_COUNTS = {
-    "days": "days",
-    "weeks": "weeks",
-    "months": "months",
-    "week": "week",
-    "age": "years",
-    "dayofyear": "day_of_year",
-    "daysin": "days",
-}
-"""The functions that count, and how what they count is said."""
-
-
-def _day_note(days: int, words: Lexicon) -> str:
-    if not days:
-        return ""
-    known = {1: words.answers["next_day"], -1: words.answers["previous_day"]}
-    return f" ({known.get(days, f'{days:+} d')})"
 
 
 def plain_value(result: Result) -> Any:

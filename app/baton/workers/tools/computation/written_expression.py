@@ -6,21 +6,27 @@ words are for the conductor.
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from baton.core.plan.tool_routing import clock_expression, without_lead
 from baton.workers.tools.computation import CannotCompute, NotAnExpression
-from baton.workers.tools.computation.expression import MAX_EXPRESSION_CHARS, Result, python_source
+from baton.workers.tools.computation.evaluation import evaluate
+from baton.workers.tools.computation.expression import (
+    MAX_EXPRESSION_CHARS,
+    Literal,
+    Name,
+    Node,
+    notation,
+    parse_tokens,
+)
 from baton.workers.tools.computation.lexicon import guess_language, lexicon
 from baton.workers.tools.computation.marked_text import unit_code
+from baton.workers.tools.computation.number_text import is_rounded, number_text
 from baton.workers.tools.computation.numbers import FUNCTIONS
-from baton.workers.tools.computation.result_text import is_rounded, number_text
-
-MAX_DEPTH = 40
-"""How many brackets, signs and powers may stand inside of each other."""
 
 
 class Written(NamedTuple):
@@ -91,45 +97,66 @@ _REWRITTEN = (
 )
 _NUMBER = r"(?:\d+(?:[.,']\d+)*|\.\d+)(?:e[+-]?\d{1,4}(?![\d.]))?"
 _TOKEN = re.compile(rf"\s*(?:(?P<number>{_NUMBER})|[a-z][a-z0-9]*|\*\*|//|[-+*/^()%!,\u221a])")
-_ALIASES = {"factorial": "fact", "log10": "log", "average": "avg"}
-_NAMES = {name: name for name in FUNCTIONS} | _ALIASES
-_BEGINNINGS = {"(", "\u221a", "pi", *_NAMES} - {"mod"}
+_ALIASES = {"factorial": "fact", "log10": "log", "average": "avg", "**": "^"}
+_PI, _MOD = Name("pi"), Name("mod")
 
 
 def sum_expression(text: str, language: str) -> str:
-    """Return a written sum in the exact language. Raises CannotCompute."""
+    """Return a written sum in the exact notation. Raises CannotCompute."""
     if len(text) > MAX_EXPRESSION_CHARS:
         raise CannotCompute("This is too long to be computed.")
-    reader = _SumReader(_tokens(text, language))
-    expression = reader.sum()
-    if reader.next:
-        raise NotAnExpression
-    return expression
+    return notation(parse_tokens(list(_with_all_signs(_tokens(text, language)))))
 
 
-def _tokens(text: str, language: str) -> list[str]:
+def _tokens(text: str, language: str) -> Sequence[Node | str]:
     """Return the numbers (plain), names and signs of a sum."""
     text = text.lower().translate(_SIGNS).strip()
     for pattern, replacement in _REWRITTEN:
         text = pattern.sub(replacement, text)
-    tokens: list[str] = []
+    tokens: list[Node | str] = []
     calls: list[bool] = []  # for each open bracket, whether a function's
     position = 0
     while position < len(text):
         if (match := _TOKEN.match(text, position)) is None:
             raise NotAnExpression
         token, position = match[0].strip(), match.end()
+        token = _ALIASES.get(token, token)
         if match["number"]:
             if calls and calls[-1] and "," in token:  # gcd(12,18) has two arguments
                 position -= len(token) - token.index(",")
                 token = token.partition(",")[0]
-            token = _plain_number(token, language)
-        elif token == "(":
-            calls.append(bool(tokens) and tokens[-1] in _NAMES)
+            tokens.append(Literal("number", _plain_number(token, language)))
+            continue
+        if token == "(":
+            calls.append(bool(tokens) and isinstance(tokens[-1], Name) and tokens[-1] != _PI)
         elif token == ")" and calls:
             calls.pop()
-        tokens.append(token)
+        tokens.append(Name(token) if token in FUNCTIONS or token == "pi" else token)
     return tokens
+
+
+def _with_all_signs(tokens: Sequence[Node | str]) -> Iterator[Node | str]:
+    """Yield a sum's tokens with the `*` in 2(3 + 4), and with `mod` for a % between operands.
+
+    Raises NotAnExpression for a function without arguments.
+    """
+    is_behind_operand = False
+    for token, after in itertools.zip_longest(tokens, tokens[1:], fillvalue=""):
+        if is_behind_operand and (token == _MOD or (token == "%" and _begins_operand(after))):
+            yield "mod"
+            is_behind_operand = False
+            continue
+        if is_behind_operand and _begins_operand(token) and not isinstance(token, Literal):
+            yield "*"
+        is_function = isinstance(token, Name) and token != _PI
+        if (is_function and after != "(") or (token, after) == ("(", ")"):
+            raise NotAnExpression
+        yield token
+        is_behind_operand = token in (")", "!", "%") or not (is_function or isinstance(token, str))
+
+
+def _begins_operand(token: Node | str) -> bool:
+    return token in ("(", "\u221a") if isinstance(token, str) else token != _MOD
 
 
 def _plain_number(written: str, language: str) -> str:
@@ -145,103 +172,6 @@ def _plain_number(written: str, language: str) -> str:
         raise CannotCompute(f"{written} is not a number that can be read in one way.")
     whole = re.sub(r"[.,]", "", whole) or "0"
     return whole + (f".{places}" if places else "") + mark + exponent
-
-
-class _SumReader:
-    """Reads the tokens of a sum and writes them in the exact language."""
-
-    def __init__(self, tokens: list[str]) -> None:
-        self._tokens = tokens
-        self._at = 0
-        self._depth = 0
-
-    @property
-    def next(self) -> str:
-        """The token that isn't read yet, "" at the end."""
-        return self._tokens[self._at] if self._at < len(self._tokens) else ""
-
-    def _take(self, *wanted: str) -> str:
-        if self.next not in wanted or not self.next:
-            return ""
-        self._at += 1
-        return self._tokens[self._at - 1]
-
-    def sum(self) -> str:
-        """Read a sum: terms with + and - between them."""
-        text = self._term()
-        while sign := self._take("+", "-"):
-            text = f"{text} {sign} {self._term()}"
-        return text
-
-    def _term(self) -> str:
-        text = self._signed()
-        while True:
-            if self._take("mod", "%"):
-                text = f"mod({text}, {self._signed()})"
-            elif self._take("//"):
-                text = f"quot({text}, {self._signed()})"
-            elif sign := self._take("*", "/"):
-                text = f"{text} {sign} {self._signed()}"
-            elif self._begins_operand(self._at) and not self.next[0].isdigit():
-                text = f"{text} * {self._signed()}"  # 2(3 + 4)
-            else:
-                return text
-
-    def _signed(self) -> str:
-        if sign := self._take("+", "-"):
-            value = self._deeper(self._signed)
-            return f"-{value}" if sign == "-" else value
-        base = self._postfix()
-        return f"{base}^{self._deeper(self._signed)}" if self._take("^", "**") else base
-
-    def _postfix(self) -> str:
-        text = self._operand()
-        while True:
-            if self._take("!"):
-                text = _call("fact", text)
-            elif self.next == "%" and not self._begins_operand(self._at + 1):
-                self._take("%")
-                text = f"{text}%" if text[0].isdigit() else _call("percent", text)
-            else:
-                return text
-
-    def _begins_operand(self, position: int) -> bool:
-        token = self._tokens[position] if position < len(self._tokens) else ""
-        return token[:1].isdigit() or token in _BEGINNINGS
-
-    def _operand(self) -> str:
-        if self._take("\u221a"):
-            return _call("sqrt", self._deeper(self._postfix))
-        if self._take("("):
-            return f"({self._closed()})"
-        token = self.next
-        self._at += 1
-        if token[:1].isdigit() or token == "pi":
-            return token
-        if token in _NAMES and self._take("("):
-            return f"{_NAMES[token]}({self._closed()})"
-        raise NotAnExpression
-
-    def _closed(self) -> str:
-        """Read what stands before a closing bracket, with commas between several."""
-        text = self._deeper(self.sum)
-        while self._take(","):
-            text = f"{text}, {self._deeper(self.sum)}"
-        if not self._take(")"):
-            raise CannotCompute("A bracket is not closed.")
-        return text
-
-    def _deeper(self, read: Callable[[], str]) -> str:
-        self._depth += 1
-        if self._depth > MAX_DEPTH:
-            raise CannotCompute("The expression is nested too deeply.")
-        text = read()
-        self._depth -= 1
-        return text
-
-
-def _call(function: str, operand: str) -> str:
-    return f"{function}{operand}" if operand.startswith("(") else f"{function}({operand})"
 
 
 MAX_CLAIMS = 500
@@ -306,33 +236,3 @@ def _last_digit_value(written: str) -> Fraction | None:
         return None
     places = len(match[1]) if match[1] and not _GROUPED_PATTERN.search(written) else 0
     return Fraction(1, 10**places) / (100 if match[2] else 1)
-
-
-def evaluate(
-    tool: str, text: str, *, now: Any = None, results: Mapping[int, Any] | None = None
-) -> Result:
-    """Return what a tool makes of an expression. Raises CannotCompute.
-
-    `now` is the person's local time (an aware datetime, default: the system's); `results` are the
-    values of earlier steps, for `#1`.
-    """
-    text = text.strip()
-    if len(text) > MAX_EXPRESSION_CHARS:
-        raise CannotCompute("This is too long to be computed.")
-    if not text or "_" in text or "\n" in text:
-        raise NotAnExpression
-    earlier = {f"result_{number}": value for number, value in (results or {}).items()}
-    match tool:
-        case "calc":
-            from baton.workers.tools.computation.numbers import evaluate_numbers
-
-            return evaluate_numbers(python_source(text), earlier)
-        case "units":
-            from baton.workers.tools.computation.quantities import evaluate_quantities
-
-            return evaluate_quantities(text, earlier)
-        case "clock":
-            from baton.workers.tools.computation.dates import evaluate_dates
-
-            return evaluate_dates(text, earlier, now)
-    raise CannotCompute(f"There is no tool {tool!r}.")

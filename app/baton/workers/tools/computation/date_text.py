@@ -1,0 +1,91 @@
+"""Says dates and times as a person would, in the language of the request."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from fractions import Fraction
+
+from baton.workers.tools.computation.dates import CityTime, ClockTime, DayOfYear, Duration, Span
+from baton.workers.tools.computation.evaluator import Result
+from baton.workers.tools.computation.lexicon import WEEKDAYS, Lexicon
+from baton.workers.tools.computation.number_text import MINUS, UNIT_DIGITS, number_text
+
+
+def clock_text(expression: str, result: Result, words: Lexicon) -> str:
+    """Say a date or a time; the expression stands behind all that doesn't explain itself."""
+    value, answers = result.value, words.answers
+    match result.function, value:
+        case "leap", bool():
+            year = expression.partition("(")[2].rpartition(")")[0].strip()
+            return answers["leap" if value else "not_leap"].format(value=year)
+        case "today", date():
+            return answers["today"].format(date=date_text(value, words, weekday=True))
+        case _, datetime():
+            return answers["now"].format(time=f"{value:%H:%M}")
+        case "now", CityTime(city=""):
+            return answers["now"].format(time=f"{value.moment:%H:%M}")
+        case _, CityTime():
+            time = f"{value.moment:%H:%M}" + _day_note(value.day, words)
+            return answers["time_in"].format(city=value.city, time=time)
+    return f"{_clock_value(result, words)} ({expression})"
+
+
+def _clock_value(result: Result, words: Lexicon) -> str:
+    value, answers = result.value, words.answers
+    match value:
+        case str() if value in WEEKDAYS:
+            return words.weekdays[WEEKDAYS.index(value)][0] + "."
+        case date():
+            return answers["date"].format(date=date_text(value, words, weekday=True))
+        case DayOfYear():
+            return f"{value.day} {words.months[value.month - 1][0]}"
+        case ClockTime():
+            return answers["time"].format(time=value.text() + _day_note(value.day, words))
+        case Duration() | Span():
+            return duration_text(value.seconds, words)
+        case Fraction() if result.function in _COUNTS:
+            key = _COUNTS[result.function]
+            key = "days_one" if key == "days" and value == 1 else key
+            return answers[key].format(value=number_text(value, words, UNIT_DIGITS))
+        case Fraction():
+            return number_text(value, words)
+    return str(value)
+
+
+_COUNTS = {
+    "days": "days",
+    "weeks": "weeks",
+    "months": "months",
+    "week": "week",
+    "age": "years",
+    "dayofyear": "day_of_year",
+    "daysin": "days",
+}
+"""The functions that count, and how what they count is said."""
+
+
+def _day_note(days: int, words: Lexicon) -> str:
+    if not days:
+        return ""
+    known = {1: words.answers["next_day"], -1: words.answers["previous_day"]}
+    return f" ({known.get(days, f'{days:+} d')})"
+
+
+def date_text(day: date, words: Lexicon, *, weekday: bool = False) -> str:
+    """Return a date as the language writes it."""
+    key = "weekday_date_format" if weekday else "date_format"
+    return words.answers[key].format(
+        weekday=words.weekdays[day.weekday()][0],
+        day=day.day,
+        month=words.months[day.month - 1][0],
+        year=day.year,
+    )
+
+
+def duration_text(seconds: Fraction, words: Lexicon) -> str:
+    """Return a length of time in hours and minutes."""
+    minutes, rest = divmod(abs(seconds), 60)
+    hours, minutes = divmod(int(minutes), 60)
+    parts = [(hours, "h"), (minutes, "min"), (int(rest), "s")]
+    said = [f"{value} {code}" for value, code in parts if value]
+    return (MINUS if seconds < 0 else "") + (" ".join(said) or "0 min")

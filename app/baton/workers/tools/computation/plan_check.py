@@ -1,0 +1,163 @@
+"""Checks the parts that the conductor wrote against the request, and writes them as subtasks.
+
+What an expression takes from earlier tools stands behind it, so that it is exact and can be read
+alone: `#1 / 2 where #1 = units: 42 km -> mi`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+from baton.core.plan.plan_lines import TOOL_HEADS, PlanPart
+from baton.core.plan.request_parts import CheckedPart
+from baton.workers.tools.computation import CannotCompute
+from baton.workers.tools.computation.evaluation import evaluate
+from baton.workers.tools.computation.expression_check import (
+    CONSTANTS,
+    correct_expression,
+    find_foreign_word,
+    find_problem,
+    find_unused_number,
+    request_literals,
+)
+from baton.workers.tools.computation.plan_steps import REFERENCE, WHERE
+from baton.workers.tools.computation.request_spans import divide_request
+from baton.workers.tools.computation.result_text import plain_value, result_text
+from baton.workers.tools.messages import MarkedText
+
+_HEADS = {"": "", **{tool: head for head, tool in TOOL_HEADS.items()}}
+_PLACEHOLDER_VALUE = Fraction(7)
+"""What the number in a text that isn't written yet is taken to be, to see whether it would do."""
+
+
+_WORD = re.compile(r"\w+")
+
+
+def check_parts(marked: MarkedText, parts: Sequence[PlanPart]) -> list[CheckedPart]:
+    """Return the parts as subtasks with what is wrong with each, then what the plan omits.
+
+    A text becomes the words of the request that it stands for. What the plan omits is a part of
+    its own; background that it omits is a part with a problem.
+    """
+    parts = [
+        replace(part, text=correct_expression(_HEADS[part.tool], part.text, marked))
+        for part in parts
+    ]
+    division = divide_request(marked.text, [(part.text, bool(part.tool)) for part in parts])
+    values: dict[int, Any] = {}
+    checked: list[CheckedPart] = []
+    for number, part in enumerate(parts, start=1):
+        words = division.words[number - 1]
+        if part.tool:
+            why = _why_not_computable(part, marked, values, number)
+            why = why or _find_missing_number(words, parts, division.words)
+            why = why or _find_misreading(part.text, words, number)
+            if why:  # no later expression builds on one in doubt
+                values.pop(number, None)
+            text = _expand_references(number, parts)
+        else:
+            values[number] = _PLACEHOLDER_VALUE
+            why, text = _as_text(part.text, words, marked)
+        said = marked.restored(words) or text
+        checked.append(_checked_part(text, why, said))
+    checked += [_checked_part(text) for text in map(marked.restored, division.omitted)]
+    if text := marked.restored(division.background):
+        checked.append(_checked_part(text, "The plan leaves it out."))
+    return checked
+
+
+def _checked_part(text: str, problem: str = "", words: str = "") -> CheckedPart:
+    words = words or text
+    refers = any(pattern.search(words) for pattern in (_ASKS_RESULT, _POINTS_BACK))
+    return CheckedPart(text, problem, words, refers)
+
+
+def _find_missing_number(words: str, parts: Sequence[PlanPart], all_words: Sequence[str]) -> str:
+    """Say which number of a part's words no part holds."""
+    expressions = [part.text for part in parts if part.tool]
+    texts = [text for text, part in zip(all_words, parts, strict=True) if not part.tool]
+    missing = find_unused_number(expressions, texts, words)
+    return f"The plan leaves {missing} out." if missing else ""
+
+
+def _find_misreading(expression: str, words: str, number: int) -> str:
+    """Say why an expression can't be what its own words ask for, "" where nothing shows it."""
+    if not REFERENCE.search(expression):
+        return "It leaves the result out." if number > 1 and _ASKS_RESULT.search(words) else ""
+    literals = request_literals(REFERENCE.sub(" ", expression))
+    foreign = literals - request_literals(words) - CONSTANTS
+    return f"{min(foreign)} belongs to another part." if foreign else ""
+
+
+_ASKS_RESULT = re.compile(
+    r"(?<!\w)(?:results?|ergebnis(?:ses)?|résultat|resultado|risultato)(?!\w)", re.IGNORECASE
+)
+
+_POINTS_BACK = re.compile(
+    r"(?<!\w)(?:that (?:number|many|much|amount|total|sum|price|share|day|date|time|age|height"
+    r"|temperature|sentence|poem|text|translation|summary)|(?:with|about|of) it(?= ?(?:[:,.;!?]|$))"
+    r"|(?:diese[rmns]?|jene[rmns]?) (?:zahl|betrag|summe|preis|tag|datum|satz|gedicht|text)"
+    r"|mit (?:der zahl|dem betrag)|ce (?:nombre|montant|total|prix|jour|poème|texte)"
+    r"|cette (?:somme|date|température|phrase)|est?e (?:número|importe|total|precio|día|texto)"
+    r"|est?a (?:cantidad|suma|fecha|frase)"
+    r"|que(?:l|sto) (?:numero|importo|totale|prezzo|giorno|testo)"
+    r"|quella (?:cifra|somma|data|frase)|n?esse (?:número|valor|total|preço|dia|texto)"
+    r"|n?essa (?:quantia|soma|data|frase))(?!\w)",
+    re.IGNORECASE,
+)
+"""How a request speaks of what an earlier part comes to."""
+
+
+def _as_text(text: str, words: str, marked: MarkedText) -> tuple[str, str]:
+    """Return what is wrong with a text, and the text in words of the request."""
+    there = set(_WORD.findall(words.casefold()))
+    its_words = _WORD.findall(text.casefold())
+    if there and sum(word not in there for word in its_words) <= max(1, len(its_words) // 5):
+        return "", marked.restored(words)
+    foreign = find_foreign_word(text, marked)
+    return (f"{foreign} isn't in the request." if foreign else ""), marked.restored(text)
+
+
+def _why_not_computable(
+    part: PlanPart, marked: MarkedText, values: dict[int, Any], number: int
+) -> str:
+    """Say why an expression must not be computed, and note its value."""
+    if foreign := find_problem(_HEADS[part.tool], part.text, marked):
+        return f"{foreign} isn't in the request."
+    try:
+        result = evaluate(_HEADS[part.tool], part.text, results=values)
+        result_text(_HEADS[part.tool], part.text, result, marked.language)
+    except CannotCompute as error:
+        return str(error)
+    value = plain_value(result)
+    values[number] = result.value if value is None else value
+    return ""
+
+
+def _expand_references(number: int, parts: Sequence[PlanPart]) -> str:
+    """Return an expression with all that it takes from other tools' parts."""
+    part = parts[number - 1]
+    definitions: dict[int, str] = {}
+
+    def take(text: str, tool: str) -> str:
+        def put(match: re.Match[str]) -> str:
+            wanted = int(match[1])
+            earlier = parts[wanted - 1]
+            if not earlier.tool:
+                return match[0]
+            inner = take(earlier.text, earlier.tool)
+            if tool == earlier.tool == TOOL_HEADS["calc"]:
+                return f"({inner})"
+            definitions[wanted] = f"#{wanted} = {_HEADS[earlier.tool]}: {inner}"
+            return match[0]
+
+        return REFERENCE.sub(put, text)
+
+    text = take(part.text, part.tool)
+    if not definitions:
+        return text
+    return text + WHERE + "; ".join(definitions[key] for key in sorted(definitions))

@@ -1,0 +1,158 @@
+"""What is said of the parts that the conductor wrote, and how they become subtasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from baton.core.messages import fenced
+from baton.core.plan.plan_lines import TOOL_HEADS, PlanPart
+from baton.core.plan.request_parts import CheckedPart
+from baton.workers.tools.computation import plan_check
+from baton.workers.tools.computation.marked_text import mark
+from baton.workers.tools.computation.plan_steps import compute_step
+
+
+def part(tool: str, text: str, *inputs: int) -> PlanPart:
+    return PlanPart(text, TOOL_HEADS.get(tool, ""), inputs=inputs)
+
+
+def check_parts(request: str, parts: Sequence[PlanPart]) -> Sequence[CheckedPart]:
+    return plan_check.check_parts(mark(request), parts)
+
+
+def test_parts_become_subtasks_in_the_persons_words() -> None:
+    request = "Translate 'ten past four' to German, what's twelve times 7, and a poem on 3 May 2027"
+    parts = [
+        part("", "translate 'ten past four' to German"),
+        part("calc", "12 * 7"),
+        part("", "a poem on 2027-05-03"),
+    ]
+    checked = check_parts(request, parts)
+    assert [c.problem for c in checked] == ["", "", ""]
+    assert [c.text for c in checked] == [
+        "Translate 'ten past four' to German",
+        "12 * 7",
+        "a poem on 3 May 2027",
+    ]
+    assert checked[1].words == "what's twelve times 7"
+
+
+def test_a_question_that_no_part_is_about_comes_behind_them() -> None:
+    request = "What is a third of 1.5 km in metres? And who was the 1st to swim that?"
+    checked = check_parts(request, [part("units", "1.5 km / 3 -> m")])
+    assert [c.text for c in checked] == [
+        "1.5 km / 3 -> m",
+        "who was the 1st to swim that?",
+    ]
+    assert checked[0].words == "What is a third of 1.5 km in metres?"
+
+
+def test_what_an_expression_leaves_out_puts_only_that_part_in_doubt() -> None:
+    request = "What is 17 times 23 times 2, and what is 5 plus 6?"
+    first, second = check_parts(request, [part("calc", "17 * 23"), part("calc", "5 + 6")])
+    assert first.problem == "The plan leaves 2 out."
+    assert second.problem == ""
+
+
+@pytest.mark.parametrize(
+    ("request_text", "wrong", "why"),
+    [
+        ("what is 17*23", part("calc", "17 * 23 + 29"), "29 isn't in the request."),
+        ("what is 17*23", part("calc", "17"), "The plan leaves 23 out."),
+        ("what is 17*23", part("calc", "17 * (23"), "A bracket is not closed."),
+        ("Christmas or New Year?", part("clock", "days(today, easter)"), "easter isn't in"),
+        ("what time is it in Lima", part("clock", "now(Tokyo)"), "Tokyo isn't in"),
+        ("is 2027-05-03 a Monday", part("clock", "next(fri)"), "fri isn't in"),
+        ("what is 17 -3", part("calc", "17 - 3"), ""),
+        ("what is -10 C in °F", part("units", "10 C -> F"), "-10"),
+        ("how far is 42 km", part("units", "42 km -> mi"), "mi isn't in the request."),
+        ("write about rain", part("", "write of hail and snow"), "hail isn't in the request."),
+    ],
+)
+def test_what_the_request_does_not_hold_is_found(
+    request_text: str, wrong: PlanPart, why: str
+) -> None:
+    (checked,) = check_parts(request_text, [wrong])
+    assert why in checked.problem
+
+
+def test_a_word_may_be_bent_but_not_another() -> None:
+    def why(text: str) -> str:
+        return check_parts("Schreib etwas über den Herbst im Garten", [part("", text)])[0].problem
+
+    assert why("schreibe ein Gedicht über den Herbst") == "gedicht isn't in the request."
+    assert why("schreibe etwas über die Gärten im Herbst") == ""
+
+
+def test_nothing_is_built_on_an_expression_in_doubt() -> None:
+    request = "What is 17 times 23 times 9, and halve it?"
+    checked = check_parts(request, [part("calc", "17 * 23"), part("calc", "#1 / 2", 1)])
+    assert all(c.problem for c in checked)
+    assert checked[1].words == "halve it?"
+
+
+def test_a_part_about_a_result_has_to_use_it_and_no_other_parts_numbers() -> None:
+    request = "What is 29 times 47? Add 10 to the result."
+    first = part("calc", "29 * 47")
+    for wrong in (part("calc", "10 + 10"), part("calc", "#1 * 47", 1)):
+        checked = check_parts(request, [first, wrong])
+        assert [bool(one.problem) for one in checked] == [False, True]
+    assert not any(one.problem for one in check_parts(request, [first, part("calc", "#1 + 10", 1)]))
+
+
+def test_a_text_without_words_of_its_own_is_never_an_empty_task() -> None:
+    request = "How does a starter differ from ordinary yeast, in plain words?"
+    first = part("", "how does a starter differ from ordinary yeast, in plain words")
+    assert all(one.text for one in check_parts(request, [first, part("", "yeast")]))
+
+
+def test_no_parts_leave_all_of_a_request() -> None:
+    (left,) = check_parts("How old is the oldest oak?", [])
+    assert (left.text, left.problem) == ("How old is the oldest oak?", "")
+
+
+def test_how_many_things_are_asked_for_is_no_number_of_theirs() -> None:
+    request = "Two things: what is 68 °F in Celsius, and who was Bach?"
+    checked = check_parts(request, [part("units", "68 F -> C"), part("", "who was Bach?")])
+    assert not any(one.problem for one in checked)
+
+
+@pytest.mark.parametrize(
+    ("words", "refers"),
+    [
+        ("write a card with that number", True),
+        ("then rewrite this line with it: so far.", True),
+        ("escribe que ese día caduca mi pasaporte", True),
+        ("schreib ein Gedicht mit der Zahl", True),
+        ("write a card with its number", False),
+        ("write it with italics", False),
+    ],
+)
+def test_words_that_speak_of_a_result_say_so(words: str, refers: bool) -> None:
+    checked = check_parts(f"17 * 23, {words}", [part("calc", "17 * 23"), part("", words)])
+    assert [one.refers for one in checked] == [False, refers]
+
+
+def test_background_that_the_plan_omits_is_a_problem() -> None:
+    request = "My sister turns 30 this week. What is 15% of 80?"
+    assert check_parts(request, [part("calc", "15% * 80")])[1].problem
+
+
+def test_a_sum_that_goes_on_holds_the_sum_before() -> None:
+    request = "What is 480 - 15%, halve it, then add 7"
+    parts = [part("calc", "480 - 15%"), part("calc", "#1 / 2", 1), part("calc", "#2 + 7", 2)]
+    checked = check_parts(request, parts)
+    assert [c.problem for c in checked] == ["", "", ""]
+    assert checked[2].text == "((480 - 15%) / 2) + 7"
+    assert compute_step("calc", checked[2].text).endswith("= 211")
+
+
+def test_a_step_that_needs_another_tool_says_so() -> None:
+    request = "how many miles are 42 km, and twice that?"
+    parts = [part("units", "42 km -> mi"), part("calc", "#1 * 2", 1)]
+    subtask = check_parts(request, parts)[1].text
+    assert subtask == "#1 * 2 where #1 = units: 42 km -> mi"
+    message = f"What was asked:\n{fenced(request)}\n\n{subtask}"
+    assert compute_step("calc", message) == "26.1 miles \u00d7 2 ≈ 52.2 miles"
