@@ -75,13 +75,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Keep a drawn part of the tests marked `sampled`, unless tests were asked for by name.
 
     `sampled(n)` keeps `n` cases of each test, one by default; below one it is the share of the days
-    on which a case is kept.
+    on which a case is kept. Cases marked `long`, too, are not drawn from: a usual run has none.
     """
     if "sampled" in str(config.option.markexpr) or config.args_source.name == "ARGS":
         return
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if item.get_closest_marker("sampled"):
+        if item.get_closest_marker("sampled") and not item.get_closest_marker("long"):
             cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
     left_out = {item for of_one_test in cases.values() for item in _undrawn(of_one_test)}
     if left_out:

@@ -1,4 +1,8 @@
-"""The real app with the real model, in a real pseudo-terminal."""
+"""The real app with the real model, in a real pseudo-terminal.
+
+To start it takes longer than most of what is tried with it, so the tests share one: each begins a
+conversation of its own, and where one has ended the app, the next opens it again.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +25,60 @@ BATON = [sys.executable, "-I", "-m", "baton"]
 STORY = "Write a very long story about the sea."
 
 
+class SharedApp:
+    """An app in a home of its own, which is opened when it is needed and doesn't run."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self._app: Terminal | None = None
+
+    def start(self) -> Terminal:
+        """Start it, whatever was there before."""
+        self.close()
+        editor = f"'{sys.executable}' '{self.home / 'editor.py'}'"
+        environ = {**os.environ, "BATON_HOME": str(self.home), "EDITOR": editor}
+        self._app = Terminal(BATON, environ, 100, 30)
+        return self._app
+
+    def open(self) -> Terminal:
+        """Return it with a new conversation."""
+        if self._app is not None and self._app.is_running:
+            self._app.send("\x0e")
+        else:
+            self.start()
+        app = self._app
+        assert app is not None
+        app.wait(lambda shown: "Ask anything" in shown and not answer_on(app))
+        return app
+
+    def close(self) -> None:
+        """End it, if it runs."""
+        if self._app is not None:
+            self._app.close()
+
+    def turns(self) -> list[tuple[str, str, str]]:
+        """Return (role, text, status) of every turn of the last conversation."""
+        with sqlite3.connect(self.home / "data" / "baton.db") as db:
+            assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+            return list(
+                db.execute(
+                    "SELECT role, text, status FROM turns WHERE conversation ="
+                    " (SELECT id FROM conversations ORDER BY key DESC LIMIT 1)"
+                    " ORDER BY created, rowid"
+                )
+            )
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedApp]:
+    shared = SharedApp(tmp_path_factory.mktemp("shared app") / "baton home")
+    yield shared
+    shared.close()
+
+
 @pytest.fixture
-def app(home: Path) -> Iterator[Terminal]:
-    terminal = open_app()
-    yield terminal
-    terminal.close()
-
-
-def open_app(columns: int = 100, lines: int = 30) -> Terminal:
-    terminal = Terminal(BATON, os.environ, columns, lines)
-    terminal.wait_for("Ask anything")
-    return terminal
+def app(shared: SharedApp) -> Terminal:
+    return shared.open()
 
 
 def start_streaming(app: Terminal) -> None:
@@ -50,10 +97,6 @@ def child_of(app: Terminal, name: str) -> psutil.Process:
         one for one in app.children() if one.cmdline()[-2:] == ["baton.ipc.child_entry", name]
     ]
     return child
-
-
-def runner_of(app: Terminal) -> psutil.Process:
-    return child_of(app, "runner")
 
 
 def assert_gone(processes: list[psutil.Process], within: float = 30) -> None:
@@ -76,192 +119,6 @@ def rounds(short: int, full: int) -> list[object]:
     ]
 
 
-def stored(home: Path) -> list[tuple[str, str, str]]:
-    """Return (role, text, status) of every turn, after checking the database's integrity."""
-    with sqlite3.connect(home / "data" / "baton.db") as db:
-        assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-        return list(db.execute("SELECT role, text, status FROM turns ORDER BY created, rowid"))
-
-
-def test_a_stranger_asks_quits_and_finds_it_all_again(app: Terminal, home: Path) -> None:
-    app.wait_for("Baton answers on this machine")
-    app.send("What is the capital of France?\r")
-    app.wait_for("Paris")
-    app.wait_for("finished in")
-    children = app.children()
-    app.send("\x11")
-    assert app.wait_end() == 0
-    assert_gone(children)
-    again = open_app()
-    again.send("\x13")
-    again.wait_for("What is the capital of France?")
-    again.send("\r")
-    again.wait_for("The capital of France is Paris.")
-    again.close()
-
-
-def test_typing_before_the_first_frame_is_not_lost(home: Path) -> None:
-    terminal = Terminal(BATON, os.environ)
-    terminal.send("typed early")
-    terminal.wait_for("typed early")
-    terminal.close()
-
-
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize("end", ["\n", "\r", "\r\n"])
-def test_pasted_line_breaks_arrive(app: Terminal, home: Path, end: str) -> None:
-    lines = [f"line {number}" for number in range(5_000)]
-    app.send(f"\x1b[200~{end.join(lines)}\x1b[201~")
-    app.wait_for("pasted text (")
-    app.send(f"\x1b[200~def f():{end}    return 1{end}{end}print(f())\x1b[201~")
-    app.wait(lambda _: written_on(app) == ["def f():", "return 1", "", "print(f())"])
-    app.send("\r")
-    wait_until(lambda: bool(stored(home)))
-    with sqlite3.connect(home / "data" / "baton.db") as db:
-        (text,) = db.execute("SELECT text FROM files").fetchone()
-    assert text == "\n".join(lines)
-    assert stored(home)[0][1] == "def f():\n    return 1\n\nprint(f())"
-
-
-def test_escape_stops_and_the_text_is_kept(app: Terminal, home: Path) -> None:
-    start_streaming(app)
-    time.sleep(0.3)
-    app.send("\x1b")
-    app.wait_for("stopped")
-    app.send("What is the capital of France?\r")
-    app.wait_for("finished in")
-    statuses = [status for _, _, status in stored(home)]
-    assert statuses == ["done", "cancelled", "done", "done"]
-    assert stored(home)[1][1]
-
-
-def test_a_killed_router_is_missed_by_nobody(app: Terminal, home: Path) -> None:
-    start_streaming(app)
-    child_of(app, "scorer").kill()
-    app.send("\x03")
-    app.wait_for("stopped")
-    app.send("What is the capital of France?\r")
-    app.wait_for("finished in")
-    app.send("\x11")
-    assert app.wait_end() == 0
-    assert [status for _, _, status in stored(home)] == ["done", "cancelled", "done", "done"]
-
-
-def test_control_c_stops_first_and_quits_when_pressed_twice(app: Terminal) -> None:
-    start_streaming(app)
-    app.send("\x03")
-    app.wait_for("stopped")
-    children = app.children()
-    app.send("\x03")
-    app.send("\x03")
-    assert app.wait_end() == 0
-    assert_gone(children)
-
-
-@pytest.mark.sampled(0.5)
-def test_a_prompt_sent_while_an_answer_is_written_waits_its_turn(app: Terminal) -> None:
-    start_streaming(app)
-    app.send("What is the capital of France?\r")
-    app.wait_for("Waiting: What is the capital")
-    app.send("\x03")
-    app.wait_for("Enter sends what waits")
-    app.send("\r")
-    app.wait_for("finished in")  # what it says there depends on how much of the story it has seen
-
-
-def test_escape_stops_the_answer_and_then_takes_a_waiting_prompt_back(app: Terminal) -> None:
-    start_streaming(app)
-    app.send("Never mind me.\r")
-    app.wait_for("Waiting: Never mind me.")
-    app.send("\x1b")
-    app.wait_for("Enter sends what waits")
-    app.send("\x1b")
-    app.wait_for("│ Never mind me.")
-
-
-def test_the_window_may_change_its_size_while_text_streams(app: Terminal) -> None:
-    start_streaming(app)
-    for size in ((80, 24), (140, 40), (40, 10), (100, 30)):
-        app.resize(*size)
-        app.read(0.3)
-    app.send("\x1b")
-    app.wait_for("stopped")
-
-
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_polite_end_keeps_the_partial_text(
-    app: Terminal, home: Path, number: signal.Signals
-) -> None:
-    start_streaming(app)
-    children = app.children()
-    app.process.send_signal(number)
-    assert app.wait_end() == 0
-    assert_gone(children)
-    assert stored(home)[1][1]
-    assert stored(home)[1][2] == "cancelled"
-
-
-def test_an_interrupt_from_elsewhere_is_no_fault_of_the_app(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What a paid answer shows at its end must not look for an app that has gone."""
-    monkeypatch.setenv("LAB_KEY", "sk-0123456789abcdef")
-    with Cloud(reply=Reply(tokens=600, rate=20)) as cloud:
-        (home / "config").mkdir(parents=True)
-        (home / "config" / "config.toml").write_text(
-            'worker = "lab"\n[budget]\nday = "1"\npolicy = "budget"\n[[workers]]\nid = "lab"\n'
-            f'kind = "cloud"\nmodel = "openai/m"\nbase_url = "{cloud.base("openai")}"\n'
-            'api_key_env = "LAB_KEY"\nprice = { input = "1", output = "1" }\n'
-        )
-        app = Terminal([*BATON, "-m", "lab"], os.environ)
-        try:
-            app.wait_for("Ask anything")
-            app.send("Hello\r")
-            app.wait_for("few words")
-            app.process.send_signal(signal.SIGINT)
-            assert app.wait_end() == 0
-        finally:
-            app.close()
-    assert stored(home)[1][2] == "cancelled"
-
-
-def test_a_closed_window_ends_it_and_keeps_the_partial_text(app: Terminal, home: Path) -> None:
-    start_streaming(app)
-    children = app.children()
-    app.hang_up()
-    assert app.wait_end() != 128 + signal.SIGHUP, "it left, and was not thrown out"
-    assert_gone(children)
-    assert stored(home)[1][2] == "cancelled"
-
-
-def test_a_window_that_closes_after_a_pause_leaves_nothing_running(
-    app: Terminal, home: Path
-) -> None:
-    """Textual takes each SIGCONT for the end of a pause, and reads on in a thread of its own."""
-    start_streaming(app)
-    children = app.children()
-    app.hang_up()
-    for _ in range(5):
-        app.process.send_signal(signal.SIGCONT)
-        time.sleep(0.05)
-    app.wait_end()
-    assert_gone(children)
-    assert stored(home)[1][2] == "cancelled"
-
-
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize("round_", rounds(4, 60))
-def test_it_goes_on_after_a_pause(app: Terminal, round_: int) -> None:
-    """Paused amid the writing of its first screens, with nobody who reads what it writes."""
-    time.sleep((round_ * 0.037) % 0.3)
-    app.process.send_signal(signal.SIGTSTP)
-    wait_until(lambda: app.process.status() == psutil.STATUS_STOPPED)
-    app.process.send_signal(signal.SIGCONT)
-    app.send("here again")
-    app.wait_for("│ here again")
-
-
 def answer_on(app: Terminal) -> str:
     """Return the answer's words as far as the screen shows them."""
     lines = iter(app.text.splitlines())
@@ -273,18 +130,172 @@ def answer_on(app: Terminal) -> str:
 
 
 @pytest.mark.sampled(1)
+@pytest.mark.parametrize("round_", rounds(4, 60))
+def test_what_is_typed_early_is_kept_and_it_goes_on_after_a_pause(
+    shared: SharedApp, round_: int
+) -> None:
+    """Paused amid the writing of its first screens, with nobody who reads what it writes."""
+    app = shared.start()
+    app.send("typed early")
+    app.wait_for("│ typed early")
+    time.sleep((round_ * 0.037) % 0.3)
+    app.process.send_signal(signal.SIGTSTP)
+    wait_until(lambda: app.process.status() == psutil.STATUS_STOPPED)
+    app.process.send_signal(signal.SIGCONT)
+    app.send(", here again")
+    app.wait_for("│ typed early, here again")
+    app.send("\x7f" * len("typed early, here again"))
+
+
+def test_a_stranger_asks_quits_and_finds_it_all_again(shared: SharedApp, app: Terminal) -> None:
+    app.wait_for("Baton answers on this machine")
+    app.send("What is the capital of France?\r")
+    app.wait_for("Paris")
+    app.wait_for("finished in")
+    children = app.children()
+    app.send("\x11")
+    assert app.wait_end() == 0
+    assert_gone(children)
+    again = shared.open()
+    again.send("\x13")
+    again.wait_for("What is the capital of France?")
+    again.send("\r")
+    again.wait_for("The capital of France is Paris.")
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n"])
+def test_pasted_line_breaks_arrive(shared: SharedApp, app: Terminal, end: str) -> None:
+    lines = [f"line {number}" for number in range(5_000)]
+    app.send(f"\x1b[200~{end.join(lines)}\x1b[201~")
+    app.wait_for("pasted text (")
+    app.send(f"\x1b[200~def f():{end}    return 1{end}{end}print(f())\x1b[201~")
+    app.wait(lambda _: written_on(app) == ["def f():", "return 1", "", "print(f())"])
+    app.send("\r")
+    wait_until(lambda: shared.turns()[0][1].startswith("def f()"))
+    assert shared.turns()[0][1] == "def f():\n    return 1\n\nprint(f())"
+    with sqlite3.connect(shared.home / "data" / "baton.db") as db:
+        (text,) = db.execute("SELECT text FROM files ORDER BY key DESC").fetchone()
+    assert text == "\n".join(lines)
+    app.send("\x1b")
+    wait_until(lambda: shared.turns()[1][2] != "streaming")
+
+
+def test_escape_stops_the_answer_and_then_takes_a_waiting_prompt_back(
+    shared: SharedApp, app: Terminal
+) -> None:
+    """The window changes its size meanwhile, and the text that came is kept."""
+    start_streaming(app)
+    for size in ((80, 24), (140, 40), (40, 10), (100, 30)):
+        app.resize(*size)
+        app.read(0.3)
+    app.send("Never mind me.\r")
+    app.wait_for("Waiting: Never mind me.")
+    app.send("\x1b")
+    app.wait_for("Enter sends what waits")
+    app.wait_for("stopped")
+    app.send("\x1b")
+    app.wait_for("│ Never mind me.")
+    app.send("\x7f" * len("Never mind me.") + "What is the capital of France?\r")
+    app.wait_for("finished in")
+    assert [status for _, _, status in shared.turns()] == ["done", "cancelled", "done", "done"]
+    assert shared.turns()[1][1]
+
+
+def test_control_c_stops_first_and_quits_when_pressed_twice(
+    shared: SharedApp, app: Terminal
+) -> None:
+    """A router that is killed meanwhile is missed by nobody, and what waits can be sent."""
+    start_streaming(app)
+    child_of(app, "scorer").kill()
+    app.send("What is the capital of France?\r")
+    app.wait_for("Waiting: What is the capital")
+    app.send("\x03")
+    app.wait_for("Enter sends what waits")
+    app.wait_for("stopped")
+    app.send("\r")
+    app.wait_for("finished in")  # what it says there depends on how much of the story it has seen
+    children = app.children()
+    app.send("\x03")
+    app.send("\x03")
+    assert app.wait_end() == 0
+    assert_gone(children)
+    assert [status for _, _, status in shared.turns()] == ["done", "cancelled", "done", "done"]
+
+
+def hang_up(app: Terminal, pauses: int = 0) -> None:
+    """Close the window. Textual takes each SIGCONT for the end of a pause, and reads on."""
+    app.hang_up()
+    for _ in range(pauses):
+        app.process.send_signal(signal.SIGCONT)
+        time.sleep(0.05)
+
+
+ENDS: dict[str, Callable[[Terminal], object]] = {
+    "SIGINT": lambda app: app.process.send_signal(signal.SIGINT),
+    "SIGTERM": lambda app: app.process.send_signal(signal.SIGTERM),
+    "SIGHUP": lambda app: app.process.send_signal(signal.SIGHUP),
+    "the window is closed": hang_up,
+    "the window is closed after a pause": lambda app: hang_up(app, 5),
+}
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("end", ENDS)
+def test_a_polite_end_keeps_the_partial_text_and_leaves_nothing_running(
+    shared: SharedApp, app: Terminal, end: str
+) -> None:
+    start_streaming(app)
+    children = app.children()
+    ENDS[end](app)
+    status = app.wait_end()
+    assert_gone(children)
+    if end.startswith("SIG"):
+        assert status == 0
+    elif not end.endswith("pause"):
+        assert status != 128 + signal.SIGHUP, "it left, and was not thrown out"
+    assert shared.turns()[1][1]
+    assert shared.turns()[1][2] == "cancelled"
+
+
+@pytest.mark.sampled(0.34)
+def test_an_interrupt_from_elsewhere_is_no_fault_of_the_app(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a paid answer shows at its end must not look for an app that has gone."""
+    monkeypatch.setenv("LAB_KEY", "sk-0123456789abcdef")
+    with Cloud(reply=Reply(tokens=600, rate=20)) as cloud:
+        (home / "config").mkdir(parents=True)
+        (home / "config" / "config.toml").write_text(
+            'worker = "lab"\n[budget]\nday = "1"\npolicy = "budget"\n[[workers]]\nid = "lab"\n'
+            f'kind = "server"\nmodel = "kit-1"\nbase_url = "{cloud.base("server")}"\n'
+            'api_key_env = "LAB_KEY"\nprice = { input = "1", output = "1" }\n'
+        )
+        app = Terminal([*BATON, "-m", "lab"], os.environ)
+        try:
+            app.wait_for("Ask anything")
+            app.send("Hello\r")
+            app.wait_for("few words")
+            app.process.send_signal(signal.SIGINT)
+            assert app.wait_end() == 0
+        finally:
+            app.close()
+    assert SharedApp(home).turns()[1][2] == "cancelled"
+
+
+@pytest.mark.sampled(0.5)
 @pytest.mark.parametrize("round_", rounds(3, 100))
 def test_a_killed_runner_is_said_and_the_next_prompt_works(
-    app: Terminal, home: Path, round_: int
+    shared: SharedApp, app: Terminal, round_: int
 ) -> None:
     number = (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT)[round_ % 3]
     start_streaming(app)
     time.sleep((round_ * 0.037) % 0.5)
-    runner_of(app).send_signal(number)
+    child_of(app, "runner").send_signal(number)
     app.wait_for("Try again")
     app.send("What is the capital of France?\r")
     app.wait_for("finished in")
-    turns = stored(home)
+    turns = shared.turns()
     assert turns[3][1]
     assert turns[3][2] == "done"
     assert turns[0] == ("user", STORY, "done")
@@ -294,25 +305,25 @@ def test_a_killed_runner_is_said_and_the_next_prompt_works(
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("round_", rounds(3, 100))
-def test_a_killed_app_loses_nothing_older_than_a_quarter_second(home: Path, round_: int) -> None:
-    app = open_app()
+def test_a_killed_app_loses_nothing_older_than_a_quarter_second(
+    shared: SharedApp, app: Terminal, round_: int
+) -> None:
     start_streaming(app)
     time.sleep((round_ * 0.041) % 0.6)
     app.read(0.01)
     shown = answer_on(app)
     # A quarter of a second, on a machine that does nothing else.
-    wait_until(lambda: " ".join(stored(home)[1][1].split()).startswith(shown))
+    wait_until(lambda: " ".join(shared.turns()[1][1].split()).startswith(shown))
     children = app.children()
     app.process.kill()
     assert_gone(children)
     app.close()
-    again = open_app()
-    prompt, answer = stored(home)[:2]
+    shared.open()
+    prompt, answer = shared.turns()
     assert prompt == ("user", STORY, "done")
     assert answer[2] == "lost"
     assert shown
     assert " ".join(answer[1].split()).startswith(shown)
-    again.close()
 
 
 EDITOR = """
@@ -331,23 +342,17 @@ while True:
 """
 
 
-def test_ctrl_c_in_an_editor_is_the_editors(home: Path, tmp_path: Path) -> None:
+@pytest.mark.sampled(0.5)
+def test_ctrl_c_in_an_editor_is_the_editors(shared: SharedApp, app: Terminal) -> None:
     """An editor has a meaning of its own for it; the app stays, with what was written."""
-    script = tmp_path / "editor.py"
-    script.write_text(EDITOR)
-    environ = {**os.environ, "EDITOR": f"'{sys.executable}' '{script}'"}
-    app = Terminal(BATON, environ, 100, 30)
-    try:
-        app.wait_for("Ask anything")
-        app.send("\x0f")
-        app.wait_for("in the editor")
-        app.send("\x03")
-        app.wait_for("once")
-        app.send("\x03")
-        app.wait_for("Written in the editor.")
-        app.send(" And here.")
-        app.wait_for("And here.")
-        app.send("\x11")
-        assert app.wait_end() == 0
-    finally:
-        app.close()
+    (shared.home / "editor.py").write_text(EDITOR)
+    app.send("\x0f")
+    app.wait_for("in the editor")
+    app.send("\x03")
+    app.wait_for("once")
+    app.send("\x03")
+    app.wait_for("Written in the editor.")
+    app.send(" And here.")
+    app.wait_for("And here.")
+    app.send("\x11")
+    assert app.wait_end() == 0

@@ -110,12 +110,17 @@ async def charges_of(home: Path, attempts: list[Kill]) -> dict[str, list[Charge]
         await ledger.aclose()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
-    ("part", "count"),
-    [(0, 12), *(pytest.param(part, 100, marks=pytest.mark.long) for part in range(1, 11))],
+    ("part", "first", "end"),
+    [
+        (0, 0, 6),  # the front, at each point
+        (0, 6, 12),  # the gateway
+        *(pytest.param(part, 0, 100, marks=pytest.mark.long) for part in range(1, 11)),
+    ],
 )
-def test_no_call_is_missing_after_a_kill(tmp_path: Path, part: int, count: int) -> None:
-    attempts = kills(part, count)
+def test_no_call_is_missing_after_a_kill(tmp_path: Path, part: int, first: int, end: int) -> None:
+    attempts = kills(part, end)[first:]
     # Slow enough to be killed in the middle; who leaves is billed for the whole cap.
     reply, manner = Reply(tokens=60, rate=100), Manner(whole_cap=True)
     with Cloud(prices=PRICES, reply=reply, manner=manner) as cloud:
@@ -137,6 +142,6 @@ def test_no_call_is_missing_after_a_kill(tmp_path: Path, part: int, count: int) 
             assert charge.status in (Status.UNCONFIRMED, Status.SETTLED)
             reached.add((kill.victim, kill.point))
         assert all(charge.status is not Status.HELD for charge in charges[kill.run])
-    assert len(reached) >= 6
+    assert len(reached) >= min(6, len(attempts) // 2)
     with sqlite3.connect(tmp_path / "ledger.db") as file:
         assert file.execute("PRAGMA integrity_check").fetchone() == ("ok",)

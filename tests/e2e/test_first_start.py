@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,26 +53,31 @@ def wait_for_twin(app: Terminal) -> None:
     app.wait(lambda shown: "twin · writing" in shown or "twin · finished in" in shown)
 
 
-def test_the_starter_answers_without_a_question_and_without_a_network(hub: Hub, home: Path) -> None:
+@pytest.mark.sampled(0.34)
+def test_the_starter_answers_at_once_and_a_better_model_comes_and_takes_over(
+    hub: Hub, home: Path, catalogue: None
+) -> None:
+    """Whoever leaves in the middle of its download loses nothing that came."""
     app = open_app(hub)
     app.wait_for("Ready now: SmolLM2 135M")
     app.send("What is the capital of France?\r")
     app.wait_for("Paris")
     app.wait_for("finished in")
     app.wait_for("Better for this machine")
+    assert hub.log == [], "nothing connects before the person chose"
+    hub.fault(Fault(rate=4_000_000), on="store", times=1)
+    hub.fault(Fault(rate=12_000_000), on="store", times=0)
+    app.send("/pull twin\r")
+    app.wait(lambda shown: "downloading twin" in shown and "left" in shown)
+    children = app.children()
     app.send("\x11")
     assert app.wait_end() == 0
-    assert hub.log == [], "nothing connects before the person chose"
+    _, alive = psutil.wait_procs(children, timeout=30)
+    assert alive == []
     app.close()
+    assert list((home / "data" / "models" / "twin").glob("*.partial"))
 
-
-@pytest.mark.sampled(0.5)
-def test_a_model_comes_while_another_answers_and_takes_over(
-    hub: Hub, home: Path, catalogue: None
-) -> None:
-    hub.fault(Fault(rate=12_000_000), on="store", times=0)
     app = open_app(hub)
-    app.send("/pull twin\r")
     app.wait_for("downloading twin")
     app.send("What is the capital of France?\r")
     app.wait_for("Baton · small")
@@ -87,6 +91,8 @@ def test_a_model_comes_while_another_answers_and_takes_over(
     app.send("\x11")
     assert app.wait_end() == 0
     app.close()
+    whole = starter().path.stat().st_size
+    assert hub.served("twin.gguf") < whole + 16_000_000, "what had come was not fetched again"
 
 
 WITHOUT = """
@@ -98,6 +104,7 @@ main()
 """Baton as it is where no model came with it."""
 
 
+@pytest.mark.sampled(0.34)
 def test_without_any_model_the_app_opens_has_one_fetched_and_answers(
     hub: Hub, home: Path, catalogue: None
 ) -> None:
@@ -116,46 +123,25 @@ def test_without_any_model_the_app_opens_has_one_fetched_and_answers(
     app.close()
 
 
-def test_leaving_in_the_middle_of_a_download_loses_nothing(
-    hub: Hub, home: Path, catalogue: None
-) -> None:
-    hub.fault(Fault(rate=4_000_000), on="store", times=1)
-    app = open_app(hub)
-    app.send("/pull twin\r")
-    app.wait(lambda shown: "downloading twin" in shown and "left" in shown)
-    children = app.children()
-    app.send("\x11")
-    assert app.wait_end() == 0
-    _, alive = psutil.wait_procs(children, timeout=30)
-    assert alive == []
-    app.close()
-    assert list((home / "data" / "models" / "twin").glob("*.partial"))
-    again = open_app(hub)
-    again.wait_for("Twin 135M is here and answers from now on.")
-    again.send("\x11")
-    assert again.wait_end() == 0
-    again.close()
-    whole = starter().path.stat().st_size
-    assert hub.served("twin.gguf") < whole + 16_000_000, "what had come was not fetched again"
+BROKEN = {"id": "twin", "name": "Twin", "file": "twin.gguf", "wrong": "its contents changed"}
 
 
-def test_who_lost_the_chosen_model_is_told_and_answered_by_the_starter(
-    hub: Hub, home: Path, catalogue: None
+@pytest.mark.sampled(0.5)
+@pytest.mark.parametrize(
+    ("record", "said"),
+    [(BROKEN, "twin is broken, so small answers"), (None, "There is no worker 'twin'")],
+    ids=["broken", "gone"],
+)
+def test_the_starter_answers_where_the_chosen_model_is_lost(
+    hub: Hub, home: Path, catalogue: None, record: dict[str, str] | None, said: str
 ) -> None:
-    config = home / "config" / "config.toml"
-    config.write_text('worker = "twin"\n')
-    models = home / "data" / "models"
-    (models / "twin").mkdir(parents=True)
-    record = {"id": "twin", "name": "Twin", "file": "twin.gguf", "wrong": "its contents changed"}
-    (models / "twin" / "model.json").write_text(json.dumps({"schema": 1, "record": record}))
+    (home / "config" / "config.toml").write_text('worker = "twin"\n')
+    if record:
+        models = home / "data" / "models" / "twin"
+        models.mkdir(parents=True)
+        (models / "model.json").write_text(json.dumps({"schema": 1, "record": record}))
     app = open_app(hub)
-    app.wait_for("twin is broken, so small answers")
-    app.send("\x11")
-    assert app.wait_end() == 0
-    app.close()
-    shutil.rmtree(models)
-    app = open_app(hub)
-    app.wait_for("There is no worker 'twin'")
+    app.wait_for(said)
     app.send("What is the capital of France?\r")
     app.wait_for("small · finished in")
     app.send("\x11")

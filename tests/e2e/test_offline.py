@@ -6,6 +6,7 @@ other tests. A process that is traced can hide nothing, native code and grandchi
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -29,7 +30,6 @@ BATON = [sys.executable, "-I", "-m", "baton"]
 NO_NETWORK = ["unshare", "--net"]
 STRACE = ["strace", "-f", "--seccomp-bpf", "-qq", "-e", "trace=%network,open,openat,io_uring_setup"]
 
-PROMPT = ["ask", "What is the capital of France?"]
 CHEAP = [
     ["workers", "ls"],
     ["workers", "show", "small"],
@@ -45,9 +45,6 @@ CHEAP = [
 ]
 """Commands that load no model."""
 
-every_command = pytest.mark.parametrize("command", [*CHEAP, ["doctor"], PROMPT], ids=" ".join)
-"""Every kind of command, of which a usual run draws some."""
-
 CLOUD = """
 [budget]
 day = "2"
@@ -61,6 +58,20 @@ id = "claude"
 kind = "cloud"
 model = "anthropic/claude-haiku-4-5"
 """
+
+PARIS = "What is the capital of France?"
+
+PLAY = """
+import json, sys
+from baton.cli import main
+for args, code in json.loads(sys.argv[1]):
+    try:
+        main(args)
+    except SystemExit as end:
+        assert end.code == code, (args, end.code)
+    sys.stdout.flush()
+"""
+"""Plays commands one after the other in one process, each to its expected code."""
 
 KEYS = {"OPENAI_API_KEY": "sk-canary-1", "ANTHROPIC_API_KEY": "sk-ant-canary-2"}
 
@@ -177,11 +188,24 @@ class Watch:
         assert done.returncode == code, done.stderr
         return done.stdout + done.stderr, read(trace)
 
+    def run_all(
+        self,
+        commands: Sequence[tuple[list[str], int]],
+        environ: Mapping[str, str] = MappingProxyType({}),
+    ) -> tuple[str, Seen]:
+        """Run commands in one process, each to its expected code."""
+        play = [sys.executable, "-I", "-c", PLAY]
+        return self.run(json.dumps(commands), program=play, environ=environ)
+
     def app(
-        self, *args: str, environ: Mapping[str, str] = MappingProxyType({}), opens: str = ""
+        self,
+        *args: str,
+        program: Sequence[str] = BATON,
+        environ: Mapping[str, str] = MappingProxyType({}),
+        opens: str = "",
     ) -> Seen:
         """Open the app, have a prompt answered, and quit; not before it `opens` such a file."""
-        command, trace = self.command([*BATON, *args])
+        command, trace = self.command([*program, *args])
         terminal = Terminal(command, {**os.environ, **environ})
         use(terminal, lambda: opens in trace.read_text(errors="replace"))
         return read(trace)
@@ -190,7 +214,7 @@ class Watch:
 def use(app: Terminal, enough: Callable[[], bool] = lambda: True) -> None:
     try:
         app.wait_for("Ask anything")
-        app.send("What is the capital of France?\r")
+        app.send(PARIS + "\r")
         app.wait_for("Paris")
         app.wait_for("finished in")
         app.wait(lambda _: enough())
@@ -265,66 +289,47 @@ def test_a_look_for_engines_is_seen_and_goes_nowhere_but_here(
 
 # Offline
 
-WAYS: dict[str, dict[str, str]] = {
-    "the flag": {},
-    "the environment": {"BATON_OFFLINE": "1"},
-    "the settings": {},
-}
+
+def refused(*flags: str) -> list[tuple[list[str], int]]:
+    """Commands that connect somewhere unless Baton is offline, each with its code then."""
+    return [
+        (["workers", "detect", *flags], 2),
+        (["ask", *flags, "-m", "gpt", "Hi"], 6),
+        (["ask", *flags, "-m", "claude", "--budget", "1", "Hi"], 6),
+    ]
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_offline_no_engine_is_looked_for(watch: Watch, home: Path, way: str) -> None:
-    """What connects to this machine otherwise, in each of the ways to be offline."""
-    configure(home, "offline = true" if way == "the settings" else "")
-    flags = ["--offline"] if way == "the flag" else []
-    _, seen = watch.run("workers", "detect", *flags, code=2, environ=WAYS[way])
+@pytest.mark.parametrize("way", ["the flag", "the environment", "the settings"])
+def test_nothing_that_may_not_leave_is_asked_for_anywhere(
+    watch: Watch, home: Path, way: str
+) -> None:
+    """With cloud workers, a budget and keys: in each of the ways to be offline, or private."""
+    configure(home, f"{'offline = true' if way == 'the settings' else ''}\n{CLOUD}")
+    commands, environ = refused(), KEYS
+    if way == "the environment":
+        commands += [(command, 0) for command in CHEAP]
+        environ = {"BATON_OFFLINE": "1", **KEYS}
+    elif way == "the flag":
+        private = ["ask", "--private", "canary", "-m"]
+        commands = [*refused("--offline"), ([*private, "gpt"], 6)]
+        commands += [([*private, "claude", "--budget", "1"], 6)]
+    said, seen = watch.run_all(commands, environ)
+    assert said.count("offline") >= 3
+    assert said.count("This conversation is local") == (2 if way == "the flag" else 0)
     assert seen.nothing, seen
-
-
-def test_offline_a_prompt_is_answered_without_any_socket(watch: Watch) -> None:
-    said, seen = watch.run("ask", "--offline", "What is the capital of France?")
-    assert "Paris" in said
-    assert seen.nothing, seen
+    assert not any("/litellm/" in file for file in seen.files)
 
 
 def test_a_private_prompt_is_scored_without_any_socket(watch: Watch, home: Path) -> None:
     """The router's child is there, and reads its model: what it makes of the prompt stays here."""
     configure(home, CLOUD)
-    said, seen = watch.run("ask", "--private", "What is the capital of France?", environ=KEYS)
+    said, seen = watch.run("ask", "--private", PARIS, environ=KEYS)
     assert "Paris" in said
     assert any(file.endswith("/models/router/encoder.onnx") for file in seen.files)
     assert seen.nothing, seen
 
 
-def test_offline_the_app_makes_no_socket(watch: Watch) -> None:
-    seen = watch.app("--offline")
-    assert seen.nothing, seen
-
-
-@pytest.mark.sampled(2)
-@every_command
-def test_offline_a_command_works_without_any_socket(
-    watch: Watch, home: Path, command: list[str]
-) -> None:
-    """With cloud workers, a budget and keys, too: nothing of them is used."""
-    configure(home, CLOUD)
-    _, seen = watch.run(*command, environ={"BATON_OFFLINE": "1", **KEYS})
-    assert seen.nothing, seen
-    assert not any("/litellm/" in file for file in seen.files)
-
-
-@pytest.mark.parametrize("args", [["-m", "gpt"], ["-m", "claude", "--budget", "1"]])
-def test_offline_a_cloud_worker_is_refused_before_anything_starts(
-    watch: Watch, home: Path, args: list[str]
-) -> None:
-    configure(home, CLOUD)
-    said, seen = watch.run("ask", "--offline", *args, "Hi", code=6, environ=KEYS)
-    assert "offline" in said
-    assert seen.nothing, seen
-    assert not any("/litellm/" in file for file in seen.files)
-
-
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("said", "code"), [("y", 6), (" 1", 6), ("YES", 6), ("enabled", 2), ("2", 2)]
 )
@@ -349,48 +354,39 @@ def test_offline_a_server_worker_is_the_only_address(watch: Watch, home: Path) -
         assert seen.families <= {"AF_UNIX", "AF_INET"}
 
 
-@pytest.mark.parametrize("args", [["-m", "gpt"], ["-m", "claude", "--budget", "1"]])
-def test_a_private_prompt_is_refused_before_anything_starts(
-    watch: Watch, home: Path, args: list[str]
-) -> None:
-    """Online, with a key and a budget: nothing but the label stands in the way."""
-    configure(home, CLOUD)
-    said, seen = watch.run("ask", "--private", *args, "canary", code=6, environ=KEYS)
-    assert "local" in said
+# Without a cloud worker or offline: nothing makes a socket, so nothing misses a network
+
+
+def test_online_the_commands_make_no_socket_either(watch: Watch) -> None:
+    _, seen = watch.run_all([(command, 0) for command in CHEAP])
     assert seen.nothing, seen
+    assert not any("/litellm/" in file for file in seen.files)
 
 
-# Without a network at all
-
-
-@pytest.mark.sampled(2)
-@every_command
-def test_without_interfaces_a_command_works(command: list[str]) -> None:
-    done = subprocess.run(
-        [*NO_NETWORK, *BATON, *command], stdin=subprocess.DEVNULL, capture_output=True
-    )
-    assert done.returncode == 0, done.stderr
-
-
-def test_without_interfaces_the_app_works() -> None:
-    use(Terminal([*NO_NETWORK, *BATON], os.environ))
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("way", ["online", "offline", "without interfaces"])
+@pytest.mark.parametrize("front", ["ask", "app", "doctor"])
+def test_what_a_model_answers_makes_no_socket(
+    watch: Watch, home: Path, front: str, way: str
+) -> None:
+    configure(home, CLOUD if way == "offline" else "")
+    environ = KEYS if way == "offline" else {}
+    program = [*NO_NETWORK, *BATON] if way == "without interfaces" else BATON
+    flags = ["--offline"] if way == "offline" else []
+    if front == "app":
+        seen = watch.app(*flags, program=program, environ=environ)
+    else:
+        prompt = [PARIS] if front == "ask" else []
+        said, seen = watch.run(front, *flags, *prompt, program=program, environ=environ)
+        assert "Paris" in said or front == "doctor"
+    assert seen.nothing, seen
+    assert not any("/litellm/" in file for file in seen.files)
 
 
 # Online: nothing opens a socket that the person didn't ask for
 
 
-@pytest.mark.sampled(2)
-@every_command
-def test_without_a_cloud_worker_a_command_makes_no_socket(watch: Watch, command: list[str]) -> None:
-    _, seen = watch.run(*command)
-    assert seen.nothing, seen
-
-
-def test_without_a_cloud_worker_the_app_makes_no_socket(watch: Watch) -> None:
-    seen = watch.app()
-    assert seen.nothing, seen
-
-
+@pytest.mark.sampled(0.25)
 def test_a_gateway_that_starts_ahead_connects_to_nothing_elsewhere(
     watch: Watch, home: Path
 ) -> None:
@@ -406,7 +402,7 @@ def test_a_gateway_that_starts_ahead_connects_to_nothing_elsewhere(
     assert seen.families <= {"AF_UNIX", "AF_INET"}
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(0.5)
 @pytest.mark.parametrize("provider", ["openai", "anthropic"])
 def test_a_cloud_worker_is_sent_to_its_address_and_nothing_else_is(
     watch: Watch, home: Path, provider: str

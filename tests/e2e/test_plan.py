@@ -75,7 +75,7 @@ skills = {{ writing = 2, chat = 3 }}
         yield opened
 
 
-@pytest.mark.sampled(0.5)
+@pytest.mark.sampled(0.25)
 @pytest.mark.local_model
 def test_five_steps_are_planned_played_and_shown(cloud: Cloud, home: Path) -> None:
     app = Terminal(BATON, {**os.environ, "LAB_KEY": KEY}, 140, 40)

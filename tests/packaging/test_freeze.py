@@ -54,9 +54,8 @@ def contents() -> Iterator[ModuleType]:
         sys.modules.pop("contents", None)
 
 
-@pytest.fixture(scope="module")
-def loaded() -> tuple[list[str], list[str]]:
-    """The modules that litellm loads to write requests, and the files that it opens."""
+@pytest.mark.sampled(0.34)
+def test_what_litellm_loads_to_write_requests_goes_along_and_no_more(contents: ModuleType) -> None:
     models = [model for kind, model in MODELS.items() if kind != "server"]
     ran = subprocess.run(
         [sys.executable, "-P", "-c", WRITE_REQUESTS, json.dumps(models)],
@@ -65,33 +64,14 @@ def loaded() -> tuple[list[str], list[str]]:
         check=True,
     )
     modules, opened = json.loads(ran.stdout.splitlines()[-1])
-    return modules, opened
-
-
-@pytest.mark.sampled(0.5)
-def test_litellm_loads_nothing_that_stays_out(
-    contents: ModuleType, loaded: tuple[list[str], list[str]]
-) -> None:
-    modules, _ = loaded
     assert "litellm.llms.anthropic.chat.transformation" in modules, "it did write requests"
     assert [name for name in modules if not contents.keeps_litellm(name)] == []
     out = tuple(contents.EXCLUDED)
     assert [n for n in modules if n in out or n.startswith(tuple(f"{o}." for o in out))] == []
-
-
-def test_all_that_is_kept_of_litellms_server_is_loaded(
-    contents: ModuleType, loaded: tuple[list[str], list[str]]
-) -> None:
-    kept = {f"litellm.proxy.{name}" for name in contents.LITELLM_PROXY}
-    assert kept <= set(loaded[0])
-
-
-def test_the_files_that_litellm_opens_go_along(
-    contents: ModuleType, loaded: tuple[list[str], list[str]]
-) -> None:
+    assert {f"litellm.proxy.{name}" for name in contents.LITELLM_PROXY} <= set(modules)
     folder = f"{_folder('litellm')}/"
-    opened = {path.removeprefix(folder) for path in loaded[1] if path.startswith(folder)}
-    data = {path for path in opened if not path.endswith((".py", ".pyc", ".so"))}
+    inside = {path.removeprefix(folder) for path in opened if path.startswith(folder)}
+    data = {path for path in inside if not path.endswith((".py", ".pyc", ".so"))}
     assert data == set(contents.LITELLM_DATA)
 
 

@@ -33,6 +33,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a script for Un
 # From a folder
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("shell", SHELLS)
 def test_from_a_folder_with_nothing_but_what_any_unix_has(
     machine: Machine, folder: Path, shell: str
@@ -82,6 +83,7 @@ def test_a_release_knows_the_address_that_it_came_from(
     assert machine.baton.exists()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("args", "name"),
     [
@@ -102,6 +104,7 @@ def test_a_flavour_is_chosen_and_stays_chosen(
     )
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("system", "machine_name", "platform"),
     [
@@ -144,6 +147,7 @@ def test_without_any_such_tool_nothing_is_installed(machine: Machine, folder: Pa
     assert machine.files() == {}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("shell", SHELLS)
 def test_any_path_will_do(machine: Machine, folder: Path, shell: str) -> None:
     machine.shell = SHELLS[shell]
@@ -275,6 +279,7 @@ def test_a_wrong_sum_is_not_believed(machine: Machine, folder: Path) -> None:
     assert machine.files() == {}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("sums", "expected"),
     [
@@ -300,6 +305,7 @@ def test_a_release_that_is_none(
     assert machine.files() == {}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("script", "expected"),
     [
@@ -325,6 +331,7 @@ def test_what_does_not_start_here_does_not_replace_what_does(
 # What is wrong with what was asked
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(
     ("args", "expected"),
     [

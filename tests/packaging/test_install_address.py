@@ -26,6 +26,7 @@ from support.installer_machine import (
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a script for Unix shells")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("downloader", ["curl", "wget"])
 def test_from_an_address(machine: Machine, server: Server, downloader: str, shell: str) -> None:
@@ -68,6 +69,7 @@ def test_a_wget_that_believes_every_certificate_is_not_used(machine: Machine) ->
     assert "install curl" in said
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("downloader", ["curl", "wget"])
 def test_a_download_that_breaks_off_changes_nothing(
     machine: Machine, server: Server, tmp_path: Path, downloader: str
@@ -86,6 +88,7 @@ def test_a_download_that_breaks_off_changes_nothing(
     assert machine.baton.read_bytes() == program("0.2.0")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("downloader", ["curl", "wget"])
 def test_a_file_that_is_listed_and_not_there(
     machine: Machine, server: Server, folder: Path, downloader: str
@@ -108,7 +111,7 @@ ANSWERS = {
 }
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("status", ANSWERS)
 @pytest.mark.parametrize("downloader", ["curl", "wget", "busybox"])
 def test_what_a_server_answers_is_told(
@@ -128,6 +131,7 @@ def give_downloader(machine: Machine, name: str) -> None:
         machine.has(name)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("downloader", ["curl", "wget", "busybox"])
 def test_nobody_who_listens_there_is_told(machine: Machine, downloader: str) -> None:
     give_downloader(machine, downloader)
@@ -139,6 +143,7 @@ def test_nobody_who_listens_there_is_told(machine: Machine, downloader: str) -> 
     assert machine.folders() == set()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("downloader", ["curl", "wget", "busybox"])
 def test_a_connection_that_breaks_off_is_told(
     machine: Machine, server: Server, downloader: str
@@ -149,6 +154,7 @@ def test_a_connection_that_breaks_off_is_told(
     assert f"the connection to {server.address[7:]} broke off; run it again." in said
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("downloader", ["curl", "wget"])
 def test_a_name_that_nobody_has_is_told(machine: Machine, downloader: str) -> None:
     machine.has(downloader)
@@ -157,6 +163,7 @@ def test_a_name_that_nobody_has_is_told(machine: Machine, downloader: str) -> No
     assert HERE_OR in said
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("downloader", ["curl", "wget"])
 @pytest.mark.parametrize("why", ["nobody vouches", "another name", "no https"])
 def test_a_server_that_does_not_prove_itself_is_told(
@@ -195,6 +202,7 @@ NETWORKS = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("downloader", "code", "says", "expected"), NETWORKS)
 def test_what_is_wrong_with_the_network_is_told(
     machine: Machine, downloader: str, code: int, says: str, expected: str
@@ -224,6 +232,7 @@ def test_without_a_downloader_it_says_what_to_do(machine: Machine, server: Serve
     assert "--from" in said
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("shell", SHELLS)
 def test_piped_into_a_shell(machine: Machine, server: Server, shell: str) -> None:
     machine.shell = SHELLS[shell]
@@ -235,6 +244,7 @@ def test_piped_into_a_shell(machine: Machine, server: Server, shell: str) -> Non
     assert machine.baton.exists()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_script_that_came_only_in_part_does_nothing(
     machine: Machine, folder: Path, shell: str

@@ -92,6 +92,11 @@ class Terminal:
         self._screen.resize(lines, columns)
         self._child.setwinsize(lines, columns)
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the program hasn't ended yet."""
+        return bool(self._child.isalive())
+
     def children(self) -> list[psutil.Process]:
         """Return the program's child processes."""
         return self.process.children(recursive=True)

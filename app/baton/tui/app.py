@@ -70,6 +70,20 @@ class BatonApp(App[None], inherit_bindings=False):
         self._logs = services.logs
         self._interrupted_at = -QUIT_SECONDS
         self._leaving = False
+        self._early: list[events.Event] | None = []
+
+    async def on_event(self, event: events.Event) -> None:
+        """Keep what is typed before there is a prompt: Textual would drop it."""
+        if self._early is not None and isinstance(event, (events.Key, events.Paste)):
+            self._early.append(event)
+        else:
+            await super().on_event(event)
+
+    def on_ready(self) -> None:
+        """Pass on what was typed early."""
+        early, self._early = self._early or [], None
+        for event in early:
+            self.post_message(event)
 
     def get_default_screen(self) -> ChatScreen:
         """Open with the conversation."""
