@@ -117,6 +117,12 @@ async def begun(steps: AsyncGenerator[Progress | str], least: int) -> None:
     raise AssertionError("it ended")
 
 
+def added(hub: Hub, repo: str, content: bytes) -> ModelOffer:
+    """Add a repository with one file; return what a look at it would say, which loads a lot."""
+    commit = hub.add(repo, {"m.gguf": content})
+    return ModelOffer(Source(repo, "m.gguf", commit), len(content), hub.sha256(repo, "m.gguf"))
+
+
 def partials(folder: Path) -> list[Path]:
     return list(folder.glob("*.partial"))
 
@@ -427,23 +433,23 @@ ENVIRONMENTS: list[tuple[dict[str, str], type[BatonError], str]] = [
 ]  # fmt: skip
 
 
-async def test_environments_that_dont_work(hub: Hub, tmp_path: Path) -> None:
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize(("more", "error", "words"), ENVIRONMENTS)
+async def test_environments_that_dont_work(
+    hub: Hub, tmp_path: Path, more: dict[str, str], error: type[BatonError], words: str
+) -> None:
     hub.log.clear()
     offer = ModelOffer(Source("a/b", "m.gguf", "0" * 40), 9, "0" * 64)
-
-    async def ask(more: dict[str, str], error: type[BatonError], words: str) -> None:
-        hub_source = HubSource(environ=environ(hub, tmp_path, **more))
-        try:
-            await asyncio.gather(
-                refused(hub_source.look_up(offer.source), error, words),
-                refused(hub_source.read_header(offer), error, words),
-            )
-            if error is ConfigError:  # else a transfer tries for a while
-                await refused(fetched(hub_source, offer, tmp_path / "m.gguf"), error, words)
-        finally:
-            await hub_source.aclose()
-
-    await asyncio.gather(*(ask(*one) for one in ENVIRONMENTS))
+    hub_source = HubSource(environ=environ(hub, tmp_path, **more))
+    try:
+        await asyncio.gather(
+            refused(hub_source.look_up(offer.source), error, words),
+            refused(hub_source.read_header(offer), error, words),
+        )
+        if error is ConfigError:  # else a transfer tries for a while
+            await refused(fetched(hub_source, offer, tmp_path / "m.gguf"), error, words)
+    finally:
+        await hub_source.aclose()
     assert hub.log == []
 
 
@@ -493,8 +499,7 @@ async def test_gated_models_need_a_token(hub: Hub, tmp_path: Path) -> None:
 
 async def test_a_killed_child_goes_on(hub: Hub, own: HubSource, tmp_path: Path) -> None:
     content = big()
-    hub.add("a/kill", {"m.gguf": content})
-    offer = await own.look_up(Source("a/kill", "m.gguf"))
+    offer = added(hub, "a/kill", content)
     hub.fault(Fault(cut=3 * MIB, stall=True))
     done, killed = 0, False
     async for step in own.fetch(offer, tmp_path / "m.gguf"):
@@ -513,8 +518,7 @@ async def test_a_killed_child_goes_on(hub: Hub, own: HubSource, tmp_path: Path) 
 
 
 async def test_a_child_that_keeps_dying(hub: Hub, own: HubSource, tmp_path: Path) -> None:
-    hub.add("a/dies", {"m.gguf": big()})
-    offer = await own.look_up(Source("a/dies", "m.gguf"))
+    offer = added(hub, "a/dies", big())
     hub.fault(Fault(cut=MIB, stall=True), times=0)
 
     async def fetch() -> None:
@@ -533,8 +537,7 @@ async def test_a_child_that_keeps_dying(hub: Hub, own: HubSource, tmp_path: Path
 
 async def test_closing_early_keeps_what_came(hub: Hub, own: HubSource, tmp_path: Path) -> None:
     content = big()
-    hub.add("a/close", {"m.gguf": content})
-    offer = await own.look_up(Source("a/close", "m.gguf"))
+    offer = added(hub, "a/close", content)
     hub.fault(Fault(cut=4 * MIB, stall=True))
     async with aclosing(own.fetch(offer, tmp_path / "m.gguf")) as steps:
         await begun(steps, 4 * MIB)
@@ -562,8 +565,7 @@ async def test_when_it_is_closed_it_is_over(
 
 async def test_everything_ends_and_can_go_on(hub: Hub, own: HubSource, tmp_path: Path) -> None:
     content = big()
-    hub.add("a/end", {"m.gguf": content})
-    offer = await own.look_up(Source("a/end", "m.gguf"))
+    offer = added(hub, "a/end", content)
     hub.fault(Fault(cut=2 * MIB, stall=True))
     steps = own.fetch(offer, tmp_path / "m.gguf")
     await begun(steps, 2 * MIB)

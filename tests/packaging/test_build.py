@@ -64,6 +64,7 @@ def test_what_differs_from_its_commit_says_so(
     assert building._commit() == f"{commit}+changes"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("content", "said"),
     [
@@ -112,6 +113,7 @@ def test_all_options_reach_the_portable_build(tmp_path: Path) -> None:
         assert (ran.stdout, ran.returncode) == (f"{passed}; {'ab' * 32}\n", 0), ran.stderr
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("options", "code", "said"),
     [

@@ -48,7 +48,7 @@ def test_fifty_at_once_unpack_once(heavy: Single) -> None:
     heavy.is_whole()
 
 
-@pytest.mark.parametrize("times", [20, pytest.param(200, marks=pytest.mark.long)])
+@pytest.mark.parametrize("times", [10, pytest.param(200, marks=pytest.mark.long)])
 def test_killed_at_any_point_the_next_start_mends(heavy: Single, times: int) -> None:
     dice = random.Random(times)
     half_done = 0

@@ -19,6 +19,15 @@ def few() -> list[Distribution]:
     return [distribution(name) for name in FEW]
 
 
+@pytest.fixture
+def _no_dpkg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask no dpkg whose the system's libraries are, where that is no matter: it takes long."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+
+no_dpkg = pytest.mark.usefixtures("_no_dpkg")
+
+
 def test_every_package_of_the_lock_may_be_passed_on_and_brings_its_licence(tmp_path: Path) -> None:
     packages = bundled()
     assert len(packages) > 60
@@ -42,6 +51,7 @@ def test_every_package_of_the_lock_may_be_passed_on_and_brings_its_licence(tmp_p
         assert expected in text
 
 
+@no_dpkg
 def test_only_what_is_in_the_build_counts(tmp_path: Path) -> None:
     modules = build(tmp_path / "one", [distribution("click")])
     found = parts.parts(tmp_path / "one", modules, bundled())
@@ -51,6 +61,7 @@ def test_only_what_is_in_the_build_counts(tmp_path: Path) -> None:
     assert "zlib" in names
 
 
+@no_dpkg
 @pytest.mark.parametrize("file", ["libreadline.so.8", "_gdbm.so", "stray/native.so", "notes.txt"])
 def test_a_file_of_unknown_origin_ends_the_build(tmp_path: Path, file: str) -> None:
     modules = build(tmp_path / "odd", [distribution("click")], file)
@@ -136,15 +147,14 @@ def test_what_a_python_brought_itself_is_not_taken_for_debians(
     assert found["zlib"][0] == "1:1.2.13.dfsg-1"
 
 
-def test_a_system_without_dpkg_tells_what_its_libraries_say(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
+@no_dpkg
+def test_a_system_without_dpkg_tells_what_its_libraries_say(tmp_path: Path) -> None:
     found = origins(tmp_path / "build")
     assert found["zlib"][1] == f"pkg:generic/zlib@{zlib.ZLIB_RUNTIME_VERSION}"
     assert found["CPython"][0] == platform.python_version()
 
 
+@no_dpkg
 def test_another_llama_cpp_than_the_noted_one_ends_the_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,6 +169,7 @@ def test_another_llama_cpp_than_the_noted_one_ends_the_build(
         parts.parts(folder, modules, [])
 
 
+@no_dpkg
 def test_glibc_in_the_launcher_is_on_the_list_and_its_licence_goes_along(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,6 +183,7 @@ def test_glibc_in_the_launcher_is_on_the_list_and_its_licence_goes_along(
     assert "GNU LESSER GENERAL PUBLIC LICENSE" in notices.notices(found)
 
 
+@no_dpkg
 def test_the_bootloader_s_zlib_is_known_by_what_it_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,6 +208,7 @@ def forged(folder: Path, *lines: str, licence: bool = True) -> Distribution:
     return Distribution.at(info)
 
 
+@no_dpkg
 @pytest.mark.parametrize(
     ("lines", "why"),
     [
@@ -216,6 +229,7 @@ def test_a_licence_that_is_unknown_or_not_allowed_ends_the_build(
         parts.parts(tmp_path / "build", modules, [package])
 
 
+@no_dpkg
 def test_a_package_without_the_text_of_its_licence_ends_the_build(tmp_path: Path) -> None:
     package = forged(tmp_path / "site", "License-Expression: MIT", licence=False)
     modules = build(tmp_path / "build", [package])
