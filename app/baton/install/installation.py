@@ -23,7 +23,7 @@ import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -144,11 +144,7 @@ class Installation:
         """Make a file executable for the users who may start the one that it replaces."""
         with self._explain_errors("nothing was changed"):
             file.chmod((self.target.stat().st_mode & 0o777) | 0o500)
-            handle = os.open(file, os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+            _sync_file(file)
             sync_folder(file.parent)
 
     def size_and_hash(self, file: Path) -> tuple[int, str]:
@@ -236,13 +232,14 @@ def _link_or_copy(file: Path, name: Path) -> None:
     except OSError:
         part = _part_path(name)
         shutil.copy2(file, part)
-        handle = os.open(part, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        _sync_file(part)
         part.replace(name)
     sync_folder(name.parent)
+
+
+def _sync_file(file: Path) -> None:
+    with file.open("rb") as opened:
+        os.fsync(opened.fileno())
 
 
 def _part_path(path: Path) -> Path:
@@ -253,47 +250,23 @@ STATE_FOLDER = "self"
 """The folder, in the state folder, for binaries that no installer installed."""
 
 
-@dataclass(frozen=True, slots=True)
 class InstallationPaths:
     """An installation: `target` is the file that is started, `home` the folder of all else."""
 
-    target: Path
-    home: Path
-
-    @property
-    def receipt(self) -> Path:
-        """Its receipt."""
-        return self.home / "install.json"
-
-    @property
-    def previous(self) -> Path:
-        """The version before."""
-        return self.home / "previous"
-
-    @property
-    def previous_note(self) -> Path:
-        """What that is."""
-        return self.home / "previous.json"
-
-    @property
-    def journal(self) -> Path:
+    def __init__(self, target: Path, home: Path) -> None:
+        self.target = target
+        self.home = home
+        self.receipt = home / "install.json"
+        self.previous = home / "previous"
+        """The version before, and what that is."""
+        self.previous_note = home / "previous.json"
+        self.journal = home / "switch.json"
         """Which version is just taking its place."""
-        return self.home / "switch.json"
-
-    @property
-    def outgoing(self) -> Path:
+        self.outgoing = home / "outgoing"
         """The version that is just leaving its place."""
-        return self.home / "outgoing"
-
-    @property
-    def lock(self) -> Path:
-        """The lock of a process that changes it."""
-        return self.home / "update.lock"
-
-    @property
-    def staging(self) -> Path:
+        self.lock = home / "update.lock"
+        self.staging = target.parent / ".baton-update"
         """Where a new file lies until the switch."""
-        return self.target.parent / ".baton-update"
 
 
 def find_installation(file: Path, state: Path) -> InstallationPaths:

@@ -101,16 +101,15 @@ def open_libraries() -> str:
     if inside is None:
         return "not a packaged binary: they are where pip put them"
     folder = Path(inside).resolve()
-    files = sorted(
-        _library_files(folder), key=lambda file: any(gpu in file.name for gpu in _GPU_LIBRARIES)
-    )
-    count = sum(not any(gpu in file.name for gpu in _GPU_LIBRARIES) for file in files)
+    files = list(_library_files(folder))
+    with_driver = [file for file in files if any(gpu in file.name for gpu in _GPU_LIBRARIES)]
+    lacking = _unopenable(file for file in files if file not in with_driver)
+    count = len(files) - len(with_driver)
     expect(count, "There are none, so this isn't all of Baton.")
-    lacking = _unopenable(files[:count])
     expect(not lacking, f"{len(lacking)} can't be opened. {' '.join(lacking[:3])}")
     outside = _system_libraries(folder)
     expect(not outside, f"The system's are used, not Baton's own: {', '.join(outside[:3])}.")
-    gpu = _unopenable(files[count:])
+    gpu = _unopenable(with_driver)
     drivers = f"; not opened, for want of a graphics driver: {'; '.join(gpu)}" if gpu else ""
     return f"all {count} can be opened{drivers}"
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import socket
 import ssl
-from dataclasses import dataclass
 
 import httpx
 
@@ -18,51 +17,45 @@ from baton.download.child import hub_client
 from baton.ipc.child_http import retry_after, wait_text
 from baton.ipc.parent_channel import Failure
 
+# What may be meant: the error, its sentence and its hint.
 
-@dataclass(frozen=True, slots=True)
-class _Meaning:
-    error: str
-    message: str
-    hint: str
-
-
-_GATED = _Meaning(
+_GATED = (
     "SecretMissing",
     "{repo} is only for accounts that have agreed to its licence.",
     "Accept the licence on {page}, then set HF_TOKEN to a token of that account.",
 )
-_NO_REPO = _Meaning(
+_NO_REPO = (
     "ConfigError",
     "{host} has no repository {repo}, or shows it only to some accounts.",
     "Check the name; what is private needs HF_TOKEN.",
 )
-_NO_REVISION = _Meaning(
+_NO_REVISION = (
     "ConfigError",
     "{host} has no such revision of {repo}.",
     "Leave the revision out for the newest.",
 )
-_NOT_THERE = _Meaning("ConfigError", "{host} has no {what}.", "Check the name.")
-_TOKEN = _Meaning(
+_NOT_THERE = ("ConfigError", "{host} has no {what}.", "Check the name.")
+_TOKEN = (
     "SecretMissing",
     "{host} doesn't know the token in HF_TOKEN (or the one that `hf auth login` kept).",
     "Set HF_TOKEN to a valid one, or unset it: most models need none.",
 )
-_NO_ACCESS = _Meaning(
+_NO_ACCESS = (
     "SecretMissing",
     "{host} refuses access to {what} (HTTP {status}){said}.",
     "Look at {page} in a browser; what needs an account needs HF_TOKEN.",
 )
-_TOO_OFTEN = _Meaning(
+_TOO_OFTEN = (
     "WorkerUnavailable",
     "{host} takes no more requests for now. What has come is kept.",
     "Try again in {wait}.",
 )
-_FAILED = _Meaning(
+_FAILED = (
     "WorkerUnavailable",
     "{host} failed (HTTP {status}) when asked for {what}. What has come is kept.",
     "Try again in {wait}.",
 )
-_ODD = _Meaning(
+_ODD = (
     "WorkerUnavailable",
     "{host} answered HTTP {status} when asked for {what}{said}.",
     "Try again later, or fetch it from another source.",
@@ -89,16 +82,17 @@ def response_failure(response: httpx.Response, what: str) -> Failure:
         meaning = _NO_REPO  # so hubs answer strangers, lest they learn what is there
     elif status in hub_client.TRANSIENT_STATUSES and status != 429:
         meaning = _FAILED
-    return _failure(
-        meaning,
-        what=one_line(what),
-        repo=_repo(what),
-        host=_host(response),
-        page=_page(response, what),
-        status=status,
-        said=f": {one_line(said).rstrip('.')}" if said.strip() else "",
-        wait=wait_text(retry_after(headers)),
-    )
+    fields = {
+        "what": one_line(what),
+        "repo": _repo(what),
+        "host": one_line(response.request.url.netloc.decode("ascii", "replace")),
+        "page": _page(response, what),
+        "status": status,
+        "said": f": {one_line(said).rstrip('.')}" if said.strip() else "",
+        "wait": wait_text(retry_after(headers)),
+    }
+    error, message, hint = (text.format_map(fields) for text in meaning)
+    return Failure(error, message, hint)
 
 
 def connection_failure(error: Exception, what: str) -> Failure:
@@ -147,15 +141,6 @@ def invalid_answer(host: str, what: str, why: str) -> Failure:
         f"What {host} says of {one_line(what)} is invalid: {one_line(why)}.",
         "Check HF_ENDPOINT if it is set, or fetch it from another source.",
     )
-
-
-def _failure(meaning: _Meaning, **fields: object) -> Failure:
-    return Failure(meaning.error, meaning.message.format(**fields), meaning.hint.format(**fields))
-
-
-def _host(response: httpx.Response) -> str:
-    url = response.request.url
-    return one_line(url.netloc.decode("ascii", "replace"))
 
 
 def _page(response: httpx.Response, what: str) -> str:

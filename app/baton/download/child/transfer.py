@@ -109,30 +109,22 @@ class _FileCopy:
         """Raises Failure, OSError from the disk, and Stopped once the partial is closed."""
         if not self._vouched:
             self._partial.restart()
-        with (
-            explain_read_errors(self._source),
-            self._source.open("rb", buffering=0) as file,
-        ):
+        with explain_read_errors(self._source), self._source.open("rb", buffering=0) as file:
             file.seek(self._partial.size)
-            pieces = iter(lambda: file.read(_COPY_BYTES), b"")
-            for piece in pieces:
-                self._append(piece)
+            while piece := file.read(_COPY_BYTES):
+                if self._partial.size + len(piece) > self._size:
+                    raise self._has_changed("longer")
+                with explain_write_errors(self._partial.path.parent, self._source.name):
+                    self._partial.append(piece)
         if self._partial.size < self._size:
-            raise Failure(
-                "ModelFileError",
-                f"{self._source} became shorter while it was copied.",
-                "Copy it when no program writes it any more.",
-            )
+            raise self._has_changed("shorter")
 
-    def _append(self, piece: bytes) -> None:
-        if self._partial.size + len(piece) > self._size:
-            raise Failure(
-                "ModelFileError",
-                f"{self._source} became longer while it was copied.",
-                "Copy it when no program writes it any more.",
-            )
-        with explain_write_errors(self._partial.path.parent, self._source.name):
-            self._partial.append(piece)
+    def _has_changed(self, how: str) -> Failure:
+        return Failure(
+            "ModelFileError",
+            f"{self._source} became {how} while it was copied.",
+            "Copy it when no program writes it any more.",
+        )
 
 
 _Source = HttpDownload | _FileCopy
