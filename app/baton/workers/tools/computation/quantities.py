@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -178,12 +179,26 @@ def _per_100_km() -> Any:
     return _registry().Unit("liter_per_100_km")
 
 
-@cache
 def _registry() -> Any:
-    # pint takes up numpy and its kin where they are installed, which costs time and gives nothing.
-    for name in ("numpy", "babel", "uncertainties", "dask", "xarray", "pandas"):
-        sys.modules.setdefault(name, None)  # type: ignore[arg-type]
-    import pint
+    with _LOADING:  # steps are computed in threads, and two registries don't go together
+        return _loaded_registry()
+
+
+_LOADING = threading.Lock()
+
+
+@cache
+def _loaded_registry() -> Any:
+    # pint takes up numpy and its kin where they are installed, which costs time and gives nothing;
+    # and native code must not get into the front.
+    others = ("numpy", "babel", "uncertainties", "dask", "xarray", "pandas")
+    hidden = [name for name in others if name not in sys.modules]
+    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]
+    try:
+        import pint
+    finally:
+        for name in hidden:
+            del sys.modules[name]
 
     registry: Any = pint.UnitRegistry(
         non_int_type=Fraction, autoconvert_offset_to_baseunit=True, cache_folder=None
