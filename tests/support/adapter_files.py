@@ -21,17 +21,18 @@ def adapter(
     kind: str = "adapter",
     width: int = WIDTH,
     layer: str = "blk.{}.attn_q.weight",
+    layers: int = LAYERS,
     alpha: float | str = 1.0,
     prompt: str = "",
     base: str = "",
 ) -> Path:
-    """Write a LoRA adapter of rank 1 for the starter model's queries; return its path.
+    """Write a LoRA adapter of rank 1, for the starter model's queries by default; return its path.
 
     `prompt` is the form of its prompt, where that is no chat; `base` the SHA-256 of the only model
     that it is for.
     """
     tensors = []
-    for number in range(LAYERS):
+    for number in range(layers):
         name = layer.format(number)
         tensors += [Tensor(f"{name}.lora_a", (width, 1)), Tensor(f"{name}.lora_b", (1, width))]
     keys: dict[str, Value] = {

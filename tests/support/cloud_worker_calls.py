@@ -17,8 +17,8 @@ from baton.core.money import FREE, Price, Rates
 from baton.platform.secrets import PROVIDERS
 from baton.workers.cloud import CallTimeouts, CloudWorker, Gateway
 from support.fake_cloud import Cloud
+from support.metered_calls import KEYS
 
-KEY = "sk-canary-0123456789abcdefghij"
 PRICE = Price(Rates(10**9, 2 * 10**9, 10**8, 2 * 10**9), source="the kit")
 MODELS = {
     "openai": "openai/gpt-4o-mini",
@@ -77,8 +77,7 @@ class Heard:
 
 def gateway(log: Log, folder: Path, **options: Any) -> Gateway:
     """Return a gateway whose keys are in its environment."""
-    keys = {f"{name.upper()}_API_KEY": f"{KEY}-{name}" for name in MODELS}
-    options.setdefault("environ", {**os.environ, **keys})
+    options.setdefault("environ", {**os.environ, **KEYS})
     options.setdefault("patience", PATIENCE)
     return Gateway(log.record, keys_file=folder / "keys.toml", **options)
 

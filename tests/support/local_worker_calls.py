@@ -67,7 +67,11 @@ def local_worker(
     settings: GenerationSettings | None = None,
     **process: Any,
 ) -> LocalWorker:
-    """Return a worker with a model of its own; `process` is for its LoadSettings or its process."""
+    """Return a worker with a model of its own; `process` is for its LoadSettings or its process.
+
+    One thread by default: where tests share the cores, more would mostly wait for each other.
+    """
+    process = {"threads": 1} | process
     names = LoadSettings.__dataclass_fields__.keys() & process.keys()
     loading = LoadSettings(**{"context": card.context, **{n: process.pop(n) for n in names}})
     model = ModelProcess(path, memory or Memory(), loading, **process)

@@ -125,6 +125,19 @@ def gateway_of(
     return Gateway(nowhere, keys_file=home / "keys.toml", patience=patience, environ=known)
 
 
+@dataclass(frozen=True)
+class Surroundings:
+    """What is around a gateway: whom its settings name, and a log of whom it connected to."""
+
+    hostile: Cloud
+    log: Path
+
+    @property
+    def connections(self) -> list[str]:
+        """What the gateway connected to and looked up, a line each."""
+        return self.log.read_text().splitlines()
+
+
 class Desk:
     """One gateway (its own, unless one is given, which several use in turn) and one ledger.
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
+from baton.workers.local.child import llama
+from baton.workers.local.child.llama_loader import c
+from support.adapter_files import adapter
 from support.gguf_writer import Tensor, Value, facts, vocabulary, whole
 
 WIDTH, WORDS, INSIDE, HEAD = 64, 300, 128, 32
@@ -24,6 +28,13 @@ _OWN: dict[str, dict[str, Value]] = {
 
 def tiny(folder: Path, kind: str, seed: int = 0) -> Path:
     """Write a tiny model of a kind of which every second layer is an ordinary one."""
+    file = folder / f"{kind}.gguf"
+    file.write_bytes(_bytes_of(kind, seed))
+    return file
+
+
+@cache
+def _bytes_of(kind: str, seed: int) -> bytes:
     usual: dict[str, Value] = {
         "attention.key_length": HEAD,
         "attention.value_length": HEAD,
@@ -35,9 +46,20 @@ def tiny(folder: Path, kind: str, seed: int = 0) -> Path:
         recurrent = kind == "qwen35" and at % 2 == 0
         parts = {**_always(kind), **(_recurrent() if recurrent else _attending(kind))}
         tensors += [Tensor(f"blk.{at}.{name}", shape) for name, shape in parts.items()]
-    file = folder / f"{kind}.gguf"
-    file.write_bytes(whole(keys | vocabulary(WORDS), tensors, seed))
-    return file
+    return whole(keys | vocabulary(WORDS), tensors, seed)
+
+
+def tiny_adapter(folder: Path) -> Path:
+    """Write a LoRA adapter for a tiny model of the kind "llama"."""
+    keys = "blk.{}.attn_k.weight"
+    return adapter(folder / "chance.gguf", width=WIDTH, layer=keys, layers=LAYERS, strength=30)
+
+
+def scores(ctx: llama.Context) -> list[float]:
+    """Return what a tiny model thinks of each word, after what it has read."""
+    found = c.llama_get_logits_ith(ctx._ctx, -1)[:WORDS]
+    assert max(found) - min(found) > 0.03, "or else everything would be alike"
+    return list(found)
 
 
 def _always(kind: str) -> dict[str, tuple[int, ...]]:

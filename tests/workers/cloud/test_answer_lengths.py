@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -19,7 +20,7 @@ from baton.core.view import RunView
 from baton.history import Store
 from baton.money import Ledger
 from baton.routing import LearnedRouter, ScorerLimits
-from baton.workers.cloud import CloudWorker
+from baton.workers.cloud import CloudWorker, Gateway
 from support.fake_cloud import Cloud
 from support.metered_calls import PRICES, ROOM, Desk
 from support.received_requests import CAPS
@@ -59,14 +60,19 @@ async def _refuse(_: Question) -> str:
     return "keep"
 
 
-@pytest.fixture
-async def asking(tmp_path: Path) -> AsyncIterator[Asking]:
+@pytest.fixture(scope="module")
+def router() -> Iterator[LearnedRouter]:
     router = LearnedRouter(limits=PATIENT)
+    yield router
+    asyncio.run(router.aclose())
+
+
+@pytest.fixture
+async def asking(way: Gateway, router: LearnedRouter, tmp_path: Path) -> AsyncIterator[Asking]:
     store = Store.open(None)
     with Cloud(prices=PRICES) as cloud:
-        async with Desk(cloud, tmp_path, ledger=Ledger.open(None)) as desk:
+        async with Desk(cloud, tmp_path, ledger=Ledger.open(None), gateway=way) as desk:
             yield Asking(cloud, desk, store, router)
-    await router.aclose()
     await store.aclose()
 
 

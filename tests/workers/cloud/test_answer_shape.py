@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +17,6 @@ from support.cloud_worker_calls import (
     RESPONSES,
     Log,
     cloud_worker,
-    gateway,
     hear,
     request,
     server_worker,
@@ -72,23 +68,11 @@ class Stage:
         return cloud_worker(self.way, self.cloud, name, model)
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    """One gateway for all tests here: litellm takes seconds to import."""
-    os.environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.null.Keyring"
-    folder: Path = tmp_path_factory.mktemp("keys")
-    with Cloud(prices={"": PRICE}, reply=Reply(ANSWER, bytes_per_token=1)) as cloud:
-        stage = Stage(gateway(Log(), folder), cloud)
-        yield stage
-        asyncio.run(stage.way.aclose())
-
-
 @pytest.fixture
-def stage(shared: Stage) -> Stage:
-    shared.cloud.quiet()
-    shared.cloud.received.clear()
-    shared.cloud.bills.clear()
-    return shared
+def stage(way: Gateway) -> Iterator[Stage]:
+    way.record = Log().record
+    with Cloud(prices={"": PRICE}, reply=Reply(ANSWER, bytes_per_token=1)) as cloud:
+        yield Stage(way, cloud)
 
 
 @pytest.mark.sampled(3)

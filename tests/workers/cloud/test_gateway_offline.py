@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -13,7 +12,7 @@ import pytest
 
 from baton.core.errors import WorkerError, WorkerUnavailable
 from baton.core.messages import RequestSent
-from baton.workers.cloud import CloudWorker
+from baton.workers.cloud import Gateway
 from support.cloud_worker_calls import (
     MODELS,
     Log,
@@ -25,6 +24,7 @@ from support.cloud_worker_calls import (
     server_worker,
 )
 from support.fake_cloud import Cloud, Reply
+from support.metered_calls import Surroundings
 
 ANSWER = Reply().text
 
@@ -82,30 +82,14 @@ async def test_going_offline_ends_what_runs(tmp_path: Path) -> None:
 
 
 async def test_hostile_settings_of_the_folder_and_the_environment_are_ignored(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    way: Gateway, surroundings: Surroundings
 ) -> None:
-    names = ["OPENAI_API_BASE", "OPENAI_BASE_URL", "ANTHROPIC_API_BASE", "ANTHROPIC_BASE_URL"]
-    names += ["GEMINI_API_BASE", "GOOGLE_GEMINI_BASE_URL", "LITELLM_PROXY_API_BASE"]
-    names += ["OPENROUTER_API_BASE", "GROQ_API_BASE", "XAI_API_BASE", "DEEPSEEK_API_BASE"]
-    names += ["MISTRAL_API_BASE", "MISTRAL_AZURE_API_BASE", "HTTP_PROXY", "HTTPS_PROXY"]
-    bases = [name for name in names if "PROXY" not in name or "API_BASE" in name]
-    folder = tmp_path / "a" / "b"
-    folder.mkdir(parents=True)
-    with Cloud() as hostile, Cloud() as cloud:
-        lines = [f"{name}={hostile.url}" for name in names]
-        for place in (folder, *folder.parents[:2]):
-            (place / ".env").write_text("\n".join(lines))
-        monkeypatch.chdir(folder)
-        keys = {f"{name.upper()}_API_KEY": "sk-0123456789" for name in MODELS}
-        environ = {**os.environ, **keys, **dict.fromkeys(bases, hostile.url)}
-        environ |= dict.fromkeys(["http_proxy", "all_proxy"], hostile.url)
-        way = gateway(Log(), tmp_path, environ=environ)
-        workers: list[CloudWorker] = [cloud_worker(way, cloud, name) for name in MODELS]
-        for worker in workers:
-            assert (await hear(worker)).text == ANSWER
-        await way.aclose()
-        assert hostile.received == []
+    way.record = Log().record
+    with Cloud() as cloud:
+        for name in MODELS:
+            assert (await hear(cloud_worker(way, cloud, name))).text == ANSWER
         assert cloud.posts == len(MODELS)
+    assert surroundings.hostile.received == []
 
 
 async def test_a_proxy_that_was_set_is_used_for_what_is_elsewhere(tmp_path: Path) -> None:

@@ -21,13 +21,12 @@ from baton.core.errors import (
 from baton.core.labels import Label
 from baton.core.messages import Card, Declined, Finish, RequestSent, Text
 from baton.core.money import BilledTokens
-from baton.workers.cloud import CallTimeouts, CloudWorker, Gateway
+from baton.platform.secrets import PROVIDERS
+from baton.workers.cloud import CloudWorker, Gateway
 from support.canary import shows
 from support.cloud_faults import FREE
 from support.cloud_worker_calls import (
-    KEY,
     MODELS,
-    PATIENCE,
     PRICE,
     RESPONSES,
     Heard,
@@ -40,6 +39,10 @@ from support.cloud_worker_calls import (
     server_worker,
 )
 from support.fake_cloud import Cloud, Fault, Reply
+from support.metered_calls import KEYS
+
+KEY_PARTS = ("sk-canary-", "-7f3a9c2e5b8d4160")
+"""How every key begins and ends."""
 
 ALL = [*MODELS, "responses", "server"]
 ANSWER = Reply().text
@@ -48,10 +51,11 @@ ANSWER = Reply().text
 class Stage:
     """A gateway and a cloud, with a worker of every kind."""
 
-    def __init__(self, folder: Path, cloud: Cloud, patience: CallTimeouts = PATIENCE) -> None:
+    def __init__(self, way: Gateway, cloud: Cloud) -> None:
         self.cloud = cloud
         self.log = Log()
-        self.way = gateway(self.log, folder, patience=patience)
+        self.way = way
+        self.way.record = self.log.record
         self.workers = {name: cloud_worker(self.way, cloud, name) for name in MODELS}
         self.workers["responses"] = cloud_worker(self.way, cloud, "openai", RESPONSES)
         self.workers["server"] = server_worker(self.way, cloud.base("server"), PRICE)
@@ -62,24 +66,10 @@ class Stage:
         return found
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    """One gateway for all tests here: litellm takes seconds to import."""
-    os.environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.null.Keyring"
-    with Cloud(prices={"": PRICE}) as cloud:
-        stage = Stage(tmp_path_factory.mktemp("keys"), cloud)
-        yield stage
-        asyncio.run(stage.way.aclose())
-
-
 @pytest.fixture
-def stage(shared: Stage) -> Stage:
-    shared.cloud.quiet()
-    shared.cloud.received.clear()
-    shared.cloud.bills.clear()
-    shared.log.rows.clear()
-    shared.cloud.reply = Reply()
-    return shared
+def stage(way: Gateway) -> Iterator[Stage]:
+    with Cloud(prices={"": PRICE}) as cloud:
+        yield Stage(way, cloud)
 
 
 @pytest.fixture
@@ -90,14 +80,12 @@ async def alone(tmp_path: Path) -> AsyncIterator[Gateway]:
     await way.aclose()
 
 
-async def test_a_providers_key_never_goes_to_another_address(tmp_path: Path) -> None:
+async def test_a_providers_key_never_goes_to_another_address(stage: Stage) -> None:
     """Unless the person named its variable for that address."""
-    way = gateway(Log(), tmp_path)
-    with Cloud(prices={"": PRICE}) as cloud:
-        heard = await hear(cloud_worker(way, cloud, "openai", api_key_env=""))
-        assert heard.text == ANSWER
-        assert [call.key for call in cloud.calls] == [""]
-    await way.aclose()
+    for api_key_env in ("OPENAI_API_KEY", ""):
+        worker = cloud_worker(stage.way, stage.cloud, "openai", api_key_env=api_key_env)
+        assert (await hear(worker)).text == ANSWER
+    assert [call.key for call in stage.cloud.calls] == [KEYS["OPENAI_API_KEY"], ""]
 
 
 def charge(heard: Heard) -> int | None:
@@ -149,10 +137,11 @@ async def test_the_key_is_in_one_header_and_nowhere_else(stage: Stage, name: str
     await hear(stage.workers[name])
     [received] = stage.cloud.calls
     provider = "openai" if name == "responses" else name
-    key = f"{KEY}-{provider}" if name != "server" else ""
+    key = KEYS[PROVIDERS[provider].variable] if name != "server" else ""
     assert received.key == key
-    assert not shows(KEY, received.path + received.body.decode())
-    assert sum(KEY in value for _, value in received.headers) == (1 if key else 0)
+    for part in KEY_PARTS:
+        assert not shows(part, received.path + received.body.decode())
+        assert sum(part in value for _, value in received.headers) == (1 if key else 0)
 
 
 async def test_a_cap_is_told(stage: Stage) -> None:
@@ -252,7 +241,8 @@ def libraries(process: psutil.Process) -> set[str]:
 
 async def test_the_child_knows_its_own_keys_only(stage: Stage, tmp_path: Path) -> None:
     await hear(stage.workers["server"])
-    assert not shows(KEY, " ".join(stage.child.cmdline()))
+    for part in KEY_PARTS:
+        assert not shows(part, " ".join(stage.child.cmdline()))
     assert stage.child.cwd() == "/"
     others = {"HF_TOKEN": "canary", "BATON_BUDGET__DAY": "canary", "MISTRAL_API_KEY": "canary"}
     environ = {**os.environ, **others, "LAB_KEY": "sk-lab-key-0123456789"}

@@ -15,6 +15,7 @@ import pytest
 from baton.core.errors import ContextTooLong, ModelFileError, WorkerError
 from baton.core.messages import Chunk, Finish, Loading, Reading, Request, Text, Writing
 from baton.workers.local import LocalWorker, Memory, probe_library, starter
+from baton.workers.local.child.cpu_threads import physical_cores
 from support.local_worker_calls import CAPITAL, Answer, ask, local_worker, request, small
 
 pytestmark = pytest.mark.local_model
@@ -243,7 +244,7 @@ async def test_a_model_that_came_to_rest_while_another_gave_up_is_not_waited_for
 
 async def test_workers_take_turns_on_the_processor() -> None:
     memory = Memory()
-    one, other = small(memory, threads=99), small(memory)
+    one, other = small(memory, threads=physical_cores() + 1), small(memory, threads=0)
     async with aclosing(one.stream(request(STORY))) as chunks:
         async for chunk in chunks:
             if isinstance(chunk, Text):
@@ -271,11 +272,11 @@ async def test_a_context_that_outgrows_the_memory_is_told() -> None:
 
 async def test_a_smaller_context_is_kept_to() -> None:
     model = starter()
-    worker = local_worker(replace(model.card, context=512, max_output=100), model.path, Memory())
+    worker = local_worker(replace(model.card, context=512, max_output=20), model.path, Memory())
     with pytest.raises(ContextTooLong) as too_long:
         await ask(worker, LONG)
     assert too_long.value.limit == 512
-    assert (await ask(worker, STORY)).usage.tokens_out <= 100
+    assert (await ask(worker, STORY)).usage.tokens_out <= 20
     await worker.aclose()
 
 

@@ -390,15 +390,17 @@ async def provider(*pieces: bytes | float, again: bool = False) -> AsyncIterator
         yield made
 
 
+BOMB = gzip.compress(gzip.compress(WORD * 100_000))
+"""A few hundred bytes that, unpacked twice, are five million."""
+
+
 @pytest.mark.parametrize("status", [b"200 OK", b"500 Oops", b"401 No"])
 @pytest.mark.parametrize("encoding", [b"gzip", b"gzip, gzip", b"br", b"identity, deflate", b"x"])
 async def test_a_compressed_answer_is_never_unpacked(
     out: Out, status: bytes, encoding: bytes
 ) -> None:
-    """Five thousand bytes, packed twice, are three billion."""
-    bomb = gzip.compress(gzip.compress(WORD * 100_000))
     head = b"HTTP/1.1 %s\r\ncontent-encoding: %s\r\n\r\n" % (status, encoding)
-    async with provider(head, bomb) as server:
+    async with provider(head, BOMB) as server:
         heard = await hear(out(), asked(server.base_url))
     assert heard.text == ""
     assert heard.failure is not None

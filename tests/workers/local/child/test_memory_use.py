@@ -19,7 +19,7 @@ from baton.workers.local.child import llama, main
 from baton.workers.local.child.llama_loader import LlamaError, c
 from baton.workers.local.messages import GpuDevice, LoadModel, ModelLoaded
 from baton.workers.local.model_file import estimate_file_load, read_model_header
-from support.tiny_models import LAYERS, WINDOW, WORDS, tiny
+from support.tiny_models import LAYERS, WINDOW, scores, tiny
 
 pytestmark = pytest.mark.local_model
 
@@ -97,13 +97,6 @@ def test_what_a_layer_has_let_go_is_read_again(tmp_path: Path, kind: str) -> Non
         assert found == pytest.approx(scores(fresh), abs=1e-4), (shared, known)
         c.llama_free(fresh._ctx)
     model.free()
-
-
-def scores(ctx: llama.Context) -> list[float]:
-    """Return what the model thinks of each word."""
-    found = c.llama_get_logits_ith(ctx._ctx, -1)[:WORDS]
-    assert max(found) - min(found) > 0.03, "or else everything would be alike"
-    return list(found)
 
 
 def test_a_quantised_context_makes_sense() -> None:
