@@ -188,7 +188,7 @@ def test_escape_stops_the_answer_and_then_takes_a_waiting_prompt_back(
     start_streaming(app)
     for size in ((80, 24), (140, 40), (40, 10), (100, 30)):
         app.resize(*size)
-        app.read(0.3)
+        app.read(0.1)
     app.send("Never mind me.\r")
     app.wait_for("Waiting: Never mind me.")
     app.send("\x1b")

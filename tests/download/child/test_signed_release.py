@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from baton.download.child import signed_release
+from baton.download.messages import FetchReleaseFile
 from baton.download.releases import MANIFEST, SIGNATURE
 from baton.ipc.parent_channel import Failure
 from support.sample_releases import keys
@@ -74,6 +75,8 @@ def test_a_file_that_is_missing_or_cut_is_not_copied(
     target = folder.with_name("target") / "baton"
     with pytest.raises(Failure, match=what):
         signed_release.fetch_release_file(
-            str(folder), "baton", 5, "0" * 64, target, lambda _: None, lambda: False
+            FetchReleaseFile(str(folder), "baton", 5, "0" * 64, target),
+            lambda _: None,
+            lambda: False,
         )
     assert not target.parent.exists()

@@ -7,7 +7,7 @@
     transfer.copy(source, target, sha256, progress, stopped) -> str
     transfer.hash_file(path, progress, stopped) -> str
     signed_release.fetch_manifest(source, key) -> str
-    signed_release.fetch_release_file(source, name, size, sha256, target, progress, stopped) -> str
+    signed_release.fetch_release_file(file, progress, stopped) -> str
 
 `progress` takes a `download.progress.Progress`, as often as they like; `stopped` returns whether to
 end, and is called at least once a second. Each returns a sha256 in hex, `fetch_manifest` a text.

@@ -102,12 +102,10 @@ class Job:
                 return transfer.copy(source, target, sha256, *hooks)
             case HashFile(path=path):
                 return transfer.hash_file(path, *hooks)
-            case FetchReleaseFile() as file:
+            case FetchReleaseFile():
                 from baton.download.child import signed_release
 
-                return signed_release.fetch_release_file(
-                    file.source, file.name, file.size, file.sha256, file.target, *hooks
-                )
+                return signed_release.fetch_release_file(request, *hooks)
         raise AssertionError(f"nothing does {type(request).__name__}")
 
     def _metadata(self) -> HubMetadata:

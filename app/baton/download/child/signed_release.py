@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
@@ -19,7 +19,7 @@ from baton.core.catalogue_types import ModelOffer, Source
 from baton.core.sanitiser import one_line
 from baton.download.child import hub_client, hub_errors, transfer
 from baton.download.child.http_download import RetryPolicy
-from baton.download.progress import Progress
+from baton.download.messages import FetchReleaseFile
 from baton.download.releases import MANIFEST, SIGNATURE, is_address
 from baton.ipc.parent_channel import Failure
 from baton.platform.proxies import is_usable
@@ -50,24 +50,21 @@ def fetch_manifest(source: str, key: str) -> str:
 
 
 def fetch_release_file(
-    source: str,
-    name: str,
-    size: int,
-    sha256: str,
-    target: Path,
-    progress: Callable[[Progress], None],
-    stopped: Callable[[], bool],
+    file: FetchReleaseFile, progress: transfer.ReportProgress, stopped: transfer.Stop
 ) -> str:
-    """Fetch a file of a release to `target`, of that size and contents; return its sha256.
+    """Fetch a file of a release, of that size and contents; return its sha256.
 
     It resumes an earlier attempt. Raises Failure and Stopped.
     """
-    if not is_address(source):
-        return _copy_file(Path(source) / name, size, sha256, target, progress, stopped)
-    offer = ModelOffer(Source(file=name, url=_address(source, name)), size, sha256)
-    with closing(_release_client(source)) as web:
+    if not is_address(file.source):
+        source = Path(file.source) / file.name
+        _check_size(source, file.size)
+        return transfer.copy(source, file.target, file.sha256, progress, stopped)
+    there = Source(file=file.name, url=_address(file.source, file.name))
+    offer = ModelOffer(there, file.size, file.sha256)
+    with closing(_release_client(file.source)) as web:
         return transfer.fetch(
-            offer, target, progress, stopped, web=web, pace=RetryPolicy(first_pause=0.5)
+            offer, file.target, progress, stopped, web=web, pace=RetryPolicy(first_pause=0.5)
         )
 
 
@@ -140,14 +137,7 @@ def _read_small(path: Path, most: int) -> bytes:
     return content
 
 
-def _copy_file(
-    source: Path,
-    size: int,
-    sha256: str,
-    target: Path,
-    progress: Callable[[Progress], None],
-    stopped: Callable[[], bool],
-) -> str:
+def _check_size(source: Path, size: int) -> None:
     try:
         found = source.stat().st_size if source.is_file() else None
     except OSError:
@@ -155,7 +145,6 @@ def _copy_file(
     if found != size:
         what = "isn't there" if found is None else f"has {found:,} bytes where {size:,} are right"
         raise Failure("ModelFileError", f"{source} {what}.", "Copy the release there again.")
-    return transfer.copy(source, target, sha256, progress, stopped)
 
 
 def _distrust_failure(source: str, why: str) -> Failure:
