@@ -17,8 +17,11 @@ import pytest
 
 from baton.platform.settings import find_paths
 from support.command_line import Call, Process
+from support.scripted_baton import Scripted, scripted
 from support.stored_runs import BEGUN, stored
 from support.terminal import Terminal
+
+__all__ = ["scripted"]
 
 pytestmark = pytest.mark.local_model
 
@@ -36,15 +39,17 @@ def latest(call: Call) -> list[dict[str, str]]:
     return thread
 
 
-def test_the_capital_of_france_and_of_spain(process: Process, call: Call) -> None:
+def test_the_capital_of_france_and_of_spain(process: Process, call: Call, home: Path) -> None:
     first = process("ask", CAPITAL)
     assert (first.returncode, first.stderr) == (0, b"")
     assert b"Paris" in first.stdout
     assert first.stdout.endswith(b"\n")
     assert not first.stdout.endswith(b"\n\n")
-    second = process("ask", "-c", "And what is the capital of Spain?", "--json")
-    shown = json.loads(second.stdout)
-    assert (second.returncode, shown["status"], shown["error"]) == (0, "finished", None)
+    for path in (home, *home.rglob("*")):
+        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
+    second = call("ask", "-c", "And what is the capital of Spain?", "--json")
+    shown = json.loads(second.out)
+    assert (second.code, shown["status"], shown["error"]) == (0, "finished", None)
     turns = latest(call)
     assert [turn["text"] for turn in turns][::2] == [CAPITAL, "And what is the capital of Spain?"]
     assert turns[3]["text"] == shown["answer"]
@@ -52,34 +57,35 @@ def test_the_capital_of_france_and_of_spain(process: Process, call: Call) -> Non
     assert shown["run_id"] in call("trace").out
 
 
-@pytest.mark.sampled(0.5)
-def test_a_strategy_is_followed_and_told(process: Process, call: Call) -> None:
-    done = process("ask", "--strategy", "vote", CAPITAL, "--json")
-    shown = json.loads(done.stdout)
-    assert (done.returncode, shown["route"]["strategy"]) == (0, "vote")
+@pytest.mark.sampled(0.34)
+def test_a_strategy_is_followed_and_told(call: Call) -> None:
+    done = call("ask", "--strategy", "vote", CAPITAL, "--json")
+    shown = json.loads(done.out)
+    assert (done.code, shown["route"]["strategy"]) == (0, "vote")
     assert len(shown["plan"]) > 1
     assert {step["worker"] for step in shown["plan"]} == {"small"}
     assert all(call["step"] in range(1, len(shown["plan"]) + 1) for call in shown["calls"])
     assert "Paris" in shown["answer"]
     assert "(strategy vote)" in call("why").out
     # A worker that is named with it is the one that answers, and needn't do so alone.
-    done = process("ask", "-m", "small", "--strategy", "reflect", "--no-stream", CAPITAL)
-    assert (done.returncode, done.stderr) == (0, b"")
+    done = call("ask", "-m", "small", "--strategy", "reflect", "--no-stream", CAPITAL)
+    assert (done.code, done.err) == (0, "")
     assert "(strategy reflect)" in call("why").out
 
 
-def test_a_plan_is_drawn_and_then_played(process: Process, call: Call) -> None:
-    drawn = process("plan", CAPITAL)
-    assert (drawn.returncode, drawn.stderr) == (0, b"")
-    way = drawn.stdout.decode().rstrip().rsplit("Play it: baton ", 1)[1]
-    assert b"Paris" in process(*way.split()).stdout
+@pytest.mark.sampled(0.5)
+def test_a_plan_is_drawn_and_then_played(call: Call) -> None:
+    drawn = call("plan", CAPITAL)
+    assert (drawn.code, drawn.err) == (0, "")
+    way = drawn.out.rstrip().rsplit("Play it: baton ", 1)[1]
+    assert "Paris" in call(*way.split()).out
     turns = latest(call)
     assert turns[0]["text"] == CAPITAL
     assert "Paris" in turns[1]["text"]
 
 
-@pytest.mark.sampled(0.5)
-def test_a_run_that_was_killed_goes_on(process: Process, call: Call) -> None:
+@pytest.mark.sampled(0.34)
+def test_a_run_that_was_killed_goes_on(call: Call) -> None:
     asking = [*BATON, "ask", "--strategy", "vote", CAPITAL, "--events"]
     with subprocess.Popen(asking, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as it:
         assert it.stdout is not None
@@ -90,105 +96,87 @@ def test_a_run_that_was_killed_goes_on(process: Process, call: Call) -> None:
     told = call("trace").out
     assert "· lost" in told
     assert "Interrupted after step 1 of 3; `baton resume " in told
-    shown = json.loads(process("resume", "--json").stdout)
+    shown = json.loads(call("resume", "--json").out)
     # What a model samples may run up to its length cap.
     assert {step["status"] for step in shown["plan"]} <= {"done", "cut"}
     assert {call["step"] for call in shown["calls"]} == {2, 3}
     assert "Paris" in shown["answer"]
 
 
-def test_everything_written_is_for_its_owner_only(process: Process, home: Path) -> None:
-    process("ask", CAPITAL)
-    for path in (home, *home.rglob("*")):
-        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
-
-
-def test_what_is_piped_in_goes_before_the_text(
+def test_what_is_piped_in_goes_before_the_text_and_private_is_recorded(
     process: Process, call: Call, tmp_path: Path
 ) -> None:
     (tmp_path / "b.txt").write_text("beta @a.txt")
-    done = process("ask", "Which letters?", "-f", str(tmp_path / "b.txt"), piped="älpha\n".encode())
+    words = ["Which letters?", "-f", str(tmp_path / "b.txt"), "--private", "--max-tokens", "2"]
+    done = process("ask", "-m", "small", *words, piped="älpha\n".encode())
     assert done.returncode == 0
     [asked, _] = latest(call)
-    assert asked["text"] == "älpha\n\nWhich letters?"
+    assert (asked["text"], asked["label"]) == ("älpha\n\nWhich letters?", "local")
     assert call("history", "show", call("history", "ls").out.split()[0]).out.count("b.txt") == 1
 
 
-@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("args", "piped", "told"),
     [
-        (["ask"], b"", "nothing to ask"),
-        (["ask", "  \n"], b" \n ", "nothing to ask"),
-        (["ask", "x"], b"Ol\xe9", "The piped text is not UTF-8 text (byte 2)"),
-        (["ask", "x"], b"\0\1\2", "The piped text is not text"),
-        (["ask", "x"], b"x" * (8 * 2**20 + 1), "More than 8.0 MB"),
-        (["ask", "x", "-f", "/dev/zero"], b"", "not an ordinary file"),
-        (["ask", "x", "-f", "/nowhere"], b"", "There is no file /nowhere"),
-        (["ask", "x", "-m", "nobody"], b"", "There is no worker 'nobody'"),
-        (["ask", "x", "-m", ""], b"", "-m names no worker"),
-        (["ask", "x", "-c"], b"", "no conversation to go on with"),
-        (["ask", "x", "-c", ""], b"", "There is no conversation ''"),
-        (["ask", "x", "-c", "beefbeef"], b"", "There is no conversation 'beefbeef'"),
-        (["ask", b"\xff"], b"", "The prompt is not UTF-8 text"),
+        ([], b"", "nothing to ask"),
+        (["  \n"], b" \n ", "nothing to ask"),
+        (["x"], b"Ol\xe9", "The piped text is not UTF-8 text (byte 2)"),
+        (["x"], b"\0\1\2", "The piped text is not text"),
+        (["x"], b"x" * (8 * 2**20 + 1), "More than 8.0 MB"),
+        (["x", "-f", "/dev/zero"], b"", "not an ordinary file"),
+        (["x", "-f", "/nowhere"], b"", "There is no file /nowhere"),
+        (["x", "-m", "nobody"], b"", "There is no worker 'nobody'"),
+        (["x", "-m", ""], b"", "-m names no worker"),
+        (["x", "-c"], b"", "no conversation to go on with"),
+        (["x", "-c", ""], b"", "There is no conversation ''"),
+        (["x", "-c", "beefbeef"], b"", "There is no conversation 'beefbeef'"),
+        ([os.fsdecode(b"\xff")], b"", "The prompt is not UTF-8 text"),
     ],
 )
 def test_what_can_not_be_asked_is_one_sentence_and_code_2(
-    process: Process, args: list[str], piped: bytes, told: str
+    scripted: Scripted, call: Call, args: list[str], piped: bytes, told: str
 ) -> None:
-    done = process(*args, piped=piped)
-    assert (done.returncode, done.stdout) == (2, b"")
-    assert done.stderr.decode().count("\n") == 1
-    assert told in done.stderr.decode()
+    scripted(small=None)
+    done = call("ask", *args, piped=piped)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.count("\n") == 1
+    assert told in done.err
 
 
-@pytest.mark.sampled(0.34)
-def test_a_word_after_c_is_an_id_only_where_it_can_be_one(process: Process, call: Call) -> None:
-    cap = ("--max-tokens", "2")
-    process("ask", "Hello", *cap)
+def test_a_word_after_c_is_an_id_only_where_it_can_be_one(scripted: Scripted, call: Call) -> None:
+    scripted(small=None)
+    assert call("ask", "Hello").code == 0
     id = json.loads(call("history", "ls", "--json").out)[0]["id"]
     for word in ("abc", "decade", "2024", "be"):
         if not id.startswith(word):
-            assert process("ask", *cap, "-c", word).returncode == 0
+            assert call("ask", "-c", word).code == 0
             assert latest(call)[-2]["text"] == word
-    assert process("ask", *cap, "-c", id[:3], "And now?").returncode == 0
-    assert process("ask", *cap, "-c", id[:3], piped=b"Piped").returncode == 0
+    assert call("ask", "-c", id[:3], "And now?").code == 0
+    assert call("ask", "-c", id[:3], piped=b"Piped").code == 0
     assert [turn["text"] for turn in latest(call)][-4::2] == ["And now?", "Piped"]
-    assert process("ask", *cap, "-c", "0" * 12).returncode == 2
-    assert process("ask", *cap, "-c", id[:3]).returncode == 2
+    assert call("ask", "-c", "0" * 12).code == 2
+    assert call("ask", "-c", id[:3]).code == 2
     assert len(json.loads(call("history", "ls", "--json").out)) == 1
 
 
-def test_a_prompt_of_a_megabyte_is_refused_and_kept(process: Process, call: Call) -> None:
-    done = process("ask", "--json", piped=b"word " * 200_000)
-    assert done.returncode == 6
-    shown = json.loads(done.stdout)
+def test_a_prompt_of_a_megabyte_is_refused_and_kept(call: Call) -> None:
+    done = call("ask", "--json", piped=b"word " * 200_000)
+    assert done.code == 6
+    shown = json.loads(done.out)
     assert (shown["status"], shown["error"]["type"]) == ("failed", "ContextTooLong")
     assert len(latest(call)[0]["text"]) == 1_000_000
 
 
-@pytest.mark.parametrize(
-    ("content", "code"), [(b"not a model at all", 5), (b"GGUF" + b"\xff" * 2000, 5), (None, 5)]
-)
+@pytest.mark.parametrize("content", [b"not a model at all", b"GGUF" + b"\xff" * 2000, None])
 def test_what_is_no_model_is_one_sentence_and_code_5(
-    process: Process, tmp_path: Path, content: bytes | None, code: int
+    call: Call, tmp_path: Path, content: bytes | None
 ) -> None:
     file = tmp_path / "some.gguf"
     if content is not None:
         file.write_bytes(content)
-    done = process("ask", "x", "-m", str(file))
-    assert (done.returncode, done.stdout) == (code, b"")
-    assert done.stderr.decode().count("\n") == 1
-
-
-def test_no_history_leaves_nothing(process: Process, home: Path) -> None:
-    assert process("ask", CAPITAL, "--no-history").returncode == 0
-    assert not find_paths().database.exists()
-
-
-def test_private_is_recorded(process: Process, call: Call) -> None:
-    process("ask", CAPITAL, "--private")
-    assert latest(call)[0]["label"] == "local"
+    done = call("ask", "x", "-m", str(file))
+    assert (done.code, done.out) == (5, "")
+    assert done.err.count("\n") == 1
 
 
 def test_json_into_a_closed_pipe_is_quiet_and_recorded(call: Call) -> None:
@@ -199,6 +187,7 @@ def test_json_into_a_closed_pipe_is_quiet_and_recorded(call: Call) -> None:
     assert latest(call)[1]["status"] == "done"
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_keeps_the_text_and_leaves_no_child(call: Call, number: signal.Signals) -> None:
     with subprocess.Popen([*BATON, *LONG], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as it:
@@ -273,22 +262,28 @@ def test_a_full_disk_is_one_sentence(home: Path) -> None:
     assert done.stderr.decode().count("\n") == 1
 
 
-def test_a_home_that_can_not_be_written_is_one_sentence(process: Process, home: Path) -> None:
+def test_a_home_that_can_not_be_written_is_one_sentence(call: Call, home: Path) -> None:
     home.mkdir()
     (home / "data").write_text("a file where the folder should be")
-    done = process("ask", CAPITAL)
-    assert (done.returncode, done.stdout) == (1, b"")
-    assert done.stderr.decode().count("\n") == 1
-    assert process("ask", CAPITAL, "--no-history").returncode == 0
+    done = call("ask", CAPITAL)
+    assert (done.code, done.out) == (1, "")
+    assert done.err.count("\n") == 1
+    done = call("ask", CAPITAL, "--no-history")
+    assert (done.code, "Paris" in done.out) == (0, True)
+    assert [file.name for file in home.iterdir()] == ["data"]
+    assert (home / "data").read_text() == "a file where the folder should be"
 
 
-def test_at_a_terminal_status_comes_and_goes() -> None:
-    screen = Terminal([*BATON, "ask", CAPITAL], os.environ, 80, 24)
+def test_at_a_terminal_status_comes_and_goes_after_an_interrupted_plan_is_told() -> None:
+    run = stored(*BEGUN)
+    screen = Terminal([*BATON, "ask", "-c", CAPITAL], os.environ, 120, 24)
     assert screen.wait_end(30) == 0
     assert b"loading small" in screen.raw or b"reading prompt" in screen.raw
     assert "Paris" in screen.text
     assert "loading" not in screen.text
     assert screen.text.startswith(screen.text.strip()[0])
+    assert "The answer before this one: Interrupted after step 2 of 4;" in screen.text
+    assert f"`baton resume {run}` continues it." in screen.text.replace("\n", " ")
 
 
 def test_a_pipe_that_says_nothing_is_explained_and_can_be_left() -> None:
@@ -334,12 +329,3 @@ def test_the_doctor_finds_what_is_broken(
     assert "There is no worker 'smal' (the setting `conductor`). Did you mean" in done.out
     assert find_paths().database.read_bytes() == b"not a database" * 100
     assert "canary" not in done.out + done.err
-
-
-def test_whoever_goes_on_talking_is_told_of_an_interrupted_plan(call: Call) -> None:
-    run = stored(*BEGUN)
-    command = [*BATON, "ask", "-c", "--max-tokens", "2", "Go on."]
-    screen = Terminal(command, os.environ, 120, 24)
-    assert screen.wait_end(30) == 0
-    assert "The answer before this one: Interrupted after step 2 of 4;" in screen.text
-    assert f"`baton resume {run}` continues it." in screen.text.replace("\n", " ")
