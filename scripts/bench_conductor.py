@@ -360,7 +360,12 @@ def _between(name: str, rows: Sequence[strategy_bench.StrategyRow]) -> Row:
 async def _rows(
     dataset: Dataset, questions: Sequence[Question], recording: Recording, router: Path
 ) -> list[strategy_bench.StrategyRow]:
-    from baton.cli.bench.replay_bench import ReplaySetup, play_recorded, recorded_cards
+    from baton.cli.bench.replay_bench import (
+        ReplaySetup,
+        load_router,
+        play_recorded,
+        recorded_cards,
+    )
 
     read, written = (int(rate * NANO) for rate in recording.price)
     models: dict[str, Price | None] = dict.fromkeys(recording.local)
@@ -380,14 +385,16 @@ async def _rows(
     wanted += [
         (f"{name}, {part} %", name, always * part // 100) for name in PAID for part in BUDGETS
     ]
+    loaded = load_router(router)
     for title, strategy, ceiling in wanted:
-        table = ReplaySetup(dataset, models, router, ceiling)
+        table = ReplaySetup(dataset, models, loaded, ceiling)
         if ceiling is None:
             played = [one async for one in play_recorded(table, questions, strategy)]
             rows.append(_often(strategy_bench.sum_row(title, played)))
             continue
         played = [one for order in orders async for one in play_recorded(table, order, strategy)]
         rows.append(strategy_bench.sum_row(title, played))
+    await loaded.aclose()
     return rows
 
 

@@ -28,7 +28,7 @@ def cloud() -> Iterator[Cloud]:
         file = find_paths().config_file
         file.parent.mkdir(parents=True)
         file.write_text(
-            '[budget]\nday = "2"\npolicy = "budget"\n'
+            'worker = "far"\n[budget]\nday = "2"\npolicy = "budget"\n'
             '[[workers]]\nid = "far"\nkind = "server"\nmodel = "kit-1"\n'
             f'base_url = "{cloud.base("server")}"\nprivacy = "cloud"\n'
             'price = { input = "1", output = "2" }\n'
@@ -36,6 +36,7 @@ def cloud() -> Iterator[Cloud]:
         yield cloud
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("words", [(), ("-q",), ("--no-stream",), ("--events",)])
 def test_a_charge_above_its_hold_is_named_and_has_an_exit_code(
     call: Call, cloud: Cloud, words: tuple[str, ...]
@@ -75,6 +76,7 @@ def test_an_answer_that_a_filter_ended_says_so_and_is_charged_once(
     assert "The answer is empty." in empty.err
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("words", [(), ("--json",)])
 @pytest.mark.parametrize("command", [("keys", "test", "LAB_KEY"), ("workers", "test", "far")])
 def test_a_trial_that_is_charged_above_its_hold_warns(
@@ -127,6 +129,7 @@ def test_a_charge_above_its_hold_is_among_the_warnings(call: Call, cloud: Cloud)
     assert warning["message"] in done.err
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("words", "times"), [((), 1), (("--json",), 1), (("--events",), 1), (("-q",), 0)]
 )

@@ -156,6 +156,7 @@ def test_a_conductor_elsewhere_is_asked_only_if_the_person_agrees(call: Call, ho
         file.parent.mkdir(parents=True)
         file.write_text(
             f"""conductor = "gpt"
+worker = "gpt"
 [budget]
 day = "5"
 [[workers]]

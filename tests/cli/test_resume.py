@@ -159,6 +159,7 @@ def test_how_far_a_run_came_is_told() -> None:
 
 
 FAR = """
+worker = "far"
 [budget]
 day = "1"
 [[workers]]

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from baton.cli.doctor.doctor_report import HIDDEN, Scrubber, write_report
 from baton.core.errors import StoreError
 from baton.platform.build_info import BuildInfo
 from baton.workers.local import starter
+from support.command_line import Call
 
 SECRET = "tango-7f3a9c2e5b8d4160"
 CANARIES = {
@@ -106,22 +108,19 @@ def test_the_words_that_a_person_has_hidden_are_hidden_here_too(home: Path) -> N
     assert Scrubber.from_environ(os.environ).clean("at Netherfield Park") == f"at {HIDDEN} Park"
 
 
-def doctor(*args: str) -> subprocess.CompletedProcess[str]:
-    """Run the doctor, whose only check is what it was built as."""
-    code = (
-        "from baton.cli.doctor import check_list\n"
-        "check_list.self_test.__defaults__ = (('build',),)\n"
-        "from baton.cli import main\n"
-        "main()"
-    )
-    command = [sys.executable, "-P", "-c", code, "doctor", "--self-test", *args]
-    return subprocess.run(command, capture_output=True, text=True)
+@pytest.fixture
+def doctor(call: Call, monkeypatch: pytest.MonkeyPatch) -> Call:
+    """Call the doctor, whose only check is what it was built as."""
+    monkeypatch.setattr(check_list.self_test, "__defaults__", (("build",),))
+    return partial(call, "doctor", "--self-test")
 
 
-def test_a_folder_that_is_not_there_is_told_before_anything_is_tried(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_there_is_told_before_anything_is_tried(
+    doctor: Call, tmp_path: Path
+) -> None:
     done = doctor("--report", str(tmp_path / "no" / "r"))
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "there is no such folder. Name another file: `--report FILE`." in done.stderr
+    assert (done.code, done.out) == (1, "")
+    assert "there is no such folder. Name another file: `--report FILE`." in done.err
 
 
 def thesis(file: Path) -> None:
@@ -143,14 +142,14 @@ def dangling(file: Path) -> None:
 
 @pytest.mark.parametrize("make", [thesis, data, linked, dangling, os.mkfifo])
 def test_what_is_no_report_is_never_overwritten(
-    tmp_path: Path, make: Callable[[Path], object]
+    doctor: Call, tmp_path: Path, make: Callable[[Path], object]
 ) -> None:
     file = tmp_path / "mine"
     make(file)
     before = {path: path.lstat() for path in tmp_path.iterdir()}
     done = doctor("--report", str(file))
-    assert (done.returncode, done.stdout) == (1, ""), "told before anything is tried"
-    assert done.stderr.endswith(
+    assert (done.code, done.out) == (1, ""), "told before anything is tried"
+    assert done.err.endswith(
         f"{file} is there already and is no report of Baton's: it was left as it is."
         " Name another file: `--report FILE`.\n"
     )
@@ -160,11 +159,13 @@ def test_what_is_no_report_is_never_overwritten(
     ]
 
 
-def test_an_earlier_report_gives_way_and_so_does_an_empty_file(tmp_path: Path) -> None:
+def test_an_earlier_report_gives_way_and_so_does_an_empty_file(
+    doctor: Call, tmp_path: Path
+) -> None:
     file = tmp_path / "report"
     file.touch(mode=0o644)
     for form in ([], ["--json"], [], []):
-        assert doctor("--report", str(file), *form).returncode == 0
+        assert doctor("--report", str(file), *form).code == 0
         assert file.read_text().startswith("{" if form else "Report of")
         assert file.stat().st_mode & 0o777 == 0o600
     assert list(tmp_path.iterdir()) == [file]

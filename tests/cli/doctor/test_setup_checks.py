@@ -7,13 +7,13 @@ import json
 import os
 import subprocess
 import sys
-from contextlib import aclosing
 from pathlib import Path
 
 import pytest
 
+from baton.cli.doctor import check_list
 from baton.cli.doctor.check import CheckResult, CheckState
-from baton.cli.doctor.check_list import check_setup
+from baton.cli.doctor.check_list import CHECKS, CheckScope, check_setup
 from baton.platform import secrets
 from baton.platform.settings import find_paths
 from baton.workers.cloud import price_table
@@ -30,19 +30,18 @@ def _nothing_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(secrets, "_stuck_thread", None)
 
 
-def found(last: str = "tools") -> dict[str, CheckResult]:
-    """Return what the doctor finds up to and with `last`; what follows `tools` starts engines."""
+def found(*only: str) -> dict[str, CheckResult]:
+    """Return what the doctor finds: by all checks that start no child, or by `only` these."""
+    ends = [entry.name for entry in CHECKS].index("tools")
+    quick = {entry.name for entry in CHECKS[:ends] if CheckScope.SETUP in entry.scope}
+    chosen = [entry for entry in CHECKS if entry.name in (only or quick)]
 
     async def check() -> dict[str, CheckResult]:
-        findings = {}
-        async with aclosing(check_setup()) as results:
-            async for finding in results:
-                findings[finding.name] = finding
-                if finding.name == last:
-                    return findings
-        raise AssertionError(f"it never tried the {last}")
+        return {finding.name: finding async for finding in check_setup()}
 
-    return asyncio.run(check())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(check_list, "CHECKS", chosen)
+        return asyncio.run(check())
 
 
 def test_a_fresh_machine_is_well_and_stays_untouched(home: Path) -> None:
@@ -69,9 +68,11 @@ def test_what_others_may_look_into_can_be_closed_as_it_says(home: Path) -> None:
 
 
 def test_the_tools_are_tried_unless_they_are_off(home: Path) -> None:
-    assert "sandbox" in found()["tools"].text or "seccomp" in found()["tools"].text
+    tried = found("tools")["tools"].text
+    assert "sandbox" in tried or "seccomp" in tried
+    assert not home.exists()
     write_settings("tools = false\n")
-    assert found()["tools"] == CheckResult(
+    assert found("tools")["tools"] == CheckResult(
         "tools", CheckState.OK, "off in the settings (`tools = false`)"
     )
 
@@ -85,7 +86,7 @@ def test_the_machine_is_told_and_a_card_that_idles(
     program.write_text("#!/bin/sh\necho 'NVIDIA GeForce RTX 3070, 550.54.14'\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    findings = found("llama.cpp")
+    findings = found("machine", "llama.cpp")
     assert "cores" in findings["machine"].text
     assert " of memory, " in findings["machine"].text
     assert findings["llama.cpp"].state is CheckState.WARN
@@ -172,7 +173,7 @@ def test_the_conductor_is_tried_like_the_worker(
 ) -> None:
     files = {"writer": home / "writer.gguf", "planner": home / "planner.gguf"}
     write_settings(f'worker = "writer"\nconductor = "{conductor}"\n' + OTHERS.format(**files))
-    finding = found("conductor")["conductor"]
+    finding = found("answer", "conductor")["conductor"]
     assert (finding.state, text in finding.text) == (state, True), finding.text
 
 

@@ -24,9 +24,9 @@ from baton.core.ledger_types import HoldRequest, Policy, Scope, SpendingStyle
 from baton.core.messages import Card, Purpose
 from baton.core.money import TOKENS_PER_RATE, BilledTokens, Price, Rates
 from baton.core.plan.answer_grades import Dataset, Question
+from baton.core.ports import Router
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import PromptLimits, RunTerms
-from baton.core.run.rule_router import RuleRouter
 from baton.core.run.run_context import Services
 from baton.core.spending.pace_controller import Pacing
 from baton.core.spending.usage_rate import UsageRate
@@ -57,8 +57,9 @@ class ReplayBench(Bench):
         prices = [f"{name}@{rate.input},{rate.output}" for name, rate in rates]
         from baton.routing import shipped_folder
 
-        self._router = options.router or shipped_folder()
-        self._terms = [*prices, f"router {_router_digest(self._router)}"]
+        self._folder = options.router or shipped_folder()
+        self._terms = [*prices, f"router {_router_digest(self._folder)}"]
+        self._router = load_router(self._folder)
         self._parts = _budget_shares(options)
 
     @property
@@ -87,6 +88,9 @@ class ReplayBench(Bench):
         table = ReplaySetup(self.dataset, self.models, self._router, one.ceiling)
         return play_recorded(table, questions, one.strategy, before)
 
+    async def __aexit__(self, *_: object) -> None:
+        await self._router.aclose()
+
     def baselines(self) -> Sequence[StrategyRow]:
         """Return what each model reaches alone, and the oracle."""
         return baseline_rows(self.dataset, self.questions, recorded_cards(self.models))
@@ -108,8 +112,8 @@ class ReplayBench(Bench):
                 "--router DIR --held-out SALT is the fair test."
             )
         if self.options.held_out is None:
-            return f"The router in {self._router} decided; whether it knew these is for you to say."
-        return f"The router in {self._router} decided, of questions held out by that salt."
+            return f"The router in {self._folder} decided; whether it knew these is for you to say."
+        return f"The router in {self._folder} decided, of questions held out by that salt."
 
 
 def _refuse_unrecorded(strategies: Sequence[str]) -> None:
@@ -186,13 +190,12 @@ _WARM_SECONDS, _COLD_SECONDS = 10.0, 120.0
 class ReplaySetup:
     """What is played with: the recordings, who of them takes part, and who decides.
 
-    `router` is the folder of a trained router (None: a rule decides). The questions may cost up to
-    `ceiling` in all.
+    The router stays open. The questions may cost up to `ceiling` in all.
     """
 
     dataset: Dataset
     models: RecordedModels
-    router: Path | None = None
+    router: Router
     ceiling: int | None = None
 
 
@@ -233,24 +236,20 @@ async def replay_orchestra(
         workers,
         store,
         ledger,
-        router=_load_router(table.router) or RuleRouter(),
+        router=table.router,
         pacer=Pacing(thrift, rhythm=UsageRate(progress)),
     )
-    orchestra = Orchestra(services, next(iter(workers)), terms)
     try:
         if spent:
             await _book_spent(ledger, spent)
-        yield orchestra
+        yield Orchestra(services, next(iter(workers)), terms)
     finally:
-        await orchestra.aclose()
         await ledger.aclose()
         await store.aclose()
 
 
-def _load_router(folder: Path | None) -> LearnedRouter | None:
+def load_router(folder: Path) -> LearnedRouter:
     """Return the router in a folder. Raises ConfigError if it can't be used."""
-    if folder is None:
-        return None
     from baton.routing import LearnedRouter, ScorerLimits
 
     router = LearnedRouter(folder, limits=ScorerLimits(_WARM_SECONDS, _COLD_SECONDS, _COLD_SECONDS))
