@@ -150,20 +150,24 @@ DRAWN = json.dumps(
 
 
 @pytest.mark.local_model
-def test_a_conductor_elsewhere_is_asked_only_if_the_person_agrees(call: Call, home: Path) -> None:
+@pytest.mark.sampled
+@pytest.mark.parametrize(("typed", "posts"), [("\r", 0), ("2\r", 1)])
+def test_a_conductor_elsewhere_is_asked_only_if_the_person_agrees(
+    call: Call, home: Path, typed: str, posts: int
+) -> None:
     with Cloud(reply=Reply(text=DRAWN)) as cloud:
         file = home / "config" / "config.toml"
         file.parent.mkdir(parents=True)
         file.write_text(
             f"""conductor = "gpt"
-worker = "gpt"
 [budget]
 day = "5"
 [[workers]]
 id = "gpt"
-kind = "cloud"
-model = "openai/gpt-4o-mini"
-base_url = "{cloud.base("openai")}"
+kind = "server"
+model = "kit-1"
+base_url = "{cloud.base("server")}"
+privacy = "cloud"
 api_key_env = "LAB_KEY"
 price = {{ input = "1", output = "4" }}
 skills = {{ writing = 5 }}
@@ -171,17 +175,17 @@ skills = {{ writing = 5 }}
         )
         command = [sys.executable, "-I", "-m", "baton", "plan", "--strategy", "conductor"]
         env = {**os.environ, "LAB_KEY": "sk-canary"}
-        for typed, posts in (("\r", 0), ("2\r", 1)):
-            screen = Terminal([*command, "Praise a river, then a lake."], env, 80, 24)
-            screen.wait_for("Number, then Enter (1):")
-            assert "Ask gpt-4o-mini?   at most $" in screen.text  # however long the text before it
-            screen.answer(typed)
-            screen.wait_for("Play it: baton resume")
-            assert screen.wait_end() == 0
-            assert cloud.posts == posts
+        screen = Terminal([*command, "Praise a river, then a lake."], env, 80, 24)
+        screen.wait_for("Number, then Enter (1):")
+        assert "Ask kit-1?   at most $" in screen.text  # however long the text before it
+        screen.answer(typed)
+        screen.wait_for("Play it: baton resume")
+        assert screen.wait_end() == 0
+        assert cloud.posts == posts
+    assert json.loads(call("trace", "--json").out)["status"] == "cancelled"
+    if posts:
         assert "1. small (local): writing, difficulty 1 of 5" in screen.text
         assert "2. gpt (cloud): writing, difficulty 5 of 5" in screen.text
         assert "sees the prompt, result 1; at most about $0." in screen.text
         assert "To draw this plan cost" in screen.text
-    assert json.loads(call("trace", "--json").out)["status"] == "cancelled"
-    assert "gpt planned, for " in call("why").out
+        assert "gpt planned, for " in call("why").out

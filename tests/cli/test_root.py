@@ -11,7 +11,7 @@ import click
 import pytest
 
 from baton import __version__
-from baton.cli.root import COMMANDS, baton
+from baton.cli.root import COMMANDS, baton, run
 from baton.core import events as ev
 from baton.core.strategies import STRATEGIES
 from baton.platform.settings import find_paths
@@ -192,30 +192,33 @@ def test_completion_scripts(call: Call, shell: str) -> None:
     assert f"_BATON_COMPLETE={shell}_complete" in done.out
 
 
+def press_tab(monkeypatch: pytest.MonkeyPatch, words: str) -> None:
+    """Set what Bash passes when the Tab key is pressed after some words."""
+    monkeypatch.setenv("_BATON_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
+
+
 def test_the_tab_key_knows_commands_and_workers(
-    process: Process, monkeypatch: pytest.MonkeyPatch
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("_BATON_COMPLETE", "bash_complete")
     for words, expected in (
-        ("baton wor", b"workers"),
-        ("baton ask -m s", b"small"),
-        ("baton pl", b"plan"),
-        ("baton res", b"resume"),
-        ("baton wh", b"why"),
-        ("baton ask --strategy maj", b"majority"),
-        ("baton plan --strategy dra", b"draft-verify-revise"),
+        ("baton wor", "workers"),
+        ("baton ask -m s", "small"),
+        ("baton pl", "plan"),
+        ("baton res", "resume"),
+        ("baton wh", "why"),
+        ("baton ask --strategy maj", "majority"),
+        ("baton plan --strategy dra", "draft-verify-revise"),
     ):
-        monkeypatch.setenv("COMP_WORDS", words)
-        monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
-        assert expected in process().stdout
+        press_tab(monkeypatch, words)
+        with pytest.raises(SystemExit):
+            run([])
+        assert expected in capfd.readouterr().out
 
 
-@pytest.mark.parametrize("verb", ["trace", "why", "resume"])
-def test_the_tab_key_knows_runs(
-    process: Process, monkeypatch: pytest.MonkeyPatch, verb: str
-) -> None:
-    run = stored(ev.Finished(at=0.1))
-    monkeypatch.setenv("_BATON_COMPLETE", "bash_complete")
-    monkeypatch.setenv("COMP_WORDS", f"baton {verb} {run[:2]}")
-    monkeypatch.setenv("COMP_CWORD", "2")
-    assert run.encode() in process().stdout
+def test_the_tab_key_knows_runs(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored_run = stored(ev.Finished(at=0.1))
+    for verb in ("trace", "why", "resume"):
+        press_tab(monkeypatch, f"baton {verb} {stored_run[:2]}")
+        assert stored_run.encode() in process().stdout

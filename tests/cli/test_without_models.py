@@ -67,7 +67,7 @@ def test_nobody_is_said_to_answer_and_what_to_do(call: Call) -> None:
 
 
 def test_whom_the_settings_name_and_who_stands_in_is_told(call: Call) -> None:
-    assert call("models", "import", "--id", "own", str(FILE), "-q").code == 0
+    assert call("models", "import", "--link", "--id", "own", str(FILE), "-q").code == 0
     find_paths().config_file.parent.mkdir(parents=True, exist_ok=True)
     find_paths().config_file.write_text('conductor = "gone"\n')
     done = call("models", "role")
@@ -101,8 +101,8 @@ def test_what_is_remembered_of_a_recommendation_is_for_nobody_else(call: Call) -
 
 
 def test_a_model_that_has_no_role_answers_all_the_same(call: Call) -> None:
-    assert call("models", "import", "--id", "own", str(FILE)).code == 0
-    done = call("ask", "What is the capital of France?")
+    assert call("models", "import", "--link", "--id", "own", str(FILE)).code == 0
+    done = call("ask", "What is the capital of France?", "--max-tokens", "2")
     assert done.code == 0, done.err
     assert done.out.strip()
     assert "own" in call("workers", "ls").out

@@ -81,14 +81,10 @@ def test_one_that_fails_leaves_the_other_alone(call: Call, hub: Hub) -> None:
     assert "Did you mean 'tiny'?" in done.err
 
 
-def test_the_role_can_be_chosen(call: Call, hub: Hub) -> None:
+def test_the_role_can_be_chosen_and_is_not_taken_again_unless_told(call: Call, hub: Hub) -> None:
     assert call("models", "pull", "tiny", "--role", "conductor").code == 0
     settings = load_settings(find_paths().config_file)
     assert (settings.worker, settings.conductor) == ("small", "tiny")
-
-
-def test_a_model_that_is_here_takes_no_role_again_unless_told(call: Call, hub: Hub) -> None:
-    assert call("models", "pull", "tiny", "--role", "conductor").code == 0
     assert call("models", "role", "conductor", "none").code == 0
     assert call("models", "pull", "tiny").code == 0
     assert load_settings(find_paths().config_file).conductor == ""
@@ -475,6 +471,7 @@ def test_a_download_that_cannot_be_loaded_gets_no_role(call: Call, hub: Hub) -> 
     assert not find_paths().config_file.exists()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("link", [["--link"], []])
 @pytest.mark.parametrize("content", UNUSABLE.values(), ids=UNUSABLE.keys())
 def test_a_file_that_cannot_be_loaded_gets_no_role(
