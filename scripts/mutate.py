@@ -178,15 +178,15 @@ class Text:
 
     def __init__(self, source: str) -> None:
         self.source = source
-        self._lines = source.encode().splitlines(keepends=True)
+        self._raw = source.encode()
         self._starts = [0]
-        for line in self._lines:
+        for line in self._raw.splitlines(keepends=True):
             self._starts.append(self._starts[-1] + len(line))
 
     def of(self, node: Any) -> str:
         """Return a node's text."""
         start, end = self._span(node)
-        return self.source.encode()[start:end].decode()
+        return self._raw[start:end].decode()
 
     def with_node(self, node: Any, new: str) -> str:
         """Return the source with other text for a node."""
@@ -195,7 +195,7 @@ class Text:
 
     def with_between(self, left: Any, right: Any, new: str) -> str:
         """Return the source with other text between two neighbours: their operator."""
-        between = self.source.encode()[self._span(left)[1] : self._span(right)[0]].decode()
+        between = self._raw[self._span(left)[1] : self._span(right)[0]].decode()
         opened = between[: len(between) - len(between.lstrip(") \n"))]
         closed = between[len(between.rstrip("( \n")) :]
         return self._replace(self._span(left)[1], self._span(right)[0], f"{opened} {new} {closed}")
@@ -205,8 +205,7 @@ class Text:
         return start, self._starts[node.end_lineno - 1] + node.end_col_offset
 
     def _replace(self, start: int, end: int, new: str) -> str:
-        raw = self.source.encode()
-        return (raw[:start] + new.encode() + raw[end:]).decode()
+        return (self._raw[:start] + new.encode() + self._raw[end:]).decode()
 
 
 _COMPARISONS: dict[type[ast.cmpop], tuple[str, ...]] = {

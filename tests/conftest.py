@@ -14,9 +14,11 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-# Threads of numpy wait in loops for each other while the processes of a run share the cores: a fit
-# took three times as long with two.
+# Threads of numpy and of llama.cpp wait in loops for each other, also while other processes need
+# the cores: a fit took three times as long with two, a model twenty. Baton's children are started
+# with the second.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 import hypothesis
 import numpy  # noqa: F401  # the tools' units take it for missing, where hypothesis wants it

@@ -32,9 +32,9 @@ def test_every_module_that_is_drawn_from_has_tests_that_exist() -> None:
 def test_each_drawn_change_is_python_of_another_meaning() -> None:
     mutants = list(mutate.tool_mutants("app/baton/money/call_funds.py"))
     assert len(mutants) > 50
+    before = ast.dump(ast.parse(mutants[0][1].old))
     for line, mutant in random.Random(1).sample(mutants, 50):
-        before, after = ast.parse(mutant.old), ast.parse(mutant.new)
-        assert ast.dump(before) != ast.dump(after), mutant.id
+        assert ast.dump(ast.parse(mutant.new)) != before, mutant.id
         dropped = mutant.harm.removeprefix("without ")
         assert mutant.harm in (mutant.new.splitlines()[line - 1].strip(), f"without {dropped}")
         assert dropped == mutant.harm or dropped in mutant.old
@@ -42,10 +42,9 @@ def test_each_drawn_change_is_python_of_another_meaning() -> None:
 
 def test_the_same_seed_draws_the_same() -> None:
     drawn = [mutant.id for mutant in mutate.drawn_mutants(20, 7)]
-    assert drawn == [mutant.id for mutant in mutate.drawn_mutants(20, 7)]
     assert drawn != [mutant.id for mutant in mutate.drawn_mutants(20, 8)]
     assert len(set(drawn)) == 20
-    assert drawn == [mutant.id for mutant in mutate.drawn_mutants(10, 7)] + drawn[10:]
+    assert drawn[:19] == [mutant.id for mutant in mutate.drawn_mutants(19, 7)]
 
 
 def test_what_is_written_elsewhere_draws_no_other_lines(

@@ -286,7 +286,7 @@ def test_a_tensor_has_at_most_four_dimensions(dimensions: int) -> None:
 
 
 def test_an_array_longer_than_a_model_has_layers_is_stepped_over() -> None:
-    for count, kept in ((MAX_LAYERS, True), (MAX_LAYERS + 1, False), (1_000_000, False)):
+    for count, kept in ((MAX_LAYERS, True), (MAX_LAYERS + 1, False), (100_000, False)):
         data = header(facts() | {"llama.attention.head_count": [1] * count})
         with pytest.raises(MalformedHeader) if not kept else contextlib.nullcontext():
             parse_header(data, None)  # without its values it has no number for each layer
@@ -295,7 +295,7 @@ def test_an_array_longer_than_a_model_has_layers_is_stepped_over() -> None:
         parse_header(data, None)
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert most < 1_000_000, "a million numbers take 8 MB and more"
+    assert most < 100_000, "as many numbers take 800 kB and more"
 
 
 def test_a_template_that_is_too_long_is_left_out() -> None:
@@ -320,14 +320,18 @@ def outcome(data: bytes, size: int | None) -> str:
 
 
 def survive(headers: Iterable[bytes]) -> set[str]:
-    """Read headers with and without a known size, within 50 MB of memory."""
+    """Read headers with and without a known size, within 50 MB of memory.
+
+    Only the reading with the fewest limits is traced: that takes thirty times as long.
+    """
     seen = set()
     for data in headers:
-        gc.collect(0)
-        tracemalloc.start()
-        seen |= {outcome(data, len(data)), outcome(data, None), outcome(data, 1 << 40)}
+        seen |= {outcome(data, len(data)), outcome(data, 1 << 40)}
         with contextlib.suppress(MalformedHeader):
             read_header(io.BytesIO(data).read, len(data))
+        gc.collect(0)
+        tracemalloc.start()
+        seen.add(outcome(data, None))
         most = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert most < 50_000_000

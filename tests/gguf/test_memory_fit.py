@@ -59,9 +59,32 @@ def rank(models: list[ModelLoad], machine: Hardware) -> int:
     return RANKS[judge_fit(models, machine).fit]
 
 
-@given(sets, machines(), some.integers(512, 262_144))
-@settings(max_examples=300, deadline=None)
-def test_more_context_never_fits_better(
+@given(
+    sets,
+    machines(),
+    some.integers(512, 262_144),
+    some.integers(0, 64 * GB),
+    some.integers(0, 64 * GB),
+    loads(),
+)
+@settings(max_examples=400, deadline=None)
+def test_verdicts_are_in_order(
+    models: list[ModelLoad],
+    machine: Hardware,
+    context: int,
+    more: int,
+    more_there: int,
+    model: ModelLoad,
+) -> None:
+    """Drawing a set and a machine takes far longer than the checks, which share them."""
+    check_that_more_context_never_fits_better(models, machine, context)
+    check_that_more_memory_never_fits_worse(models, machine, more, more_there)
+    check_that_one_more_model_never_fits_better(models, machine, model)
+    check_that_what_is_said_to_fit_does(models, machine)
+    check_that_a_remedy_helps(models, machine)
+
+
+def check_that_more_context_never_fits_better(
     models: list[ModelLoad], machine: Hardware, context: int
 ) -> None:
     smaller = [model.with_context(context) for model in models]
@@ -69,9 +92,7 @@ def test_more_context_never_fits_better(
     assert all(one.total <= other.total for one, other in zip(smaller, models, strict=True))
 
 
-@given(sets, machines(), some.integers(0, 64 * GB), some.integers(0, 64 * GB))
-@settings(max_examples=300, deadline=None)
-def test_more_memory_never_fits_worse(
+def check_that_more_memory_never_fits_worse(
     models: list[ModelLoad], machine: Hardware, more: int, more_there: int
 ) -> None:
     larger = replace(
@@ -83,18 +104,14 @@ def test_more_memory_never_fits_worse(
         assert rank(models, replace(machine, gpus=gpus)) <= rank(models, machine)
 
 
-@given(sets, machines(), loads())
-@settings(max_examples=300, deadline=None)
-def test_one_more_model_never_fits_better(
+def check_that_one_more_model_never_fits_better(
     models: list[ModelLoad], machine: Hardware, more: ModelLoad
 ) -> None:
     assert rank([*models, more], machine) >= rank(models, machine)
     assert judge_fit([*models, more], machine).needed == sum(x.total for x in [*models, more])
 
 
-@given(sets, machines())
-@settings(max_examples=400, deadline=None)
-def test_what_is_said_to_fit_really_does(models: list[ModelLoad], machine: Hardware) -> None:
+def check_that_what_is_said_to_fit_does(models: list[ModelLoad], machine: Hardware) -> None:
     verdict = judge_fit(models, machine)
     if verdict.fit in (Fit.FITS, Fit.TIGHT) and not machine.gpus:
         assert verdict.needed <= verdict.room <= machine.memory
@@ -104,9 +121,7 @@ def test_what_is_said_to_fit_really_does(models: list[ModelLoad], machine: Hardw
     assert not verdict.remedy or verdict.fit is not Fit.FITS
 
 
-@given(sets, machines())
-@settings(max_examples=400, deadline=None)
-def test_a_mend_really_mends(models: list[ModelLoad], machine: Hardware) -> None:
+def check_that_a_remedy_helps(models: list[ModelLoad], machine: Hardware) -> None:
     verdict = judge_fit(models, machine)
     if context := re.match(r"(\d+)k instead of", verdict.remedy):
         mended = judge_fit(

@@ -35,7 +35,7 @@ class Adapted:
         assert file is not None
         self.model = llama.Model(starter().path)
         self.adapter = self.model.adapter(file)
-        self.context = llama.Context(self.model, 512, 2, lambda: False)
+        self.context = llama.Context(self.model, 512, 1, lambda: False)
         self.context.set_adapter(self.adapter, 1.0)
 
     def logits(self, tokens: list[int]) -> Any:

@@ -120,8 +120,8 @@ def test_no_mutilated_plan_is_worth_more_than_the_true_one(seed: int) -> None:
 def test_noisy_rewards_are_right_in_the_mean() -> None:
     text = "\n".join(REQUEST.plan)
     rng = random.Random(1)
-    drawn_ones = [plan_reward.reward(DRAWN, text, rng=rng) for _ in range(2000)]
-    assert statistics.fmean(drawn_ones) == pytest.approx(worth(*REQUEST.plan), abs=0.03)
+    drawn_ones = [plan_reward.reward(DRAWN, text, rng=rng) for _ in range(500)]
+    assert statistics.fmean(drawn_ones) == pytest.approx(worth(*REQUEST.plan), abs=0.02)
 
 
 def test_a_dollar_weighs_what_is_said() -> None:

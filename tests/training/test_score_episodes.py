@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -25,7 +26,11 @@ pytestmark = pytest.mark.local_model
 def score(episodes: Path, out: Path, *more: str) -> subprocess.CompletedProcess[str]:
     command = [str(ROOT / "scripts/score_conductor"), "--episodes", str(episodes)]
     return subprocess.run(
-        [*command, "--out", str(out), *more], capture_output=True, text=True, check=False
+        [*command, "--out", str(out), *more],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "OMP_THREAD_LIMIT": "1"},  # other tests run beside it
     )
 
 
