@@ -19,7 +19,7 @@ from baton.ipc.process import error_of
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
-    max_leaves=8,
+    max_leaves=4,
 )
 CHARACTERS = st.characters(exclude_categories=["Cs"])
 
@@ -36,7 +36,7 @@ DECODER = messages.request_decoder(Example)
 EXAMPLES = st.builds(
     Example,
     st.text(CHARACTERS),
-    st.dictionaries(st.text(CHARACTERS), VALUES, max_size=5),
+    st.dictionaries(st.text(CHARACTERS), VALUES, max_size=2),
     st.floats(allow_nan=False, allow_infinity=False),
     st.binary(min_size=1).map(os.fsdecode).map(Path),
 )
@@ -50,7 +50,7 @@ def framed(body: bytes) -> bytes:
     return struct.pack(">I", len(body)) + body
 
 
-@given(st.lists(EXAMPLES, max_size=5))
+@given(st.lists(EXAMPLES, max_size=2))
 def test_messages_arrive_as_they_were_sent(sent: list[Example]) -> None:
     pipe = io.BytesIO(b"".join(map(messages.encode, sent)))
     assert [messages.read(pipe, DECODER) for _ in sent] == sent

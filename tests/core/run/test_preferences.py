@@ -56,7 +56,7 @@ def rosters(draw: st.DrawFn) -> list[Card]:
 needs = st.builds(Need, st.sampled_from(KINDS), st.integers(1, 5))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     roster=rosters(),
     needs=st.lists(needs, min_size=1, max_size=4),

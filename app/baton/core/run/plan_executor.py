@@ -16,7 +16,6 @@ from baton.core.plan.plan import Outcome, Plan, single_step_plan
 from baton.core.ports import Choice, Proposal, Question, Strategy
 from baton.core.run.approval import PromptWithdrawn
 from baton.core.run.run_context import RunContext
-from baton.core.run.spending_decision import spending_room
 from baton.core.run.step_executor import StepExecution
 from baton.core.run.strategy_context import RunStrategyContext
 
@@ -180,7 +179,7 @@ class PlanExecutor:
         # Who did a step in an earlier run may be gone: it takes no worker's time any more.
         free = next((c for c in roster if c.price and c.price.is_free), roster[0])
         over = [replace(s, worker=free.id) if n in self._steps else s for n, s in numbered]
-        room = await spending_room(self._run)
+        room = await self._run.spending_room()
         assigned = assign_workers(
             replace(plan, steps=tuple(over)),
             roster,

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
-from baton.core.errors import ContextTooLong
-from baton.core.events import Event, Trimmed
-from baton.core.ledger_types import NO_LEDGER
+from baton.core.errors import ContextTooLong, StoreError
+from baton.core.events import Event, Trimmed, Weighed
+from baton.core.ledger_types import NO_LEDGER, Policy, Standing
 from baton.core.messages import (
     Card,
     Prompt,
@@ -20,6 +20,7 @@ from baton.core.messages import (
 from baton.core.plan.plan import Material, Outcome
 from baton.core.plan.request_parts import TrainedConductor
 from baton.core.plan.skill_table import SkillTable
+from baton.core.plan.token_estimates import likely_cost
 from baton.core.ports import (
     Ask,
     Choice,
@@ -30,6 +31,7 @@ from baton.core.ports import (
     Redactor,
     Router,
     RoutingContext,
+    SpendingRoom,
     Store,
     Strategy,
     Templates,
@@ -38,9 +40,9 @@ from baton.core.ports import (
 )
 from baton.core.run.approval import Approval
 from baton.core.run.metered_worker import CallUsage, MeteredWorker, RunBudget
-from baton.core.run.policy import PromptLimits, RunTerms
+from baton.core.run.policy import PromptLimits, RunTerms, must_ask
 from baton.core.run.rule_router import RuleRouter
-from baton.core.spending.pace_controller import Pacing
+from baton.core.spending.pace_controller import Pacing, is_spending_allowed, valid_gain
 
 
 class WorkerSlots:
@@ -156,6 +158,13 @@ def _room(error: ContextTooLong, turns: tuple[Turn, ...]) -> int:
     return estimate * error.limit // (2 * max(error.needed, 1))
 
 
+_NO_BALANCES = Standing(())
+_FREE_REASON = "It costs nothing."
+_ASKED_NOTE = " You are asked first."
+_NEVER_REASON = "the policy is never."
+_UNATTENDED_REASON = "there is no person to ask."
+
+
 @dataclass(frozen=True, slots=True)
 class RunContext:
     """What a run has once it is recorded. `emit` times an event, keeps it and publishes it."""
@@ -184,3 +193,52 @@ class RunContext:
         """Whether the person named that worker: for answers, or for plans (step 0)."""
         is_conductor = step == 0 and worker == self.services.conductor
         return is_conductor or worker == self.request.worker
+
+    async def spending_room(self) -> SpendingRoom:
+        """Return what the run may still spend."""
+        standing = await self._standing()
+        rooms = [room for room in standing.rooms if room.left is not None]
+        if not is_spending_allowed(standing) or any(room.ceiling == 0 for room in rooms):
+            return SpendingRoom(0, 1.0)
+        extra = await self.services.pacer.extra(standing, self.budget.session)
+        return SpendingRoom(min((room.left or 0 for room in rooms), default=None), extra)
+
+    async def weigh_help(self, card: Card, gain: float, *, plain: bool = False) -> Weighed:
+        """Decide whether the expected gain of asking a worker is worth its price.
+
+        Where it is `plain` that what there is won't do, pace only decides where no person is asked
+        and there is enough money: else the offer shows the person what help costs, or what prevents
+        it.
+        """
+        gain = valid_gain(gain)
+        if card.price is not None and card.price.is_free:
+            return Weighed(card.id, gain, 0.0, 0, gain > 0, _FREE_REASON)
+        cost = likely_cost(card, self.conversation.material, self.routing.route)
+        standing, policy = await self._standing(), self.approval.policy
+        pace = await self.services.pacer.weigh(gain, cost, standing, self.budget.session)
+        permission = must_ask(policy, self.budget.limits)
+        ok = pace.ok
+        if plain and not ok:
+            rooms = (room.left for room in standing.rooms if room.left is not None)
+            ok = permission is not False or min(rooms, default=cost) < cost
+        why = pace.why
+        if permission is None:
+            reason = _NEVER_REASON if policy is Policy.NEVER else _UNATTENDED_REASON
+            why = f"{why.rstrip('.')}: {reason}"
+        elif permission and ok:
+            why += _ASKED_NOTE
+        return Weighed(card.id, gain, pace.bar, cost, ok, why)
+
+    async def _standing(self) -> Standing:
+        """Return the balances, with the ceiling of this prompt, which resumed runs share.
+
+        It is empty where the ledger can't be read, or where there is no person to ask.
+        """
+        budget = self.budget
+        if must_ask(self.approval.policy, budget.limits) is None:
+            return _NO_BALANCES
+        first = None if budget.limits.budget is None else budget.root or budget.run
+        try:
+            return await budget.ledger.standing(budget.ceilings, budget.session, first)
+        except StoreError:
+            return _NO_BALANCES

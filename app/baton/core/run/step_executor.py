@@ -35,7 +35,6 @@ from baton.core.plan.token_estimates import step_tokens_p99
 from baton.core.run.approval import PromptWithdrawn
 from baton.core.run.metered_worker import PreparedCall
 from baton.core.run.run_context import RunContext
-from baton.core.run.spending_decision import spending_room
 
 RETRY_SECONDS = 1.0
 """How long a remote worker that wasn't available is left alone before it is asked again."""
@@ -179,7 +178,7 @@ class StepExecution:
         from baton.core.plan.assignment import substitute_worker
 
         roster = [c for c in routing.roster if _may_replace(c, card, error)]
-        left = (await spending_room(self._run)).left
+        left = (await self._run.spending_room()).left
         self.worker = substitute_worker(
             self.step, roster, tried, left, self._run.conversation.material
         )

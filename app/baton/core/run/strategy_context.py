@@ -24,7 +24,6 @@ from baton.core.routing_types import Judgement
 from baton.core.run.metered_worker import PreparedCall
 from baton.core.run.routing_context import drafts, sound_judgement, sound_likeness, sound_scores
 from baton.core.run.run_context import RunContext
-from baton.core.run.spending_decision import spending_room, weigh_help
 from baton.core.strategies._draft_scoring import judge_by_rule
 
 
@@ -49,7 +48,7 @@ class RunStrategyContext:
 
     async def funds(self) -> SpendingRoom:
         """Return what may be spent now: nothing where the ledger can't be read."""
-        return await spending_room(self._run)
+        return await self._run.spending_room()
 
     async def ask(
         self,
@@ -131,7 +130,7 @@ class RunStrategyContext:
 
     async def weigh(self, worker: str, gain: float, *, plain: bool = False) -> bool:
         """Whether asking a worker is worth its price; see core.ports.StrategyContext."""
-        weighed = await weigh_help(self._run, self.routing.card(worker), gain, plain=plain)
+        weighed = await self._run.weigh_help(self.routing.card(worker), gain, plain=plain)
         await self._run.emit(weighed)
         return weighed.ok
 
