@@ -304,6 +304,7 @@ def test_workers_are_listed_shown_and_tested(call: Call) -> None:
     assert call("workers", "show", "nobody").code == 2
 
 
+@pytest.mark.sampled(0.5)
 def test_the_doctor_finds_everything_well(call: Call) -> None:
     done = call("doctor", "--json")
     checks = {check["name"]: check for check in json.loads(done.out)["checks"]}

@@ -290,6 +290,7 @@ def test_deleted_answers_are_not_learned_from(call: Call) -> None:
     assert told(call)["answers"] == 0
 
 
+@pytest.mark.sampled(0.5)
 def test_two_batons_may_learn_at_once(call: Call) -> None:
     remember(plain(MIN_ANSWERS))
     command = [sys.executable, "-I", "-m", "baton", "learn"]

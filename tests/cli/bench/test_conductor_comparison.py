@@ -218,6 +218,7 @@ def test_what_can_not_be_compared_is_refused(call: Call, more: list[str], said: 
 
 
 @pytest.mark.local_model
+@pytest.mark.sampled(0.5)
 def test_the_conductor_that_comes_with_baton_plans_the_first_episode(call: Call) -> None:
     done = call("bench", "--conductor", "--limit", "1", "--json")
     assert done.code == 0, done.err
