@@ -292,7 +292,7 @@ async def test_a_cancelled_question_is_not_computed_and_not_owed(
 ) -> None:
     router = make()
     pid = await loaded(router)
-    busy = asyncio.create_task(route(router, "sleep 2"))
+    busy = asyncio.create_task(route(router, "sleep 1"))
     await asyncio.sleep(0.1)
     unwanted = asyncio.create_task(route(router, "die"))
     await asyncio.sleep(0.1)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import pytest_asyncio
 
 from baton.core.labels import Label
 from baton.core.messages import Card, Role, Turn, TurnStatus
@@ -76,6 +77,17 @@ async def router() -> AsyncIterator[LearnedRouter]:
     await router.aclose()
 
 
+shares_loop = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared() -> AsyncIterator[LearnedRouter]:
+    """Return a router whose child answers several tests."""
+    router = LearnedRouter(limits=PATIENT)
+    yield router
+    await router.aclose()
+
+
 def copied(tmp_path: Path) -> Path:
     """Return a folder with the shipped files in it, to be spoilt."""
     folder = tmp_path / "router"
@@ -89,15 +101,16 @@ def test_all_that_the_router_needs_is_there() -> None:
     assert missing_part(shipped_folder()) == ("", "")
 
 
-async def test_any_prompt_is_answered_by_the_same_child(router: LearnedRouter) -> None:
-    await route(router, "hello")
-    pid = router.pid
+@shares_loop
+async def test_any_prompt_is_answered_by_the_same_child(shared: LearnedRouter) -> None:
+    await route(shared, "hello")
+    pid = shared.pid
     for name, text in PROMPTS.items():
-        estimate = (await route(router, text)).estimate
+        estimate = (await route(shared, text)).estimate
         assert estimate is not None, name
         assert estimate.quality.keys() == {"small", "good", "far"}, name
         assert set(estimate.kinds) <= set(KINDS), name
-    assert router.pid == pid
+    assert shared.pid == pid
 
 
 async def test_the_same_prompt_is_judged_alike_each_time(router: LearnedRouter) -> None:
@@ -107,44 +120,48 @@ async def test_the_same_prompt_is_judged_alike_each_time(router: LearnedRouter) 
     assert [(await route(router, text)).estimate for text in texts] == first
 
 
-async def test_drafts_of_any_kind_are_judged(router: LearnedRouter) -> None:
-    known = await route(router, "What is 17 times 23, and why?")
+@shares_loop
+async def test_drafts_of_any_kind_are_judged(shared: LearnedRouter) -> None:
+    known = await route(shared, "What is 17 times 23, and why?")
     for name, text in PROMPTS.items():
         drafts = [
             Draft("small", text, "391", len(text), cut=True, confidence=-0.1, wrong=0),
             Draft("good", text, text[:50], len(text), refused=True, wrong=2),
             Draft("gone", "", "", 0),
         ]
-        judged = await router.judge(material(text), known, ROSTER, drafts)
+        judged = await shared.judge(material(text), known, ROSTER, drafts)
         assert len(judged.quality) == 3, name
         assert judged.gain.keys() <= {"small", "good", "far"}, name
 
 
-async def test_texts_of_one_meaning_are_more_alike(router: LearnedRouter) -> None:
+@shares_loop
+async def test_texts_of_one_meaning_are_more_alike(shared: LearnedRouter) -> None:
     texts = ["The capital of France is Paris.", "Paris is France's capital.", "Add two eggs."]
-    table = await router.likeness([*texts, *PROMPTS.values()])
+    table = await shared.likeness([*texts, *PROMPTS.values()])
     assert len(table) == len(texts) + len(PROMPTS)
     assert table[0][1] > table[0][2] + 0.2
 
 
-async def test_turns_are_scored_for_every_role_and_worker(router: LearnedRouter) -> None:
+@shares_loop
+async def test_turns_are_scored_for_every_role_and_worker(shared: LearnedRouter) -> None:
     for workers in (
         [WorkerFacts(0.9, 4.0, 0.0)],
         [WorkerFacts(0.1, 1.0, 0.0), WorkerFacts(0.9, 4.0, 0.0)],
     ):
         figures = [worker_features(worker, n, TurnPosition()) for n, worker in enumerate(workers)]
         position = position_features(TurnPosition(), Need("knowledge", 3))
-        scores = await router.score_turns("Who built the Parthenon?", position, figures)
+        scores = await shared.score_turns("Who built the Parthenon?", position, figures)
         assert [len(row) for row in scores] == [len(workers)] * len(TurnRole)
         assert scores != scores_by_rule(figures)
         works = scores[TurnRole.WORKER]
         assert works == sorted(works)
 
 
-async def test_two_routes_at_once_are_two_answers(router: LearnedRouter) -> None:
+@shares_loop
+async def test_two_routes_at_once_are_two_answers(shared: LearnedRouter) -> None:
     texts = [f"What is {n} times {n + 1}, and what is it good for?" for n in range(8)]
-    one_by_one = [(await route(router, text)).estimate for text in texts]
-    at_once = await asyncio.gather(*(route(router, text) for text in texts))
+    one_by_one = [(await route(shared, text)).estimate for text in texts]
+    at_once = await asyncio.gather(*(route(shared, text) for text in texts))
     assert [one.estimate for one in at_once] == one_by_one
 
 
