@@ -44,7 +44,7 @@ def test_the_readmes_request_is_answered_right(call: Call) -> None:
     assert "conductor planned" in call("why").out
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("request_text", "tool", "says"),
     [
@@ -76,7 +76,7 @@ def test_a_result_is_handed_on(call: Call) -> None:
     assert [step["access"] for step in steps] == [["prompt"], ["1"]]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "request_text",
     [

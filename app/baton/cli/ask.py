@@ -136,12 +136,15 @@ def answer_prompt(options: AskOptions) -> int:
     if not (text.strip() or options.conversation or options.files) and os.isatty(0):
         raise _empty_prompt_error()
     from baton.compose import compose
+    from baton.core.plan.tool_routing import is_computable
 
+    # What a tool answers alone needs no model; text that is piped in besides may need one, later.
+    is_computed = settings.tools and not worker and is_computable(text)
     baton = compose(
         settings,
         find_paths(),
         history=not options.no_history,
-        warm=worker or settings.worker,
+        warm=None if is_computed else worker or settings.worker,
         label=_label(options),
     )
     baton.orchestra.worker(worker)  # an unknown one is reported before anything is read

@@ -120,7 +120,8 @@ async def test_a_plain_question_is_not_shown_to_the_conductor() -> None:
 def test_it_is_warmed_only_for_what_it_will_be_shown() -> None:
     tools = FakeTools()
     conductor = TrainedConductor(ScriptedWorker(card=TINY), tools)
-    conductor.warm_for(TALE)
+    for request in (TALE, "What is 17*23?", "42 km in miles"):
+        conductor.warm_for(request)
     assert tools.seen == []
     conductor.warm_for(TWO)
     assert tools.seen == ["warm"]

@@ -19,6 +19,7 @@ from baton.core.messages import Message, Purpose, Request, Role
 from baton.core.plan.plan import FILE, HISTORY, MAX_DRAWN_STEPS, PROMPT, Material, Need, Plan, Step
 from baton.core.plan.plan_lines import PlanPart, is_repeating, parse_lines
 from baton.core.plan.request_words import may_have_parts, names_operations, wants_reasoning
+from baton.core.plan.tool_routing import is_computable
 from baton.core.ports import RoutingContext, Worker
 from baton.core.run.rule_router import text_need
 
@@ -90,7 +91,7 @@ class TrainedConductor:
 
     def warm_for(self, request: str) -> None:
         """Begin what takes long, where this request will be shown to it."""
-        if may_have_parts(request):
+        if may_have_parts(request) and not is_computable(request):
             self.tools.warm()
             self.worker.warm()
 

@@ -64,6 +64,11 @@ def can_compute(tool: str, text: str) -> bool:
     return False
 
 
+def is_computable(text: str) -> bool:
+    """Whether one of the tools can answer a text alone."""
+    return any(can_compute(tool, text) for tool in ("calculator", "units", "clock"))
+
+
 def _is_sum(text: str) -> bool:
     text = _PERCENT.sub("%*", text)
     plain, language = without_lead(text)
