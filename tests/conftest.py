@@ -39,7 +39,9 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 # How long an example takes says more of the machine than of the code.
-hypothesis.settings.register_profile("baton", deadline=None)
+# Each run draws other examples: scripts/test --hypothesis-profile=thorough draws many at once.
+hypothesis.settings.register_profile("baton", deadline=None, max_examples=30)
+hypothesis.settings.register_profile("thorough", deadline=None, max_examples=500)
 hypothesis.settings.load_profile("baton")
 
 

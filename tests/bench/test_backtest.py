@@ -46,7 +46,7 @@ def prompts(gains: Sequence[float], cost: int = CENT, quality: float = 0.4) -> l
     ]
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(histories())
 def test_what_happened_is_what_was_charged_and_judged(cases: list[PastPrompt]) -> None:
     row = actual_row(cases)
@@ -56,7 +56,7 @@ def test_what_happened_is_what_was_charged_and_judged(cases: list[PastPrompt]) -
     assert row.known == row.rated
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(histories(), st.sampled_from(SpendingStyle), st.integers(0, 10 * CENT))
 async def test_no_policy_passes_a_ceiling_or_sends_what_is_closed(
     cases: list[PastPrompt], thrift: SpendingStyle, ceiling: int

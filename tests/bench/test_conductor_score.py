@@ -242,6 +242,7 @@ def test_the_first_ones_are_of_all_sorts() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("episode", EPISODES, ids=lambda episode: episode.id)
 def test_the_expected_plan_is_right_and_no_other_is(episode: Episode) -> None:
     if episode.is_whole:

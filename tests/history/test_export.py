@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from baton.core.errors import ConfigError
 from baton.core.events import Called, Cancelled, Event, Failed, Finished, Routed, Started
@@ -75,7 +75,6 @@ async def anything(store: Store, data: st.DataObject) -> None:
 
 
 @pytest.mark.sampled(0.5)
-@settings(deadline=None)
 @given(st.data())
 def test_an_export_is_the_whole_of_it(data: st.DataObject) -> None:
     async def main() -> None:
@@ -201,7 +200,6 @@ async def test_a_bad_document_is_one_sentence_and_imports_nothing(
     await elsewhere.aclose()
 
 
-@settings(deadline=None)
 @given(
     st.recursive(
         st.none() | st.text() | st.integers(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from hypothesis import example, given, settings, strategies as st
+from hypothesis import example, given, strategies as st
 
 from baton.core import events as ev
 from baton.core.labels import Label
@@ -172,7 +172,6 @@ async def test_a_match_over_two_lines_ends_with_the_first(store: Store) -> None:
 query_text = st.text() | st.text(st.sampled_from(list("ab \"'*^:(){}+-.\0\ud800\nANDOR")))
 
 
-@settings(deadline=None)
 @given(query=query_text)
 @example("\0")
 @example('"')
@@ -192,7 +191,6 @@ def test_no_query_is_a_syntax_error(query: str) -> None:
 words = st.text(st.sampled_from("abcXYZéßжñ0179"), min_size=1, max_size=8)
 
 
-@settings(deadline=None)
 @given(st.lists(words, min_size=1, max_size=8), st.data())
 def test_whatever_was_said_is_found_again(said: list[str], data: st.DataObject) -> None:
     glue = st.sampled_from([" ", "\n", ", ", "\t", "\r\n", " \x1b[2J ", "\u2028", " … "])

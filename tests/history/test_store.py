@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from baton.core import ports
 from baton.core.errors import ConfigError, StoreError
@@ -186,7 +186,6 @@ async def test_a_private_file_makes_its_answer_private(store: Store) -> None:
 labels = st.sampled_from(Label)
 
 
-@settings(deadline=None)
 @given(first=labels, later=st.lists(st.tuples(labels, labels), max_size=4))
 def test_an_answer_has_the_strictest_label_of_all_it_was_shown(
     first: Label, later: list[tuple[Label, Label]]
@@ -265,7 +264,6 @@ async def test_a_terminal_event_ends_the_run(store: Store, event: Event) -> None
 no_surrogates = st.text(st.characters(exclude_categories=["Cs"]))
 
 
-@settings(deadline=None)
 @given(
     st.sampled_from(sorted(rows.EVENT_TYPES.items())).flatmap(lambda item: st.from_type(item[1]))
 )
@@ -456,7 +454,6 @@ async def test_conversations_come_newest_first(store: Store) -> None:
         await store.rename("nothing", "x")
 
 
-@settings(deadline=None)
 @given(st.text(), st.text())
 def test_any_text_is_kept_as_it_was(prompt: str, answer: str) -> None:
     async def main() -> None:

@@ -27,7 +27,8 @@ from baton.history.schema import MIGRATIONS
 from baton.platform import sqlite
 from baton.platform.sqlite import check_stamp
 from support.damaged_database import broken_files
-from support.store_conversations import ask, process
+from support.forked_programs import Program
+from support.store_conversations import ask
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="kills processes with signals")
 
@@ -48,7 +49,7 @@ def test_two_batons_at_once_lose_nothing(tmp_path: Path, turns: int) -> None:
     """Both begin with no database at all; each turn is three writes."""
     path = tmp_path / "data" / "baton.db"
     names = ("Ann", "Bob")
-    both = [process(f"talk.chat(pathlib.Path({str(path)!r}), {name!r}, {turns})") for name in names]
+    both = [Program(f"talk.chat(pathlib.Path({str(path)!r}), {name!r}, {turns})") for name in names]
     for one in both:
         out, err = one.communicate(timeout=500)
         assert (one.returncode, err, len(out.splitlines())) == (0, "", turns)
@@ -61,7 +62,7 @@ def test_two_batons_at_once_lose_nothing(tmp_path: Path, turns: int) -> None:
 
 def test_many_first_starts_at_once_make_one_database(tmp_path: Path) -> None:
     path = tmp_path / "baton.db"
-    crowd = [process(f"talk.chat(pathlib.Path({str(path)!r}), 'P{n}', 1)") for n in range(6)]
+    crowd = [Program(f"talk.chat(pathlib.Path({str(path)!r}), 'P{n}', 1)") for n in range(6)]
     for one in crowd:
         assert one.communicate(timeout=60)[1] == ""
         assert one.returncode == 0
@@ -73,8 +74,7 @@ def test_many_first_starts_at_once_make_one_database(tmp_path: Path) -> None:
 def test_a_killed_baton_has_kept_what_it_acknowledged(tmp_path: Path, kills: int) -> None:
     path = tmp_path / "baton.db"
     for kill in range(kills):
-        child = process(f"talk.chat(pathlib.Path({str(path)!r}), 'K{kill}', 100000)")
-        assert child.stdout is not None
+        child = Program(f"talk.chat(pathlib.Path({str(path)!r}), 'K{kill}', 100000)")
         lines = [child.stdout.readline() for _ in range(random.randint(1, 5))]
         time.sleep(random.random() * 0.05)
         child.send_signal(signal.SIGKILL)
@@ -99,7 +99,6 @@ async def _is_settled(store: Store) -> None:
 async def test_an_answer_whose_baton_was_killed_is_lost_and_found(tmp_path: Path) -> None:
     path = tmp_path / "baton.db"
     code = f"""
-import asyncio, os
 from support.store_conversations import *
 async def main():
     store = Store.open(pathlib.Path({str(path)!r}))
@@ -108,8 +107,7 @@ async def main():
     print(begun.conversation, flush=True)
     input()
 asyncio.run(main())"""
-    child = await asyncio.to_thread(process, code)
-    assert child.stdout is not None
+    child = await asyncio.to_thread(Program, code)
     conversation = (await asyncio.to_thread(child.stdout.readline)).strip()
     while_it_lives = Store.open(path)
     [_, answer] = await while_it_lives.thread(conversation)
@@ -446,7 +444,7 @@ def test_many_batons_may_meet_an_older_database_at_once(
     shutil.copy(sound_database, path)
     age(path)
     before = kept_texts(path)
-    crowd = [process(f"talk.chat(pathlib.Path({str(path)!r}), 'P{n}', 1)") for n in range(6)]
+    crowd = [Program(f"talk.chat(pathlib.Path({str(path)!r}), 'P{n}', 1)") for n in range(6)]
     assert [one.communicate(timeout=60)[1] for one in crowd] == [""] * 6
     assert len(kept_texts(path) - before) == 12
     assert kept_texts(path.with_name("baton.db.before-0003_steps")) == before
@@ -510,7 +508,6 @@ def test_a_migration_that_is_killed_never_happened(tmp_path: Path, sound_databas
     for kill_after in range(5):
         shutil.copy(sound_database, path)
         code = f"""
-import os, signal
 from baton.platform import sqlite
 from baton.history import schema
 statements = ({", ".join(map(repr, _SECOND.statements))}, "CREATE TABLE t (x)")
@@ -523,7 +520,7 @@ class Killing(tuple):
 second = sqlite.Migration("0002_colour", Killing(statements))
 sqlite.migrate(sqlite.connect(pathlib.Path({str(path)!r})), (*schema.MIGRATIONS, second))
 """
-        child = process(code)
+        child = Program(code)
         assert child.communicate()[1] == ""
         killed = kill_after < 4
         assert child.returncode == (-signal.SIGKILL if killed else 0)
@@ -542,7 +539,7 @@ sqlite.migrate(sqlite.connect(pathlib.Path({str(path)!r})), (*schema.MIGRATIONS,
 def test_a_full_disk_loses_only_what_did_not_fit(tmp_path: Path) -> None:
     path = tmp_path / "baton.db"
     code = f"""
-import asyncio, resource
+import resource
 from support.store_conversations import *
 from baton.core.errors import StoreError
 def limit(size):
@@ -562,7 +559,7 @@ async def main():
     print(len(await store.conversations()), number)
     limit(resource.RLIM_INFINITY)
 asyncio.run(main())"""
-    out, err = process(code).communicate(timeout=100)
+    out, err = Program(code).communicate(timeout=100)
     assert err == ""
     *sentences, last = out.splitlines()
     assert len(sentences) == 3
@@ -613,7 +610,6 @@ def test_what_may_not_be_written_is_one_sentence(denied: str, sound_database: Pa
     path.chmod(0o666 if denied == "folder" else 0o444)
     folder.chmod(0o555 if denied == "folder" else 0o777)
     code = f"""
-import asyncio, os
 from support.store_conversations import *
 from baton.core.errors import StoreError
 from baton.history import export as transfer
@@ -625,7 +621,7 @@ except StoreError as error:
     print(error)
 """
     before = path.read_bytes()
-    out, err = process(code).communicate()
+    out, err = Program(code).communicate()
     folder.chmod(0o700)
     assert err == ""
     assert "--no-history" in out

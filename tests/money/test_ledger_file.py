@@ -16,7 +16,8 @@ from baton.core.money import FREE, BilledTokens
 from baton.history import Store
 from baton.money import Ledger
 from baton.platform import sqlite
-from support.ledger_processes import CENT, DOLLAR, bill, process
+from support.forked_programs import Program
+from support.ledger_processes import CENT, DOLLAR, bill
 from support.store_conversations import ask
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="replaces files that are open")
@@ -159,7 +160,6 @@ def test_many_starts_after_a_loss_make_one_frozen_ledger(home: Home) -> None:
     asyncio.run(home.spend())
     remove_all(home)
     code = f"""
-import asyncio
 from support.ledger_processes import *
 async def main():
     ledger = Ledger.open(
@@ -167,7 +167,7 @@ async def main():
     input()
     print((await ledger.standing({{}})).frozen)
 asyncio.run(main())"""
-    crowd = [process(code) for _ in range(4)]
+    crowd = [Program(code) for _ in range(4)]
     told = {one.communicate("\n", timeout=60) for one in crowd}
     [(frozen, errors)] = told
     assert "not known" in frozen
@@ -290,7 +290,6 @@ def test_a_restored_copy_of_the_present_ledger_is_the_present_one(
 def test_a_log_that_was_deleted_is_noticed(home: Home) -> None:
     """A killed Baton leaves its last commits in the log beside the file."""
     code = f"""
-import asyncio, os, signal
 from support.ledger_processes import *
 async def main():
     ledger = Ledger.open(pathlib.Path({str(home.ledger)!r}))
@@ -301,7 +300,7 @@ async def main():
     os.kill(os.getpid(), signal.SIGKILL)
 asyncio.run(main())"""
     asyncio.run(home.spend())
-    assert process(code).communicate()[1] == ""
+    assert Program(code).communicate()[1] == ""
     for suffix in ("-wal", "-shm"):
         home.ledger.with_name(home.ledger.name + suffix).unlink()
     assert "older" in asyncio.run(home.start())[1]
@@ -437,7 +436,7 @@ def test_a_new_ledger_beside_a_killed_birth_is_not_frozen(home: Home) -> None:
         for folder in (home.data, home.state):
             shutil.rmtree(folder, ignore_errors=True)
         path = f"pathlib.Path({str(home.ledger)!r})"
-        child = process(f"spend.migrate_until_killed({path}, 0, {kill_after})")
+        child = Program(f"spend.migrate_until_killed({path}, 0, {kill_after})")
         assert child.communicate()[1] == ""
         assert child.returncode < 0
         assert asyncio.run(home.start()) == ("", "")

@@ -14,7 +14,8 @@ from baton.core.ledger_types import Scope, Status
 from baton.money import Ledger
 from baton.money.schema import MIGRATIONS, WRONG_SUMS
 from baton.platform import sqlite
-from support.ledger_processes import CENT, DOLLAR, NOON, bill, process
+from support.forked_programs import Program
+from support.ledger_processes import CENT, DOLLAR, NOON, bill
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="kills processes with signals")
 
@@ -79,7 +80,7 @@ async def test_what_is_forgotten_is_not_in_a_copy_from_before(old_ledger: Path) 
 
 def test_many_batons_may_meet_an_old_ledger_at_once(old_ledger: Path) -> None:
     code = f"spend.spend(pathlib.Path({str(old_ledger)!r}), 'Ann', 2)"
-    crowd = [process(code) for _ in range(4)]
+    crowd = [Program(code) for _ in range(4)]
     assert [one.communicate("400\n", timeout=60) for one in crowd] == [("400\n", "")] * 4
     must_be_current(old_ledger)
     assert sorted(file.name for file in old_ledger.parent.glob("ledger.db.*")) == [
@@ -91,7 +92,7 @@ def test_a_migration_that_is_killed_never_happened(old_ledger: Path) -> None:
     path = f"pathlib.Path({str(old_ledger)!r})"
     for number, new in enumerate(MIGRATIONS[1:], start=1):
         for kill_after in range(len(new.statements)):
-            child = process(f"spend.migrate_until_killed({path}, {number}, {kill_after})")
+            child = Program(f"spend.migrate_until_killed({path}, {number}, {kill_after})")
             assert child.communicate()[1] == ""
             assert child.returncode == -signal.SIGKILL
     asyncio.run(use(old_ledger))

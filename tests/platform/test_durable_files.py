@@ -87,7 +87,7 @@ def test_nothing_is_open_to_others_at_the_moment_of_making(kind: str, tmp_path: 
 
 
 def test_nothing_of_a_first_start_is_open_to_others_at_the_moment_of_making(home: Path) -> None:
-    modes = baton_watched("ask", "-q", "What is the capital of France?")
+    modes = baton_watched("ask", "-q", "-m", "calculator", "2 + 2")
     made_at_home = {path.name for path in modes if path.is_relative_to(home)}
     assert {"baton.db", "ledger.db"} <= made_at_home
     assert open_to_others(modes, home) == {}
@@ -248,16 +248,18 @@ def test_files_are_made_in_one_place() -> None:
     found = {
         str(file.relative_to(folder))
         for file in folder.rglob("*.py")
-        for node in ast.walk(ast.parse(file.read_text()))
+        if any(f"{name}(" in (text := file.read_text()) for name in (*MAKERS, "open"))
+        for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Call) and makes_files(node)
     }
     assert found <= OWN_WAYS
 
 
 def makes_files(call: ast.Call) -> bool:
-    name = ast.unparse(call.func).rpartition(".")[2]
-    arguments = " ".join(map(ast.unparse, call.args))
+    named = call.func
+    name = named.id if isinstance(named, ast.Name) else getattr(named, "attr", "")
     if name == "open":
+        arguments = " ".join(map(ast.unparse, call.args))
         private = any(ast.unparse(one) == "opener=open_private" for one in call.keywords)
         modes = {one.value for one in call.args if isinstance(one, ast.Constant)}
         return not private and ("O_CREAT" in arguments or bool(modes & {"w", "wb", "x", "xb", "a"}))

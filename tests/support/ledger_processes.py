@@ -6,7 +6,6 @@ import asyncio
 import os
 import random
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -169,15 +168,3 @@ def migrate_until_killed(path: Path, number: int, statement: int) -> None:
     )
     vars(ledger_file)["MIGRATIONS"] = tuple(migrations)
     ledger_file.open_ledger(LedgerRecords(path))
-
-
-def process(call: str) -> subprocess.Popen[str]:
-    """Start a Python process that does something with this module, imported as `spend`."""
-    code = f"import sys, pathlib; sys.path.insert(0, {str(Path(__file__).parents[1])!r})\n"
-    return subprocess.Popen(
-        [sys.executable, "-c", f"{code}from support import ledger_processes as spend\n{call}"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )

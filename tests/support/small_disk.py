@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import random
 from multiprocessing.connection import Connection
@@ -16,6 +15,7 @@ from baton.download.child import hub_client, transfer
 from baton.download.progress import Progress
 from baton.ipc.parent_channel import Failure
 from support.download_processes import QUICK, ProgressLog, here
+from support.private_mounts import mounted
 
 NEIGHBOUR = b"another model" * 1000
 
@@ -69,27 +69,3 @@ class _Filling(ProgressLog):
             with filling.open("wb") as file:
                 left = max(0, free - max(0, self._room - come))
                 file.write(bytes(left))
-
-
-def mounted(folder: Path, size: int) -> bool:
-    """Put a small disk in memory there, for this process alone; tell whether that was allowed."""
-    options = f"size={size},mode=0700".encode()
-    return _mounted(b"tmpfs", folder, b"tmpfs", 0, options)
-
-
-def mounted_alone(file: Path, place: Path) -> bool:
-    """Put a file in another one's place, as containers do; tell whether that was allowed."""
-    return _mounted(bytes(file), place, None, 0x1000, None)
-
-
-def _mounted(
-    source: bytes, target: Path, kind: bytes | None, flags: int, options: bytes | None
-) -> bool:
-    new_user, new_mounts, private = 0x10000000, 0x00020000, 0x4000 | 0x40000
-    libc = ctypes.CDLL(None, use_errno=True)
-    if not hasattr(libc, "unshare"):
-        return False
-    spaces = new_mounts if os.geteuid() == 0 else new_mounts | new_user
-    if libc.unshare(spaces) or libc.mount(b"none", b"/", None, private, None):
-        return False
-    return not libc.mount(source, bytes(target), kind, flags, options)

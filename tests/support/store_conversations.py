@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from pathlib import Path
 
 from baton.core.events import Finished, Started
@@ -49,16 +47,3 @@ def chat(path: Path, name: str, turns: int) -> None:
         await store.aclose()
 
     asyncio.run(main())
-
-
-def process(call: str) -> subprocess.Popen[str]:
-    """Start a Python process that does something with this module, imported as `talk`."""
-    code = f"import sys, pathlib; sys.path.insert(0, {str(Path(__file__).parents[1])!r})\n"
-    code += "from support import store_conversations as talk\n"
-    return subprocess.Popen(
-        [sys.executable, "-c", code + call],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )

@@ -22,8 +22,8 @@ from typing import Any
 
 from baton.download.releases import Switch
 from support.download_processes import PROCESSES
+from support.private_mounts import mounted
 from support.sample_releases import PLATFORM, program
-from support.small_disk import mounted
 
 OLD, NEW = "0.1.0", "0.2.0"
 

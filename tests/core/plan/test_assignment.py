@@ -115,7 +115,7 @@ def value_of(
 
 
 @given(seatings())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50)
 def test_no_seating_is_better_than_the_one_that_is_found(
     case: tuple[list[Seat], int | None, list[tuple[int, Option]]],
 ) -> None:

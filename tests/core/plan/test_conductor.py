@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import random
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from baton.core.errors import PlanError
 from baton.core.events import Checked
@@ -166,7 +165,6 @@ canvases = st.builds(
 
 
 @given(canvases, st.integers(0, 2**32))
-@settings(max_examples=60, deadline=None)
 def test_whatever_the_grammar_allows_is_a_plan_that_names_only_what_is_there(
     canvas: PlanSchema, seed: int
 ) -> None:
@@ -211,7 +209,6 @@ def plans(draw: st.DrawFn, canvas: PlanSchema) -> tuple[tuple[Step, ...], tuple[
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
 def test_a_plan_that_is_written_is_allowed_and_read_as_it_was(data: st.DataObject) -> None:
     files, workers = data.draw(st.integers(0, 3)), data.draw(st.integers(0, 3))
     canvas = PlanSchema(
@@ -291,7 +288,6 @@ loose_steps = st.fixed_dictionaries(
 
 
 @given(canvases, st.lists(loose_steps | json_values, max_size=6), json_values)
-@settings(max_examples=80, deadline=None)
 def test_whatever_else_comes_is_refused_or_names_only_what_is_there(
     canvas: PlanSchema, steps: list[Any], answer: Any
 ) -> None:
@@ -634,34 +630,27 @@ async def test_there_is_no_review_of_a_plan_that_can_not_grow() -> None:
 # The real thing
 
 
+@pytest.mark.sampled
 @pytest.mark.local_model
-async def test_the_starter_model_can_only_draw_plans() -> None:
-    await _draw_with_the_starter_model([1])
-
-
-@pytest.mark.long
-@pytest.mark.local_model
-async def test_the_starter_model_can_only_draw_plans_many_times() -> None:
-    await _draw_with_the_starter_model(range(10))
-
-
-async def _draw_with_the_starter_model(seeds: Iterable[int]) -> None:
-    """Have a model that knows nothing of plans draw some, as wildly as it can."""
-    worker = small()
-    canvases = [
+@pytest.mark.parametrize("seed", [1, *(pytest.param(n, marks=pytest.mark.long) for n in (2, 3, 4))])
+@pytest.mark.parametrize(
+    "canvas",
+    [
         PlanSchema(("a.txt", "b.txt", "c.txt"), True, ("x", "y", "z")),
         PlanSchema(("a.txt",), False, ("x", "y"), 3, (1, 3)),
-    ]
+    ],
+    ids=["first plan", "review"],
+)
+async def test_the_starter_model_can_only_draw_plans(canvas: PlanSchema, seed: int) -> None:
+    """It knows nothing of plans, and draws one as wildly as it can."""
+    worker = small()
+    asked = (Message(Role.USER, "Write a plan of many steps for a trip, as JSON."),)
+    request = Request(asked, Purpose.PLAN, 1024, 1.3, seed, shape=canvas.answer_format())
     try:
-        for canvas, seed in itertools.product(canvases, seeds):
-            text = ""
-            asked = (Message(Role.USER, "Write a plan of many steps for a trip, as JSON."),)
-            request = Request(asked, Purpose.PLAN, 1024, 1.3, seed, shape=canvas.answer_format())
-            async with aclosing(worker.stream(request)) as chunks:
-                async for chunk in chunks:
-                    text += chunk.text if isinstance(chunk, Text) else ""
-            if (read := canvas.parse(text)) is not None:
-                before = (Step("", "Before."),) * canvas.done
-                check_names_only_what_is_there(without_unused_steps(*read, before), canvas)
+        async with aclosing(worker.stream(request)) as chunks:
+            text = "".join([chunk.text async for chunk in chunks if isinstance(chunk, Text)])
     finally:
         await worker.aclose()
+    if (read := canvas.parse(text)) is not None:
+        before = (Step("", "Before."),) * canvas.done
+        check_names_only_what_is_there(without_unused_steps(*read, before), canvas)

@@ -118,6 +118,7 @@ def test_a_majority_is_the_first_of_the_largest_group(texts: list[str]) -> None:
     assert majority_index(texts) == expected
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(
     "piece",
     [

@@ -55,6 +55,7 @@ def test_never_more_than_the_share_is_sent_whatever_comes(
 
 
 @pytest.mark.sampled(3)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.7])
 @pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
 def test_nearly_all_of_the_share_is_used_for_the_best(share: float, scale: float) -> None:
@@ -344,6 +345,7 @@ def test_a_prompt_that_is_stopped_while_the_past_is_read_leaves_it_to_the_next()
     assert remembered == fresh > 0
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["domains", "bursts", "alike"])
 @pytest.mark.parametrize("thrift", [SpendingStyle.BALANCED, SpendingStyle.BEST])
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])

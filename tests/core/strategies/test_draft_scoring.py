@@ -110,7 +110,7 @@ ENDS = st.builds(
 
 
 @given(st.lists(ENDS, max_size=6), st.integers(1, 5))
-@settings(max_examples=150)
+@settings(max_examples=40)
 def test_any_drafts_get_chances(drafts: list[Draft], difficulty: int) -> None:
     found = judge_by_rule(Route("local", "", Need("chat", difficulty)), ROSTER, drafts)
     assert len(found.quality) == len(drafts)

@@ -573,7 +573,6 @@ async def comes_to_an_end(scene: Scene) -> None:
         assert run.text.strip(), "there was an answer, and it was lost"
 
 
-@settings(max_examples=80)
 @given(scenes())
 async def test_every_strategy_comes_to_an_end(scene: Scene) -> None:
     await comes_to_an_end(scene)
@@ -586,7 +585,6 @@ async def test_every_strategy_comes_to_an_end_at_length(scene: Scene) -> None:
     await comes_to_an_end(scene)
 
 
-@settings(max_examples=30)
 @given(scenes(), st.integers(1, 4))
 async def test_every_strategy_goes_on_with_what_another_run_left(scene: Scene, kept: int) -> None:
     name, context, outcomes, cut, tear = scene
