@@ -16,15 +16,23 @@ from typing import Any
 import pytest
 import textual.app
 import textual.pilot
+import textual.screen
 from textual._context import active_app
 from textual.app import App
+from textual.css.model import RuleSet
+from textual.css.stylesheet import Stylesheet
 
 LONGEST_SECONDS = 5.0
 """For how long at most: some tests have a thread or a task that never rests."""
 
 CALM_ROUNDS = 3
 
+FRAME_SECONDS = 1.0
+"""How often a screen is drawn at the least; besides, it is drawn whenever the app has calmed."""
+
 _at_work: set[asyncio.Future[Any]] = set()
+_parsed: dict[tuple[object, ...], list[RuleSet]] = {}
+"""The rules of each style sheet of this process, by its text, its place and the theme's values."""
 
 
 def install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,10 +47,27 @@ def install(monkeypatch: pytest.MonkeyPatch) -> None:
         future.add_done_callback(_at_work.discard)
         return future
 
+    parse = Stylesheet._parse_rules
+
+    def parse_once(sheet: Stylesheet, css: str, read_from: Any, *args: Any, **options: Any) -> Any:
+        values = tuple(sheet._variables.items())
+        key = (css, read_from, args, tuple(options.items()), values)
+        if key not in _parsed:
+            _parsed[key] = parse(sheet, css, read_from, *args, **options)
+        return _parsed[key]
+
     monkeypatch.setattr(asyncio.BaseEventLoop, "run_in_executor", run_in_executor)
     monkeypatch.setattr(textual.pilot, "wait_for_idle", rest)
+    monkeypatch.setattr(textual.pilot.Pilot, "_wait_for_screen", _rest_of_screen)
     monkeypatch.setattr(textual.app, "wait_for_idle", rest)
+    monkeypatch.setattr(textual.screen, "UPDATE_PERIOD", FRAME_SECONDS)
+    monkeypatch.setattr(Stylesheet, "_parse_rules", parse_once)
     _at_work.clear()
+
+
+async def _rest_of_screen(*_: object) -> bool:
+    await rest()
+    return True
 
 
 async def rest(*_: float) -> None:

@@ -425,28 +425,31 @@ async def long_conversation(store: Store, prompts: int) -> str:
     return conversation
 
 
-async def test_a_long_conversation_shows_its_end_and_the_rest_on_demand(tmp_path: Path) -> None:
+async def test_a_long_conversation_shows_its_end_and_the_rest_on_demand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("baton.tui.widgets.transcript.STEP_TURNS", 6)
+    monkeypatch.setattr("baton.tui.widgets.transcript.MAX_TURNS", 18)
     store = Store.open(None)
-    conversation = await long_conversation(store, 120)
+    conversation = await long_conversation(store, 40)
     async with staged(tmp_path, store=store, conversation=conversation) as stage:
         transcript = stage.chat.transcript
-        assert "answer 119" in stage.see()
-        assert len(transcript.views) < 60
+        assert "answer 39" in stage.see()
+        assert len(transcript.views) <= 18
         stage.chat.transcript.focus()
-        await stage.press("k", "k")
-        for _ in range(60):
+        for _ in range(24):
             await stage.press("k")
         assert transcript.selected is not None
-        assert transcript.selected.turn.text == "answer 88"
-        assert len(transcript.views) < 60
+        assert transcript.selected.turn.text == "answer 27"
+        assert len(transcript.views) <= 18
         await stage.press("g")
         assert "prompt 0" in stage.see()
         await stage.press("G")
-        assert "answer 119" in stage.see()
+        assert "answer 39" in stage.see()
         assert transcript.scroll_y == transcript.max_scroll_y
         transcript.scroll_home(animate=False)
-        await stage.until(lambda: "answer 111" not in stage.see())
-        assert len(transcript.turns) == 240
+        await stage.until(lambda: "answer 39" not in stage.see())
+        assert len(transcript.turns) == 80
     await store.aclose()
 
 
@@ -595,6 +598,7 @@ async def test_an_answer_at_its_cap_says_so(tmp_path: Path) -> None:
         assert "reached its length limit" in stage.see()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("text", "finish", "note"),
     [("", Finish.STOP, "The answer is empty."), ("and", Finish.FILTER, "content filter ended")],

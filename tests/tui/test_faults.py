@@ -39,7 +39,7 @@ def break_store(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.setattr(stage.services.store, name, fail)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "keys",
     [
@@ -73,6 +73,7 @@ async def test_a_store_that_fails_is_told_of(
         assert stage.app.report is None
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("keys", [("ctrl+d",), ("ctrl+r", "x", "enter"), ("ctrl+e",), ("ctrl+z",)])
 async def test_a_store_that_fails_in_the_list_is_told_of_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: tuple[str, ...]
@@ -157,6 +158,7 @@ async def test_a_bug_whose_report_cannot_be_written_is_told_of_all_the_same(
     assert "No report" in crash_message(app.report, tmp_path)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "keys", ["/budget", "/budget day 2", "/egress", "/budget release", "hello"]
 )
@@ -190,6 +192,7 @@ async def test_what_turns_out_later_of_the_router_is_said_once_it_is_known(tmp_p
         assert "Hello" in stage.see()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("key", ["", "ctrl+s", "ctrl+l", "ctrl+p", "f1"])
 async def test_a_window_too_small_for_anything_does_no_harm(tmp_path: Path, key: str) -> None:
     """As a pane that a tiling window manager or tmux made a few columns wide."""

@@ -82,6 +82,7 @@ def shop(tmp_path: Path) -> Shop:
 # What is shown
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("size", [(80, 24), (140, 40)])
 async def test_the_table(shop: Shop, tmp_path: Path, size: tuple[int, int]) -> None:
     shop.put(CODER)
@@ -202,6 +203,7 @@ async def test_why_it_did_not_come_is_said_in_the_table(shop: Shop, tmp_path: Pa
         await stage.until(lambda: "at odds" not in stage.see())
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("key", ["f1", "ctrl+c"])
 async def test_what_works_everywhere_works_here(shop: Shop, tmp_path: Path, key: str) -> None:
     async with shopping(shop, tmp_path) as stage:
@@ -318,6 +320,7 @@ async def test_a_role_can_be_given_to_another(shop: Shop, tmp_path: Path) -> Non
         assert stage.chat.context.worker == "coder-7b"
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("right", [True, False])
 async def test_verifying(shop: Shop, tmp_path: Path, right: bool) -> None:
     held = shop.put(TALKER)

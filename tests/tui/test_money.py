@@ -331,6 +331,7 @@ async def test_a_freeze_is_told_and_lifted(tmp_path: Path) -> None:
         await stage.until(lambda: "cloud frozen" not in header(stage))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("place", ["answer", "another conversation", "another screen"])
 async def test_a_wrong_charge_is_shown_at_once_wherever_the_person_is(
     tmp_path: Path, place: str

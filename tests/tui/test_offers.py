@@ -59,7 +59,7 @@ def test_the_offer_names_the_address_and_the_proxy() -> None:
 async def test_typed_ahead_text_and_enter_never_spend(tmp_path: Path) -> None:
     async with staged(tmp_path, sorry, cloud=remote_script()) as stage:
         await stage.send("hello")
-        for _ in range(12):
+        for _ in range(5):
             await stage.press("y", "space", "enter", "space", "enter")
             await stage.pilot.pause(0.05)
         await stage.until(lambda: CARD in stage.see())
@@ -72,6 +72,7 @@ async def test_typed_ahead_text_and_enter_never_spend(tmp_path: Path) -> None:
         assert await charged(stage) == 0
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("keys", [("escape",), ("tab", "enter")], ids="-".join)
 async def test_a_declined_offer_is_one_quiet_line(tmp_path: Path, keys: tuple[str, ...]) -> None:
     async with staged(tmp_path, sorry, cloud=remote_script()) as stage:
@@ -158,17 +159,17 @@ async def test_send_in_this_conversation_asks_no_more_there(tmp_path: Path) -> N
 
 async def test_all_of_a_long_text_can_be_read_before_it_leaves(tmp_path: Path) -> None:
     async with staged(tmp_path, sorry, cloud=remote_script()) as stage:
-        await offered(stage, " ".join(f"item{number}" for number in range(2000)))
+        await offered(stage, " ".join(f"item{number}" for number in range(600)))
         card = stage.app.screen.query_one(OfferCard)
         assert card.region.height < stage.chat.transcript.size.height, "the card fits"
         await stage.press("tab")
         seen = stage.see()
-        for _ in range(300):
-            if "item1999" in stage.see():
+        for _ in range(100):
+            if "item599" in stage.see():
                 break
             await stage.press("pagedown")
             seen += stage.see()
-        for number in range(2000):
+        for number in range(600):
             assert f"item{number}" in seen
 
 
@@ -295,6 +296,7 @@ async def test_s_asks_the_stronger_worker_for_another_version(tmp_path: Path) ->
         await stage.until(lambda: "3 of 3" in stage.see())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [
@@ -331,8 +333,10 @@ async def test_going_offline_or_private_takes_an_open_offer_back(tmp_path: Path)
             await stage.until(lambda: not stage.chat.transcript.turns)
 
 
+@pytest.mark.sampled
+@pytest.mark.parametrize("command", ["/private", "/offline on", "/budget policy never"])
 async def test_what_is_being_written_cannot_leave_after_the_person_forbade_it(
-    tmp_path: Path,
+    tmp_path: Path, command: str
 ) -> None:
     def slow(request: Request) -> Script:
         yield Text("I can't ")
@@ -340,13 +344,12 @@ async def test_what_is_being_written_cannot_leave_after_the_person_forbade_it(
         yield Text("do that.")
 
     terms = {"policy": Policy.BUDGET}
-    for command in ("/private", "/offline on", "/budget policy never"):
-        async with staged(tmp_path, slow, cloud=remote_script(), terms=terms) as stage:
-            await stage.send("my secret")
-            await stage.until(lambda: stage.chat.queue.is_busy and "I can't" in stage.see())
-            await stage.send(command)
-            await stage.answered()
-            assert await stage.services.ledger.charges() == []
+    async with staged(tmp_path, slow, cloud=remote_script(), terms=terms) as stage:
+        await stage.send("my secret")
+        await stage.until(lambda: stage.chat.queue.is_busy and "I can't" in stage.see())
+        await stage.send(command)
+        await stage.answered()
+        assert await stage.services.ledger.charges() == []
 
 
 async def test_who_comes_back_while_an_answer_replaces_a_draft_sees_it_once(tmp_path: Path) -> None:
@@ -399,7 +402,7 @@ async def test_an_offer_for_another_conversation_says_for_which(tmp_path: Path) 
 SIZES = [(80, 24), (100, 30), (140, 40)]
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize(
     "keys", [("w",), ("ctrl+l",), ("f1",), ("e",), ("$",), ("ctrl+s",), ("ctrl+p",)]
@@ -441,6 +444,7 @@ async def test_a_waiting_question_is_seen_and_answered_from_every_screen(
         assert await charged(stage) > 0
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("columns", [120, 140, 200])
 async def test_the_workflow_beside_the_conversation_covers_no_question(
     tmp_path: Path, columns: int
@@ -501,7 +505,7 @@ async def test_a_double_enter_answers_one_question_only(tmp_path: Path) -> None:
         assert await charged(stage) == 0
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("keys", "is_other"),
     [

@@ -359,6 +359,7 @@ ABORTS = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("command", ABORTS.values(), ids=ABORTS.keys())
 async def test_an_editor_left_without_a_change_plays_and_spends_nothing(
     tmp_path: Path, editor: Path, monkeypatch: pytest.MonkeyPatch, command: str

@@ -86,6 +86,7 @@ async def test_choosing_a_model(tmp_path: Path) -> None:
         assert "strong" in stage.see()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("theme", ["dark", "light", "high-contrast"])
 async def test_looks_can_be_chosen_in_the_palette(tmp_path: Path, theme: str) -> None:
     async with staged(tmp_path, say) as stage:

@@ -214,7 +214,7 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("act", "size", "theme"),
     CASES,
@@ -350,7 +350,7 @@ MONEY_CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("act", "size", "theme"),
     MONEY_CASES,
@@ -454,7 +454,7 @@ WORKFLOW_CASES = [
 ]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("act", "size", "theme"),
     WORKFLOW_CASES,

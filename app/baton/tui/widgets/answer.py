@@ -27,13 +27,13 @@ from baton.tui import themes
 
 
 class AnswerView(Widget):
-    """Shows a Markdown text. While it grows, only its last block is parsed and drawn again."""
+    """Shows a Markdown text. While it grows, only its end is parsed and drawn again."""
 
     def __init__(self, text: str = "") -> None:
         super().__init__(markup=False)
         self._text = text
         self._whole: list[Block] = []  # nothing that is appended changes these any more
-        self._tail = ""  # the source of the block after them
+        self._tail = ""  # the source of the one or two blocks after them
         self._lines: list[Strip] = []  # all blocks, drawn `_width` columns wide
         self._whole_lines = 0  # how many lines those are that won't change
         self._width = 0
@@ -72,16 +72,18 @@ class AnswerView(Widget):
 
     def _take(self, text: str) -> None:
         blocks = parse_blocks(text)
-        last = blocks[-1:]
-        if len(blocks) > 1:
-            text = "\n".join(text.split("\n")[first_line(blocks[-1]) :])
+        whole = max(0, len(blocks) - 1)
+        if whole and first_line(blocks[whole]) == text.count("\n"):
+            whole -= 1  # a line that is still written may belong to the block before: "#", "#tag"
+        if whole:
+            text = "\n".join(text.split("\n")[first_line(blocks[whole]) :])
         self._tail = text
-        self._whole += blocks[:-1]
+        self._whole += blocks[:whole]
         if self._width:
             del self._lines[self._whole_lines :]
-            self._draw(blocks[:-1])
+            self._draw(blocks[:whole])
             self._whole_lines = len(self._lines)
-            self._draw(last)
+            self._draw(blocks[whole:])
 
     def _draw(self, blocks: list[Block]) -> None:
         painter = block_painter(self.app.theme)

@@ -291,8 +291,7 @@ class Composer(Vertical):
         lines = [f"Waiting: {one_line(text, 120)}" for text in prompts[-MAX_WAITING_SHOWN:]]
         if more := len(prompts[:-MAX_WAITING_SHOWN]):
             lines.insert(0, f"Waiting: {more} earlier")
-        self._waiting.update("\n".join(lines))
-        self._waiting.display = bool(lines)
+        _show_lines(self._waiting, lines)
 
     @on(TextArea.Changed)
     async def _change(self, event: TextArea.Changed) -> None:
@@ -342,8 +341,7 @@ class Composer(Vertical):
                 completion = (length, mention_of(found_paths[0]))
                 if completion[1] == before[-length:]:
                     completion = None
-        self._hints.update(Content("\n").join(lines))
-        self._hints.display = bool(lines)
+        _show_lines(self._hints, lines)
         self.prompt.completion = completion
         self.screen.refresh_bindings()
 
@@ -359,8 +357,14 @@ class Composer(Vertical):
 
     def _show_files(self, named: Sequence[str] = ()) -> None:
         lines = [*map(file_text, self._pasted), *named]
-        self._files.update("\n".join(f"With {line}" for line in lines))
-        self._files.display = bool(lines)
+        _show_lines(self._files, [f"With {line}" for line in lines])
+
+
+def _show_lines(view: Static, lines: Sequence[str | Content]) -> None:
+    """Show these lines, or nothing where there are none."""
+    if lines or view.display:  # each update lays the whole screen out
+        view.update(Content("\n").join(lines))
+        view.display = bool(lines)
 
 
 def _command_hint(command: slash_commands.SlashCommand) -> Content:

@@ -186,7 +186,8 @@ class ScrollableQuestion(QuestionView):
         """Say how much of the text is out of sight."""
         more = self._text.lines - self._text.size.height
         rest = f" PgDn: {count_text(more, 'more line')}." if more > 0 else ""
-        self.note.update(self.NOTE + rest)
+        if self.note.content != self.NOTE + rest:  # each update lays the whole screen out
+            self.note.update(self.NOTE + rest)
 
     def on_choice_view_scrolling(self, event: ChoiceView.Scrolling) -> None:
         """Show more of the text."""

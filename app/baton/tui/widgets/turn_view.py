@@ -146,8 +146,9 @@ class TurnView(Vertical):
         self.set_class(bool(author), "-remote")
         note, warnings = self._ending(), "\n".join(sanitise(w) for w in self.summary.warnings)
         lines = [Content(note), Content.styled(warnings, "$warning")]
-        self._note.update(Content("\n").join([line for line in lines if line.plain]))
-        self._note.display = bool(note or warnings)
+        if note or warnings or self._note.display:  # each update lays the whole screen out
+            self._note.update(Content("\n").join([line for line in lines if line.plain]))
+            self._note.display = bool(note or warnings)
         self._note.set_class(self.turn.status is TurnStatus.FAILED, "-failed")
 
     def _heading(self) -> Content:
