@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 # Threads of numpy and of llama.cpp wait in loops for each other, also while other processes need
-# the cores: a fit took three times as long with two, a model twenty. Baton's children are started
-# with the second.
+# the cores: a fit took three times as long with two, a model twenty. One thread each leaves the
+# other cores to the tests beside; what is about several threads lifts the limit for itself.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+os.environ.setdefault("OMP_THREAD_LIMIT", "1")
 
 import hypothesis
 import numpy  # noqa: F401  # the tools' units take it for missing, where hypothesis wants it

@@ -242,7 +242,8 @@ async def test_a_model_that_came_to_rest_while_another_gave_up_is_not_waited_for
         await waiting
 
 
-async def test_workers_take_turns_on_the_processor() -> None:
+async def test_workers_take_turns_on_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_THREAD_LIMIT", raising=False)
     memory = Memory()
     one, other = small(memory, threads=physical_cores() + 1), small(memory, threads=0)
     async with aclosing(one.stream(request(STORY))) as chunks:
