@@ -13,6 +13,7 @@ import sqlite3
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -41,15 +42,12 @@ class SharedApp:
         return self._app
 
     def open(self) -> Terminal:
-        """Return it with a new conversation."""
+        """Return it with a new conversation; it is started again where a test has spoiled it."""
         if self._app is not None and self._app.is_running:
             self._app.send("\x0e")
-        else:
-            self.start()
-        app = self._app
-        assert app is not None
-        app.wait(lambda shown: "Ask anything" in shown and not answer_on(app))
-        return app
+            with suppress(AssertionError):
+                return _new_conversation(self._app, 20)
+        return _new_conversation(self.start(), 60)
 
     def close(self) -> None:
         """End it, if it runs."""
@@ -67,6 +65,11 @@ class SharedApp:
                     " ORDER BY created, rowid"
                 )
             )
+
+
+def _new_conversation(app: Terminal, longest: float) -> Terminal:
+    app.wait(lambda shown: "Ask anything" in shown and not answer_on(app), longest)
+    return app
 
 
 @pytest.fixture(scope="module")
@@ -131,11 +134,10 @@ def answer_on(app: Terminal) -> str:
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("round_", rounds(4, 60))
-def test_what_is_typed_early_is_kept_and_it_goes_on_after_a_pause(
-    shared: SharedApp, round_: int
-) -> None:
+def test_what_is_typed_early_is_kept_and_it_goes_on_after_a_pause(home: Path, round_: int) -> None:
     """Paused amid the writing of its first screens, with nobody who reads what it writes."""
-    app = shared.start()
+    own = SharedApp(home)
+    app = own.start()
     app.send("typed early")
     app.wait_for("│ typed early")
     time.sleep((round_ * 0.037) % 0.3)
@@ -144,7 +146,7 @@ def test_what_is_typed_early_is_kept_and_it_goes_on_after_a_pause(
     app.process.send_signal(signal.SIGCONT)
     app.send(", here again")
     app.wait_for("│ typed early, here again")
-    app.send("\x7f" * len("typed early, here again"))
+    own.close()
 
 
 def test_a_stranger_asks_quits_and_finds_it_all_again(shared: SharedApp, app: Terminal) -> None:
