@@ -27,7 +27,7 @@ LONGEST_SECONDS = 5.0
 
 CALM_ROUNDS = 3
 
-FRAME_SECONDS = 1.0
+FRAME_SECONDS = 0.1
 """How often a screen is drawn at the least; besides, it is drawn whenever the app has calmed."""
 
 _at_work: set[asyncio.Future[Any]] = set()
