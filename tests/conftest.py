@@ -78,8 +78,8 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep a drawn part of the tests marked `sampled`, unless tests were asked for by name.
 
-    `sampled(n)` keeps `n` cases of each test, one by default; below one it is the share of the days
-    on which a case is kept. Cases marked `long`, too, are not drawn from: a usual run has none.
+    `sampled(n)` keeps `n` cases of each test, one by default, or that share of them if it is below
+    one: of a test without cases, that share of the days.
     """
     if "sampled" in str(config.option.markexpr) or config.args_source.name == "ARGS":
         return
@@ -98,6 +98,8 @@ def _undrawn(cases: list[pytest.Item]) -> list[pytest.Item]:
     assert mark is not None
     seed = os.environ[SAMPLE_SEED]
     wanted = mark.args[0] if mark.args else 1
+    if wanted < 1:
+        wanted *= len(cases)
     chance = random.Random(f"{seed} {cases[0].nodeid.partition('[')[0]}").random()
     cases.sort(key=lambda case: random.Random(f"{seed} {case.nodeid}").random())
     return cases[int(wanted) + (chance < wanted % 1) :]

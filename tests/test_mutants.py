@@ -40,6 +40,7 @@ def test_each_drawn_change_is_python_of_another_meaning() -> None:
         assert dropped == mutant.harm or dropped in mutant.old
 
 
+@pytest.mark.sampled(0.34)
 def test_the_same_seed_draws_the_same() -> None:
     drawn = [mutant.id for mutant in mutate.drawn_mutants(20, 7)]
     assert drawn != [mutant.id for mutant in mutate.drawn_mutants(20, 8)]

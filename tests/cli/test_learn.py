@@ -22,6 +22,8 @@ from baton.routing.personalisation import MIN_ANSWERS
 from support.command_line import Call
 from support.rated_history import NOW, Said, remember
 
+pytestmark = pytest.mark.sampled(0.5)
+
 EASY = (
     "Write a cheerful greeting for {n} guests.",
     "Rephrase politely: give me {n} spoons now.",

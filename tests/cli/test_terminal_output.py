@@ -7,7 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from support.terminal import Terminal
+
+pytestmark = pytest.mark.sampled(0.5)
 
 PLAYED = """
 import asyncio, sys, time

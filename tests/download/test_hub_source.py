@@ -28,6 +28,8 @@ from baton.download.progress import Progress
 from support.fake_hub import LOOP, Fault, Hub
 from support.gguf_writer import Tensor, facts, header
 
+pytestmark = pytest.mark.sampled(0.5)
+
 TOKEN = "hf_aVerySecretToken"
 MIB = 1 << 20
 

@@ -105,7 +105,7 @@ def with_secret(folder: Path) -> Iterator[Path]:
             yield file
 
 
-@pytest.mark.sampled(0.34)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("first", range(len(MODELS)))
 def test_keys_are_found_nowhere(tmp_path: Path, home: Path, first: int) -> None:
     """Each fault by one provider; which one meets which fault depends on the first."""

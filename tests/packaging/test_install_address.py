@@ -23,7 +23,10 @@ from support.installer_machine import (
     well,
 )
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a script for Unix shells")
+pytestmark = [
+    pytest.mark.sampled(0.34),
+    pytest.mark.skipif(sys.platform == "win32", reason="a script for Unix shells"),
+]
 
 
 @pytest.mark.sampled(2)

@@ -14,7 +14,10 @@ from baton.install import InstalledFiles
 from baton.install.installation import find_installation
 from support.installer_machine import COMPLETIONS, INSTALL, Machine, release, well
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a script for Unix shells")
+pytestmark = [
+    pytest.mark.sampled(0.5),
+    pytest.mark.skipif(sys.platform == "win32", reason="a script for Unix shells"),
+]
 
 
 def put_shells(machine: Machine, *names: str) -> None:

@@ -12,7 +12,10 @@ CHECK = Path(__file__).parent.parent.parent / "packaging" / "linux" / "check.py"
 SAYS = '#include <stdio.h>\nint says(void) { return puts("hello"); }\n'
 ASKS = "int says(void);\nint asks(void) { return says(); }\n"
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="packaging/linux")
+pytestmark = [
+    pytest.mark.sampled(0.34),
+    pytest.mark.skipif(sys.platform != "linux", reason="packaging/linux"),
+]
 
 
 def test_a_folder_whose_libraries_find_each_other_passes(tmp_path: Path) -> None:

@@ -29,6 +29,8 @@ from baton.routing.router_files import SHIPPED_FILES
 from support import odd_scorer
 from support.scripted_plans import Actor, cloud, house, local, says
 
+pytestmark = pytest.mark.sampled(0.5)
+
 SMALL = Card("small", "local", "Small 7B", model="qwen2.5-7b")
 FAR = Card(
     "far",

@@ -18,6 +18,8 @@ from support.cloud_answer import tokens_of
 from support.cloud_faults import UNCLEAR
 from support.fake_cloud import BASES, REFUSED, Cloud, Fault, Manner, Reply
 
+pytestmark = pytest.mark.sampled(0.34)
+
 # A prompt's token costs 1 micro-dollar, an answer's 4, a cached one 0.1, a written one 1.25.
 PRICE = Price(Rates(10**9, 4 * 10**9, 10**8, 1_250_000_000))
 PRICES = {"": PRICE}

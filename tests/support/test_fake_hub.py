@@ -15,6 +15,8 @@ import pytest
 
 from support.fake_hub import LOOP, Fault, Hub, in_seconds
 
+pytestmark = pytest.mark.sampled(0.34)
+
 CONTENT = bytes(range(256)) * 1200
 CLIENT = """
 import json, sys

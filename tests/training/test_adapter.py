@@ -23,7 +23,7 @@ from baton.workers.local.child.llama_loader import c
 REFERENCE = json.loads((Path(__file__).parent / "logits.json").read_text("utf-8"))
 EVERY = 97
 
-pytestmark = pytest.mark.local_model
+pytestmark = [pytest.mark.sampled(0.34), pytest.mark.local_model]
 
 
 class Adapted:

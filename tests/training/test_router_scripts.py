@@ -22,6 +22,8 @@ from routing_pairs import Pair  # noqa: E402
 
 from baton.core.routing_types import Estimate  # noqa: E402
 
+pytestmark = pytest.mark.sampled(0.34)
+
 ODD = frozenset({"odd"})
 
 

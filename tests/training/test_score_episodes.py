@@ -20,7 +20,7 @@ ROSTER = [
     {"id": "calc", "kind": "tool", "price": 0, "context_k": 0, "skills": {"calculation": 5}},
 ]
 
-pytestmark = pytest.mark.local_model
+pytestmark = [pytest.mark.sampled(0.34), pytest.mark.local_model]
 
 
 def score(episodes: Path, out: Path, *more: str) -> subprocess.CompletedProcess[str]:

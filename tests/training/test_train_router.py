@@ -24,6 +24,8 @@ import routing_rows  # noqa: E402
 import train_router  # noqa: E402
 from score_router import rank  # noqa: E402
 
+pytestmark = pytest.mark.sampled(0.34)
+
 WRITTEN = (ARRAYS_FILE, METADATA_FILE, "agreement.json", "kinds.npz", "lengths.npz", "skills.json")
 
 EASY = ("What is {} plus {}?", "Name a city that has {} bridges and {} parks.")

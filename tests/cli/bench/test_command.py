@@ -20,6 +20,8 @@ from support.fake_cloud import Cloud, Fault, Reply
 from support.recordings import BIG, OTHER, SMALL, rows, write
 from support.terminal import Terminal
 
+pytestmark = pytest.mark.sampled(0.34)
+
 MODELS = f"{SMALL},{OTHER},{BIG}"
 PRICED = f"{BIG}@3,15"
 ROUTER = shipped_folder()

@@ -20,6 +20,8 @@ from baton.platform.settings import find_paths
 from support.command_line import Call
 from support.played_history import SMALL, Said, live
 
+pytestmark = pytest.mark.sampled(0.34)
+
 GPT = Card(
     "gpt",
     "cloud",

@@ -27,6 +27,8 @@ from baton.doctor import PARTS
 from baton.doctor.child import PARTS as TABLE
 from baton.workers.local import starter
 
+pytestmark = pytest.mark.sampled(0.34)
+
 APP = Path(baton.__file__).resolve().parents[1]
 ROOT = APP.parent
 

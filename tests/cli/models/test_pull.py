@@ -22,6 +22,8 @@ from support.fake_hub import Fault, Hub
 from support.sample_models import keep_catalogue, listed, models, stock, tiny
 from support.terminal import Terminal
 
+pytestmark = pytest.mark.sampled(0.34)
+
 BATON = [sys.executable, "-I", "-m", "baton"]
 TINY = tiny(60_000)
 OTHER = tiny(90_000, seed=2, name="Other")

@@ -20,7 +20,10 @@ from support.sample_releases import PLATFORM, program
 from support.terminal import Terminal
 from support.update_processes import NEW, OLD
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there it is a folder build")
+pytestmark = [
+    pytest.mark.sampled(0.34),
+    pytest.mark.skipif(sys.platform == "win32", reason="there it is a folder build"),
+]
 
 BINARY = f"baton-{NEW}-{PLATFORM}"
 

@@ -27,7 +27,10 @@ from support.update_processes import (
     read_only,
 )
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there it is a folder build")
+pytestmark = [
+    pytest.mark.sampled(0.5),
+    pytest.mark.skipif(sys.platform == "win32", reason="there it is a folder build"),
+]
 
 OLDER = "0.0.9"
 SOME = 3

@@ -33,6 +33,8 @@ from baton.ipc.process import Child, ChildDied, environment
 from baton.routing import LearnedRouter, ScorerLimits, candidates, missing_part, shipped_folder
 from baton.routing.messages import REPLIES, EstimateQuality, EstimateReply, LoadRouter, RouterLoaded
 
+pytestmark = pytest.mark.sampled(0.5)
+
 PATIENT = ScorerLimits(warm=30, cold=60)
 """For what is not about time: the machine may be busy."""
 

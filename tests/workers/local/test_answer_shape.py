@@ -17,7 +17,7 @@ from baton.ipc.messages import MAX_FRAME_BYTES
 from baton.workers.local import LocalWorker
 from support.local_worker_calls import CAPITAL, CITY, ask, listen, request, small
 
-pytestmark = pytest.mark.local_model
+pytestmark = [pytest.mark.sampled(0.5), pytest.mark.local_model]
 
 ENDLESS = AnswerFormat(r'root ::= ("ha" " "?)* "!"', "{}")
 SLOW = AnswerFormat('root ::= (("a"?){100}){100}', "{}")

@@ -17,7 +17,7 @@ from baton.workers.local import GenerationSettings, LocalWorker, starter
 from support.adapter_files import adapter
 from support.local_worker_calls import CAPITAL, ask, small
 
-pytestmark = pytest.mark.local_model
+pytestmark = [pytest.mark.sampled(0.5), pytest.mark.local_model]
 
 OTHER = replace(starter().card, id="other")
 

@@ -16,7 +16,7 @@ from baton.workers.local import GenerationSettings, LocalWorker, Memory, starter
 from support.adapter_files import talking
 from support.local_worker_calls import CAPITAL, CITY, Answer, ask, listen, local_worker, request
 
-pytestmark = pytest.mark.local_model
+pytestmark = [pytest.mark.sampled(0.5), pytest.mark.local_model]
 
 ALWAYS = """{% for m in messages %}<|im_start|>{{ m.role }}
 {{ m.content }}<|im_end|>

@@ -16,7 +16,7 @@ from baton.core.messages import Loading
 from baton.workers.local import GenerationSettings, LocalWorker, Memory, starter
 from support.local_worker_calls import CAPITAL, ask, listen, local_worker, request, small
 
-pytestmark = pytest.mark.local_model
+pytestmark = [pytest.mark.sampled(0.5), pytest.mark.local_model]
 
 WILD = "Tell me a story about a fox."
 

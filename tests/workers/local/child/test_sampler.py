@@ -20,7 +20,7 @@ from baton.workers.local.child.llama_loader import LlamaError, c
 from baton.workers.local.child.main import encode
 from baton.workers.local.child.sampler import FIRST_TOKENS, TOKEN_INTERVAL, GrammarRefused, Sampler
 
-pytestmark = pytest.mark.local_model
+pytestmark = [pytest.mark.sampled(0.5), pytest.mark.local_model]
 
 PERSON = r"""
 root ::= "{\"name\": " text ", \"age\": " [0-9]{1,2} ", \"likes\": [" (text (", " text){0,2})? "]}"
