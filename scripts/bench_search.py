@@ -149,7 +149,7 @@ async def main(messages: int) -> None:
         path = Path(folder) / "baton.db"
         store = Store.open(path)
         start = time.perf_counter()
-        await store.import_(document(messages))
+        await store.archive.import_(document(messages))
         await store.aclose()
         size = path.stat().st_size / 1e6
         print(f"{messages:,} messages, {size:.0f} MB, in {time.perf_counter() - start:.0f} s\n")

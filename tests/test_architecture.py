@@ -22,8 +22,6 @@ HEAVY = NATIVE | HUBS | {"textual", "litellm", "keyring", "sqlite_utils"}
 MAX_PUBLIC_METHODS = 25
 """Of a class, with those that it inherits from other classes of Baton."""
 
-LARGER = {"baton.history.store.Store": 39}
-"""Classes that have more still. A number here may only go down."""
 
 COUNT_PUBLIC_METHODS = """
 import importlib, inspect, json, pkgutil, baton
@@ -99,7 +97,7 @@ def test_a_prompt_loads_what_migrates_only_where_a_database_is_behind() -> None:
 
 def test_no_class_has_too_many_public_methods() -> None:
     counts = printed_by(COUNT_PUBLIC_METHODS)
-    assert {name: n for name, n in counts.items() if n > MAX_PUBLIC_METHODS} == LARGER
+    assert {name: n for name, n in counts.items() if n > MAX_PUBLIC_METHODS} == {}
 
 
 @pytest.mark.parametrize("path", [p for p in PACKAGES if "lazy_exports(" in p.read_text("utf-8")])

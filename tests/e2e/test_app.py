@@ -215,7 +215,7 @@ def test_control_c_stops_first_and_quits_when_pressed_twice(
     app.send("What is the capital of France?\r")
     wait_until(lambda: statuses(shared) == ["done", "done"])
     app.send(STORY + "\r")
-    wait_until(lambda: shared.turns()[3:] and shared.turns()[3][1])
+    wait_until(lambda: any(text for _, text, _ in shared.turns()[3:]))
     app.send("What is 17*23?\r")
     app.wait_for("Waiting: What is 17*23?")
     app.send("\x03")

@@ -80,20 +80,20 @@ def test_an_export_is_the_whole_of_it(data: st.DataObject) -> None:
     async def main() -> None:
         here, there = Store.open(None), Store.open(None)
         await anything(here, data)
-        document = await here.export()
+        document = await here.archive.export()
         text = json.dumps(document)
-        imported = await there.import_(json.loads(text))
+        imported = await there.archive.import_(json.loads(text))
         assert imported.conversations == len(document["conversations"])
         assert imported.skipped == 0
-        assert await there.export() == document
+        assert await there.archive.export() == document
         for conversation in await here.conversations():
             assert await there.conversation(conversation.id) == conversation
             assert await there.thread(conversation.id) == await here.thread(conversation.id)
-        for run in await here.runs():
-            assert await there.run(run.id) == await here.run(run.id)
-        again = await there.import_(document)
+        for run in await here.runs.newest():
+            assert await there.runs.get(run.id) == await here.runs.get(run.id)
+        again = await there.archive.import_(document)
         assert again == ImportResult(0, 0, imported.conversations)
-        assert await there.export() == document
+        assert await there.archive.export() == document
         await here.aclose()
         await there.aclose()
 
@@ -102,16 +102,16 @@ def test_an_export_is_the_whole_of_it(data: st.DataObject) -> None:
 
 async def test_a_conversation_that_went_on_is_not_overwritten(store: Store) -> None:
     begun = await ask(store)
-    old = await store.export()
+    old = await store.archive.export()
     await ask(store, "And of Italy?", "Rome.", ConversationPosition(begun.conversation))
-    newer = await store.export()
-    assert await store.import_(old) == ImportResult(0, 0, 1)  # all of it is there
+    newer = await store.archive.export()
+    assert await store.archive.import_(old) == ImportResult(0, 0, 1)  # all of it is there
     elsewhere = Store.open(None)
-    await elsewhere.import_(old)
-    assert await elsewhere.import_(newer) == ImportResult(1, 4, 0)  # a copy, under new ids
+    await elsewhere.archive.import_(old)
+    assert await elsewhere.archive.import_(newer) == ImportResult(1, 4, 0)  # a copy, under new ids
     assert len(await elsewhere.conversations()) == 2
     for conversation in await elsewhere.conversations():
-        run = await elsewhere.last_run(conversation.id)
+        run = await elsewhere.runs.last(conversation.id)
         assert run is not None
         assert isinstance(run.events[0], Started)
         assert run.events[0].conversation == conversation.id
@@ -123,19 +123,19 @@ async def test_a_conversation_that_went_on_is_not_overwritten(store: Store) -> N
 
 async def test_importing_brings_a_deleted_conversation_back(store: Store) -> None:
     begun = await ask(store)
-    document = await store.export([begun.conversation])
+    document = await store.archive.export([begun.conversation])
     await store.hide(begun.conversation)
-    assert (await store.export())["conversations"] == []
-    assert await store.import_(document) == ImportResult(1, 0, 0)
+    assert (await store.archive.export())["conversations"] == []
+    assert await store.archive.import_(document) == ImportResult(1, 0, 0)
     assert await store.latest() == begun.conversation
 
 
 async def test_imports_keep_their_place_in_time(store: Store) -> None:
     await ask(store, "old orange")
-    document = await store.export()
+    document = await store.archive.export()
     elsewhere = Store.open(None)
     newer = await ask(elsewhere, "new orange")
-    await elsewhere.import_(document)
+    await elsewhere.archive.import_(document)
     assert (await elsewhere.search("orange"))[0].conversation == newer.conversation
     assert await elsewhere.recent_prompts() == ["old orange", "new orange"]
     await elsewhere.aclose()
@@ -145,9 +145,9 @@ async def test_what_was_in_progress_elsewhere_is_lost_here(store: Store) -> None
     begun = await store.begin(Prompt("x"), ConversationPosition(), Label.CLOUD)
     await store.write(begun.answer, "half", TurnStatus.STREAMING)
     elsewhere = Store.open(None)
-    await elsewhere.import_(await store.export())
+    await elsewhere.archive.import_(await store.archive.export())
     assert (await elsewhere.thread(begun.conversation))[-1].status is TurnStatus.LOST
-    assert (await elsewhere.run(begun.run)).status == "lost"
+    assert (await elsewhere.runs.get(begun.run)).status == "lost"
     await elsewhere.aclose()
 
 
@@ -189,11 +189,11 @@ async def test_a_bad_document_is_one_sentence_and_imports_nothing(
 ) -> None:
     await ask(store)
     await ask(store)
-    document = copy.deepcopy(await store.export())
+    document = copy.deepcopy(await store.archive.export())
     spoil(document)
     elsewhere = Store.open(None)
     with pytest.raises(ConfigError) as caught:
-        await elsewhere.import_(document)
+        await elsewhere.archive.import_(document)
     assert "\n" not in str(caught.value)
     assert "Nothing was imported." in str(caught.value)
     assert await elsewhere.conversations() == []
@@ -209,7 +209,7 @@ def test_anything_else_is_refused(data: object) -> None:
     async def main() -> None:
         store = Store.open(None)
         with pytest.raises(ConfigError):
-            await store.import_(data)
+            await store.archive.import_(data)
         await store.aclose()
 
     asyncio.run(main())
@@ -217,20 +217,20 @@ def test_anything_else_is_refused(data: object) -> None:
 
 async def test_only_what_exists_is_exported(store: Store) -> None:
     with pytest.raises(ConfigError):
-        await store.export(["nothing"])
-    assert await store.export() == {"baton_export": 1, "conversations": []}
+        await store.archive.export(["nothing"])
+    assert await store.archive.export() == {"baton_export": 1, "conversations": []}
 
 
 async def test_any_number_of_conversations_may_bear_the_same_time(store: Store) -> None:
     await ask(store)
-    [document] = (await store.export())["conversations"]
+    [document] = (await store.archive.export())["conversations"]
     at = document["created"]
     for number in range(150):
         text = json.dumps(document)
         for old in (document["id"], *(turn["id"] for turn in document["turns"])):
             text = text.replace(old, f"{number:04x}{old[4:]}")
         text = text.replace(document["runs"][0]["id"], f"{number:012x}")
-        await store.import_({"baton_export": 1, "conversations": [json.loads(text)]})
+        await store.archive.import_({"baton_export": 1, "conversations": [json.loads(text)]})
     listed = await store.conversations()
     assert len(listed) == 151
     assert {conversation.created for conversation in listed} == {at}

@@ -59,7 +59,7 @@ async def test_a_time_that_cannot_be_is_no_time_at_which_help_was_weighed(
     for when in (0.5, at):  # an import may say anything
         begun = await ask(store)
         await store.append(begun.run, ev.Weighed("gpt", 0.3, 0.1, 1000, True, at=when))
-    [known] = await store.recent_weighings()
+    [known] = await store.runs.weighings()
     assert abs(known.at - time.time()) < 3600
 
 
@@ -69,12 +69,12 @@ async def test_private_answers_are_learned_from_here_and_count_for_no_skill(stor
         step = direct_step("small", (), Need("math", 3))
         await store.append(begun.run, ev.Planned(Plan((step,), (1,)), at=0.1))
         await store.append(begun.run, ev.StepFinished(1, Finish.STOP, at=0.5))
-        await store.rate(begun.answer, Signal.GOOD)
-    assert len(await store.answered()) == 3
-    assert [one.kind for one in await store.outcomes()] == ["math"]
+        await store.feedback.rate(begun.answer, Signal.GOOD)
+    assert len(await store.feedback.answered()) == 3
+    assert [one.kind for one in await store.feedback.outcomes()] == ["math"]
     [cloud] = [c for c in await store.conversations() if c.label is Label.CLOUD]
     await store.relabel(cloud.id, Label.LOCAL)
-    assert await store.outcomes() == []
+    assert await store.feedback.outcomes() == []
 
 
 async def test_a_prompt_for_which_help_was_weighed_twice_counts_once(store: Store) -> None:
@@ -83,68 +83,68 @@ async def test_a_prompt_for_which_help_was_weighed_twice_counts_once(store: Stor
         await store.append(run, ev.Weighed("gpt", 0.3, 0.5, 1000, False, at=0.1))
         await store.append(run, ev.Weighed("gpt", 0.9, 0.5, 1000, True, at=2.0))
         await store.append(run, ev.Weighed("lab", 0.2, 0.0, 0, True, at=3.0))  # it costs nothing
-    assert [(one.gain, one.ok) for one in await store.recent_weighings()] == [(0.9, True)] * 2
+    assert [(one.gain, one.ok) for one in await store.runs.weighings()] == [(0.9, True)] * 2
 
 
 async def test_all_that_a_person_can_do_is_kept_exported_and_imported(store: Store) -> None:
     answer, person = (await ask(store)).answer, set(Signal) - {Signal.AGREED, Signal.DIFFERED}
     for signal in person - {Signal.BAD}:
-        await store.add_signal(answer, signal)
+        await store.feedback.add_signal(answer, signal)
     other = (await ask(store)).answer
-    await store.add_signal(other, Signal.BAD)
-    document = await store.export()
+    await store.feedback.add_signal(other, Signal.BAD)
+    document = await store.archive.export()
     elsewhere = Store.open(None)
-    await elsewhere.import_(document)
-    found = await elsewhere.signals([answer, other])
-    assert found == await store.signals([answer, other])
+    await elsewhere.archive.import_(document)
+    found = await elsewhere.feedback.signals([answer, other])
+    assert found == await store.feedback.signals([answer, other])
     assert {*found[answer], *found[other]} == person
     await elsewhere.aclose()
 
 
 async def test_an_import_that_calls_an_answer_good_and_bad_is_refused(store: Store) -> None:
-    await store.rate((await ask(store)).answer, Signal.GOOD)
-    document = await store.export()
+    await store.feedback.rate((await ask(store)).answer, Signal.GOOD)
+    document = await store.archive.export()
     for turn in document["conversations"][0]["turns"]:
         if "signals" in turn:
             turn["signals"]["bad"] = 1.0
     elsewhere = Store.open(None)
     with pytest.raises(ConfigError, match="both good and bad"):
-        await elsewhere.import_(document)
+        await elsewhere.archive.import_(document)
     assert await elsewhere.conversations() == []
     await elsewhere.aclose()
 
 
 async def test_a_thumb_can_be_changed_and_taken_back(store: Store) -> None:
     answer = (await ask(store)).answer
-    await store.rate(answer, Signal.GOOD)
-    assert list((await store.signals([answer]))[answer]) == [Signal.GOOD]
-    await store.rate(answer, Signal.BAD)
-    await store.add_signal(answer, Signal.COPIED)
-    await store.add_signal(answer, Signal.COPIED)
-    assert set((await store.signals([answer]))[answer]) == {Signal.BAD, Signal.COPIED}
-    await store.rate(answer, None)
-    assert list((await store.signals([answer]))[answer]) == [Signal.COPIED]
+    await store.feedback.rate(answer, Signal.GOOD)
+    assert list((await store.feedback.signals([answer]))[answer]) == [Signal.GOOD]
+    await store.feedback.rate(answer, Signal.BAD)
+    await store.feedback.add_signal(answer, Signal.COPIED)
+    await store.feedback.add_signal(answer, Signal.COPIED)
+    assert set((await store.feedback.signals([answer]))[answer]) == {Signal.BAD, Signal.COPIED}
+    await store.feedback.rate(answer, None)
+    assert list((await store.feedback.signals([answer]))[answer]) == [Signal.COPIED]
 
 
 async def test_only_answers_can_be_judged(store: Store) -> None:
     begun = await ask(store)
     for turn in (begun.prompt, "nothing"):
         with pytest.raises(ConfigError, match="no answer"):
-            await store.rate(turn, Signal.GOOD)
+            await store.feedback.rate(turn, Signal.GOOD)
         with pytest.raises(ConfigError, match="no answer"):
-            await store.add_signal(turn, Signal.COPIED)
-    assert await store.signals([begun.prompt, "nothing"]) == {}
+            await store.feedback.add_signal(turn, Signal.COPIED)
+    assert await store.feedback.signals([begun.prompt, "nothing"]) == {}
 
 
 async def test_what_was_done_goes_with_the_conversation(tmp_path: Path) -> None:
     path = tmp_path / "baton.db"
     store = Store.open(path)
     begun, other = await ask(store), await ask(store)
-    await store.rate(begun.answer, Signal.GOOD)
-    await store.rate(other.answer, Signal.BAD)
+    await store.feedback.rate(begun.answer, Signal.GOOD)
+    await store.feedback.rate(other.answer, Signal.BAD)
     await store.hide(begun.conversation)
-    assert [known.turn for known in await store.answered()] == [other.answer]
-    assert await store.signals_since(0) == 1
+    assert [known.turn for known in await store.feedback.answered()] == [other.answer]
+    assert await store.feedback.signals_since(0) == 1
     await store.purge(begun.conversation)
     await store.aclose()
     connection = sqlite.connect(path)
@@ -154,33 +154,33 @@ async def test_what_was_done_goes_with_the_conversation(tmp_path: Path) -> None:
 
 async def test_it_travels_with_an_export_but_is_no_other_word(store: Store) -> None:
     begun = await ask(store)
-    before = await store.export()
+    before = await store.archive.export()
     assert "signals" not in before["conversations"][0]["turns"][1], "older Batons read it too"
-    await store.rate(begun.answer, Signal.BAD)
-    await store.add_signal(begun.answer, Signal.COPIED)
-    after = await store.export()
-    assert (await store.import_(before)).skipped == 1, "it is the same conversation"
-    assert set((await store.signals([begun.answer]))[begun.answer]) == {"bad", "copied"}
+    await store.feedback.rate(begun.answer, Signal.BAD)
+    await store.feedback.add_signal(begun.answer, Signal.COPIED)
+    after = await store.archive.export()
+    assert (await store.archive.import_(before)).skipped == 1, "it is the same conversation"
+    assert set((await store.feedback.signals([begun.answer]))[begun.answer]) == {"bad", "copied"}
     await store.purge(begun.conversation)
-    assert (await store.import_(after)).conversations == 1
-    assert await store.export() == after
+    assert (await store.archive.import_(after)).conversations == 1
+    assert await store.archive.export() == after
 
     wrong = copy.deepcopy(after)
     wrong["conversations"][0]["turns"][0]["signals"] = {"good": 1.0}
     with pytest.raises(ConfigError, match="no answer"):
-        await store.import_(wrong)
+        await store.archive.import_(wrong)
     wrong["conversations"][0]["turns"][0]["signals"] = {"agreed": 1.0}
     with pytest.raises(ConfigError, match="no export"):
-        await store.import_(wrong)
+        await store.archive.import_(wrong)
 
 
 async def test_an_export_comes_in_under_new_ids_with_what_was_done(store: Store) -> None:
     begun = await ask(store)
-    await store.rate(begun.answer, Signal.GOOD)
-    exported = await store.export()
+    await store.feedback.rate(begun.answer, Signal.GOOD)
+    exported = await store.archive.export()
     exported["conversations"][0]["turns"][1]["text"] = "Lyon."
-    assert (await store.import_(exported)).conversations == 1
-    assert [list(known.signals) for known in await store.answered()] == [[Signal.GOOD]] * 2
+    assert (await store.archive.import_(exported)).conversations == 1
+    assert [list(known.signals) for known in await store.feedback.answered()] == [[Signal.GOOD]] * 2
 
 
 async def test_the_strongest_counts_and_of_those_the_last(store: Store) -> None:
@@ -198,8 +198,8 @@ async def test_the_strongest_counts_and_of_those_the_last(store: Store) -> None:
         (Signal.STRONGER, 0, 0.6),
         (Signal.GOOD, 1, 1.0),
     ):
-        await store.add_signal(begun.answer, signal)
-        [outcome] = await store.outcomes()
+        await store.feedback.add_signal(begun.answer, signal)
+        [outcome] = await store.feedback.outcomes()
         assert (outcome.worker, outcome.kind, outcome.good) == ("small", "code", good)
         assert outcome.weight == pytest.approx(weight, abs=0.01)
         assert outcome.at == pytest.approx(time.time(), abs=60)
@@ -221,18 +221,20 @@ async def test_a_replaced_draft_is_judged_by_what_replaced_it(
 ) -> None:
     await replaced(store, draft, answer)
     await replaced(store, draft, answer, sent=False)  # both are local: neither is the better one
-    known = [(known.worker, known.kind, list(known.signals)) for known in await store.answered()]
+    known = [
+        (known.worker, known.kind, list(known.signals)) for known in await store.feedback.answered()
+    ]
     assert known == ([("small", "math", [found])] if found else [])
 
 
 async def test_a_thumb_on_what_replaced_a_draft_is_for_its_own_author(store: Store) -> None:
     begun = await replaced(store, "The answer is 5.", "The answer is 6.")
-    await store.rate(begun.answer, Signal.GOOD)
-    assert {(known.worker, *known.signals) for known in await store.answered()} == {
+    await store.feedback.rate(begun.answer, Signal.GOOD)
+    assert {(known.worker, *known.signals) for known in await store.feedback.answered()} == {
         ("gpt", Signal.GOOD),
         ("small", Signal.DIFFERED),
     }
-    assert await store.signals_since(0) == 1
+    assert await store.feedback.signals_since(0) == 1
 
 
 @pytest.mark.parametrize("help_came", [True, False])
@@ -252,8 +254,8 @@ async def test_where_help_failed_the_draft_is_the_answer(store: Store, help_came
     for event in events:
         await store.append(begun.run, event)
     await store.write(begun.answer, "Six.", TurnStatus.DONE, "small")
-    await store.rate(begun.answer, Signal.GOOD)
-    [known] = await store.answered()
+    await store.feedback.rate(begun.answer, Signal.GOOD)
+    [known] = await store.feedback.answered()
     assert (known.worker, known.kind, known.alone) == (
         "small",
         "math" if help_came else "code",
@@ -276,26 +278,26 @@ async def test_an_answer_of_several_steps_tells_of_the_one_that_wrote_it(store: 
         await store.append(begun.run, ev.StepFinished(number, Finish.STOP, "text", at=0.2))
     await store.append(begun.run, ev.Finished(at=0.3))
     await store.write(begun.answer, "text", TurnStatus.DONE, "large")
-    await store.rate(begun.answer, Signal.BAD)
-    [known] = await store.answered()
+    await store.feedback.rate(begun.answer, Signal.BAD)
+    [known] = await store.feedback.answered()
     assert (known.worker, known.kind, known.alone) == ("large", "writing", False)
-    [outcome] = await store.outcomes()
+    [outcome] = await store.feedback.outcomes()
     assert outcome.weight == pytest.approx(0.5, abs=0.01), "others had a part in it"
 
 
 async def test_asking_again_after_a_stopped_answer_is_no_complaint(store: Store) -> None:
     begun = await store.begin(Prompt("Hello"), ConversationPosition(), Label.CLOUD)
     await store.write(begun.answer, "Half an", TurnStatus.CANCELLED, "small")
-    await store.add_signal(begun.answer, Signal.AGAIN)
-    assert await store.answered() == []
-    await store.rate(begun.answer, Signal.BAD)
-    assert [list(known.signals) for known in await store.answered()] == [[Signal.BAD]]
+    await store.feedback.add_signal(begun.answer, Signal.AGAIN)
+    assert await store.feedback.answered() == []
+    await store.feedback.rate(begun.answer, Signal.BAD)
+    assert [list(known.signals) for known in await store.feedback.answered()] == [[Signal.BAD]]
 
 
 async def test_a_run_that_names_steps_it_does_not_have_is_no_obstacle(store: Store) -> None:
     begun = await ask(store)
     await store.append(begun.run, ev.StepFinished(99, Finish.STOP, "what?", at=0.2))
-    await store.rate(begun.answer, Signal.GOOD)
-    [known] = await store.answered()
+    await store.feedback.rate(begun.answer, Signal.GOOD)
+    [known] = await store.feedback.answered()
     assert (known.worker, known.kind) == ("small", "")
-    assert await store.outcomes() == []
+    assert await store.feedback.outcomes() == []

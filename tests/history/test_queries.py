@@ -45,7 +45,7 @@ async def called(
 async def test_speed_is_what_was_written_after_the_first_token(store: Store) -> None:
     await called(store, "small", 101, 3.0)
     await called(store, "small", 51, 2.0)
-    [(worker, (speed, last))] = (await store.worker_usage()).items()
+    [(worker, (speed, last))] = (await store.runs.worker_usage()).items()
     assert worker == "small"
     assert speed == pytest.approx(150 / 3.0)
     assert abs(last - time.time()) < 60
@@ -54,7 +54,7 @@ async def test_speed_is_what_was_written_after_the_first_token(store: Store) -> 
 async def test_a_call_that_wrote_next_to_nothing_says_nothing_of_speed(store: Store) -> None:
     await called(store, "small", 3, 1.001)
     await called(store, "cut", 40, 2.0, first_token=None)
-    assert [speed for speed, _ in (await store.worker_usage()).values()] == [None, None]
+    assert [speed for speed, _ in (await store.runs.worker_usage()).values()] == [None, None]
 
 
 async def test_the_newest_calls_count_since_a_machine_may_change(store: Store) -> None:
@@ -62,19 +62,19 @@ async def test_the_newest_calls_count_since_a_machine_may_change(store: Store) -
         await called(store, "small", 11, 11.0)
     for _ in range(20):
         await called(store, "small", 101, 2.0)
-    assert (await store.worker_usage())["small"][0] == pytest.approx(100.0)
+    assert (await store.runs.worker_usage())["small"][0] == pytest.approx(100.0)
 
 
 @pytest.mark.parametrize("at", [1e300, -1e300, 1e12])
 async def test_an_import_may_say_anything(store: Store, at: float) -> None:
     await called(store, "small", 10**9, 1e-9, 0.0, at=at)
-    [(speed, last)] = (await store.worker_usage()).values()
+    [(speed, last)] = (await store.runs.worker_usage()).values()
     assert speed is None
     assert 0 < last <= time.time()
 
 
 async def test_nothing_was_asked_yet(store: Store) -> None:
-    assert await store.worker_usage() == {}
+    assert await store.runs.worker_usage() == {}
 
 
 async def marked(store: Store, query: str) -> list[str]:

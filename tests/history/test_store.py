@@ -131,7 +131,7 @@ async def test_a_place_that_does_not_exist_is_refused(
 ) -> None:
     begun, other = await ask(store), await ask(store)
     ids = {"answer": begun.answer, "other": other.conversation}
-    before = await store.export()
+    before = await store.archive.export()
     named = ConversationPosition(
         ids.get(place.conversation or "", place.conversation),
         ids.get(place.after or "", place.after),
@@ -139,7 +139,7 @@ async def test_a_place_that_does_not_exist_is_refused(
     )
     with pytest.raises(ConfigError):
         await store.begin(Prompt("lost"), named, Label.CLOUD)
-    assert await store.export() == before
+    assert await store.archive.export() == before
 
 
 async def test_what_was_left_out_is_not_sent_again(store: Store) -> None:
@@ -172,7 +172,7 @@ async def test_a_private_prompt_makes_private_whatever_follows_from_it(store: St
     assert (await store.conversation(first.conversation)).label is Label.LOCAL
     elsewhere = await ask(store, place=ConversationPosition(first.conversation, after=first.answer))
     assert elsewhere.label is Label.LOCAL
-    [conversation] = (await store.export())["conversations"]
+    [conversation] = (await store.archive.export())["conversations"]
     [change] = conversation["label_changes"]
     assert (change["old"], change["label"]) == ("cloud", "local")
 
@@ -223,7 +223,7 @@ async def test_loosening_a_label_is_an_act_that_is_recorded(store: Store) -> Non
     await store.relabel(begun.conversation, Label.CLOUD)
     after = await ask(store, place=ConversationPosition(begun.conversation))
     assert after.label is Label.CLOUD
-    [conversation] = (await store.export())["conversations"]
+    [conversation] = (await store.archive.export())["conversations"]
     [change] = conversation["label_changes"]
     assert (change["old"], change["label"]) == ("local", "cloud")
 
@@ -239,17 +239,17 @@ async def test_a_run_leaves_its_events(store: Store) -> None:
         call,
         Failed("WorkerError", "It broke \udcff.", "Try again.", at=1.5),
     ]
-    assert (await store.run(begun.run)).status == "running"
+    assert (await store.runs.get(begun.run)).status == "running"
     for event in events:
         await store.append(begun.run, event)
-    record = await store.run(begun.run[:6])
+    record = await store.runs.get(begun.run[:6])
     assert record.events[:3] == tuple(events[:3])
     assert record.events[3] == Failed("WorkerError", "It broke �.", "Try again.", at=1.5)
     assert (record.status, record.answer) == ("failed", begun.answer)
-    assert await store.last_run() == record
-    assert await store.last_run(begun.conversation) == record
-    assert await store.last_run("nothing") is None
-    assert [(run.id, run.events) for run in await store.runs()] == [(begun.run, ())]
+    assert await store.runs.last() == record
+    assert await store.runs.last(begun.conversation) == record
+    assert await store.runs.last("nothing") is None
+    assert [(run.id, run.events) for run in await store.runs.newest()] == [(begun.run, ())]
 
 
 @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ async def test_a_run_leaves_its_events(store: Store) -> None:
 async def test_a_terminal_event_ends_the_run(store: Store, event: Event) -> None:
     begun = await store.begin(Prompt("x"), ConversationPosition(), Label.CLOUD)
     await store.append(begun.run, event)
-    assert (await store.run(begun.run)).status == type(event).__name__.lower()
+    assert (await store.runs.get(begun.run)).status == type(event).__name__.lower()
 
 
 no_surrogates = st.text(st.characters(exclude_categories=["Cs"]))
@@ -315,7 +315,7 @@ async def test_ids_may_be_shortened_while_they_are_clear(store: Store) -> None:
         with pytest.raises(ConfigError, match="There is no conversation"):
             await store.conversation(typed)
     with pytest.raises(ConfigError, match="There is no run"):
-        await store.run("xyz")
+        await store.runs.get("xyz")
 
 
 async def test_deleting_can_be_undone_until_it_is_meant(store: Store) -> None:
@@ -324,11 +324,11 @@ async def test_deleting_can_be_undone_until_it_is_meant(store: Store) -> None:
     assert [c.id for c in await store.conversations()] == [other.conversation]
     assert await store.search("secret") == []
     assert await store.recent_prompts() == ["else"]
-    assert [run.id for run in await store.runs()] == [other.run]
+    assert [run.id for run in await store.runs.newest()] == [other.run]
     with pytest.raises(ConfigError):
         await store.conversation(begun.conversation)
     with pytest.raises(ConfigError):
-        await store.run(begun.run)
+        await store.runs.get(begun.run)
     await store.restore(begun.conversation)
     assert len(await store.search("secret")) == 1
     await store.hide(begun.conversation)
@@ -408,13 +408,13 @@ async def test_a_closed_history_is_one_whole_file(tmp_path: Path) -> None:
 
 
 async def test_long_conversations_can_be_purged(store: Store) -> None:
-    document = await store.export([(await ask(store)).conversation])
+    document = await store.archive.export([(await ask(store)).conversation])
     [conversation] = document["conversations"]
     last = conversation["turns"][-1]
     for number in range(3000):  # deeper than SQLite lets triggers call each other
         last = last | {"id": f"{number:012x}", "parent": last["id"], "run": None}
         conversation["turns"].append(last)
-    assert (await store.import_(document)).turns == 3002
+    assert (await store.archive.import_(document)).turns == 3002
     [copy] = [c for c in await store.conversations() if c.turns == 3002]
     await store.select(copy.head or "")
     assert len(await store.thread(copy.id)) == 3002

@@ -89,7 +89,7 @@ def test_a_killed_baton_has_kept_what_it_acknowledged(tmp_path: Path, kills: int
 
 
 async def _is_settled(store: Store) -> None:
-    document = await store.export()
+    document = await store.archive.export()
     for conversation in document["conversations"]:
         assert {turn["status"] for turn in conversation["turns"]} <= {"done", "lost"}
         assert {run["status"] for run in conversation["runs"]} <= {"finished", "lost"}
@@ -119,7 +119,7 @@ asyncio.run(main())"""
     [_, answer] = await store.thread(conversation)
     assert (answer.text, answer.status) == ("Because halfway", TurnStatus.LOST)
     assert [hit.turn for hit in await store.search("halfway")] == [answer.id]
-    run = await store.last_run(conversation)
+    run = await store.runs.last(conversation)
     assert run is not None
     assert run.status == "lost"
     await ask(store, "Again?", place=ConversationPosition(conversation))
@@ -138,7 +138,7 @@ async def test_a_process_that_only_inherited_a_number_is_no_owner(
     connection.execute(f"UPDATE runs SET {change}")  # long before this process
     connection.close()
     store = Store.open(path)
-    assert (await store.run(begun.run)).status == "lost"
+    assert (await store.runs.get(begun.run)).status == "lost"
     await store.aclose()
 
 
@@ -151,7 +151,7 @@ async def test_a_clock_that_is_set_on_makes_no_run_lost(
     began = psutil.Process.create_time
     monkeypatch.setattr(psutil.Process, "create_time", lambda process: began(process) + 3600)
     other = Store.open(tmp_path / "baton.db")
-    assert (await other.run(begun.run)).status == "running"
+    assert (await other.runs.get(begun.run)).status == "running"
     await other.aclose()
     await store.aclose()
 
@@ -188,7 +188,7 @@ async def use(path: Path) -> tuple[str, int]:
             await store.thread(conversation.id)
         await store.search("question")
         await store.search("ans")
-        await store.runs()
+        await store.runs.newest()
         begun = await ask(store, "Still there?", "Yes.")
         assert len(await store.thread(begun.conversation)) == 2
         return warning, len(conversations)
@@ -495,7 +495,7 @@ def test_a_draft_of_an_older_baton_is_the_text_of_its_step(
     async def read() -> RunRecord:
         store = Store.open(path)
         try:
-            return await store.run(run)
+            return await store.runs.get(run)
         finally:
             await store.aclose()
 

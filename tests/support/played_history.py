@@ -57,7 +57,7 @@ async def live(
                 [begun] = [event async for event in run if isinstance(event, Started)]
             runs.append(begun.run)
             if said.signal is not None:
-                await store.add_signal(begun.answer, said.signal)
+                await store.feedback.add_signal(begun.answer, said.signal)
     finally:
         await orchestra.aclose()
         await ledger.aclose()

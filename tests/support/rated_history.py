@@ -36,7 +36,7 @@ def remember(items: Iterable[Said], together: int = 200) -> None:
 
     async def put() -> None:
         store = Store.open(find_paths().database)
-        await store.import_({"baton_export": 1, "conversations": conversations})
+        await store.archive.import_({"baton_export": 1, "conversations": conversations})
         await store.aclose()
 
     asyncio.run(put())

@@ -237,7 +237,7 @@ class House:
 
     async def record(self) -> RunRecord:
         """Return the newest run as it is on disk."""
-        kept = await self.store.last_run()
+        kept = await self.store.runs.last()
         assert kept is not None
         return kept
 

@@ -83,7 +83,7 @@ async def play(
     for event in (*events, ev.Finished(at=0.5)):
         await store.append(begun.run, event)
     await store.write(begun.answer, "391", TurnStatus.DONE, "small")
-    await store.rate(begun.answer, rating)
+    await store.feedback.rate(begun.answer, rating)
 
 
 async def test_a_split_request_becomes_its_marked_prompt_and_its_lines(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -9,16 +10,11 @@ import pytest
 
 from baton.core.errors import StoreError
 from baton.core.messages import Chunk, Request, Text
-from baton.history import Store
 from baton.money import Ledger
 from baton.platform.settings import load_settings
 from baton.tui import crash_report
 from baton.tui.app import BatonApp, crash_message
 from support.app_session import Stage, remote_script, sorry, staged
-
-METHODS = [
-    name for name in vars(Store) if not name.startswith("_") and name not in ("aclose", "open")
-]
 
 
 def slow(request: Request) -> Iterable[Chunk | float]:
@@ -34,9 +30,11 @@ def break_store(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     async def fail(*_: object, **__: object) -> None:
         raise StoreError("The disk is gone.", "Bring it back.")
 
-    for name in METHODS:
-        if name != "warning":
-            monkeypatch.setattr(stage.services.store, name, fail)
+    store = stage.services.store
+    for part in (store, store.runs, store.feedback, store.archive):
+        for name, method in vars(type(part)).items():
+            if inspect.iscoroutinefunction(method) and name != "aclose":
+                monkeypatch.setattr(part, name, fail)
 
 
 @pytest.mark.sampled(2)

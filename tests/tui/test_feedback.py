@@ -44,7 +44,7 @@ async def kept(stage: Stage, conversation: str = "") -> list[set[Signal]]:
     await stage.app.workers.wait_for_complete()
     store = stage.services.store
     turns = await store.thread(conversation or stage.chat.context.chat.id or "")
-    done = await store.signals([turn.id for turn in turns])
+    done = await store.feedback.signals([turn.id for turn in turns])
     return [set(done.get(turn.id, ())) for turn in turns if turn.role is Role.ASSISTANT]
 
 
@@ -159,7 +159,7 @@ async def test_asking_again_is_kept_with_the_answer_there_was(tmp_path: Path) ->
         await stage.until(lambda: stage.chat.transcript.turns[-1].id != old)
         await stage.answered()
         assert await kept(stage) == [set()]
-        assert set((await stage.services.store.signals([old]))[old]) == {Signal.AGAIN}
+        assert set((await stage.services.store.feedback.signals([old]))[old]) == {Signal.AGAIN}
 
 
 async def test_asking_a_stronger_worker_is_kept_with_the_answer_there_was(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ async def test_asking_a_stronger_worker_is_kept_with_the_answer_there_was(tmp_pa
         await stage.answered()
         assert stage.chat.transcript.turns[-1].worker == GPT.id
         assert await kept(stage) == [set()]
-        assert set((await stage.services.store.signals([old]))[old]) == {Signal.STRONGER}
+        assert set((await stage.services.store.feedback.signals([old]))[old]) == {Signal.STRONGER}
 
 
 async def test_where_there_is_no_stronger_worker_nothing_was_asked(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ async def test_an_edited_prompt_is_kept_with_its_answer_once_it_is_sent(tmp_path
         await stage.press("tab", "e", "!")
         await stage.ask("")
         assert [t.text for t in stage.chat.transcript.turns if t.role is Role.USER] == ["Hi!"]
-        assert set((await stage.services.store.signals([old]))[old]) == {Signal.EDITED}
+        assert set((await stage.services.store.feedback.signals([old]))[old]) == {Signal.EDITED}
 
 
 async def test_a_store_that_takes_nothing_is_no_obstacle(
@@ -204,8 +204,8 @@ async def test_a_store_that_takes_nothing_is_no_obstacle(
         async def full(*_: object) -> None:
             raise StoreError("The disk is full.", "Make room.")
 
-        monkeypatch.setattr(stage.services.store, "add_signal", full)
-        monkeypatch.setattr(stage.services.store, "rate", full)
+        monkeypatch.setattr(stage.services.store.feedback, "add_signal", full)
+        monkeypatch.setattr(stage.services.store.feedback, "rate", full)
         await stage.press("tab", "y", "+")
         await stage.until(lambda: "The disk is full." in stage.see())
         assert "good" not in head(stage)
@@ -224,7 +224,7 @@ async def teach(rated: Sequence[RatedAnswer], target: Path) -> RefitResult:
 async def taught(tmp_path: Path, *scripts: Script) -> AsyncIterator[Stage]:
     """Open the app with something that learns."""
     store, versions = Store.open(None), LearnedVersions(tmp_path / "router" / "learned.npz")
-    tutor = Personaliser(store, lambda: [Candidate("small")], teach, versions)
+    tutor = Personaliser(store.feedback, lambda: [Candidate("small")], teach, versions)
     async with staged(tmp_path, *scripts, store=store, tutor=lambda: tutor) as stage:
         yield stage
     await store.aclose()
@@ -235,7 +235,7 @@ async def judged(store: Store, count: int) -> None:
     for number in range(count):
         begun = await store.begin(Prompt(f"Question {number}"), ConversationPosition(), Label.CLOUD)
         await store.write(begun.answer, "Answer", TurnStatus.DONE, "small")
-        await store.rate(begun.answer, Signal.GOOD)
+        await store.feedback.rate(begun.answer, Signal.GOOD)
 
 
 async def test_learning_says_what_came_of_it_and_is_taken_back(tmp_path: Path) -> None:
@@ -272,7 +272,7 @@ async def test_a_fall_while_learning_is_said(tmp_path: Path) -> None:
         raise WorkerError("The router failed while it was learning. Nothing was changed.")
 
     store, versions = Store.open(None), LearnedVersions(tmp_path / "router" / "learned.npz")
-    tutor = Personaliser(store, lambda: [Candidate("small")], fall, versions)
+    tutor = Personaliser(store.feedback, lambda: [Candidate("small")], fall, versions)
     async with staged(tmp_path, say, store=store, tutor=lambda: tutor) as stage:
         await judged(store, 12)
         await stage.send("/learn")

@@ -243,7 +243,7 @@ async def test_modes_and_strategies_are_chosen_and_shown(tmp_path: Path) -> None
         assert run is not None
         (routed,) = [
             event
-            for event in (await stage.services.store.run(run)).events
+            for event in (await stage.services.store.runs.get(run)).events
             if type(event).__name__ == "Routed"
         ]
         assert getattr(routed, "strategy", "") == "single"
@@ -328,7 +328,9 @@ async def test_a_plan_is_edited_and_mended_and_then_played(tmp_path: Path, edito
         first = (editor / "seen-1.toml").read_text()
         assert "Put it into a table in Portuguese." in first
         assert stage.chat.transcript.turns[0].text == "Plan it"
-        run = record_view(await stage.services.store.run(stage.chat.transcript.turns[1].run or ""))
+        run = record_view(
+            await stage.services.store.runs.get(stage.chat.transcript.turns[1].run or "")
+        )
         assert run.plan is not None
         assert [step.subtask for step in run.plan.steps] == ["Draft two days in Lisbon."]
         assert stage.asked == []
@@ -417,7 +419,9 @@ async def test_a_workflow_of_ones_own_is_a_strategy(tmp_path: Path) -> None:
         await stage.send("/strategy mine")
         await stage.until(lambda: "local first · mine" in stage.see().splitlines()[0])
         await stage.ask("Two days, please")
-        run = record_view(await stage.services.store.run(stage.chat.transcript.turns[1].run or ""))
+        run = record_view(
+            await stage.services.store.runs.get(stage.chat.transcript.turns[1].run or "")
+        )
         assert run.routed is not None
         assert run.routed.strategy == "mine"
         assert run.plan is not None

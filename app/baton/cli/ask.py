@@ -284,7 +284,7 @@ def _output_options(options: AskOptions) -> OutputOptions:
 
 async def _report_unfinished(store: Store, conversation: str) -> None:
     """Say how the conversation's last answer can be gone on with, if Baton was ended during it."""
-    last = await store.last_run(conversation)
+    last = await store.runs.last(conversation)
     if last is not None and last.status == "lost":
         from baton.presentation.plans import record_view, resume_hint
 

@@ -59,7 +59,7 @@ def complete_run(_: click.Context, __: click.Parameter, incomplete: str) -> list
     from baton.cli.stores import with_store
 
     try:
-        listed = with_store(lambda store: store.runs(limit=50))
+        listed = with_store(lambda store: store.runs.newest(limit=50))
     except BatonError:
         return []
     return completion_items(

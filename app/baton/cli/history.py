@@ -192,7 +192,7 @@ def export(
 def import_(file: str) -> None:
     """Add the conversations of a JSON export (FILE, or - for stdin); nothing is overwritten."""
     data = _read_export(file)
-    done = with_store(lambda store: store.import_(data))
+    done = with_store(lambda store: store.archive.import_(data))
     known = f" {done.skipped} were here already." if done.skipped else ""
     notify(f"Imported {done.conversations} conversations with {done.turns} turns.{known}")
 
@@ -224,7 +224,7 @@ async def _read_transcript(store: Store, name: str) -> tuple[str, dict[str, Any]
         f"{one_line(conversation.title)}\n"
         f"{conversation.id} · {_format_time(conversation.created)} · {len(turns)} turns{private}"
     )
-    done = await store.signals([turn.id for turn in turns])
+    done = await store.feedback.signals([turn.id for turn in turns])
     blocks = [
         _turn_text(turn, branches[turn.id], done.get(turn.id, {})) + await _resume_line(store, turn)
         for turn in turns
@@ -254,7 +254,7 @@ async def _resume_line(store: Store, turn: Turn) -> str:
     ended = (TurnStatus.CANCELLED, TurnStatus.FAILED, TurnStatus.LOST)
     if turn.run is None or turn.status not in ended:
         return ""
-    run = await store.run(turn.run)
+    run = await store.runs.get(turn.run)
     hint = resume_hint(run.id, record_view(run))
     return f"\n({hint})" if hint else ""
 
@@ -264,7 +264,7 @@ async def _rate_answer(store: Store, run: str | None, rating: Signal | None) -> 
     *_, answer = await store.thread(record.conversation, record.answer)
     if not answer.text.strip():
         raise ConfigError(f"The run {record.id} has no answer to judge.")
-    await store.rate(record.answer, rating)
+    await store.feedback.rate(record.answer, rating)
     said = f"is marked as {rating}" if rating else "is not marked any more"
     return f"The answer of run {record.id} {said}: {one_line(answer.text, 60)}"
 
@@ -275,7 +275,7 @@ async def _remove_conversations(store: Store, names: tuple[str, ...], yes: bool)
         _confirm_removal(list(chosen.values()))
     # Before the runs are removed: only they name what to forget.
     await _forget_sent_texts(
-        [run.id for run in await store.runs(10**9) if run.conversation in chosen]
+        [run.id for run in await store.runs.newest(10**9) if run.conversation in chosen]
     )
     for conversation in chosen.values():
         await store.purge(conversation.id)
@@ -315,9 +315,9 @@ def _confirm_removal(chosen: list[Conversation]) -> None:
 async def _export_text(store: Store, names: tuple[str, ...], form: str) -> str:
     ids = [(await store.conversation(name)).id for name in names] or None
     if form == "json":
-        return json.dumps(await store.export(ids), ensure_ascii=False, indent=1)
+        return json.dumps(await store.archive.export(ids), ensure_ascii=False, indent=1)
     if form == "csv":
-        document = await store.export(ids)
+        document = await store.archive.export(ids)
         rows = (
             {"conversation": held["id"], "title": held["title"]}
             | {column: turn.get(column) for column in _TURN_COLUMNS}

@@ -129,13 +129,13 @@ def _opening_line(record: RunRecord) -> str:
 async def _find_resumable(store: Store, named: str | None) -> RunRecord:
     """Return the run that is meant. Raises ConfigError."""
     if named is not None:
-        return await store.run(named)
+        return await store.runs.get(named)
     answered: set[str] = set()
-    for listed in await store.runs(_MAX_RUNS_SEARCHED):  # newest first
+    for listed in await store.runs.newest(_MAX_RUNS_SEARCHED):  # newest first
         if listed.status not in ENDED_STATUSES:
             answered.add(listed.prompt)
         elif listed.prompt not in answered:
-            record = await store.run(listed.id)
+            record = await store.runs.get(listed.id)
             if _is_resumable(record):
                 return record
     raise ConfigError(

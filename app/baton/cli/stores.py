@@ -49,8 +49,8 @@ async def _work_on(opened: AbstractAsyncContextManager[S], work: Callable[[S], A
 async def find_run(store: Store, named: str | None) -> RunRecord:
     """Return the run that a person named, or the last one. Raises ConfigError."""
     if named is not None:
-        return await store.run(named)
-    if (last := await store.last_run()) is None:
+        return await store.runs.get(named)
+    if (last := await store.runs.last()) is None:
         raise ConfigError("There was no run yet.", '`baton ask "Hello"` makes one.')
     return last
 

@@ -143,7 +143,7 @@ def show_forecast(as_json: bool) -> None:
         return await ledger.standing(ceilings), charged
 
     standing, daily = with_ledger(spent)
-    found = make_forecast(with_store(lambda store: store.recent_weighings()), daily, standing, now)
+    found = make_forecast(with_store(lambda store: store.runs.weighings()), daily, standing, now)
     if as_json:
         return emit_json(forecast_object(found, settings.budget.pace))
     emit("\n".join([*map(_course_text, found.courses), "", *_pace_lines(found, settings)]))

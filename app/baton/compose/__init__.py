@@ -138,7 +138,7 @@ class Baton:
         from baton.routing.personalisation import Personaliser
 
         return Personaliser(
-            self.store,
+            self.store.feedback,
             lambda: candidates(self.orchestra.roster),
             refit_router,
             LearnedVersions(learned_file(self.paths.data)),
@@ -288,7 +288,7 @@ def compose(
         redactor,
         router,
         templates=partial(_templates, paths),
-        pacer=Pacing(budget.pace, store.recent_weighings if history else None),
+        pacer=Pacing(budget.pace, store.runs.weighings if history else None),
         skills=skill_table(store if history else None),
         trained=trained,
         conductor=settings.conductor,
@@ -382,7 +382,7 @@ def skill_table(store: Store | None) -> SkillTable:
     from baton.core.plan.skill_table import MAX_RECENT_ANSWERS, SkillTable
     from baton.routing import read_scores, shipped_folder
 
-    own = None if store is None else partial(store.outcomes, MAX_RECENT_ANSWERS)
+    own = None if store is None else partial(store.feedback.outcomes, MAX_RECENT_ANSWERS)
     return SkillTable(partial(read_scores, shipped_folder()), own)
 
 

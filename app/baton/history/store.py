@@ -59,6 +59,9 @@ class Store:
         self._database = DatabaseThread(path, HISTORY, partial(open_history, path))
         self._read = self._database.read
         self._write = self._database.write
+        self.runs = RunHistory(self._database)
+        self.feedback = FeedbackHistory(self._database)
+        self.archive = Archive(self._database)
 
     @classmethod
     def open(cls, path: Path | None) -> Store:
@@ -122,37 +125,6 @@ class Store:
         """Return the turns that stand in the same place, this one among them, oldest first."""
         return await self._read(queries.siblings, turn)
 
-    async def run(self, id_or_prefix: str) -> RunRecord:
-        """Return the run whose id begins so. Raises ConfigError if it isn't just one."""
-        return await self._read(queries.run, id_or_prefix)
-
-    async def recent_weighings(self) -> list[Weighing]:
-        """Return when help was weighed in the last month, the newest times, oldest first."""
-        return await self._read(queries.recent_weighings)
-
-    async def worker_usage(self) -> dict[str, tuple[float | None, float]]:
-        """Return by worker how many tokens/s it wrote lately (None: unknown), and its last use.
-
-        In seconds since the epoch. Those without a call in the newest runs are not there.
-        """
-        return await self._read(queries.worker_usage)
-
-    async def last_run(self, conversation: str | None = None) -> RunRecord | None:
-        """Return the newest run, of one conversation or of all."""
-        return await self._read(queries.last_run, conversation)
-
-    async def runs(self, limit: int = 50) -> list[RunRecord]:
-        """Return the newest runs, newest first, without their events."""
-        return await self._read(queries.runs, limit)
-
-    async def past_runs(self, since: float, limit: int = 2_000) -> list[PastRun]:
-        """Return the newest finished runs since then with their events, oldest first."""
-        return await self._read(queries.past_runs, since, limit)
-
-    async def hidden_runs(self, older_than_seconds: float = 0) -> list[str]:
-        """Return the runs of the conversations that `purge_hidden` would remove."""
-        return await self._read(queries.hidden_runs, older_than_seconds)
-
     async def recent_prompts(self, limit: int = 200) -> list[str]:
         """Return what was asked last, each text once, the newest last."""
         return await self._read(queries.recent_prompts, limit)
@@ -199,27 +171,74 @@ class Store:
         """Keep what was typed in a conversation ("": a new one) and not sent."""
         await self._write(changes.save_draft, conversation, text)
 
-    # How good answers were
+    async def aclose(self) -> None:
+        """Close the file. Nothing may be called afterwards."""
+        await self._database.aclose()
+
+
+class RunHistory:
+    """Runs with their events, and what they say of workers and of weighing help."""
+
+    def __init__(self, database: DatabaseThread[OpenedHistory]) -> None:
+        self._database = database
+
+    async def get(self, id_or_prefix: str) -> RunRecord:
+        """Return the run whose id begins so. Raises ConfigError if it isn't just one."""
+        return await self._database.read(queries.run, id_or_prefix)
+
+    async def last(self, conversation: str | None = None) -> RunRecord | None:
+        """Return the newest run, of one conversation or of all."""
+        return await self._database.read(queries.last_run, conversation)
+
+    async def newest(self, limit: int = 50) -> list[RunRecord]:
+        """Return the newest runs, newest first, without their events."""
+        return await self._database.read(queries.runs, limit)
+
+    async def finished(self, since: float, limit: int = 2_000) -> list[PastRun]:
+        """Return the newest finished runs since then with their events, oldest first."""
+        return await self._database.read(queries.past_runs, since, limit)
+
+    async def of_hidden(self, older_than_seconds: float = 0) -> list[str]:
+        """Return the runs of the conversations that `purge_hidden` would remove."""
+        return await self._database.read(queries.hidden_runs, older_than_seconds)
+
+    async def weighings(self) -> list[Weighing]:
+        """Return when help was weighed in the last month, the newest times, oldest first."""
+        return await self._database.read(queries.recent_weighings)
+
+    async def worker_usage(self) -> dict[str, tuple[float | None, float]]:
+        """Return by worker how many tokens/s it wrote lately (None: unknown), and its last use.
+
+        In seconds since the epoch. Those without a call in the newest runs are not there.
+        """
+        return await self._database.read(queries.worker_usage)
+
+
+class FeedbackHistory:
+    """What persons did with answers, and how good the answers were by that."""
+
+    def __init__(self, database: DatabaseThread[OpenedHistory]) -> None:
+        self._database = database
 
     async def add_signal(self, turn: str, signal: Signal) -> None:
         """Record what a person did with an answer just now. Raises ConfigError."""
-        await self._write(feedback_store.add_signal, turn, signal)
+        await self._database.write(feedback_store.add_signal, turn, signal)
 
     async def rate(self, turn: str, rating: Signal | None) -> None:
         """Record that an answer is good or bad, or take that back (None). Raises ConfigError."""
-        await self._write(feedback_store.set_rating, turn, rating)
+        await self._database.write(feedback_store.set_rating, turn, rating)
 
     async def signals(self, turns: Sequence[str]) -> dict[str, dict[Signal, float]]:
         """Return what was done with these answers, and when; without those that nothing was."""
-        return await self._read(feedback_store.signals_of_turns, turns)
+        return await self._database.read(feedback_store.signals_of_turns, turns)
 
     async def signals_since(self, at: float) -> int:
         """Return with how many answers something was done after that time."""
-        return await self._read(feedback_store.count_signals_since, at)
+        return await self._database.read(feedback_store.count_signals_since, at)
 
     async def answered(self, limit: int = 5_000) -> list[AnswerSignals]:
         """Return the newest answers of which it is known how good they were, newest first."""
-        return await self._read(feedback_store.answers_with_feedback, limit)
+        return await self._database.read(feedback_store.answers_with_feedback, limit)
 
     async def outcomes(self, limit: int = 5_000) -> list[GradedAnswer]:
         """Return how workers did at kinds of tasks, by this person's own answers, newest first.
@@ -229,22 +248,25 @@ class Store:
         longer here are among them. Several signals of one answer make one of these. Only answers
         that may leave this machine count: a remote conductor is sent their averages.
         """
-        known = await self._read(feedback_store.answers_with_feedback, limit, (Label.CLOUD,))
+        known = await self._database.read(
+            feedback_store.answers_with_feedback, limit, (Label.CLOUD,)
+        )
         return graded_answers(known, time.time())
 
-    # Export and import
+
+class Archive:
+    """Whole conversations, out to an export and in from one."""
+
+    def __init__(self, database: DatabaseThread[OpenedHistory]) -> None:
+        self._database = database
 
     async def export(self, ids: Sequence[str] | None = None) -> dict[str, Any]:
         """Return these conversations (None: all) with everything in them, ready for JSON."""
-        return await self._read(export.export_conversations, ids)
+        return await self._database.read(export.export_conversations, ids)
 
     async def import_(self, data: object) -> ImportResult:
         """Add the conversations of an export that aren't there yet; overwrites nothing."""
-        return await self._write(export.import_conversations, data)
-
-    async def aclose(self) -> None:
-        """Close the file. Nothing may be called afterwards."""
-        await self._database.aclose()
+        return await self._database.write(export.import_conversations, data)
 
 
 @dataclass(frozen=True, slots=True)

@@ -158,8 +158,8 @@ def test_deleted_and_older_prompts_are_not_looked_at(call: Call) -> None:
         store = Store.open(find_paths().database)
         conversations = await store.conversations()
         await store.hide(next(c.id for c in conversations if c.title.startswith("Prove")))
-        assert len(await store.past_runs(0)) == 1
-        assert await store.past_runs(9e9) == []
+        assert len(await store.runs.finished(0)) == 1
+        assert await store.runs.finished(9e9) == []
         await store.aclose()
 
     asyncio.run(hide())

@@ -412,7 +412,7 @@ async def test_a_cut_stream_stays_charged_and_keeps_its_text_and_the_draft() -> 
         assert call.cost == call.held > 0
         assert not call.confirmed
         assert await here.spent() == (0, 0, call.held)
-        record = await here.store.last_run()
+        record = await here.store.runs.last()
         assert record is not None
         drafts = [e.text for e in record.events if isinstance(e, ev.StepFinished)]
         assert drafts == ["draft"]

@@ -302,7 +302,7 @@ def _pays(here: House, event: ev.Offered) -> bool:
 
 async def check_shown(here: House) -> None:
     """What is printed of the run holds nothing that a terminal would obey."""
-    record = await here.store.last_run()
+    record = await here.store.runs.last()
     assert record is not None
     told = trace_text(record)
     assert sanitise(told) == told

@@ -181,10 +181,10 @@ class World:
         """Do what happens between prompts: a restart, a move to another machine, a deletion."""
         what = self.dice.random()
         if what < 0.1:
-            data = await self.store.export()
+            data = await self.store.archive.export()
             await self.aclose()
             store = Store.open(self.folder / f"{next(self.counter)}.db")
-            await store.import_(data)
+            await store.archive.import_(data)
             self.open(store)
             moved = {conversation.id for conversation in await store.conversations()}
             self.places = [place for place in self.places if place[0] in moved]
@@ -394,7 +394,7 @@ async def test_what_a_person_thought_of_private_answers_is_not_told_elsewhere(la
         here.orchestra.configure(conductor=far.card.id)
 
         async def told() -> str:
-            here.orchestra.configure(skills=SkillTable(outcomes=here.store.outcomes))
+            here.orchestra.configure(skills=SkillTable(outcomes=here.store.feedback.outcomes))
             far.requests.clear()
             await here.play(None, "Plan it.", PromptLimits(strategy="conductor"))
             return sees(far.requests[0])
@@ -403,5 +403,5 @@ async def test_what_a_person_thought_of_private_answers_is_not_told_elsewhere(la
         assert "skills of 5" in before
         for _ in range(12):
             await here.play(None, "3 and 4?", PromptLimits(label, strategy="single"))
-            await here.store.rate((await here.record()).answer, Signal.BAD)
+            await here.store.feedback.rate((await here.record()).answer, Signal.BAD)
         assert (await told() == before) is (label is Label.LOCAL)

@@ -391,7 +391,7 @@ async def follow(scene: Scene, run: Run, store: Store, ledger: Ledger) -> RunVie
 
 async def go_on(scene: Scene, orchestra: Given, store: Store, ledger: Ledger) -> None:
     """Go on with a run that ended early: what was finished isn't done again."""
-    record = await store.last_run()
+    record = await store.runs.last()
     assert record is not None
     old = view_of(list(record.events))
     if old.plan is None:
@@ -502,7 +502,7 @@ async def check_money(scene: Scene, ledger: Ledger) -> None:
 
 async def check_kept(store: Store, events: list[ev.Event]) -> None:
     """What is on disk tells the same story as what was seen."""
-    record = await store.last_run()
+    record = await store.runs.last()
     assert record is not None
     live, told = view_of(events), view_of(list(record.events))
     assert record.status == told.status == live.status

@@ -78,7 +78,7 @@ def at_last(text: str) -> Act:
 
 async def resumed(here: House) -> tuple[RunView, list[str]]:
     """Go on with the last run; return how it ended, and each answer that was said to stay."""
-    record = await here.store.last_run()
+    record = await here.store.runs.last()
     assert record is not None
     view, finals = RunView(), [""]
     async with here.orchestra.resume(record, ask=here.person) as run:
@@ -107,7 +107,7 @@ async def test_a_draft_of_a_resumed_run_is_kept_though_another_answer_came() -> 
         run = here.begin(None, "Tell me of tea")
         await here.watch(run, until=lambda event: isinstance(event, ev.StepStarted))
         view, _ = await resumed(here)
-        record = await here.store.last_run()
+        record = await here.store.runs.last()
     assert record is not None
     assert (
         [step.text for step in view_of(list(record.events)).steps]
@@ -328,7 +328,7 @@ async def _play_by_chance(chance: random.Random) -> None:
             person.check(here.actors.values())
             assert _check_told(here.events) == view
             assert (await here.held(), await here.spent() <= ceiling) == (0, True)
-            record = await here.store.last_run()
+            record = await here.store.runs.last()
             assert record is not None
             kept = (await here.store.thread(record.conversation, record.answer))[-1].text
             assert view.status != "finished" or kept == view.answer

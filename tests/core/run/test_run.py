@@ -79,7 +79,7 @@ async def test_an_answer_is_streamed_stored_and_explained(store: Store) -> None:
     assert view.calls[0].tokens_in == 12
     assert view.calls[0].confirmed
     assert view.started is not None
-    record = await store.run(view.started.run)
+    record = await store.runs.get(view.started.run)
     kept = [e for e in events if not isinstance(e, ev.TRANSIENT)]
     assert list(record.events) == kept
 

@@ -160,13 +160,13 @@ async def test_a_pace_is_known_again_after_a_restart(tmp_path: Path) -> None:
             before = await weighed(here)
     store = Store.open(tmp_path / "baton.db")
     try:
-        past = await store.recent_weighings()
+        past = await store.runs.weighings()
         assert [one.gain for one in past] == [0.2] + [0.6] * 30
         assert [one.ok for one in past][-1] == before.ok
         assert len({one.conversation for one in past}) == 31
         morning = datetime.now().replace(hour=9, minute=0) + timedelta(days=1)
         clock = morning.timestamp  # just before midnight there is nothing still to come
-        fresh, again = Pacing(clock=clock), Pacing(memory=store.recent_weighings, clock=clock)
+        fresh, again = Pacing(clock=clock), Pacing(memory=store.runs.weighings, clock=clock)
         money = Standing((ScopeBalance(Scope.DAY, NANO // 200),))
         known = await again.weigh(0.4, first.cost, money)
         unknown = await fresh.weigh(0.4, first.cost, money)

@@ -74,7 +74,7 @@ async def look_back(options: HistoryOptions) -> int:
     paths = find_paths()
     async with aclosing(compose(load_settings(paths.config_file), paths)) as baton:
         paces = _chosen_paces(options.policy, baton.settings.budget.pace)
-        past = await baton.store.past_runs(since)
+        past = await baton.store.runs.finished(since)
         if not past and not options.as_json:
             notify(_NO_PROMPTS.format(since=_since_text(since)))
             return 0

@@ -132,7 +132,7 @@ class _ModelLister:
             self._verdicts = self._library.verdicts(await self._library.inspect_machine())
             for entry in self._entries.values():
                 cards.setdefault(entry.id, card_of(entry))
-        uses = await self._baton.store.worker_usage()
+        uses = await self._baton.store.runs.worker_usage()
         skills = self._baton.orchestra.services.skills
         found = []
         for card in cards.values():

@@ -144,7 +144,7 @@ class ConversationController:
             chat = ConversationState(stored.id, stored.title, stored.label, stored.sent_from)
             context.enter(chat)
             await self._transcript.show(turns, stored.sent_from, at)
-        run = await store.last_run(context.chat.id) if context.chat.id else None
+        run = await store.runs.last(context.chat.id) if context.chat.id else None
         context.header.context = used_context_share(record_view(run)) if run else None
         self.describe()
 
@@ -171,7 +171,7 @@ class ConversationController:
         store = self._services.store
         try:
             await self.keep_draft()
-            if runs := await store.hidden_runs(older_than_seconds=DELETED_SECONDS):
+            if runs := await store.runs.of_hidden(older_than_seconds=DELETED_SECONDS):
                 # First, since runs that are deleted can't be found any more.
                 await self._services.ledger.forget(runs)
             await store.purge_hidden(older_than_seconds=DELETED_SECONDS)
@@ -203,7 +203,7 @@ class ConversationController:
     async def load_summaries(self) -> None:
         """Load how the answers on the screen were made, and which have other versions."""
         store, views = self._services.store, self._transcript.views
-        signals = await store.signals([view.turn.id for view in views])
+        signals = await store.feedback.signals([view.turn.id for view in views])
         for view in reversed(views):
             turn = view.turn
             view.rate(rating(signals.get(turn.id, ())) or "")
@@ -226,7 +226,7 @@ class ConversationController:
 
     async def _stored_run(self, run: str) -> RunView:
         """Return a stored run, without the charges that were released since."""
-        view = record_view(await self._services.store.run(run))
+        view = record_view(await self._services.store.runs.get(run))
         if all(call.confirmed for call in view.calls):
             return view
         charges = await self._services.ledger.charges(run)

@@ -42,7 +42,7 @@ class FeedbackController:
 
     async def _store(self, answer: str, signal: Signal) -> None:
         with suppress(BatonError):  # the person did not ask for it, so a failure is not shown
-            await self._services.store.add_signal(answer, signal)
+            await self._services.store.feedback.add_signal(answer, signal)
 
     async def mark_good(self) -> None:
         """Mark the selected answer as good, or take that back."""
@@ -61,9 +61,9 @@ class FeedbackController:
             footer.say("there is no answer here to mark")
             return
         store = self._services.store
-        before = rating((await store.signals([answer.id])).get(answer.id, ()))
+        before = rating((await store.feedback.signals([answer.id])).get(answer.id, ()))
         now = None if before is mark else mark
-        await store.rate(answer.id, now)
+        await store.feedback.rate(answer.id, now)
         if (view := self._transcript.view_of(answer.id)) is not None:
             view.rate(now or "")
         footer.say(await self._describe_mark(now))

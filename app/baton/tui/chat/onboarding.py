@@ -95,7 +95,7 @@ class OnboardingController:
                 await self._context.transcript.note(text + hint)
             return
         if self.starter_speed is None:
-            uses = await self._services.store.worker_usage()
+            uses = await self._services.store.runs.worker_usage()
             self.starter_speed = uses.get(STARTER_ID, (None,))[0]
         self._is_undecided = bool(text)  # without a greeting the offer was seen before
         self.advise(text)

@@ -123,6 +123,6 @@ class PlanController:
         if not view.summary.interruption:  # it was cut at its cap
             pending = QueuedPrompt(context.chat, Prompt("Go on."), after=view.turn.id)
         else:
-            record = await self._services.store.run(view.turn.run)
+            record = await self._services.store.runs.get(view.turn.run)
             pending = QueuedPrompt(context.chat, Prompt(""), again=record.prompt, record=record)
         self._runs.play_first(pending)

@@ -133,7 +133,7 @@ class ModelsScreen(Overlay[str]):
     async def _load(self) -> None:
         """Read what is here, then look at the machine for what else would suit it."""
         try:
-            uses = await self._services.store.worker_usage()
+            uses = await self._services.store.runs.worker_usage()
             self._read(replace(self._data, uses=uses, roster=self._roster()))
             if self._services.library is None:
                 return
