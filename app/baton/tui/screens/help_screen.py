@@ -14,7 +14,7 @@ from baton.tui.screens.overlay import Overlay
 KEY_COLUMNS = 20
 """How many columns the keys take."""
 
-NAMES_NOTE = "At the end of a line stands what `[keys]` in config.toml calls it.\n"
+NAMES_NOTE = "To change a key, set the name beside it, in `[keys]` of config.toml.\n"
 
 
 class HelpScreen(Overlay[None]):
