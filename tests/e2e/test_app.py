@@ -135,7 +135,7 @@ def answer_on(app: Terminal) -> str:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("round_", rounds(4, 60))
 def test_what_is_typed_early_is_kept_and_it_goes_on_after_a_pause(home: Path, round_: int) -> None:
-    """Paused amid the writing of its first screens, with nobody who reads what it writes."""
+    """It is paused while it writes its first screens, and its output isn't read meanwhile."""
     own = SharedApp(home)
     app = own.start()
     app.send("typed early")
@@ -210,7 +210,7 @@ def test_escape_stops_the_answer_and_then_takes_a_waiting_prompt_back(
 def test_control_c_stops_first_and_quits_when_pressed_twice(
     shared: SharedApp, app: Terminal
 ) -> None:
-    """A router that is killed before is missed by nobody, and what waits can be sent."""
+    """A killed router isn't missed, and a prompt that waits can be sent."""
     child_of(app, "scorer").kill()
     app.send("What is the capital of France?\r")
     wait_until(lambda: statuses(shared) == ["done", "done"])

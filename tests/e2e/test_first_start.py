@@ -57,7 +57,7 @@ def wait_for_twin(app: Terminal) -> None:
 def test_the_starter_answers_at_once_and_a_better_model_comes_and_takes_over(
     hub: Hub, home: Path, catalogue: None
 ) -> None:
-    """Whoever leaves in the middle of its download loses nothing that came."""
+    """Leaving in the middle of its download loses nothing that came."""
     app = open_app(hub)
     app.wait_for("Ready now: SmolLM2 135M")
     app.send("What is the capital of France?\r")

@@ -79,7 +79,7 @@ CODES = {"KILL": -signal.SIGKILL, "TERM": 143, "INT": 130}
 
 
 STEP = 25
-"""Of the 75 programs that it starts (99 in the first one), a case stops it at so many-th."""
+"""Of the 75 programs that it starts (99 in the first one), each case stops it at one of them."""
 
 
 @pytest.mark.sampled(2)

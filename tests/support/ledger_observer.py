@@ -1,4 +1,4 @@
-"""What a ledger's file says to somebody who looks at it beside Baton."""
+"""Reads a ledger's file beside Baton."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COUNTS = {"settled": "charged", "held": "held", "unconfirmed": "charged"}
 
 
 class Observer:
-    """Somebody who looks at the file with a connection of their own."""
+    """Reads the file through a connection of its own."""
 
     def __init__(self, path: Path) -> None:
         self._connection = sqlite.connect(path)

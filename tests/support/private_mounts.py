@@ -8,13 +8,13 @@ from pathlib import Path
 
 
 def mounted(folder: Path, size: int) -> bool:
-    """Put a small disk in memory there, for this process alone; tell whether that was allowed."""
+    """Put a small disk in memory there, for this process alone; return whether that was allowed."""
     options = f"size={size},mode=0700".encode()
     return _mounted(b"tmpfs", folder, b"tmpfs", 0, options)
 
 
 def mounted_alone(file: Path, place: Path) -> bool:
-    """Put a file in another one's place, as containers do; tell whether that was allowed."""
+    """Put a file in another one's place, as containers do; return whether that was allowed."""
     return _mounted(bytes(file), place, None, 0x1000, None)
 
 

@@ -1,6 +1,6 @@
 """One gateway for the tests of remote workers: loading litellm takes four seconds of a processor.
 
-Everything around it would lead elsewhere: addresses and proxies in its environment, and `.env`
+Everything around it leads to other places: addresses and proxies in its environment, and `.env`
 files in the folder where it starts.
 """
 

@@ -30,11 +30,9 @@ from baton.workers.tools.computation.result_text import plain_value, result_text
 from baton.workers.tools.messages import MarkedText
 
 _HEADS = {"": "", **{tool: head for head, tool in TOOL_HEADS.items()}}
+_WORD = re.compile(r"\w+")
 _PLACEHOLDER_VALUE = Fraction(7)
 """What the number in a text that isn't written yet is taken to be, to see whether it would do."""
-
-
-_WORD = re.compile(r"\w+")
 
 
 def check_parts(marked: MarkedText, parts: Sequence[PlanPart]) -> list[CheckedPart]:
