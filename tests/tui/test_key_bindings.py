@@ -129,6 +129,18 @@ async def test_keys_in_a_burst_act_in_their_order(tmp_path: Path) -> None:
         assert stage.chat.composer.text == "yax"
 
 
+async def test_a_prompt_in_the_same_burst_as_ctrl_n_goes_to_the_new_conversation(
+    tmp_path: Path,
+) -> None:
+    async with staged(tmp_path, code) as stage:
+        await stage.ask("code")
+        for key in ("ctrl+n", "h", "i", "enter"):
+            stage.app.post_message(events.Key(key, key if len(key) == 1 else None))
+        await stage.until(lambda: [turn.text for turn in stage.chat.transcript.turns[:1]] == ["hi"])
+        await stage.answered()
+        assert len(await stage.services.store.conversations()) == 2
+
+
 async def test_a_burst_that_begins_above_the_prompt_ends_in_it(tmp_path: Path) -> None:
     async with staged(tmp_path, code) as stage:
         await stage.ask("code")

@@ -53,7 +53,7 @@ CHAT: list[BindingType] = [
         "chat.leave_edit", "escape", "leave_edit", "leave it", "leave an edited prompt", show=True
     ),
     _binding("chat.switch", "escape", "switch", "messages", "to the messages, and back", show=True),
-    _binding("chat.new", "ctrl+n", "new", "new conversation"),
+    _binding("chat.new", "ctrl+n", "new", "new conversation", first=True),
     _binding("chat.conversations", "ctrl+s", "conversations", "conversations and search"),
     _binding("chat.models", "ctrl+l", "models", "models"),
     _binding("chat.rename", "ctrl+r", "rename", "rename the conversation"),

@@ -8,7 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 import baton
-from baton.cli.self_ import LICENCES_FILE, licences
+from baton.cli.root import baton as root_command
+from baton.cli.self_ import LICENCES_FILE
 from baton.core.errors import ConfigError
 from support.folder_build import notices
 
@@ -19,11 +20,11 @@ def test_a_build_shows_what_it_was_given(monkeypatch: pytest.MonkeyPatch, tmp_pa
         "Baton holds ...\n\nnumpy — BSD-3-Clause\n", encoding="utf-8"
     )
     monkeypatch.setattr(baton, "__file__", str(tmp_path / "__init__.py"))
-    shown = CliRunner().invoke(licences)
+    shown = CliRunner().invoke(root_command, ["self", "licences"])
     assert (shown.output, shown.exit_code) == ("Baton holds ...\n\nnumpy — BSD-3-Clause\n", 0)
 
 
 def test_a_checkout_says_where_its_packages_licences_are() -> None:
-    shown = CliRunner().invoke(licences)
+    shown = CliRunner().invoke(root_command, ["self", "licences"])
     assert isinstance(shown.exception, ConfigError)
     assert "dist-info" in str(shown.exception.hint)
