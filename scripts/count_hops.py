@@ -1,11 +1,12 @@
-"""Count the functions and files between `baton ask` and the first token on stdout, and a routing.
+"""Count the functions and files that a prompt, a routing, a cloud call and a download pass.
 
     .venv/bin/python scripts/count_hops.py             prints the figures
     .venv/bin/python scripts/count_hops.py --list      and the functions
 
-It plays one prompt with the model that comes with Baton, in a home of its own, and looks at the
-stacks of both processes where the way passes: the question goes into the pipe, a token comes out of
-the child, arrives, becomes an event, is written. A hop is a function of Baton on one of them.
+It plays one prompt with the model that comes with Baton, one with a cloud worker (the tests' cloud)
+and pulls one model (from the tests' hub), each in a home of its own, and looks at the stacks of all
+processes where the way passes: the question goes into the pipe, a token comes out of the child,
+arrives, becomes an event, is written. A hop is a function of Baton on one of them.
 """
 
 from __future__ import annotations
@@ -16,16 +17,28 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT / "tests"))
 PROMPT = "Hello."
 ASYNC_GENERATOR = 0x200
+MODEL = "maker/models"
+CLOUD_WORKER = """
+[[workers]]
+id = "gpt"
+kind = "cloud"
+model = "openai/gpt-4o-mini"
+base_url = "{address}"
+price = {{ input = "1", output = "4" }}
+"""
 
 Place = tuple[str, str, Callable[[dict[str, Any]], bool]]
+Stack = list[tuple[str, str, bool]]
+"""From the innermost function outwards: its file, its name, whether it is an async generator."""
 
 
 def _sends(*kinds: str) -> Callable[[dict[str, Any]], bool]:
@@ -55,6 +68,26 @@ ROUTE: dict[str, Place] = {
     "estimate": ("baton/ipc/messages.py", "encode", _sends("estimate")),
     "decision": ("baton/routing/child/router_model.py", "estimate", lambda values: True),
 }
+CLOUD: dict[str, Place] = {
+    **{name: TOKEN[name] for name in ("start", "listening", "steps")},
+    "hold": ("baton/money/ledger.py", "hold_in_turn", lambda values: True),
+    "call": ("baton/ipc/messages.py", "encode", _sends("call")),
+    "request": ("baton/ipc/messages.py", "encode", _sends("request")),
+    "sent": ("baton/money/ledger.py", "sent", lambda values: True),
+    "go": ("baton/ipc/messages.py", "encode", _sends("go")),
+    "http": ("httpx/_client.py", "send", lambda values: True),
+    **{name: TOKEN[name] for name in ("child", "arrival", "event", "output")},
+}
+DOWNLOAD: dict[str, Place] = {
+    "look": ("baton/ipc/messages.py", "encode", _sends("files")),
+    "offers": ("baton/ipc/messages.py", "encode", _sends("offers")),
+    "fetch": ("baton/ipc/messages.py", "encode", _sends("fetch")),
+    "bytes": ("baton/download/child/partial_file.py", "append", lambda values: True),
+    "hash": ("baton/ipc/messages.py", "encode", _sends("hash")),
+    "hashed": ("baton/ipc/process.py", "put", _sends("hash")),
+    "record": ("baton/models/store/model_store.py", "save", lambda values: True),
+    "settings": ("baton/platform/durable_files.py", "replace_file", lambda values: True),
+}
 """Where the stacks are taken: a file, a function, and whether its arguments are meant."""
 
 
@@ -62,7 +95,7 @@ def trace(out: Path) -> None:
     """Log the stacks of this process at those places."""
     import threading
 
-    places = {**TOKEN, **ROUTE}
+    places = {**TOKEN, **ROUTE, **CLOUD, **DOWNLOAD}
 
     def look(frame: FrameType, event: str, _: object) -> None:
         if event != "call":
@@ -88,47 +121,72 @@ def _stack(frame: FrameType | None) -> Iterable[tuple[str, str, bool]]:
 
 
 def figures() -> dict[str, Any]:
-    """Play a prompt, and return what was counted."""
-    with tempfile.TemporaryDirectory() as home:
-        out = Path(home) / "stacks"
-        hook = Path(home) / "hook"
-        hook.mkdir()
-        (hook / "sitecustomize.py").write_text(
-            f"import sys\nsys.path.append({str(ROOT / 'scripts')!r})\nimport pathlib, count_hops\n"
-            f"count_hops.trace(pathlib.Path({str(out)!r}))\n",
-            "utf-8",
-        )
-        environ = {**os.environ, "HOME": home, "PYTHONPATH": str(hook)}
-        for name in ("CONFIG", "DATA", "STATE", "CACHE"):
-            environ.pop(f"XDG_{name}_HOME", None)
-        command = [sys.executable, "-P", "-m", "baton", "ask", "--max-tokens=8", PROMPT]
-        subprocess.run(command, env=environ, check=True, stdout=subprocess.DEVNULL, timeout=120)
-        seen = [json.loads(line) for line in out.read_text("utf-8").splitlines()]
-    first: dict[str, list[tuple[str, str, bool]]] = {}
-    for name, stack in seen:
-        first.setdefault(name, [tuple(item) for item in stack])
-    token = _distinct(first, TOKEN)
+    """Play both prompts, pull the model, and return what was counted."""
+    from support.fake_cloud import Cloud
+    from support.fake_hub import Hub
+    from support.tiny_models import tiny
+
+    seen = _stacks("ask", "--max-tokens=8", PROMPT)
     waiting = [stack for name, stack in seen if name in ("listening", "waiting")]
     metered = [stack for stack in waiting if any("MeteredWorker" in item[1] for item in stack)]
     resumed = [item for stack in (waiting[0], metered[-1]) for item in stack if item[2]]
-    route = _distinct(first, ROUTE)
+    with Cloud() as cloud:
+        config = CLOUD_WORKER.format(address=cloud.base("openai"))
+        call = _stacks("ask", "-m", "gpt", "--budget=1", PROMPT, config=config)
+    with Hub() as hub:
+        hub.add(MODEL, {"Tiny-Q8_0.gguf": tiny(60_000)})
+        pull = _stacks("models", "pull", f"hf.co/{MODEL}", "--role=coder", environ=hub.environ)
     return {
-        "token_hops": len(token),
-        "token_files": len({file for file, _, _ in token}),
+        **_counted("token", seen, TOKEN),
         "async_generators": len(resumed),
-        "routing_hops": len(route),
-        "routing_files": len({file for file, _, _ in route}),
+        **_counted("routing", seen, ROUTE),
         "routing_questions": sum(name == "estimate" for name, _ in seen),
-        "token": [f"{file}: {function}" for file, function, _ in token],
-        "route": [f"{file}: {function}" for file, function, _ in route],
+        **_counted("cloud", call, CLOUD),
+        **_counted("download", pull, DOWNLOAD),
     }
 
 
-def _distinct(
-    stacks: dict[str, list[tuple[str, str, bool]]], places: Iterable[str]
-) -> list[tuple[str, str, bool]]:
-    way = [item for place in places for item in reversed(stacks.get(place, []))]
-    return list(dict.fromkeys(way))
+def _stacks(
+    *command: str, config: str = "", environ: Mapping[str, str] = {}
+) -> list[tuple[str, Stack]]:
+    """Run a command of Baton in a home of its own; return the stacks at the places it passed."""
+    with tempfile.TemporaryDirectory() as folder:
+        home, out, hook = (Path(folder) / name for name in ("home", "stacks", "hook"))
+        hook.mkdir()
+        (hook / "sitecustomize.py").write_text(
+            f"import sys\nsys.path += {[str(ROOT / name) for name in ('scripts', 'tests')]}\n"
+            "import pathlib, count_hops\n"
+            f"count_hops.trace(pathlib.Path({str(out)!r}))\n",
+            "utf-8",
+        )
+        (home / "config").mkdir(parents=True)
+        (home / "config" / "config.toml").write_text(config, "utf-8")
+        environ = {**os.environ, **environ, "BATON_HOME": str(home), "OPENAI_API_KEY": "k" * 20}
+        subprocess.run(
+            [sys.executable, "-P", "-m", "baton", *command],
+            env={**environ, "PYTHONPATH": str(hook)},
+            check=True,
+            stdout=subprocess.DEVNULL,
+            timeout=120,
+        )
+        seen = [json.loads(line) for line in out.read_text("utf-8").splitlines()]
+    return [
+        (name, [(file, function, kind) for file, function, kind in stack]) for name, stack in seen
+    ]
+
+
+def _counted(flow: str, seen: list[tuple[str, Stack]], places: Iterable[str]) -> dict[str, Any]:
+    first: dict[str, Stack] = {}
+    for name, stack in seen:
+        first.setdefault(name, stack)
+    if missing := set(places) - set(first):
+        raise SystemExit(f"The way of {flow} doesn't pass {', '.join(sorted(missing))} any more.")
+    way = dict.fromkeys(item for place in places for item in reversed(first[place]))
+    return {
+        f"{flow}_hops": len(way),
+        f"{flow}_files": len({file for file, _, _ in way}),
+        flow: [f"{file}: {function}" for file, function, _ in way],
+    }
 
 
 def main() -> None:

@@ -70,8 +70,11 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """The number of processes that share a whole run: many tests start several of their own."""
-    return min(psutil.cpu_count(logical=False) or 1, 4)
+    """The number of processes that share a whole run: one more than cores, since tests wait, too.
+
+    Not more than four, since many tests start several of their own.
+    """
+    return min((psutil.cpu_count(logical=False) or 1) + 1, 4)
 
 
 @pytest.hookimpl(tryfirst=True)

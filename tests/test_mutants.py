@@ -48,6 +48,7 @@ def test_the_same_seed_draws_the_same() -> None:
     assert drawn[:19] == [mutant.id for mutant in mutate.drawn_mutants(19, 7)]
 
 
+@pytest.mark.sampled(0.34)
 def test_what_is_written_elsewhere_draws_no_other_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -103,6 +103,7 @@ def test_a_run_that_was_killed_goes_on(call: Call) -> None:
     assert "Paris" in shown["answer"]
 
 
+@pytest.mark.sampled(0.5)
 def test_what_is_piped_in_goes_before_the_text_and_private_is_recorded(
     process: Process, call: Call, tmp_path: Path
 ) -> None:
@@ -159,6 +160,7 @@ def test_a_word_after_c_is_an_id_only_where_it_can_be_one(scripted: Scripted, ca
     assert len(json.loads(call("history", "ls", "--json").out)) == 1
 
 
+@pytest.mark.sampled(0.5)
 def test_a_prompt_of_a_megabyte_is_refused_and_kept(call: Call) -> None:
     done = call("ask", "--json", piped=b"word " * 200_000)
     assert done.code == 6
@@ -167,6 +169,7 @@ def test_a_prompt_of_a_megabyte_is_refused_and_kept(call: Call) -> None:
     assert len(latest(call)[0]["text"]) == 1_000_000
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("content", [b"not a model at all", b"GGUF" + b"\xff" * 2000, None])
 def test_what_is_no_model_is_one_sentence_and_code_5(
     call: Call, tmp_path: Path, content: bytes | None
@@ -179,6 +182,7 @@ def test_what_is_no_model_is_one_sentence_and_code_5(
     assert done.err.count("\n") == 1
 
 
+@pytest.mark.sampled(0.5)
 def test_json_into_a_closed_pipe_is_quiet_and_recorded(call: Call) -> None:
     command = f"'{sys.executable}' -I -m baton ask '{CAPITAL}' --json | head -c1"
     script = f"{command}; exit ${{PIPESTATUS[0]}}"
@@ -216,6 +220,7 @@ main()
 """Says on stderr when it has begun: before that, Ctrl+C is Python's."""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("pause", [0, 0.02, 0.05, 0.1, 0.2, 0.3])
 def test_an_early_ctrl_c_is_heard_and_quiet(pause: float) -> None:
     with subprocess.Popen(
@@ -262,6 +267,7 @@ def test_a_full_disk_is_one_sentence(home: Path) -> None:
     assert done.stderr.decode().count("\n") == 1
 
 
+@pytest.mark.sampled(0.5)
 def test_a_home_that_can_not_be_written_is_one_sentence(call: Call, home: Path) -> None:
     home.mkdir()
     (home / "data").write_text("a file where the folder should be")
@@ -274,6 +280,7 @@ def test_a_home_that_can_not_be_written_is_one_sentence(call: Call, home: Path) 
     assert (home / "data").read_text() == "a file where the folder should be"
 
 
+@pytest.mark.sampled(0.5)
 def test_at_a_terminal_status_comes_and_goes_after_an_interrupted_plan_is_told() -> None:
     run = stored(*BEGUN)
     screen = Terminal([*BATON, "ask", "-c", CAPITAL], os.environ, 120, 24)
@@ -286,6 +293,7 @@ def test_at_a_terminal_status_comes_and_goes_after_an_interrupted_plan_is_told()
     assert f"`baton resume {run}` continues it." in screen.text.replace("\n", " ")
 
 
+@pytest.mark.sampled(0.5)
 def test_a_pipe_that_says_nothing_is_explained_and_can_be_left() -> None:
     command = f"sleep 30 | '{sys.executable}' -I -m baton ask hello"
     screen = Terminal(["bash", "-c", command], os.environ, 80, 24)
@@ -315,6 +323,7 @@ def test_the_doctor_finds_everything_well(call: Call) -> None:
     assert checks["conductor"]["text"] == "none configured, so Baton chooses who draws plans"
 
 
+@pytest.mark.sampled(0.5)
 def test_the_doctor_finds_what_is_broken(
     call: Call, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

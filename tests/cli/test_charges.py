@@ -50,6 +50,7 @@ def test_a_charge_above_its_hold_is_named_and_has_an_exit_code(
     assert "baton budget release --freeze" in done.err
 
 
+@pytest.mark.sampled(0.5)
 def test_an_answer_past_its_cap_is_a_charge_above_its_hold(call: Call, cloud: Cloud) -> None:
     cloud.next(Fault.ENDLESS)
     done = call("ask", "-m", "far", piped=b"Hello?")
@@ -62,6 +63,7 @@ def test_an_answer_past_its_cap_is_a_charge_above_its_hold(call: Call, cloud: Cl
     assert "The cloud is frozen" in again.err
 
 
+@pytest.mark.sampled(0.5)
 def test_an_answer_that_a_filter_ended_says_so_and_is_charged_once(
     call: Call, cloud: Cloud
 ) -> None:
@@ -102,6 +104,7 @@ def test_a_trial_that_is_charged_above_its_hold_warns(
         assert " works" in done.out
 
 
+@pytest.mark.sampled(0.5)
 def test_a_bench_stops_at_a_charge_above_its_hold(call: Call, cloud: Cloud, tmp_path: Path) -> None:
     file = tmp_path / "questions.jsonl"
     lines = [{"id": name, "question": "How many?", "answer": 42, "kind": "number"} for name in "ab"]
@@ -115,6 +118,7 @@ def test_a_bench_stops_at_a_charge_above_its_hold(call: Call, cloud: Cloud, tmp_
     assert json.loads(done.out)["rows"][0]["questions"] == 1
 
 
+@pytest.mark.sampled(0.5)
 def test_a_charge_above_its_hold_is_among_the_warnings(call: Call, cloud: Cloud) -> None:
     fine = call("ask", "-m", "far", "--json", piped=b"Hello?")
     assert (fine.code, json.loads(fine.out)["warnings"]) == (0, [])

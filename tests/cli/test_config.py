@@ -213,6 +213,7 @@ def test_an_editor_that_ends_with_an_error_or_without_a_text_changes_nothing(
     assert file.read_bytes() == before
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("ending", ["exit 0", "exit 1"])
 @pytest.mark.parametrize("save", ['sed -i s/4/5/ "$0"', "true"])
 def test_what_another_command_changes_while_the_editor_is_open_stays(

@@ -63,6 +63,7 @@ def test_everyday_words_are_computed(call: Call, request_text: str, tool: str, s
     assert says in found["answer"]
 
 
+@pytest.mark.sampled(0.5)
 def test_a_plan_names_a_tool_and_its_expression(call: Call) -> None:
     steps = planned(call, "Translate 'good morning' to German and tell me what 17*23 is")
     assert [step["worker"] for step in steps] == ["small", "calculator"]
@@ -71,6 +72,7 @@ def test_a_plan_names_a_tool_and_its_expression(call: Call) -> None:
     assert "17" not in steps[0]["subtask"]
 
 
+@pytest.mark.sampled(0.5)
 def test_a_result_is_handed_on(call: Call) -> None:
     steps = planned(call, "What is 12% of 350, and write a short poem about that number")
     assert [step["access"] for step in steps] == [["prompt"], ["1"]]
@@ -92,6 +94,7 @@ def test_one_thing_stays_one_step(call: Call, request_text: str) -> None:
     assert step["worker"] == "small"
 
 
+@pytest.mark.sampled(0.5)
 def test_without_tools_and_in_mini_nothing_is_split(
     call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,6 +119,7 @@ ADDING = (
 )
 
 
+@pytest.mark.sampled(0.5)
 def test_code_that_fails_its_own_test_is_written_again_by_another(call: Call) -> None:
     def write(received: Received) -> Reply:
         return Reply(ADDING.format(sign="-" if received.json["model"] == "hasty" else "+"))

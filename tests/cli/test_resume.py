@@ -172,6 +172,7 @@ price = {{ input = "1", output = "2" }}
 """
 
 
+@pytest.mark.sampled(0.5)
 def test_a_resumed_run_asks_before_it_spends_only_where_a_person_is_there(call: Call) -> None:
     with Cloud() as cloud:
         file = find_paths().config_file

@@ -66,6 +66,7 @@ def test_nobody_is_said_to_answer_and_what_to_do(call: Call) -> None:
     assert (told["roles"]["chat"], told["missing"]) == ("small", ["small"])
 
 
+@pytest.mark.sampled(0.5)
 def test_whom_the_settings_name_and_who_stands_in_is_told(call: Call) -> None:
     assert call("models", "import", "--link", "--id", "own", str(FILE), "-q").code == 0
     find_paths().config_file.parent.mkdir(parents=True, exist_ok=True)
@@ -100,6 +101,7 @@ def test_what_is_remembered_of_a_recommendation_is_for_nobody_else(call: Call) -
     assert find_paths().state.stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.sampled(0.5)
 def test_a_model_that_has_no_role_answers_all_the_same(call: Call) -> None:
     assert call("models", "import", "--link", "--id", "own", str(FILE)).code == 0
     done = call("ask", "What is the capital of France?", "--max-tokens", "2")
@@ -108,6 +110,7 @@ def test_a_model_that_has_no_role_answers_all_the_same(call: Call) -> None:
     assert "own" in call("workers", "ls").out
 
 
+@pytest.mark.sampled(0.5)
 def test_the_doctor_calls_nothing_broken_that_only_has_to_be_fetched(call: Call) -> None:
     done = call("doctor")
     [answer] = [line for line in done.out.splitlines() if " answer " in line]

@@ -207,6 +207,7 @@ def test_escape_stops_the_answer_and_then_takes_a_waiting_prompt_back(
     assert shared.turns()[1][1]
 
 
+@pytest.mark.sampled(0.5)
 def test_control_c_stops_first_and_quits_when_pressed_twice(
     shared: SharedApp, app: Terminal
 ) -> None:

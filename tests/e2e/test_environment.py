@@ -71,7 +71,7 @@ def test_openssl_by_itself_would_load_what_a_variable_names(planted: Planted) ->
     assert "a library" in planted.canary.read_text()
 
 
-@pytest.mark.sampled(0.5)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "command", [*COMMANDS, pytest.param("doctor --self-test", marks=pytest.mark.long)]
 )

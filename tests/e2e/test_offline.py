@@ -299,6 +299,7 @@ def refused(*flags: str) -> list[tuple[list[str], int]]:
     ]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("way", ["the flag", "the environment", "the settings"])
 def test_nothing_that_may_not_leave_is_asked_for_anywhere(
     watch: Watch, home: Path, way: str
@@ -320,6 +321,7 @@ def test_nothing_that_may_not_leave_is_asked_for_anywhere(
     assert not any("/litellm/" in file for file in seen.files)
 
 
+@pytest.mark.sampled(0.5)
 def test_a_private_prompt_is_scored_without_any_socket(watch: Watch, home: Path) -> None:
     """The router's child is there, and reads its model: what it makes of the prompt stays here."""
     configure(home, CLOUD)
@@ -343,6 +345,7 @@ def test_an_offline_switch_however_it_is_written_never_connects(
     assert seen.nothing, seen
 
 
+@pytest.mark.sampled(0.5)
 def test_offline_a_server_worker_is_the_only_address(watch: Watch, home: Path) -> None:
     with Cloud() as cloud:
         entry = f'id = "lab"\nkind = "server"\nmodel = "kit-1"\nbase_url = "{cloud.base("server")}"'

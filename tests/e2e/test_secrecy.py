@@ -176,6 +176,7 @@ def plant(folder: Path, trap: Cloud) -> None:
     (folder / ".env").write_text("\n".join(lines))
 
 
+@pytest.mark.sampled(0.5)
 @pytest.mark.parametrize(
     "planted",
     [

@@ -59,6 +59,7 @@ def rank(models: list[ModelLoad], machine: Hardware) -> int:
     return RANKS[judge_fit(models, machine).fit]
 
 
+@pytest.mark.sampled(0.5)
 @given(
     sets,
     machines(),

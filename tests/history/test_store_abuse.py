@@ -196,6 +196,7 @@ async def use(path: Path) -> tuple[str, int]:
         await store.aclose()
 
 
+@pytest.mark.sampled(0.5)
 @pytest.mark.parametrize("databases", [20, pytest.param(200, marks=pytest.mark.long)])
 def test_flipped_bits_are_told_and_nothing_is_reset(
     tmp_path: Path, sound_database: Path, databases: int

@@ -229,6 +229,7 @@ async def test_a_file_of_ones_own_is_copied_or_linked(
     assert [held.id for held in library.models()] == ["mine-v2"]
 
 
+@pytest.mark.sampled(0.5)
 async def test_models_are_carried_to_a_machine_without_a_network(
     opened: Open, hub: Hub, tmp_path: Path
 ) -> None:

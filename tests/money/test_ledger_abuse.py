@@ -37,6 +37,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="kills processes
 PARTS = [pytest.param(part * 1000, 1000, marks=pytest.mark.long) for part in range(10)]
 
 
+@pytest.mark.sampled(0.5)
 @pytest.mark.parametrize(("first", "schedules"), [(None, 8), *PARTS])
 def test_two_batons_with_many_tasks_are_never_over_a_ceiling(
     tmp_path: Path, first: int | None, schedules: int

@@ -260,7 +260,7 @@ def test_a_script_that_came_only_in_part_does_nothing(
         assert machine.files() == {}, f"the first {end} bytes did something"
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(0.34)
 @pytest.mark.parametrize("columns", [80, 50, 200])
 def test_at_a_terminal_its_sentences_break_between_words(machine: Machine, columns: int) -> None:
     machine.has("curl", "fold", "stty")

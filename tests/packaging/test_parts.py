@@ -28,6 +28,7 @@ def _no_dpkg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 no_dpkg = pytest.mark.usefixtures("_no_dpkg")
 
 
+@pytest.mark.sampled(0.34)
 def test_every_package_of_the_lock_may_be_passed_on_and_brings_its_licence(tmp_path: Path) -> None:
     packages = bundled()
     assert len(packages) > 60

@@ -90,6 +90,7 @@ def refused(own: Machine, releases: ReleaseSource, release: Path) -> BatonError:
     return raised.value
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("script", [SAYS.format("0.9.9"), "#!/bin/sh\nexit 1\n"])
 def test_its_tree_goes_at_once(
     own: Machine, releases: ReleaseSource, launcher: Path, script: str

@@ -396,6 +396,7 @@ async def test_leaving_a_conversation_does_not_stop_its_answer(tmp_path: Path) -
         assert "word59" in stage.see()
 
 
+@pytest.mark.sampled(0.5)
 async def test_scrolling_up_stays_while_text_streams(tmp_path: Path) -> None:
     def script(request: Request) -> Script:
         for number in range(150):

@@ -347,6 +347,7 @@ async def test_offline_it_says_how_models_are_carried_over(tmp_path: Path) -> No
         assert "Download in the background" not in seen
 
 
+@pytest.mark.sampled(0.5)
 async def test_without_a_network_the_offer_stays_and_says_what_to_do(tmp_path: Path) -> None:
     shop = shop_in(tmp_path)
     error = WorkerUnavailable("The hub could not be reached.", "Try again.")

@@ -273,6 +273,7 @@ async def test_where_nothing_left_nothing_can_be_shown(tmp_path: Path) -> None:
         assert screen_of(stage) == "EgressScreen"
 
 
+@pytest.mark.sampled(0.5)
 async def test_no_line_of_the_help_is_broken_on_a_small_screen(tmp_path: Path) -> None:
     async with staged(tmp_path, size=(80, 24)) as stage:
         await stage.press("f1")

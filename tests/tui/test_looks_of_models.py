@@ -142,7 +142,7 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("act", "size", "theme"),
     CASES,

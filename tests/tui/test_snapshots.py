@@ -350,7 +350,7 @@ MONEY_CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("act", "size", "theme"),
     MONEY_CASES,

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from baton.core import events as ev
 from baton.core.errors import WorkerError
 from baton.core.labels import Label
@@ -98,6 +100,7 @@ async def test_a_side_panel_from_120_columns_on(tmp_path: Path) -> None:
         assert "Plan it" in stage.see().splitlines()[3], "the conversation stays beside it"
 
 
+@pytest.mark.sampled(0.5)
 async def test_the_lines_fit_a_terminal_that_was_resized(tmp_path: Path) -> None:
     async with staged(tmp_path, draft, verify, cloud=remote_script(), terms=BUDGET) as stage:
         await play(stage, PLAN)

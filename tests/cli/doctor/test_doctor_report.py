@@ -49,6 +49,7 @@ api_key_env = "OPENAI_API_KEY"
 """
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("form", [[], ["--json"]])
 def test_a_report_tells_no_secret_no_name_and_no_home(form: list[str], tmp_path: Path) -> None:
     home = tmp_path / "home" / "fitzwilliam"
@@ -297,6 +298,7 @@ async def test_a_build_says_what_it_is_and_is_what_it_says(monkeypatch: pytest.M
 # Without a model inside
 
 
+@pytest.mark.sampled(0.34)
 async def test_the_slim_flavour_says_that_no_model_is_inside_and_uses_the_persons(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -177,6 +177,7 @@ def test_the_conductor_is_tried_like_the_worker(
     assert (finding.state, text in finding.text) == (state, True), finding.text
 
 
+@pytest.mark.sampled(0.5)
 def test_the_router_is_asked_and_what_is_wrong_with_it_is_told_with_the_mend(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,6 +199,7 @@ def test_the_router_is_asked_and_what_is_wrong_with_it_is_told_with_the_mend(
     assert "a rule of length and task decides" in ill.text
 
 
+@pytest.mark.sampled(0.5)
 @pytest.mark.local_model
 def test_an_offline_prompt_is_proved_to_open_no_socket(call: Call) -> None:
     done = call("doctor", "--offline", "--json")

@@ -69,6 +69,7 @@ def command(process: psutil.Process) -> list[str]:
         return []
 
 
+@pytest.mark.sampled(0.5)
 async def test_what_a_killed_child_had_written_is_kept(orchestra: Orchestra, store: Store) -> None:
     seen = ""
     failed: ev.Failed | None = None

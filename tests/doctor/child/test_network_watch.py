@@ -52,6 +52,7 @@ def test_a_grandchild_is_watched_as_well() -> None:
     assert python(code).attempts == {"AF_INET": 1}
 
 
+@pytest.mark.sampled(0.5)
 def test_a_program_without_an_end_is_stopped_with_all_it_started() -> None:
     code = "import os, time\nos.fork()\nos.write(1, b'.')\ntime.sleep(600)"
     watched = python(code, 2.0)

@@ -198,6 +198,7 @@ def test_a_question_that_is_not_wanted_any_more_is_not_asked_again() -> None:
         assert len(hub.log) == 1
 
 
+@pytest.mark.sampled(0.5)
 async def test_a_network_that_puts_its_own_certificate_in(tmp_path: Path) -> None:
     x509 = pytest.importorskip("cryptography.x509")
     context = certified(x509, tmp_path / "own.pem")

@@ -30,6 +30,7 @@ def put(hub: Hub, size: int, seed: int = 1) -> ModelOffer:
     return offer_of(hub, REPO, FILE, hub.add(REPO, {FILE: content}), size)
 
 
+@pytest.mark.sampled(0.5)
 @pytest.mark.parametrize(
     ("kills", "size", "rate"),
     [

@@ -64,6 +64,7 @@ def test_a_kill_leaves_the_record_before_or_after(store: FolderModelStore, times
         assert [path.name for path in (store.folder / "model").iterdir()] == ["model.json"]
 
 
+@pytest.mark.sampled(0.5)
 @pytest.mark.parametrize("times", BOTH)
 def test_two_at_once_never_mix_their_records(store: FolderModelStore, times: int) -> None:
     looks = 0

@@ -197,6 +197,7 @@ def test_numbers_that_are_none_are_refused(heads: FirstStage, tmp_path: Path) ->
         FirstStage.load(tmp_path)
 
 
+@pytest.mark.sampled(0.5)
 def test_what_tells_most_weighs_most() -> None:
     one = sample("first", 0, 1300)
     one.quality[WEAK.id][:] = np.abs(one.figures[:, 5] - 2) < 1

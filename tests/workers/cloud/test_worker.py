@@ -301,6 +301,7 @@ async def test_a_provider_that_is_not_asked_is_named(
     assert 'kind "server"' in heard.error.hint
 
 
+@pytest.mark.sampled(0.5)
 @pytest.mark.parametrize("costs", [False, True])
 async def test_a_dead_gateway_is_told_and_comes_back(alone: Gateway, costs: bool) -> None:
     with Cloud(reply=Reply(tokens=10_000, rate=20)) as cloud:

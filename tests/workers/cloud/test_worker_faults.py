@@ -294,6 +294,7 @@ async def test_an_answer_past_its_cap_is_cut_and_freezes_the_cloud(
             assert await desk.ledger.lift_freeze()
 
 
+@pytest.mark.sampled(0.5)
 @pytest.mark.parametrize(
     "kinds", [["server"], pytest.param(list(MODELS), marks=pytest.mark.long)], ids=["one", "all"]
 )
@@ -337,6 +338,7 @@ async def test_who_stops_listening_pays_at_least_the_bill(
     assert cloud.posts == len(MODELS)
 
 
+@pytest.mark.sampled(0.5)
 async def test_a_call_that_is_stopped_before_it_began_harms_no_other(tmp_path: Path) -> None:
     cloud = Cloud(prices=PRICES, reply=Reply(tokens=40, rate=20))
     async with cloud, Desk(cloud, tmp_path) as desk:

@@ -78,6 +78,7 @@ async def test_it_can_be_cancelled_at_once() -> None:
     assert stopped.is_set()
 
 
+@pytest.mark.sampled(0.34)
 @pytest.mark.local_model
 async def test_the_starter_model_is_measured() -> None:
     worker = small()

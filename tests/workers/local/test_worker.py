@@ -88,6 +88,7 @@ async def test_stopping_while_loading() -> None:
     await worker.aclose()
 
 
+@pytest.mark.sampled(0.5)
 async def test_stopping_while_reading(worker: LocalWorker) -> None:
     await ask(worker, CAPITAL)
     before = children()
@@ -128,6 +129,7 @@ async def test_a_cancelled_consumer_stops_the_work(worker: LocalWorker) -> None:
     assert "Paris" in (await ask(worker, CAPITAL)).text
 
 
+@pytest.mark.sampled(0.5)
 async def test_one_request_at_a_time_and_waiting_can_be_cancelled() -> None:
     worker = small()
     first = asyncio.create_task(ask(worker, STORY, max_tokens=30))
@@ -185,6 +187,7 @@ async def test_no_secret_reaches_the_child() -> None:
     assert "canary" not in str(known)
 
 
+@pytest.mark.sampled(0.5)
 async def test_an_idle_model_is_unloaded_and_comes_back() -> None:
     worker = small(idle_seconds=0.3)
     assert "Paris" in (await ask(worker, CAPITAL)).text
@@ -197,6 +200,7 @@ async def test_an_idle_model_is_unloaded_and_comes_back() -> None:
     await worker.aclose()
 
 
+@pytest.mark.sampled(0.5)
 async def test_the_least_recently_used_model_makes_room() -> None:
     memory = Memory(450_000_000)
     one, other = small(memory), small(memory)
@@ -209,6 +213,7 @@ async def test_the_least_recently_used_model_makes_room() -> None:
     await one.aclose()
 
 
+@pytest.mark.sampled(0.5)
 async def test_a_model_that_is_answering_is_waited_for_and_not_unloaded() -> None:
     memory = Memory(450_000_000)
     one, other = small(memory), small(memory)
@@ -242,6 +247,7 @@ async def test_a_model_that_came_to_rest_while_another_gave_up_is_not_waited_for
         await waiting
 
 
+@pytest.mark.sampled(0.5)
 async def test_workers_take_turns_on_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_THREAD_LIMIT", raising=False)
     memory = Memory()
@@ -271,6 +277,7 @@ async def test_a_context_that_outgrows_the_memory_is_told() -> None:
     assert worker.resident == 0
 
 
+@pytest.mark.sampled(0.5)
 async def test_a_smaller_context_is_kept_to() -> None:
     model = starter()
     worker = local_worker(replace(model.card, context=512, max_output=20), model.path, Memory())

@@ -90,7 +90,7 @@ async def survive(worker: LocalWorker, number: signal.Signals, delay: float) -> 
 SIGNALS = [signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT]
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(0.5)
 @pytest.mark.parametrize("number", SIGNALS)
 @pytest.mark.parametrize("loaded", [False, True])
 async def test_a_killed_child_is_survived(number: signal.Signals, loaded: bool) -> None:
@@ -185,6 +185,7 @@ async def test_a_thousand_mutated_headers_never_kill_the_front(
     await survive_mutations(tmp_path, 250, seed=quarter)
 
 
+@pytest.mark.sampled(0.5)
 async def test_nothing_leaks_however_a_child_ends() -> None:
     me = psutil.Process()
     worker = small()
@@ -254,6 +255,7 @@ send(type="failed", error="ModelFileError", message="None on the GPU.", hint="")
     await worker.aclose()
 
 
+@pytest.mark.sampled(0.5)
 async def test_a_silent_child_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     worker = pretend(monkeypatch, "send(type='loading', fraction=0.5); time.sleep(600)")
     monkeypatch.setattr(supervisor, "BACKOFF_SECONDS", ())
@@ -262,6 +264,7 @@ async def test_a_silent_child_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     assert children() == []
 
 
+@pytest.mark.sampled(0.5)
 async def test_a_child_that_will_not_stop_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     code = """
 loaded = dict(parameters=1, context=8192, bytes=1, hardware="CPU only", licence="", note="")

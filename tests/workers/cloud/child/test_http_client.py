@@ -414,6 +414,7 @@ async def test_an_answer_as_it_was_asked_for_is_read(out: Out) -> None:
         assert (await hear(out(), asked(server.base_url))).text == "word "
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("begun", "kept"),
     [([], b": x\n\n"), ([WORD], PING), ([THOUGHT], PING), ([WORD], b'data: {"choices": []}\n\n')],
@@ -428,6 +429,7 @@ async def test_only_text_and_thoughts_keep_a_call_alive(
     assert "stopped answering" in heard.said
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("piece", [WORD, THOUGHT])
 async def test_no_call_goes_on_for_ever(out: Out, piece: bytes) -> None:
     async with provider(OPEN, piece, 0.05, again=True) as server:
@@ -437,6 +439,7 @@ async def test_no_call_goes_on_for_ever(out: Out, piece: bytes) -> None:
     assert "stopped answering" in heard.said
 
 
+@pytest.mark.sampled(0.5)
 async def test_after_the_first_word_it_is_waited_for_longer(out: Out) -> None:
     async with provider(OPEN, WORD, 1.8, WORD) as server:
         heard = await hear(out(stall=60.0), asked(server.base_url, first=1.5))

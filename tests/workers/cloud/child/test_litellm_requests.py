@@ -250,6 +250,7 @@ def asked_of(row: dict[str, Any]) -> dict[str, Any]:
     return asked
 
 
+@pytest.mark.sampled(0.34)
 def test_requests_are_those_of_litellms_own_client(written: Written) -> None:
     for row, (dialect, may_think, shaped, url, headers, body) in written.frozen:
         found = {

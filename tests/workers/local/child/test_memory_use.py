@@ -81,6 +81,7 @@ def context(model: llama.Model, quantised: bool = False) -> llama.Context:
     return llama.Context(model, 2048, 1, lambda: False, quantised)
 
 
+@pytest.mark.sampled(0.5)
 @pytest.mark.parametrize("kind", ["gemma3", "qwen35"])
 def test_what_a_layer_has_let_go_is_read_again(tmp_path: Path, kind: str) -> None:
     llama.start(lambda _: None)

@@ -184,6 +184,7 @@ async def test_nothing_is_left_over_from_many_calls(guarded: Guarded) -> None:
     assert is_clean()
 
 
+@pytest.mark.sampled(0.5)
 @pytest.mark.parametrize("who", [0, 1])
 async def test_a_killed_process_is_replaced_and_the_call_made_again(
     who: int, guarded: Guarded
@@ -370,6 +371,7 @@ def test_calls_of_another_machine_kill(
             assert decide(program, number, other) == KILL
 
 
+@pytest.mark.sampled(0.5)
 async def test_a_process_killed_each_time_is_a_clear_error(guarded: Guarded) -> None:
     task = asyncio.create_task(guarded.run("while True: pass", 30))
     killed: set[int] = set()
