@@ -17,6 +17,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import FrameType
@@ -75,7 +76,7 @@ CLOUD: dict[str, Place] = {
     "request": ("baton/ipc/messages.py", "encode", _sends("request")),
     "sent": ("baton/money/ledger.py", "sent", lambda values: True),
     "go": ("baton/ipc/messages.py", "encode", _sends("go")),
-    "http": ("httpx/_client.py", "send", lambda values: True),
+    "http": ("baton/workers/cloud/child/http_client.py", "_send", lambda values: True),
     **{name: TOKEN[name] for name in ("child", "arrival", "event", "output")},
 }
 DOWNLOAD: dict[str, Place] = {
@@ -96,16 +97,19 @@ def trace(out: Path) -> None:
     import threading
 
     places = {**TOKEN, **ROUTE, **CLOUD, **DOWNLOAD}
+    functions = {function for _, function, _ in places.values()}
 
     def look(frame: FrameType, event: str, _: object) -> None:
-        if event != "call":
-            return
         code = frame.f_code
+        if event != "call" or code.co_name not in functions:
+            return
         for name, (file, function, is_meant) in places.items():
             is_here = code.co_name == function and code.co_filename.endswith(file)
             if is_here and is_meant(frame.f_locals):
                 with out.open("a", encoding="utf-8") as log:
                     log.write(json.dumps([name, list(_stack(frame))]) + "\n")
+                if name == "estimate":
+                    time.sleep(2)  # traced, the router starts too slowly
 
     threading.setprofile(look)
     sys.setprofile(look)
@@ -124,12 +128,14 @@ def figures() -> dict[str, Any]:
     """Play both prompts, pull the model, and return what was counted."""
     from support.fake_cloud import Cloud
     from support.fake_hub import Hub
-    from support.tiny_models import tiny
+    from support.sample_models import tiny
 
     seen = _stacks("ask", "--max-tokens=8", PROMPT)
-    waiting = [stack for name, stack in seen if name in ("listening", "waiting")]
-    metered = [stack for stack in waiting if any("MeteredWorker" in item[1] for item in stack)]
-    resumed = [item for stack in (waiting[0], metered[-1]) for item in stack if item[2]]
+    # The router is waited for, too.
+    seen = [(name, stack) for name, stack in seen if name != "waiting" or _is_metered(stack)]
+    listening = next(stack for name, stack in seen if name == "listening")
+    waiting = next(stack for name, stack in seen if name == "waiting")
+    resumed = [item for stack in (listening, waiting) for item in stack if item[2]]
     with Cloud() as cloud:
         config = CLOUD_WORKER.format(address=cloud.base("openai"))
         call = _stacks("ask", "-m", "gpt", "--budget=1", PROMPT, config=config)
@@ -144,6 +150,10 @@ def figures() -> dict[str, Any]:
         **_counted("cloud", call, CLOUD),
         **_counted("download", pull, DOWNLOAD),
     }
+
+
+def _is_metered(stack: Stack) -> bool:
+    return any("MeteredWorker" in function for _, function, _ in stack)
 
 
 def _stacks(

@@ -91,6 +91,7 @@ def test_a_prompt_loads_what_migrates_only_where_a_database_is_behind() -> None:
     )
     assert first.stdout == second.stdout
     assert "sqlite_utils" in first.stderr
+    assert "numpy" not in first.stderr
     assert "baton.platform.database_thread" in second.stderr
     assert "sqlite_utils" not in second.stderr
 

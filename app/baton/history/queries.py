@@ -21,7 +21,15 @@ from baton.core.sanitiser import sanitise
 from baton.history import rows
 from baton.history.feedback_store import MAX_PROMPT_CHARS, signals_of_turns
 from baton.history.rows import reject_bad_values
-from baton.platform.sqlite import Connection, Row, clean_text, connect, explain_errors, sqlite3
+from baton.platform.sqlite import (
+    Connection,
+    Row,
+    clean_text,
+    connect,
+    explain_errors,
+    sqlite3,
+    utils_database,
+)
 
 _VISIBLE = "JOIN conversations AS c ON c.id = runs.conversation AND c.hidden_at IS NULL"
 
@@ -328,14 +336,12 @@ def query_rows(path: Path, sql: str) -> Iterator[dict[str, Any]]:
 
     Raises ConfigError for what is no query, or would change anything.
     """
-    from sqlite_utils import Database
-
     # Some of them write; as functions, they can be selected.
     if sql.lstrip()[:6].upper() == "PRAGMA":
         raise ConfigError("A PRAGMA is not run.", _READS_ONLY)
     with explain_errors(path), closing(connect(path, "ro")) as connection:
         connection.execute("PRAGMA query_only = ON")  # also for what the query attaches
-        database = Database(connection, recursive_triggers=False, execute_plugins=False)
+        database = utils_database(connection)
         try:
             yield from database.query(sql)
         except (sqlite3.Error, sqlite3.Warning) as error:
