@@ -45,7 +45,7 @@ from baton.core.ports import Worker  # noqa: E402
 from baton.core.run.orchestra import Orchestra  # noqa: E402
 from baton.core.run.policy import PromptLimits  # noqa: E402
 from baton.core.view import RunView  # noqa: E402
-from support.fake_cloud import Cloud, Received, Reply  # noqa: E402
+from support.fake_cloud import Cloud, ReceivedRequest, Reply  # noqa: E402
 
 TASKS = ROOT / "scripts" / "training" / "conductor" / "held_out" / "live.jsonl"
 SKILL = 4.5
@@ -76,7 +76,7 @@ skills = {{{{ {", ".join(f"{kind} = {SKILL}" for kind in KINDS)} }}}}
 
 
 @dataclass(frozen=True)
-class Way:
+class ComparedStrategy:
     """A strategy as it is compared: who conducts, and who answers by default."""
 
     name: str
@@ -87,13 +87,13 @@ class Way:
 
 
 WAYS = (
-    Way("hybrid, trained conductor", "hybrid", "small"),
-    Way("hybrid, rule", "hybrid", "small", conductor="rule"),
-    Way("single, local", "single", "small", is_free=True),
-    Way("single, cloud", "single", "cloud"),
-    Way("reflect, local", "reflect", "small", is_free=True),
-    Way("moa", "moa", "small"),
-    Way("trinity", "trinity", "small"),
+    ComparedStrategy("hybrid, trained conductor", "hybrid", "small"),
+    ComparedStrategy("hybrid, rule", "hybrid", "small", conductor="rule"),
+    ComparedStrategy("single, local", "single", "small", is_free=True),
+    ComparedStrategy("single, cloud", "single", "cloud"),
+    ComparedStrategy("reflect, local", "reflect", "small", is_free=True),
+    ComparedStrategy("moa", "moa", "small"),
+    ComparedStrategy("trinity", "trinity", "small"),
 )
 
 # The simulated cloud worker
@@ -169,7 +169,7 @@ MIN_SHARED = 0.75
 """The share of a part's words that ask for it."""
 
 
-def last_message(received: Received) -> str:
+def last_message(received: ReceivedRequest) -> str:
     """Return the newest message of a request."""
     content = received.json["messages"][-1]["content"]
     return content if isinstance(content, str) else "".join(piece["text"] for piece in content)
@@ -178,7 +178,7 @@ def last_message(received: Received) -> str:
 # Playing
 
 
-class Remembered:
+class CachedWorker:
     """Has a local worker answer what it was not asked before, and keeps what it wrote."""
 
     def __init__(self, worker: Worker) -> None:
@@ -196,7 +196,7 @@ class Remembered:
 
 @asynccontextmanager
 async def orchestra_of(
-    way: Way, url: str, known: dict[str, Remembered]
+    way: ComparedStrategy, url: str, known: dict[str, CachedWorker]
 ) -> AsyncIterator[Orchestra]:
     """Give a fresh Baton's orchestra with the starter model, the tools, and the cloud worker."""
     from baton.compose import compose
@@ -210,7 +210,7 @@ async def orchestra_of(
         orchestra = baton.orchestra
         orchestra.configure(default=way.worker)
         small = orchestra.worker("small")
-        remembered = known.setdefault("small", Remembered(small))
+        remembered = known.setdefault("small", CachedWorker(small))
         small.stream = remembered.stream  # type: ignore[method-assign]
         try:
             yield orchestra
@@ -218,7 +218,9 @@ async def orchestra_of(
             await baton.aclose()
 
 
-async def play(orchestra: Orchestra, task: Task, way: Way, budget: int) -> dict[str, Any]:
+async def play(
+    orchestra: Orchestra, task: Task, way: ComparedStrategy, budget: int
+) -> dict[str, Any]:
     """Play one task for at most `budget` nano-dollars.
 
     Return which parts are right, what it cost, and what each step was given.
@@ -251,16 +253,16 @@ async def play(orchestra: Orchestra, task: Task, way: Way, budget: int) -> dict[
     }
 
 
-async def play_all(tasks: Sequence[Task], ways: Sequence[Way], out: Path) -> None:
+async def play_all(tasks: Sequence[Task], ways: Sequence[ComparedStrategy], out: Path) -> None:
     """Play each way under each ceiling, and append what isn't in the file yet."""
     done = {(row["way"], row["ceiling"], row["id"]): row for row in read_rows(out)}
     current: list[Task] = []
 
-    def write(received: Received) -> Reply:
+    def write(received: ReceivedRequest) -> Reply:
         return Reply(reply_to(current[0], last_message(received)))
 
     price = Price(Rates(parse_usd(IN_PRICE), parse_usd(OUT_PRICE), 0, 0))
-    remembered: dict[str, Remembered] = {}
+    remembered: dict[str, CachedWorker] = {}
     with Cloud(prices={"": price}, write=write) as cloud, out.open("a", encoding="utf-8") as file:
         for way in ways:
             for ceiling in CEILINGS[:1] if way.is_free else CEILINGS:

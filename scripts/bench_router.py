@@ -42,7 +42,7 @@ from routing_pairs import (
 )
 from routing_rows import Floats, Holdout, Rows
 from score_router import candidate, scores
-from train_router import SHIPPED, Shelf, kind_of, known_answers, train
+from train_router import SHIPPED, VectorCache, kind_of, known_answers, train
 
 from baton.core.plan.plan import KINDS
 from baton.core.routing_types import RatedAnswer
@@ -130,7 +130,7 @@ SHARE = 0.3
 
 
 @dataclass(frozen=True)
-class Carried:
+class CarriedBudget:
     """A budget of 30 % of the calls, one prompt after the other, on a domain that is new.
 
     `used` is the share of calls at the end, `most` the largest share over a whole number of calls
@@ -142,7 +142,7 @@ class Carried:
     behind: float
 
     @classmethod
-    def of(cls, score: Floats, weak: Floats, strong: Floats) -> Carried:
+    def of(cls, score: Floats, weak: Floats, strong: Floats) -> CarriedBudget:
         """Let the controller decide on each."""
         decide = share_decider(SHARE)
         sent = np.array([decide(float(one)) for one in score], bool)
@@ -157,7 +157,7 @@ FEW = 100
 
 
 @dataclass
-class Covered:
+class LengthCoverage:
     """Answers to hidden questions, and which of them are no longer than expected at most.
 
     An entry of each for each answer: its split, set of questions, kind and worker, whether it was
@@ -226,19 +226,19 @@ PARTS = ("split", "lengths", "tasks", "workers", "files", "feedback", "speed")
 class Bench:
     """Trains on parts of the data and keeps what came out."""
 
-    def __init__(self, data: Sequence[Rows], shelf: Shelf) -> None:
-        self.data, self.shelf = data, shelf
+    def __init__(self, data: Sequence[Rows], cache: VectorCache) -> None:
+        self.data, self.cache = data, cache
         self.figures: dict[str, tuple[Pair, Figures]] = {}
-        self.carried: dict[str, list[Carried]] = {}
+        self.carried: dict[str, list[CarriedBudget]] = {}
         self.taught: list[tuple[float, float]] = []
-        self.covered = Covered()
+        self.covered = LengthCoverage()
 
     def model(self, visible: Sequence[Rows], seed: int) -> RouterModel:
         """Return what the project's training makes of that."""
         with tempfile.TemporaryDirectory() as folder:
-            train(visible, Path(folder), seed, self.shelf)
+            train(visible, Path(folder), seed, self.cache)
             model = RouterModel.load(Path(folder))
-        model._encoder = self.shelf  # type: ignore[assignment]
+        model._encoder = self.cache  # type: ignore[assignment]
         return model
 
     def run(self, seed: int, parts: Sequence[str]) -> None:
@@ -316,7 +316,7 @@ class Bench:
         if rows is not None:
             rows = rows.take(np.random.default_rng(seed).permutation(len(rows)))
             score = scores(model, rows, pair.local, pair.cloud)
-            found = Carried.of(score, rows.quality[pair.local], rows.quality[pair.cloud])
+            found = CarriedBudget.of(score, rows.quality[pair.local], rows.quality[pair.cloud])
             self.carried.setdefault(name, []).append(found)
 
 
@@ -387,7 +387,7 @@ def tables(bench: Bench, speed: tuple[float, float] | None) -> Iterator[str]:
         )
 
 
-def _line_of(name: str, found: Sequence[Carried]) -> str:
+def _line_of(name: str, found: Sequence[CarriedBudget]) -> str:
     used = [100 * one.used for one in found]
     above = sum(one.most > 0 for one in found)
     behind = [one.behind for one in found]
@@ -413,11 +413,11 @@ def main() -> None:
     data = rr.read_folder(chosen.data)
     if not data:
         raise SystemExit(f"There is no *.csv.gz in {chosen.data}.")
-    shelf = Shelf(chosen.vectors)
-    bench = Bench(data, shelf)
+    cache = VectorCache(chosen.vectors)
+    bench = Bench(data, cache)
     for seed in range(1 if chosen.quick else chosen.seeds):
         bench.run(seed, parts)
-        shelf.keep()
+        cache.keep()
         print("\n".join(tables(bench, None)), file=sys.stderr, flush=True)
     speed = latency(SHIPPED, of_64_tokens(SHIPPED, data)) if "speed" in parts else None
     text = "\n".join(tables(bench, speed))

@@ -48,7 +48,7 @@ class BuildError(Exception):
 
 
 @dataclass(frozen=True)
-class Wanted:
+class BuildOptions:
     """What is to be built, and what the binary will say of itself."""
 
     platform: str
@@ -135,10 +135,10 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _wanted(asked: argparse.Namespace) -> Wanted:
+def _wanted(asked: argparse.Namespace) -> BuildOptions:
     commit = os.environ.get("BATON_COMMIT") or _commit()
     epoch = os.environ.get("SOURCE_DATE_EPOCH") or _git("show", "-s", "--format=%ct", "HEAD")
-    return Wanted(
+    return BuildOptions(
         platform=_platform(),
         gpu=asked.gpu,
         commit=commit,
@@ -186,7 +186,7 @@ def _key(file: str | None) -> str:
     return key
 
 
-def _build_portably(wanted: Wanted, twice: bool) -> None:
+def _build_portably(wanted: BuildOptions, twice: bool) -> None:
     """Go on in a root file system of Debian 11, where this script runs again."""
     os.environ["BATON_UPDATE_KEY"] = wanted.update_key
     os.environ["BATON_COMMIT"] = wanted.commit
@@ -200,7 +200,7 @@ def _build_portably(wanted: Wanted, twice: bool) -> None:
 # In build/venv
 
 
-def build(wanted: Wanted, dist: Path) -> list[Path]:
+def build(wanted: BuildOptions, dist: Path) -> list[Path]:
     """Make the folders and the single files. Raises BuildError."""
     import sizes
 
@@ -242,7 +242,7 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def freeze(wanted: Wanted, dist: Path) -> list[Path]:
+def freeze(wanted: BuildOptions, dist: Path) -> list[Path]:
     """Make the folders, full and slim, and return them. Raises BuildError."""
     plugin = _plugin(wanted.gpu)
     work = dist / "freeze"
@@ -284,7 +284,7 @@ def _renew_bootloader() -> None:
         raise BuildError(str(error)) from error
 
 
-def _finish(made: Path, wanted: Wanted, dist: Path) -> Path:
+def _finish(made: Path, wanted: BuildOptions, dist: Path) -> Path:
     """Add what can only be said of a whole folder, and put it where it belongs."""
     import notices
     import pack
@@ -314,7 +314,7 @@ def _check_portable(folder: Path) -> None:
         setup.say(f"{folder.name} needs glibc {check.main(folder)}.")
 
 
-def _environment(wanted: Wanted, work: Path) -> Mapping[str, str]:
+def _environment(wanted: BuildOptions, work: Path) -> Mapping[str, str]:
     """Return the environment of the freeze: nothing in it is this machine's or this minute's."""
     names = ("PATH", "HOME", "TMPDIR", "BATON_SIGN_IDENTITY")
     kept = {name: os.environ[name] for name in names if name in os.environ}
@@ -345,7 +345,7 @@ def _plugin(gpu: str) -> Path | None:
         raise BuildError(str(error)) from error
 
 
-def _pack(wanted: Wanted, dist: Path, folder: Path) -> Path:
+def _pack(wanted: BuildOptions, dist: Path, folder: Path) -> Path:
     import pack
 
     target = dist / folder.name
@@ -357,7 +357,7 @@ def _pack(wanted: Wanted, dist: Path, folder: Path) -> Path:
     return target
 
 
-def _check_reproducible(wanted: Wanted) -> None:
+def _check_reproducible(wanted: BuildOptions) -> None:
     """Build twice, in two places, and compare all that is made. Raises BuildError."""
     places = [BUILD / "reproducible" / name for name in ("first", "second of two")]
     for place in places:

@@ -15,7 +15,7 @@ SECONDS = 15
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class HubFile:
     """A file as the hub has it."""
 
     revision: str
@@ -24,7 +24,7 @@ class Found:
     licence: str
 
 
-class Unreachable(Exception):
+class HubUnreachable(Exception):
     """No hub answered; the text is a sentence."""
 
 
@@ -32,7 +32,7 @@ def compare(found: Sequence[CatalogueModel]) -> list[str]:
     """Return a line for each thing that the hub says otherwise."""
     try:
         return [f"{model.id}: {what}" for model in found for what in differences(model)]
-    except Unreachable as error:
+    except HubUnreachable as error:
         return [str(error)]
 
 
@@ -48,7 +48,7 @@ def pin(file: Path, found: Sequence[CatalogueModel]) -> list[str]:
             wrong += [f"{model.id}: {what}" for what in here]
             if not here:
                 text = filled(text, model, look(model))
-    except Unreachable as error:
+    except HubUnreachable as error:
         wrong.append(str(error))
     if text != file.read_text("utf-8"):
         file.write_text(text, "utf-8")
@@ -72,7 +72,7 @@ def differences(model: CatalogueModel) -> Iterator[str]:
         yield f"the hub's licence is {there.licence}, not {model.licence}"
 
 
-def look(model: CatalogueModel) -> Found:
+def look(model: CatalogueModel) -> HubFile:
     """Ask the hub for a model's file. Raises LookupError and Unreachable."""
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     import httpx
@@ -89,7 +89,7 @@ def look(model: CatalogueModel) -> Found:
         )
     except (httpx.TransportError, OfflineModeIsEnabled) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise Unreachable(
+        raise HubUnreachable(
             f"No hub answers at {where}, so nothing was compared: {reason}"
         ) from error
     except HfHubHTTPError as error:
@@ -99,10 +99,12 @@ def look(model: CatalogueModel) -> Found:
         raise LookupError(f"the hub's {model.repo} has no {model.file}")
     licence = str((info.card_data.get("license") if info.card_data else "") or "").lower()
     sha256 = file.lfs.sha256 if file.lfs else ""
-    return Found(str(info.sha or ""), file.size or 0, sha256, "" if licence == "other" else licence)
+    return HubFile(
+        str(info.sha or ""), file.size or 0, sha256, "" if licence == "other" else licence
+    )
 
 
-def filled(text: str, model: CatalogueModel, there: Found) -> str:
+def filled(text: str, model: CatalogueModel, there: HubFile) -> str:
     """Return the catalogue's text with what one entry lacked, below its file."""
     parts = re.split(r"(?m)^(?=\[\[model\]\])", text)
     mine = f'id = "{model.id}"\n'

@@ -64,12 +64,12 @@ _SIGNATURE = re.compile(rb"[0-9a-f]{128}\s{0,2}")
 _ORIGIN = re.compile(r'^(\s*\$?origin\s*=\s*)(["\']).*\2$', re.MULTILINE)
 
 
-class Wrong(Exception):
+class ReleaseError(Exception):
     """A release that can't be made, or isn't right; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class BuiltFile:
     """A file to be released, what it is, and its bill of materials."""
 
     path: Path
@@ -95,7 +95,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Signed(Release):
+class SignedRelease(Release):
     """A release's list, with the sha256 of all else that lies there, by name."""
 
     others: Mapping[str, str] = field(default_factory=dict)
@@ -105,7 +105,7 @@ def keygen(file: Path) -> str:
     """Write a new private key that only its owner can read; return the public one, in hex."""
     file = file.absolute()
     if file.resolve().is_relative_to(ROOT):
-        raise Wrong(f"{file} is in the repository: keep the private key outside of it.")
+        raise ReleaseError(f"{file} is in the repository: keep the private key outside of it.")
     key = Ed25519PrivateKey.generate()
     text = key.private_bytes(
         serialization.Encoding.PEM,
@@ -116,7 +116,7 @@ def keygen(file: Path) -> str:
         with open(file, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as opened:
             opened.write(text)
     except FileExistsError:
-        raise Wrong(f"{file} is there already, and a key is never written over.") from None
+        raise ReleaseError(f"{file} is there already, and a key is never written over.") from None
     public = public_hex(key)
     Path(f"{file}.pub").write_text(f"{public}\n", "ascii")
     return public
@@ -125,15 +125,17 @@ def keygen(file: Path) -> str:
 def private_key(file: Path) -> Ed25519PrivateKey:
     """Return the key in a file. Raises Wrong, also where others can read it."""
     if file.suffix == ".pub":
-        raise Wrong(f"{file} is a public key; a release is signed with the private one beside it.")
+        raise ReleaseError(
+            f"{file} is a public key; a release is signed with the private one beside it."
+        )
     if os.name == "posix" and file.stat().st_mode & 0o077:
-        raise Wrong(f"Others can read {file}: `chmod 600` it; better, make a new one.")
+        raise ReleaseError(f"Others can read {file}: `chmod 600` it; better, make a new one.")
     try:
         key = serialization.load_pem_private_key(file.read_bytes(), None)
     except (TypeError, ValueError, UnsupportedAlgorithm):
         key = None
     if not isinstance(key, Ed25519PrivateKey):
-        raise Wrong(f"{file} is no private key of `scripts/release keygen`.")
+        raise ReleaseError(f"{file} is no private key of `scripts/release keygen`.")
     return key
 
 
@@ -143,47 +145,49 @@ def public_hex(key: Ed25519PrivateKey) -> str:
     return raw.hex()
 
 
-def find(dist: Path, key: str) -> list[Found]:
+def find(dist: Path, key: str) -> list[BuiltFile]:
     """Return what there is to be released, after a look inside of each. Raises Wrong.
 
     A build that checks its updates with another key would refuse the next release.
     """
-    found: dict[str, Found] = {}
+    found: dict[str, BuiltFile] = {}
     if not dist.is_dir():
-        raise Wrong(f"There is no folder {dist}: run scripts/build.")
+        raise ReleaseError(f"There is no folder {dist}: run scripts/build.")
     for path in sorted(dist.iterdir()):
         if path.is_file() and (_NAME.fullmatch(path.name) or _BUILT.fullmatch(path.name)):
             one = _look(path, key)
             if one.name in found:
-                raise Wrong(f"{path} and {found[one.name].path} are both {one.name}.")
+                raise ReleaseError(f"{path} and {found[one.name].path} are both {one.name}.")
             found[one.name] = one
     if not found:
-        raise Wrong(f"There is nothing to release in {dist}: run scripts/build.")
+        raise ReleaseError(f"There is nothing to release in {dist}: run scripts/build.")
     for what in ("version", "commit"):
         different = {getattr(one.built, what): one.path.name for one in found.values()}
         if len(different) > 1:
             names = ", ".join(f"{name} of {value or '(none)'}" for value, name in different.items())
-            raise Wrong(f"A release is of one {what}, and here are {names}: build all of it again.")
+            raise ReleaseError(
+                f"A release is of one {what}, and here are {names}: build all of it again."
+            )
     return [found[name] for name in sorted(found)]
 
 
-def _look(path: Path, key: str) -> Found:
+def _look(path: Path, key: str) -> BuiltFile:
     """Return what a file really is, which must be what it is called. Raises Wrong."""
     try:
         built = inside.look(path)
     except inside.Unfit as error:
-        raise Wrong(str(error)) from error
-    one = Found(path, built, path.with_name(path.name + BILL))
+        raise ReleaseError(str(error)) from error
+    one = BuiltFile(path, built, path.with_name(path.name + BILL))
     slim, gpu = "-slim" * (built.flavour == "slim"), f"-{built.gpu}" * bool(built.gpu)
     known = _NAME.fullmatch(one.name) and is_version(built.version) and built.flavour in FLAVOURS
     if not known or path.name not in (one.name, f"baton{slim}{gpu}"):
-        raise Wrong(f"{path} isn't what it is called: it says that it is {one.name}.")
+        raise ReleaseError(f"{path} isn't what it is called: it says that it is {one.name}.")
     if built.commit.endswith("+changes"):
-        raise Wrong(
+        raise ReleaseError(
             f"{path} was built of files that differ from its commit: commit and build again."
         )
     if built.update_key != key:
-        raise Wrong(
+        raise ReleaseError(
             f"{path} checks its updates with the key {built.update_key or '(none)'}, and this"
             f" one is {key}: it could never be updated. Build it with this one (scripts/build"
             " --key FILE.pub)."
@@ -192,11 +196,11 @@ def _look(path: Path, key: str) -> Found:
     return one
 
 
-def _check_bill(one: Found) -> None:
+def _check_bill(one: BuiltFile) -> None:
     """Refuse a bill of materials that is missing, or another build's. Raises Wrong."""
     assert one.bill
     if not one.bill.is_file():
-        raise Wrong(f"{one.bill} is missing, which says what {one.path.name} is made of.")
+        raise ReleaseError(f"{one.bill} is missing, which says what {one.path.name} is made of.")
     try:
         about = json.loads(one.bill.read_bytes())["metadata"]["component"]
         properties = {each["name"]: each["value"] for each in about.get("properties", ())}
@@ -204,21 +208,21 @@ def _check_bill(one: Found) -> None:
     except (ValueError, LookupError, TypeError, AttributeError):
         right = False
     if not right or properties.get("baton:commit", one.built.commit) != one.built.commit:
-        raise Wrong(f"{one.bill} isn't the bill of {one.path.name}: build that again.")
+        raise ReleaseError(f"{one.bill} isn't the bill of {one.path.name}: build that again.")
 
 
 def make(dist: Path, folder: Path, key: Ed25519PrivateKey, released: str, origin: str) -> None:
     """Write a release of what was built; `released` is its day ("": its commit's). Raises Wrong."""
     if folder.resolve() == dist.resolve():
-        raise Wrong(f"{folder} holds what is to be released: name another folder.")
+        raise ReleaseError(f"{folder} holds what is to be released: name another folder.")
     if re.fullmatch(r"(\d{4}-\d\d-\d\d)?", released) is None:
-        raise Wrong(f"{released!r} is no day: --released YYYY-MM-DD.")
+        raise ReleaseError(f"{released!r} is no day: --released YYYY-MM-DD.")
     found = find(dist, public_hex(key))
     write(found, folder, key, released or _day_of(found[0].built.commit), origin)
 
 
 def write(
-    found: Iterable[Found], folder: Path, key: Ed25519PrivateKey, released: str, origin: str
+    found: Iterable[BuiltFile], folder: Path, key: Ed25519PrivateKey, released: str, origin: str
 ) -> None:
     """Write a release into a folder that is new, or holds an earlier one. Raises Wrong."""
     found = sorted(found, key=lambda one: one.name)
@@ -239,7 +243,7 @@ def write(
         (folder / name).write_bytes(content)
         (folder / name).chmod(0o755)
         others[name] = digest(folder / name)
-    manifest = Signed(RELEASE_SCHEMA, version, released, tuple(files), others)
+    manifest = SignedRelease(RELEASE_SCHEMA, version, released, tuple(files), others)
     content = (json.dumps(asdict(manifest), indent=2) + "\n").encode()
     (folder / MANIFEST).write_bytes(content)
     (folder / SIGNATURE).write_text(f"{key.sign(content).hex()}\n", "ascii")
@@ -250,7 +254,7 @@ def check(folder: Path, public: str) -> list[str]:
     """Return a line for each thing that is wrong with a release, down to a file too many."""
     try:
         release = signed(folder, public)
-    except Wrong as error:
+    except ReleaseError as error:
         return [str(error)]
     except OSError as error:
         return [_reason(error)]
@@ -283,22 +287,24 @@ def check(folder: Path, public: str) -> list[str]:
     return wrong
 
 
-def signed(folder: Path, public: str) -> Signed:
+def signed(folder: Path, public: str) -> SignedRelease:
     """Return what was signed with that key. Raises Wrong."""
     content, signature = (folder / MANIFEST).read_bytes(), (folder / SIGNATURE).read_bytes()
     if _SIGNATURE.fullmatch(signature) is None:
-        raise Wrong(f"{SIGNATURE}: it isn't a signature")
+        raise ReleaseError(f"{SIGNATURE}: it isn't a signature")
     try:
         key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(public))
         key.verify(bytes.fromhex(signature.decode()), content)
     except InvalidSignature:
-        raise Wrong(f"{SIGNATURE}: it isn't that key's signature of {MANIFEST}") from None
+        raise ReleaseError(f"{SIGNATURE}: it isn't that key's signature of {MANIFEST}") from None
     try:
-        release = msgspec.json.decode(content, type=Signed)
+        release = msgspec.json.decode(content, type=SignedRelease)
     except msgspec.MsgspecError as error:
-        raise Wrong(f"{MANIFEST}: it can't be read: {error}") from None
+        raise ReleaseError(f"{MANIFEST}: it can't be read: {error}") from None
     if release.schema != RELEASE_SCHEMA:
-        raise Wrong(f"{MANIFEST}: it is of another kind ({release.schema}) than this can check")
+        raise ReleaseError(
+            f"{MANIFEST}: it is of another kind ({release.schema}) than this can check"
+        )
     return release
 
 
@@ -316,7 +322,9 @@ def _clear(folder: Path) -> None:
     for path in there:
         ours = path.name in known or _NAME.fullmatch(path.name.removesuffix(BILL))
         if path.is_dir() or not ours:
-            raise Wrong(f"{folder} holds more than a release: {path.name}. Name an empty folder.")
+            raise ReleaseError(
+                f"{folder} holds more than a release: {path.name}. Name an empty folder."
+            )
     for path in there:
         path.unlink()
 
@@ -331,10 +339,10 @@ def _installer(name: str, origin: str, commit: str) -> bytes:
     text = content.decode("utf-8")
     if origin:
         if re.fullmatch(r"https://[A-Za-z0-9.:/_~%-]+", origin) is None:
-            raise Wrong(f"{origin!r} is no plain address that begins with https://.")
+            raise ReleaseError(f"{origin!r} is no plain address that begins with https://.")
         text, count = _ORIGIN.subn(rf"\g<1>\g<2>{origin}\g<2>", text)
         if count != 1 and name.endswith(".sh"):
-            raise Wrong(f"{name} has no line that says where the release lies.")
+            raise ReleaseError(f"{name} has no line that says where the release lies.")
     return text.encode("utf-8")
 
 
@@ -350,7 +358,7 @@ def _day_of(commit: str) -> str:
         known = (
             f"This checkout doesn't know the commit {commit}" if commit else "No commit is named"
         )
-        raise Wrong(f"{known} of what was built: --released YYYY-MM-DD says the day.")
+        raise ReleaseError(f"{known} of what was built: --released YYYY-MM-DD says the day.")
     return day.decode().strip()
 
 
@@ -369,7 +377,9 @@ def _public(text: str) -> str:
     except FileNotFoundError:
         typed = ""
     if re.fullmatch(r"[0-9a-f]{64}", typed) is None:
-        raise Wrong(f"{text} is no public key, which has 64 hex digits, nor a file with one.")
+        raise ReleaseError(
+            f"{text} is no public key, which has 64 hex digits, nor a file with one."
+        )
     return typed
 
 
@@ -417,7 +427,7 @@ def main(args: Sequence[str] | None = None) -> int:
     except OSError as error:
         print(f"scripts/release: {_reason(error)}", file=sys.stderr)
         return 1
-    except (Wrong, ValueError) as error:
+    except (ReleaseError, ValueError) as error:
         print(f"scripts/release: {error}", file=sys.stderr)
         return 1
     return 0

@@ -36,7 +36,7 @@ AT_ONCE = 500
 """So many questions are read at once; that is faster, and changes nothing."""
 
 
-class Missing(Exception):
+class MissingFile(Exception):
     """Something isn't there: a sentence for the person."""
 
 
@@ -56,7 +56,7 @@ def main() -> None:
         model = RouterModel.load(chosen.model)
         found = scores(model, rows, chosen.local, chosen.cloud, mates)
         write(chosen.out, rows.ids, found)
-    except (Missing, RouterFileError, OSError) as error:
+    except (MissingFile, RouterFileError, OSError) as error:
         print(f"score_router: {error}", file=sys.stderr)
         raise SystemExit(2) from error
 
@@ -73,17 +73,17 @@ def read_known(path: Path, drafted: Sequence[str]) -> Rows:
             places = [place for place, heading in enumerate(header) if heading in wanted]
             cells = [[row[place] for place in places] for row in table]
     except (zlib.error, EOFError, UnicodeDecodeError, csv.Error, IndexError) as error:
-        raise Missing(f"{path} is no table of questions: {error}.") from error
+        raise MissingFile(f"{path} is no table of questions: {error}.") from error
     columns = {header[place]: [row[k] for row in cells] for k, place in enumerate(places)}
     if "text" not in columns:
-        raise Missing(f"{path} has no column `text`.")
+        raise MissingFile(f"{path} has no column `text`.")
     absent = [worker for worker in drafted if f"p:{worker}" not in columns]
     if absent:
-        raise Missing(f"{path} has no answers of {', '.join(absent)} (columns `p:ID`).")
+        raise MissingFile(f"{path} has no answers of {', '.join(absent)} (columns `p:ID`).")
     try:
         return routing_rows.from_columns(path.name, columns)
     except ValueError as error:
-        raise Missing(f"{path} has a length that is no number: {error}.") from error
+        raise MissingFile(f"{path} has a length that is no number: {error}.") from error
 
 
 def rank(model: RouterModel, texts: Sequence[str], local: Candidate, cloud: Candidate) -> Floats:

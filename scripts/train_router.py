@@ -109,26 +109,26 @@ def main() -> None:
         raise SystemExit(f"There is no *.csv.gz in {chosen.data}.")
     if chosen.held_out is not None:
         data, _ = routing_rows.split(data, chosen.held_out)
-    shelf = Shelf(chosen.vectors)
+    cache = VectorCache(chosen.vectors)
     for rows in data:
-        shelf.vectors(rows.texts)
-    shelf.keep()
+        cache.vectors(rows.texts)
+    cache.keep()
     read = time.monotonic()
     if chosen.lengths:
-        length_head(data, shelf, FirstStage.load(chosen.out).basis).save(chosen.out)
+        length_head(data, cache, FirstStage.load(chosen.out).basis).save(chosen.out)
     else:
-        train(data, chosen.out, chosen.seed, shelf, chosen.kinds)
+        train(data, chosen.out, chosen.seed, cache, chosen.kinds)
     count = sum(map(len, data))
     done = time.monotonic()
     print(f"{count} questions read in {read - began:.0f} s, fitted in {done - read:.1f} s")
 
 
 def train(
-    data: Sequence[Rows], out: Path, seed: int, shelf: Shelf, kinds_file: Path = KINDS_FILE
+    data: Sequence[Rows], out: Path, seed: int, cache: VectorCache, kinds_file: Path = KINDS_FILE
 ) -> None:
     """Fit everything and write the folder that RouterModel.load reads."""
     data = [usable(rows) for rows in data]
-    samples = [sampled(rows, shelf) for rows in data]
+    samples = [sampled(rows, cache) for rows in data]
     heads = fit_first_stage.fit(samples, seed)
     agreement = fit_second_stage(data, held_out(data, samples, heads.ways), seed, heads.abilities)
     out.mkdir(parents=True, exist_ok=True)
@@ -136,9 +136,9 @@ def train(
         if not (out / name).exists():
             shutil.copyfile(SHIPPED / name, out / name)
     heads.save(out)
-    length_head(data, shelf, heads.basis).save(out)
+    length_head(data, cache, heads.basis).save(out)
     agreement.save(out)
-    kind_head([*examples(kinds_file), *some_of(data)], shelf).save(out)
+    kind_head([*examples(kinds_file), *some_of(data)], cache).save(out)
     skills = skill_table(
         [sample.name for sample in samples],
         [sample.kinds for sample in samples],
@@ -147,7 +147,7 @@ def train(
     (out / "skills.json").write_text(json.dumps(skills, indent=1) + "\n", "utf-8")
 
 
-class Shelf:
+class VectorCache:
     """The texts' vectors: those in a file, and others as they are asked for."""
 
     def __init__(self, file: Path | None) -> None:
@@ -190,7 +190,7 @@ def usable(rows: Rows) -> Rows:
     return rows if kept.all() else rows.take(np.flatnonzero(kept))
 
 
-def sampled(rows: Rows, shelf: Shelf) -> fit_first_stage.Sample:
+def sampled(rows: Rows, cache: VectorCache) -> fit_first_stage.Sample:
     """Return what the fit needs of a file's rows."""
     lengths = [column for _, column in sorted(rows.lengths.items())]
     table = np.column_stack(lengths) if lengths else np.full((len(rows), 1), np.nan)
@@ -199,7 +199,7 @@ def sampled(rows: Rows, shelf: Shelf) -> fit_first_stage.Sample:
     middle[known] = np.nanmedian(table[known], axis=1)
     return fit_first_stage.Sample(
         rows.name,
-        shelf.vectors(rows.texts),
+        cache.vectors(rows.texts),
         figures(rows.texts),
         rows.groups,
         rows.quality,
@@ -233,14 +233,14 @@ def known_answers(rows: Rows) -> Answers:
     return Answers(places, tuple(name for _, name, _ in found), characters / CHARS_PER_TOKEN)
 
 
-def length_head(data: Sequence[Rows], shelf: Shelf, basis: Basis) -> LengthHead:
+def length_head(data: Sequence[Rows], cache: VectorCache, basis: Basis) -> LengthHead:
     """Fit the head of the answers' lengths; the same question is in the same part everywhere."""
     designs, places, tokens, parts = [], [], [], []
     first = 0
     for rows in data:
         answers = known_answers(rows)
         if len(answers.tokens):
-            designs.append(basis.design(shelf.vectors(rows.texts), figures(rows.texts)))
+            designs.append(basis.design(cache.vectors(rows.texts), figures(rows.texts)))
             places.append(first + answers.rows)
             tokens.append(answers.tokens)
             parts += [int(key_of(key), 16) % FOLDS for key in rows.qhash]
@@ -294,11 +294,11 @@ def some_of(data: Sequence[Rows]) -> list[tuple[str, str]]:
     return found
 
 
-def kind_head(known: Sequence[tuple[str, str]], shelf: Shelf) -> KindHead:
+def kind_head(known: Sequence[tuple[str, str]], cache: VectorCache) -> KindHead:
     """Fit the head that tells kinds apart."""
     texts = [text for text, _ in known]
     places = np.array([KINDS.index(kind) for _, kind in known], np.int64)
-    return fit_kind_head(texts, shelf.vectors(texts), figures(texts), places)
+    return fit_kind_head(texts, cache.vectors(texts), figures(texts), places)
 
 
 def figures(texts: Sequence[str]) -> Floats:

@@ -146,7 +146,7 @@ ALONE = ["unshare", "--mount", "--net", "sh", "-c", f'{LOOPBACK}exec "$@"', "alo
 
 
 @dataclass
-class Bare:
+class BareMachine:
     """A machine with nothing on it but Baton, in /opt, and a home; it talks with itself alone."""
 
     root: Path

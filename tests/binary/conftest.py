@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from binary.bare_systems import ALONE, Bare, bare_root
+from binary.bare_systems import ALONE, BareMachine, bare_root
 from binary.tmux import Tmux
 
 ROOT = Path(__file__).parents[2]
@@ -120,11 +120,11 @@ def folder() -> Path:
 
 
 @pytest.fixture(scope="session")
-def bare(dist: Path) -> Callable[..., Bare]:
+def bare(dist: Path) -> Callable[..., BareMachine]:
     """Return what makes a bare machine of a Debian, a home's folder and options of `Bare`."""
 
-    def make(suite: str, home: Path, **options: object) -> Bare:
-        return Bare(bare_root(suite, CACHE), home, dist, **options)  # type: ignore[arg-type]
+    def make(suite: str, home: Path, **options: object) -> BareMachine:
+        return BareMachine(bare_root(suite, CACHE), home, dist, **options)  # type: ignore[arg-type]
 
     return make
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from baton.cli.doctor.check_list import SELF_TEST_NAMES
-from binary.bare_systems import NEVER, SUITES, Bare
+from binary.bare_systems import NEVER, SUITES, BareMachine
 from binary.tmux import Tmux
 
 pytestmark = pytest.mark.binary
@@ -22,9 +22,9 @@ KINDS = {"single": "/opt/baton", "folder": "/opt/folder/baton/baton"}
 @pytest.fixture(scope="module", params=SUITES)
 def machine(
     request: pytest.FixtureRequest,
-    bare: Callable[..., Bare],
+    bare: Callable[..., BareMachine],
     tmp_path_factory: pytest.TempPathFactory,
-) -> Bare:
+) -> BareMachine:
     """Give a machine for all tests of this file, whose home a first start has filled."""
     return bare(request.param, tmp_path_factory.mktemp("home") / "home")
 
@@ -34,7 +34,7 @@ def baton(request: pytest.FixtureRequest) -> str:
     return KINDS[request.param]
 
 
-def test_nothing_there_could_help(machine: Bare) -> None:
+def test_nothing_there_could_help(machine: BareMachine) -> None:
     expected = machine.run("sh", "-c", "command -v python3 perl cc gcc locale; date +%A; ls /etc")
     assert expected.stdout.splitlines()[0].endswith("day"), expected.stdout + expected.stderr
     assert not {"ssl", "resolv.conf", "localtime"} & set(expected.stdout.split())
@@ -42,7 +42,7 @@ def test_nothing_there_could_help(machine: Bare) -> None:
     assert left == []
 
 
-def test_it_talks_with_itself_and_with_nobody_else(machine: Bare) -> None:
+def test_it_talks_with_itself_and_with_nobody_else(machine: BareMachine) -> None:
     expected = machine.run("cat", "/proc/net/dev")
     assert [line.split(":")[0].strip() for line in expected.stdout.splitlines()[2:]] == ["lo"]
     for address, answer in (("127.0.0.1", "refused"), ("192.0.2.1", "unreachable")):
@@ -50,19 +50,19 @@ def test_it_talks_with_itself_and_with_nobody_else(machine: Bare) -> None:
         assert expected.stderr.strip().endswith(answer), expected.stderr
 
 
-def test_it_starts_and_says_its_version(machine: Bare, baton: str) -> None:
+def test_it_starts_and_says_its_version(machine: BareMachine, baton: str) -> None:
     done = machine.run(baton, "--version")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("baton ")
 
 
-def test_the_self_test_passes(machine: Bare, baton: str) -> None:
+def test_the_self_test_passes(machine: BareMachine, baton: str) -> None:
     done = machine.run(baton, "doctor", "--self-test")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == "Nothing is broken.\n"
 
 
-def test_the_self_test_leaves_nothing_untried(machine: Bare, baton: str) -> None:
+def test_the_self_test_leaves_nothing_untried(machine: BareMachine, baton: str) -> None:
     """But for a keyring, which isn't there."""
     assert_all_is_well(machine.run(baton, "doctor", "--self-test", "--json"))
 
@@ -75,13 +75,13 @@ def assert_all_is_well(done: subprocess.CompletedProcess[str]) -> None:
     assert "through the gateway" in checks["cloud"]["text"]
 
 
-def test_a_question_is_answered(machine: Bare, baton: str) -> None:
+def test_a_question_is_answered(machine: BareMachine, baton: str) -> None:
     done = machine.run(baton, "ask", "--temperature", "0", QUESTION)
     assert done.returncode == 0, done.stderr
     assert "Paris" in done.stdout
 
 
-def test_a_slim_one_starts_and_says_how_to_get_a_model(machine: Bare) -> None:
+def test_a_slim_one_starts_and_says_how_to_get_a_model(machine: BareMachine) -> None:
     assert machine.run("/opt/baton-slim", "--version").returncode == 0
     done = machine.run("/opt/baton-slim", "ask", QUESTION)
     assert done.returncode != 0
@@ -89,11 +89,13 @@ def test_a_slim_one_starts_and_says_how_to_get_a_model(machine: Bare) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_a_slim_one_passes_its_self_test(machine: Bare) -> None:
+def test_a_slim_one_passes_its_self_test(machine: BareMachine) -> None:
     assert_all_is_well(machine.run("/opt/baton-slim", "doctor", "--self-test", "--json"))
 
 
-def test_the_app_runs_in_tmux(machine: Bare, baton: str, tmux: type[Tmux], tmp_path: Path) -> None:
+def test_the_app_runs_in_tmux(
+    machine: BareMachine, baton: str, tmux: type[Tmux], tmp_path: Path
+) -> None:
     with tmux(tmp_path / "tmux", machine.command(baton)) as window:
         window.wait_for("Ask anything")
         window.type(QUESTION)
@@ -105,13 +107,13 @@ def test_the_app_runs_in_tmux(machine: Bare, baton: str, tmux: type[Tmux], tmp_p
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completions_are_printed(machine: Bare, baton: str, shell: str) -> None:
+def test_completions_are_printed(machine: BareMachine, baton: str, shell: str) -> None:
     done = machine.run(baton, "completion", shell)
     assert done.returncode == 0, done.stderr
     assert "baton" in done.stdout
 
 
-def test_each_single_file_is_unpacked_once(machine: Bare) -> None:
+def test_each_single_file_is_unpacked_once(machine: BareMachine) -> None:
     """Whatever was started before: the same folders, not ones like them."""
     cache = machine.home / ".cache/baton/app"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from binary.bare_systems import Bare
+from binary.bare_systems import BareMachine
 
 pytestmark = pytest.mark.binary
 
@@ -17,11 +17,11 @@ QUESTION = "What is the capital of France?"
 STARTS = 50
 MIB = 1 << 20
 
-Make = Callable[..., Bare]
+Make = Callable[..., BareMachine]
 
 
 @pytest.fixture
-def make(bare: Callable[..., Bare], tmp_path: Path) -> Make:
+def make(bare: Callable[..., BareMachine], tmp_path: Path) -> Make:
     return lambda **options: bare("trixie", tmp_path / "machine's home", **options)
 
 

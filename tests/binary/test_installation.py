@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from binary.bare_systems import SUITES, Bare
+from binary.bare_systems import SUITES, BareMachine
 
 pytestmark = pytest.mark.binary
 
@@ -22,8 +22,8 @@ BATON = "/home/.local/bin/baton"
 
 @pytest.fixture(params=SUITES)
 def machine(
-    request: pytest.FixtureRequest, bare: Callable[..., Bare], single: Path, tmp_path: Path
-) -> Bare:
+    request: pytest.FixtureRequest, bare: Callable[..., BareMachine], single: Path, tmp_path: Path
+) -> BareMachine:
     """Give a machine with a release in its home, and nothing else of Baton."""
     machine = bare(request.param, tmp_path / "home")
     version = subprocess.check_output([single, "--version"], text=True).split()[-1]
@@ -43,7 +43,7 @@ def good(done: subprocess.CompletedProcess[str]) -> str:
     return done.stdout
 
 
-def test_installed_used_repaired_and_taken_away(machine: Bare) -> None:
+def test_installed_used_repaired_and_taken_away(machine: BareMachine) -> None:
     assert f"is installed: {BATON}" in good(machine.run("sh", "/home/release/install.sh"))
     shown = json.loads(good(machine.run(BATON, "self", "show", "--json")))
     assert (shown["flavour"], shown["platform"]) == ("full", "linux-x86_64")

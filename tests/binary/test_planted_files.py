@@ -17,7 +17,7 @@ import pytest
 
 from binary.tmux import Tmux
 from e2e.test_offline import STRACE, read
-from support.openssl_config import Planted
+from support.openssl_config import PlantedLibrary
 
 pytestmark = pytest.mark.binary
 
@@ -80,7 +80,7 @@ class Trap:
         """Return what runs a program among the traps and writes down what it opens and starts."""
         here = str(self.folder)
         environ = {
-            **Planted(self.folder, self.canary).environ,
+            **PlantedLibrary(self.folder, self.canary).environ,
             "PATH": f"{here}/programs",
             "PYTHONPATH": here,
             "PYTHONHOME": here,
@@ -132,7 +132,7 @@ OWN = {"baton", "exe"}
 @pytest.fixture
 def trap(tmp_path: Path, compiler: str, strace: str) -> Trap:
     folder = tmp_path / "working folder"
-    canary = Planted.of(folder).canary
+    canary = PlantedLibrary.of(folder).canary
     for name in MODULES:
         file = folder / f"{name}.py"
         file.parent.mkdir(parents=True, exist_ok=True)

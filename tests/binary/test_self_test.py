@@ -44,7 +44,7 @@ SHARES = 8
 
 
 @dataclass
-class Copy:
+class BuildCopy:
     """A folder build of which files are taken away for a while."""
 
     source: Path
@@ -60,7 +60,7 @@ class Copy:
         if not listed:
             self._list([line for line in self.listed if not line.endswith(f" {path}\n")])
 
-    def mend(self, path: str) -> None:
+    def restore(self, path: str) -> None:
         (self.folder / path).unlink(missing_ok=True)
         _link(str(self.source / path), str(self.folder / path))
         self._list(self.listed)
@@ -106,9 +106,9 @@ def _link(source: str, target: str) -> object:
 
 
 @pytest.fixture(scope="module")
-def copy(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Copy]:
+def copy(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BuildCopy]:
     place = tmp_path_factory.mktemp("copy")
-    yield Copy(folder.parent, place / "baton")
+    yield BuildCopy(folder.parent, place / "baton")
     shutil.rmtree(place)
 
 
@@ -138,11 +138,11 @@ def test_it_works(which: str, request: pytest.FixtureRequest, tmp_path: Path) ->
     assert not left or (which != "folder" and left <= unpacked)
 
 
-def test_a_copy_as_it_is_has_no_fault(copy: Copy, tmp_path: Path) -> None:
+def test_a_copy_as_it_is_has_no_fault(copy: BuildCopy, tmp_path: Path) -> None:
     assert copy.first_fault(tmp_path) == ""
 
 
-def test_whatever_is_gone_is_named(copy: Copy, tmp_path: Path) -> None:
+def test_whatever_is_gone_is_named(copy: BuildCopy, tmp_path: Path) -> None:
     """One of each kind of file: the list is compared from its first line to its last."""
     paths = [line.rstrip("\n").split(" ", 4)[4] for line in copy.listed]
     kinds = {Path(path).suffix: path for path in paths if path != "baton"}
@@ -151,7 +151,7 @@ def test_whatever_is_gone_is_named(copy: Copy, tmp_path: Path) -> None:
     for path in kinds.values():
         copy.without(path, listed=True)
         missed[path] = copy.first_fault(tmp_path)
-        copy.mend(path)
+        copy.restore(path)
     assert [
         path for path, expected in missed.items() if f"{path} (is missing)" not in expected
     ] == []
@@ -159,7 +159,7 @@ def test_whatever_is_gone_is_named(copy: Copy, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("share", range(SHARES))
 def test_each_compiled_library_is_missed_where_it_is_used(
-    share: int, copy: Copy, tmp_path: Path
+    share: int, copy: BuildCopy, tmp_path: Path
 ) -> None:
     libraries = copy.libraries()
     assert len(libraries) > 50
@@ -167,7 +167,7 @@ def test_each_compiled_library_is_missed_where_it_is_used(
     for path in libraries[share::SHARES]:
         copy.without(path, listed=False)
         missed[path] = copy.first_fault(tmp_path)
-        copy.mend(path)
+        copy.restore(path)
     assert [path for path, expected in missed.items() if not expected] == []
     spoken = {
         path: expected for path, expected in missed.items() if not re.search(BEFORE_BATON, path)

@@ -11,20 +11,20 @@ import pytest
 
 from baton.cli.root import run
 from baton.platform.settings import find_paths
-from support.command_line import Call, Done, Process
-from support.sample_ledger import Spent, spend
+from support.command_line import Call, CallResult, Process
+from support.sample_ledger import SampleCalls, spend
 
 
 @pytest.fixture
 def call(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Call:
     """Call a command in this process, with some bytes piped in."""
 
-    def call(*args: str, piped: bytes = b"") -> Done:
+    def call(*args: str, piped: bytes = b"") -> CallResult:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(piped)))
         capfd.readouterr()
         code = run(args)
         out, err = capfd.readouterr()
-        return Done(code, out, err)
+        return CallResult(code, out, err)
 
     return call
 
@@ -45,5 +45,5 @@ def process() -> Process:
 
 
 @pytest.fixture
-def spent(home: Path) -> Spent:
+def spent(home: Path) -> SampleCalls:
     return spend(find_paths().ledger)

@@ -211,10 +211,10 @@ def test_a_signal_keeps_the_text_and_leaves_no_child(call: Call, number: signal.
 STARTED = """
 import os, sys
 from baton.cli import main
-class Tell:
+class ImportNotice:
     def find_spec(self, name, *_):
         if name == "baton.cli.root": os.write(2, b"on")
-sys.meta_path.insert(0, Tell())
+sys.meta_path.insert(0, ImportNotice())
 main()
 """
 """Says on stderr when it has begun: before that, Ctrl+C is Python's."""
@@ -243,9 +243,9 @@ def test_a_ctrl_c_that_a_library_swallows_is_heard() -> None:
 import signal
 from baton.cli import interrupts, main
 interrupts.install_handler()
-class Finalised:
+class InterruptOnDelete:
     def __del__(self): signal.raise_signal(signal.SIGINT)
-Finalised()
+InterruptOnDelete()
 main({LONG!r})
 """
     done = subprocess.run([sys.executable, "-I", "-c", swallowing], capture_output=True, timeout=60)

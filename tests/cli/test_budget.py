@@ -17,7 +17,7 @@ from baton.money import Ledger
 from baton.platform.settings import Settings, find_paths, load_settings
 from baton.workers.cloud import price_table
 from support.command_line import Call, Process, write_settings
-from support.sample_ledger import Spent, bill
+from support.sample_ledger import SampleCalls, bill
 
 
 def scopes(call: Call) -> dict[str, dict[str, Any]]:
@@ -142,7 +142,7 @@ def test_a_variable_that_overrules_the_file_is_told(
     assert "BATON_BUDGET__DAY is set in this environment" in call("budget", "set", "day", "2").err
 
 
-def test_what_was_spent_is_shown(call: Call, spent: Spent) -> None:
+def test_what_was_spent_is_shown(call: Call, spent: SampleCalls) -> None:
     call("budget", "set", "day", "1")
     call("budget", "set", "session", "0.5")
     done = call("budget", "show")
@@ -200,7 +200,7 @@ def test_whether_the_cloud_is_on_is_a_sentence_with_a_way_out(
     assert says in budget_verdict(told, standing)
 
 
-def test_unconfirmed_charges_are_listed_and_given_back(call: Call, spent: Spent) -> None:
+def test_unconfirmed_charges_are_listed_and_given_back(call: Call, spent: SampleCalls) -> None:
     done = call("budget", "release")
     assert spent.unconfirmed in done.out
     assert "$0.11" in done.out
@@ -213,7 +213,7 @@ def test_unconfirmed_charges_are_listed_and_given_back(call: Call, spent: Spent)
     assert scopes(call)["day"]["unconfirmed_usd"] == "0"
 
 
-def test_all_are_given_back_at_once(call: Call, spent: Spent) -> None:
+def test_all_are_given_back_at_once(call: Call, spent: SampleCalls) -> None:
     assert "Released $0.11." in call("budget", "release", "--all").err
     assert call("budget", "release", "--json").out == "[]\n"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from baton.money import Ledger
 from baton.platform.settings import find_paths
 from support.command_line import Call, Process
-from support.sample_ledger import BODY, Spent, bill
+from support.sample_ledger import BODY, SampleCalls, bill
 
 BINARY = b"\xff\x00"
 
@@ -23,7 +23,7 @@ def test_nothing_left_yet(call: Call) -> None:
     assert call("egress", "show", "1").code == 2
 
 
-def test_what_left_is_listed_newest_first(call: Call, spent: Spent) -> None:
+def test_what_left_is_listed_newest_first(call: Call, spent: SampleCalls) -> None:
     lines = call("egress", "ls").out.splitlines()
     assert [line.split()[0] for line in lines] == ["no.", "2", "1"]
     assert "api.openai.com" in lines[1]
@@ -36,7 +36,9 @@ def test_what_left_is_listed_newest_first(call: Call, spent: Spent) -> None:
     assert call("egress", "ls", "--run", "cccc").err == "Run cccc sent nothing.\n"
 
 
-def test_one_request_is_shown_as_it_was_sent(call: Call, spent: Spent, process: Process) -> None:
+def test_one_request_is_shown_as_it_was_sent(
+    call: Call, spent: SampleCalls, process: Process
+) -> None:
     shown = call("egress", "show", "1").out
     assert BODY.decode() in shown
     assert hashlib.sha256(BODY).hexdigest() in shown
@@ -46,7 +48,9 @@ def test_one_request_is_shown_as_it_was_sent(call: Call, spent: Spent, process: 
         assert process("egress", "show", number, "--raw").stdout == body
 
 
-def test_the_export_holds_everything_oldest_first(call: Call, spent: Spent, tmp_path: Path) -> None:
+def test_the_export_holds_everything_oldest_first(
+    call: Call, spent: SampleCalls, tmp_path: Path
+) -> None:
     out = call("egress", "export").out
     first, second = map(json.loads, out.splitlines())
     assert (first["body"], first["encoding"]) == (BODY.decode(), "utf-8")

@@ -18,7 +18,7 @@ from baton.workers.cloud.price_table import cheapest_model, snapshot
 from support.canary import shows
 from support.command_line import Call, Process
 from support.fake_cloud import Cloud
-from support.keyrings import Drawer, use
+from support.keyrings import MemoryKeyring, use
 
 CANARY = "sk-canary-0123456789abcdef"
 
@@ -29,10 +29,10 @@ def _nothing_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def drawer(monkeypatch: pytest.MonkeyPatch) -> Drawer:
-    drawer = Drawer()
-    use(monkeypatch, drawer)
-    return drawer
+def keyring(monkeypatch: pytest.MonkeyPatch) -> MemoryKeyring:
+    keyring = MemoryKeyring()
+    use(monkeypatch, keyring)
+    return keyring
 
 
 def listed(call: Call) -> dict[str, dict[str, object]]:
@@ -41,11 +41,11 @@ def listed(call: Call) -> dict[str, dict[str, object]]:
 
 
 def test_a_piped_key_goes_to_the_keyring_and_is_listed_by_its_tail(
-    call: Call, drawer: Drawer
+    call: Call, keyring: MemoryKeyring
 ) -> None:
     done = call("keys", "set", "openai", piped=f"{CANARY}\n".encode())
     assert (done.code, done.out) == (0, "")
-    assert drawer.kept == {("baton", "openai"): CANARY}
+    assert keyring.kept == {("baton", "openai"): CANARY}
     assert listed(call)["openai"]["tail"] == "cdef"
     shown = call("keys", "ls")
     assert "…cdef" in shown.out
@@ -54,9 +54,9 @@ def test_a_piped_key_goes_to_the_keyring_and_is_listed_by_its_tail(
     assert not find_paths().keys_file.exists()
 
 
-def test_a_key_is_never_taken_from_the_arguments(call: Call, drawer: Drawer) -> None:
+def test_a_key_is_never_taken_from_the_arguments(call: Call, keyring: MemoryKeyring) -> None:
     assert call("keys", "set", "openai", CANARY).code == 2
-    assert drawer.kept == {}
+    assert keyring.kept == {}
 
 
 def test_without_a_keyring_it_is_said_what_to_do_before_anything_is_read(call: Call) -> None:
@@ -79,14 +79,16 @@ def test_plain_text_needs_a_yes(call: Call) -> None:
 
 
 @pytest.mark.parametrize("piped", [b"", b"\n", b"two words", b"\xff\xfe", b"a\x1bb"])
-def test_what_is_no_key_is_told_and_not_shown(call: Call, drawer: Drawer, piped: bytes) -> None:
+def test_what_is_no_key_is_told_and_not_shown(
+    call: Call, keyring: MemoryKeyring, piped: bytes
+) -> None:
     done = call("keys", "set", "openai", piped=piped)
-    assert (done.code, done.err.count("\n"), drawer.kept) == (2, 1, {})
+    assert (done.code, done.err.count("\n"), keyring.kept) == (2, 1, {})
     assert "two words" not in done.err
 
 
 def test_one_that_comes_first_is_told(
-    call: Call, drawer: Drawer, monkeypatch: pytest.MonkeyPatch
+    call: Call, keyring: MemoryKeyring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-from-the-environment")
     done = call("keys", "set", "openai", "--plaintext", "-y", piped=CANARY.encode())
@@ -95,7 +97,7 @@ def test_one_that_comes_first_is_told(
 
 
 def test_removing_tells_what_is_left(
-    call: Call, drawer: Drawer, monkeypatch: pytest.MonkeyPatch
+    call: Call, keyring: MemoryKeyring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     call("keys", "set", "openai", piped=CANARY.encode())
     monkeypatch.setenv("OPENAI_API_KEY", "sk-from-the-environment")
@@ -108,16 +110,16 @@ def test_removing_tells_what_is_left(
 
 
 def test_providers_are_known_by_their_variable_too_and_others_are_told(
-    call: Call, drawer: Drawer
+    call: Call, keyring: MemoryKeyring
 ) -> None:
     for name in ("GOOGLE_API_KEY", "Gemini"):
         assert call("keys", "set", name, piped=CANARY.encode()).code == 0
-    assert drawer.kept == {("baton", "gemini"): CANARY}
+    assert keyring.kept == {("baton", "gemini"): CANARY}
     done = call("keys", "set", "opnai", piped=CANARY.encode())
     assert (done.code, "Did you mean 'openai'?" in done.err) == (2, True)
 
 
-def test_a_workers_own_variable_can_have_a_key(call: Call, drawer: Drawer) -> None:
+def test_a_workers_own_variable_can_have_a_key(call: Call, keyring: MemoryKeyring) -> None:
     file = find_paths().config_file
     file.parent.mkdir(parents=True)
     file.write_text(

@@ -20,7 +20,7 @@ from baton.platform.settings import find_paths
 from baton.routing import LearnedRouter, ScorerLimits, learned_file, scorer_process
 from baton.routing.personalisation import MIN_ANSWERS
 from support.command_line import Call
-from support.rated_history import NOW, Said, remember
+from support.rated_history import NOW, RatedPrompt, remember
 
 pytestmark = pytest.mark.sampled(0.5)
 
@@ -92,11 +92,11 @@ def told(call: Call, *options: str) -> dict[str, Any]:
     return found
 
 
-def plain(count: int) -> Iterator[Said]:
+def plain(count: int) -> Iterator[RatedPrompt]:
     """Have a person be content with easy things, and not with hard ones."""
     for n in range(count):
         texts, mark = (EASY, "good") if n % 2 else (HARD, "bad")
-        yield Said(texts[n % 3].format(n=n), signals={mark: NOW + n})
+        yield RatedPrompt(texts[n % 3].format(n=n), signals={mark: NOW + n})
 
 
 def test_too_few_answers_are_said_to_be(call: Call) -> None:
@@ -152,80 +152,82 @@ def test_what_is_learned_changes_what_is_expected_until_it_is_taken_back(call: C
 # Histories that would spoil a router
 
 
-def all_bad(count: int) -> Iterator[Said]:
+def all_bad(count: int) -> Iterator[RatedPrompt]:
     """Nothing was ever good."""
     for n in range(count):
-        yield Said((EASY + HARD)[n % 6].format(n=n), signals={"bad": NOW + n})
+        yield RatedPrompt((EASY + HARD)[n % 6].format(n=n), signals={"bad": NOW + n})
 
 
-def all_good(count: int) -> Iterator[Said]:
+def all_good(count: int) -> Iterator[RatedPrompt]:
     """Everything was good."""
     for n in range(count):
-        yield Said((EASY + HARD)[n % 6].format(n=n), signals={"good": NOW + n})
+        yield RatedPrompt((EASY + HARD)[n % 6].format(n=n), signals={"good": NOW + n})
 
 
-def contradictory(count: int) -> Iterator[Said]:
+def contradictory(count: int) -> Iterator[RatedPrompt]:
     """The same was good, and was bad."""
     for n in range(count):
         mark = ("good", "bad")[n % 2]
-        yield Said((EASY + HARD)[n // 2 % 6].format(n=n // 12), signals={mark: NOW + n})
+        yield RatedPrompt((EASY + HARD)[n // 2 % 6].format(n=n // 12), signals={mark: NOW + n})
 
 
-def one_prompt(count: int) -> Iterator[Said]:
+def one_prompt(count: int) -> Iterator[RatedPrompt]:
     """One prompt was asked over and over, and never answered well."""
     for n in range(count):
-        yield Said("Is it going to rain?", signals={"bad": NOW + n})
+        yield RatedPrompt("Is it going to rain?", signals={"bad": NOW + n})
 
 
-def empty(count: int) -> Iterator[Said]:
+def empty(count: int) -> Iterator[RatedPrompt]:
     """There are no texts at all."""
     for n in range(count):
-        yield Said(("", " \n", "\u200b")[n % 3], "", signals={"bad": NOW + n})
+        yield RatedPrompt(("", " \n", "\u200b")[n % 3], "", signals={"bad": NOW + n})
 
 
-def huge(count: int) -> Iterator[Said]:
+def huge(count: int) -> Iterator[RatedPrompt]:
     """Books were sent."""
     for n in range(max(MIN_ANSWERS, count // 100)):
         text = f"{n} " + ("lorem ipsum " * 50_000, "\U0001f600" * 100_000, "\0x" * 200_000)[n % 3]
-        yield Said(text, "So long. " * 10_000, signals={"bad": NOW + n})
+        yield RatedPrompt(text, "So long. " * 10_000, signals={"bad": NOW + n})
 
 
-def wrong_clock(count: int) -> Iterator[Said]:
+def wrong_clock(count: int) -> Iterator[RatedPrompt]:
     """It was 1970, and it will be 5138."""
     for n in range(count):
         at = (0.0, 9.9e10, 1e-300)[n % 3]
-        yield Said((EASY + HARD)[n % 6].format(n=n), signals={"bad": at}, at=at)
+        yield RatedPrompt((EASY + HARD)[n % 6].format(n=n), signals={"bad": at}, at=at)
 
 
-def unknown_workers(count: int) -> Iterator[Said]:
+def unknown_workers(count: int) -> Iterator[RatedPrompt]:
     """Everybody who answered is gone."""
     for n in range(count):
         worker = ("gone", "", "../../small", "\u202egpt")[n % 4]
-        yield Said(EASY[n % 3].format(n=n), signals={"bad": NOW}, worker=worker)
+        yield RatedPrompt(EASY[n % 3].format(n=n), signals={"bad": NOW}, worker=worker)
 
 
-def copies(count: int) -> Iterator[Said]:
+def copies(count: int) -> Iterator[RatedPrompt]:
     """Everything was copied, wanted again, edited and asked of somebody stronger."""
     signals = dict.fromkeys(("copied", "again", "edited", "stronger"), NOW)
     for n in range(count):
-        yield Said((EASY + HARD)[n % 6].format(n=n), signals=dict(list(signals.items())[: n % 4]))
+        yield RatedPrompt(
+            (EASY + HARD)[n % 6].format(n=n), signals=dict(list(signals.items())[: n % 4])
+        )
 
 
-def cloud_hated(count: int) -> Iterator[Said]:
+def cloud_hated(count: int) -> Iterator[RatedPrompt]:
     """Only the local worker was ever good."""
     for n in range(count):
         worker, mark = (("gpt", "bad"), ("small", "good"))[n % 2]
-        yield Said((EASY + HARD)[n % 6].format(n=n), signals={mark: NOW + n}, worker=worker)
+        yield RatedPrompt((EASY + HARD)[n % 6].format(n=n), signals={mark: NOW + n}, worker=worker)
 
 
-def mixed(count: int) -> Iterator[Said]:
+def mixed(count: int) -> Iterator[RatedPrompt]:
     """All of it at once."""
     kinds = (*SPOILT, plain)
     for kind in kinds:
         yield from kind(max(MIN_ANSWERS, count // len(kinds)))
 
 
-SPOILT: tuple[Callable[[int], Iterator[Said]], ...] = (
+SPOILT: tuple[Callable[[int], Iterator[RatedPrompt]], ...] = (
     all_bad,
     all_good,
     contradictory,
@@ -239,7 +241,9 @@ SPOILT: tuple[Callable[[int], Iterator[Said]], ...] = (
 )
 
 
-def spoil_and_learn(call: Call, history: Callable[[int], Iterator[Said]], count: int) -> None:
+def spoil_and_learn(
+    call: Call, history: Callable[[int], Iterator[RatedPrompt]], count: int
+) -> None:
     """Learn from such a history: it may come to nothing, but never to a router that is one-sided.
 
     One-sided is one that would ask the cloud whatever the prompt is, or never.
@@ -261,7 +265,7 @@ def spoil_and_learn(call: Call, history: Callable[[int], Iterator[Said]], count:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("history", [all_bad, one_prompt, mixed])
 def test_a_spoilt_history_spoils_nothing(
-    call: Call, history: Callable[[int], Iterator[Said]]
+    call: Call, history: Callable[[int], Iterator[RatedPrompt]]
 ) -> None:
     spoil_and_learn(call, history, 60)
 
@@ -269,7 +273,7 @@ def test_a_spoilt_history_spoils_nothing(
 @pytest.mark.long
 @pytest.mark.parametrize("history", [*SPOILT, mixed])
 def test_a_long_spoilt_history_spoils_nothing(
-    call: Call, history: Callable[[int], Iterator[Said]]
+    call: Call, history: Callable[[int], Iterator[RatedPrompt]]
 ) -> None:
     spoil_and_learn(call, history, LONG)
 

@@ -31,7 +31,7 @@ api_key_env = "{OWN}"
 """
 
 
-class Watch:
+class ProcessWatch:
     """Hears of every program that this process starts."""
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class Watch:
         ]
 
 
-WATCH = Watch()
+WATCH = ProcessWatch()
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -71,7 +71,7 @@ def _hook() -> None:
 
 
 @pytest.fixture
-def watch() -> Iterator[Watch]:
+def watch() -> Iterator[ProcessWatch]:
     WATCH.starts, WATCH.is_on = [], True
     yield WATCH
     WATCH.is_on = False
@@ -95,7 +95,7 @@ def test_no_started_program_knows_a_key(
     call: Call,
     home: Path,
     programs: Path,
-    watch: Watch,
+    watch: ProcessWatch,
 ) -> None:
     call(*command)
     started = COMMANDS[command]
@@ -103,7 +103,7 @@ def test_no_started_program_knows_a_key(
     assert watch.wrong() == []
 
 
-def test_the_apps_editor_knows_no_key(home: Path, programs: Path, watch: Watch) -> None:
+def test_the_apps_editor_knows_no_key(home: Path, programs: Path, watch: ProcessWatch) -> None:
     edit_text("text")
     assert [names for line, names in watch.starts if "editor" in line] == [set()]
 
@@ -113,7 +113,7 @@ def test_the_apps_editor_knows_no_key(home: Path, programs: Path, watch: Watch) 
     ("display", "program"), [("DISPLAY", "xclip"), ("WAYLAND_DISPLAY", "wl-copy")]
 )
 async def test_the_apps_clipboard_knows_no_key_but_its_display(
-    programs: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch, display: str, program: str
+    programs: Path, watch: ProcessWatch, monkeypatch: pytest.MonkeyPatch, display: str, program: str
 ) -> None:
     import pyperclip
 

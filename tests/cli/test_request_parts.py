@@ -9,7 +9,7 @@ import pytest
 
 from baton.platform.settings import find_paths
 from support.command_line import Call
-from support.fake_cloud import Cloud, Received, Reply
+from support.fake_cloud import Cloud, ReceivedRequest, Reply
 
 pytestmark = pytest.mark.local_model
 
@@ -121,7 +121,7 @@ ADDING = (
 
 @pytest.mark.sampled(0.5)
 def test_code_that_fails_its_own_test_is_written_again_by_another(call: Call) -> None:
-    def write(received: Received) -> Reply:
+    def write(received: ReceivedRequest) -> Reply:
         return Reply(ADDING.format(sign="-" if received.json["model"] == "hasty" else "+"))
 
     with Cloud(write=write, models=("hasty", "careful")) as cloud:

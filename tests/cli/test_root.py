@@ -15,7 +15,7 @@ from baton.cli.root import COMMANDS, baton, run
 from baton.core import events as ev
 from baton.core.strategies import STRATEGIES
 from baton.platform.settings import find_paths
-from support.command_line import Call, Done, Process
+from support.command_line import Call, CallResult, Process
 from support.stored_runs import stored
 
 
@@ -81,7 +81,7 @@ def test_a_stranger_finds_the_strategies_and_the_templates(
 
 
 def test_the_version(call: Call) -> None:
-    assert call("--version") == Done(0, f"baton {__version__}\n", "")
+    assert call("--version") == CallResult(0, f"baton {__version__}\n", "")
 
 
 @pytest.mark.parametrize(

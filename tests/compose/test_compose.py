@@ -67,7 +67,7 @@ async def test_without_any_model_everything_is_put_together_but_nobody_answers(
         with pytest.raises(ModelFileError, match="no model on this machine yet"):
             baton.orchestra.worker(name)
     assert baton.stand_in() == ""
-    held = _shelve(paths.models, "pulled")
+    held = _save_model(paths.models, "pulled")
     baton.join(held)
     assert baton.orchestra.worker().card.id == "pulled", "the first that comes answers"
     await baton.leave("pulled")
@@ -79,13 +79,13 @@ async def test_without_any_model_everything_is_put_together_but_nobody_answers(
     await baton.aclose()
 
 
-def _shelve(folder: Path, id: str) -> LibraryModel:
-    shelf = FolderModelStore(folder)
+def _save_model(folder: Path, id: str) -> LibraryModel:
+    store = FolderModelStore(folder)
     record = ModelRecord(id, id, f"{id}.gguf")
-    held = shelf.save(record)
+    held = store.save(record)
     held.path.write_bytes(b"GGUF")
     status = held.path.stat()
-    return shelf.save(replace(record, stamp=FileStamp(status.st_size, status.st_mtime_ns)))
+    return store.save(replace(record, stamp=FileStamp(status.st_size, status.st_mtime_ns)))
 
 
 async def test_settings_reach_the_worker(tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ async def test_the_router_may_load_as_long_as_the_worker_that_is_warmed(tmp_path
 @pytest.mark.parametrize("state", ["broken", "gone", "coming"])
 async def test_the_starter_answers_while_the_chosen_model_cannot(state: str) -> None:
     paths = find_paths()
-    shelf = FolderModelStore(paths.models)
+    store = FolderModelStore(paths.models)
     write_settings(paths.config_file, {"worker": "mine", "conductor": "mine"})
     record = ModelRecord("mine", "Mine", "mine.gguf", size=9, sha256="0" * 64)
     lost = {
@@ -238,13 +238,13 @@ async def test_the_starter_answers_while_the_chosen_model_cannot(state: str) -> 
         "gone": replace(record, stamp=FileStamp(9, 1)),
         "coming": record,
     }
-    assert shelf.save(lost[state]).state == state
+    assert store.save(lost[state]).state == state
     baton = compose(load_settings(paths.config_file), paths, history=False)
     assert baton.orchestra.default == baton.orchestra.worker().card.id == "small"
     assert baton.warning.startswith("mine is")
-    path = shelf.save(record).path
+    path = store.save(record).path
     path.write_bytes(b"GGUF or so")
-    held = shelf.save(replace(record, stamp=shelf.file_stamp(path)))
+    held = store.save(replace(record, stamp=store.file_stamp(path)))
     assert "answers and draws plans" in baton.join(held), "when it is here again"
     assert baton.orchestra.default == "mine"
     await baton.aclose()
@@ -255,13 +255,13 @@ async def test_the_starter_answers_while_the_chosen_model_cannot(state: str) -> 
 
 async def test_models_that_arrive_at_once_all_join_and_one_takes_a_role(tmp_path: Path) -> None:
     paths = find_paths({"BATON_HOME": str(tmp_path)})
-    shelf = FolderModelStore(paths.models)
+    store = FolderModelStore(paths.models)
     together = threading.Barrier(4)
 
     def arrive(number: int) -> str:
-        held = shelf.save(ModelRecord(f"m{number}", f"M{number}", f"m{number}.gguf"))
+        held = store.save(ModelRecord(f"m{number}", f"M{number}", f"m{number}.gguf"))
         held.path.write_bytes(b"GGUF or so")
-        held = shelf.save(replace(held.record, stamp=shelf.file_stamp(held.path)))
+        held = store.save(replace(held.record, stamp=store.file_stamp(held.path)))
         together.wait(10)
         return baton.join(held)
 

@@ -20,7 +20,7 @@ import pytest
 
 from baton.core.ledger_types import Charge, Status
 from baton.money import Ledger
-from support.fake_cloud import Cloud, Manner, Received, Reply
+from support.fake_cloud import Cloud, CloudBehaviour, ReceivedRequest, Reply
 from support.killed_call import POINTS
 from support.metered_calls import MODELS, PRICES
 
@@ -51,7 +51,7 @@ def gateways_of(front: psutil.Process) -> list[psutil.Process]:
     return [child for child in front.children() if child.cmdline()[-1:] == ["gateway"]]
 
 
-def arrived(cloud: Cloud, run: str) -> list[Received]:
+def arrived(cloud: Cloud, run: str) -> list[ReceivedRequest]:
     return [received for received in cloud.calls if f"of {run}:".encode() in received.body]
 
 
@@ -122,7 +122,7 @@ async def charges_of(home: Path, attempts: list[Kill]) -> dict[str, list[Charge]
 def test_no_call_is_missing_after_a_kill(tmp_path: Path, part: int, first: int, end: int) -> None:
     attempts = kills(part, end)[first:]
     # Slow enough to be killed in the middle; who leaves is billed for the whole cap.
-    reply, manner = Reply(tokens=60, rate=100), Manner(whole_cap=True)
+    reply, manner = Reply(tokens=60, rate=100), CloudBehaviour(whole_cap=True)
     with Cloud(prices=PRICES, reply=reply, manner=manner) as cloud:
         with ThreadPoolExecutor(AT_ONCE) as pool:
             list(pool.map(lambda kill: commit(kill, cloud, tmp_path), attempts))

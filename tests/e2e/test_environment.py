@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from e2e.test_offline import BATON, CHEAP, PLAY, STRACE, missing
-from support.openssl_config import Planted
+from support.openssl_config import PlantedLibrary
 
 WATCHED = [*STRACE[:-1], "trace=execve"]
 _STARTED = re.compile(r'execve\("((?:[^"\\]|\\.)*)".*\) = 0$', re.MULTILINE)
@@ -39,8 +39,8 @@ def started(tmp_path: Path, *command: str) -> tuple[set[str], str]:
 
 
 @pytest.fixture
-def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Planted:
-    planted = Planted.of(tmp_path / "planted")
+def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlantedLibrary:
+    planted = PlantedLibrary.of(tmp_path / "planted")
     for name, value in planted.environ.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("PYTHON_KEYRING_BACKEND")  # the real choice of a keyring
@@ -66,7 +66,7 @@ def test_a_program_that_is_started_would_be_seen(
     assert programs > {sys.executable}
 
 
-def test_openssl_by_itself_would_load_what_a_variable_names(planted: Planted) -> None:
+def test_openssl_by_itself_would_load_what_a_variable_names(planted: PlantedLibrary) -> None:
     subprocess.run([sys.executable, "-I", "-c", "import ssl; ssl.create_default_context()"])
     assert "a library" in planted.canary.read_text()
 
@@ -76,7 +76,7 @@ def test_openssl_by_itself_would_load_what_a_variable_names(planted: Planted) ->
     "command", [*COMMANDS, pytest.param("doctor --self-test", marks=pytest.mark.long)]
 )
 def test_only_batons_own_programs_are_started_and_no_library_that_a_variable_names(
-    tmp_path: Path, planted: Planted, command: str
+    tmp_path: Path, planted: PlantedLibrary, command: str
 ) -> None:
     programs, output = started(tmp_path, *COMMANDS.get(command, SELF_TEST))
     assert programs == {sys.executable}
@@ -88,7 +88,7 @@ def test_only_batons_own_programs_are_started_and_no_library_that_a_variable_nam
         )
 
 
-def test_certificates_that_a_person_names_are_looked_at(planted: Planted) -> None:
+def test_certificates_that_a_person_names_are_looked_at(planted: PlantedLibrary) -> None:
     """Where a network puts its own certificate in between, as in companies."""
     done = subprocess.run(
         [*BATON, "models", "pull", "hf.co/nobody/nothing"],

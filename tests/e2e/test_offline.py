@@ -99,7 +99,7 @@ def _able() -> None:
 
 
 @dataclass(frozen=True)
-class Seen:
+class TracedCalls:
     """What a traced program did: families of sockets, addresses, and signs of a name look-up."""
 
     families: frozenset[str]
@@ -123,7 +123,7 @@ _PATH = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _RESOLVER = re.compile(r"/etc/(?:resolv\.conf|hosts|gai\.conf|host\.conf)$|nscd|systemd/resolve")
 
 
-def read(trace: Path) -> Seen:
+def read(trace: Path) -> TracedCalls:
     families: set[str] = set()
     reached: set[tuple[str, int]] = set()
     listened: set[int] = set()
@@ -147,7 +147,7 @@ def read(trace: Path) -> Seen:
             listened |= {port for _, port in addresses}
         if call == "io_uring_setup":
             families.add("what a trace can't see")
-    return Seen(
+    return TracedCalls(
         frozenset(families),
         frozenset(reached),
         frozenset(listened),
@@ -156,7 +156,7 @@ def read(trace: Path) -> Seen:
     )
 
 
-class Watch:
+class Tracer:
     """Runs programs under a trace."""
 
     def __init__(self, folder: Path) -> None:
@@ -174,7 +174,7 @@ class Watch:
         program: Sequence[str] = BATON,
         code: int = 0,
         environ: Mapping[str, str] = MappingProxyType({}),
-    ) -> tuple[str, Seen]:
+    ) -> tuple[str, TracedCalls]:
         """Run a command to its end; return what it wrote, and what the kernel saw."""
         command, trace = self.command([*program, *args])
         done = subprocess.run(
@@ -192,7 +192,7 @@ class Watch:
         self,
         commands: Sequence[tuple[list[str], int]],
         environ: Mapping[str, str] = MappingProxyType({}),
-    ) -> tuple[str, Seen]:
+    ) -> tuple[str, TracedCalls]:
         """Run commands in one process, each to its expected code."""
         play = [sys.executable, "-I", "-c", PLAY]
         return self.run(json.dumps(commands), program=play, environ=environ)
@@ -203,7 +203,7 @@ class Watch:
         program: Sequence[str] = BATON,
         environ: Mapping[str, str] = MappingProxyType({}),
         opens: str = "",
-    ) -> Seen:
+    ) -> TracedCalls:
         """Open the app, have a prompt answered, and quit; not before it `opens` such a file."""
         command, trace = self.command([*program, *args])
         terminal = Terminal(command, {**os.environ, **environ})
@@ -225,10 +225,10 @@ def use(app: Terminal, enough: Callable[[], bool] = lambda: True) -> None:
 
 
 @pytest.fixture
-def watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Watch:
+def tracer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tracer:
     # The real choice of a keyring: if any of them talked to a network, that would count.
     monkeypatch.delenv("PYTHON_KEYRING_BACKEND", raising=False)
-    return Watch(tmp_path)
+    return Tracer(tmp_path)
 
 
 def configure(home: Path, text: str) -> None:
@@ -257,32 +257,32 @@ except OSError: pass
 
 
 @pytest.mark.parametrize("code", [CONNECTS, NESTED])
-def test_a_connection_would_be_seen(watch: Watch, code: str) -> None:
+def test_a_connection_would_be_seen(tracer: Tracer, code: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        _, seen = watch.run("-c", code, str(port), program=[sys.executable])
+        _, seen = tracer.run("-c", code, str(port), program=[sys.executable])
     assert seen.reached == {("127.0.0.1", port)}
     assert not seen.nothing
 
 
-def test_a_datagram_would_be_seen(watch: Watch) -> None:
+def test_a_datagram_would_be_seen(tracer: Tracer) -> None:
     if not Path("/proc/net/if_inet6").exists():
         pytest.skip("needs IPv6")
-    _, seen = watch.run("-c", SENDS, "9", program=[sys.executable])
+    _, seen = tracer.run("-c", SENDS, "9", program=[sys.executable])
     assert seen.reached == {("::1", 9)}
 
 
-def test_a_name_look_up_would_be_seen(watch: Watch) -> None:
-    _, seen = watch.run("-c", LOOKS_UP, program=[*NO_NETWORK, sys.executable])
+def test_a_name_look_up_would_be_seen(tracer: Tracer) -> None:
+    _, seen = tracer.run("-c", LOOKS_UP, program=[*NO_NETWORK, sys.executable])
     assert seen.look_ups
     assert not seen.nothing
 
 
 def test_a_look_for_engines_is_seen_and_goes_nowhere_but_here(
-    watch: Watch, monkeypatch: pytest.MonkeyPatch
+    tracer: Tracer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OLLAMA_HOST", "https://models.example.org")
-    _, seen = watch.run("workers", "detect")
+    _, seen = tracer.run("workers", "detect")
     assert seen.reached == {("127.0.0.1", port) for port in (11434, 1234, 8080)}
     assert not seen.look_ups
 
@@ -302,7 +302,7 @@ def refused(*flags: str) -> list[tuple[list[str], int]]:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("way", ["the flag", "the environment", "the settings"])
 def test_nothing_that_may_not_leave_is_asked_for_anywhere(
-    watch: Watch, home: Path, way: str
+    tracer: Tracer, home: Path, way: str
 ) -> None:
     """With cloud workers, a budget and keys: in each of the ways to be offline, or private."""
     configure(home, f"{'offline = true' if way == 'the settings' else ''}\n{CLOUD}")
@@ -314,7 +314,7 @@ def test_nothing_that_may_not_leave_is_asked_for_anywhere(
         private = ["ask", "--private", "canary", "-m"]
         commands = [*refused("--offline"), ([*private, "gpt"], 6)]
         commands += [([*private, "claude", "--budget", "1"], 6)]
-    said, seen = watch.run_all(commands, environ)
+    said, seen = tracer.run_all(commands, environ)
     assert said.count("offline") >= 3
     assert said.count("This conversation is local") == (2 if way == "the flag" else 0)
     assert seen.nothing, seen
@@ -322,10 +322,10 @@ def test_nothing_that_may_not_leave_is_asked_for_anywhere(
 
 
 @pytest.mark.sampled(0.5)
-def test_a_private_prompt_is_scored_without_any_socket(watch: Watch, home: Path) -> None:
+def test_a_private_prompt_is_scored_without_any_socket(tracer: Tracer, home: Path) -> None:
     """The router's child is there, and reads its model: what it makes of the prompt stays here."""
     configure(home, CLOUD)
-    said, seen = watch.run("ask", "--private", PARIS, environ=KEYS)
+    said, seen = tracer.run("ask", "--private", PARIS, environ=KEYS)
     assert "Paris" in said
     assert any(file.endswith("/models/router/encoder.onnx") for file in seen.files)
     assert seen.nothing, seen
@@ -336,21 +336,21 @@ def test_a_private_prompt_is_scored_without_any_socket(watch: Watch, home: Path)
     ("said", "code"), [("y", 6), (" 1", 6), ("YES", 6), ("enabled", 2), ("2", 2)]
 )
 def test_an_offline_switch_however_it_is_written_never_connects(
-    watch: Watch, home: Path, said: str, code: int
+    tracer: Tracer, home: Path, said: str, code: int
 ) -> None:
     """What reads as yes is offline, what can't be read stops the command."""
     configure(home, CLOUD)
     environ = {"BATON_OFFLINE": said, **KEYS}
-    _, seen = watch.run("ask", "-m", "gpt", "--budget", "1", "Hi", code=code, environ=environ)
+    _, seen = tracer.run("ask", "-m", "gpt", "--budget", "1", "Hi", code=code, environ=environ)
     assert seen.nothing, seen
 
 
 @pytest.mark.sampled(0.5)
-def test_offline_a_server_worker_is_the_only_address(watch: Watch, home: Path) -> None:
+def test_offline_a_server_worker_is_the_only_address(tracer: Tracer, home: Path) -> None:
     with Cloud() as cloud:
         entry = f'id = "lab"\nkind = "server"\nmodel = "kit-1"\nbase_url = "{cloud.base("server")}"'
         configure(home, f"{CLOUD}[[workers]]\n{entry}\n")
-        _, seen = watch.run("ask", "--offline", "-m", "lab", "Hi")
+        _, seen = tracer.run("ask", "--offline", "-m", "lab", "Hi")
         assert len(cloud.calls) == 1
         assert seen.reached == {("127.0.0.1", cloud.port)}
         assert not seen.look_ups
@@ -360,8 +360,8 @@ def test_offline_a_server_worker_is_the_only_address(watch: Watch, home: Path) -
 # Without a cloud worker or offline: nothing makes a socket, so nothing misses a network
 
 
-def test_online_the_commands_make_no_socket_either(watch: Watch) -> None:
-    _, seen = watch.run_all([(command, 0) for command in CHEAP])
+def test_online_the_commands_make_no_socket_either(tracer: Tracer) -> None:
+    _, seen = tracer.run_all([(command, 0) for command in CHEAP])
     assert seen.nothing, seen
     assert not any("/litellm/" in file for file in seen.files)
 
@@ -370,17 +370,17 @@ def test_online_the_commands_make_no_socket_either(watch: Watch) -> None:
 @pytest.mark.parametrize("way", ["online", "offline", "without interfaces"])
 @pytest.mark.parametrize("front", ["ask", "app", "doctor"])
 def test_what_a_model_answers_makes_no_socket(
-    watch: Watch, home: Path, front: str, way: str
+    tracer: Tracer, home: Path, front: str, way: str
 ) -> None:
     configure(home, CLOUD if way == "offline" else "")
     environ = KEYS if way == "offline" else {}
     program = [*NO_NETWORK, *BATON] if way == "without interfaces" else BATON
     flags = ["--offline"] if way == "offline" else []
     if front == "app":
-        seen = watch.app(*flags, program=program, environ=environ)
+        seen = tracer.app(*flags, program=program, environ=environ)
     else:
         prompt = [PARIS] if front == "ask" else []
-        said, seen = watch.run(front, *flags, *prompt, program=program, environ=environ)
+        said, seen = tracer.run(front, *flags, *prompt, program=program, environ=environ)
         assert "Paris" in said or front == "doctor"
     assert seen.nothing, seen
     assert not any("/litellm/" in file for file in seen.files)
@@ -391,14 +391,14 @@ def test_what_a_model_answers_makes_no_socket(
 
 @pytest.mark.sampled(0.25)
 def test_a_gateway_that_starts_ahead_connects_to_nothing_elsewhere(
-    watch: Watch, home: Path
+    tracer: Tracer, home: Path
 ) -> None:
     """With a budget the app starts it, and litellm in it, before any call needs it.
 
     None does here: with the policy `budget` the router would have the cloud help so small a model.
     """
     configure(home, CLOUD.replace('policy = "budget"', 'policy = "never"'))
-    seen = watch.app(environ=KEYS, opens="/litellm/")
+    seen = tracer.app(environ=KEYS, opens="/litellm/")
     assert any("/litellm/" in file for file in seen.files), "it was started"
     assert not seen.reached
     assert not seen.look_ups
@@ -408,7 +408,7 @@ def test_a_gateway_that_starts_ahead_connects_to_nothing_elsewhere(
 @pytest.mark.sampled(0.5)
 @pytest.mark.parametrize("provider", ["openai", "anthropic"])
 def test_a_cloud_worker_is_sent_to_its_address_and_nothing_else_is(
-    watch: Watch, home: Path, provider: str
+    tracer: Tracer, home: Path, provider: str
 ) -> None:
     """No library of the gateway reports, looks prices up or checks for a newer version."""
     with Cloud() as cloud:
@@ -422,7 +422,7 @@ api_key_env = "{provider.upper()}_API_KEY"
 price = {{ input = "1", output = "2" }}
 """
         configure(home, CLOUD + worker)
-        _, seen = watch.run("ask", "-m", "far", "Hi", environ=KEYS)
+        _, seen = tracer.run("ask", "-m", "far", "Hi", environ=KEYS)
         assert len(cloud.calls) == 1
     assert {host for host, _ in seen.reached} == {"127.0.0.1"}
     assert cloud.port in {port for _, port in seen.reached}

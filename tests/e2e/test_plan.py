@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from support.canary import shows
-from support.fake_cloud import Cloud, Received, Reply
+from support.fake_cloud import Cloud, ReceivedRequest, Reply
 from support.terminal import Terminal
 
 BATON = [sys.executable, "-I", "-m", "baton"]
@@ -35,7 +35,7 @@ def plan() -> str:
     return json.dumps({"steps": steps, "answer": [3, 5]})
 
 
-def write(received: Received) -> Reply | None:
+def write(received: ReceivedRequest) -> Reply | None:
     """Answer as a conductor, or as the worker of a step."""
     body = received.body.decode()
     if "You plan work" in body:

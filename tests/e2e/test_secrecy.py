@@ -16,7 +16,7 @@ import pytest
 
 from baton.platform.secrets import PROVIDERS
 from support.canary import shows
-from support.fake_cloud import BASES, Cloud, Fault, Manner
+from support.fake_cloud import BASES, Cloud, CloudBehaviour, Fault
 from support.metered_calls import KEYS, MODELS, PRICES, asked_fault
 
 TESTS = Path(__file__).parent.parent
@@ -53,7 +53,7 @@ def environment(keys: Mapping[str, str] = KEYS) -> dict[str, str]:
 
 
 @dataclass
-class Talk:
+class ProgramOutput:
     """What a Baton said, and what could be seen of it and its children while it ran."""
 
     stdout: str = ""
@@ -64,12 +64,12 @@ class Talk:
 
 def talk(
     folder: Path, calls: Sequence[tuple[str, str | None]], keys: Mapping[str, str] = KEYS
-) -> Talk:
+) -> ProgramOutput:
     """Let a Baton in that folder play these prompts."""
     frames = folder / "frames.log"
     command = [sys.executable, "-P", "-m", "support.baton_process", "--calls", json.dumps(calls)]
     errors = folder / "stderr.log"
-    seen = Talk()
+    seen = ProgramOutput()
     with (
         errors.open("w") as stderr,
         subprocess.Popen(
@@ -112,7 +112,7 @@ def test_keys_are_found_nowhere(tmp_path: Path, home: Path, first: int) -> None:
     kinds = itertools.islice(itertools.cycle(MODELS), first, None)
     calls = [(next(kinds), fault.name) for fault in FAILURES]
     calls.sort(key=lambda call: call[1] == Fault.ABOVE_CAP.name)  # freezes what comes after it
-    cloud = Cloud(prices=PRICES, choose=asked_fault, manner=Manner(pause=0.1))
+    cloud = Cloud(prices=PRICES, choose=asked_fault, manner=CloudBehaviour(pause=0.1))
     with cloud:
         configure(home, cloud)
         seen = talk(tmp_path, calls)

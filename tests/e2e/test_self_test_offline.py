@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.test_offline import NO_NETWORK, Watch, missing
+from e2e.test_offline import NO_NETWORK, Tracer, missing
 
 pytestmark = [pytest.mark.root, pytest.mark.long]
 
@@ -23,7 +23,7 @@ def _able() -> None:
 
 def test_it_reaches_this_machine_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example.org:3128")
-    _, seen = Watch(tmp_path).run(program=SELF_TEST)
+    _, seen = Tracer(tmp_path).run(program=SELF_TEST)
     assert {host for host, _ in seen.reached} == {"127.0.0.1"}
     assert {port for _, port in seen.reached} <= seen.listened
     assert not seen.look_ups
@@ -31,7 +31,7 @@ def test_it_reaches_this_machine_only(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_without_any_network_it_says_what_it_could_not_try(tmp_path: Path) -> None:
     environ = {name: os.environ[name] for name in ("PATH", "BATON_HOME")}
-    said, seen = Watch(tmp_path).run(
+    said, seen = Tracer(tmp_path).run(
         program=["env", "-i", *(f"{n}={v}" for n, v in environ.items()), *NO_NETWORK, *SELF_TEST]
     )
     assert "broken" not in said

@@ -26,7 +26,7 @@ from baton.gguf.metadata import MAX_LAYERS
 from baton.workers.local import starter
 from support.gguf_writer import (
     Tensor,
-    Typed,
+    TypedValue,
     Value,
     facts,
     header,
@@ -246,7 +246,7 @@ def test_other_recurrent_kinds() -> None:
 
 def test_parts_and_alignment() -> None:
     keys = facts(expert_count=8, expert_used_count=2)
-    keys |= {"split.count": Typed(2, 3), "general.parameter_count": Typed(10, 7 * 10**9)}
+    keys |= {"split.count": TypedValue(2, 3), "general.parameter_count": TypedValue(10, 7 * 10**9)}
     found = parse_header(header(keys, [Tensor("a", (64,))]))
     assert (found.parts, found.parameters) == (3, 7 * 10**9)
     assert (found.experts, found.experts_used) == (8, 2)
@@ -267,7 +267,10 @@ def test_parts_and_alignment() -> None:
         (header([("a", 1), ("a", 1)]), "a key twice"),
         (header(facts(block_count=513)), "block_count isn't a number"),
         (header(facts(), [Tensor("w", (33,), 8)]), "half a block"),
-        (header(facts() | {"general.name": Typed(8, text(b"\xff"))}), "general.name isn't UTF-8"),
+        (
+            header(facts() | {"general.name": TypedValue(8, text(b"\xff"))}),
+            "general.name isn't UTF-8",
+        ),
     ],
 )
 def test_what_is_wrong_is_said(data: bytes, why: str) -> None:

@@ -512,13 +512,13 @@ def test_a_migration_that_is_killed_never_happened(tmp_path: Path, sound_databas
 from baton.platform import sqlite
 from baton.history import schema
 statements = ({", ".join(map(repr, _SECOND.statements))}, "CREATE TABLE t (x)")
-class Killing(tuple):
+class KillingStatements(tuple):
     def __iter__(self):
         for number, statement in enumerate(super().__iter__()):
             if number == {kill_after}:
                 os.kill(os.getpid(), signal.SIGKILL)
             yield statement
-second = sqlite.Migration("0002_colour", Killing(statements))
+second = sqlite.Migration("0002_colour", KillingStatements(statements))
 sqlite.migrate(sqlite.connect(pathlib.Path({str(path)!r})), (*schema.MIGRATIONS, second))
 """
         child = Program(code)

@@ -88,7 +88,7 @@ from inventory.command_run import (
     replaced,
     runs_text,
 )
-from support.app_session import staged
+from support.app_session import open_app
 from support.stored_runs import EVENTS, PLAN
 
 TEMPLATE_FOLDER = resources.files("baton.workers") / "templates"
@@ -197,10 +197,10 @@ def screen_commands_json(folder: Path) -> str:
     """Return the slash commands, the palette, and what the footer of the first screen offers."""
 
     async def opened() -> list[dict[str, Any]]:
-        async with staged(folder) as stage:
-            palette = stage.app.get_system_commands(stage.app.screen)
+        async with open_app(folder) as session:
+            palette = session.app.get_system_commands(session.app.screen)
             entries = [{"palette": one.title, "help": one.help} for one in palette]
-            active = stage.app.screen.active_bindings.values()
+            active = session.app.screen.active_bindings.values()
             keys = sorted(
                 (one.binding.id, one.binding.key, one.binding.action)
                 for one in active

@@ -298,7 +298,7 @@ async def test_several_may_wait_for_the_same_end(child: Child) -> None:
 # Supervision
 
 
-class Keeper(Supervisor):
+class ChildSupervisor(Supervisor):
     """Has the child that obeys."""
 
     def __init__(self) -> None:
@@ -318,14 +318,16 @@ class Keeper(Supervisor):
 
 
 @pytest.fixture
-async def keeper(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Keeper]:
+async def keeper(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ChildSupervisor]:
     monkeypatch.setattr(process, "command", lambda _: fake_children.command(OBEYS))
-    keeper = Keeper()
+    keeper = ChildSupervisor()
     yield keeper
     await keeper.aclose()
 
 
-async def test_it_is_started_when_it_is_needed_and_again_after_its_end(keeper: Keeper) -> None:
+async def test_it_is_started_when_it_is_needed_and_again_after_its_end(
+    keeper: ChildSupervisor,
+) -> None:
     assert keeper.started == 0
     first = keeper.running()
     assert keeper.running() is first
@@ -339,7 +341,7 @@ async def test_it_is_started_when_it_is_needed_and_again_after_its_end(keeper: K
     assert keeper.started == 3
 
 
-async def test_closing_ends_what_is_asked_also_while_it_starts(keeper: Keeper) -> None:
+async def test_closing_ends_what_is_asked_also_while_it_starts(keeper: ChildSupervisor) -> None:
     await keeper.aclose()
     asked = asyncio.create_task(keeper.running().call(Say()).receive())
     await asyncio.gather(keeper.aclose(), keeper.aclose())
@@ -350,7 +352,7 @@ async def test_closing_ends_what_is_asked_also_while_it_starts(keeper: Keeper) -
 
 
 async def test_what_cannot_be_started_is_told(
-    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+    keeper: ChildSupervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process, "command", lambda _: ["/no/such/python"])
     with pytest.raises(WorkerUnavailable, match=r"What obeys can't be started: No such file"):
@@ -358,7 +360,7 @@ async def test_what_cannot_be_started_is_told(
 
 
 async def test_after_each_death_the_next_child_waits_longer(
-    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+    keeper: ChildSupervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(supervisor, "BACKOFF_SECONDS", (0.2, 0.4, 0.8))
     monkeypatch.setattr(supervisor, "MAX_DEATHS", 9)
@@ -370,7 +372,7 @@ async def test_after_each_death_the_next_child_waits_longer(
 
 
 async def test_a_child_that_keeps_dying_is_in_quarantine_until_it_is_forgiven(
-    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+    keeper: ChildSupervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for _ in range(supervisor.MAX_DEATHS):
         await keeper.die()
@@ -384,7 +386,7 @@ async def test_a_child_that_keeps_dying_is_in_quarantine_until_it_is_forgiven(
     assert keeper.backoff_left() == 0, "that was long ago"
 
 
-async def test_deaths_count_by_their_cause(keeper: Keeper) -> None:
+async def test_deaths_count_by_their_cause(keeper: ChildSupervisor) -> None:
     for _ in range(supervisor.MAX_DEATHS):
         await keeper.die("an adapter")
     keeper.refuse_in_quarantine("What obeys")
@@ -394,7 +396,7 @@ async def test_deaths_count_by_their_cause(keeper: Keeper) -> None:
     keeper.refuse_in_quarantine("It", "an adapter")
 
 
-async def test_what_its_parent_ends_did_not_die(keeper: Keeper) -> None:
+async def test_what_its_parent_ends_did_not_die(keeper: ChildSupervisor) -> None:
     for end in (Child.kill, Child.aclose):
         if (ending := end(keeper.running())) is not None:
             await ending
@@ -402,7 +404,9 @@ async def test_what_its_parent_ends_did_not_die(keeper: Keeper) -> None:
     assert keeper.recent_deaths() == []
 
 
-async def test_closing_while_it_waits_for_its_next_start_starts_nothing(keeper: Keeper) -> None:
+async def test_closing_while_it_waits_for_its_next_start_starts_nothing(
+    keeper: ChildSupervisor,
+) -> None:
     await keeper.die()
     waiting = asyncio.create_task(keeper.ready())
     await asyncio.sleep(0)

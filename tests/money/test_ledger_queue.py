@@ -27,7 +27,7 @@ from baton.platform.sqlite import Connection
 from support.fake_cloud import Cloud, Fault
 from support.forked_programs import Program
 from support.ledger_processes import CENT, NOON, bill
-from support.metered_calls import PRICES, Desk, asked_fault
+from support.metered_calls import PRICES, MeteredGateway, asked_fault
 
 T = TypeVar("T")
 
@@ -151,19 +151,19 @@ def test_who_dies_in_the_line_leaves_it(tmp_path: Path) -> None:
 # Any schedule, without waiting
 
 
-class Virtual(asyncio.SelectorEventLoop):
+class VirtualTimeLoop(asyncio.SelectorEventLoop):
     """A loop on which nobody waits: time goes on when there is nothing to do before."""
 
     def __init__(self) -> None:
         self.now = 0.0
-        super().__init__(_Skipping(self))
+        super().__init__(_SkippingSelector(self))
 
     def time(self) -> float:
         return self.now
 
 
-class _Skipping(selectors.SelectSelector):
-    def __init__(self, loop: Virtual) -> None:
+class _SkippingSelector(selectors.SelectSelector):
+    def __init__(self, loop: VirtualTimeLoop) -> None:
         super().__init__()
         self._loop = loop
 
@@ -272,7 +272,7 @@ def all_end(numbers: Iterator[int]) -> Counter[str]:
     for number in numbers:
         now[0] += DAY
         schedule = Schedule(ledger, number)
-        with asyncio.Runner(loop_factory=Virtual) as runner:
+        with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
             runner.run(schedule.play())
         ends += schedule.ends
     asyncio.run(ledger.aclose())
@@ -310,11 +310,13 @@ async def test_a_crowd_before_a_small_ceiling_is_answered_as_far_as_the_money_go
     ceiling = 12 * CENT // 10  # room for about three calls at once
     faults = [None, None, Fault.SERVER_ERROR, None, Fault.RATE_LIMITED, None]
     with Cloud(prices=PRICES, choose=asked_fault) as cloud:
-        async with Desk(cloud, tmp_path, room={Scope.DAY: ceiling}, patience=60) as desk:
-            crowd = [desk.call("server", faults[n % 6]) for n in range(18)]
+        async with MeteredGateway(
+            cloud, tmp_path, room={Scope.DAY: ceiling}, patience=60
+        ) as metered:
+            crowd = [metered.call("server", faults[n % 6]) for n in range(18)]
             done = await asyncio.gather(*crowd)
-            await desk.quiet()
-            standing = await desk.ledger.standing(desk.room)
+            await metered.quiet()
+            standing = await metered.ledger.standing(metered.room)
             left = next(room.left for room in standing.rooms if room.scope is Scope.DAY)
     assert left is not None
     refused = [one for one in done if isinstance(one.error, BudgetExceeded)]
@@ -328,9 +330,11 @@ async def test_a_crowd_before_a_small_ceiling_is_answered_as_far_as_the_money_go
 
 async def test_a_call_that_waits_says_so_and_can_be_cancelled(tmp_path: Path) -> None:
     with Cloud(prices=PRICES) as cloud:
-        async with Desk(cloud, tmp_path, room={Scope.DAY: CENT // 2}, patience=60) as desk:
-            other = await desk.ledger.hold(bill(dict(desk.room), "other", wanted=2300))
-            stream = desk.stream("server", "waits", [])
+        async with MeteredGateway(
+            cloud, tmp_path, room={Scope.DAY: CENT // 2}, patience=60
+        ) as metered:
+            other = await metered.ledger.hold(bill(dict(metered.room), "other", wanted=2300))
+            stream = metered.stream("server", "waits", [])
             assert isinstance(await anext(stream), Queued)
             going_on = asyncio.ensure_future(anext(stream))
             await asyncio.sleep(0)
@@ -338,6 +342,6 @@ async def test_a_call_that_waits_says_so_and_can_be_cancelled(tmp_path: Path) ->
             with pytest.raises(asyncio.CancelledError):
                 await going_on
             assert cloud.calls == []
-            await desk.ledger.void(other.call)
+            await metered.ledger.void(other.call)
             late = asks("late", CENT // 2)
-            assert isinstance(await desk.ledger.hold_in_turn(late), Hold), "the line is empty"
+            assert isinstance(await metered.ledger.hold_in_turn(late), Hold), "the line is empty"

@@ -12,7 +12,7 @@ import pytest
 from filelock import FileLock
 
 from support.installer_machine import Machine, Server, release, serving
-from support.single_file import PROBE, ROOT, Make, Single, pack
+from support.single_file import PROBE, ROOT, Make, SingleFile, pack
 
 
 @pytest.fixture(scope="session")
@@ -55,7 +55,7 @@ def make(launcher: Path, build: Path, tmp_path: Path) -> Make:
 
     def made(
         files: dict[str, bytes] | None = None, name: str = "baton", **environment: str
-    ) -> Single:
+    ) -> SingleFile:
         folder = build
         if files:
             folder = tmp_path / f"folder of {name}"
@@ -65,13 +65,13 @@ def make(launcher: Path, build: Path, tmp_path: Path) -> Make:
                 (folder / path).write_bytes(data)
         file = tmp_path / "bin" / name
         packed = pack.pack(folder, file, launcher, level=1)
-        return Single(file, tmp_path / "baton home", packed.payload, environment)
+        return SingleFile(file, tmp_path / "baton home", packed.payload, environment)
 
     return made
 
 
 @pytest.fixture
-def single(make: Make) -> Single:
+def single(make: Make) -> SingleFile:
     """A single file that was never started."""
     return make()
 

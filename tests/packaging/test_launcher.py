@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from baton.platform.settings import find_paths
-from support.single_file import ROOT, Make, Single, report
+from support.single_file import ROOT, Make, SingleFile, report
 
 
-def test_the_program_gets_what_the_person_gave(single: Single) -> None:
+def test_the_program_gets_what_the_person_gave(single: SingleFile) -> None:
     ran = single.start(b"ask", b"", b"\xff\xfe \n", "-é".encode())
     answer = report(ran.stdout)
     given = [bytes(single.file), b"ask", b"", b"\xff\xfe \n", "-é".encode()]
@@ -26,7 +26,7 @@ def test_the_program_gets_what_the_person_gave(single: Single) -> None:
 
 
 @pytest.mark.parametrize("closed", [(), (0,), (0, 2)], ids=str)
-def test_streams_are_passed_on_as_they_are(single: Single, closed: tuple[int, ...]) -> None:
+def test_streams_are_passed_on_as_they_are(single: SingleFile, closed: tuple[int, ...]) -> None:
     def close() -> None:
         for number in closed:
             os.close(number)
@@ -38,7 +38,7 @@ def test_streams_are_passed_on_as_they_are(single: Single, closed: tuple[int, ..
         assert int(lock) > 2
 
 
-def test_signals_and_umask_are_passed_on_as_they_are(single: Single) -> None:
+def test_signals_and_umask_are_passed_on_as_they_are(single: SingleFile) -> None:
     def prepare() -> None:
         os.umask(0o077)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -53,7 +53,7 @@ def test_signals_and_umask_are_passed_on_as_they_are(single: Single) -> None:
         single.is_whole()
 
 
-def test_what_is_unpacked_is_what_was_packed(single: Single, build: Path) -> None:
+def test_what_is_unpacked_is_what_was_packed(single: SingleFile, build: Path) -> None:
     single.works()
     for packed in build.rglob("*"):
         here = single.tree / packed.relative_to(build)
@@ -65,7 +65,7 @@ def test_what_is_unpacked_is_what_was_packed(single: Single, build: Path) -> Non
             assert here.read_bytes() == packed.read_bytes()
 
 
-def test_it_unpacks_once(single: Single) -> None:
+def test_it_unpacks_once(single: SingleFile) -> None:
     first = single.works()
     unpacked = {path: path.lstat() for path in single.tree.rglob("*")}
     assert single.works() == first
@@ -73,7 +73,7 @@ def test_it_unpacks_once(single: Single) -> None:
 
 
 @pytest.mark.parametrize("way", ["link", "PATH", "relative", "deleted folder", "another name"])
-def test_it_finds_itself(single: Single, tmp_path: Path, way: str) -> None:
+def test_it_finds_itself(single: SingleFile, tmp_path: Path, way: str) -> None:
     command, options = [str(single.file)], dict[str, object]()
     if way == "link":
         (tmp_path / "link").symlink_to("second")
@@ -169,7 +169,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_what_is_damaged_is_unpacked_anew(single: Single, damage: str) -> None:
+def test_what_is_damaged_is_unpacked_anew(single: SingleFile, damage: str) -> None:
     first = single.works()
     unpacked = single.tree.stat().st_ino
     DAMAGES[damage](single.tree)
@@ -177,7 +177,7 @@ def test_what_is_damaged_is_unpacked_anew(single: Single, damage: str) -> None:
     assert single.tree.stat().st_ino != unpacked
 
 
-def test_it_mends_while_another_runs(single: Single) -> None:
+def test_it_mends_while_another_runs(single: SingleFile) -> None:
     with single.open("wait") as running:
         assert running.stdout
         running.stdout.readline()

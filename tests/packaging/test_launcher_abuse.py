@@ -18,20 +18,20 @@ from pathlib import Path
 
 import pytest
 
-from support.single_file import Make, Single, report
+from support.single_file import Make, SingleFile, report
 
 SOME_MEGABYTES, PARTS = 4_000_000, 20
 
 
 @pytest.fixture
-def heavy(make: Make) -> Single:
+def heavy(make: Make) -> SingleFile:
     """A single file whose unpacking takes a while: much of it can't be compressed."""
     data = os.urandom(SOME_MEGABYTES)
     return make({f"_internal/part {n}": data[n::PARTS] for n in range(PARTS)})
 
 
 @contextmanager
-def locked(single: Single, name: str = "lock") -> Iterator[None]:
+def locked(single: SingleFile, name: str = "lock") -> Iterator[None]:
     """Hold a lock of the cache, as another start does that is at work there."""
     single.app.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (single.app / name).open("w") as lock:
@@ -39,7 +39,7 @@ def locked(single: Single, name: str = "lock") -> Iterator[None]:
         yield
 
 
-def test_fifty_at_once_unpack_once(heavy: Single) -> None:
+def test_fifty_at_once_unpack_once(heavy: SingleFile) -> None:
     running = [heavy.open() for _ in range(50)]
     ended = [process.communicate(timeout=60) for process in running]
     assert [process.returncode for process in running] == [7] * 50
@@ -49,7 +49,7 @@ def test_fifty_at_once_unpack_once(heavy: Single) -> None:
 
 
 @pytest.mark.parametrize("times", [10, pytest.param(200, marks=pytest.mark.long)])
-def test_killed_at_any_point_the_next_start_mends(heavy: Single, times: int) -> None:
+def test_killed_at_any_point_the_next_start_mends(heavy: SingleFile, times: int) -> None:
     dice = random.Random(times)
     half_done = 0
     for _ in range(times):
@@ -67,7 +67,9 @@ def test_killed_at_any_point_the_next_start_mends(heavy: Single, times: int) -> 
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_interrupted_while_unpacking_nothing_is_left(heavy: Single, number: signal.Signals) -> None:
+def test_interrupted_while_unpacking_nothing_is_left(
+    heavy: SingleFile, number: signal.Signals
+) -> None:
     while True:  # until it was still unpacking
         process = heavy.open()
         while not heavy.leftovers() and process.poll() is None:
@@ -82,7 +84,7 @@ def test_interrupted_while_unpacking_nothing_is_left(heavy: Single, number: sign
     heavy.works()
 
 
-def test_interrupted_while_another_unpacks(single: Single) -> None:
+def test_interrupted_while_another_unpacks(single: SingleFile) -> None:
     with locked(single):
         process = single.open()
         while not (single.app / f"{single.payload.key}.lock").exists():
@@ -94,7 +96,7 @@ def test_interrupted_while_another_unpacks(single: Single) -> None:
     single.works()
 
 
-def test_what_ignores_an_interrupt_is_not_interrupted(single: Single) -> None:
+def test_what_ignores_an_interrupt_is_not_interrupted(single: SingleFile) -> None:
     """So starts what a shell runs in the background."""
     with locked(single):
         process = single.open(preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
@@ -106,7 +108,7 @@ def test_what_ignores_an_interrupt_is_not_interrupted(single: Single) -> None:
     assert process.returncode == 7
 
 
-def test_who_waits_is_told_so_on_a_terminal_only(single: Single) -> None:
+def test_who_waits_is_told_so_on_a_terminal_only(single: SingleFile) -> None:
     terminal, end = pty.openpty()
     with locked(single):
         quiet = single.open()
@@ -128,7 +130,7 @@ def test_who_waits_is_told_so_on_a_terminal_only(single: Single) -> None:
     assert quiet.communicate(timeout=60)[1] == b""
 
 
-def test_the_tree_is_held_as_long_as_the_program_runs(single: Single) -> None:
+def test_the_tree_is_held_as_long_as_the_program_runs(single: SingleFile) -> None:
     lock = single.app / f"{single.payload.key}.lock"
     with single.open("wait") as process:
         assert process.stdout
@@ -139,7 +141,7 @@ def test_the_tree_is_held_as_long_as_the_program_runs(single: Single) -> None:
         fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def test_a_lock_that_was_removed_meanwhile_is_taken_anew(single: Single) -> None:
+def test_a_lock_that_was_removed_meanwhile_is_taken_anew(single: SingleFile) -> None:
     """Who removes an outdated tree removes its lock, for which somebody may wait already."""
     name = f"{single.payload.key}.lock"
     with locked(single, name):
@@ -226,7 +228,7 @@ def test_versions_that_come_and_go_side_by_side(make: Make, rounds: int) -> None
     make({"v": b"last"}, "last").works()
 
 
-def test_an_update_comes_while_it_starts(single: Single, make: Make) -> None:
+def test_an_update_comes_while_it_starts(single: SingleFile, make: Make) -> None:
     """It unpacks what it is, and says where it was: there the new one is."""
     other = make({"version": b"2"}, "other")
     script = """if True:

@@ -17,7 +17,7 @@ import pytest
 import zstandard
 
 from support.shared_folders import let_look
-from support.single_file import Make, Single, pack, report
+from support.single_file import Make, SingleFile, pack, report
 
 NOBODY = 65534
 MEGABYTE = 1_000_000
@@ -40,7 +40,7 @@ def refused(ran: subprocess.CompletedProcess[bytes], *words: str) -> str:
     return said
 
 
-def in_own_mounts(single: Single, script: str) -> subprocess.CompletedProcess[bytes]:
+def in_own_mounts(single: SingleFile, script: str) -> subprocess.CompletedProcess[bytes]:
     """Run a script that mounts what nobody else sees; $0 is the single file, $1 its home."""
     single.home.mkdir(exist_ok=True)
     alone = ["unshare", "--mount", *(["--map-root-user"] if os.geteuid() else [])]
@@ -73,7 +73,7 @@ def test_a_path_that_is_too_long(make: Make) -> None:
     refused(make(BATON_HOME="/tmp/" + "x" * 300).start(), "name too long", "BATON_HOME")
 
 
-def test_a_file_lies_where_the_cache_should_be(single: Single) -> None:
+def test_a_file_lies_where_the_cache_should_be(single: SingleFile) -> None:
     single.home.write_text("mine")
     refused(single.start(), f"{single.home}/cache/app", "Not a directory", "BATON_HOME=/a/folder")
     assert single.home.read_text() == "mine"
@@ -85,7 +85,7 @@ def test_names_cannot_move_the_cursor(make: Make, tmp_path: Path) -> None:
     assert said.isprintable() or said[:-1].isprintable()
 
 
-def as_nobody(single: Single, *command: str) -> subprocess.CompletedProcess[bytes]:
+def as_nobody(single: SingleFile, *command: str) -> subprocess.CompletedProcess[bytes]:
     """Start a copy that anybody may read, as somebody else."""
     return subprocess.run(
         command or [single.file],
@@ -100,21 +100,21 @@ def as_nobody(single: Single, *command: str) -> subprocess.CompletedProcess[byte
 
 
 @pytest.fixture
-def public(make: Make, tmp_path: Path) -> Single:
+def public(make: Make, tmp_path: Path) -> SingleFile:
     """A single file in folders that anybody may look into."""
     let_look(tmp_path)
     return make()
 
 
 @needs_root
-def test_a_home_that_may_not_be_written_to(public: Single) -> None:
+def test_a_home_that_may_not_be_written_to(public: SingleFile) -> None:
     public.home.mkdir()
     refused(as_nobody(public), "Permission denied", str(public.home), "BATON_HOME=/a/folder baton")
     assert not list(public.home.iterdir())
 
 
 @needs_root
-def test_a_home_of_somebody_else_without_root_s_tree(public: Single) -> None:
+def test_a_home_of_somebody_else_without_root_s_tree(public: SingleFile) -> None:
     public.home.mkdir()
     os.chown(public.home, NOBODY, NOBODY)
     assert as_nobody(public).returncode == 7
@@ -123,7 +123,7 @@ def test_a_home_of_somebody_else_without_root_s_tree(public: Single) -> None:
 
 @needs_root
 @pytest.mark.parametrize("planted", ["owner", "group", "others", "link", "file"])
-def test_nothing_planted_is_run(single: Single, tmp_path: Path, planted: str) -> None:
+def test_nothing_planted_is_run(single: SingleFile, tmp_path: Path, planted: str) -> None:
     single.works()
     (single.tree / "baton").write_text("#!/bin/sh\necho planted\n")
     if planted == "owner":
@@ -142,7 +142,7 @@ def test_nothing_planted_is_run(single: Single, tmp_path: Path, planted: str) ->
 @needs_root
 @pytest.mark.parametrize("planted", ["owner", "writable", "link"])
 def test_no_tree_is_run_among_what_others_may_change(
-    single: Single, tmp_path: Path, planted: str
+    single: SingleFile, tmp_path: Path, planted: str
 ) -> None:
     single.works()
     if planted == "owner":
@@ -158,7 +158,7 @@ def test_no_tree_is_run_among_what_others_may_change(
 @needs_root
 @pytest.mark.parametrize("reached", ["open to all", "planted in what is"])
 def test_no_tree_is_run_whose_place_others_can_take(
-    single: Single, tmp_path: Path, reached: str
+    single: SingleFile, tmp_path: Path, reached: str
 ) -> None:
     """Between two looks they could put their own program there, by renaming what is above."""
     shared = tmp_path / "shared"
@@ -175,7 +175,7 @@ def test_no_tree_is_run_whose_place_others_can_take(
 
 @needs_root
 def test_a_sticky_folder_and_one_of_a_group_are_places_for_a_tree(
-    single: Single, tmp_path: Path
+    single: SingleFile, tmp_path: Path
 ) -> None:
     for name, mode in (("sticky", 0o1777), ("group", 0o2775)):
         (tmp_path / name).mkdir()
@@ -184,13 +184,13 @@ def test_a_sticky_folder_and_one_of_a_group_are_places_for_a_tree(
 
 
 @needs_root
-def test_a_disk_of_its_own_that_is_open_to_all_is_what_containers_have(single: Single) -> None:
+def test_a_disk_of_its_own_that_is_open_to_all_is_what_containers_have(single: SingleFile) -> None:
     script = 'mount -t tmpfs -o mode=777 none "$1"; "$0"'
     assert in_own_mounts(single, script).returncode == 7
 
 
 @needs_root
-def test_sudo_leaves_nothing_in_a_persons_home(public: Single) -> None:
+def test_sudo_leaves_nothing_in_a_persons_home(public: SingleFile) -> None:
     public.home.mkdir()
     os.chown(public.home, NOBODY, NOBODY)
     own = {"BATON_HOME": "", "XDG_CACHE_HOME": "", "SUDO_UID": str(NOBODY)}
@@ -202,7 +202,7 @@ def test_sudo_leaves_nothing_in_a_persons_home(public: Single) -> None:
 
 
 @needs_root
-def test_it_lends_nobody_the_rights_of_its_owner(public: Single) -> None:
+def test_it_lends_nobody_the_rights_of_its_owner(public: SingleFile) -> None:
     public.file.chmod(0o4755)
     public.home.mkdir()
     os.chown(public.home, NOBODY, NOBODY)
@@ -211,7 +211,7 @@ def test_it_lends_nobody_the_rights_of_its_owner(public: Single) -> None:
 
 
 @needs_root
-def test_a_planted_lock_is_not_followed(single: Single, tmp_path: Path) -> None:
+def test_a_planted_lock_is_not_followed(single: SingleFile, tmp_path: Path) -> None:
     single.app.mkdir(parents=True, mode=0o700)
     (single.app / f"{single.payload.key}.lock").symlink_to(tmp_path / "target")
     refused(single.start(), ".lock", "BATON_HOME")
@@ -219,7 +219,7 @@ def test_a_planted_lock_is_not_followed(single: Single, tmp_path: Path) -> None:
 
 
 @needs_root
-def test_it_must_be_readable(public: Single) -> None:
+def test_it_must_be_readable(public: SingleFile) -> None:
     public.home.mkdir(mode=0o777)
     public.home.chmod(0o777)
     public.file.chmod(0o711)
@@ -227,7 +227,7 @@ def test_it_must_be_readable(public: Single) -> None:
 
 
 @pytest.mark.parametrize("left", [0.02, 0.5, 0.9, 0.999, "a byte"])
-def test_a_part_of_it_is_missing(single: Single, left: float | str) -> None:
+def test_a_part_of_it_is_missing(single: SingleFile, left: float | str) -> None:
     size = single.file.stat().st_size
     launcher = single.payload.offset
     kept = size - 1 if left == "a byte" else launcher + int((size - launcher) * float(left))
@@ -237,7 +237,7 @@ def test_a_part_of_it_is_missing(single: Single, left: float | str) -> None:
         pack.check(single.file)
 
 
-def test_a_single_wrong_byte_is_noticed(single: Single) -> None:
+def test_a_single_wrong_byte_is_noticed(single: SingleFile) -> None:
     whole = single.file.read_bytes()
     first, last = single.payload.offset, len(whole) - 1
     for at in range(first, last, max(1, (last - first) // 25)):
@@ -250,7 +250,7 @@ def test_a_single_wrong_byte_is_noticed(single: Single) -> None:
             pack.check(single.file)
 
 
-def forge(single: Single, *members: tarfile.TarInfo) -> None:
+def forge(single: SingleFile, *members: tarfile.TarInfo) -> None:
     """Put another payload behind the launcher, with a trailer that is right."""
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w", format=tarfile.USTAR_FORMAT) as archive:
@@ -286,7 +286,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)
-def test_nothing_is_written_elsewhere(single: Single, tmp_path: Path, hostile: str) -> None:
+def test_nothing_is_written_elsewhere(single: SingleFile, tmp_path: Path, hostile: str) -> None:
     """Though nobody but pack.py makes payloads."""
     for made in HOSTILE[hostile]:
         made.name = made.name.replace("/OUTSIDE", str(tmp_path))
@@ -298,12 +298,12 @@ def test_nothing_is_written_elsewhere(single: Single, tmp_path: Path, hostile: s
     assert not single.leftovers()
 
 
-def test_what_is_kept_otherwise_than_it_was_unpacked_is_not_run(single: Single) -> None:
+def test_what_is_kept_otherwise_than_it_was_unpacked_is_not_run(single: SingleFile) -> None:
     forge(single, member("baton"))  # there is no MANIFEST
     refused(single.start(), "isn't kept there as it's written", "BATON_HOME=/a/folder baton")
 
 
-def test_what_follows_is_no_matter(single: Single) -> None:
+def test_what_follows_is_no_matter(single: SingleFile) -> None:
     """On macOS a code signature does."""
     for extra in (b"x", b"\0Baton's payload", os.urandom(100_000)):
         with single.file.open("ab") as file:
@@ -334,7 +334,7 @@ def test_a_disk_that_becomes_full(make: Make) -> None:
     refused(in_own_mounts(single, script), "disk became full", "MB", "BATON_HOME=/a/folder baton")
 
 
-def test_a_limit_on_the_size_of_files(single: Single) -> None:
+def test_a_limit_on_the_size_of_files(single: SingleFile) -> None:
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 
@@ -346,14 +346,14 @@ def test_a_limit_on_the_size_of_files(single: Single) -> None:
     single.works()
 
 
-def test_programs_are_forbidden_there(single: Single) -> None:
+def test_programs_are_forbidden_there(single: SingleFile) -> None:
     mount = 'mount -t tmpfs -o noexec none "$1"; "$0"'
     refused(in_own_mounts(single, mount), str(single.app), "noexec", "BATON_HOME=/a/folder baton")
     later = f'{UNPACK} mount -o remount,noexec "$1"; "$0"'
     refused(in_own_mounts(single, later), str(single.tree), "Permission denied", "BATON_HOME")
 
 
-def test_a_disk_that_may_only_be_read(single: Single) -> None:
+def test_a_disk_that_may_only_be_read(single: SingleFile) -> None:
     mount = 'mount -t tmpfs -o ro none "$1"; "$0"'
     refused(in_own_mounts(single, mount), "Read-only file system", "BATON_HOME=/a/folder baton")
     later = f'{UNPACK} mount -o remount,ro "$1"; "$0"'
@@ -362,7 +362,7 @@ def test_a_disk_that_may_only_be_read(single: Single) -> None:
 
 
 @needs_root
-def test_a_bare_root_without_proc(single: Single, tmp_path: Path) -> None:
+def test_a_bare_root_without_proc(single: SingleFile, tmp_path: Path) -> None:
     root = tmp_path / "root"
     root.mkdir()
     shutil.copy(single.file, root / "baton")

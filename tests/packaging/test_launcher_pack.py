@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from support.single_file import ROOT, Single, pack
+from support.single_file import ROOT, SingleFile, pack
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def folder(build: Path, tmp_path: Path) -> Path:
 
 
 def test_the_same_folder_becomes_the_same_bytes(
-    single: Single, folder: Path, launcher: Path, tmp_path: Path
+    single: SingleFile, folder: Path, launcher: Path, tmp_path: Path
 ) -> None:
     for path in folder.rglob("*"):
         os.utime(path, (1, 1), follow_symlinks=False)
@@ -37,7 +37,7 @@ def test_the_same_folder_becomes_the_same_bytes(
     assert packed.payload == single.payload == pack.check(single.file)
 
 
-def test_what_was_packed_can_be_read_again(single: Single, build: Path, tmp_path: Path) -> None:
+def test_what_was_packed_can_be_read_again(single: SingleFile, build: Path, tmp_path: Path) -> None:
     contents = pack.contents(single.file)
     files = {str(path.relative_to(build)): path for path in build.rglob("*") if not path.is_dir()}
     assert contents.keys() == files.keys()

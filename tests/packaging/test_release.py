@@ -51,7 +51,7 @@ def test_a_private_key_is_its_owners_alone_and_never_in_the_repository(tmp_path:
     assert script().main(["keygen", str(ROOT / "build" / "key")]) == 1
     assert not (ROOT / "build" / "key").exists()
     (tmp_path / "key").chmod(0o644)
-    with pytest.raises(script().Wrong, match="Others can read"):
+    with pytest.raises(script().ReleaseError, match="Others can read"):
         script().private_key(tmp_path / "key")
 
 
@@ -215,7 +215,7 @@ def test_a_build_that_could_never_be_updated_is_not_released(
     tmp_path: Path, key: tuple[Any, str]
 ) -> None:
     made = dist(tmp_path / "dist", "")
-    with pytest.raises(script().Wrong, match="could never be updated"):
+    with pytest.raises(script().ReleaseError, match="could never be updated"):
         script().make(made, tmp_path / "release", key[0], "2026-11-21", "")
     assert not (tmp_path / "release").exists()
 
@@ -227,13 +227,13 @@ def test_versions_are_not_mixed_and_nothing_else_is_overwritten(
     mine = tmp_path / "documents"
     mine.mkdir()
     (mine / "thesis").write_text("years")
-    with pytest.raises(script().Wrong, match="more than a release: thesis"):
+    with pytest.raises(script().ReleaseError, match="more than a release: thesis"):
         script().make(made, mine, key[0], "2026-11-21", "")
     assert [path.name for path in mine.iterdir()] == ["thesis"]
     build(made, f"baton-0.1.0-{PLATFORM}", {"version": "0.1.0", "update_key": key[1]})
-    with pytest.raises(script().Wrong, match=r"of one version, and here are .* of 0\.1\.0"):
+    with pytest.raises(script().ReleaseError, match=r"of one version, and here are .* of 0\.1\.0"):
         script().make(made, tmp_path / "release", key[0], "2026-11-21", "")
-    with pytest.raises(script().Wrong, match="nothing to release"):
+    with pytest.raises(script().ReleaseError, match="nothing to release"):
         script().make(mine, tmp_path / "release", key[0], "2026-11-21", "")
 
 
@@ -244,7 +244,7 @@ def test_the_installer_knows_where_the_release_lies(tmp_path: Path, key: tuple[A
     assert f'\norigin="{origin}"\n' in text
     assert text.replace(origin, "") == (ROOT / "packaging" / "install.sh").read_text()
     before = (tmp_path / "release" / "manifest.json").read_bytes()
-    with pytest.raises(script().Wrong, match="no plain address"):
+    with pytest.raises(script().ReleaseError, match="no plain address"):
         script().make(made, tmp_path / "release", key[0], "2026-11-21", 'https://x"; rm -rf ~; "')
     assert (tmp_path / "release" / "manifest.json").read_bytes() == before
 

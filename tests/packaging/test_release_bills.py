@@ -37,7 +37,7 @@ def test_a_stray_file_is_kept(tmp_path: Path) -> None:
     folder = released(tmp_path)
     key, _ = keys(tmp_path / "keys")
     (folder / "letters.cdx.json").touch()
-    with pytest.raises(script().Wrong, match="more than a release"):
+    with pytest.raises(script().ReleaseError, match="more than a release"):
         script().make(tmp_path / "dist", folder, key, "2026-11-21", "")
     assert (folder / "letters.cdx.json").exists()
     assert (folder / NAME).exists()
@@ -55,13 +55,15 @@ def test_a_bill_that_is_missing_or_of_another_build_ends_it(tmp_path: Path) -> N
         {"platform": "linux-aarch64"},
     ):
         written = bill(file, right | wrong)
-        with pytest.raises(script().Wrong, match=rf"{NAME}\.cdx\.json isn't the bill of {NAME}"):
+        with pytest.raises(
+            script().ReleaseError, match=rf"{NAME}\.cdx\.json isn't the bill of {NAME}"
+        ):
             script().make(tmp_path / "dist", tmp_path / "release", key, "2026-11-21", "")
     for text in ("", "[]", "{}", '{"metadata": {"component": []}}', "\xff"):
         written.write_text(text, "latin-1")
-        with pytest.raises(script().Wrong, match="isn't the bill of"):
+        with pytest.raises(script().ReleaseError, match="isn't the bill of"):
             script().make(tmp_path / "dist", tmp_path / "release", key, "2026-11-21", "")
     written.unlink()
-    with pytest.raises(script().Wrong, match=r"cdx\.json is missing"):
+    with pytest.raises(script().ReleaseError, match=r"cdx\.json is missing"):
         script().make(tmp_path / "dist", tmp_path / "release", key, "2026-11-21", "")
     assert not (tmp_path / "release").exists()

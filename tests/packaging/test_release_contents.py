@@ -31,7 +31,7 @@ def key(tmp_path: Path) -> tuple[Any, str]:
 
 def why_not(dist: Path, key: tuple[Any, str]) -> str:
     """Say why this isn't released: one line, and nothing was made."""
-    with pytest.raises(script().Wrong) as refused:
+    with pytest.raises(script().ReleaseError) as refused:
         script().make(dist, dist.with_name("release"), key[0], "2026-11-21", "")
     assert not dist.with_name("release").exists()
     assert "\n" not in str(refused.value)
@@ -105,9 +105,9 @@ def test_the_day_is_the_commit_s(tmp_path: Path, key: tuple[Any, str]) -> None:
     assert script().signed(tmp_path / "release", key[1]).released == day
     for commit, why in (("c" * 40, "doesn't know the commit cccc"), ("", "No commit is named")):
         build(tmp_path / "dist", "baton", {"update_key": key[1], "commit": commit})
-        with pytest.raises(script().Wrong, match=f"{why}.*--released"):
+        with pytest.raises(script().ReleaseError, match=f"{why}.*--released"):
             script().make(tmp_path / "dist", tmp_path / "other", key[0], "", "")
-    with pytest.raises(script().Wrong, match="'tomorrow' is no day"):
+    with pytest.raises(script().ReleaseError, match="'tomorrow' is no day"):
         script().make(tmp_path / "dist", tmp_path / "other", key[0], "tomorrow", "")
 
 
@@ -278,6 +278,6 @@ def test_an_archive_that_is_not_as_it_was_packed_is_not_released(
 
 def test_what_is_to_be_released_is_never_cleared_away(tmp_path: Path, key: tuple[Any, str]) -> None:
     file = build(tmp_path / "dist", LINUX, {"update_key": key[1]})
-    with pytest.raises(script().Wrong, match="name another folder"):
+    with pytest.raises(script().ReleaseError, match="name another folder"):
         script().make(tmp_path / "dist", tmp_path / "dist", key[0], "2026-11-21", "")
     assert file.exists()

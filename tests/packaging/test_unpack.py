@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from support.single_file import Single, pack
+from support.single_file import SingleFile, pack
 
 Member = tuple[str, bytes, str | bytes]
 """A name, a type of tar's, and a link's target or a file's contents."""
@@ -120,7 +120,7 @@ def test_what_manifest_does_not_tell_of_is_refused(tmp_path: Path, manifest: byt
 
 
 @pytest.mark.parametrize("at", [0.1, 0.5, 0.9])
-def test_a_byte_that_changed_is_noticed(single: Single, tmp_path: Path, at: float) -> None:
+def test_a_byte_that_changed_is_noticed(single: SingleFile, tmp_path: Path, at: float) -> None:
     data = bytearray(single.file.read_bytes())
     trailer = pack.read(single.file)
     data[trailer.offset + int(trailer.size * at)] ^= 1

@@ -22,7 +22,7 @@ from baton.platform.secrets import (
     save_key,
 )
 from support.canary import shows
-from support.keyrings import Drawer, Locked, Waiting, use
+from support.keyrings import LockedKeyring, MemoryKeyring, UnansweredKeyring, use
 
 CANARY = "sk-canary-0123456789abcdef"
 OTHER = "sk-other-00000000000000000"
@@ -34,10 +34,10 @@ def _nothing_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def drawer(monkeypatch: pytest.MonkeyPatch) -> Drawer:
-    drawer = Drawer()
-    use(monkeypatch, drawer)
-    return drawer
+def memory_keyring(monkeypatch: pytest.MonkeyPatch) -> MemoryKeyring:
+    memory_keyring = MemoryKeyring()
+    use(monkeypatch, memory_keyring)
+    return memory_keyring
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "config" / "keys.toml"
 
 
-def test_keyring_then_environment_then_file(drawer: Drawer, file: Path) -> None:
+def test_keyring_then_environment_then_file(memory_keyring: MemoryKeyring, file: Path) -> None:
     environ = {"OPENAI_API_KEY": OTHER}
     assert find_key("openai", file=file, environ={}) is None
     save_key("openai", "sk-in-the-file-1234", file=file)
@@ -53,7 +53,7 @@ def test_keyring_then_environment_then_file(drawer: Drawer, file: Path) -> None:
     assert find_key("openai", file=file, environ=environ) == Key(OTHER, "OPENAI_API_KEY")
     save_key("openai", CANARY)
     assert find_key("openai", file=file, environ=environ) == Key(CANARY, "keyring")
-    assert drawer.kept == {("baton", "openai"): CANARY}
+    assert memory_keyring.kept == {("baton", "openai"): CANARY}
     assert find_keys(file=file, environ=environ) == {"openai": Key(CANARY, "keyring")}
 
 
@@ -64,7 +64,7 @@ def test_a_provider_may_have_two_variables() -> None:
 
 
 def test_a_workers_own_variable_never_falls_back_to_the_providers_key(
-    drawer: Drawer, file: Path
+    memory_keyring: MemoryKeyring, file: Path
 ) -> None:
     save_key("openai", CANARY)
     save_key("openai", CANARY, file=file)
@@ -117,7 +117,7 @@ def test_without_a_keyring_the_environment_serves_and_putting_says_what_to_do() 
 
 
 def test_a_keyring_that_says_no_is_told_without_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    use(monkeypatch, Locked())
+    use(monkeypatch, LockedKeyring())
     assert find_key("openai", environ={"OPENAI_API_KEY": OTHER}) == Key(OTHER, "OPENAI_API_KEY")
     with pytest.raises(ConfigError, match=r"is not known: .*KeyringLocked"):
         remove_key("openai")
@@ -133,11 +133,11 @@ def refused_with_what_to_do() -> None:
 
 
 def test_a_keyring_that_keeps_nothing_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Sieve(Drawer):
+    class LossyKeyring(MemoryKeyring):
         def set_password(self, service: str, username: str, password: str) -> None:
             pass
 
-    use(monkeypatch, Sieve())
+    use(monkeypatch, LossyKeyring())
     with pytest.raises(NoKeyring, match="doesn't have it"):
         save_key("openai", CANARY)
 
@@ -146,7 +146,7 @@ def test_a_locked_keyring_is_waited_for_once_and_asked_again_when_it_is_unlocked
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(secrets, "KEYRING_SECONDS", 0.05)
-    use(monkeypatch, Waiting())
+    use(monkeypatch, UnansweredKeyring())
     assert find_key("openai", environ={"OPENAI_API_KEY": OTHER}) == Key(OTHER, "OPENAI_API_KEY")
     stuck = secrets._stuck_thread
     assert stuck is not None
@@ -155,12 +155,12 @@ def test_a_locked_keyring_is_waited_for_once_and_asked_again_when_it_is_unlocked
         save_key("openai", CANARY)
     assert secrets._stuck_thread is stuck, "nobody waited again"
     stuck.join()
-    use(monkeypatch, Drawer())
+    use(monkeypatch, MemoryKeyring())
     assert save_key("openai", CANARY).source == "keyring"
 
 
-def test_the_keyring_here_is_named(drawer: Drawer) -> None:
-    assert keyring_status() == (type(drawer).__module__, "")
+def test_the_keyring_here_is_named(memory_keyring: MemoryKeyring) -> None:
+    assert keyring_status() == (type(memory_keyring).__module__, "")
 
 
 @pytest.fixture
@@ -170,7 +170,7 @@ def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     folder.mkdir()
     config.mkdir()
     (folder / "traps.py").write_text(
-        "from support.keyrings import Drawer as Trap\nopen('canary', 'w').close()"
+        "from support.keyrings import MemoryKeyring as Trap\nopen('canary', 'w').close()"
     )
     (config / "keyringrc.cfg").write_text(
         f"[backend]\ndefault-keyring=traps.Trap\nkeyring-path={folder}\n"
@@ -186,7 +186,7 @@ def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_the_library_itself_would_load_what_a_file_names(planted: str) -> None:
-    assert isinstance(load_config(), Drawer)
+    assert isinstance(load_config(), MemoryKeyring)
     assert Path("canary").exists()
 
 
@@ -201,12 +201,12 @@ def test_nothing_is_loaded_that_a_file_or_a_variable_names(
     assert not Path("canary").exists()
 
 
-def test_removing_says_where_it_was(drawer: Drawer, file: Path) -> None:
+def test_removing_says_where_it_was(memory_keyring: MemoryKeyring, file: Path) -> None:
     save_key("openai", CANARY)
     save_key("openai", CANARY, file=file)
     save_key("groq", OTHER, file=file)
     assert remove_key("openai", file=file) == ["keyring", str(file)]
-    assert drawer.kept == {}
+    assert memory_keyring.kept == {}
     assert find_keys(file=file, environ={}) == {"groq": Key(OTHER, str(file))}
     assert remove_key("groq", file=file) == [str(file)]
     assert not file.exists()
@@ -284,7 +284,9 @@ def test_every_provider_has_a_variable_and_an_address() -> None:
     assert all(v.endswith("_API_KEY") for p in PROVIDERS.values() for v in p.variables)
 
 
-def test_one_broken_key_is_named_and_can_be_replaced(drawer: Drawer, file: Path) -> None:
+def test_one_broken_key_is_named_and_can_be_replaced(
+    memory_keyring: MemoryKeyring, file: Path
+) -> None:
     save_key("groq", OTHER, file=file)
     file.write_text(file.read_text() + 'openai = "two words"\n')
     with pytest.raises(ConfigError, match=r"keys.toml for openai is not a key") as raised:
@@ -293,7 +295,7 @@ def test_one_broken_key_is_named_and_can_be_replaced(drawer: Drawer, file: Path)
     assert find_key("groq", file=file, environ={}) == Key(OTHER, str(file))
     save_key("openai", CANARY, file=file)
     assert set(find_keys(file=file, environ={})) == {"groq", "openai"}
-    drawer.kept["baton", "openai"] = "two words"
+    memory_keyring.kept["baton", "openai"] = "two words"
     with pytest.raises(ConfigError, match="the keyring for openai"):
         find_key("openai", file=file, environ={})
     assert remove_key("openai", file=file) == ["keyring", str(file)]

@@ -31,7 +31,7 @@ SMALL = Candidate("small", "smollm2-135m", 0.135)
 WORSE = RefitResult(12, 3, 0.2, 0.24, False, ("It did worse.",))
 
 
-class Known:
+class KnownHistory:
     """A history in which so much is known of answers."""
 
     def __init__(self, *answers: AnswerSignals) -> None:
@@ -55,7 +55,7 @@ def write(target: Path, text: str) -> None:
     target.write_text(text)
 
 
-class Teacher:
+class StubTrainer:
     """Learns whatever it is told to have learned, into the file."""
 
     def __init__(self, learned: RefitResult | None = None) -> None:
@@ -74,12 +74,12 @@ def versions(tmp_path: Path) -> LearnedVersions:
     return LearnedVersions(tmp_path / "router" / "learned.npz")
 
 
-def tutor(versions: LearnedVersions, teacher: Teacher, *known: AnswerSignals) -> Personaliser:
-    return Personaliser(Known(*known), lambda: [SMALL], teacher, versions)
+def tutor(versions: LearnedVersions, teacher: StubTrainer, *known: AnswerSignals) -> Personaliser:
+    return Personaliser(KnownHistory(*known), lambda: [SMALL], teacher, versions)
 
 
 async def test_too_few_answers_change_nothing(versions: LearnedVersions) -> None:
-    teacher = Teacher()
+    teacher = StubTrainer()
     lesson = await tutor(versions, teacher, *answers(MIN_ANSWERS - 1)).learn()
     assert not lesson.is_kept
     assert teacher.seen == ()
@@ -100,7 +100,7 @@ async def test_too_few_answers_change_nothing(versions: LearnedVersions) -> None
 
 
 async def test_what_does_better_is_kept_and_can_be_taken_back(versions: LearnedVersions) -> None:
-    teacher = Teacher()
+    teacher = StubTrainer()
     known = [*answers(8), *answers(4, Signal.AGAIN), *answers(3, worker="gone")]
     learning = tutor(versions, teacher, *known)
     lesson = await learning.learn()
@@ -127,9 +127,9 @@ async def test_what_does_better_is_kept_and_can_be_taken_back(versions: LearnedV
 
 
 async def test_what_does_worse_is_not_kept(versions: LearnedVersions) -> None:
-    before = await tutor(versions, Teacher(), *answers(12)).learn()
+    before = await tutor(versions, StubTrainer(), *answers(12)).learn()
     assert before.is_kept
-    lesson = await tutor(versions, Teacher(WORSE), *answers(20)).learn()
+    lesson = await tutor(versions, StubTrainer(WORSE), *answers(20)).learn()
     assert not lesson.is_kept
     assert versions.file.read_text() == "numbers of 12 answers"
     assert result_lines(lesson)[-1] == "Nothing was changed: prompts go where they went before."
@@ -137,20 +137,20 @@ async def test_what_does_worse_is_not_kept(versions: LearnedVersions) -> None:
 
 
 async def test_a_look_keeps_nothing(versions: LearnedVersions) -> None:
-    lesson = await tutor(versions, Teacher(), *answers(12)).learn(dry=True)
+    lesson = await tutor(versions, StubTrainer(), *answers(12)).learn(dry=True)
     assert not lesson.is_kept
     assert result_lines(lesson)[-1] == "Nothing was kept: this was only a look."
     assert list(versions.file.parent.iterdir()) == []
 
 
 async def test_a_teacher_that_falls_over_leaves_all_as_it_was(versions: LearnedVersions) -> None:
-    await tutor(versions, Teacher(), *answers(12)).learn()
+    await tutor(versions, StubTrainer(), *answers(12)).learn()
 
     async def dying(rated: Sequence[RatedAnswer], target: Path) -> RefitResult:
         write(target, "half of it")
         raise WorkerError("The router fell over.")
 
-    learning = Personaliser(Known(*answers(20)), lambda: [SMALL], dying, versions)
+    learning = Personaliser(KnownHistory(*answers(20)), lambda: [SMALL], dying, versions)
     with pytest.raises(WorkerError):
         await learning.learn()
     assert versions.file.read_text() == "numbers of 12 answers"
@@ -158,13 +158,13 @@ async def test_a_teacher_that_falls_over_leaves_all_as_it_was(versions: LearnedV
 
 
 async def test_only_the_newest_answers_are_looked_at(versions: LearnedVersions) -> None:
-    teacher = Teacher()
+    teacher = StubTrainer()
     await tutor(versions, teacher, *answers(MAX_ANSWERS + 50)).learn()
     assert len(teacher.seen) == MAX_ANSWERS
 
 
 async def test_what_is_new_counts_from_the_last_time(versions: LearnedVersions) -> None:
-    learning = tutor(versions, Teacher(), *answers(12))
+    learning = tutor(versions, StubTrainer(), *answers(12))
     assert await learning.count_new_answers() == 12
     await learning.learn()
     assert await learning.count_new_answers() == 0

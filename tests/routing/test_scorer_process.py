@@ -27,7 +27,7 @@ from baton.routing import LearnedRouter, ScorerLimits as Patience, refit_router,
 from baton.routing.protocol import candidate, candidates, excerpt
 from baton.routing.router_files import SHIPPED_FILES
 from support import odd_scorer
-from support.scripted_plans import Actor, cloud, house, local, says
+from support.scripted_plans import StubWorker, answer_with, cloud, local, open_orchestra
 
 pytestmark = pytest.mark.sampled(0.5)
 
@@ -141,15 +141,18 @@ async def test_a_private_prompt_stays_whatever_the_router_wants(make: Make) -> N
     """It is scored, and only here: the child's own process is the only one that is asked."""
     seen: list[str] = []
     for label, where in ((Label.CLOUD, "far"), (Label.LOCAL, "small")):
-        actors = Actor(local(), says("mine")), Actor(cloud(), says("theirs"))
-        async with house(*actors, choice="once") as here:
+        workers = (
+            StubWorker(local(), answer_with("mine")),
+            StubWorker(cloud(), answer_with("theirs")),
+        )
+        async with open_orchestra(*workers, choice="once") as session:
             router = make()
-            here.orchestra.configure(router=router)
+            session.orchestra.configure(router=router)
             prompt = "Why did the Roman empire fall?"
-            view = await here.play(None, prompt, PromptLimits(label=label, strategy="hybrid"))
+            view = await session.play(None, prompt, PromptLimits(label=label, strategy="hybrid"))
             assert router.loaded is not None
             assert view.routed is not None
-            seen += [worker for worker, actor in here.actors.items() if actor.requests]
+            seen += [name for name, worker in session.workers.items() if worker.requests]
             assert view.steps[-1].worker == where
     assert seen == ["far", "small"]
 

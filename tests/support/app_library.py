@@ -24,7 +24,7 @@ from baton.models.model_types import ExternalModel, FileStamp, LibraryModel, Mod
 from baton.models.recommendation import Pick, Recommendation
 from baton.models.store import FolderModelStore
 from baton.workers.scripted_worker import Script, ScriptedWorker, echo_script
-from support.app_session import Stage, staged
+from support.app_session import AppSession, open_app
 
 GB = 10**9
 HEADER = Header(
@@ -203,7 +203,7 @@ def verdict_of(one: CatalogueEntry | None) -> FitVerdict:
 
 
 @dataclass
-class Shop:
+class LibrarySetup:
     """A library, and what was done with it."""
 
     library: ScriptedLibrary
@@ -216,7 +216,7 @@ class Shop:
     conductor: str = ""
 
     def equip(self, orchestra: Orchestra) -> Mapping[str, Any]:
-        """Return what goes onto the desk."""
+        """Return the services that the app needs of the library."""
         orchestra._on_offline = lambda offline: setattr(self.library, "offline", offline)
 
         def join(held: LibraryModel) -> str:
@@ -269,8 +269,8 @@ class Shop:
         return self.library.get(id)
 
 
-def shop_in(folder: Path, script: Script = echo_script) -> Shop:
-    """Return a shop with no models."""
+def new_library_setup(folder: Path, script: Script = echo_script) -> LibrarySetup:
+    """Return a library with no models."""
     store, source = ScriptedModelStore(folder / "models", {}), ScriptedModelSource()
 
     async def look() -> Hardware:
@@ -283,11 +283,11 @@ def shop_in(folder: Path, script: Script = echo_script) -> Shop:
         Pick(SCOUT, (ModelRole.CONDUCTOR,), load),
         Pick(TALKER, (ModelRole.CHAT,), load),
     )
-    return Shop(library, store, source, folder / "state", script)
+    return LibrarySetup(library, store, source, folder / "state", script)
 
 
-def shopping(
-    shop: Shop, folder: Path, *scripts: Script, **options: Any
-) -> AbstractAsyncContextManager[Stage]:
-    """Open the app with that shop behind it."""
-    return staged(folder, *scripts, equip=shop.equip, **options)
+def open_app_with_library(
+    library_setup: LibrarySetup, folder: Path, *scripts: Script, **options: Any
+) -> AbstractAsyncContextManager[AppSession]:
+    """Open the app with this library."""
+    return open_app(folder, *scripts, equip=library_setup.equip, **options)

@@ -79,7 +79,7 @@ def remote_script(*texts: str, tokens: int = 800) -> Script:
     return script
 
 
-class Stage:
+class AppSession:
     """A running app: `type`, `press` and `see` are what a person does.
 
     `asked` is every request that the cloud worker was given.
@@ -104,12 +104,14 @@ class Stage:
         self.chat.composer.prompt.insert(text)
         await self.press("enter")
 
-    async def until(self, condition: Callable[[], object], seconds: float = 30) -> None:
+    async def wait_until(self, condition: Callable[[], object], seconds: float = 30) -> None:
         """Wait until something is so; long, since machines are busy at times."""
         end = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > end:
-                raise AssertionError(f"not within {seconds} s; the screen shows:\n{self.see()}")
+                raise AssertionError(
+                    f"not within {seconds} s; the screen shows:\n{self.screen_text()}"
+                )
             await self._pause(0.02)
         await self._pause()  # what comes with it is there, too
 
@@ -120,41 +122,45 @@ class Stage:
         else:
             await asyncio.sleep(seconds or 0)
 
-    async def shows(self, *texts: str) -> None:
+    async def wait_for_text(self, *texts: str) -> None:
         """Wait until all of these are on the screen, however their lines are broken."""
-        await self.until(lambda: all(text in self.see() or text in self.flat() for text in texts))
+        await self.wait_until(
+            lambda: all(text in self.screen_text() or text in self.screen_line() for text in texts)
+        )
 
-    async def answered(self) -> None:
+    async def wait_for_answer(self) -> None:
         """Wait until nothing is being written any more, and all that comes after it is done."""
-        await self.until(lambda: self.chat.queue.is_idle)
+        await self.wait_until(lambda: self.chat.queue.is_idle)
         await self.pilot.pause()
 
     async def ask(self, text: str) -> None:
         """Send a prompt and wait for its answer."""
         await self.send(text)
-        await self.until(lambda: self.chat.queue.is_busy or self.chat.transcript.turns)
-        await self.answered()
+        await self.wait_until(lambda: self.chat.queue.is_busy or self.chat.transcript.turns)
+        await self.wait_for_answer()
 
-    def see(self) -> str:
+    def screen_text(self) -> str:
         """Return what is on the screen, line by line."""
         strips = self.app.screen._compositor.render_strips()
         return "\n".join(strip.text for strip in strips)
 
-    def flat(self) -> str:
+    def screen_line(self) -> str:
         """Return what is on the screen as one line."""
-        return " ".join(self.see().split())
+        return " ".join(self.screen_text().split())
 
 
-async def play(stage: Stage, plan: Plan, text: str = "Plan it", *, wait: bool = True) -> None:
+async def play(
+    session: AppSession, plan: Plan, text: str = "Plan it", *, wait: bool = True
+) -> None:
     """Have a plan played, as after it was edited."""
-    stage.chat.queue.send(QueuedPrompt(stage.chat.context.chat, Prompt(text), plan=plan))
-    await stage.until(lambda: stage.chat.queue.is_busy or stage.chat.transcript.turns)
+    session.chat.queue.send(QueuedPrompt(session.chat.context.chat, Prompt(text), plan=plan))
+    await session.wait_until(lambda: session.chat.queue.is_busy or session.chat.transcript.turns)
     if wait:
-        await stage.answered()
+        await session.wait_for_answer()
 
 
 @asynccontextmanager
-async def staged(
+async def open_app(
     folder: Path,
     *scripts: Script,
     store: Store | None = None,
@@ -171,7 +177,7 @@ async def staged(
     settle: bool = True,
     no_worker: bool = False,
     **services: Any,
-) -> AsyncIterator[Stage]:
+) -> AsyncIterator[AppSession]:
     """Open the app with one worker per script (`small`, then `large`).
 
     With a `cloud` script there is a cloud worker too, and $2 a day unless `ceilings` differ;
@@ -199,12 +205,14 @@ async def staged(
     table = AppServices(orchestra, kept, ledger, config, exports, logs, **more)
     app = BatonApp(table, theme, keymap or {})
     async with app.run_test(size=size) as pilot:
-        stage = Stage(app, pilot, table, workers[card.id].requests if cloud is not None else [])
+        session = AppSession(
+            app, pilot, table, workers[card.id].requests if cloud is not None else []
+        )
         await pilot.pause()
         if settle:
             await app.workers.wait_for_complete()
             await pilot.pause()
-        yield stage
+        yield session
         await app.chat.close()
     await ledger.aclose()
     if store is None:

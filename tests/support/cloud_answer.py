@@ -11,15 +11,15 @@ from support.cloud_faults import ENDINGS, FREE as COSTS_NOTHING, REFUSED, USAGE_
 from support.http_connection import Connection
 from support.provider_dialects import (
     SPEECHES,
-    Asked,
-    Speech,
+    Dialect,
+    ParsedRequest,
     Tokens,
     Usage,
     altered,
     refusal,
     too_long,
 )
-from support.received_requests import Received
+from support.received_requests import ReceivedRequest
 
 MODEL_CAP = 4096
 """What a model writes at most where nobody sets a cap."""
@@ -47,7 +47,7 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class CloudBehaviour:
     """How a cloud behaves apart from faults.
 
     `whole_cap`: who leaves early pays for the whole cap. `errors_bill`: a 500 that isn't clear
@@ -82,14 +82,14 @@ class Bill:
 class Answer:
     """One POST while it is being answered."""
 
-    received: Received
-    asked: Asked
+    received: ReceivedRequest
+    asked: ParsedRequest
     fault: Fault | None
     reply: Reply
-    manner: Manner
+    manner: CloudBehaviour
     price: Price
     text: str = field(init=False)
-    speech: Speech = field(init=False)
+    speech: Dialect = field(init=False)
 
     def __post_init__(self) -> None:
         reply, asked = self.reply, self.asked

@@ -47,7 +47,7 @@ class Log:
 
 
 @dataclass
-class Heard:
+class WorkerAnswer:
     """What a worker gave, and how it ended."""
 
     chunks: list[Chunk]
@@ -125,7 +125,7 @@ def request(*texts: str, system: str = "Be kind.", **options: Any) -> Request:
     return Request((Message(Role.SYSTEM, system), *said), **(known | options))
 
 
-async def hear(worker: CloudWorker, asked: Request | None = None) -> Heard:
+async def collect_answer(worker: CloudWorker, asked: Request | None = None) -> WorkerAnswer:
     """Ask and listen to the end."""
     chunks: list[Chunk] = []
     try:
@@ -133,8 +133,8 @@ async def hear(worker: CloudWorker, asked: Request | None = None) -> Heard:
             async for chunk in stream:
                 chunks.append(chunk)
     except BatonError as error:
-        return Heard(chunks, error)
-    return Heard(chunks, None)
+        return WorkerAnswer(chunks, error)
+    return WorkerAnswer(chunks, None)
 
 
 def gateways() -> list[psutil.Process]:

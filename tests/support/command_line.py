@@ -10,7 +10,7 @@ from baton.platform.settings import find_paths
 
 
 @dataclass(frozen=True)
-class Done:
+class CallResult:
     """How a call inside this process ended and what it printed."""
 
     code: int
@@ -18,7 +18,7 @@ class Done:
     err: str
 
 
-Call = Callable[..., Done]
+Call = Callable[..., CallResult]
 Process = Callable[..., subprocess.CompletedProcess[bytes]]
 
 

@@ -24,13 +24,29 @@ from pathlib import Path
 from typing import Any, Self
 
 from baton.core.money import FREE, Price, Rates
-from support.cloud_answer import Answer, Bill, Manner, Reply, price_of
+from support.cloud_answer import Answer, Bill, CloudBehaviour, Reply, price_of
 from support.cloud_faults import REFUSED, Fault
 from support.http_connection import Connection, Head
 from support.provider_dialects import refusal
-from support.received_requests import BASES, Received, asked_of, dialect_of, key_of, provider_of
+from support.received_requests import (
+    BASES,
+    ReceivedRequest,
+    asked_of,
+    dialect_of,
+    key_of,
+    provider_of,
+)
 
-__all__ = ["BASES", "REFUSED", "Bill", "Cloud", "Fault", "Manner", "Received", "Reply"]
+__all__ = [
+    "BASES",
+    "REFUSED",
+    "Bill",
+    "Cloud",
+    "CloudBehaviour",
+    "Fault",
+    "ReceivedRequest",
+    "Reply",
+]
 
 
 @dataclass
@@ -44,16 +60,16 @@ class Cloud:
 
     prices: Mapping[str, Price] = field(default_factory=lambda: {"": FREE})
     reply: Reply = field(default_factory=Reply)
-    manner: Manner = field(default_factory=Manner)
-    choose: Callable[[Received], Fault | None] | None = None
-    write: Callable[[Received], Reply | None] | None = None
+    manner: CloudBehaviour = field(default_factory=CloudBehaviour)
+    choose: Callable[[ReceivedRequest], Fault | None] | None = None
+    write: Callable[[ReceivedRequest], Reply | None] | None = None
     models: tuple[str, ...] = ("kit-1",)
     journal: Path | None = None
     port: int = 0
     host: str = "127.0.0.1"
 
     def __post_init__(self) -> None:
-        self.received: list[Received] = []
+        self.received: list[ReceivedRequest] = []
         self.bills: list[Bill] = []
         self.trapped: list[bytes] = []
         """What arrived where a redirect leads: nothing ever should."""
@@ -79,7 +95,7 @@ class Cloud:
         self._faults.extend(faults)
 
     @property
-    def calls(self) -> list[Received]:
+    def calls(self) -> list[ReceivedRequest]:
         """The POSTs for an answer that arrived whole."""
         return [received for received in self.received if received.dialect]
 
@@ -183,11 +199,11 @@ class Cloud:
         finally:
             self._charge(answer.bill())
 
-    def _take(self, head: Head, body: bytes) -> tuple[Received, str]:
+    def _take(self, head: Head, body: bytes) -> tuple[ReceivedRequest, str]:
         provider, path = provider_of(head)
         dialect = dialect_of(path) if head.method == "POST" else ""
         with self._lock:
-            received = Received(
+            received = ReceivedRequest(
                 len(self.received),
                 time.time(),
                 head.method,
@@ -202,7 +218,7 @@ class Cloud:
             self._open += bool(dialect)
         return received, path
 
-    def _answer(self, received: Received, path: str) -> Answer:
+    def _answer(self, received: ReceivedRequest, path: str) -> Answer:
         if self._faults:
             fault = self._faults.popleft()
         else:

@@ -37,9 +37,18 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import parse_qs, quote, urlencode
 
-from support.http_server import FINE, LOOP, Answer, Fault, Seen, Server, as_json, in_seconds
+from support.http_server import (
+    FINE,
+    LOOP,
+    Answer,
+    Fault,
+    ServedRequest,
+    Server,
+    as_json,
+    in_seconds,
+)
 
-__all__ = ["LOOP", "Fault", "Hub", "Seen", "in_seconds"]
+__all__ = ["LOOP", "Fault", "Hub", "ServedRequest", "in_seconds"]
 
 _TEXTS = (".md", ".json", ".txt", ".gitattributes")
 _DATE = "2026-09-01T12:00:00.000Z"
@@ -78,7 +87,7 @@ class _Rule:
     after: int
     times: int
 
-    def takes(self, seen: Seen, name: str) -> bool:
+    def takes(self, seen: ServedRequest, name: str) -> bool:
         """Whether this request is one of those; count it."""
         if seen.kind != self.on or self.method not in ("", seen.method):
             return False
@@ -98,12 +107,12 @@ class Hub:
     """See the module's text. `tokens` are the accounts; `accepted` may have gated files."""
 
     def __init__(self, *, page: int = 1000, context: ssl.SSLContext | None = None) -> None:
-        self.log: list[Seen] = []
+        self.log: list[ServedRequest] = []
         self.repos: dict[str, Repo] = {}
         self.renamed: dict[str, str] = {}
         self.tokens: set[str] = set()
         self.accepted: set[str] = set()
-        self.choose: Callable[[Seen], Fault | None] | None = None
+        self.choose: Callable[[ServedRequest], Fault | None] | None = None
         self.page = page
         self._context = context
         self._rules: list[_Rule] = []
@@ -171,11 +180,11 @@ class Hub:
         """Return how many bytes of content the store has sent."""
         return sum(seen.sent for seen in self.contents(file))
 
-    def contents(self, file: str = "") -> list[Seen]:
+    def contents(self, file: str = "") -> list[ServedRequest]:
         """Return the requests for content that reached the store."""
         return [one for one in self.log if one.where == "store" and file in self._name(one)]
 
-    def leaked(self, secret: str) -> list[Seen]:
+    def leaked(self, secret: str) -> list[ServedRequest]:
         """Return the requests by which a secret reached the store."""
         return [one for one in self.log if one.where == "store" and secret in repr(one)]
 
@@ -222,7 +231,7 @@ class Hub:
 
     # What is answered
 
-    def _answer(self, seen: Seen) -> tuple[Answer, Fault]:
+    def _answer(self, seen: ServedRequest) -> tuple[Answer, Fault]:
         if seen.where == "store":
             seen.kind = "store"
         else:
@@ -235,7 +244,7 @@ class Hub:
         answer = self._stored(seen) if seen.where == "store" else self._asked(seen)
         return answer, fault or FINE
 
-    def _asked(self, seen: Seen) -> Answer:
+    def _asked(self, seen: ServedRequest) -> Answer:
         """Answer as the hub."""
         token = seen.headers.get("authorization", "").removeprefix("Bearer ")
         if token and token not in self.tokens:
@@ -256,7 +265,7 @@ class Hub:
             return _refused(404 if token else 401, "RepoNotFound", "Repository not found")
         return self._about(kept, rest, seen) if api else self._resolve(kept, rest, token)
 
-    def _about(self, repo: Repo, rest: str, seen: Seen) -> Answer:
+    def _about(self, repo: Repo, rest: str, seen: ServedRequest) -> Answer:
         """Answer what is asked of a repository, after `/api/models/{repo}`."""
         what, _, rest = rest.partition("/")
         name, _, path = rest.partition("/")
@@ -276,7 +285,7 @@ class Hub:
                 return as_json([_listed(one, files[one]) for one in wanted if one in files])
         return _refused(404, "", "Sorry, we can't find the page you are looking for.")
 
-    def _tree(self, repo: Repo, commit: str, folder: str, seen: Seen) -> Answer:
+    def _tree(self, repo: Repo, commit: str, folder: str, seen: ServedRequest) -> Answer:
         deep = seen.query.get("recursive", ["false"])[0].lower() == "true"
         below = f"{folder}/" if folder else ""
         listed: dict[str, dict[str, Any]] = {}
@@ -340,7 +349,7 @@ class Hub:
     def _signature(self, sha256: str, expires: int) -> str:
         return hmac.new(self._secret, f"{sha256} {expires}".encode(), "sha256").hexdigest()
 
-    def _stored(self, seen: Seen) -> Answer:
+    def _stored(self, seen: ServedRequest) -> Answer:
         """Answer as the store."""
         if "authorization" in seen.headers:
             return _xml(400, "InvalidArgument", "Only one auth mechanism allowed")
@@ -358,7 +367,7 @@ class Hub:
         }
         return Answer(200, blob.content, headers, ranges=True)
 
-    def _name(self, seen: Seen) -> str:
+    def _name(self, seen: ServedRequest) -> str:
         """Return the name of the file that a request to the store is for."""
         return self._blobs.get(seen.path.removeprefix("/lfs/"), (seen.path, None))[0]
 

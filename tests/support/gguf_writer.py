@@ -10,14 +10,14 @@ from typing import NamedTuple
 from baton.gguf.header import BLOCK_SIZES
 
 
-class Typed(NamedTuple):
+class TypedValue(NamedTuple):
     """A value with its type's number, where that matters; bytes stand for themselves."""
 
     type: int
     value: int | float | bool | str | bytes
 
 
-Value = int | float | bool | str | Typed | Sequence[int] | Sequence[float] | Sequence[str]
+Value = int | float | bool | str | TypedValue | Sequence[int] | Sequence[float] | Sequence[str]
 
 TEXT, ARRAY, U32, I32 = 8, 9, 4, 5
 _FORMS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
@@ -66,7 +66,7 @@ def _bare(type: int, value: object) -> bytes:
 
 def written(value: Value) -> bytes:
     """Write a value with its type."""
-    if isinstance(value, Typed):
+    if isinstance(value, TypedValue):
         return struct.pack("<I", value.type) + _bare(value.type, value.value)
     if isinstance(value, bool | int | float | str):
         type = _type_of(value)

@@ -62,7 +62,7 @@ FINE = Fault()
 
 
 @dataclass(slots=True)
-class Seen:
+class ServedRequest:
     """One request: where it came (`hub` or `store`), and how it was answered.
 
     `kind` is `api`, `resolve` or `store`; `start` is the first byte of content that was sent, and
@@ -112,7 +112,7 @@ class Server(ThreadingHTTPServer):
     def __init__(
         self,
         where: str,
-        answer: Callable[[Seen], tuple[Answer, Fault]],
+        answer: Callable[[ServedRequest], tuple[Answer, Fault]],
         context: ssl.SSLContext | None = None,
     ) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -172,7 +172,7 @@ class Server(ThreadingHTTPServer):
             self.errors.append(traceback.format_exc())
 
 
-class _Left(ConnectionError):
+class _ConnectionEnded(ConnectionError):
     """The answer ends here, and so does the connection."""
 
 
@@ -196,7 +196,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _handle(self) -> None:
         parts = urlsplit(self.path)
         headers = {name.lower(): value for name, value in self.headers.items()}
-        seen = Seen(
+        seen = ServedRequest(
             self.server.where,
             "",
             self.command,
@@ -228,7 +228,7 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {name: value for name, value in named.items() if value}
         return Answer(fault.status, fault.body, {**headers, **fault.headers})
 
-    def _send(self, seen: Seen, answer: Answer, fault: Fault) -> None:
+    def _send(self, seen: ServedRequest, answer: Answer, fault: Fault) -> None:
         size = _size(answer.content)
         status, start, end = answer.status, 0, size
         headers = dict(answer.headers)
@@ -251,7 +251,7 @@ class _Handler(BaseHTTPRequestHandler):
         most = end - start if fault.unsized else min(end - start, claimed)
         self._body(seen, answer.content, start, start + most, fault)
         if fault.unsized or fault.length:
-            raise _Left
+            raise _ConnectionEnded
 
     def _head(self, status: int, headers: Mapping[str, str], length: int | None) -> None:
         self.send_response(status)
@@ -263,14 +263,16 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Length", str(length))
         self.end_headers()
 
-    def _body(self, seen: Seen, content: bytes | Path, start: int, end: int, fault: Fault) -> None:
+    def _body(
+        self, seen: ServedRequest, content: bytes | Path, start: int, end: int, fault: Fault
+    ) -> None:
         stop = end if fault.cut is None else min(end, start + fault.cut)
         with _opened(content) as send:
             for first, last, flipped in _pieces(start, stop, fault):
                 send(self.connection, first, last - first, flipped)
                 seen.sent += last - first
                 if fault.rate and self.server.stopped.wait((last - first) / fault.rate):
-                    raise _Left
+                    raise _ConnectionEnded
         if fault.cut is None:
             return
         if fault.stall:
@@ -279,7 +281,7 @@ class _Handler(BaseHTTPRequestHandler):
             linger = struct.pack("ii", 1, 0)
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
             self.connection.close()
-        raise _Left
+        raise _ConnectionEnded
 
     def _say_nothing(self) -> None:
         """Wait until the client leaves."""

@@ -16,7 +16,7 @@ def use(monkeypatch: pytest.MonkeyPatch, keyring: KeyringBackend) -> None:
     monkeypatch.setattr(secrets, "_load_keyring", lambda: keyring)
 
 
-class Drawer(KeyringBackend):
+class MemoryKeyring(KeyringBackend):
     """A keyring in memory."""
 
     priority = 1
@@ -35,7 +35,7 @@ class Drawer(KeyringBackend):
         del self.kept[service, username]
 
 
-class Locked(Drawer):
+class LockedKeyring(MemoryKeyring):
     """One that says no, quoting what it was given."""
 
     def get_password(self, service: str, username: str) -> str | None:
@@ -45,7 +45,7 @@ class Locked(Drawer):
         raise OSError(f"no place for {password}")
 
 
-class Waiting(Drawer):
+class UnansweredKeyring(MemoryKeyring):
     """One that wants unlocking by somebody who isn't there."""
 
     def get_password(self, service: str, username: str) -> str | None:

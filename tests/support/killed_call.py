@@ -19,7 +19,7 @@ from baton.core.money import BilledTokens
 from baton.core.run.metered_worker import CallUsage
 from baton.money import Ledger
 from support.fake_cloud import Cloud
-from support.metered_calls import KEYS, Desk
+from support.metered_calls import KEYS, MeteredGateway
 
 POINTS = ("before hold", "after hold", "before send", "after send", "mid-stream", "before settle")
 WAITS = {"after send"}
@@ -34,7 +34,7 @@ async def reach(point: str, chosen: str) -> None:
             await asyncio.to_thread(sys.stdin.readline)
 
 
-class Watched(Ledger):
+class StoppingLedger(Ledger):
     """The ledger, and a stop before or after what it does."""
 
     point = ""
@@ -56,15 +56,15 @@ class Watched(Ledger):
 
 async def call(home: Path, port: int, kind: str, run: str, point: str) -> None:
     """Make one call."""
-    ledger = Watched.open(home / "ledger.db")
-    assert isinstance(ledger, Watched)
+    ledger = StoppingLedger.open(home / "ledger.db")
+    assert isinstance(ledger, StoppingLedger)
     ledger.point = point
     record: list[CallUsage] = []
     said = ""
-    async with Desk(Cloud(port=port), home, ledger=ledger) as desk:
-        desk.workers[kind].warm()
+    async with MeteredGateway(Cloud(port=port), home, ledger=ledger) as metered:
+        metered.workers[kind].warm()
         try:
-            async for chunk in desk.stream(kind, run, record):
+            async for chunk in metered.stream(kind, run, record):
                 if isinstance(chunk, RequestSent):
                     await reach("after send", point)
                 elif isinstance(chunk, Text):

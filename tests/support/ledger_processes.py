@@ -155,7 +155,7 @@ def migrate_until_killed(path: Path, number: int, statement: int) -> None:
     from baton.money.ledger_file import LedgerRecords
     from baton.money.schema import MIGRATIONS
 
-    class Killing(tuple[str, ...]):
+    class KillingStatements(tuple[str, ...]):
         def __iter__(self) -> Iterator[str]:
             for at, text in enumerate(super().__iter__()):
                 if at == statement:
@@ -164,7 +164,7 @@ def migrate_until_killed(path: Path, number: int, statement: int) -> None:
 
     migrations = list(MIGRATIONS)
     migrations[number] = replace(
-        migrations[number], statements=Killing(migrations[number].statements)
+        migrations[number], statements=KillingStatements(migrations[number].statements)
     )
     vars(ledger_file)["MIGRATIONS"] = tuple(migrations)
     ledger_file.open_ledger(LedgerRecords(path))

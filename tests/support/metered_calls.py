@@ -1,7 +1,7 @@
 """Calls as the engine makes them: through the real gate, gateway and ledger, to the kit's cloud.
 
-    async with Desk(cloud, home) as desk:
-        done = await desk.call("anthropic", Fault.STALL)
+    async with MeteredGateway(cloud, home) as metered:
+        done = await metered.call("anthropic", Fault.STALL)
         done.text, done.error, done.charge ...      # what the person, and the ledger, know of it
 
 A fault travels in the prompt, so that many calls at once each get their own; the cloud must be made
@@ -29,7 +29,7 @@ from baton.core.run.policy import ANYTHING, RunTerms
 from baton.money import Ledger
 from baton.platform.secrets import PROVIDERS
 from baton.workers.cloud import CallTimeouts, CloudWorker, Gateway
-from support.fake_cloud import Cloud, Fault, Received
+from support.fake_cloud import Cloud, Fault, ReceivedRequest
 
 PRICE = Price(Rates(10**9, 4 * 10**9, 10**8, 1_250_000_000), source="a test")
 """A prompt's token costs 1 micro-dollar, an answer's 4, a cached one 0.1, a kept one 1.25."""
@@ -76,7 +76,7 @@ PATIENCE = CallTimeouts(connect=5, first=60, first_of_slow=60, stall=60)
 """Longer than anything here takes, on however busy a machine."""
 
 
-def asked_fault(received: Received) -> Fault | None:
+def asked_fault(received: ReceivedRequest) -> Fault | None:
     """Return the fault that a prompt asks for."""
     found = re.search(rb"fault=(\w+)", received.body)
     return Fault[found[1].decode()] if found else None
@@ -99,7 +99,7 @@ def card_of(kind: str, price: Price | None = PRICE) -> Card:
 
 
 @dataclass
-class Done:
+class FinishedCall:
     """One call, once it is over."""
 
     kind: str
@@ -119,14 +119,14 @@ def gateway_of(
     """Return a gateway with all keys in its environment, unless that is given."""
 
     async def nowhere(call: str, destination: str, body: bytes) -> None:
-        raise AssertionError("the gateway is at nobody's desk")
+        raise AssertionError("the gateway has no ledger")
 
     known = {**os.environ, **KEYS} if environ is None else environ
     return Gateway(nowhere, keys_file=home / "keys.toml", patience=patience, environ=known)
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class GatewayNetwork:
     """What is around a gateway: whom its settings name, and a log of whom it connected to."""
 
     hostile: Cloud
@@ -138,7 +138,7 @@ class Surroundings:
         return self.log.read_text().splitlines()
 
 
-class Desk:
+class MeteredGateway:
     """One gateway (its own, unless one is given, which several use in turn) and one ledger.
 
     `workers` has one for each way of being answered.
@@ -182,7 +182,7 @@ class Desk:
             await self.gateway.aclose()
         await self.ledger.aclose()
 
-    def metered(self, kind: str, run: str, record: list[CallUsage]) -> MeteredWorker:
+    def metered_worker(self, kind: str, run: str, record: list[CallUsage]) -> MeteredWorker:
         """Return a worker behind the gate, as a run is handed it."""
 
         async def keep(tally: CallUsage) -> None:
@@ -207,7 +207,7 @@ class Desk:
             Message(Role.USER, f"Naïve question of {run}: {text}{wish}"),
         )
         request = Request(messages, max_tokens=cap, label=Label.CLOUD)
-        return self.metered(kind, run, record).stream(request)
+        return self.metered_worker(kind, run, record).stream(request)
 
     async def call(
         self,
@@ -217,10 +217,10 @@ class Desk:
         cap: int = 300,
         after: int | None = None,
         text: str = "what is 5 € in £? 🙂",
-    ) -> Done:
+    ) -> FinishedCall:
         """Make a call to its end, or stop listening after so many pieces of text."""
         self._calls += 1
-        done = Done(kind, fault, f"run-{self._calls:04d}-{kind}")
+        done = FinishedCall(kind, fault, f"run-{self._calls:04d}-{kind}")
         record: list[CallUsage] = []
         pieces = 0
         try:

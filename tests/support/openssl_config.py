@@ -42,14 +42,14 @@ def library(file: Path, canary: Path, message: str = "a library") -> None:
 
 
 @dataclass(frozen=True)
-class Planted:
+class PlantedLibrary:
     """The library, in a folder with a configuration that names it."""
 
     folder: Path
     canary: Path
 
     @classmethod
-    def of(cls, folder: Path) -> Planted:
+    def of(cls, folder: Path) -> PlantedLibrary:
         """Plant it there."""
         canary = folder.with_name(f"{folder.name} canary")
         folder.mkdir(exist_ok=True)

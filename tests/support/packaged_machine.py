@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from baton.platform import build_info as building
-from support.http_server import FINE, Answer, Fault, Seen, Server
+from support.http_server import FINE, Answer, Fault, ServedRequest, Server
 from support.sample_releases import PLATFORM, keys, program, publish
 from support.update_processes import NEW, OLD, World
 
@@ -81,7 +81,7 @@ class Mirror:
     """A server on loopback with a release's files, which may misbehave."""
 
     address: str
-    seen: list[Seen] = field(default_factory=list)
+    seen: list[ServedRequest] = field(default_factory=list)
     fault: dict[str, Fault] = field(default_factory=dict)
     times: dict[str, int] = field(default_factory=dict)
 
@@ -91,7 +91,7 @@ def served(folder: Path) -> Iterator[Mirror]:
     """Serve a folder below /b/; a fault counts for as many `times`, else always."""
     mirror = Mirror("")
 
-    def answer(seen: Seen) -> tuple[Answer, Fault]:
+    def answer(seen: ServedRequest) -> tuple[Answer, Fault]:
         mirror.seen.append(seen)
         name = seen.path.removeprefix("/b/")
         file = folder / name

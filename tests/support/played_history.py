@@ -23,7 +23,7 @@ SMALL = Card("small", "local", "SmolLM2 135M", context=8192, parameters=135_000_
 
 
 @dataclass(frozen=True)
-class Said:
+class PlayedPrompt:
     """A prompt, what was thought of its answer, and how it was to be played."""
 
     prompt: str
@@ -34,7 +34,7 @@ class Said:
 
 
 async def live(
-    days: Sequence[Said],
+    days: Sequence[PlayedPrompt],
     cards: Sequence[Card] = (SMALL,),
     scripts: Mapping[str, Script] | None = None,
     day: int = 0,

@@ -22,7 +22,7 @@ class Tokens:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ParsedRequest:
     """What a request asked for, in words that all dialects share."""
 
     dialect: str
@@ -43,7 +43,7 @@ def _sse(data: Any, event: str = "") -> bytes:
     return f"{head}data: {text}\n\n".encode()
 
 
-class Speech:
+class Dialect:
     """One answer in one dialect. Every part is bytes of one event or more."""
 
     @property
@@ -51,7 +51,7 @@ class Speech:
         """Whether this provider charges for what it puts into its cache, and so tells it."""
         return self.asked.provider in ("anthropic", "openrouter")
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: ParsedRequest) -> None:
         self.asked = asked
         self.cost = 0.0
         self.ending = ""
@@ -94,7 +94,7 @@ class Speech:
         raise NotImplementedError
 
 
-class Chat(Speech):
+class Chat(Dialect):
     """OpenAI Chat Completions, with what each provider adds to it."""
 
     def _chunk(self, choices: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
@@ -173,7 +173,7 @@ class Chat(Speech):
         return _sse({"error": error})
 
 
-class Responses(Speech):
+class Responses(Dialect):
     """OpenAI Responses."""
 
     _number = -1
@@ -267,7 +267,7 @@ class Responses(Speech):
         )
 
 
-class Anthropic(Speech):
+class Anthropic(Dialect):
     """Anthropic Messages."""
 
     def _event(self, kind: str, **data: Any) -> bytes:
@@ -341,7 +341,7 @@ class Anthropic(Speech):
         return self._event("error", error=error)
 
 
-class Gemini(Speech):
+class Gemini(Dialect):
     """Gemini's generateContent; its streams have no end marker."""
 
     def _body(self, text: str, reason: str | None, usage: Usage) -> dict[str, Any]:
@@ -391,7 +391,7 @@ class Gemini(Speech):
         return _sse({"error": {"code": 503, "message": message, "status": "UNAVAILABLE"}})
 
 
-class Cohere(Speech):
+class Cohere(Dialect):
     """Cohere's chat, version 2, which counts what it charges beside what it read and wrote."""
 
     def _event(self, kind: str, **delta: Any) -> bytes:
@@ -437,7 +437,7 @@ class Cohere(Speech):
         return self._event("message-end", finish_reason="ERROR", error=message)
 
 
-SPEECHES: Mapping[str, type[Speech]] = {
+SPEECHES: Mapping[str, type[Dialect]] = {
     "cohere": Cohere,
     "chat": Chat,
     "responses": Responses,

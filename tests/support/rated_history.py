@@ -17,7 +17,7 @@ _IDS = count(1)
 
 
 @dataclass(frozen=True)
-class Said:
+class RatedPrompt:
     """A prompt and its answer, and what was done with that."""
 
     prompt: str
@@ -28,7 +28,7 @@ class Said:
     at: float = NOW
 
 
-def remember(items: Iterable[Said], together: int = 200) -> None:
+def remember(items: Iterable[RatedPrompt], together: int = 200) -> None:
     """Put answers into the history, so many of them in each conversation."""
     listed = list(items)
     starts = range(0, len(listed), together)
@@ -42,7 +42,7 @@ def remember(items: Iterable[Said], together: int = 200) -> None:
     asyncio.run(put())
 
 
-def _conversation(items: Iterable[Said]) -> dict[str, Any]:
+def _conversation(items: Iterable[RatedPrompt]) -> dict[str, Any]:
     turns: list[dict[str, Any]] = []
     runs = []
     for item in items:
@@ -82,7 +82,7 @@ def _turn(id: str, parent: str | None, role: str, text: str, at: float) -> dict[
     }
 
 
-def _run(run: str, prompt: str, answer: str, item: Said) -> dict[str, Any]:
+def _run(run: str, prompt: str, answer: str, item: RatedPrompt) -> dict[str, Any]:
     step = {
         "worker": item.worker,
         "subtask": "Answer the prompt.",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from support.http_connection import Head
-from support.provider_dialects import Asked
+from support.provider_dialects import ParsedRequest
 
 BASES: Mapping[str, str] = {
     "openai": "/v1",
@@ -45,7 +45,7 @@ FORMS = ("response_format", "text", "output_format", "response_json_schema")
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class ReceivedRequest:
     """One request as it arrived; `key` is whatever credential came with it."""
 
     number: int
@@ -113,7 +113,7 @@ def _texts(value: Any) -> list[str]:
     return []
 
 
-def asked_of(received: Received, path: str) -> Asked:
+def asked_of(received: ReceivedRequest, path: str) -> ParsedRequest:
     data = received.json
     stream = bool(data.get("stream"))
     model = str(data.get("model", ""))
@@ -130,4 +130,6 @@ def asked_of(received: Received, path: str) -> Asked:
     texts += [json.dumps(options[name]) for name in FORMS if name in options]
     caps = next((options[name] for name in CAPS if name in options), None)
     usage = bool((data.get("stream_options") or {}).get("include_usage"))
-    return Asked(received.dialect, received.provider, model, stream, caps, usage, tuple(texts))
+    return ParsedRequest(
+        received.dialect, received.provider, model, stream, caps, usage, tuple(texts)
+    )

@@ -20,7 +20,7 @@ BODY = b'{"model":"gpt-5-mini","messages":[{"role":"user","content":"Gr\xc3\xbc\
 
 
 @dataclass(frozen=True)
-class Spent:
+class SampleCalls:
     """Two calls: `settled` cost $0.012, `unconfirmed` is charged at $0.11."""
 
     settled: str
@@ -43,11 +43,11 @@ def bill(run: str, purpose: Purpose = Purpose.STEP, keep: bool = True) -> HoldRe
     )
 
 
-def spend(file: Path, days_ago: float = 0) -> Spent:
+def spend(file: Path, days_ago: float = 0) -> SampleCalls:
     """Make two calls that sent something, the second of which was cut."""
     clock = partial(_earlier, 86400 * days_ago)
 
-    async def run() -> Spent:
+    async def run() -> SampleCalls:
         ledger = Ledger.open(file, clock)
         try:
             first = await ledger.hold(bill("aaaa1111"))
@@ -56,7 +56,7 @@ def spend(file: Path, days_ago: float = 0) -> Spent:
             second = await ledger.hold(bill("bbbb2222"))
             await ledger.sent(second.call, "api.openai.com", b"\xff\x00")
             await ledger.leave(second.call)
-            return Spent(first.call, second.call)
+            return SampleCalls(first.call, second.call)
         finally:
             await ledger.aclose()
 

@@ -13,7 +13,7 @@ from typing import Any
 from baton.models.model_types import ModelRecord
 from baton.models.store import FolderModelStore
 from baton.platform.settings import find_paths
-from support.command_line import Done
+from support.command_line import CallResult
 from support.gguf_writer import Tensor, Value, facts, header, vocabulary
 
 WIDTH, WORDS, INSIDE, HEAD = 64, 261, 32, 32
@@ -107,6 +107,6 @@ def stock(id: str, data: bytes, file: str = "") -> Path:
     return path
 
 
-def models(done: Done) -> dict[str, dict[str, Any]]:
+def models(done: CallResult) -> dict[str, dict[str, Any]]:
     """Return what `ls --json` printed, by id."""
     return {one["id"]: one for one in json.loads(done.out)}

@@ -67,6 +67,6 @@ def publish(
     for (flavour, gpu), content in (programs or {("full", ""): program(version)}).items():
         file = dist / release_file_name(version, PLATFORM, flavour, gpu)
         file.write_bytes(content)
-        found.append(script().Found(file, BuildInfo(version, flavour, PLATFORM, gpu)))
+        found.append(script().BuiltFile(file, BuildInfo(version, flavour, PLATFORM, gpu)))
     script().write(found, folder, key, released, "")
     return folder

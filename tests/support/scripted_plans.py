@@ -1,7 +1,7 @@
-"""Plans played by workers that act on cue, over real history and real money.
+"""Plans played by stub workers, over real history and real money.
 
-async with house(actor(SMALL, act), actor(FAR, act)) as here:
-    view = await here.play(Plan(...))
+async with open_orchestra(StubWorker(SMALL, respond), StubWorker(FAR, respond)) as session:
+    view = await session.play(Plan(...))
 """
 
 from __future__ import annotations
@@ -67,45 +67,45 @@ def cloud(name: str = "far", slots: int = 4, price: Price | None = PRICE) -> Car
     )
 
 
-Act = Callable[[Request], AsyncGenerator[Chunk]]
+Responder = Callable[[Request], AsyncGenerator[Chunk]]
 
 
-async def echoes(request: Request) -> AsyncGenerator[Chunk]:
-    """Say the last line that was read."""
+async def echo_prompt(request: Request) -> AsyncGenerator[Chunk]:
+    """Answer with the last line that was read."""
     yield Text(request.messages[-1].text.splitlines()[-1])
 
 
-def says(*texts: str) -> Act:
-    """Say the same each time."""
+def answer_with(*texts: str) -> Responder:
+    """Answer with the same texts each time."""
 
-    async def act(request: Request) -> AsyncGenerator[Chunk]:
+    async def respond(request: Request) -> AsyncGenerator[Chunk]:
         for text in texts:
             yield Text(text)
 
-    return act
+    return respond
 
 
-def fails(error: Exception, *texts: str) -> Act:
+def fail_with(error: Exception, *texts: str) -> Responder:
     """Fail each time, after some text."""
 
-    async def act(request: Request) -> AsyncGenerator[Chunk]:
+    async def respond(request: Request) -> AsyncGenerator[Chunk]:
         for text in texts:
             yield Text(text)
         raise error
 
-    return act
+    return respond
 
 
-def stops_at(word: str) -> Act:
+def hang_at(word: str) -> Responder:
     """Wait for ever once a word is read; echo what doesn't hold it."""
 
-    async def act(request: Request) -> AsyncGenerator[Chunk]:
-        if word in sees(request):
+    async def respond(request: Request) -> AsyncGenerator[Chunk]:
+        if word in request_text(request):
             await asyncio.Event().wait()
-        async for chunk in echoes(request):
+        async for chunk in echo_prompt(request):
             yield chunk
 
-    return act
+    return respond
 
 
 def step(worker: str, text: str, *access: str, optional: bool = False) -> Step:
@@ -123,17 +123,17 @@ def statuses(view: RunView) -> list[str]:
     return [step.status for step in view.steps]
 
 
-def sees(request: Request) -> str:
+def request_text(request: Request) -> str:
     """Return all that a request shows."""
     return "\n".join(message.text for message in request.messages)
 
 
-class Actor:
-    """A worker that does what its act says, and keeps what it was given."""
+class StubWorker:
+    """A worker that answers with `respond`, and keeps the requests it received."""
 
-    def __init__(self, card: Card, act: Act = echoes) -> None:
+    def __init__(self, card: Card, respond: Responder = echo_prompt) -> None:
         self.card = card
-        self.act = act
+        self.respond = respond
         self.requests: list[Request] = []
         self.running = 0
         self.most_at_once = 0
@@ -149,7 +149,7 @@ class Actor:
         try:
             if self.card.uses_gateway:
                 yield RequestSent("cloud.example", 9)
-            async with aclosing(self.act(request)) as chunks:
+            async with aclosing(self.respond(request)) as chunks:
                 async for chunk in chunks:
                     ended, written = isinstance(chunk, Usage), written + isinstance(chunk, Text)
                     yield chunk
@@ -181,7 +181,7 @@ class Person:
             self.being_asked -= 1
 
 
-class Given(Orchestra):
+class ScriptedOrchestra(Orchestra):
     """An orchestra that knows one strategy more: the one it was `given`."""
 
     given: Strategy | None = None
@@ -195,14 +195,14 @@ def view_of(events: list[ev.Event]) -> RunView:
 
 
 @dataclass
-class House:
-    """An orchestra of actors; `events` are those of the run played last."""
+class OrchestraSession:
+    """An orchestra of stub workers; `events` are those of the run played last."""
 
-    orchestra: Given
+    orchestra: ScriptedOrchestra
     store: Store
     ledger: Ledger
     person: Person
-    actors: dict[str, Actor]
+    workers: dict[str, StubWorker]
     events: list[ev.Event] = field(default_factory=list)
 
     def begin(
@@ -257,32 +257,32 @@ class House:
 
 
 @asynccontextmanager
-async def house(
-    *actors: Actor,
+async def open_orchestra(
+    *workers: StubWorker,
     choice: str | list[str] = "keep",
     ceiling: int = NANO,
     strategy: Strategy | None = None,
     home: Path | None = None,
     redactor: Redactor | None = None,
     **terms: object,
-) -> AsyncIterator[House]:
-    """Open a house for these actors, the first of which is the default worker.
+) -> AsyncIterator[OrchestraSession]:
+    """Open an orchestra of these workers, the first of which is the default worker.
 
-    What happens in it is forgotten, unless it has a `home`.
+    Without a `home` its history and its ledger are kept in memory.
     """
     store = Store.open(home / "baton.db" if home else None)
     ledger = Ledger.open(home / "ledger.db" if home else None)
     given: dict[str, object] = {"ceilings": {Scope.DAY: ceiling}, **terms}
-    names = {actor.card.id: actor for actor in actors}
-    orchestra = Given(
+    names = {worker.card.id: worker for worker in workers}
+    orchestra = ScriptedOrchestra(
         Services(names, store, ledger=ledger, redactor=redactor),
-        actors[0].card.id,
+        workers[0].card.id,
         RunTerms(**given),  # type: ignore[arg-type]
     )
     orchestra.given = strategy
     person = Person([choice] if isinstance(choice, str) else choice)
     try:
-        yield House(orchestra, store, ledger, person, names)
+        yield OrchestraSession(orchestra, store, ledger, person, names)
     finally:
         await orchestra.aclose()
         await ledger.aclose()

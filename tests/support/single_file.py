@@ -54,7 +54,7 @@ int main(int count, char **arguments) {
 
 
 @dataclass(frozen=True)
-class Single:
+class SingleFile:
     """A single file, and the home in which it's started."""
 
     file: Path
@@ -105,7 +105,7 @@ class Single:
         return [path.name for path in self.app.glob("*.part.*")]
 
 
-Make = Callable[..., Single]
+Make = Callable[..., SingleFile]
 
 
 def report(output: bytes) -> dict[str, str]:

@@ -33,7 +33,7 @@ def on_small_disk(
         target = disk / str(number) / offer.source.file
         room = dice.randrange(offer.size * 3 // 4)
         outcome: dict[str, Any] = {"room": 0, "failed": {}}
-        filled = _Filling(disk, target, room)
+        filled = _DiskFiller(disk, target, room)
         try:
             transfer.fetch(offer, target, filled, lambda: False, web=web, pace=QUICK)
         except Failure as failure:
@@ -53,7 +53,7 @@ def on_small_disk(
     pipe.send("done")
 
 
-class _Filling(ProgressLog):
+class _DiskFiller(ProgressLog):
     """Somebody else who fills the disk as soon as the file begins to come."""
 
     def __init__(self, disk: Path, target: Path, room: int) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from baton.core import events as ev
 from baton.core.ledger_types import Policy
 from baton.core.plan.plan import Plan
-from support.scripted_plans import Actor, cloud, house, local, step, stops_at
+from support.scripted_plans import StubWorker, cloud, hang_at, local, open_orchestra, step
 
 FOUR = Plan(
     (
@@ -28,8 +28,11 @@ FOUR = Plan(
 
 async def main(home: Path) -> None:
     """Play as far as it goes."""
-    actors = Actor(local()), Actor(cloud(), stops_at("Three."))
-    async with house(*actors, home=home, policy=Policy.BUDGET) as here, here.begin(FOUR) as run:
+    workers = StubWorker(local()), StubWorker(cloud(), hang_at("Three."))
+    async with (
+        open_orchestra(*workers, home=home, policy=Policy.BUDGET) as session,
+        session.begin(FOUR) as run,
+    ):
         async for event in run:
             if isinstance(event, ev.Sent) and event.step == 3:
                 print("there", flush=True)

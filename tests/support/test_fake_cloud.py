@@ -16,7 +16,7 @@ import pytest
 from baton.core.money import BilledTokens, Price, Rates
 from support.cloud_answer import tokens_of
 from support.cloud_faults import UNCLEAR
-from support.fake_cloud import BASES, REFUSED, Cloud, Fault, Manner, Reply
+from support.fake_cloud import BASES, REFUSED, Cloud, CloudBehaviour, Fault, Reply
 
 pytestmark = pytest.mark.sampled(0.34)
 
@@ -199,7 +199,7 @@ def test_a_cut_is_seen_by_the_client_and_billed_as_far_as_it_came(fault: Fault, 
 
 def test_who_leaves_is_billed_for_what_was_written_or_for_the_whole_cap() -> None:
     for whole, most in ((False, 200), (True, 2000)):
-        manner = Manner(whole_cap=whole)
+        manner = CloudBehaviour(whole_cap=whole)
         with Cloud(prices=PRICES, reply=Reply(tokens=2000, rate=500), manner=manner) as cloud:
             address, body, headers = asking(cloud, "openai", cap=2000)
             with httpx.stream("POST", address, json=body, headers=headers, verify=False) as answer:

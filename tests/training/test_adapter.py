@@ -26,7 +26,7 @@ EVERY = 97
 pytestmark = [pytest.mark.sampled(0.34), pytest.mark.local_model]
 
 
-class Adapted:
+class AdaptedModel:
     """The starter model with the shipped adapter."""
 
     def __init__(self) -> None:
@@ -47,18 +47,18 @@ class Adapted:
 
 
 @pytest.fixture(scope="module")
-def adapted() -> Adapted:
-    return Adapted()
+def adapted() -> AdaptedModel:
+    return AdaptedModel()
 
 
-def test_it_names_its_base_and_its_prompt(adapted: Adapted) -> None:
+def test_it_names_its_base_and_its_prompt(adapted: AdaptedModel) -> None:
     digest = hashlib.sha256(starter().path.read_bytes()).hexdigest()
     assert adapted.model.adapter_metadata(adapted.adapter, BASE_KEY) == digest
     assert "{prompt}" in adapted.model.adapter_metadata(adapted.adapter, PROMPT_KEY)
 
 
 @pytest.mark.sampled(0.34)
-def test_its_logits_are_those_of_the_training_framework(adapted: Adapted) -> None:
+def test_its_logits_are_those_of_the_training_framework(adapted: AdaptedModel) -> None:
     same = positions = 0
     for case in REFERENCE:
         tokens = adapted.model.tokenise(case["text"], special=False)

@@ -28,7 +28,7 @@ def plan(name: str) -> list[gym.Step]:
     return [gym.Step(name, (1,)), gym.Step(name, (2,))]
 
 
-def played(workers: tuple[gym.Worker, ...], by: str) -> list[report.Corrected]:
+def played(workers: tuple[gym.Worker, ...], by: str) -> list[report.CorrectionResult]:
     rng = random.Random(1)
     return [report.correct(episode(*workers), plan(by), rng) for _ in range(2000)]
 

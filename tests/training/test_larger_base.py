@@ -36,7 +36,7 @@ STEPS_LOGGED = 2
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainingRun:
     """A base, a training run on it, and both of them in both frameworks."""
 
     architecture: str
@@ -45,7 +45,9 @@ class Trained:
 
 
 @pytest.fixture(scope="module", params=random_base.ARCHITECTURES)
-def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Trained:
+def trained(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> TrainingRun:
     folder = tmp_path_factory.mktemp(request.param)
     random_base.write(folder, request.param)
     out = folder / "run"
@@ -55,10 +57,10 @@ def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         patch.setattr(train, "POOL", 64)
         patch.setattr(train, "TOKENS_IN_BATCH", 250)
         train.main()
-    return Trained(request.param, folder, out)
+    return TrainingRun(request.param, folder, out)
 
 
-def in_transformers(trained: Trained, texts: list[str], adapted: bool) -> list[Any]:
+def in_transformers(trained: TrainingRun, texts: list[str], adapted: bool) -> list[Any]:
     """Return each text's tokens and logits (tokens, vocabulary), in single precision."""
     model, tokenizer = learner.load_base(trained.base)
     model.float()
@@ -72,7 +74,7 @@ def in_transformers(trained: Trained, texts: list[str], adapted: bool) -> list[A
         return [(row, model(torch.tensor([row])).logits[0].numpy()) for row in tokens]
 
 
-def in_llama(trained: Trained, texts: list[str], adapted: bool) -> list[Any]:
+def in_llama(trained: TrainingRun, texts: list[str], adapted: bool) -> list[Any]:
     """Return the same as llama.cpp computes it."""
     llama.start(lambda _: None)
     model = llama.Model(trained.base / "base.gguf")
@@ -102,7 +104,7 @@ def correlation(one: Any, other: Any) -> float:
     return float(np.corrcoef(one.ravel(), other.ravel())[0, 1])
 
 
-def test_llama_computes_with_the_adapter_what_transformers_does(trained: Trained) -> None:
+def test_llama_computes_with_the_adapter_what_transformers_does(trained: TrainingRun) -> None:
     texts = [learner.PROMPT.format(prompt=prompt) for prompt in PROMPTS]
     ours = [in_transformers(trained, texts, adapted) for adapted in (False, True)]
     theirs = [in_llama(trained, texts, adapted) for adapted in (False, True)]
@@ -119,7 +121,9 @@ def test_llama_computes_with_the_adapter_what_transformers_does(trained: Trained
     assert same / positions > 0.97
 
 
-def test_every_layer_but_the_first_has_an_adapter_where_it_has_attention(trained: Trained) -> None:
+def test_every_layer_but_the_first_has_an_adapter_where_it_has_attention(
+    trained: TrainingRun,
+) -> None:
     saved = torch.load(trained.out / "checkpoint.pt", weights_only=False)["adapter"]
     attention = {name.split(".")[2] for name in saved if "self_attn" in name}
     feed_forward = {name.split(".")[2] for name in saved if "mlp" in name}
@@ -129,7 +133,7 @@ def test_every_layer_but_the_first_has_an_adapter_where_it_has_attention(trained
     assert all(part.abs().max() > 0 for part in saved.values())
 
 
-def test_the_loss_falls_and_is_drawn(trained: Trained) -> None:
+def test_the_loss_falls_and_is_drawn(trained: TrainingRun) -> None:
     log = [json.loads(line) for line in (trained.out / "log.jsonl").read_text("utf-8").splitlines()]
     assert len(log) >= STEPS_LOGGED
     assert log[-1]["loss"] < log[0]["loss"]

@@ -26,15 +26,15 @@ WORKERS = (
 )
 
 
-class Fixed(gym.Rosters):
+class FixedRosters(gym.Rosters):
     """A roster that is always the same."""
 
     def draw(self) -> tuple[gym.Worker, ...]:
         return WORKERS
 
 
-def drawn(example: Example) -> plan_reward.Drawn:
-    found = plan_reward.draw(example, Fixed())
+def drawn(example: Example) -> plan_reward.SampledRequest:
+    found = plan_reward.draw(example, FixedRosters())
     assert found is not None
     return found
 

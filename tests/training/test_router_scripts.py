@@ -17,7 +17,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 import routing_rows as rr  # noqa: E402
-from bench_router import Carried, Covered, Figures, of_64_tokens  # noqa: E402
+from bench_router import CarriedBudget, Figures, LengthCoverage, of_64_tokens  # noqa: E402
 from routing_pairs import Pair  # noqa: E402
 
 from baton.core.routing_types import Estimate  # noqa: E402
@@ -304,15 +304,15 @@ def test_speed_is_measured_on_questions_of_about_64_tokens() -> None:
 def test_the_coverage_of_lengths_is_shown_by_kind_set_and_worker() -> None:
     """150 questions with two answers each; half of one worker's are longer than expected."""
 
-    class Fixed:
+    class FixedEstimator:
         def estimates(self, texts: Sequence[str], _: object) -> list[Estimate]:
             return [Estimate({}, {}, {}, tokens_p99=100) for _ in texts]
 
     short, long = ["30"] * 150, ["30", "3000"] * 75
     columns = {"text": ["How many?"] * 150, "group": ["gsm8k"] * 150}
     rows = rr.from_columns("sums", columns | {"l:one": short, "l:two": long, "l:x-base": long})
-    covered = Covered()
-    covered.add(Fixed(), [rows], 0)  # type: ignore[arg-type]
+    covered = LengthCoverage()
+    covered.add(FixedEstimator(), [rows], 0)  # type: ignore[arg-type]
     _, _, *lines = covered.lines()
     assert "| all | 300 | 75.00 % | 75.00 to 75.00 % | 100 |" in lines
     assert "| math | 300 | 75.00 % | 75.00 to 75.00 % | 100 |" in lines
@@ -344,7 +344,7 @@ def test_a_budget_is_never_passed_in_a_new_domain() -> None:
     weak, strong = (dice.random(900) < 0.5).astype(float), (dice.random(900) < 0.8).astype(float)
     score = strong - weak + dice.normal(0, 1, 900)
     for shifted in (score, score * 1e-6 - 5, np.zeros(900), np.sort(score)):
-        found = Carried.of(shifted, weak, strong)
+        found = CarriedBudget.of(shifted, weak, strong)
         assert found.used <= 0.3
         assert found.most <= 0
-    assert Carried.of(score, weak, strong).used > 0.25
+    assert CarriedBudget.of(score, weak, strong).used > 0.25

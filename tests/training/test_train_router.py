@@ -50,12 +50,12 @@ def write(folder: Path, name: str, count: int, workers: tuple[str, ...]) -> None
         table.writerows(rows)
 
 
-def train(data: Path, out: Path, shelf: Path, *more: str) -> str:
+def train(data: Path, out: Path, cache: Path, *more: str) -> str:
     """Run the command, and return what it says."""
     command = [sys.executable, "-I", str(ROOT / "scripts" / "train_router.py")]
-    kinds = shelf.with_name("kinds.csv")
+    kinds = cache.with_name("kinds.csv")
     kinds.write_text("kind,text\n" + "".join(f"{kind},a text of {kind}\n" for kind in KINDS))
-    options = ["--data", str(data), "--out", str(out), "--vectors", str(shelf)]
+    options = ["--data", str(data), "--out", str(out), "--vectors", str(cache)]
     options += ["--kinds", str(kinds), *more]
     done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -63,16 +63,16 @@ def train(data: Path, out: Path, shelf: Path, *more: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("shelf") / "vectors.npz"
 
 
-def test_a_small_sample_twice(tmp_path: Path, shelf: Path) -> None:
+def test_a_small_sample_twice(tmp_path: Path, cache: Path) -> None:
     write(tmp_path / "data" / "deep", "sums", 80, ("tiny-1b", "huge-70b"))
-    said = train(tmp_path / "data", tmp_path / "one", shelf, "--seed", "3")
+    said = train(tmp_path / "data", tmp_path / "one", cache, "--seed", "3")
     assert said.startswith("80 questions")
-    train(tmp_path / "data", tmp_path / "two", shelf, "--seed", "3")
-    train(tmp_path / "data", tmp_path / "two", shelf, "--lengths")
+    train(tmp_path / "data", tmp_path / "two", cache, "--seed", "3")
+    train(tmp_path / "data", tmp_path / "two", cache, "--lengths")
     for name in WRITTEN:
         one, two = ((tmp_path / folder / name).read_bytes() for folder in ("one", "two"))
         assert one == two, name
@@ -85,19 +85,19 @@ def test_a_small_sample_twice(tmp_path: Path, shelf: Path) -> None:
     assert skills
 
 
-def test_no_data_is_said(tmp_path: Path, shelf: Path) -> None:
+def test_no_data_is_said(tmp_path: Path, cache: Path) -> None:
     with pytest.raises(AssertionError, match=r"There is no \*\.csv\.gz"):
-        train(tmp_path, tmp_path / "out", shelf)
+        train(tmp_path, tmp_path / "out", cache)
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.long
-def test_other_files_workers_and_groups(tmp_path: Path, shelf: Path) -> None:
+def test_other_files_workers_and_groups(tmp_path: Path, cache: Path) -> None:
     write(tmp_path / "data", "new", 300, ("somebody", "else-3b", "third-9b"))
     write(tmp_path / "data", "lonely", 30, ("alone-2b",))
     write(tmp_path / "data", "mathl5", 40, ("tiny-1b", "huge-70b"))
     for seed in ("0", "1"):
-        train(tmp_path / "data", tmp_path / seed, shelf, "--seed", seed)
+        train(tmp_path / "data", tmp_path / seed, cache, "--seed", seed)
     first, second = (RouterModel.load(tmp_path / seed) for seed in ("0", "1"))
     assert {block.name for block in first.first_stage.sets} == {"new", "lonely", "mathl5"}
     shown = {first.first_stage.sets[place].name for place in first.first_stage.points.origin}
@@ -139,8 +139,8 @@ def test_longer_answers_are_expected_to_questions_like_those_that_had_them() -> 
     written = ["300", "300", "3000", "3000"] * 12
     rows = routing_rows.from_columns("set", {"text": texts, "l:huge-70b": written})
     basis = FirstStage.load(train_router.SHIPPED).basis
-    shelf = train_router.Shelf(None)
-    head = train_router.length_head([rows], shelf, basis)
+    cache = train_router.VectorCache(None)
+    head = train_router.length_head([rows], cache, basis)
     new = [part.format(1234, 9) for part in (*EASY, *HARD)]
-    most = head.p99(basis.design(shelf.vectors(new), train_router.figures(new)))
+    most = head.p99(basis.design(cache.vectors(new), train_router.figures(new)))
     assert most[:2].max() < 400 < most[2:].min()

@@ -14,7 +14,7 @@ from baton.money import Ledger
 from baton.platform.settings import load_settings
 from baton.tui import crash_report
 from baton.tui.app import BatonApp, crash_message
-from support.app_session import Stage, remote_script, sorry, staged
+from support.app_session import AppSession, open_app, remote_script, sorry
 
 
 def slow(request: Request) -> Iterable[Chunk | float]:
@@ -24,13 +24,13 @@ def slow(request: Request) -> Iterable[Chunk | float]:
         yield 0.01
 
 
-def break_store(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def break_store(session: AppSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let everything fail that the store is asked for."""
 
     async def fail(*_: object, **__: object) -> None:
         raise StoreError("The disk is gone.", "Bring it back.")
 
-    store = stage.services.store
+    store = session.services.store
     for part in (store, store.runs, store.feedback, store.archive):
         for name, method in vars(type(part)).items():
             if inspect.iscoroutinefunction(method) and name != "aclose":
@@ -57,18 +57,18 @@ def break_store(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_store_that_fails_is_told_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: tuple[str, ...]
 ) -> None:
-    async with staged(tmp_path) as stage:
-        await stage.ask("hello")
-        break_store(stage, monkeypatch)
-        await stage.press(*keys)
-        await stage.until(lambda: "The disk is gone." in stage.see())
+    async with open_app(tmp_path) as session:
+        await session.ask("hello")
+        break_store(session, monkeypatch)
+        await session.press(*keys)
+        await session.wait_until(lambda: "The disk is gone." in session.screen_text())
         monkeypatch.undo()
-        stage.chat.composer.put("")
-        await stage.press("escape")
-        stage.chat.composer.prompt.focus()
-        await stage.press("o", "k")
-        assert stage.app.is_running
-        assert stage.app.report is None
+        session.chat.composer.put("")
+        await session.press("escape")
+        session.chat.composer.prompt.focus()
+        await session.press("o", "k")
+        assert session.app.is_running
+        assert session.app.report is None
 
 
 @pytest.mark.sampled
@@ -76,21 +76,21 @@ async def test_a_store_that_fails_is_told_of(
 async def test_a_store_that_fails_in_the_list_is_told_of_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: tuple[str, ...]
 ) -> None:
-    async with staged(tmp_path) as stage:
-        await stage.ask("one")
-        await stage.press("ctrl+n")
-        await stage.ask("two")
-        await stage.press("ctrl+s")
-        await stage.until(lambda: "2 conversations" in stage.see())
+    async with open_app(tmp_path) as session:
+        await session.ask("one")
+        await session.press("ctrl+n")
+        await session.ask("two")
+        await session.press("ctrl+s")
+        await session.wait_until(lambda: "2 conversations" in session.screen_text())
         if keys == ("ctrl+z",):
-            await stage.press("ctrl+d")
-            await stage.until(lambda: "deleted" in stage.see())
-        break_store(stage, monkeypatch)
-        await stage.press(*keys)
-        await stage.until(lambda: "The disk is gone." in stage.see())
+            await session.press("ctrl+d")
+            await session.wait_until(lambda: "deleted" in session.screen_text())
+        break_store(session, monkeypatch)
+        await session.press(*keys)
+        await session.wait_until(lambda: "The disk is gone." in session.screen_text())
         monkeypatch.undo()
-        await stage.press("escape")
-        await stage.until(lambda: stage.app.screen is stage.chat)
+        await session.press("escape")
+        await session.wait_until(lambda: session.app.screen is session.chat)
 
 
 async def test_an_answer_that_cannot_be_shown_is_written_and_the_next_one_too(
@@ -103,30 +103,30 @@ async def test_an_answer_that_cannot_be_shown_is_written_and_the_next_one_too(
         yield 0.2
         yield Text("written")
 
-    async with staged(tmp_path, script) as stage:
+    async with open_app(tmp_path, script) as session:
         with monkeypatch.context() as broken:
-            broken.setattr(stage.services.store, "thread", fail)
-            await stage.send("one")
-            await stage.until(lambda: "The disk is gone." in stage.see())
-            await stage.send("two")
-            await stage.answered()
-        (kept,) = await stage.services.store.conversations()
-        texts = [turn.text for turn in await stage.services.store.thread(kept.id)]
+            broken.setattr(session.services.store, "thread", fail)
+            await session.send("one")
+            await session.wait_until(lambda: "The disk is gone." in session.screen_text())
+            await session.send("two")
+            await session.wait_for_answer()
+        (kept,) = await session.services.store.conversations()
+        texts = [turn.text for turn in await session.services.store.thread(kept.id)]
         assert texts == ["one", "written", "two", "written"]
 
 
 async def test_a_refused_prompt_comes_back_before_what_was_typed_since(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with staged(tmp_path) as stage:
+    async with open_app(tmp_path) as session:
 
         async def begin(*_: object) -> None:
-            stage.chat.composer.prompt.insert("and more")
+            session.chat.composer.prompt.insert("and more")
             raise StoreError("The disk is full.")
 
-        monkeypatch.setattr(stage.services.store, "begin", begin)
-        await stage.send("precious")
-        await stage.until(lambda: stage.chat.composer.text == "precious\n\nand more")
+        monkeypatch.setattr(session.services.store, "begin", begin)
+        await session.send("precious")
+        await session.wait_until(lambda: session.chat.composer.text == "precious\n\nand more")
 
 
 async def test_a_bug_whose_report_cannot_be_written_is_told_of_all_the_same(
@@ -144,10 +144,10 @@ async def test_a_bug_whose_report_cannot_be_written_is_told_of_all_the_same(
 
     async def crashing() -> None:
         nonlocal app
-        async with staged(tmp_path) as stage:
-            app = stage.app
-            await stage.press("ctrl+n")
-            await stage.until(lambda: not stage.app.is_running)
+        async with open_app(tmp_path) as session:
+            app = session.app
+            await session.press("ctrl+n")
+            await session.wait_until(lambda: not session.app.is_running)
 
     with pytest.raises(ValueError, match="a bug"):
         await crashing()
@@ -166,43 +166,45 @@ async def test_a_ledger_that_fails_is_reported(
     async def fail(*_: object, **__: object) -> None:
         raise StoreError("The ledger is gone.", "Bring it back.")
 
-    async with staged(tmp_path, sorry, cloud=remote_script()) as stage:
+    async with open_app(tmp_path, sorry, cloud=remote_script()) as session:
         for name in vars(Ledger):
             if not name.startswith("_") and name not in ("aclose", "open", "warning"):
-                monkeypatch.setattr(stage.services.ledger, name, fail)
-        await stage.send(keys)
-        await stage.until(lambda: "The ledger is gone." in stage.see())
-        assert load_settings(stage.services.config, {}).budget.ceilings == {}
+                monkeypatch.setattr(session.services.ledger, name, fail)
+        await session.send(keys)
+        await session.wait_until(lambda: "The ledger is gone." in session.screen_text())
+        assert load_settings(session.services.config, {}).budget.ceilings == {}
         monkeypatch.undo()
-        await stage.press("escape")
-        await stage.answered()
-        assert stage.app.is_running
-        assert stage.app.report is None
+        await session.press("escape")
+        await session.wait_for_answer()
+        assert session.app.is_running
+        assert session.app.report is None
 
 
 async def test_what_turns_out_later_of_the_router_is_said_once_it_is_known(tmp_path: Path) -> None:
     heard: list[Callable[[str], object]] = []
-    async with staged(tmp_path, report_later=heard.append) as stage:
+    async with open_app(tmp_path, report_later=heard.append) as session:
         (report,) = heard
         report("A rule decides where prompts go.")
-        await stage.until(lambda: "A rule decides where prompts go." in stage.see())
-        await stage.ask("Hello")
-        assert "Hello" in stage.see()
+        await session.wait_until(
+            lambda: "A rule decides where prompts go." in session.screen_text()
+        )
+        await session.ask("Hello")
+        assert "Hello" in session.screen_text()
 
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("key", ["", "ctrl+s", "ctrl+l", "ctrl+p", "f1"])
 async def test_a_window_too_small_for_anything_does_no_harm(tmp_path: Path, key: str) -> None:
     """As a pane that a tiling window manager or tmux made a few columns wide."""
-    async with staged(tmp_path, lambda _: [Text("Paris is it.")], size=(2, 1)) as stage:
-        await stage.ask("Where?")
+    async with open_app(tmp_path, lambda _: [Text("Paris is it.")], size=(2, 1)) as session:
+        await session.ask("Where?")
         if key:
-            await stage.press(key)
+            await session.press(key)
         for size in ((1, 1), (3, 200), (5, 24), (8, 1), (300, 1), (7, 24)):
-            await stage.pilot.resize_terminal(*size)
-            await stage.until(lambda: stage.app.screen.size == stage.app.size)
-            await stage.pilot.pause()
-        await stage.pilot.resize_terminal(80, 24)
+            await session.pilot.resize_terminal(*size)
+            await session.wait_until(lambda: session.app.screen.size == session.app.size)
+            await session.pilot.pause()
+        await session.pilot.resize_terminal(80, 24)
         if key:
-            await stage.press("escape")
-        await stage.until(lambda: "Paris is it." in stage.see())
+            await session.press("escape")
+        await session.wait_until(lambda: "Paris is it." in session.screen_text())

@@ -24,7 +24,7 @@ from baton.tui.chat.feedback import LEARN_HINT_ANSWERS
 from baton.tui.widgets.answer import AnswerView
 from baton.tui.widgets.turn_view import TurnView
 from baton.workers.scripted_worker import Script
-from support.app_session import GPT, Stage, remote_script, staged
+from support.app_session import GPT, AppSession, open_app, remote_script
 
 
 def say(request: Request) -> Iterable[Chunk]:
@@ -39,176 +39,176 @@ def slow(request: Request) -> Iterable[Chunk | float]:
         yield 0.01
 
 
-async def kept(stage: Stage, conversation: str = "") -> list[set[Signal]]:
+async def kept(session: AppSession, conversation: str = "") -> list[set[Signal]]:
     """Return what is kept of each answer on the screen's branch."""
-    await stage.app.workers.wait_for_complete()
-    store = stage.services.store
-    turns = await store.thread(conversation or stage.chat.context.chat.id or "")
+    await session.app.workers.wait_for_complete()
+    store = session.services.store
+    turns = await store.thread(conversation or session.chat.context.chat.id or "")
     done = await store.feedback.signals([turn.id for turn in turns])
     return [set(done.get(turn.id, ())) for turn in turns if turn.role is Role.ASSISTANT]
 
 
-def head(stage: Stage, number: int = -1) -> str:
+def head(session: AppSession, number: int = -1) -> str:
     """Return the first line of an answer on the screen."""
-    views = [view for view in stage.chat.transcript.views if view.turn.role is Role.ASSISTANT]
+    views = [view for view in session.chat.transcript.views if view.turn.role is Role.ASSISTANT]
     return views[number]._head.left.plain
 
 
 async def test_an_answer_is_marked_and_the_mark_is_taken_back(tmp_path: Path) -> None:
-    async with staged(tmp_path, say) as stage:
-        await stage.ask("Hi")
-        await stage.press("tab", "+")
-        assert await kept(stage) == [{Signal.GOOD}]
-        assert head(stage).endswith("· good")
-        assert "marked as good" in stage.see()
-        await stage.press("-")
-        assert await kept(stage) == [{Signal.BAD}]
-        assert head(stage).endswith("· bad")
-        await stage.press("-")
-        assert await kept(stage) == [set()]
-        assert "bad" not in head(stage)
-        assert "the mark is taken back" in stage.see()
+    async with open_app(tmp_path, say) as session:
+        await session.ask("Hi")
+        await session.press("tab", "+")
+        assert await kept(session) == [{Signal.GOOD}]
+        assert head(session).endswith("· good")
+        assert "marked as good" in session.screen_text()
+        await session.press("-")
+        assert await kept(session) == [{Signal.BAD}]
+        assert head(session).endswith("· bad")
+        await session.press("-")
+        assert await kept(session) == [set()]
+        assert "bad" not in head(session)
+        assert "the mark is taken back" in session.screen_text()
 
 
 async def test_a_mark_on_a_prompt_is_for_its_answer(tmp_path: Path) -> None:
-    async with staged(tmp_path, say) as stage:
-        await stage.ask("first")
-        await stage.ask("second")
-        await stage.press("tab", "g", "+")
-        assert await kept(stage) == [{Signal.GOOD}, set()]
-        assert head(stage, 0).endswith("· good")
+    async with open_app(tmp_path, say) as session:
+        await session.ask("first")
+        await session.ask("second")
+        await session.press("tab", "g", "+")
+        assert await kept(session) == [{Signal.GOOD}, set()]
+        assert head(session, 0).endswith("· good")
 
 
 async def test_a_mark_is_there_again_when_the_conversation_is_opened(tmp_path: Path) -> None:
-    async with staged(tmp_path, say) as stage:
-        await stage.ask("Hi")
-        await stage.send("/good")
-        assert await kept(stage) == [{Signal.GOOD}]
-        id = stage.chat.context.chat.id
-        await stage.press("ctrl+n")
-        assert not stage.chat.transcript.turns
-        await stage.chat.conversation.open(id)
-        await stage.until(lambda: head(stage).endswith("· good"))
-        await stage.send("/bad")
-        assert await kept(stage) == [{Signal.BAD}]
+    async with open_app(tmp_path, say) as session:
+        await session.ask("Hi")
+        await session.send("/good")
+        assert await kept(session) == [{Signal.GOOD}]
+        id = session.chat.context.chat.id
+        await session.press("ctrl+n")
+        assert not session.chat.transcript.turns
+        await session.chat.conversation.open(id)
+        await session.wait_until(lambda: head(session).endswith("· good"))
+        await session.send("/bad")
+        assert await kept(session) == [{Signal.BAD}]
 
 
 async def test_there_is_nothing_to_mark_before_an_answer(tmp_path: Path) -> None:
-    async with staged(tmp_path, slow) as stage:
-        await stage.send("/good")
-        assert "there is no message here yet" in stage.see()
-        await stage.send("write")
-        await stage.until(lambda: "word3" in stage.see())
-        await stage.press("tab", "+")
-        assert await kept(stage) == [set()]
-        assert "still being written" in stage.see()
-        await stage.press("escape")
-        await stage.answered()
-        await stage.press("y", "r")
-        await stage.until(lambda: stage.chat.queue.is_busy)
-        await stage.press("escape")
-        await stage.answered()
-        assert await kept(stage) == [set()], "what is done with half an answer says nothing"
+    async with open_app(tmp_path, slow) as session:
+        await session.send("/good")
+        assert "there is no message here yet" in session.screen_text()
+        await session.send("write")
+        await session.wait_until(lambda: "word3" in session.screen_text())
+        await session.press("tab", "+")
+        assert await kept(session) == [set()]
+        assert "still being written" in session.screen_text()
+        await session.press("escape")
+        await session.wait_for_answer()
+        await session.press("y", "r")
+        await session.wait_until(lambda: session.chat.queue.is_busy)
+        await session.press("escape")
+        await session.wait_for_answer()
+        assert await kept(session) == [set()], "what is done with half an answer says nothing"
 
 
 async def test_the_letters_mean_nothing_in_the_prompt(tmp_path: Path) -> None:
-    async with staged(tmp_path, say) as stage:
-        await stage.ask("Hi")
-        await stage.press("+", "-")
-        assert stage.chat.composer.text == "+-"
-        assert await kept(stage) == [set()]
+    async with open_app(tmp_path, say) as session:
+        await session.ask("Hi")
+        await session.press("+", "-")
+        assert session.chat.composer.text == "+-"
+        assert await kept(session) == [set()]
 
 
 async def test_copies_of_an_answer_are_kept_those_of_a_prompt_not(tmp_path: Path) -> None:
-    async with staged(tmp_path, say) as stage:
-        await stage.ask("Hi")
-        await stage.press("tab", "k", "y", "u")
-        assert await kept(stage) == [set()]
-        await stage.press("j", "u")
-        assert await kept(stage) == [{Signal.COPIED}]
-        await stage.press("tab")
-        await stage.ask("Hi again")
-        await stage.press("tab", "y", "y", "y")
-        assert await kept(stage) == [{Signal.COPIED}, {Signal.COPIED}]
+    async with open_app(tmp_path, say) as session:
+        await session.ask("Hi")
+        await session.press("tab", "k", "y", "u")
+        assert await kept(session) == [set()]
+        await session.press("j", "u")
+        assert await kept(session) == [{Signal.COPIED}]
+        await session.press("tab")
+        await session.ask("Hi again")
+        await session.press("tab", "y", "y", "y")
+        assert await kept(session) == [{Signal.COPIED}, {Signal.COPIED}]
 
 
 async def test_a_copied_selection_is_a_copy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with staged(tmp_path, say) as stage:
+    async with open_app(tmp_path, say) as session:
         copied: list[str] = []
-        monkeypatch.setattr(stage.app, "copy_to_clipboard", copied.append)
-        await stage.ask("first")
-        await stage.ask("second")
-        stage.chat.selections = {stage.chat.query(AnswerView).first(): SELECT_ALL}
-        await stage.press("ctrl+c")
+        monkeypatch.setattr(session.app, "copy_to_clipboard", copied.append)
+        await session.ask("first")
+        await session.ask("second")
+        session.chat.selections = {session.chat.query(AnswerView).first(): SELECT_ALL}
+        await session.press("ctrl+c")
         assert "Hello there." in copied[0]
-        assert await kept(stage) == [{Signal.COPIED}, set()]
-        [prompt, *_] = stage.chat.transcript.query(TurnView)
-        stage.chat.selections = {prompt.query(".text").first(): SELECT_ALL}
-        await stage.press("ctrl+c")
+        assert await kept(session) == [{Signal.COPIED}, set()]
+        [prompt, *_] = session.chat.transcript.query(TurnView)
+        session.chat.selections = {prompt.query(".text").first(): SELECT_ALL}
+        await session.press("ctrl+c")
         assert copied[1:] == ["first"]
-        assert await kept(stage) == [{Signal.COPIED}, set()]
+        assert await kept(session) == [{Signal.COPIED}, set()]
 
 
 async def test_asking_again_is_kept_with_the_answer_there_was(tmp_path: Path) -> None:
-    async with staged(tmp_path, say) as stage:
-        await stage.ask("Hi")
-        old = stage.chat.transcript.turns[-1].id
-        await stage.press("tab", "r")
-        await stage.until(lambda: stage.chat.transcript.turns[-1].id != old)
-        await stage.answered()
-        assert await kept(stage) == [set()]
-        assert set((await stage.services.store.feedback.signals([old]))[old]) == {Signal.AGAIN}
+    async with open_app(tmp_path, say) as session:
+        await session.ask("Hi")
+        old = session.chat.transcript.turns[-1].id
+        await session.press("tab", "r")
+        await session.wait_until(lambda: session.chat.transcript.turns[-1].id != old)
+        await session.wait_for_answer()
+        assert await kept(session) == [set()]
+        assert set((await session.services.store.feedback.signals([old]))[old]) == {Signal.AGAIN}
 
 
 async def test_asking_a_stronger_worker_is_kept_with_the_answer_there_was(tmp_path: Path) -> None:
     terms = {"policy": Policy.BUDGET}
-    async with staged(tmp_path, say, cloud=remote_script("Better."), terms=terms) as stage:
-        await stage.ask("Hi")
-        old = stage.chat.transcript.turns[-1].id
-        await stage.press("tab", "s")
-        await stage.until(lambda: stage.chat.transcript.turns[-1].id != old)
-        await stage.until(lambda: "Better." in stage.see())
-        await stage.answered()
-        assert stage.chat.transcript.turns[-1].worker == GPT.id
-        assert await kept(stage) == [set()]
-        assert set((await stage.services.store.feedback.signals([old]))[old]) == {Signal.STRONGER}
+    async with open_app(tmp_path, say, cloud=remote_script("Better."), terms=terms) as session:
+        await session.ask("Hi")
+        old = session.chat.transcript.turns[-1].id
+        await session.press("tab", "s")
+        await session.wait_until(lambda: session.chat.transcript.turns[-1].id != old)
+        await session.wait_until(lambda: "Better." in session.screen_text())
+        await session.wait_for_answer()
+        assert session.chat.transcript.turns[-1].worker == GPT.id
+        assert await kept(session) == [set()]
+        assert set((await session.services.store.feedback.signals([old]))[old]) == {Signal.STRONGER}
 
 
 async def test_where_there_is_no_stronger_worker_nothing_was_asked(tmp_path: Path) -> None:
-    async with staged(tmp_path, say) as stage:
-        await stage.ask("Hi")
-        await stage.press("tab", "s")
-        assert await kept(stage) == [set()]
+    async with open_app(tmp_path, say) as session:
+        await session.ask("Hi")
+        await session.press("tab", "s")
+        assert await kept(session) == [set()]
 
 
 async def test_an_edited_prompt_is_kept_with_its_answer_once_it_is_sent(tmp_path: Path) -> None:
-    async with staged(tmp_path, say) as stage:
-        await stage.ask("Hi")
-        old = stage.chat.transcript.turns[-1].id
-        await stage.press("tab", "e", "escape")
-        assert await kept(stage) == [set()], "it was left as it was"
-        await stage.press("tab", "e", "!")
-        await stage.ask("")
-        assert [t.text for t in stage.chat.transcript.turns if t.role is Role.USER] == ["Hi!"]
-        assert set((await stage.services.store.feedback.signals([old]))[old]) == {Signal.EDITED}
+    async with open_app(tmp_path, say) as session:
+        await session.ask("Hi")
+        old = session.chat.transcript.turns[-1].id
+        await session.press("tab", "e", "escape")
+        assert await kept(session) == [set()], "it was left as it was"
+        await session.press("tab", "e", "!")
+        await session.ask("")
+        assert [t.text for t in session.chat.transcript.turns if t.role is Role.USER] == ["Hi!"]
+        assert set((await session.services.store.feedback.signals([old]))[old]) == {Signal.EDITED}
 
 
 async def test_a_store_that_takes_nothing_is_no_obstacle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with staged(tmp_path, say) as stage:
-        await stage.ask("Hi")
+    async with open_app(tmp_path, say) as session:
+        await session.ask("Hi")
 
         async def full(*_: object) -> None:
             raise StoreError("The disk is full.", "Make room.")
 
-        monkeypatch.setattr(stage.services.store.feedback, "add_signal", full)
-        monkeypatch.setattr(stage.services.store.feedback, "rate", full)
-        await stage.press("tab", "y", "+")
-        await stage.until(lambda: "The disk is full." in stage.see())
-        assert "good" not in head(stage)
+        monkeypatch.setattr(session.services.store.feedback, "add_signal", full)
+        monkeypatch.setattr(session.services.store.feedback, "rate", full)
+        await session.press("tab", "y", "+")
+        await session.wait_until(lambda: "The disk is full." in session.screen_text())
+        assert "good" not in head(session)
 
 
 # Learning from it
@@ -221,12 +221,12 @@ async def teach(rated: Sequence[RatedAnswer], target: Path) -> RefitResult:
 
 
 @asynccontextmanager
-async def taught(tmp_path: Path, *scripts: Script) -> AsyncIterator[Stage]:
+async def taught(tmp_path: Path, *scripts: Script) -> AsyncIterator[AppSession]:
     """Open the app with something that learns."""
     store, versions = Store.open(None), LearnedVersions(tmp_path / "router" / "learned.npz")
     tutor = Personaliser(store.feedback, lambda: [Candidate("small")], teach, versions)
-    async with staged(tmp_path, *scripts, store=store, tutor=lambda: tutor) as stage:
-        yield stage
+    async with open_app(tmp_path, *scripts, store=store, tutor=lambda: tutor) as session:
+        yield session
     await store.aclose()
 
 
@@ -239,32 +239,36 @@ async def judged(store: Store, count: int) -> None:
 
 
 async def test_learning_says_what_came_of_it_and_is_taken_back(tmp_path: Path) -> None:
-    async with taught(tmp_path, say) as stage:
-        await stage.send("/learn")
-        await stage.until(lambda: "There is no answer to learn from yet." in stage.see())
-        await judged(stage.services.store, 12)
-        await stage.send("/learn")
-        await stage.until(lambda: "It trusts small more." in stage.see())
-        assert "There are 12 answers to learn from: 12 you marked good." in stage.see()
-        assert "/learn undo takes that back." in stage.see()
-        await stage.until(lambda: "learning from your answers" not in stage.see())
-        await stage.send("/learn undo")
-        await stage.until(lambda: "What was learned is undone." in stage.see())
-        await stage.send("/learn forget")
-        await stage.until(lambda: "There is nothing to forget" in stage.see())
-        await stage.send("/learn everything")
-        await stage.until(lambda: "/learn everything is not understood." in stage.see())
+    async with taught(tmp_path, say) as session:
+        await session.send("/learn")
+        await session.wait_until(
+            lambda: "There is no answer to learn from yet." in session.screen_text()
+        )
+        await judged(session.services.store, 12)
+        await session.send("/learn")
+        await session.wait_until(lambda: "It trusts small more." in session.screen_text())
+        assert "There are 12 answers to learn from: 12 you marked good." in session.screen_text()
+        assert "/learn undo takes that back." in session.screen_text()
+        await session.wait_until(lambda: "learning from your answers" not in session.screen_text())
+        await session.send("/learn undo")
+        await session.wait_until(lambda: "What was learned is undone." in session.screen_text())
+        await session.send("/learn forget")
+        await session.wait_until(lambda: "There is nothing to forget" in session.screen_text())
+        await session.send("/learn everything")
+        await session.wait_until(
+            lambda: "/learn everything is not understood." in session.screen_text()
+        )
 
 
 async def test_now_and_then_a_mark_says_what_it_is_good_for(tmp_path: Path) -> None:
-    async with taught(tmp_path, say) as stage:
-        await judged(stage.services.store, LEARN_HINT_ANSWERS - 2)
+    async with taught(tmp_path, say) as session:
+        await judged(session.services.store, LEARN_HINT_ANSWERS - 2)
         hint = f"{LEARN_HINT_ANSWERS} new: /learn learns from them"
         for text in ("marked as good ", f"marked as good · {hint}"):
-            await stage.ask("Hi")
-            await stage.press("tab", "+")
-            assert text in stage.see()
-            await stage.press("tab")
+            await session.ask("Hi")
+            await session.press("tab", "+")
+            assert text in session.screen_text()
+            await session.press("tab")
 
 
 async def test_a_fall_while_learning_is_said(tmp_path: Path) -> None:
@@ -273,9 +277,9 @@ async def test_a_fall_while_learning_is_said(tmp_path: Path) -> None:
 
     store, versions = Store.open(None), LearnedVersions(tmp_path / "router" / "learned.npz")
     tutor = Personaliser(store.feedback, lambda: [Candidate("small")], fall, versions)
-    async with staged(tmp_path, say, store=store, tutor=lambda: tutor) as stage:
+    async with open_app(tmp_path, say, store=store, tutor=lambda: tutor) as session:
         await judged(store, 12)
-        await stage.send("/learn")
-        await stage.until(lambda: "The router failed" in stage.see())
-        await stage.until(lambda: "learning from your answers" not in stage.see())
+        await session.send("/learn")
+        await session.wait_until(lambda: "The router failed" in session.screen_text())
+        await session.wait_until(lambda: "learning from your answers" not in session.screen_text())
     await store.aclose()

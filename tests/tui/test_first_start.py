@@ -17,8 +17,8 @@ from baton.models.model_types import ExternalModel, ModelState
 from baton.tui.recommendation_text import is_put_off, machine_text
 from baton.tui.widgets.question_view import ChoiceView
 from baton.workers.scripted_worker import ScriptedWorker
-from support.app_library import GB, MACHINE, TALKER, shop_in, shopping
-from support.app_session import Stage
+from support.app_library import GB, MACHINE, TALKER, new_library_setup, open_app_with_library
+from support.app_session import AppSession
 
 
 def quick(request: Request) -> Iterable[Chunk | BaseException | float]:
@@ -38,25 +38,28 @@ def endless(request: Request) -> Iterable[Chunk | BaseException | float]:
         yield 0.01
 
 
-def flat(stage: Stage) -> str:
+def flat(session: AppSession) -> str:
     """Return what is on the screen as one line, however it is broken."""
-    return " ".join(stage.see().split())
+    return " ".join(session.screen_text().split())
 
 
-async def choose(stage: Stage, label: str) -> None:
-    await stage.until(lambda: stage.chat.onboarding.choices)
-    await stage.press("tab")
+async def choose(session: AppSession, label: str) -> None:
+    await session.wait_until(lambda: session.chat.onboarding.choices)
+    await session.press("tab")
     for _ in range(3):
-        if isinstance(stage.app.focused, ChoiceView) and stage.app.focused.choice.label == label:
+        if (
+            isinstance(session.app.focused, ChoiceView)
+            and session.app.focused.choice.label == label
+        ):
             break
-        await stage.press("right")
-    await stage.press("enter")
+        await session.press("right")
+    await session.press("enter")
 
 
 async def test_a_new_person_is_shown_what_suits_their_machine(tmp_path: Path) -> None:
-    shop = shop_in(tmp_path)
-    async with shopping(shop, tmp_path) as stage:
-        seen = flat(stage)
+    library_setup = new_library_setup(tmp_path)
+    async with open_app_with_library(library_setup, tmp_path) as session:
+        seen = flat(session)
         assert "Ready now: SmolLM2 135M" in seen
         assert (
             "Better for this machine (16 GB, 8 cores, no GPU): Scout 2B to draw plans, Talker 9B "
@@ -64,148 +67,156 @@ async def test_a_new_person_is_shown_what_suits_their_machine(tmp_path: Path) ->
         )
         assert "Download in the background" in seen
         assert "(Tab to get here)" in seen
-        assert stage.chat.composer.prompt.has_focus, "it takes no focus by itself"
-        assert shop.model_source.begun == []
-        assert shop.model_source.looked == [], "nothing connects before the person chose"
+        assert session.chat.composer.prompt.has_focus, "it takes no focus by itself"
+        assert library_setup.model_source.begun == []
+        assert library_setup.model_source.looked == [], "nothing connects before the person chose"
 
 
 async def test_typing_ahead_downloads_nothing(tmp_path: Path) -> None:
-    shop = shop_in(tmp_path)
-    async with shopping(shop, tmp_path, settle=False) as stage:
-        await stage.press("enter", "enter", "h", "i", "enter")
-        await stage.until(lambda: stage.chat.transcript.turns)
-        await stage.answered()
-        await stage.press("enter", "enter")
-        await stage.app.workers.wait_for_complete()
-        assert shop.model_source.begun == []
-        assert list(shop.library.models()) == []
+    library_setup = new_library_setup(tmp_path)
+    async with open_app_with_library(library_setup, tmp_path, settle=False) as session:
+        await session.press("enter", "enter", "h", "i", "enter")
+        await session.wait_until(lambda: session.chat.transcript.turns)
+        await session.wait_for_answer()
+        await session.press("enter", "enter")
+        await session.app.workers.wait_for_complete()
+        assert library_setup.model_source.begun == []
+        assert list(library_setup.library.models()) == []
 
 
 async def test_the_download_goes_on_while_the_starter_answers(tmp_path: Path) -> None:
-    shop = shop_in(tmp_path)
-    shop.model_source.hold()
-    async with shopping(shop, tmp_path) as stage:
-        await choose(stage, "Download in the background")
-        await stage.until(lambda: sorted(shop.model_source.begun) == ["scout-2b", "talker-9b"])
-        await stage.shows("On the way: Scout 2B and Talker 9B (7.0 GB). Until then SmolLM2 135M")
-        assert stage.chat.composer.prompt.has_focus
-        await stage.until(lambda: "downloading 2 models" in stage.see().splitlines()[-1])
-        await stage.ask("hello")
-        assert stage.chat.transcript.turns[-1].worker == "small"
-        shop.model_source.going.set()
-        await stage.until(lambda: sorted(shop.joined) == ["scout-2b", "talker-9b"])
-        await stage.shows("Talker 9B is here and answers from now on.")
-        await stage.shows("`baton bench --conductor` measures whether it plans better")
-        assert shop.conductor == "", "a download conducts only where the person says so"
-        assert stage.chat.context.worker == "talker-9b"
-        await stage.ask("hello again")
-        assert stage.chat.transcript.turns[-1].worker == "talker-9b"
+    library_setup = new_library_setup(tmp_path)
+    library_setup.model_source.hold()
+    async with open_app_with_library(library_setup, tmp_path) as session:
+        await choose(session, "Download in the background")
+        await session.wait_until(
+            lambda: sorted(library_setup.model_source.begun) == ["scout-2b", "talker-9b"]
+        )
+        await session.wait_for_text(
+            "On the way: Scout 2B and Talker 9B (7.0 GB). Until then SmolLM2 135M"
+        )
+        assert session.chat.composer.prompt.has_focus
+        await session.wait_until(
+            lambda: "downloading 2 models" in session.screen_text().splitlines()[-1]
+        )
+        await session.ask("hello")
+        assert session.chat.transcript.turns[-1].worker == "small"
+        library_setup.model_source.going.set()
+        await session.wait_until(lambda: sorted(library_setup.joined) == ["scout-2b", "talker-9b"])
+        await session.wait_for_text("Talker 9B is here and answers from now on.")
+        await session.wait_for_text("`baton bench --conductor` measures whether it plans better")
+        assert library_setup.conductor == "", "a download conducts only where the person says so"
+        assert session.chat.context.worker == "talker-9b"
+        await session.ask("hello again")
+        assert session.chat.transcript.turns[-1].worker == "talker-9b"
 
 
 async def test_what_was_chosen_from_does_not_change_any_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("baton.tui.chat.onboarding.MEASURE_SECONDS", 600.0)
-    shop = shop_in(tmp_path)
-    shop.model_source.hold()
-    async with shopping(shop, tmp_path, endless, settle=False) as stage:
-        starter = stage.services.orchestra.worker("small")
+    library_setup = new_library_setup(tmp_path)
+    library_setup.model_source.hold()
+    async with open_app_with_library(library_setup, tmp_path, endless, settle=False) as session:
+        starter = session.services.orchestra.worker("small")
         assert isinstance(starter, ScriptedWorker)
-        await stage.until(lambda: starter.requests)
-        await choose(stage, "Download in the background")
-        await stage.until(lambda: len(shop.model_source.begun) == 2)
-        await stage.app.workers.wait_for_complete()
-        assert "Download in the background" not in stage.see()
-        assert not any(shop.library.asked)
+        await session.wait_until(lambda: starter.requests)
+        await choose(session, "Download in the background")
+        await session.wait_until(lambda: len(library_setup.model_source.begun) == 2)
+        await session.app.workers.wait_for_complete()
+        assert "Download in the background" not in session.screen_text()
+        assert not any(library_setup.library.asked)
 
 
 async def test_later_is_remembered(tmp_path: Path) -> None:
-    shop = shop_in(tmp_path)
-    async with shopping(shop, tmp_path) as stage:
-        await choose(stage, "Later")
-        await stage.until(lambda: is_put_off(shop.state))
-        await stage.until(lambda: "Download in the background" not in stage.see())
-        await stage.ask("hello")
-        await stage.app.workers.wait_for_complete()
-        assert "Better for this machine" not in stage.see()
-    async with shopping(shop, tmp_path) as stage:
-        assert "Ready now" in stage.see()
-        assert "Better for this machine" not in stage.see()
-        await stage.send("/recommend")
-        await stage.until(lambda: "Download in the background" in stage.see())
-        assert shop.model_source.begun == []
+    library_setup = new_library_setup(tmp_path)
+    async with open_app_with_library(library_setup, tmp_path) as session:
+        await choose(session, "Later")
+        await session.wait_until(lambda: is_put_off(library_setup.state))
+        await session.wait_until(lambda: "Download in the background" not in session.screen_text())
+        await session.ask("hello")
+        await session.app.workers.wait_for_complete()
+        assert "Better for this machine" not in session.screen_text()
+    async with open_app_with_library(library_setup, tmp_path) as session:
+        assert "Ready now" in session.screen_text()
+        assert "Better for this machine" not in session.screen_text()
+        await session.send("/recommend")
+        await session.wait_until(lambda: "Download in the background" in session.screen_text())
+        assert library_setup.model_source.begun == []
 
 
 async def test_choose_leads_to_the_models(tmp_path: Path) -> None:
-    shop = shop_in(tmp_path)
-    async with shopping(shop, tmp_path) as stage:
-        await choose(stage, "Choose")
-        await stage.until(lambda: type(stage.app.screen).__name__ == "ModelsScreen")
-        await stage.until(lambda: "recommended" in stage.see())
-        await stage.until(lambda: "Enter downloads it: 5.7 GB, Apache-2.0." in stage.see())
+    library_setup = new_library_setup(tmp_path)
+    async with open_app_with_library(library_setup, tmp_path) as session:
+        await choose(session, "Choose")
+        await session.wait_until(lambda: type(session.app.screen).__name__ == "ModelsScreen")
+        await session.wait_until(lambda: "recommended" in session.screen_text())
+        await session.wait_until(
+            lambda: "Enter downloads it: 5.7 GB, Apache-2.0." in session.screen_text()
+        )
 
 
 async def test_the_measurement_is_given_up_for_a_prompt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("baton.tui.chat.onboarding.MEASURE_SECONDS", 600.0)
-    shop = shop_in(tmp_path)
-    async with shopping(shop, tmp_path, endless, settle=False) as stage:
-        starter = stage.services.orchestra.worker("small")
+    library_setup = new_library_setup(tmp_path)
+    async with open_app_with_library(library_setup, tmp_path, endless, settle=False) as session:
+        starter = session.services.orchestra.worker("small")
         assert isinstance(starter, ScriptedWorker)
-        await stage.until(lambda: starter.requests)
-        await stage.send("hello")
-        await stage.until(lambda: "Good morning." in stage.see())
-        assert not any(shop.library.asked), "no speed was ever known"
+        await session.wait_until(lambda: starter.requests)
+        await session.send("hello")
+        await session.wait_until(lambda: "Good morning." in session.screen_text())
+        assert not any(library_setup.library.asked), "no speed was ever known"
 
 
 async def test_after_the_first_answer_it_is_offered_once_more(tmp_path: Path) -> None:
-    shop = shop_in(tmp_path)
-    async with shopping(shop, tmp_path) as stage:
-        await stage.ask("hello")
-        await stage.until(lambda: stage.chat.onboarding.choices)
-        assert "Better for this machine" in flat(stage)
-        await stage.ask("hello again")
-        await stage.app.workers.wait_for_complete()
-        assert "Better for this machine" not in flat(stage), "twice is enough"
+    library_setup = new_library_setup(tmp_path)
+    async with open_app_with_library(library_setup, tmp_path) as session:
+        await session.ask("hello")
+        await session.wait_until(lambda: session.chat.onboarding.choices)
+        assert "Better for this machine" in flat(session)
+        await session.ask("hello again")
+        await session.app.workers.wait_for_complete()
+        assert "Better for this machine" not in flat(session), "twice is enough"
 
 
 async def test_the_speed_is_told_once_it_is_known(tmp_path: Path) -> None:
-    shop = shop_in(tmp_path)
-    async with shopping(shop, tmp_path, quick) as stage:
-        await stage.until(lambda: "tokens/s" in flat(stage))
-        assert [speed for speed in shop.library.asked if speed]
+    library_setup = new_library_setup(tmp_path)
+    async with open_app_with_library(library_setup, tmp_path, quick) as session:
+        await session.wait_until(lambda: "tokens/s" in flat(session))
+        assert [speed for speed in library_setup.library.asked if speed]
 
 
 async def test_a_new_conversation_greets_only_once(tmp_path: Path) -> None:
-    shop = shop_in(tmp_path)
-    async with shopping(shop, tmp_path) as stage:
-        await stage.ask("hello")
-        await stage.press("ctrl+n")
-        await stage.until(lambda: not stage.chat.transcript.turns)
-        await stage.app.workers.wait_for_complete()
-        assert "Better for this machine" not in stage.see()
+    library_setup = new_library_setup(tmp_path)
+    async with open_app_with_library(library_setup, tmp_path) as session:
+        await session.ask("hello")
+        await session.press("ctrl+n")
+        await session.wait_until(lambda: not session.chat.transcript.turns)
+        await session.app.workers.wait_for_complete()
+        assert "Better for this machine" not in session.screen_text()
 
 
 async def test_who_has_a_history_and_no_model_is_advised_once_and_not_greeted(
     tmp_path: Path,
 ) -> None:
-    shop, store = shop_in(tmp_path), Store.open(None)
-    async with shopping(shop, tmp_path, store=store) as stage:
-        await stage.ask("hello")
-    async with shopping(shop, tmp_path, store=store) as stage:
-        await stage.shows("Better for this machine", "Download in the background")
-        assert "Ready now" not in stage.see()
-        await stage.ask("hello again")
-        await stage.app.workers.wait_for_complete()
-        assert "Better for this machine" not in stage.see()
-        await stage.press("ctrl+n")
-        await stage.until(lambda: not stage.chat.transcript.turns)
-    async with shopping(shop, tmp_path, store=store) as stage:
-        await choose(stage, "Later")
-        await stage.until(lambda: is_put_off(shop.state))
-    async with shopping(shop, tmp_path, store=store) as stage:
-        assert "Better for this machine" not in stage.see()
+    library_setup, store = new_library_setup(tmp_path), Store.open(None)
+    async with open_app_with_library(library_setup, tmp_path, store=store) as session:
+        await session.ask("hello")
+    async with open_app_with_library(library_setup, tmp_path, store=store) as session:
+        await session.wait_for_text("Better for this machine", "Download in the background")
+        assert "Ready now" not in session.screen_text()
+        await session.ask("hello again")
+        await session.app.workers.wait_for_complete()
+        assert "Better for this machine" not in session.screen_text()
+        await session.press("ctrl+n")
+        await session.wait_until(lambda: not session.chat.transcript.turns)
+    async with open_app_with_library(library_setup, tmp_path, store=store) as session:
+        await choose(session, "Later")
+        await session.wait_until(lambda: is_put_off(library_setup.state))
+    async with open_app_with_library(library_setup, tmp_path, store=store) as session:
+        assert "Better for this machine" not in session.screen_text()
     await store.aclose()
 
 
@@ -215,132 +226,136 @@ async def test_who_has_a_history_and_no_model_is_advised_once_and_not_greeted(
 async def test_without_any_model_a_set_is_offered_and_the_first_that_comes_answers(
     tmp_path: Path,
 ) -> None:
-    shop = shop_in(tmp_path)
-    shop.model_source.hold()
-    async with shopping(shop, tmp_path, no_worker=True) as stage:
-        await stage.shows("Nothing answers here yet: this Baton came without a model.")
-        await stage.shows("What suits this machine (16 GB, 8 cores, no GPU): Scout 2B to draw")
-        await stage.until(lambda: "no model yet" in stage.see().splitlines()[-1])
-        assert "Ready now" not in stage.see()
-        await choose(stage, "Download in the background")
-        await stage.shows(
+    library_setup = new_library_setup(tmp_path)
+    library_setup.model_source.hold()
+    async with open_app_with_library(library_setup, tmp_path, no_worker=True) as session:
+        await session.wait_for_text("Nothing answers here yet: this Baton came without a model.")
+        await session.wait_for_text(
+            "What suits this machine (16 GB, 8 cores, no GPU): Scout 2B to draw"
+        )
+        await session.wait_until(lambda: "no model yet" in session.screen_text().splitlines()[-1])
+        assert "Ready now" not in session.screen_text()
+        await choose(session, "Download in the background")
+        await session.wait_for_text(
             "On the way: Scout 2B and Talker 9B (7.0 GB). The first that is here answers;"
         )
-        shop.model_source.going.set()
-        await stage.until(lambda: sorted(shop.joined) == ["scout-2b", "talker-9b"])
-        await stage.shows("Talker 9B is here and answers from now on.")
-        await stage.ask("hello")
-        assert stage.chat.transcript.turns[-1].worker == "talker-9b"
+        library_setup.model_source.going.set()
+        await session.wait_until(lambda: sorted(library_setup.joined) == ["scout-2b", "talker-9b"])
+        await session.wait_for_text("Talker 9B is here and answers from now on.")
+        await session.ask("hello")
+        assert session.chat.transcript.turns[-1].worker == "talker-9b"
 
 
 async def test_a_prompt_without_a_worker_is_kept_and_the_offer_stays(tmp_path: Path) -> None:
-    shop = shop_in(tmp_path)
-    shop.model_source.hold()
-    async with shopping(shop, tmp_path, no_worker=True) as stage:
-        await stage.send("What is a heron?")
-        await stage.shows("There is no model yet that could answer; your prompt is kept.")
-        assert stage.chat.composer.text == "What is a heron?"
-        assert stage.chat.onboarding.advice is not None
-        assert await stage.services.store.conversations() == []
-        await choose(stage, "Download in the background")
-        await stage.shows("On the way:")
-        await stage.press("enter")
-        await stage.shows("Enter sends it once one is.")
-        shop.model_source.going.set()
-        await stage.shows("Talker 9B is here and answers from now on.")
-        stage.chat.composer.prompt.focus()
-        await stage.press("enter")
-        await stage.until(lambda: stage.chat.transcript.turns)
-        await stage.answered()
-        assert stage.chat.transcript.turns[0].text == "What is a heron?"
-        assert stage.chat.composer.text == ""
+    library_setup = new_library_setup(tmp_path)
+    library_setup.model_source.hold()
+    async with open_app_with_library(library_setup, tmp_path, no_worker=True) as session:
+        await session.send("What is a heron?")
+        await session.wait_for_text("There is no model yet that could answer; your prompt is kept.")
+        assert session.chat.composer.text == "What is a heron?"
+        assert session.chat.onboarding.advice is not None
+        assert await session.services.store.conversations() == []
+        await choose(session, "Download in the background")
+        await session.wait_for_text("On the way:")
+        await session.press("enter")
+        await session.wait_for_text("Enter sends it once one is.")
+        library_setup.model_source.going.set()
+        await session.wait_for_text("Talker 9B is here and answers from now on.")
+        session.chat.composer.prompt.focus()
+        await session.press("enter")
+        await session.wait_until(lambda: session.chat.transcript.turns)
+        await session.wait_for_answer()
+        assert session.chat.transcript.turns[0].text == "What is a heron?"
+        assert session.chat.composer.text == ""
 
 
 async def test_the_same_is_not_said_at_each_enter(tmp_path: Path) -> None:
-    shop = shop_in(tmp_path)
-    shop.model_source.hold()
+    library_setup = new_library_setup(tmp_path)
+    library_setup.model_source.hold()
     note = "There is no model yet that could answer"
-    async with shopping(shop, tmp_path, no_worker=True) as stage:
-        await stage.send("What is a heron?")
-        await stage.shows(note)
-        await stage.until(lambda: stage.chat.onboarding.choices)
-        offer = stage.chat.onboarding.advice
+    async with open_app_with_library(library_setup, tmp_path, no_worker=True) as session:
+        await session.send("What is a heron?")
+        await session.wait_for_text(note)
+        await session.wait_until(lambda: session.chat.onboarding.choices)
+        offer = session.chat.onboarding.advice
         assert offer is not None
         assert not offer.has_class("-pointed")
-        await stage.press("enter")
-        await stage.until(lambda: offer.has_class("-pointed"))
-        assert "Tab goes to the offer" in stage.see().splitlines()[-1]
-        await stage.press("enter", "enter", "enter")
-        await stage.until(lambda: stage.chat.composer.text == "What is a heron?")
-        assert flat(stage).count(note) == 1
-        assert stage.chat.composer.prompt.has_focus, "who typed ahead has chosen nothing"
-        assert shop.model_source.begun == []
-        await stage.until(lambda: not offer.has_class("-pointed"))
+        await session.press("enter")
+        await session.wait_until(lambda: offer.has_class("-pointed"))
+        assert "Tab goes to the offer" in session.screen_text().splitlines()[-1]
+        await session.press("enter", "enter", "enter")
+        await session.wait_until(lambda: session.chat.composer.text == "What is a heron?")
+        assert flat(session).count(note) == 1
+        assert session.chat.composer.prompt.has_focus, "who typed ahead has chosen nothing"
+        assert library_setup.model_source.begun == []
+        await session.wait_until(lambda: not offer.has_class("-pointed"))
 
-        await choose(stage, "Download in the background")
-        await stage.shows("On the way:")
-        stage.chat.composer.prompt.focus()
-        await stage.press("enter")
-        await stage.shows("Enter sends it once one is.")
-        assert note not in flat(stage), "that isn't so any more"
-        await stage.press("enter", "enter")
-        await stage.until(lambda: "no model can answer yet" in stage.see().splitlines()[-1])
-        assert flat(stage).count("Enter sends it once one is.") == 1
-        assert stage.chat.composer.text == "What is a heron?"
+        await choose(session, "Download in the background")
+        await session.wait_for_text("On the way:")
+        session.chat.composer.prompt.focus()
+        await session.press("enter")
+        await session.wait_for_text("Enter sends it once one is.")
+        assert note not in flat(session), "that isn't so any more"
+        await session.press("enter", "enter")
+        await session.wait_until(
+            lambda: "no model can answer yet" in session.screen_text().splitlines()[-1]
+        )
+        assert flat(session).count("Enter sends it once one is.") == 1
+        assert session.chat.composer.text == "What is a heron?"
 
 
 async def test_what_was_said_just_now_is_not_said_twice(tmp_path: Path) -> None:
-    shop = shop_in(tmp_path)
-    async with shopping(shop, tmp_path) as stage:
+    library_setup = new_library_setup(tmp_path)
+    async with open_app_with_library(library_setup, tmp_path) as session:
         for _ in range(3):
-            await stage.send("/model nobody")
-            await stage.shows("There is no worker 'nobody'")
-        assert flat(stage).count("There is no worker 'nobody'") == 1
-        await stage.send("/model somebody")
-        await stage.shows("There is no worker 'somebody'")
-        await stage.send("/model nobody")
-        await stage.until(lambda: flat(stage).count("There is no worker 'nobody'") == 2)
+            await session.send("/model nobody")
+            await session.wait_for_text("There is no worker 'nobody'")
+        assert flat(session).count("There is no worker 'nobody'") == 1
+        await session.send("/model somebody")
+        await session.wait_for_text("There is no worker 'somebody'")
+        await session.send("/model nobody")
+        await session.wait_until(lambda: flat(session).count("There is no worker 'nobody'") == 2)
 
 
 async def test_without_any_model_later_leaves_a_line_that_says_how(tmp_path: Path) -> None:
-    shop = shop_in(tmp_path)
-    async with shopping(shop, tmp_path, no_worker=True) as stage:
-        await choose(stage, "Later")
-        await stage.until(lambda: is_put_off(shop.state))
-    async with shopping(shop, tmp_path, no_worker=True) as stage:
-        await stage.shows("Nothing answers here yet", "/recommend shows this again")
-        await stage.press("ctrl+l")
-        await stage.until(lambda: type(stage.app.screen).__name__ == "ModelsScreen")
-        await stage.shows("Talker 9B")
+    library_setup = new_library_setup(tmp_path)
+    async with open_app_with_library(library_setup, tmp_path, no_worker=True) as session:
+        await choose(session, "Later")
+        await session.wait_until(lambda: is_put_off(library_setup.state))
+    async with open_app_with_library(library_setup, tmp_path, no_worker=True) as session:
+        await session.wait_for_text("Nothing answers here yet", "/recommend shows this again")
+        await session.press("ctrl+l")
+        await session.wait_until(lambda: type(session.app.screen).__name__ == "ModelsScreen")
+        await session.wait_for_text("Talker 9B")
 
 
 async def test_the_only_model_can_be_removed(tmp_path: Path) -> None:
-    shop = shop_in(tmp_path)
-    held = shop.put(TALKER)
-    async with shopping(shop, tmp_path, no_worker=True) as stage:
-        stage.services.join(held)
-        stage.chat.context.follow_default("")
-        await stage.ask("hello")
-        await stage.services.leave("talker-9b")
-        stage.chat.context.follow_default("")
-        await stage.until(lambda: "no model yet" in stage.see().splitlines()[-1])
-        await stage.send("and now?")
-        await stage.shows("There is no model yet that could answer")
+    library_setup = new_library_setup(tmp_path)
+    held = library_setup.put(TALKER)
+    async with open_app_with_library(library_setup, tmp_path, no_worker=True) as session:
+        session.services.join(held)
+        session.chat.context.follow_default("")
+        await session.ask("hello")
+        await session.services.leave("talker-9b")
+        session.chat.context.follow_default("")
+        await session.wait_until(lambda: "no model yet" in session.screen_text().splitlines()[-1])
+        await session.send("and now?")
+        await session.wait_for_text("There is no model yet that could answer")
 
 
 async def test_who_has_a_model_is_offered_none(tmp_path: Path) -> None:
-    shop = shop_in(tmp_path)
-    shop.put(TALKER)
-    async with shopping(shop, tmp_path) as stage:
-        assert "Ready now" in stage.see()
-        assert "Download" not in stage.see()
+    library_setup = new_library_setup(tmp_path)
+    library_setup.put(TALKER)
+    async with open_app_with_library(library_setup, tmp_path) as session:
+        assert "Ready now" in session.screen_text()
+        assert "Download" not in session.screen_text()
 
 
 async def test_offline_it_says_how_models_are_carried_over(tmp_path: Path) -> None:
-    shop = shop_in(tmp_path)
-    shop.library.offline = True
-    async with shopping(shop, tmp_path) as stage:
-        seen = flat(stage)
+    library_setup = new_library_setup(tmp_path)
+    library_setup.library.offline = True
+    async with open_app_with_library(library_setup, tmp_path) as session:
+        seen = flat(session)
         assert "Baton is offline" in seen
         assert "`baton models export DIR`" in seen
         assert "`baton models import DIR`" in seen
@@ -349,65 +364,69 @@ async def test_offline_it_says_how_models_are_carried_over(tmp_path: Path) -> No
 
 @pytest.mark.sampled(0.5)
 async def test_without_a_network_the_offer_stays_and_says_what_to_do(tmp_path: Path) -> None:
-    shop = shop_in(tmp_path)
+    library_setup = new_library_setup(tmp_path)
     error = WorkerUnavailable("The hub could not be reached.", "Try again.")
-    shop.model_source.errors = {"scout-2b": error, "talker-9b": error}
-    async with shopping(shop, tmp_path) as stage:
-        await choose(stage, "Download in the background")
+    library_setup.model_source.errors = {"scout-2b": error, "talker-9b": error}
+    async with open_app_with_library(library_setup, tmp_path) as session:
+        await choose(session, "Download in the background")
         said = "Scout 2B and Talker 9B didn't come. The hub could not be reached. Try again."
-        await stage.until(lambda: said in flat(stage))
-        assert "`baton models import DIR` here" in flat(stage)
-        assert shop.get("talker-9b").state is ModelState.COMING, "it can be gone on with"
+        await session.wait_until(lambda: said in flat(session))
+        assert "`baton models import DIR` here" in flat(session)
+        assert library_setup.get("talker-9b").state is ModelState.COMING, "it can be gone on with"
 
 
 async def test_what_to_do_without_a_network_is_said_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("baton.tui.chat.downloads.GROUP_FAILURES_SECONDS", 0.01)
-    shop = shop_in(tmp_path)
+    library_setup = new_library_setup(tmp_path)
     error = WorkerUnavailable("The hub could not be reached.", "Try again.")
-    async with shopping(shop, tmp_path) as stage:
-        await stage.chat.downloads.failed("Scout 2B", error)
-        await stage.until(lambda: "Scout 2B didn't come. The hub could not be" in flat(stage))
-        await stage.chat.downloads.failed("Talker 9B", error)
-        await stage.until(lambda: "Talker 9B didn't come either." in flat(stage))
-        await stage.chat.downloads.failed("Talker 9B", error)
-        await stage.until(lambda: "Talker 9B didn't come. The hub could not be" in flat(stage))
+    async with open_app_with_library(library_setup, tmp_path) as session:
+        await session.chat.downloads.failed("Scout 2B", error)
+        await session.wait_until(
+            lambda: "Scout 2B didn't come. The hub could not be" in flat(session)
+        )
+        await session.chat.downloads.failed("Talker 9B", error)
+        await session.wait_until(lambda: "Talker 9B didn't come either." in flat(session))
+        await session.chat.downloads.failed("Talker 9B", error)
+        await session.wait_until(
+            lambda: "Talker 9B didn't come. The hub could not be" in flat(session)
+        )
 
 
 async def test_models_of_other_programs_are_offered_in_a_line(tmp_path: Path) -> None:
-    shop = shop_in(tmp_path)
-    shop.model_store.others = [
+    library_setup = new_library_setup(tmp_path)
+    library_setup.model_store.others = [
         ExternalModel(
             f"m{n}", tmp_path / f"m{n}.gguf", 4 * GB, "Ollama" if n else "LM\x1b[2J Studio"
         )
         for n in range(4)
     ]
-    async with shopping(shop, tmp_path) as stage:
-        seen = flat(stage)
+    async with open_app_with_library(library_setup, tmp_path) as session:
+        seen = flat(session)
         assert "Also found: 1 model of LM\ufffd[2J Studio and 3 of Ollama, 16.0 GB: Choose." in seen
 
 
 async def test_nothing_is_offered_where_nothing_fits(tmp_path: Path) -> None:
-    shop = shop_in(tmp_path)
-    shop.library.picks = ()
-    async with shopping(shop, tmp_path) as stage:
-        assert "No model of the catalogue that is better" in flat(stage)
-        assert "Download in the background" not in stage.see()
+    library_setup = new_library_setup(tmp_path)
+    library_setup.library.picks = ()
+    async with open_app_with_library(library_setup, tmp_path) as session:
+        assert "No model of the catalogue that is better" in flat(session)
+        assert "Download in the background" not in session.screen_text()
 
 
 async def test_leaving_while_the_machine_is_looked_at(tmp_path: Path) -> None:
-    shop = shop_in(tmp_path)
+    library_setup = new_library_setup(tmp_path)
     never = asyncio.Event()
 
     async def look() -> None:
         await never.wait()
 
-    shop.library.inspect_machine = look  # type: ignore[assignment]
-    async with shopping(shop, tmp_path, settle=False) as stage:
-        await stage.until(lambda: "Looking at this machine" in stage.see())
-        await stage.ask("hello")
-        assert "hello" in stage.see()
+    library_setup.library.inspect_machine = look  # type: ignore[assignment]
+    async with open_app_with_library(library_setup, tmp_path, settle=False) as session:
+        await session.wait_until(lambda: "Looking at this machine" in session.screen_text())
+        await session.ask("hello")
+        assert "hello" in session.screen_text()
 
 
 @pytest.mark.parametrize(

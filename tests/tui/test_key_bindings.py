@@ -14,7 +14,7 @@ from baton.core.errors import ConfigError
 from baton.core.messages import Chunk, Request, Text
 from baton.tui import key_bindings, slash_commands
 from baton.tui.desktop import edit_text
-from support.app_session import Stage, staged
+from support.app_session import AppSession, open_app
 
 CODE = "Two blocks:\n\n```python\nprint('one')\n```\n\nand\n\n```\ntwo\n```\n"
 
@@ -23,18 +23,18 @@ def code(request: Request) -> Iterable[Chunk]:
     yield Text(CODE)
 
 
-class Copied:
+class StubClipboards:
     """Stands in for the clipboards."""
 
-    def __init__(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, session: AppSession, monkeypatch: pytest.MonkeyPatch) -> None:
         self.texts: list[str] = []
         monkeypatch.delenv("DISPLAY", raising=False)
         monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
-        monkeypatch.setattr(stage.app, "copy_to_clipboard", self.texts.append)
+        monkeypatch.setattr(session.app, "copy_to_clipboard", self.texts.append)
 
 
-def screen_of(stage: Stage) -> str:
-    return type(stage.app.screen).__name__
+def screen_of(session: AppSession) -> str:
+    return type(session.app.screen).__name__
 
 
 @pytest.mark.parametrize(
@@ -48,52 +48,52 @@ def screen_of(stage: Stage) -> str:
     ],
 )
 async def test_keys_that_open_a_screen(tmp_path: Path, key: str, screen: str) -> None:
-    async with staged(tmp_path, code) as stage:
-        await stage.ask("code")
-        await stage.press(key)
-        await stage.until(lambda: screen_of(stage) == screen)
-        await stage.press("escape")
-        await stage.until(lambda: screen_of(stage) == "ChatScreen")
+    async with open_app(tmp_path, code) as session:
+        await session.ask("code")
+        await session.press(key)
+        await session.wait_until(lambda: screen_of(session) == screen)
+        await session.press("escape")
+        await session.wait_until(lambda: screen_of(session) == "ChatScreen")
 
 
 async def test_keys_on_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with staged(tmp_path, code) as stage:
-        copied = Copied(stage, monkeypatch)
-        await stage.ask("code")
-        await stage.press("tab", "y")
-        await stage.until(lambda: copied.texts == [CODE])
-        await stage.shows("copied 11 lines")
-        await stage.press("u")
-        await stage.until(lambda: copied.texts[1:] == ["print('one')\n"])
-        await stage.shows("block 1 of 2")
-        await stage.press("u")
-        await stage.until(lambda: copied.texts[2:] == ["two\n"])
-        await stage.press("k", "y")
-        await stage.until(lambda: copied.texts[3:] == ["code"])
-        await stage.press("j", "w")
-        await stage.until(lambda: screen_of(stage) == "WorkflowScreen")
-        assert "small" in stage.see()
-        await stage.press("w")
-        await stage.until(lambda: screen_of(stage) == "ChatScreen")
-        await stage.press("?")
-        await stage.until(lambda: screen_of(stage) == "HelpScreen")
-        await stage.press("escape")
-        stage.chat.transcript.focus()
-        await stage.press("z")
-        assert stage.chat.composer.text == "z", "any other letter goes into the prompt"
-        assert stage.chat.composer.prompt.has_focus
+    async with open_app(tmp_path, code) as session:
+        copied = StubClipboards(session, monkeypatch)
+        await session.ask("code")
+        await session.press("tab", "y")
+        await session.wait_until(lambda: copied.texts == [CODE])
+        await session.wait_for_text("copied 11 lines")
+        await session.press("u")
+        await session.wait_until(lambda: copied.texts[1:] == ["print('one')\n"])
+        await session.wait_for_text("block 1 of 2")
+        await session.press("u")
+        await session.wait_until(lambda: copied.texts[2:] == ["two\n"])
+        await session.press("k", "y")
+        await session.wait_until(lambda: copied.texts[3:] == ["code"])
+        await session.press("j", "w")
+        await session.wait_until(lambda: screen_of(session) == "WorkflowScreen")
+        assert "small" in session.screen_text()
+        await session.press("w")
+        await session.wait_until(lambda: screen_of(session) == "ChatScreen")
+        await session.press("?")
+        await session.wait_until(lambda: screen_of(session) == "HelpScreen")
+        await session.press("escape")
+        session.chat.transcript.focus()
+        await session.press("z")
+        assert session.chat.composer.text == "z", "any other letter goes into the prompt"
+        assert session.chat.composer.prompt.has_focus
 
 
 async def test_s_asks_a_stronger_worker(tmp_path: Path) -> None:
     def strong(request: Request) -> Iterable[Chunk]:
         yield Text("from the strong one")
 
-    async with staged(tmp_path, code, strong) as stage:
-        await stage.ask("code")
-        await stage.press("escape", "s")
-        await stage.until(lambda: "from the strong one" in stage.see())
-        await stage.answered()
-        assert "large" in stage.see()
+    async with open_app(tmp_path, code, strong) as session:
+        await session.ask("code")
+        await session.press("escape", "s")
+        await session.wait_until(lambda: "from the strong one" in session.screen_text())
+        await session.wait_for_answer()
+        assert "large" in session.screen_text()
 
 
 def slow(request: Request) -> Iterable[Chunk | float]:
@@ -104,63 +104,65 @@ def slow(request: Request) -> Iterable[Chunk | float]:
 
 
 async def test_x_takes_back_what_waits(tmp_path: Path) -> None:
-    async with staged(tmp_path, slow) as stage:
-        await stage.send("first")
-        await stage.until(lambda: "word" in stage.see())
-        await stage.send("second")
-        stage.chat.transcript.focus()
-        await stage.press("x")
-        assert stage.chat.composer.text == "second"
+    async with open_app(tmp_path, slow) as session:
+        await session.send("first")
+        await session.wait_until(lambda: "word" in session.screen_text())
+        await session.send("second")
+        session.chat.transcript.focus()
+        await session.press("x")
+        assert session.chat.composer.text == "second"
 
 
 async def test_lines_are_broken_by_ctrl_j(tmp_path: Path) -> None:
-    async with staged(tmp_path) as stage:
-        await stage.press("a", "ctrl+j", "b", "shift+enter", "c")
-        assert stage.chat.composer.text == "a\nb\nc"
-        assert stage.chat.composer.prompt.size.height == 3
+    async with open_app(tmp_path) as session:
+        await session.press("a", "ctrl+j", "b", "shift+enter", "c")
+        assert session.chat.composer.text == "a\nb\nc"
+        assert session.chat.composer.prompt.size.height == 3
 
 
 async def test_keys_in_a_burst_act_in_their_order(tmp_path: Path) -> None:
     """As after a pause of the machine, when all that was typed meanwhile comes at once."""
-    async with staged(tmp_path, code) as stage:
+    async with open_app(tmp_path, code) as session:
         for key in ("a", "b", "c", "backspace", "backspace", "x", "left", "left", "y"):
-            stage.app.post_message(events.Key(key, key if len(key) == 1 else None))
-        await stage.until(lambda: len(stage.chat.composer.text) == 3)
-        assert stage.chat.composer.text == "yax"
+            session.app.post_message(events.Key(key, key if len(key) == 1 else None))
+        await session.wait_until(lambda: len(session.chat.composer.text) == 3)
+        assert session.chat.composer.text == "yax"
 
 
 async def test_a_prompt_in_the_same_burst_as_ctrl_n_goes_to_the_new_conversation(
     tmp_path: Path,
 ) -> None:
-    async with staged(tmp_path, code) as stage:
-        await stage.ask("code")
+    async with open_app(tmp_path, code) as session:
+        await session.ask("code")
         for key in ("ctrl+n", "h", "i", "enter"):
-            stage.app.post_message(events.Key(key, key if len(key) == 1 else None))
-        await stage.until(lambda: [turn.text for turn in stage.chat.transcript.turns[:1]] == ["hi"])
-        await stage.answered()
-        assert len(await stage.services.store.conversations()) == 2
+            session.app.post_message(events.Key(key, key if len(key) == 1 else None))
+        await session.wait_until(
+            lambda: [turn.text for turn in session.chat.transcript.turns[:1]] == ["hi"]
+        )
+        await session.wait_for_answer()
+        assert len(await session.services.store.conversations()) == 2
 
 
 async def test_a_burst_that_begins_above_the_prompt_ends_in_it(tmp_path: Path) -> None:
-    async with staged(tmp_path, code) as stage:
-        await stage.ask("code")
-        await stage.press("escape")
-        assert stage.chat.transcript.has_focus
+    async with open_app(tmp_path, code) as session:
+        await session.ask("code")
+        await session.press("escape")
+        assert session.chat.transcript.has_focus
         for letter in "/budget":
-            stage.app.post_message(events.Key("slash" if letter == "/" else letter, letter))
-        await stage.until(lambda: len(stage.chat.composer.text) == len("/budget"))
-        assert stage.chat.composer.text == "/budget", "u, e and g are letters here"
-        await stage.press("escape")
-        stage.app.post_message(events.Key("j", "j"))
-        await stage.press("escape")
-        assert stage.chat.composer.text == "/budget", "alone they are keys again"
+            session.app.post_message(events.Key("slash" if letter == "/" else letter, letter))
+        await session.wait_until(lambda: len(session.chat.composer.text) == len("/budget"))
+        assert session.chat.composer.text == "/budget", "u, e and g are letters here"
+        await session.press("escape")
+        session.app.post_message(events.Key("j", "j"))
+        await session.press("escape")
+        assert session.chat.composer.text == "/budget", "alone they are keys again"
 
 
 async def test_the_prompt_grows_to_a_third_of_the_screen(tmp_path: Path) -> None:
-    async with staged(tmp_path, size=(80, 30)) as stage:
-        stage.chat.composer.prompt.insert("\n" * 40)
-        await stage.pilot.pause()
-        assert stage.chat.composer.prompt.outer_size.height == 10
+    async with open_app(tmp_path, size=(80, 30)) as session:
+        session.chat.composer.prompt.insert("\n" * 40)
+        await session.pilot.pause()
+        assert session.chat.composer.prompt.outer_size.height == 10
 
 
 async def test_the_editor_opens_on_ctrl_o(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,31 +173,31 @@ async def test_the_editor_opens_on_ctrl_o(tmp_path: Path, monkeypatch: pytest.Mo
     script.chmod(0o700)
     monkeypatch.setenv("EDITOR", str(script))
     monkeypatch.delenv("VISUAL", raising=False)
-    async with staged(tmp_path) as stage:
-        monkeypatch.setattr(stage.app, "suspend", nullcontext)
-        stage.chat.composer.prompt.insert("text")
-        await stage.press("ctrl+o")
-        assert stage.chat.composer.text == "text and more�[2J"
+    async with open_app(tmp_path) as session:
+        monkeypatch.setattr(session.app, "suspend", nullcontext)
+        session.chat.composer.prompt.insert("text")
+        await session.press("ctrl+o")
+        assert session.chat.composer.text == "text and more�[2J"
         monkeypatch.setenv("EDITOR", "sh -c 'echo > \"$0\"'")
-        await stage.press("ctrl+o")
-        assert stage.chat.composer.text == "text and more�[2J", "an empty file changes nothing"
-        assert "nothing was changed" in stage.see()
+        await session.press("ctrl+o")
+        assert session.chat.composer.text == "text and more�[2J", "an empty file changes nothing"
+        assert "nothing was changed" in session.screen_text()
         monkeypatch.setenv("EDITOR", str(tmp_path / "none"))
-        await stage.press("ctrl+o")
-        assert "can't be started" in stage.see()
+        await session.press("ctrl+o")
+        assert "can't be started" in session.screen_text()
 
 
 async def test_keys_can_be_rebound(tmp_path: Path) -> None:
     keymap = {"prompt.send": "f5", "prompt.line": "enter"}
-    async with staged(tmp_path, code, keymap=keymap) as stage:
-        await stage.press("a", "enter", "b")
-        assert stage.chat.composer.text == "a\nb"
-        assert "F5 send" in stage.see()
-        await stage.press("f5")
-        await stage.until(lambda: stage.chat.transcript.turns)
-        await stage.answered()
-        await stage.press("f1")
-        await stage.until(lambda: screen_of(stage) == "HelpScreen")
+    async with open_app(tmp_path, code, keymap=keymap) as session:
+        await session.press("a", "enter", "b")
+        assert session.chat.composer.text == "a\nb"
+        assert "F5 send" in session.screen_text()
+        await session.press("f5")
+        await session.wait_until(lambda: session.chat.transcript.turns)
+        await session.wait_for_answer()
+        await session.press("f1")
+        await session.wait_until(lambda: screen_of(session) == "HelpScreen")
 
 
 def test_an_unknown_key_name_is_refused_with_the_nearest() -> None:
@@ -205,10 +207,10 @@ def test_an_unknown_key_name_is_refused_with_the_nearest() -> None:
 
 
 async def test_the_help_shows_every_key_and_command(tmp_path: Path) -> None:
-    async with staged(tmp_path, size=(100, 120)) as stage:
-        await stage.press("f1")
-        await stage.until(lambda: screen_of(stage) == "HelpScreen")
-        seen = stage.see()
+    async with open_app(tmp_path, size=(100, 120)) as session:
+        await session.press("f1")
+        await session.wait_until(lambda: screen_of(session) == "HelpScreen")
+        seen = session.screen_text()
         for group in key_bindings.GROUPS.values():
             for binding in group:
                 assert isinstance(binding, Binding)
@@ -226,13 +228,13 @@ async def test_each_binding_leads_to_an_action(tmp_path: Path) -> None:
     from baton.tui.screens.workflow_screen import StepScreen, WorkflowScreen
     from baton.tui.widgets.question_view import ChoiceView
 
-    async with staged(tmp_path) as stage:
+    async with open_app(tmp_path) as session:
         owners = {
-            "Everywhere": type(stage.app),
-            "Conversation": stage.chat,
-            "Writing a prompt": type(stage.chat.composer.prompt),
+            "Everywhere": type(session.app),
+            "Conversation": session.chat,
+            "Writing a prompt": type(session.chat.composer.prompt),
             "A question": ChoiceView,
-            "Messages (Tab or Esc from the prompt)": type(stage.chat.transcript),
+            "Messages (Tab or Esc from the prompt)": type(session.chat.transcript),
             "Conversations": ConversationsScreen,
             "Its title": RenameScreen,
             "Models": ModelsScreen,
@@ -246,41 +248,41 @@ async def test_each_binding_leads_to_an_action(tmp_path: Path) -> None:
             for binding in group:
                 assert isinstance(binding, Binding)
                 scope, _, action = binding.action.partition("(")[0].rpartition(".")
-                owner = {"screen": stage.chat, "app": stage.app}.get(scope, owners[name])
+                owner = {"screen": session.chat, "app": session.app}.get(scope, owners[name])
                 assert hasattr(owner, f"action_{action}"), binding
         for command in slash_commands.COMMANDS:
             scope, _, action = command.action.rpartition(".")
-            owner = stage.app if scope == "app" else stage.chat
+            owner = session.app if scope == "app" else session.chat
             assert hasattr(owner, f"action_{action}"), command
 
 
 async def test_a_title_is_given_with_a_key_that_is_shown(tmp_path: Path) -> None:
-    async with staged(tmp_path, code) as stage:
-        await stage.ask("code")
-        await stage.press("ctrl+r")
-        await stage.until(lambda: screen_of(stage) == "RenameScreen")
-        assert "Enter rename" in stage.see().splitlines()[-1]
-        await stage.press("end", "x", "enter")
-        await stage.until(lambda: "codex" in stage.see().splitlines()[0])
+    async with open_app(tmp_path, code) as session:
+        await session.ask("code")
+        await session.press("ctrl+r")
+        await session.wait_until(lambda: screen_of(session) == "RenameScreen")
+        assert "Enter rename" in session.screen_text().splitlines()[-1]
+        await session.press("end", "x", "enter")
+        await session.wait_until(lambda: "codex" in session.screen_text().splitlines()[0])
 
 
 async def test_where_nothing_left_nothing_can_be_shown(tmp_path: Path) -> None:
-    async with staged(tmp_path, code) as stage:
-        await stage.send("/egress")
-        await stage.until(lambda: "nothing left yet" in stage.see())
-        assert "Enter" not in stage.see().splitlines()[-1]
-        await stage.press("enter")
-        assert screen_of(stage) == "EgressScreen"
+    async with open_app(tmp_path, code) as session:
+        await session.send("/egress")
+        await session.wait_until(lambda: "nothing left yet" in session.screen_text())
+        assert "Enter" not in session.screen_text().splitlines()[-1]
+        await session.press("enter")
+        assert screen_of(session) == "EgressScreen"
 
 
 @pytest.mark.sampled(0.5)
 async def test_no_line_of_the_help_is_broken_on_a_small_screen(tmp_path: Path) -> None:
-    async with staged(tmp_path, size=(80, 24)) as stage:
-        await stage.press("f1")
+    async with open_app(tmp_path, size=(80, 24)) as session:
+        await session.press("f1")
         seen: list[str] = []
-        while stage.see() not in seen:
-            seen.append(stage.see())
-            await stage.press("pagedown")
+        while session.screen_text() not in seen:
+            seen.append(session.screen_text())
+            await session.press("pagedown")
         text = "\n".join(seen)
         for binding in [binding for group in key_bindings.GROUPS.values() for binding in group]:
             assert isinstance(binding, Binding)
@@ -289,38 +291,41 @@ async def test_no_line_of_the_help_is_broken_on_a_small_screen(tmp_path: Path) -
 
 
 async def test_commands(tmp_path: Path) -> None:
-    async with staged(tmp_path, code) as stage:
-        await stage.ask("code")
-        await stage.send("/rename Another title")
-        await stage.until(lambda: "Another title" in stage.see())
-        await stage.send("/exp")
-        await stage.until(lambda: "Saved as" in stage.see())
+    async with open_app(tmp_path, code) as session:
+        await session.ask("code")
+        await session.send("/rename Another title")
+        await session.wait_until(lambda: "Another title" in session.screen_text())
+        await session.send("/exp")
+        await session.wait_until(lambda: "Saved as" in session.screen_text())
         (saved,) = (tmp_path / "exports").iterdir()
         assert saved.name == "another-title.md"
         assert saved.stat().st_mode & 0o777 == 0o600
         assert "print('one')" in saved.read_text("utf-8")
-        await stage.send("/nonsense")
-        assert "/nonsense is no command" in stage.see()
-        assert stage.chat.composer.text == "/nonsense", "what was typed is kept"
-        assert "/new, /search, /rename" in stage.see()
-        stage.chat.composer.put("")
-        await stage.send("/models")
-        assert "/models is no command; did you mean /model?" in stage.see()
-        stage.chat.composer.put("")
-        await stage.send("/re")
-        assert "/re could be several commands: /rename, /regenerate, /recommend." in stage.see()
-        stage.chat.composer.put("")
-        await stage.send("/model large")
-        assert "There is no worker 'large'" in stage.see()
-        await stage.send("/help")
-        await stage.until(lambda: screen_of(stage) == "HelpScreen")
+        await session.send("/nonsense")
+        assert "/nonsense is no command" in session.screen_text()
+        assert session.chat.composer.text == "/nonsense", "what was typed is kept"
+        assert "/new, /search, /rename" in session.screen_text()
+        session.chat.composer.put("")
+        await session.send("/models")
+        assert "/models is no command; did you mean /model?" in session.screen_text()
+        session.chat.composer.put("")
+        await session.send("/re")
+        assert (
+            "/re could be several commands: /rename, /regenerate, /recommend."
+            in session.screen_text()
+        )
+        session.chat.composer.put("")
+        await session.send("/model large")
+        assert "There is no worker 'large'" in session.screen_text()
+        await session.send("/help")
+        await session.wait_until(lambda: screen_of(session) == "HelpScreen")
 
 
 async def test_what_only_looks_like_a_command_is_sent(tmp_path: Path) -> None:
-    async with staged(tmp_path) as stage:
+    async with open_app(tmp_path) as session:
         for text in ("// why?", "/etc/hosts", "/new\nline", "/"):
-            await stage.ask(text)
-            assert stage.chat.transcript.turns[-2].text == text
+            await session.ask(text)
+            assert session.chat.transcript.turns[-2].text == text
 
 
 async def test_commands_and_paths_are_completed(
@@ -329,54 +334,54 @@ async def test_commands_and_paths_are_completed(
     (tmp_path / "long name.md").touch()
     (tmp_path / "folder").mkdir()
     monkeypatch.chdir(tmp_path)
-    async with staged(tmp_path) as stage:
-        await stage.press("/", "r", "e", "g")
-        assert "Answer the newest prompt again" in stage.see()
-        await stage.press("tab")
-        assert stage.chat.composer.text == "/regenerate"
-        stage.chat.composer.put("see ")
-        await stage.press("@", "l", "o")
-        await stage.until(lambda: stage.chat.composer.prompt.completion)
-        await stage.press("tab")
-        assert stage.chat.composer.text == 'see @"long name.md"'
-        stage.chat.composer.put("")
-        await stage.press("@", "f", "o")
-        await stage.until(lambda: stage.chat.composer.prompt.completion)
-        await stage.press("tab")
-        assert stage.chat.composer.text == "@folder/"
+    async with open_app(tmp_path) as session:
+        await session.press("/", "r", "e", "g")
+        assert "Answer the newest prompt again" in session.screen_text()
+        await session.press("tab")
+        assert session.chat.composer.text == "/regenerate"
+        session.chat.composer.put("see ")
+        await session.press("@", "l", "o")
+        await session.wait_until(lambda: session.chat.composer.prompt.completion)
+        await session.press("tab")
+        assert session.chat.composer.text == 'see @"long name.md"'
+        session.chat.composer.put("")
+        await session.press("@", "f", "o")
+        await session.wait_until(lambda: session.chat.composer.prompt.completion)
+        await session.press("tab")
+        assert session.chat.composer.text == "@folder/"
 
 
 async def test_what_waits_is_kept_as_a_draft(tmp_path: Path) -> None:
-    async with staged(tmp_path, slow) as stage:
-        await stage.send("first")
-        await stage.until(lambda: "word" in stage.see())
-        await stage.send("second")
-        conversation = stage.chat.context.chat.id or ""
-        store = stage.chat.context.services.store
+    async with open_app(tmp_path, slow) as session:
+        await session.send("first")
+        await session.wait_until(lambda: "word" in session.screen_text())
+        await session.send("second")
+        conversation = session.chat.context.chat.id or ""
+        store = session.chat.context.services.store
         for _ in range(100):
             if await store.draft(conversation) == "second":
                 break
             await asyncio.sleep(0.02)
         assert await store.draft(conversation) == "second"
-        await stage.chat.queue.close()
-        await stage.chat.conversation.keep_draft()
+        await session.chat.queue.close()
+        await session.chat.conversation.keep_draft()
         assert await store.draft(conversation) == "second"
 
 
 async def test_words_after_a_command_that_takes_none_are_a_prompt(tmp_path: Path) -> None:
-    async with staged(tmp_path) as stage:
-        await stage.send("/quit smoking, how?")
-        await stage.until(lambda: "/quit smoking, how?" in stage.see())
-        await stage.send("//help")
-        await stage.until(lambda: "/help" in stage.see().replace("//help", ""))
+    async with open_app(tmp_path) as session:
+        await session.send("/quit smoking, how?")
+        await session.wait_until(lambda: "/quit smoking, how?" in session.screen_text())
+        await session.send("//help")
+        await session.wait_until(lambda: "/help" in session.screen_text().replace("//help", ""))
 
 
 async def test_the_editor_waits_for_the_answer(tmp_path: Path) -> None:
-    async with staged(tmp_path, slow) as stage:
-        await stage.send("first")
-        await stage.until(lambda: "word" in stage.see())
-        await stage.press("ctrl+o")
-        await stage.until(lambda: "the editor opens when" in stage.see())
+    async with open_app(tmp_path, slow) as session:
+        await session.send("first")
+        await session.wait_until(lambda: "word" in session.screen_text())
+        await session.press("ctrl+o")
+        await session.wait_until(lambda: "the editor opens when" in session.screen_text())
 
 
 @pytest.mark.parametrize("named", ["vim '", "/no/such/editor"])

@@ -21,10 +21,10 @@ from baton.tui.app import BatonApp
 from baton.tui.screens.models_screen import ModelsScreen
 from baton.tui.services import AppServices
 from baton.workers.scripted_worker import ScriptedWorker
-from support.app_library import CODER, GATED, GB, SCOUT, TALKER, Shop, shop_in
+from support.app_library import CODER, GATED, GB, SCOUT, TALKER, LibrarySetup, new_library_setup
 from support.app_session import CARD, GPT
 
-Act = Callable[[Pilot[None], Shop], Awaitable[None]]
+Act = Callable[[Pilot[None], LibrarySetup], Awaitable[None]]
 Compare = Callable[..., bool]
 
 SMALL, LARGE = (80, 24), (140, 40)
@@ -79,39 +79,39 @@ def app_of(pilot: Pilot[None]) -> BatonApp:
     return pilot.app
 
 
-async def first(pilot: Pilot[None], shop: Shop) -> None:
+async def first(pilot: Pilot[None], library_setup: LibrarySetup) -> None:
     app = app_of(pilot)
     await settle(
         pilot, lambda: app.chat.onboarding.advice and "tokens/s" in app.chat.onboarding.advice.text
     )
 
 
-async def chosen(pilot: Pilot[None], shop: Shop) -> None:
-    await first(pilot, shop)
-    shop.model_source.hold()
+async def chosen(pilot: Pilot[None], library_setup: LibrarySetup) -> None:
+    await first(pilot, library_setup)
+    library_setup.model_source.hold()
     await pilot.press("tab", "enter")
     app = app_of(pilot)
     await settle(pilot, lambda: "40 %" in app.chat.footer.beside)
 
 
-async def offline(pilot: Pilot[None], shop: Shop) -> None:
+async def offline(pilot: Pilot[None], library_setup: LibrarySetup) -> None:
     app = app_of(pilot)
     await settle(pilot, lambda: app.chat.onboarding.choices)
 
 
-async def table(pilot: Pilot[None], shop: Shop) -> None:
+async def table(pilot: Pilot[None], library_setup: LibrarySetup) -> None:
     app = app_of(pilot)
     await pilot.pause()
     await app.workers.wait_for_complete()
     for one in (CODER, TALKER):
-        app.chat.context.services.join(shop.put(one))
-    shop.put(GATED, here=False, paused=True)
+        app.chat.context.services.join(library_setup.put(one))
+    library_setup.put(GATED, here=False, paused=True)
     app.chat.composer.prompt.insert("hello")
     await pilot.press("enter")
     await settle(pilot, lambda: app.chat.transcript.turns and not app.chat.queue.is_busy)
-    shop.model_source.hold()
+    library_setup.model_source.hold()
     assert app.chat.downloads.queue is not None
-    app.chat.downloads.queue.fetch(shop.put(SCOUT, here=False))
+    app.chat.downloads.queue.fetch(library_setup.put(SCOUT, here=False))
     await pilot.press("ctrl+l")
     await settle(pilot, lambda: isinstance(app.screen, ModelsScreen) and app.screen._data.verdicts)
     await settle(pilot, lambda: "40 %" in app.chat.footer.beside)
@@ -119,14 +119,14 @@ async def table(pilot: Pilot[None], shop: Shop) -> None:
     await pilot.pause(0.7)
 
 
-async def detail(pilot: Pilot[None], shop: Shop) -> None:
-    await table(pilot, shop)
+async def detail(pilot: Pilot[None], library_setup: LibrarySetup) -> None:
+    await table(pilot, library_setup)
     await pilot.press("a", "end")
     await pilot.pause(0.7)
 
 
-async def roles(pilot: Pilot[None], shop: Shop) -> None:
-    await table(pilot, shop)
+async def roles(pilot: Pilot[None], library_setup: LibrarySetup) -> None:
+    await table(pilot, library_setup)
     await pilot.press("r")
     await pilot.pause(0.3)
 
@@ -157,9 +157,9 @@ def test_look_of_models(
     size: tuple[int, int],
     theme: str,
 ) -> None:
-    shop = shop_in(tmp_path, say)
-    shop.library.offline = act is offline
-    shop.model_store.others = [
+    library_setup = new_library_setup(tmp_path, say)
+    library_setup.library.offline = act is offline
+    library_setup.model_store.others = [
         ExternalModel("Mistral 7B", Path("/models/mistral.gguf"), 4 * GB, "Ollama")
     ]
     workers = {"small": ScriptedWorker(say, CARD)}
@@ -174,10 +174,10 @@ def test_look_of_models(
         tmp_path / "config.toml",
         exports,
         logs,
-        **shop.equip(orchestra),
+        **library_setup.equip(orchestra),
     )
 
     async def play(pilot: Pilot[None]) -> None:
-        await act(pilot, shop)
+        await act(pilot, library_setup)
 
     assert snap_compare(BatonApp(services, theme), terminal_size=size, run_before=play)

@@ -26,19 +26,19 @@ from baton.platform.settings import load_settings
 from baton.presentation import charges
 from baton.tui import slash_commands
 from baton.tui.screens.models_screen import ModelsScreen
-from support.app_session import GPT, Stage, play, remote_script, sorry, staged, until
+from support.app_session import GPT, AppSession, open_app, play, remote_script, sorry, until
 
 Script = Iterable[Chunk | BaseException | float]
 BUDGET = {"policy": Policy.BUDGET}
 OVERCHARGE = "gpt-5-mini charged $0.1001 for a call that was to cost at most $0.00"
 
 
-def header(stage: Stage) -> str:
-    return stage.see().splitlines()[0]
+def header(session: AppSession) -> str:
+    return session.screen_text().splitlines()[0]
 
 
-def flat(stage: Stage) -> str:
-    return " ".join(stage.see().split())
+def flat(session: AppSession) -> str:
+    return " ".join(session.screen_text().split())
 
 
 def broken(request: Request) -> Script:
@@ -47,35 +47,37 @@ def broken(request: Request) -> Script:
     raise WorkerUnavailable("OpenAI closed the connection.", "Try again.")
 
 
-async def send_body(stage: Stage, body: bytes, run: str = "run") -> None:
+async def send_body(session: AppSession, body: bytes, run: str = "run") -> None:
     """Let a call leave, as the gateway would record it."""
     assert GPT.price is not None
     bill = HoldRequest(
         run, "chat", "gpt", "openai", "openai/gpt-5-mini", Purpose.ANSWER, GPT.price, 500, 1000,
-        stage.services.orchestra.terms.ceilings,
+        session.services.orchestra.terms.ceilings,
     )  # fmt: skip
-    hold = await stage.services.ledger.hold(bill)
-    await stage.services.ledger.sent(hold.call, "api.openai.com", body)
-    await stage.services.ledger.settle(hold.call, BilledTokens(400, 800))
+    hold = await session.services.ledger.hold(bill)
+    await session.services.ledger.sent(hold.call, "api.openai.com", body)
+    await session.services.ledger.settle(hold.call, BilledTokens(400, 800))
 
 
 async def test_money_is_hidden_while_the_cloud_is_off_and_nothing_was_spent(tmp_path: Path) -> None:
-    async with staged(tmp_path) as stage:
-        await stage.ask("hello")
-        assert "$" not in header(stage)
-        await stage.send("/budget day 2")
-        await stage.until(lambda: "$0.00 of $2.00" in header(stage))
+    async with open_app(tmp_path) as session:
+        await session.ask("hello")
+        assert "$" not in header(session)
+        await session.send("/budget day 2")
+        await session.wait_until(lambda: "$0.00 of $2.00" in header(session))
 
 
 async def test_the_meter_follows_the_conversation(tmp_path: Path) -> None:
     ceilings = {Scope.SESSION: NANO // 100, Scope.DAY: 2 * NANO}
-    async with staged(
+    async with open_app(
         tmp_path, sorry, cloud=remote_script(), terms=BUDGET, ceilings=ceilings
-    ) as stage:
-        await stage.ask("hello")
-        await stage.until(lambda: "$0.002 of $0.01" in header(stage))
-        await stage.press("ctrl+n")
-        await stage.until(lambda: "$0.00 of $0.01" in header(stage) or "of $2.00" in header(stage))
+    ) as session:
+        await session.ask("hello")
+        await session.wait_until(lambda: "$0.002 of $0.01" in header(session))
+        await session.press("ctrl+n")
+        await session.wait_until(
+            lambda: "$0.00 of $0.01" in header(session) or "of $2.00" in header(session)
+        )
 
 
 async def test_what_is_held_and_unconfirmed_is_told(tmp_path: Path) -> None:
@@ -84,15 +86,15 @@ async def test_what_is_held_and_unconfirmed_is_told(tmp_path: Path) -> None:
         yield 0.6
         yield from broken(request)
 
-    async with staged(tmp_path, sorry, cloud=slow, terms=BUDGET, size=(100, 24)) as stage:
-        await stage.send("hello")
-        await stage.until(lambda: "$0.004 held" in header(stage))
-        await stage.answered()
-        await stage.until(lambda: "$0.004 unconfirmed" in header(stage))
-        assert "held" not in header(stage)
+    async with open_app(tmp_path, sorry, cloud=slow, terms=BUDGET, size=(100, 24)) as session:
+        await session.send("hello")
+        await session.wait_until(lambda: "$0.004 held" in header(session))
+        await session.wait_for_answer()
+        await session.wait_until(lambda: "$0.004 unconfirmed" in header(session))
+        assert "held" not in header(session)
         warning = "gpt-5-mini did not confirm what a call cost, so $0.004 is charged"
-        assert warning in flat(stage)
-        assert "does not show it, /budget release gives it back." in flat(stage)
+        assert warning in flat(session)
+        assert "does not show it, /budget release gives it back." in flat(session)
 
 
 def rooms(used: int, ceiling: int | None) -> Standing:
@@ -131,15 +133,17 @@ async def test_a_bell_and_a_line_when_a_ceiling_is_nearly_used(
 ) -> None:
     ceilings = {Scope.DAY: 36 * NANO // 10_000}
     rung: list[int] = []
-    async with staged(
+    async with open_app(
         tmp_path, sorry, cloud=remote_script(tokens=1450), terms=BUDGET, ceilings=ceilings
-    ) as stage:
-        monkeypatch.setattr(stage.app, "bell", lambda: rung.append(1))
-        await stage.ask("hello")
-        await stage.until(lambda: "% of the ceiling of $0.004 for today is used" in flat(stage))
+    ) as session:
+        monkeypatch.setattr(session.app, "bell", lambda: rung.append(1))
+        await session.ask("hello")
+        await session.wait_until(
+            lambda: "% of the ceiling of $0.004 for today is used" in flat(session)
+        )
         assert rung == [1]
-        await stage.ask("again")
-        assert "gpt-5-mini was not asked" in flat(stage)
+        await session.ask("again")
+        assert "gpt-5-mini was not asked" in flat(session)
         assert rung == [1]
 
 
@@ -170,165 +174,169 @@ def test_what_budget_refuses_is_a_sentence(words: str) -> None:
 async def test_a_ceiling_is_set_for_good_and_at_once(tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
     config.write_text("# mine\nmode = 'auto'\n")
-    async with staged(tmp_path, sorry, cloud=remote_script(), ceilings={}) as stage:
-        await stage.ask("hello")
-        assert "the cloud is off" in flat(stage)
-        await stage.send("/budget day 2")
-        await stage.until(lambda: "At most $2.00 for today from now on." in flat(stage))
+    async with open_app(tmp_path, sorry, cloud=remote_script(), ceilings={}) as session:
+        await session.ask("hello")
+        assert "the cloud is off" in flat(session)
+        await session.send("/budget day 2")
+        await session.wait_until(lambda: "At most $2.00 for today from now on." in flat(session))
         assert "# mine" in config.read_text()
         assert load_settings(config, {}).budget.ceilings == {Scope.DAY: 2 * NANO}
-        await stage.send("again")
-        await stage.until(lambda: "Ask gpt-5-mini?" in stage.see())
-        await stage.press("escape")
-        await stage.answered()
-        await stage.send("/budget day none")
-        await stage.until(lambda: "so the cloud is off" in flat(stage))
+        await session.send("again")
+        await session.wait_until(lambda: "Ask gpt-5-mini?" in session.screen_text())
+        await session.press("escape")
+        await session.wait_for_answer()
+        await session.send("/budget day none")
+        await session.wait_until(lambda: "so the cloud is off" in flat(session))
         assert load_settings(config, {}).budget.ceilings == {}
-        await stage.ask("once more")
-        assert "Ask gpt-5-mini?" not in stage.see()
+        await session.ask("once more")
+        assert "Ask gpt-5-mini?" not in session.screen_text()
 
 
 async def test_a_ceiling_of_the_environment_stays_whatever_is_set(tmp_path: Path) -> None:
     bounds = {Scope.DAY: (NANO // 100, "BATON_BUDGET__DAY")}
-    async with staged(tmp_path, cloud=remote_script(), ceilings={}, bounds=bounds) as stage:
-        await stage.send("/budget day 5")
-        await stage.until(lambda: "BATON_BUDGET__DAY sets $0.01 where" in flat(stage))
-        assert "At most $5.00" not in flat(stage)
+    async with open_app(tmp_path, cloud=remote_script(), ceilings={}, bounds=bounds) as session:
+        await session.send("/budget day 5")
+        await session.wait_until(lambda: "BATON_BUDGET__DAY sets $0.01 where" in flat(session))
+        assert "At most $5.00" not in flat(session)
         assert load_settings(tmp_path / "config.toml", {}).budget.ceilings == {Scope.DAY: 5 * NANO}
-        [today, _] = (await stage.services.orchestra.standing()).rooms
+        [today, _] = (await session.services.orchestra.standing()).rooms
         assert today.ceiling == NANO // 100
 
 
 async def test_a_ceiling_counts_in_this_window_at_once(tmp_path: Path) -> None:
-    async with staged(tmp_path, cloud=remote_script(), ceilings={}) as stage:
-        await stage.send("/budget day 1")
-        await stage.until(lambda: "At most $1.00 for today from now on." in flat(stage))
-        assert stage.services.orchestra.terms.ceilings == {Scope.DAY: NANO}
-        assert "so the cloud is off" not in flat(stage)
-        assert "When to spend:" in flat(stage)
+    async with open_app(tmp_path, cloud=remote_script(), ceilings={}) as session:
+        await session.send("/budget day 1")
+        await session.wait_until(lambda: "At most $1.00 for today from now on." in flat(session))
+        assert session.services.orchestra.terms.ceilings == {Scope.DAY: NANO}
+        assert "so the cloud is off" not in flat(session)
+        assert "When to spend:" in flat(session)
 
 
 async def test_a_wrong_ceiling_changes_nothing(tmp_path: Path) -> None:
-    async with staged(tmp_path, cloud=remote_script()) as stage:
-        await stage.send("/budget day lots")
-        await stage.until(lambda: "'lots' is not an amount of US dollars." in flat(stage))
+    async with open_app(tmp_path, cloud=remote_script()) as session:
+        await session.send("/budget day lots")
+        await session.wait_until(lambda: "'lots' is not an amount of US dollars." in flat(session))
         assert not (tmp_path / "config.toml").exists()
-        assert stage.services.orchestra.terms.ceilings == {Scope.DAY: 2 * NANO}
+        assert session.services.orchestra.terms.ceilings == {Scope.DAY: 2 * NANO}
 
 
 async def test_when_to_spend_can_be_set_everywhere_and_here(tmp_path: Path) -> None:
-    async with staged(tmp_path, sorry, cloud=remote_script()) as stage:
-        await stage.send("/budget policy budget")
-        await stage.until(lambda: "within the ceilings, without asking" in flat(stage))
+    async with open_app(tmp_path, sorry, cloud=remote_script()) as session:
+        await session.send("/budget policy budget")
+        await session.wait_until(lambda: "within the ceilings, without asking" in flat(session))
         assert load_settings(tmp_path / "config.toml", {}).budget.policy is Policy.BUDGET
-        await stage.ask("hello")
-        assert "From far away." in stage.see()
-        await stage.send("/budget policy never here")
-        await stage.until(lambda: "in this conversation: never" in flat(stage))
-        await stage.ask("again")
-        assert "the policy is never to spend" in flat(stage)
+        await session.ask("hello")
+        assert "From far away." in session.screen_text()
+        await session.send("/budget policy never here")
+        await session.wait_until(lambda: "in this conversation: never" in flat(session))
+        await session.ask("again")
+        assert "the policy is never to spend" in flat(session)
 
 
 async def test_offline_is_a_badge_that_can_be_switched(tmp_path: Path) -> None:
     heard: list[bool] = []
-    async with staged(tmp_path, sorry, cloud=remote_script()) as stage:
-        stage.services.orchestra._on_offline = heard.append
-        await stage.send("/offline on")
-        assert " offline " in header(stage)
-        await stage.ask("hello")
-        assert "Ask gpt-5-mini?" not in stage.see()
-        await stage.send("/offline")
-        assert "offline" not in header(stage)
+    async with open_app(tmp_path, sorry, cloud=remote_script()) as session:
+        session.services.orchestra._on_offline = heard.append
+        await session.send("/offline on")
+        assert " offline " in header(session)
+        await session.ask("hello")
+        assert "Ask gpt-5-mini?" not in session.screen_text()
+        await session.send("/offline")
+        assert "offline" not in header(session)
         assert heard == [True, False]
-        await stage.send("again")
-        await stage.until(lambda: "Ask gpt-5-mini?" in stage.see())
+        await session.send("again")
+        await session.wait_until(lambda: "Ask gpt-5-mini?" in session.screen_text())
 
 
-async def money_screen(stage: Stage) -> None:
-    await stage.send("/budget")
-    await stage.until(lambda: type(stage.app.screen).__name__ == "MoneyScreen")
-    await stage.until(lambda: "When to spend" in stage.see())
+async def money_screen(session: AppSession) -> None:
+    await session.send("/budget")
+    await session.wait_until(lambda: type(session.app.screen).__name__ == "MoneyScreen")
+    await session.wait_until(lambda: "When to spend" in session.screen_text())
 
 
 async def test_the_money_screen_tells_scopes_workers_and_purposes(tmp_path: Path) -> None:
-    async with staged(tmp_path, sorry, cloud=remote_script(), terms=BUDGET) as stage:
-        await stage.ask("hello")
-        await money_screen(stage)
-        seen = flat(stage)
+    async with open_app(tmp_path, sorry, cloud=remote_script(), terms=BUDGET) as session:
+        await session.ask("hello")
+        await money_screen(session)
+        seen = flat(session)
         assert "This conversation" in seen
         assert "$0.002 of $2.00" in seen
         assert "charged $0.002" in seen
         assert "by worker, with tokens gpt 1 call $0.002 400 in, 800 out" in seen
         assert "By purpose answer 1 call" in seen
-        assert "release" not in stage.see().splitlines()[-1], "there is nothing to release"
-        await stage.press("escape")
-        assert stage.app.screen is stage.chat
+        assert "release" not in session.screen_text().splitlines()[-1], (
+            "there is nothing to release"
+        )
+        await session.press("escape")
+        assert session.app.screen is session.chat
 
 
 async def test_an_unconfirmed_charge_is_released_after_asking(tmp_path: Path) -> None:
-    async with staged(tmp_path, sorry, cloud=broken, terms=BUDGET) as stage:
-        await stage.ask("hello")
-        await money_screen(stage)
-        await stage.until(lambda: "1 unconfirmed charge, $0.004" in flat(stage))
-        await stage.press("r")
-        await stage.until(lambda: "Release what was not charged?" in stage.see())
-        await stage.press("enter")  # the cursor is on leaving it
-        await stage.until(lambda: type(stage.app.screen).__name__ == "MoneyScreen")
-        assert len(await stage.services.ledger.unconfirmed()) == 1
-        await stage.press("r")
-        await stage.until(lambda: "Release what was not charged?" in stage.see())
-        await stage.press("right", "enter")
-        await stage.until(lambda: "released $0.004" in stage.see())
-        assert await stage.services.ledger.unconfirmed() == []
-        await stage.press("escape")
-        await stage.until(lambda: "unconfirmed" not in header(stage))
-        await stage.until(lambda: "did not confirm" not in flat(stage))
-        await stage.press("tab", "w")
-        await stage.shows("Held $0.005, charged $0.00.")
-        assert "did not confirm" not in flat(stage)
-        await stage.press("escape")
-        stage.chat.composer.prompt.focus()
-        await stage.send("/budget release")
-        await stage.until(lambda: "No charge is unconfirmed" in flat(stage))
+    async with open_app(tmp_path, sorry, cloud=broken, terms=BUDGET) as session:
+        await session.ask("hello")
+        await money_screen(session)
+        await session.wait_until(lambda: "1 unconfirmed charge, $0.004" in flat(session))
+        await session.press("r")
+        await session.wait_until(lambda: "Release what was not charged?" in session.screen_text())
+        await session.press("enter")  # the cursor is on leaving it
+        await session.wait_until(lambda: type(session.app.screen).__name__ == "MoneyScreen")
+        assert len(await session.services.ledger.unconfirmed()) == 1
+        await session.press("r")
+        await session.wait_until(lambda: "Release what was not charged?" in session.screen_text())
+        await session.press("right", "enter")
+        await session.wait_until(lambda: "released $0.004" in session.screen_text())
+        assert await session.services.ledger.unconfirmed() == []
+        await session.press("escape")
+        await session.wait_until(lambda: "unconfirmed" not in header(session))
+        await session.wait_until(lambda: "did not confirm" not in flat(session))
+        await session.press("tab", "w")
+        await session.wait_for_text("Held $0.005, charged $0.00.")
+        assert "did not confirm" not in flat(session)
+        await session.press("escape")
+        session.chat.composer.prompt.focus()
+        await session.send("/budget release")
+        await session.wait_until(lambda: "No charge is unconfirmed" in flat(session))
 
 
 async def test_the_pace_is_typed_or_chosen_on_the_screen(tmp_path: Path) -> None:
-    async with staged(tmp_path, sorry, cloud=remote_script(), size=(100, 30)) as stage:
-        await stage.send("/budget pace best")
-        await stage.until(lambda: "wherever help gains anything" in flat(stage))
-        assert load_settings(stage.services.config, {}).budget.pace is SpendingStyle.BEST
-        await money_screen(stage)
-        assert "Pace: best, wherever" in flat(stage)
-        await stage.press("p")
-        await stage.until(lambda: "Pace: frugal, only where help gains much" in flat(stage))
-        assert load_settings(stage.services.config, {}).budget.pace is SpendingStyle.FRUGAL
-        assert stage.services.orchestra.services.pacer.thrift is SpendingStyle.FRUGAL
-        await stage.press("escape")
-        await stage.send("/budget pace fast")
-        await stage.until(lambda: "There is no pace 'fast'" in flat(stage))
-        await stage.send("/budget pace")
-        await stage.until(lambda: "Which pace? There are: frugal" in flat(stage))
+    async with open_app(tmp_path, sorry, cloud=remote_script(), size=(100, 30)) as session:
+        await session.send("/budget pace best")
+        await session.wait_until(lambda: "wherever help gains anything" in flat(session))
+        assert load_settings(session.services.config, {}).budget.pace is SpendingStyle.BEST
+        await money_screen(session)
+        assert "Pace: best, wherever" in flat(session)
+        await session.press("p")
+        await session.wait_until(
+            lambda: "Pace: frugal, only where help gains much" in flat(session)
+        )
+        assert load_settings(session.services.config, {}).budget.pace is SpendingStyle.FRUGAL
+        assert session.services.orchestra.services.pacer.thrift is SpendingStyle.FRUGAL
+        await session.press("escape")
+        await session.send("/budget pace fast")
+        await session.wait_until(lambda: "There is no pace 'fast'" in flat(session))
+        await session.send("/budget pace")
+        await session.wait_until(lambda: "Which pace? There are: frugal" in flat(session))
 
 
 async def test_a_freeze_is_told_and_lifted(tmp_path: Path) -> None:
     def dear(request: Request) -> Script:
         return remote_script(tokens=50_000)(request)
 
-    async with staged(tmp_path, sorry, cloud=dear, terms=BUDGET) as stage:
-        await stage.ask("hello")
-        await stage.until(lambda: "cloud frozen" in header(stage))
-        assert OVERCHARGE in flat(stage)
-        assert "That froze the cloud: compare your provider's bill" in flat(stage)
-        await stage.chat.conversation.open(stage.chat.context.chat.id)
-        await stage.shows(OVERCHARGE)
-        await money_screen(stage)
-        assert "The cloud is frozen" in flat(stage)
-        await stage.press("t")
-        await stage.until(lambda: "Lift the freeze?" in stage.see())
-        await stage.press("right", "enter")
-        await stage.until(lambda: "The cloud is frozen" not in flat(stage))
-        await stage.press("escape")
-        await stage.until(lambda: "cloud frozen" not in header(stage))
+    async with open_app(tmp_path, sorry, cloud=dear, terms=BUDGET) as session:
+        await session.ask("hello")
+        await session.wait_until(lambda: "cloud frozen" in header(session))
+        assert OVERCHARGE in flat(session)
+        assert "That froze the cloud: compare your provider's bill" in flat(session)
+        await session.chat.conversation.open(session.chat.context.chat.id)
+        await session.wait_for_text(OVERCHARGE)
+        await money_screen(session)
+        assert "The cloud is frozen" in flat(session)
+        await session.press("t")
+        await session.wait_until(lambda: "Lift the freeze?" in session.screen_text())
+        await session.press("right", "enter")
+        await session.wait_until(lambda: "The cloud is frozen" not in flat(session))
+        await session.press("escape")
+        await session.wait_until(lambda: "cloud frozen" not in header(session))
 
 
 @pytest.mark.sampled
@@ -348,62 +356,64 @@ async def test_a_wrong_charge_is_shown_at_once_wherever_the_person_is(
         yield Text("Checked.")
 
     plan = Plan((Step("gpt", "Draft it."), Step("small", "Check it.", ("1",))), (2,))
-    async with staged(tmp_path, then, cloud=dear, terms=BUDGET) as stage:
-        stage.app.bell = lambda: rung.append(1)  # type: ignore[method-assign]
-        await play(stage, plan, wait=False)
-        await stage.until(lambda: "working" in stage.see())
+    async with open_app(tmp_path, then, cloud=dear, terms=BUDGET) as session:
+        session.app.bell = lambda: rung.append(1)  # type: ignore[method-assign]
+        await play(session, plan, wait=False)
+        await session.wait_until(lambda: "working" in session.screen_text())
         if place == "another conversation":
-            await stage.press("ctrl+n")
-            await stage.until(lambda: not stage.chat.transcript.turns)
+            await session.press("ctrl+n")
+            await session.wait_until(lambda: not session.chat.transcript.turns)
         elif place == "another screen":
-            await stage.press("ctrl+l")
-            await stage.until(lambda: isinstance(stage.app.screen, ModelsScreen))
+            await session.press("ctrl+l")
+            await session.wait_until(lambda: isinstance(session.app.screen, ModelsScreen))
         here.set()
-        await stage.shows("gpt-5-mini charged $0.1001 for a call that was to cost at most")
-        assert stage.chat.queue.is_busy
+        await session.wait_for_text(
+            "gpt-5-mini charged $0.1001 for a call that was to cost at most"
+        )
+        assert session.chat.queue.is_busy
         assert rung
         seen.set()
-        await stage.answered()
-        assert flat(stage).count("charged $0.1001") == 1
+        await session.wait_for_answer()
+        assert flat(session).count("charged $0.1001") == 1
 
 
 async def test_what_left_is_shown_byte_for_byte(tmp_path: Path) -> None:
     body = '{"input": "Olá \\u001b[2J ' + "x" * 300 + ' end"}\x1b[2J\u202e'
-    async with staged(tmp_path, cloud=remote_script()) as stage:
-        await send_body(stage, body.encode())
-        await stage.send("/egress")
-        await stage.until(lambda: "1 request" in stage.see())
-        assert "api.openai.com" in stage.see()
-        assert f"gpt · {len(body.encode())} bytes · $0.002 charged" in stage.see()
-        await stage.press("enter")
-        await stage.until(lambda: "SHA-256" in stage.see())
-        shown = "".join(line.strip() for line in stage.see().splitlines())
+    async with open_app(tmp_path, cloud=remote_script()) as session:
+        await send_body(session, body.encode())
+        await session.send("/egress")
+        await session.wait_until(lambda: "1 request" in session.screen_text())
+        assert "api.openai.com" in session.screen_text()
+        assert f"gpt · {len(body.encode())} bytes · $0.002 charged" in session.screen_text()
+        await session.press("enter")
+        await session.wait_until(lambda: "SHA-256" in session.screen_text())
+        shown = "".join(line.strip() for line in session.screen_text().splitlines())
         assert '{"input": "Olá \\u001b[2J' in shown
         assert "x" * 300 in shown.replace(" ", "")
         assert "\x1b" not in shown
         assert "\u202e" not in shown
-        await stage.press("escape", "escape")
-        assert stage.app.screen is stage.chat
+        await session.press("escape", "escape")
+        assert session.app.screen is session.chat
 
 
 async def test_why_leads_to_what_its_run_sent(tmp_path: Path) -> None:
-    async with staged(tmp_path, sorry, cloud=remote_script(), terms=BUDGET) as stage:
-        await stage.ask("hello")
-        run = stage.chat.transcript.turns[-1].run
+    async with open_app(tmp_path, sorry, cloud=remote_script(), terms=BUDGET) as session:
+        await session.ask("hello")
+        run = session.chat.transcript.turns[-1].run
         assert run is not None
-        await send_body(stage, b"another run's", "another")
-        await send_body(stage, b"this run's", run)
-        await stage.press("escape", "w")
-        await stage.until(lambda: "Why this way" in stage.see())
-        seen = flat(stage)
+        await send_body(session, b"another run's", "another")
+        await send_body(session, b"this run's", run)
+        await session.press("escape", "w")
+        await session.wait_until(lambda: "Why this way" in session.screen_text())
+        seen = flat(session)
         assert "Held $0.005, charged $0.002. Sent to api.openai.com: 1,834 bytes (e shows" in seen
         assert "Offered: gpt-5-mini, at most $0.005 · sent" in seen
-        await stage.press("k")
-        await stage.until(lambda: "I'm sorry" in stage.see())
-        assert "Its draft" in stage.see()
-        await stage.press("e")
-        await stage.until(lambda: "this run's" in stage.see())
-        assert "another run's" not in stage.see()
+        await session.press("k")
+        await session.wait_until(lambda: "I'm sorry" in session.screen_text())
+        assert "Its draft" in session.screen_text()
+        await session.press("e")
+        await session.wait_until(lambda: "this run's" in session.screen_text())
+        assert "another run's" not in session.screen_text()
 
 
 async def test_models_tell_price_and_how_far_a_text_travels(tmp_path: Path) -> None:
@@ -413,11 +423,15 @@ async def test_models_tell_price_and_how_far_a_text_travels(tmp_path: Path) -> N
         (unknown, "price unknown: not asked until you enter one"),
         (replace(GPT, price=FREE), "costs nothing"),
     ):
-        async with staged(tmp_path, cloud=remote_script(), card=card) as stage:
-            await stage.press("ctrl+l")
-            await stage.until(lambda: "gpt-5-mini" in stage.see() and "cloud" in stage.see())
-            await stage.press("down")
-            await stage.until(lambda words=words: words in " ".join(stage.see().split()))  # type: ignore[misc]
+        async with open_app(tmp_path, cloud=remote_script(), card=card) as session:
+            await session.press("ctrl+l")
+            await session.wait_until(
+                lambda: "gpt-5-mini" in session.screen_text() and "cloud" in session.screen_text()
+            )
+            await session.press("down")
+            await session.wait_until(
+                lambda words=words: words in session.screen_line()  # type: ignore[misc]
+            )
 
 
 async def test_what_a_deleted_conversation_sent_is_forgotten_with_it(
@@ -425,18 +439,20 @@ async def test_what_a_deleted_conversation_sent_is_forgotten_with_it(
 ) -> None:
     monkeypatch.setattr("baton.tui.chat.conversation.DELETED_SECONDS", 0)
     store = Store.open(None)
-    async with staged(tmp_path, sorry, cloud=remote_script(), terms=BUDGET, store=store) as stage:
+    async with open_app(
+        tmp_path, sorry, cloud=remote_script(), terms=BUDGET, store=store
+    ) as session:
         for prompt in ("gone", "kept"):
-            await stage.press("ctrl+n")
-            await stage.until(lambda: not stage.chat.transcript.turns)
-            await stage.ask(prompt)
-            run = stage.chat.transcript.turns[-1].run
+            await session.press("ctrl+n")
+            await session.wait_until(lambda: not session.chat.transcript.turns)
+            await session.ask(prompt)
+            run = session.chat.transcript.turns[-1].run
             assert run is not None
-            await send_body(stage, prompt.encode(), run)
+            await send_body(session, prompt.encode(), run)
         gone = next(c.id for c in await store.conversations() if c.title == "gone")
         await store.hide(gone)
-        await stage.chat.close()
-        sent = await stage.services.ledger.egress()
+        await session.chat.close()
+        sent = await session.services.ledger.egress()
         assert sorted(one.body or b"-" for one in sent) == [b"-", b"kept"]
         assert all(one.charged for one in sent), "what it cost stays"
         assert [c.title for c in await store.conversations()] == ["kept"]

@@ -17,27 +17,27 @@ from baton.core.ports import CallOffer, Choice, Question
 from baton.core.run.policy import PromptLimits
 from baton.presentation.answers import destination_text
 from baton.tui.widgets.question_view import ChoiceView, OfferCard
-from support.app_session import SORRY, Stage, remote_script, sorry, staged, until
+from support.app_session import SORRY, AppSession, open_app, remote_script, sorry, until
 
 Script = Iterable[Chunk | BaseException | float]
 CARD = "Ask gpt-5-mini?"
 
 
-async def offered(stage: Stage, text: str = "Write a poem about herons") -> None:
+async def offered(session: AppSession, text: str = "Write a poem about herons") -> None:
     """Send a prompt whose local answer won't do, and wait for the offer."""
-    await stage.send(text)
-    await stage.until(lambda: CARD in stage.see())
+    await session.send(text)
+    await session.wait_until(lambda: CARD in session.screen_text())
 
 
-async def charged(stage: Stage) -> int:
-    standing = await stage.services.orchestra.standing()
+async def charged(session: AppSession) -> int:
+    standing = await session.services.orchestra.standing()
     return sum(room.used for room in standing.rooms if room.scope is Scope.DAY)
 
 
 async def test_the_offer_shows_what_would_leave_and_what_it_could_cost(tmp_path: Path) -> None:
-    async with staged(tmp_path, sorry, cloud=remote_script()) as stage:
-        await offered(stage)
-        seen = stage.see()
+    async with open_app(tmp_path, sorry, cloud=remote_script()) as session:
+        await offered(session)
+        seen = session.screen_text()
         assert "at most $0.009 · $2.00 left today" in seen
         assert "Why: The local worker would not or could not answer." in seen
         assert "Leaves this machine for openai:" in seen
@@ -47,7 +47,7 @@ async def test_the_offer_shows_what_would_leave_and_what_it_could_cost(tmp_path:
             assert choice in seen
         assert "Edit first" in seen
         assert "waiting for your choice" in seen
-        assert stage.chat.composer.prompt.has_focus, "the card takes no focus"
+        assert session.chat.composer.prompt.has_focus, "the card takes no focus"
 
 
 def test_the_offer_names_the_address_and_the_proxy() -> None:
@@ -57,33 +57,36 @@ def test_the_offer_names_the_address_and_the_proxy() -> None:
 
 
 async def test_typed_ahead_text_and_enter_never_spend(tmp_path: Path) -> None:
-    async with staged(tmp_path, sorry, cloud=remote_script()) as stage:
-        await stage.send("hello")
+    async with open_app(tmp_path, sorry, cloud=remote_script()) as session:
+        await session.send("hello")
         for _ in range(5):
-            await stage.press("y", "space", "enter", "space", "enter")
-            await stage.pilot.pause(0.05)
-        await stage.until(lambda: CARD in stage.see())
-        await stage.press("s", "enter", "enter", "tab", "enter")  # Tab and Enter: keep
-        await stage.until(
-            lambda: "you kept" in " ".join(stage.chat.transcript.views[1].summary.notes)
+            await session.press("y", "space", "enter", "space", "enter")
+            await session.pilot.pause(0.05)
+        await session.wait_until(lambda: CARD in session.screen_text())
+        await session.press("s", "enter", "enter", "tab", "enter")  # Tab and Enter: keep
+        await session.wait_until(
+            lambda: "you kept" in " ".join(session.chat.transcript.views[1].summary.notes)
         )
-        await stage.press("enter", "enter")
-        assert stage.asked == []
-        assert await charged(stage) == 0
+        await session.press("enter", "enter")
+        assert session.asked == []
+        assert await charged(session) == 0
 
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("keys", [("escape",), ("tab", "enter")], ids="-".join)
 async def test_a_declined_offer_is_one_quiet_line(tmp_path: Path, keys: tuple[str, ...]) -> None:
-    async with staged(tmp_path, sorry, cloud=remote_script()) as stage:
-        await offered(stage)
-        await stage.press(*keys)
-        await stage.answered()
-        assert CARD not in stage.see()
-        assert "gpt-5-mini was not asked: you kept the local answer; it could have" in stage.see()
-        assert SORRY in stage.see()
-        assert stage.chat.transcript.turns[-1].status is TurnStatus.DONE
-        assert await charged(stage) == 0
+    async with open_app(tmp_path, sorry, cloud=remote_script()) as session:
+        await offered(session)
+        await session.press(*keys)
+        await session.wait_for_answer()
+        assert CARD not in session.screen_text()
+        assert (
+            "gpt-5-mini was not asked: you kept the local answer; it could have"
+            in session.screen_text()
+        )
+        assert SORRY in session.screen_text()
+        assert session.chat.transcript.turns[-1].status is TurnStatus.DONE
+        assert await charged(session) == 0
 
 
 async def test_what_is_sent_replaces_the_draft_with_name_and_price(tmp_path: Path) -> None:
@@ -97,125 +100,129 @@ async def test_what_is_sent_replaces_the_draft_with_name_and_price(tmp_path: Pat
         yield Text("wade.")
         yield Usage(400, 800, Finish.STOP)
 
-    async with staged(tmp_path, sorry, cloud=slowly) as stage:
-        await offered(stage)
-        await stage.press("tab", "right", "enter")
-        await stage.until(lambda: "the local draft; gpt-5-mini was asked" in stage.see())
-        assert SORRY in stage.see(), "the draft stays until the new answer has a word"
+    async with open_app(tmp_path, sorry, cloud=slowly) as session:
+        await offered(session)
+        await session.press("tab", "right", "enter")
+        await session.wait_until(
+            lambda: "the local draft; gpt-5-mini was asked" in session.screen_text()
+        )
+        assert SORRY in session.screen_text(), "the draft stays until the new answer has a word"
         word.set()
-        await stage.until(lambda: "Herons" in stage.see())
-        assert SORRY not in stage.see()
+        await session.wait_until(lambda: "Herons" in session.screen_text())
+        assert SORRY not in session.screen_text()
         rest.set()
-        await stage.answered()
-        await stage.shows("$0.002 of $2.00")
-        seen = stage.see()
+        await session.wait_for_answer()
+        await session.wait_for_text("$0.002 of $2.00")
+        seen = session.screen_text()
         assert "Herons wade." in seen
         assert "Baton · 2 steps · 1 local, 1 cloud" in seen
         assert "gpt-5-mini · $0.002" in seen
         assert "$0.002 of $2.00" in seen.splitlines()[0]
-        assert stage.chat.transcript.turns[-1].worker == "gpt"
-        assert stage.chat.composer.prompt.has_focus
-        answer = stage.chat.transcript.views[-1]
+        assert session.chat.transcript.turns[-1].worker == "gpt"
+        assert session.chat.composer.prompt.has_focus
+        answer = session.chat.transcript.views[-1]
         assert answer.has_class("-remote"), "the bar at the left edge"
 
 
 async def test_the_same_head_is_there_when_it_is_opened_again(tmp_path: Path) -> None:
-    async with staged(tmp_path, sorry, cloud=remote_script()) as stage:
-        await offered(stage)
-        await stage.press("tab", "right", "enter")
-        await stage.answered()
-        head = next(line for line in stage.see().splitlines() if "2 steps" in line)
-        conversation = stage.chat.context.chat.id
-        await stage.press("ctrl+n")
-        await stage.until(lambda: "2 steps" not in stage.see())
-        await stage.chat.conversation.open(conversation)
-        await stage.until(lambda: head in stage.see())
+    async with open_app(tmp_path, sorry, cloud=remote_script()) as session:
+        await offered(session)
+        await session.press("tab", "right", "enter")
+        await session.wait_for_answer()
+        head = next(line for line in session.screen_text().splitlines() if "2 steps" in line)
+        conversation = session.chat.context.chat.id
+        await session.press("ctrl+n")
+        await session.wait_until(lambda: "2 steps" not in session.screen_text())
+        await session.chat.conversation.open(conversation)
+        await session.wait_until(lambda: head in session.screen_text())
 
 
 async def test_a_click_chooses(tmp_path: Path) -> None:
-    async with staged(tmp_path, sorry, cloud=remote_script()) as stage:
-        await offered(stage)
-        once = stage.app.screen.query(ChoiceView)[1]
+    async with open_app(tmp_path, sorry, cloud=remote_script()) as session:
+        await offered(session)
+        once = session.app.screen.query(ChoiceView)[1]
         assert once.choice.id == "once"
-        await stage.pilot.click(once)
-        await stage.until(lambda: "From far away." in stage.see())
-        await stage.answered()
-        assert await charged(stage) > 0
-        assert len(stage.asked) == 1
+        await session.pilot.click(once)
+        await session.wait_until(lambda: "From far away." in session.screen_text())
+        await session.wait_for_answer()
+        assert await charged(session) > 0
+        assert len(session.asked) == 1
 
 
 async def test_send_in_this_conversation_asks_no_more_there(tmp_path: Path) -> None:
-    async with staged(tmp_path, sorry, cloud=remote_script()) as stage:
-        await offered(stage)
-        await stage.press("tab", "right", "right", "enter")
-        await stage.answered()
-        await stage.ask("another")
-        assert CARD not in stage.see()
-        assert stage.see().count("From far away.") == 2
-        await stage.press("ctrl+n")
-        await stage.until(lambda: not stage.chat.transcript.turns)
-        await offered(stage)
+    async with open_app(tmp_path, sorry, cloud=remote_script()) as session:
+        await offered(session)
+        await session.press("tab", "right", "right", "enter")
+        await session.wait_for_answer()
+        await session.ask("another")
+        assert CARD not in session.screen_text()
+        assert session.screen_text().count("From far away.") == 2
+        await session.press("ctrl+n")
+        await session.wait_until(lambda: not session.chat.transcript.turns)
+        await offered(session)
 
 
 async def test_all_of_a_long_text_can_be_read_before_it_leaves(tmp_path: Path) -> None:
-    async with staged(tmp_path, sorry, cloud=remote_script()) as stage:
-        await offered(stage, " ".join(f"item{number}" for number in range(600)))
-        card = stage.app.screen.query_one(OfferCard)
-        assert card.region.height < stage.chat.transcript.size.height, "the card fits"
-        await stage.press("tab")
-        seen = stage.see()
+    async with open_app(tmp_path, sorry, cloud=remote_script()) as session:
+        await offered(session, " ".join(f"item{number}" for number in range(600)))
+        card = session.app.screen.query_one(OfferCard)
+        assert card.region.height < session.chat.transcript.size.height, "the card fits"
+        await session.press("tab")
+        seen = session.screen_text()
         for _ in range(100):
-            if "item599" in stage.see():
+            if "item599" in session.screen_text():
                 break
-            await stage.press("pagedown")
-            seen += stage.see()
+            await session.press("pagedown")
+            seen += session.screen_text()
         for number in range(600):
             assert f"item{number}" in seen
 
 
 async def test_cards_wait_for_each_other(tmp_path: Path) -> None:
-    async with staged(tmp_path) as stage:
+    async with open_app(tmp_path) as session:
         questions = [
             Question(f"Question {n}?", (Choice("no", f"No {n}"), Choice("yes", f"Yes {n}")), "no")
             for n in range(3)
         ]
-        asked = [asyncio.create_task(stage.chat.questions.ask(question)) for question in questions]
+        asked = [
+            asyncio.create_task(session.chat.questions.ask(question)) for question in questions
+        ]
         for n in range(3):
-            await stage.until(lambda n=n: f"Question {n}?" in stage.see())  # type: ignore[misc]
-            assert f"Question {n + 1}?" not in stage.see()
-            await stage.press("tab", *(["right"] if n == 1 else []), "enter")
+            await session.wait_until(lambda n=n: f"Question {n}?" in session.screen_text())  # type: ignore[misc]
+            assert f"Question {n + 1}?" not in session.screen_text()
+            await session.press("tab", *(["right"] if n == 1 else []), "enter")
         assert await asyncio.gather(*asked) == ["no", "yes", "no"]
 
 
 async def test_leaving_answers_all_cards_safely(tmp_path: Path) -> None:
-    async with staged(tmp_path) as stage:
+    async with open_app(tmp_path) as session:
         question = Question("Spend?", (Choice("no", "No"), Choice("yes", "Yes")), "no")
-        asked = [asyncio.create_task(stage.chat.questions.ask(question)) for _ in range(3)]
-        await stage.until(lambda: "Spend?" in stage.see())
-        await stage.press("ctrl+q")
+        asked = [asyncio.create_task(session.chat.questions.ask(question)) for _ in range(3)]
+        await session.wait_until(lambda: "Spend?" in session.screen_text())
+        await session.press("ctrl+q")
         assert await asyncio.gather(*asked) == ["no"] * 3
 
 
 async def test_edit_first_gives_the_prompt_back_and_sends_it_there(tmp_path: Path) -> None:
-    async with staged(tmp_path, sorry, cloud=remote_script()) as stage:
-        await offered(stage, "first words")
-        stage.chat.composer.prompt.insert("half a thought")
-        await stage.press("tab", "left", "enter")
-        await stage.answered()
-        assert stage.chat.composer.text == "first words"
-        assert "Enter sends this to gpt as a new version." in stage.see()
-        assert stage.chat.composer.prompt.has_focus
-        stage.chat.composer.prompt.insert(" and more")
-        await stage.press("enter")
-        await stage.until(lambda: "You: first words and more" in stage.see())
-        assert "Don't send" in stage.see()
-        assert "Local answer so far" not in stage.see()
-        assert await charged(stage) == 0, "the edited prompt is shown first as well"
-        await stage.press("tab", "right", "enter")
-        await stage.until(lambda: "From far away." in stage.see())
-        await stage.answered()
-        assert stage.chat.composer.text == "half a thought"
-        assert stage.chat.transcript.turns[0].text == "first words and more"
+    async with open_app(tmp_path, sorry, cloud=remote_script()) as session:
+        await offered(session, "first words")
+        session.chat.composer.prompt.insert("half a thought")
+        await session.press("tab", "left", "enter")
+        await session.wait_for_answer()
+        assert session.chat.composer.text == "first words"
+        assert "Enter sends this to gpt as a new version." in session.screen_text()
+        assert session.chat.composer.prompt.has_focus
+        session.chat.composer.prompt.insert(" and more")
+        await session.press("enter")
+        await session.wait_until(lambda: "You: first words and more" in session.screen_text())
+        assert "Don't send" in session.screen_text()
+        assert "Local answer so far" not in session.screen_text()
+        assert await charged(session) == 0, "the edited prompt is shown first as well"
+        await session.press("tab", "right", "enter")
+        await session.wait_until(lambda: "From far away." in session.screen_text())
+        await session.wait_for_answer()
+        assert session.chat.composer.text == "half a thought"
+        assert session.chat.transcript.turns[0].text == "first words and more"
 
 
 async def test_a_worker_that_fails_leaves_the_local_answer(tmp_path: Path) -> None:
@@ -223,77 +230,82 @@ async def test_a_worker_that_fails_leaves_the_local_answer(tmp_path: Path) -> No
         yield RequestSent("api.openai.com", 900)
         raise WorkerUnavailable("OpenAI closed the connection.", "Try again.")
 
-    async with staged(tmp_path, sorry, cloud=broken) as stage:
-        await offered(stage)
-        await stage.press("tab", "right", "enter")
-        await stage.until(lambda: CARD not in stage.see())
-        await stage.until(lambda: CARD in stage.see())  # what it may cost again is asked again
-        await stage.press("escape")
-        await stage.answered()
-        seen = stage.see()
+    async with open_app(tmp_path, sorry, cloud=broken) as session:
+        await offered(session)
+        await session.press("tab", "right", "enter")
+        await session.wait_until(lambda: CARD not in session.screen_text())
+        await session.wait_until(
+            lambda: CARD in session.screen_text()
+        )  # what it may cost again is asked again
+        await session.press("escape")
+        await session.wait_for_answer()
+        seen = session.screen_text()
         assert SORRY in seen
         flat = " ".join(seen.split())
         assert "gpt-5-mini was not asked: you kept the local answer" in flat
         assert "unconfirmed" in flat
-        turn = stage.chat.transcript.turns[-1]
+        turn = session.chat.transcript.turns[-1]
         assert (turn.status, turn.worker, turn.text) == (TurnStatus.DONE, "small", SORRY)
-        assert not stage.chat.transcript.views[-1].has_class("-remote")
-        await stage.until(lambda: "unconfirmed" in stage.see().splitlines()[0])
+        assert not session.chat.transcript.views[-1].has_class("-remote")
+        await session.wait_until(lambda: "unconfirmed" in session.screen_text().splitlines()[0])
 
 
 async def test_a_ceiling_that_stops_an_offer_is_told_under_the_answer(tmp_path: Path) -> None:
     ceilings = {Scope.DAY: NANO // 10_000}
-    async with staged(tmp_path, sorry, cloud=remote_script(), ceilings=ceilings) as stage:
-        await stage.ask("hello")
-        assert CARD not in stage.see()
-        flat = " ".join(stage.see().split())
+    async with open_app(tmp_path, sorry, cloud=remote_script(), ceilings=ceilings) as session:
+        await session.ask("hello")
+        assert CARD not in session.screen_text()
+        flat = " ".join(session.screen_text().split())
         assert "gpt-5-mini was not asked: the ceiling of $0.0001 for today" in flat
         assert "it could have cost $0.005. /budget changes that." in flat
-        assert stage.chat.transcript.turns[-1].status is TurnStatus.DONE
-        assert stage.asked == []
+        assert session.chat.transcript.turns[-1].status is TurnStatus.DONE
+        assert session.asked == []
 
 
 async def test_the_policy_never_is_told_and_asks_nothing(tmp_path: Path) -> None:
     terms = {"policy": Policy.NEVER}
-    async with staged(tmp_path, sorry, cloud=remote_script(), terms=terms) as stage:
-        await stage.ask("hello")
-        assert "gpt-5-mini was not asked: the policy is never to spend" in stage.see()
+    async with open_app(tmp_path, sorry, cloud=remote_script(), terms=terms) as session:
+        await session.ask("hello")
+        assert "gpt-5-mini was not asked: the policy is never to spend" in session.screen_text()
 
 
 async def test_a_chosen_cloud_worker_asks_before_anything_else(tmp_path: Path) -> None:
-    async with staged(tmp_path, cloud=remote_script(), worker="gpt") as stage:
-        await offered(stage, "hello")
-        assert "cloud worker" in stage.see().splitlines()[0]
-        assert "Don't send" in stage.see()
-        assert "Why: You asked for it." in stage.see()
-        await stage.press("escape")
-        await stage.answered()
-        assert "gpt-5-mini was not asked: nothing was sent; it could have cost" in stage.see()
-        assert "Stopped here." not in stage.see()
-        await offered(stage, "hello again")
-        await stage.press("tab", "right", "enter")
-        await stage.answered()
-        assert "From far away." in stage.see()
-        assert "Baton · gpt · cloud" in stage.see()
+    async with open_app(tmp_path, cloud=remote_script(), worker="gpt") as session:
+        await offered(session, "hello")
+        assert "cloud worker" in session.screen_text().splitlines()[0]
+        assert "Don't send" in session.screen_text()
+        assert "Why: You asked for it." in session.screen_text()
+        await session.press("escape")
+        await session.wait_for_answer()
+        assert (
+            "gpt-5-mini was not asked: nothing was sent; it could have cost"
+            in session.screen_text()
+        )
+        assert "Stopped here." not in session.screen_text()
+        await offered(session, "hello again")
+        await session.press("tab", "right", "enter")
+        await session.wait_for_answer()
+        assert "From far away." in session.screen_text()
+        assert "Baton · gpt · cloud" in session.screen_text()
 
 
 async def test_s_asks_the_stronger_worker_for_another_version(tmp_path: Path) -> None:
-    async with staged(tmp_path, cloud=remote_script()) as stage:
-        await stage.ask("hello")
-        await stage.press("escape", "s")
-        await stage.until(lambda: CARD in stage.see())
-        await stage.press("escape")
-        await stage.answered()
-        await stage.until(lambda: "hello" in stage.chat.transcript.turns[-1].text)
-        assert "was not asked: nothing was sent" in " ".join(stage.see().split())
-        stage.chat.transcript.focus()
-        await stage.press("s")
-        await stage.until(lambda: CARD in stage.see())
-        stage.chat.composer.prompt.focus()
-        await stage.press("tab", "right", "enter")
-        await stage.until(lambda: "From far away." in stage.see())
-        await stage.answered()
-        await stage.until(lambda: "3 of 3" in stage.see())
+    async with open_app(tmp_path, cloud=remote_script()) as session:
+        await session.ask("hello")
+        await session.press("escape", "s")
+        await session.wait_until(lambda: CARD in session.screen_text())
+        await session.press("escape")
+        await session.wait_for_answer()
+        await session.wait_until(lambda: "hello" in session.chat.transcript.turns[-1].text)
+        assert "was not asked: nothing was sent" in " ".join(session.screen_text().split())
+        session.chat.transcript.focus()
+        await session.press("s")
+        await session.wait_until(lambda: CARD in session.screen_text())
+        session.chat.composer.prompt.focus()
+        await session.press("tab", "right", "enter")
+        await session.wait_until(lambda: "From far away." in session.screen_text())
+        await session.wait_for_answer()
+        await session.wait_until(lambda: "3 of 3" in session.screen_text())
 
 
 @pytest.mark.sampled(2)
@@ -311,26 +323,26 @@ async def test_s_asks_the_stronger_worker_for_another_version(tmp_path: Path) ->
 async def test_s_says_in_a_sentence_why_no_worker_can_be_asked(
     tmp_path: Path, more: dict[str, object], sentence: str
 ) -> None:
-    async with staged(tmp_path, **more) as stage:  # type: ignore[arg-type]
-        await stage.ask("hello")
-        await stage.press("escape", "s")
-        await stage.until(lambda: sentence in " ".join(stage.see().split()))
-        assert len(stage.chat.transcript.turns) == 2
+    async with open_app(tmp_path, **more) as session:  # type: ignore[arg-type]
+        await session.ask("hello")
+        await session.press("escape", "s")
+        await session.wait_until(lambda: sentence in " ".join(session.screen_text().split()))
+        assert len(session.chat.transcript.turns) == 2
 
 
 async def test_going_offline_or_private_takes_an_open_offer_back(tmp_path: Path) -> None:
-    async with staged(tmp_path, sorry, cloud=remote_script()) as stage:
+    async with open_app(tmp_path, sorry, cloud=remote_script()) as session:
         for command in ("/offline on", "/private"):
-            await offered(stage)
-            await stage.send(command)
-            await stage.answered()
-            assert CARD not in stage.see()
-            assert await charged(stage) == 0
-            await stage.ask("another")
-            assert CARD not in stage.see()
-            await stage.send("/offline off")
-            await stage.press("ctrl+n")
-            await stage.until(lambda: not stage.chat.transcript.turns)
+            await offered(session)
+            await session.send(command)
+            await session.wait_for_answer()
+            assert CARD not in session.screen_text()
+            assert await charged(session) == 0
+            await session.ask("another")
+            assert CARD not in session.screen_text()
+            await session.send("/offline off")
+            await session.press("ctrl+n")
+            await session.wait_until(lambda: not session.chat.transcript.turns)
 
 
 @pytest.mark.sampled
@@ -344,12 +356,14 @@ async def test_what_is_being_written_cannot_leave_after_the_person_forbade_it(
         yield Text("do that.")
 
     terms = {"policy": Policy.BUDGET}
-    async with staged(tmp_path, slow, cloud=remote_script(), terms=terms) as stage:
-        await stage.send("my secret")
-        await stage.until(lambda: stage.chat.queue.is_busy and "I can't" in stage.see())
-        await stage.send(command)
-        await stage.answered()
-        assert await stage.services.ledger.charges() == []
+    async with open_app(tmp_path, slow, cloud=remote_script(), terms=terms) as session:
+        await session.send("my secret")
+        await session.wait_until(
+            lambda: session.chat.queue.is_busy and "I can't" in session.screen_text()
+        )
+        await session.send(command)
+        await session.wait_for_answer()
+        assert await session.services.ledger.charges() == []
 
 
 async def test_who_comes_back_while_an_answer_replaces_a_draft_sees_it_once(tmp_path: Path) -> None:
@@ -366,22 +380,22 @@ async def test_who_comes_back_while_an_answer_replaces_a_draft_sees_it_once(tmp_
         yield Usage(400, 60, Finish.STOP)
 
     terms = {"policy": Policy.BUDGET}
-    async with staged(tmp_path, sorry, cloud=long, terms=terms, size=(80, 40)) as stage:
-        await stage.send("hello")
-        await stage.until(lambda: "word3" in stage.see())
-        conversation = stage.chat.context.chat.id
-        await stage.press("ctrl+n")
-        await stage.until(lambda: "word3" not in stage.see())
-        await stage.chat.conversation.open(conversation)
+    async with open_app(tmp_path, sorry, cloud=long, terms=terms, size=(80, 40)) as session:
+        await session.send("hello")
+        await session.wait_until(lambda: "word3" in session.screen_text())
+        conversation = session.chat.context.chat.id
+        await session.press("ctrl+n")
+        await session.wait_until(lambda: "word3" not in session.screen_text())
+        await session.chat.conversation.open(conversation)
         shown.set()
-        await stage.until(lambda: "word20" in stage.see())
-        assert stage.chat.queue.is_busy
-        assert stage.see().count("word3 ") == 1
-        assert SORRY not in stage.see()
+        await session.wait_until(lambda: "word20" in session.screen_text())
+        assert session.chat.queue.is_busy
+        assert session.screen_text().count("word3 ") == 1
+        assert SORRY not in session.screen_text()
         looked.set()
-        await stage.answered()
-        assert stage.see().count("word3 ") == 1
-        assert "word59" in stage.see()
+        await session.wait_for_answer()
+        assert session.screen_text().count("word3 ") == 1
+        assert "word59" in session.screen_text()
 
 
 async def test_an_offer_for_another_conversation_says_for_which(tmp_path: Path) -> None:
@@ -389,14 +403,16 @@ async def test_an_offer_for_another_conversation_says_for_which(tmp_path: Path) 
         yield 0.6
         yield from sorry(request)
 
-    async with staged(tmp_path, slowly, cloud=remote_script()) as stage:
-        await stage.send("About herons")
-        await stage.until(lambda: "About herons" in stage.see().splitlines()[0])
-        await stage.press("ctrl+n")
-        await stage.until(lambda: "\u201cAbout herons\u201d: Ask gpt-5-mini?" in stage.see())
-        await stage.press("tab", "left", "enter")  # edit first
-        await stage.until(lambda: stage.chat.composer.text == "About herons")
-        assert "About herons" in stage.see().splitlines()[0], "it is opened to be edited"
+    async with open_app(tmp_path, slowly, cloud=remote_script()) as session:
+        await session.send("About herons")
+        await session.wait_until(lambda: "About herons" in session.screen_text().splitlines()[0])
+        await session.press("ctrl+n")
+        await session.wait_until(
+            lambda: "\u201cAbout herons\u201d: Ask gpt-5-mini?" in session.screen_text()
+        )
+        await session.press("tab", "left", "enter")  # edit first
+        await session.wait_until(lambda: session.chat.composer.text == "About herons")
+        assert "About herons" in session.screen_text().splitlines()[0], "it is opened to be edited"
 
 
 SIZES = [(80, 24), (100, 30), (140, 40)]
@@ -416,32 +432,34 @@ async def test_a_waiting_question_is_seen_and_answered_from_every_screen(
         yield from until(asking.is_set)
         yield Text(SORRY)
 
-    async with staged(tmp_path, slow, cloud=remote_script(), size=size) as stage:
-        await stage.send("hello")
-        await stage.until(lambda: stage.chat.queue.is_busy and stage.chat.transcript.views)
+    async with open_app(tmp_path, slow, cloud=remote_script(), size=size) as session:
+        await session.send("hello")
+        await session.wait_until(
+            lambda: session.chat.queue.is_busy and session.chat.transcript.views
+        )
         match keys[0]:
             case "w":
-                await stage.press("tab", "w")
+                await session.press("tab", "w")
             case "e":
-                await stage.chat.run_action("egress")
+                await session.chat.run_action("egress")
             case "$":
-                await stage.chat.run_action("budget")
+                await session.chat.run_action("budget")
             case key:
-                await stage.press(key)
-        await stage.until(lambda: stage.app.screen is not stage.chat)
+                await session.press(key)
+        await session.wait_until(lambda: session.app.screen is not session.chat)
         asking.set()
-        await stage.shows("Ask gpt-5-mini? Ctrl+G answers.")
-        assert await charged(stage) == 0
+        await session.wait_for_text("Ask gpt-5-mini? Ctrl+G answers.")
+        assert await charged(session) == 0
         if keys[0] != "ctrl+p":
-            assert "Ctrl+G answer" in stage.see().splitlines()[-1]
-        await stage.press("z")  # typed for that screen: chooses nothing
-        assert stage.chat.question
-        await stage.press("ctrl+g")
-        assert stage.app.screen is stage.chat
-        assert CARD in stage.see()
-        await stage.press("right", "enter")
-        await stage.answered()
-        assert await charged(stage) > 0
+            assert "Ctrl+G answer" in session.screen_text().splitlines()[-1]
+        await session.press("z")  # typed for that screen: chooses nothing
+        assert session.chat.question
+        await session.press("ctrl+g")
+        assert session.app.screen is session.chat
+        assert CARD in session.screen_text()
+        await session.press("right", "enter")
+        await session.wait_for_answer()
+        assert await charged(session) > 0
 
 
 @pytest.mark.sampled
@@ -449,60 +467,64 @@ async def test_a_waiting_question_is_seen_and_answered_from_every_screen(
 async def test_the_workflow_beside_the_conversation_covers_no_question(
     tmp_path: Path, columns: int
 ) -> None:
-    async with staged(tmp_path, sorry, cloud=remote_script(), size=(columns, 40)) as stage:
-        await offered(stage)
-        await stage.chat.run_action("why")
-        await stage.shows("Why this way")
-        await stage.shows("Leaves this machine for openai:", "Why: The local worker would not")
+    async with open_app(tmp_path, sorry, cloud=remote_script(), size=(columns, 40)) as session:
+        await offered(session)
+        await session.chat.run_action("why")
+        await session.wait_for_text("Why this way")
+        await session.wait_for_text(
+            "Leaves this machine for openai:", "Why: The local worker would not"
+        )
         choices = ("Keep the local answer", "Send once", "Send in this conversation", "Edit first")
-        await stage.shows(*choices)
-        await stage.pilot.resize_terminal(100, 40)
-        await stage.until(lambda: CARD in stage.see() and "Edit first" not in stage.see())
-        await stage.press("escape")
-        card = stage.app.screen.query_one(OfferCard)
-        await stage.until(lambda: card.region.width > 90)
+        await session.wait_for_text(*choices)
+        await session.pilot.resize_terminal(100, 40)
+        await session.wait_until(
+            lambda: CARD in session.screen_text() and "Edit first" not in session.screen_text()
+        )
+        await session.press("escape")
+        card = session.app.screen.query_one(OfferCard)
+        await session.wait_until(lambda: card.region.width > 90)
 
 
 async def test_a_screen_opened_over_a_question_shows_it(tmp_path: Path) -> None:
-    async with staged(tmp_path, sorry, cloud=remote_script()) as stage:
-        await offered(stage)
-        await stage.press("f1")
-        await stage.shows("Ask gpt-5-mini? Ctrl+G answers.")
-        await stage.press("ctrl+g", "enter", "enter")
-        await stage.answered()
-        assert await charged(stage) == 0, "the first choice is to keep it"
+    async with open_app(tmp_path, sorry, cloud=remote_script()) as session:
+        await offered(session)
+        await session.press("f1")
+        await session.wait_for_text("Ask gpt-5-mini? Ctrl+G answers.")
+        await session.press("ctrl+g", "enter", "enter")
+        await session.wait_for_answer()
+        assert await charged(session) == 0, "the first choice is to keep it"
 
 
 async def test_the_way_to_the_card_is_named_wherever_the_focus_is(tmp_path: Path) -> None:
-    async with staged(tmp_path, sorry, cloud=remote_script()) as stage:
-        await offered(stage)
-        stage.chat.transcript.focus()
-        await stage.until(lambda: "y copy" in stage.see().splitlines()[-1])
-        assert "Tab choose" in stage.see().splitlines()[-1]
+    async with open_app(tmp_path, sorry, cloud=remote_script()) as session:
+        await offered(session)
+        session.chat.transcript.focus()
+        await session.wait_until(lambda: "y copy" in session.screen_text().splitlines()[-1])
+        assert "Tab choose" in session.screen_text().splitlines()[-1]
 
 
 async def test_leaving_with_a_waiting_question_sends_nothing(tmp_path: Path) -> None:
-    async with staged(tmp_path, sorry, cloud=remote_script()) as stage:
-        await offered(stage)
-        await stage.chat.close()
-        assert await charged(stage) == 0
-        assert stage.chat.question == ""
+    async with open_app(tmp_path, sorry, cloud=remote_script()) as session:
+        await offered(session)
+        await session.chat.close()
+        assert await charged(session) == 0
+        assert session.chat.question == ""
 
 
 async def test_a_double_enter_answers_one_question_only(tmp_path: Path) -> None:
-    async with staged(tmp_path, sorry, cloud=remote_script()) as stage:
-        await offered(stage)
+    async with open_app(tmp_path, sorry, cloud=remote_script()) as session:
+        await offered(session)
         second = asyncio.create_task(
-            stage.chat.questions.ask(
+            session.chat.questions.ask(
                 Question("Really?", (Choice("no", "No"), Choice("yes", "Yes")), "no")
             )
         )
-        await stage.press("tab", "enter", "enter")
-        await stage.until(lambda: stage.chat.question == "Really?")
+        await session.press("tab", "enter", "enter")
+        await session.wait_until(lambda: session.chat.question == "Really?")
         assert not second.done()
-        await stage.press("escape")
+        await session.press("escape")
         assert await second == "no"
-        assert await charged(stage) == 0
+        assert await charged(session) == 0
 
 
 @pytest.mark.sampled
@@ -521,22 +543,22 @@ async def test_a_double_enter_answers_one_question_only(tmp_path: Path) -> None:
 async def test_a_question_survives_every_other_screen(
     tmp_path: Path, keys: str, is_other: bool
 ) -> None:
-    async with staged(tmp_path, sorry, cloud=remote_script()) as stage:
-        await stage.send("earlier")
-        await stage.shows(CARD)
-        await stage.press("escape")
-        await stage.answered()
-        await stage.press("ctrl+n")
-        await stage.until(lambda: not stage.chat.transcript.turns)
-        await offered(stage)
-        await stage.press(*keys.split())
-        await stage.until(lambda: stage.app.screen is stage.chat)
+    async with open_app(tmp_path, sorry, cloud=remote_script()) as session:
+        await session.send("earlier")
+        await session.wait_for_text(CARD)
+        await session.press("escape")
+        await session.wait_for_answer()
+        await session.press("ctrl+n")
+        await session.wait_until(lambda: not session.chat.transcript.turns)
+        await offered(session)
+        await session.press(*keys.split())
+        await session.wait_until(lambda: session.app.screen is session.chat)
         whose = "In \u201cWrite a poem about herons\u201d: " if is_other else ""
-        await stage.shows(f"{whose}{CARD} at most")
-        assert stage.chat.question == f"{whose}{CARD}"
-        await stage.send("/budget policy budget")
-        await stage.shows("When to spend from now on")
-        assert CARD in stage.see(), "what is said meanwhile stands above it"
-        await stage.press("ctrl+g", "right", "enter")
-        await stage.answered()
-        assert await charged(stage) > 0
+        await session.wait_for_text(f"{whose}{CARD} at most")
+        assert session.chat.question == f"{whose}{CARD}"
+        await session.send("/budget policy budget")
+        await session.wait_for_text("When to spend from now on")
+        assert CARD in session.screen_text(), "what is said meanwhile stands above it"
+        await session.press("ctrl+g", "right", "enter")
+        await session.wait_for_answer()
+        assert await charged(session) > 0

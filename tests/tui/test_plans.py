@@ -29,7 +29,7 @@ from baton.tui.prompt_queue import QueuedPrompt, record_view
 from baton.tui.screens.help_screen import HelpScreen
 from baton.tui.widgets.question_view import PlanCard
 from baton.workers.scripted_worker import Script
-from support.app_session import Stage, play, remote_script, staged
+from support.app_session import AppSession, open_app, play, remote_script
 
 Said = Iterable[Chunk | BaseException | float]
 BUDGET = {"policy": Policy.BUDGET}
@@ -47,94 +47,98 @@ def say(request: Request) -> Said:
     yield Text("Herons wade.")
 
 
-async def asked(stage: Stage) -> None:
-    await stage.until(lambda: stage.app.screen.query(PlanCard))
-    await stage.until(lambda: "Play this plan?" in stage.see())
+async def asked(session: AppSession) -> None:
+    await session.wait_until(lambda: session.app.screen.query(PlanCard))
+    await session.wait_until(lambda: "Play this plan?" in session.screen_text())
 
 
 async def test_plan_shows_the_plan_before_anything_is_called(tmp_path: Path) -> None:
-    async with staged(tmp_path, say, size=(100, 30)) as stage:
-        await stage.send("/plan Tell me of herons")
-        await asked(stage)
-        flat = " ".join(stage.see().split())
+    async with open_app(tmp_path, say, size=(100, 30)) as session:
+        await session.send("/plan Tell me of herons")
+        await asked(session)
+        flat = " ".join(session.screen_text().split())
         assert "1 step · 1 local" in flat
         assert (
             "SmolLM2 135M · local · sees the prompt, the conversation · its text is the answer"
             in flat
         )
-        assert stage.chat.composer.prompt.has_focus, "the card takes no focus by itself"
-        await stage.press("y", "space", "enter")  # typed ahead: a prompt, no choice
-        assert stage.app.screen.query(PlanCard)
-        assert [p.prompt.text for p in stage.chat.queue.waiting] == ["y "]
-        await stage.press("escape")  # takes the default, which is to stop
-        await stage.answered()
-        first = stage.chat.transcript.turns[1]
+        assert session.chat.composer.prompt.has_focus, "the card takes no focus by itself"
+        await session.press("y", "space", "enter")  # typed ahead: a prompt, no choice
+        assert session.app.screen.query(PlanCard)
+        assert [p.prompt.text for p in session.chat.queue.waiting] == ["y "]
+        await session.press("escape")  # takes the default, which is to stop
+        await session.wait_for_answer()
+        first = session.chat.transcript.turns[1]
         assert (first.status, first.text) == (TurnStatus.CANCELLED, "")
-        assert stage.chat.transcript.turns[-1].text == "Herons wade.", "what waited is played"
+        assert session.chat.transcript.turns[-1].text == "Herons wade.", "what waited is played"
 
 
 async def test_plan_alone_is_for_the_next_prompt_only(tmp_path: Path) -> None:
-    async with staged(tmp_path, say, size=(100, 30)) as stage:
-        await stage.send("/plan")
-        await stage.until(lambda: "local first · plan first" in stage.see().splitlines()[0])
-        await stage.send("Tell me of herons")
-        await asked(stage)
-        assert "plan first" not in stage.see().splitlines()[0]
-        await stage.press("tab", "right", "enter")
-        await stage.answered()
-        assert "Herons wade." in stage.see()
-        await stage.ask("And of storks?")
-        assert len(stage.chat.transcript.turns) == 4
+    async with open_app(tmp_path, say, size=(100, 30)) as session:
+        await session.send("/plan")
+        await session.wait_until(
+            lambda: "local first · plan first" in session.screen_text().splitlines()[0]
+        )
+        await session.send("Tell me of herons")
+        await asked(session)
+        assert "plan first" not in session.screen_text().splitlines()[0]
+        await session.press("tab", "right", "enter")
+        await session.wait_for_answer()
+        assert "Herons wade." in session.screen_text()
+        await session.ask("And of storks?")
+        assert len(session.chat.transcript.turns) == 4
 
 
 async def test_a_plan_of_one_step_that_was_left_says_so_and_is_no_work(tmp_path: Path) -> None:
-    async with staged(tmp_path, say) as stage:
-        await stage.send("/plan Tell me of herons")
-        await asked(stage)
-        await stage.press("tab")
-        keys = stage.see().splitlines()[-1]
+    async with open_app(tmp_path, say) as session:
+        await session.send("/plan Tell me of herons")
+        await asked(session)
+        await session.press("tab")
+        keys = session.screen_text().splitlines()[-1]
         assert "Enter choose" in keys
         assert "Esc leave it" in keys
         assert "copy" not in keys, "who chooses has no message in mind"
-        await stage.press("escape")
-        await stage.answered()
-        assert "Nothing of this was played. r plays it." in stage.see()
-        assert "not played" in stage.see().splitlines()[-1]
-        assert " s" not in next(row for row in stage.see().splitlines() if "Baton " in row[:8])
-        await stage.press("escape", "r")
-        await stage.until(lambda: "Herons wade." in stage.see())
-        assert "Nothing of this was played" not in stage.see()
+        await session.press("escape")
+        await session.wait_for_answer()
+        assert "Nothing of this was played. r plays it." in session.screen_text()
+        assert "not played" in session.screen_text().splitlines()[-1]
+        assert " s" not in next(
+            row for row in session.screen_text().splitlines() if "Baton " in row[:8]
+        )
+        await session.press("escape", "r")
+        await session.wait_until(lambda: "Herons wade." in session.screen_text())
+        assert "Nothing of this was played" not in session.screen_text()
 
 
 async def test_a_prompt_of_several_lines_after_plan(tmp_path: Path) -> None:
-    async with staged(tmp_path, say) as stage:
-        await stage.send("/plan Tell me of herons\nand of storks")
-        await asked(stage)
-        await stage.press("escape")
-        await stage.answered()
-        assert stage.chat.transcript.turns[0].text == "Tell me of herons\nand of storks"
+    async with open_app(tmp_path, say) as session:
+        await session.send("/plan Tell me of herons\nand of storks")
+        await asked(session)
+        await session.press("escape")
+        await session.wait_for_answer()
+        assert session.chat.transcript.turns[0].text == "Tell me of herons\nand of storks"
 
 
-async def previewed(stage: Stage, plan: Plan) -> None:
+async def previewed(session: AppSession, plan: Plan) -> None:
     """Have a plan of several steps shown, as a conductor would draw it."""
-    pending = QueuedPrompt(stage.chat.context.chat, Prompt("Plan it"), plan=plan, preview=True)
-    stage.chat.queue.send(pending)
-    await asked(stage)
+    pending = QueuedPrompt(session.chat.context.chat, Prompt("Plan it"), plan=plan, preview=True)
+    session.chat.queue.send(pending)
+    await asked(session)
 
 
 async def test_the_card_names_workers_costs_and_what_each_sees(tmp_path: Path) -> None:
-    async with staged(tmp_path, say, cloud=remote_script(), size=(100, 40)) as stage:
-        await previewed(stage, PLAN)
-        seen = stage.see()
+    async with open_app(tmp_path, say, cloud=remote_script(), size=(100, 40)) as session:
+        await previewed(session, PLAN)
+        seen = session.screen_text()
         flat = " ".join(seen.split())
         assert "3 steps · 1 local, 2 cloud" in flat
         assert "1 Draft three days in Lisbon." in flat
         assert "gpt-5-mini · cloud · at most $0.005 · sees the prompt" in flat
         assert "gpt-5-mini · cloud · at most about $" in flat
-        await stage.press("tab", "enter")
-        await stage.answered()
-        assert stage.asked == []
-        seen = " ".join(stage.see().split())
+        await session.press("tab", "enter")
+        await session.wait_for_answer()
+        assert session.asked == []
+        seen = " ".join(session.screen_text().split())
         assert "Its plan of 3 steps was not played. c plays it; so does /continue." in seen
         assert "Stopped here" not in seen
 
@@ -142,32 +146,35 @@ async def test_the_card_names_workers_costs_and_what_each_sees(tmp_path: Path) -
 async def test_the_plan_shows_what_the_gate_then_holds(tmp_path: Path) -> None:
     brief = Step("gpt", "Where to eat?", ("prompt",), Need("extraction"))
     plan = Plan((brief, Step("gpt", "Draft it.", ("prompt",)), PLAN.steps[0]), (2,))
-    async with staged(tmp_path, say, cloud=remote_script(), terms=BUDGET, size=(100, 40)) as stage:
-        await previewed(stage, plan)
-        (card,) = stage.app.screen.query(PlanCard)
+    async with open_app(
+        tmp_path, say, cloud=remote_script(), terms=BUDGET, size=(100, 40)
+    ) as session:
+        await previewed(session, plan)
+        (card,) = session.app.screen.query(PlanCard)
         costs = card.question.costs
         assert costs[2] == 0
         for cost in costs[:2]:
             assert (
-                f"gpt-5-mini · cloud · at most {shown_rounded_up(cost or 0)} · sees" in stage.flat()
+                f"gpt-5-mini · cloud · at most {shown_rounded_up(cost or 0)} · sees"
+                in session.screen_line()
             )
         assert costs[0] != costs[1], "the text of a brief step has another cap"
-        await stage.press("tab", "right", "enter")
-        await stage.answered()
-        assert len(stage.asked) == 2
-        charges = await stage.services.ledger.charges()
+        await session.press("tab", "right", "enter")
+        await session.wait_for_answer()
+        assert len(session.asked) == 2
+        charges = await session.services.ledger.charges()
         assert sorted(charge.held for charge in charges) == sorted(c for c in costs if c)
 
 
 async def test_a_plan_that_was_left_is_played_later(tmp_path: Path) -> None:
-    async with staged(tmp_path, say, cloud=remote_script(), terms=BUDGET) as stage:
-        await previewed(stage, PLAN)
-        await stage.press("escape")
-        await stage.answered()
-        await stage.send("/continue")
-        await stage.until(lambda: "3 steps · 1 local, 2 cloud" in stage.see())
-        await stage.answered()
-        assert "From far away." in stage.see()
+    async with open_app(tmp_path, say, cloud=remote_script(), terms=BUDGET) as session:
+        await previewed(session, PLAN)
+        await session.press("escape")
+        await session.wait_for_answer()
+        await session.send("/continue")
+        await session.wait_until(lambda: "3 steps · 1 local, 2 cloud" in session.screen_text())
+        await session.wait_for_answer()
+        assert "From far away." in session.screen_text()
 
 
 async def test_an_interrupted_run_is_gone_on_with(tmp_path: Path) -> None:
@@ -187,95 +194,99 @@ async def test_an_interrupted_run_is_gone_on_with(tmp_path: Path) -> None:
         yield Usage(9, 9, Finish.STOP)
 
     plan = Plan((PLAN.steps[0], Step("gpt", "Where to eat?", ("1",))), (2,))
-    async with staged(tmp_path, first, cloud=slow, terms=BUDGET, size=(100, 30)) as stage:
-        await play(stage, plan, wait=False)
-        await stage.until(lambda: "Two" in stage.see())
-        await stage.press("escape")
-        await stage.answered()
-        flat = " ".join(stage.see().split())
+    async with open_app(tmp_path, first, cloud=slow, terms=BUDGET, size=(100, 30)) as session:
+        await play(session, plan, wait=False)
+        await session.wait_until(lambda: "Two" in session.screen_text())
+        await session.press("escape")
+        await session.wait_for_answer()
+        flat = " ".join(session.screen_text().split())
         assert "Stopped here. Interrupted after step 1 of 2. c goes on from there; so" in flat
-        await stage.press("tab")
-        await stage.until(lambda: "c go on" in stage.see().splitlines()[-1])
-        await stage.press("c")
-        await stage.until(lambda: "Two restaurants." in stage.see())
-        await stage.answered()
+        await session.press("tab")
+        await session.wait_until(lambda: "c go on" in session.screen_text().splitlines()[-1])
+        await session.press("c")
+        await session.wait_until(lambda: "Two restaurants." in session.screen_text())
+        await session.wait_for_answer()
         assert calls == ["first", "cloud", "cloud"], "what was done is not done again"
-        await stage.until(lambda: "2 of 2" in stage.see())
-        await stage.press("w")
-        await stage.until(lambda: "kept from before" in stage.see())
-        await stage.press("escape", "c")
-        assert stage.chat.composer.text == "c", "there is nothing to go on with here"
+        await session.wait_until(lambda: "2 of 2" in session.screen_text())
+        await session.press("w")
+        await session.wait_until(lambda: "kept from before" in session.screen_text())
+        await session.press("escape", "c")
+        assert session.chat.composer.text == "c", "there is nothing to go on with here"
 
 
 async def test_nothing_is_gone_on_with_where_nothing_was_interrupted(tmp_path: Path) -> None:
-    async with staged(tmp_path, say) as stage:
-        await stage.ask("hello")
-        await stage.send("/continue")
-        await stage.until(lambda: "was not interrupted" in stage.see())
+    async with open_app(tmp_path, say) as session:
+        await session.ask("hello")
+        await session.send("/continue")
+        await session.wait_until(lambda: "was not interrupted" in session.screen_text())
 
 
 async def test_why_is_one_sentence(tmp_path: Path) -> None:
-    async with staged(tmp_path, say) as stage:
-        await stage.send("/why")
-        await stage.until(lambda: "there is no message here yet" in stage.see())
-        await stage.ask("hello")
-        await stage.send("/why")
-        await stage.until(
-            lambda: "Answered on this machine, by SmolLM2 135M (hybrid)" in stage.see()
+    async with open_app(tmp_path, say) as session:
+        await session.send("/why")
+        await session.wait_until(lambda: "there is no message here yet" in session.screen_text())
+        await session.ask("hello")
+        await session.send("/why")
+        await session.wait_until(
+            lambda: "Answered on this machine, by SmolLM2 135M (hybrid)" in session.screen_text()
         )
 
 
 async def test_modes_and_strategies_are_chosen_and_shown(tmp_path: Path) -> None:
-    async with staged(tmp_path, say, cloud=remote_script(), size=(100, 40)) as stage:
-        await stage.send("/mode ultra")
-        await stage.until(lambda: "local first · ultra" in stage.see().splitlines()[0])
-        await stage.send("/mode fast")
-        await stage.until(lambda: "There is no mode 'fast'." in stage.see())
-        await stage.send("/mode local")
-        await stage.until(lambda: "local only" in stage.see().splitlines()[0])
-        assert stage.services.orchestra.terms.mode == "local"
-        await stage.send("/mode auto")
-        await stage.until(lambda: "local first" in stage.see().splitlines()[0])
-        await stage.send("/strategy single")
-        await stage.until(lambda: "local first · single" in stage.see().splitlines()[0])
-        await stage.ask("hello")
-        run = stage.chat.transcript.turns[-1].run
+    async with open_app(tmp_path, say, cloud=remote_script(), size=(100, 40)) as session:
+        await session.send("/mode ultra")
+        await session.wait_until(
+            lambda: "local first · ultra" in session.screen_text().splitlines()[0]
+        )
+        await session.send("/mode fast")
+        await session.wait_until(lambda: "There is no mode 'fast'." in session.screen_text())
+        await session.send("/mode local")
+        await session.wait_until(lambda: "local only" in session.screen_text().splitlines()[0])
+        assert session.services.orchestra.terms.mode == "local"
+        await session.send("/mode auto")
+        await session.wait_until(lambda: "local first" in session.screen_text().splitlines()[0])
+        await session.send("/strategy single")
+        await session.wait_until(
+            lambda: "local first · single" in session.screen_text().splitlines()[0]
+        )
+        await session.ask("hello")
+        run = session.chat.transcript.turns[-1].run
         assert run is not None
         (routed,) = [
             event
-            for event in (await stage.services.store.runs.get(run)).events
+            for event in (await session.services.store.runs.get(run)).events
             if type(event).__name__ == "Routed"
         ]
         assert getattr(routed, "strategy", "") == "single"
-        await stage.send("/strategy wrong")
-        await stage.until(lambda: "There is no strategy 'wrong'." in stage.see())
-        assert "/strategy alone lists them." in stage.see()
-        await stage.send("/strategy single1")
-        await stage.until(lambda: "Did you mean single?" in stage.see())
-        await stage.send("/strategy auto")
-        await stage.until(lambda: "single" not in stage.see().splitlines()[0])
+        await session.send("/strategy wrong")
+        await session.wait_until(lambda: "There is no strategy 'wrong'." in session.screen_text())
+        assert "/strategy alone lists them." in session.screen_text()
+        await session.send("/strategy single1")
+        await session.wait_until(lambda: "Did you mean single?" in session.screen_text())
+        await session.send("/strategy auto")
+        await session.wait_until(lambda: "single" not in session.screen_text().splitlines()[0])
 
 
 async def test_local_mode_stops_what_could_still_leave(tmp_path: Path) -> None:
     def sorry(request: Request) -> Said:
         yield Text("I'm sorry, but I can't help with that.")
 
-    async with staged(tmp_path, sorry, cloud=remote_script()) as stage:
-        await stage.send("hello")
-        await stage.until(lambda: "Ask gpt-5-mini?" in stage.see())
-        await stage.chat.plan.set_mode("local")
-        await stage.answered()
-        assert stage.asked == []
-        assert "Ask gpt-5-mini?" not in stage.see()
+    async with open_app(tmp_path, sorry, cloud=remote_script()) as session:
+        await session.send("hello")
+        await session.wait_until(lambda: "Ask gpt-5-mini?" in session.screen_text())
+        await session.chat.plan.set_mode("local")
+        await session.wait_for_answer()
+        assert session.asked == []
+        assert "Ask gpt-5-mini?" not in session.screen_text()
 
 
 async def test_all_of_it_is_in_the_help(tmp_path: Path) -> None:
-    async with staged(tmp_path, say, size=(120, 130)) as stage:
-        await stage.press("f1")
-        await stage.until(lambda: type(stage.app.screen) is HelpScreen)
-        await stage.until(lambda: "/strategy NAME" in stage.see())
+    async with open_app(tmp_path, say, size=(120, 130)) as session:
+        await session.press("f1")
+        await session.wait_until(lambda: type(session.app.screen) is HelpScreen)
+        await session.wait_until(lambda: "/strategy NAME" in session.screen_text())
         for words in ("/plan TEXT", "/why", "/continue", "/mode", "go on with an interrupted"):
-            assert words in stage.see()
+            assert words in session.screen_text()
 
 
 WRONG = """\
@@ -310,44 +321,44 @@ def editor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 async def test_a_plan_is_edited_and_mended_and_then_played(tmp_path: Path, editor: Path) -> None:
     (editor / "next-1.toml").write_text(WRONG)
     (editor / "next-2.toml").write_text(EDITED)
-    async with staged(tmp_path, say, cloud=remote_script(), size=(100, 30)) as stage:
-        await previewed(stage, PLAN)
-        await stage.press("tab", "right", "right", "enter")
-        await stage.until(lambda: "Go on editing" in stage.see())
-        flat = " ".join(stage.see().replace("▌", "").split())
+    async with open_app(tmp_path, say, cloud=remote_script(), size=(100, 30)) as session:
+        await previewed(session, PLAN)
+        await session.press("tab", "right", "right", "enter")
+        await session.wait_until(lambda: "Go on editing" in session.screen_text())
+        flat = " ".join(session.screen_text().replace("▌", "").split())
         assert "This plan can't be played." in flat
         assert "can't see step 3" in flat
-        await stage.press("tab", "right", "enter")
-        await stage.until(lambda: "1 step · 1 local" in stage.see())
-        assert len(stage.chat.transcript.turns) == 2, "nothing is played before it is confirmed"
-        assert stage.chat.transcript.turns[1].text == ""
-        await stage.press("tab", "right", "enter")
-        await stage.until(lambda: "Herons wade." in stage.see())
-        await stage.answered()
+        await session.press("tab", "right", "enter")
+        await session.wait_until(lambda: "1 step · 1 local" in session.screen_text())
+        assert len(session.chat.transcript.turns) == 2, "nothing is played before it is confirmed"
+        assert session.chat.transcript.turns[1].text == ""
+        await session.press("tab", "right", "enter")
+        await session.wait_until(lambda: "Herons wade." in session.screen_text())
+        await session.wait_for_answer()
         assert (editor / "seen-2.toml").read_text() == WRONG.rstrip("\n"), "nothing typed is lost"
         first = (editor / "seen-1.toml").read_text()
         assert "Put it into a table in Portuguese." in first
-        assert stage.chat.transcript.turns[0].text == "Plan it"
+        assert session.chat.transcript.turns[0].text == "Plan it"
         run = record_view(
-            await stage.services.store.runs.get(stage.chat.transcript.turns[1].run or "")
+            await session.services.store.runs.get(session.chat.transcript.turns[1].run or "")
         )
         assert run.plan is not None
         assert [step.subtask for step in run.plan.steps] == ["Draft two days in Lisbon."]
-        assert stage.asked == []
+        assert session.asked == []
 
 
 async def test_an_edited_plan_may_be_left(tmp_path: Path, editor: Path) -> None:
     (editor / "next-1.toml").write_text("steps = 1")
-    async with staged(tmp_path, say, cloud=remote_script()) as stage:
-        await previewed(stage, PLAN)
-        await stage.press("tab", "right", "right", "enter")
-        await stage.until(lambda: "Go on editing" in stage.see())
-        await stage.press("escape")
-        await stage.until(lambda: "Play this plan?" in stage.see())
-        await stage.press("escape")
-        await stage.answered()
-        assert len(stage.chat.transcript.turns) == 2
-        assert "was not played" in " ".join(stage.see().split())
+    async with open_app(tmp_path, say, cloud=remote_script()) as session:
+        await previewed(session, PLAN)
+        await session.press("tab", "right", "right", "enter")
+        await session.wait_until(lambda: "Go on editing" in session.screen_text())
+        await session.press("escape")
+        await session.wait_until(lambda: "Play this plan?" in session.screen_text())
+        await session.press("escape")
+        await session.wait_for_answer()
+        assert len(session.chat.transcript.turns) == 2
+        assert "was not played" in " ".join(session.screen_text().split())
 
 
 ABORTS = {
@@ -367,44 +378,50 @@ async def test_an_editor_left_without_a_change_plays_and_spends_nothing(
     tmp_path: Path, editor: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     monkeypatch.setenv("EDITOR", command)
-    async with staged(tmp_path, say, cloud=remote_script(), terms=BUDGET, size=(100, 30)) as stage:
-        await previewed(stage, PLAN)
-        (card,) = stage.app.screen.query(PlanCard)
-        await stage.press("tab", "right", "right", "enter")
-        await stage.until(lambda: not card.is_attached and stage.app.screen.query(PlanCard))
-        await asked(stage)
-        assert "3 steps · 1 local, 2 cloud" in stage.see()
-        await stage.press("escape")
-        await stage.answered()
-        assert [turn.text for turn in stage.chat.transcript.turns] == ["Plan it", ""]
-        assert stage.asked == []
+    async with open_app(
+        tmp_path, say, cloud=remote_script(), terms=BUDGET, size=(100, 30)
+    ) as session:
+        await previewed(session, PLAN)
+        (card,) = session.app.screen.query(PlanCard)
+        await session.press("tab", "right", "right", "enter")
+        await session.wait_until(
+            lambda: not card.is_attached and session.app.screen.query(PlanCard)
+        )
+        await asked(session)
+        assert "3 steps · 1 local, 2 cloud" in session.screen_text()
+        await session.press("escape")
+        await session.wait_for_answer()
+        assert [turn.text for turn in session.chat.transcript.turns] == ["Plan it", ""]
+        assert session.asked == []
 
 
 async def test_an_edited_plan_with_a_paid_step_waits_for_its_confirmation(
     tmp_path: Path, editor: Path
 ) -> None:
     (editor / "next-1.toml").write_text(EDITED.replace("small", "gpt"))
-    async with staged(tmp_path, say, cloud=remote_script(), terms=BUDGET, size=(100, 30)) as stage:
-        await previewed(stage, PLAN)
-        await stage.press("tab", "right", "right", "enter")
-        await stage.until(lambda: "1 step · 1 cloud" in stage.see())
-        assert "gpt-5-mini · cloud · at most $" in stage.flat()
-        assert stage.asked == []
-        await stage.press("escape")
-        await stage.answered()
-        assert stage.asked == []
+    async with open_app(
+        tmp_path, say, cloud=remote_script(), terms=BUDGET, size=(100, 30)
+    ) as session:
+        await previewed(session, PLAN)
+        await session.press("tab", "right", "right", "enter")
+        await session.wait_until(lambda: "1 step · 1 cloud" in session.screen_text())
+        assert "gpt-5-mini · cloud · at most $" in session.screen_line()
+        assert session.asked == []
+        await session.press("escape")
+        await session.wait_for_answer()
+        assert session.asked == []
 
 
 async def test_what_waits_is_played_after_the_edited_plan(tmp_path: Path, editor: Path) -> None:
     (editor / "next-1.toml").write_text(EDITED)
-    async with staged(tmp_path, say, cloud=remote_script()) as stage:
-        await previewed(stage, PLAN)
-        await stage.send("and then")
-        await stage.press("tab", "right", "right", "enter")
-        await stage.until(lambda: "1 step · 1 local" in stage.see())
-        await stage.press("tab", "right", "enter")
-        await stage.answered()
-        texts = [turn.text for turn in stage.chat.transcript.turns]
+    async with open_app(tmp_path, say, cloud=remote_script()) as session:
+        await previewed(session, PLAN)
+        await session.send("and then")
+        await session.press("tab", "right", "right", "enter")
+        await session.wait_until(lambda: "1 step · 1 local" in session.screen_text())
+        await session.press("tab", "right", "enter")
+        await session.wait_for_answer()
+        texts = [turn.text for turn in session.chat.transcript.turns]
         assert texts == ["Plan it", "Herons wade.", "and then", "Herons wade."]
 
 
@@ -412,15 +429,17 @@ async def test_a_workflow_of_ones_own_is_a_strategy(tmp_path: Path) -> None:
     from baton.core.plan.templates import parse_workflow
 
     drawn = parse_workflow(EDITED, "mine")
-    async with staged(tmp_path, say, size=(100, 30)) as stage:
-        stage.services.orchestra.configure(templates=lambda: {"mine": drawn})
-        await stage.send("/strategy")
-        await stage.until(lambda: "Workflows: mine." in stage.see())
-        await stage.send("/strategy mine")
-        await stage.until(lambda: "local first · mine" in stage.see().splitlines()[0])
-        await stage.ask("Two days, please")
+    async with open_app(tmp_path, say, size=(100, 30)) as session:
+        session.services.orchestra.configure(templates=lambda: {"mine": drawn})
+        await session.send("/strategy")
+        await session.wait_until(lambda: "Workflows: mine." in session.screen_text())
+        await session.send("/strategy mine")
+        await session.wait_until(
+            lambda: "local first · mine" in session.screen_text().splitlines()[0]
+        )
+        await session.ask("Two days, please")
         run = record_view(
-            await stage.services.store.runs.get(stage.chat.transcript.turns[1].run or "")
+            await session.services.store.runs.get(session.chat.transcript.turns[1].run or "")
         )
         assert run.routed is not None
         assert run.routed.strategy == "mine"
@@ -457,25 +476,27 @@ def conducting(go: asyncio.Event) -> Script:
 
 async def test_a_drawn_plan_is_shown_as_it_is_drawn_asked_about_and_played(tmp_path: Path) -> None:
     go = asyncio.Event()
-    async with staged(tmp_path, say, conducting(go), size=(100, 30)) as stage:
-        await stage.send("/strategy conductor")
-        await stage.send("/plan Write about herons, then put it into Portuguese.")
-        await stage.until(lambda: "large · planning" in stage.see().splitlines()[-1])
-        stage.chat.transcript.focus()
-        await stage.press("w")
-        await stage.until(lambda: "Qwen 4B is planning." in stage.see())
-        await stage.press("escape")
+    async with open_app(tmp_path, say, conducting(go), size=(100, 30)) as session:
+        await session.send("/strategy conductor")
+        await session.send("/plan Write about herons, then put it into Portuguese.")
+        await session.wait_until(
+            lambda: "large · planning" in session.screen_text().splitlines()[-1]
+        )
+        session.chat.transcript.focus()
+        await session.press("w")
+        await session.wait_until(lambda: "Qwen 4B is planning." in session.screen_text())
+        await session.press("escape")
         go.set()
-        await asked(stage)
-        seen = stage.see()
+        await asked(session)
+        seen = session.screen_text()
         assert "2 steps · 2 local" in seen
         assert "2  Translate result 1 into Portuguese." in seen
-        stage.chat.composer.prompt.focus()
-        await stage.press("tab", "right", "enter")
-        await stage.answered()
-        await stage.until(lambda: "Garças." in stage.see())
-        await stage.shows("2 steps · 2 local")  # in the heading now
-        assert stage.chat.transcript.turns[-1].status is TurnStatus.DONE
-        stage.chat.transcript.focus()
-        await stage.press("w")
-        await stage.until(lambda: "Planned and checked by Qwen 4B" in stage.see())
+        session.chat.composer.prompt.focus()
+        await session.press("tab", "right", "enter")
+        await session.wait_for_answer()
+        await session.wait_until(lambda: "Garças." in session.screen_text())
+        await session.wait_for_text("2 steps · 2 local")  # in the heading now
+        assert session.chat.transcript.turns[-1].status is TurnStatus.DONE
+        session.chat.transcript.focus()
+        await session.press("w")
+        await session.wait_until(lambda: "Planned and checked by Qwen 4B" in session.screen_text())

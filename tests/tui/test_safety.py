@@ -28,7 +28,7 @@ from baton.tui.app import BatonApp
 from baton.tui.screens.ledger_screens import SentScreen
 from baton.tui.screens.workflow_screen import WorkflowScreen
 from baton.tui.widgets.answer import block_painter, parse_blocks
-from support.app_session import GPT, Stage, staged
+from support.app_session import GPT, AppSession, open_app
 
 UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 PIECES = [
@@ -56,9 +56,9 @@ def pieces(text: str, seed: int) -> Iterator[str]:
         text = text[size:]
 
 
-def assert_calm(stage: Stage) -> None:
+def assert_calm(session: AppSession) -> None:
     """Look at everything that would go to the terminal."""
-    for strip in stage.app.screen._compositor.render_strips():
+    for strip in session.app.screen._compositor.render_strips():
         for segment in strip:
             assert not UNSAFE.search(segment.text), repr(segment.text)
             assert segment.control is None
@@ -73,8 +73,8 @@ async def through_every_widget(tmp_path: Path, texts: list[str]) -> None:
         if len(current) % 3 == 0:
             raise WorkerUnavailable(current, current)
 
-    async with staged(tmp_path, script, size=(60, 40)) as stage:
-        store, chat = stage.services.store, stage.chat
+    async with open_app(tmp_path, script, size=(60, 40)) as session:
+        store, chat = session.services.store, session.chat
         for current in texts:
             file = Attachment(current, current, 3)
             begun = await store.begin(Prompt(current, (file,)), ConversationPosition(), Label.CLOUD)
@@ -82,20 +82,22 @@ async def through_every_widget(tmp_path: Path, texts: list[str]) -> None:
             await store.rename(begun.conversation, current)
             await chat.conversation.open(begun.conversation)
             chat.composer.put(current, (file,))
-            assert_calm(stage)
-            await stage.press("enter")
-            await stage.until(lambda: not chat.queue.is_busy)
+            assert_calm(session)
+            await session.press("enter")
+            await session.wait_until(lambda: not chat.queue.is_busy)
             chat.footer.say(current)
             await chat.transcript.note(current, error=True)
             chat.composer.show_waiting([current])
-            await stage.pilot.pause()
-            assert_calm(stage)
-            await stage.press("ctrl+s")
-            await stage.until(lambda: type(stage.app.screen).__name__ == "ConversationsScreen")
-            await stage.pilot.pause(0.05)
-            assert_calm(stage)
-            await stage.press("escape")
-            await stage.until(lambda: type(stage.app.screen).__name__ == "ChatScreen")
+            await session.pilot.pause()
+            assert_calm(session)
+            await session.press("ctrl+s")
+            await session.wait_until(
+                lambda: type(session.app.screen).__name__ == "ConversationsScreen"
+            )
+            await session.pilot.pause(0.05)
+            assert_calm(session)
+            await session.press("escape")
+            await session.wait_until(lambda: type(session.app.screen).__name__ == "ChatScreen")
             await store.purge(begun.conversation)
 
 
@@ -148,16 +150,16 @@ async def test_an_answer_streamed_anyhow_ends_as_one_drawn_at_once(
 ) -> None:
     from baton.tui.widgets.answer import AnswerView
 
-    async with staged(tmp_path) as stage:
+    async with open_app(tmp_path) as session:
         for number, text in enumerate((*fuzz(seed, 5), "word\n#tag\n\n> a\n*b*")):
             clean = crash_free(text)
             whole, grown = AnswerView(clean), AnswerView()
-            await stage.chat.transcript.insert(whole)
-            await stage.chat.transcript.insert(grown)
-            await stage.pilot.pause()
+            await session.chat.transcript.insert(whole)
+            await session.chat.transcript.insert(grown)
+            await session.pilot.pause()
             for piece in pieces(clean, number) if number < 5 else clean:
                 grown.append(piece)
-            await stage.pilot.pause()
+            await session.pilot.pause()
             if not re.search(r"^ {0,3}\[[^\]]+\]:", clean, re.M):  # links defined elsewhere
                 drawn = [[line.text.rstrip() for line in one._lines] for one in (whole, grown)]
                 assert drawn[0] == drawn[1], repr(clean)
@@ -172,13 +174,13 @@ def crash_free(text: str) -> str:
 
 
 async def test_a_hostile_question_and_notice(tmp_path: Path) -> None:
-    async with staged(tmp_path) as stage:
+    async with open_app(tmp_path) as session:
         text = "\x1b[2J[/]\u202e"
         question = Question(text, (Choice("a", text), Choice("b", text)), "b")
-        stage.chat.run_worker(stage.chat.questions.ask(question))
-        await stage.until(lambda: stage.chat.question)
-        await stage.pilot.pause()
-        assert_calm(stage)
+        session.chat.run_worker(session.chat.questions.ask(question))
+        await session.wait_until(lambda: session.chat.question)
+        await session.pilot.pause()
+        assert_calm(session)
 
 
 @pytest.mark.sampled
@@ -192,29 +194,29 @@ async def test_hostile_texts_of_an_offer_and_of_what_left(tmp_path: Path, seed: 
     left = Egress(1, now, "c", "r", name, more, 9, text, 1, 1, Status.SETTLED, text.encode())
     decided = Offered(name, more, 1, 1, text, Decision.CEILING, more, at=1.0)
     run = RunView(status="finished", notice=more, offers=(decided,))
-    async with staged(tmp_path, size=(60, 40)) as stage:
-        asked = stage.chat.run_worker(stage.chat.questions.ask(question))
-        await stage.until(lambda: stage.app.screen.query("OfferCard"))
-        await stage.pilot.pause()
-        assert_calm(stage)
-        await stage.press("escape")
+    async with open_app(tmp_path, size=(60, 40)) as session:
+        asked = session.chat.run_worker(session.chat.questions.ask(question))
+        await session.wait_until(lambda: session.app.screen.query("OfferCard"))
+        await session.pilot.pause()
+        assert_calm(session)
+        await session.press("escape")
         assert await asked.wait() == "a"
-        roster = stage.chat.context.roster
-        screens = (SentScreen(left), WorkflowScreen(lambda: run, roster, stage.services.ledger))
+        roster = session.chat.context.roster
+        screens = (SentScreen(left), WorkflowScreen(lambda: run, roster, session.services.ledger))
         for screen in screens:
-            await stage.app.push_screen(screen)
-            await stage.pilot.pause()
-            assert_calm(stage)
-            await stage.press("escape")
+            await session.app.push_screen(screen)
+            await session.pilot.pause()
+            assert_calm(session)
+            await session.press("escape")
 
 
 async def test_pasted_text_is_cleaned(tmp_path: Path) -> None:
     from textual.events import Paste
 
-    async with staged(tmp_path) as stage:
-        stage.app.post_message(Paste("a\x1b[31mb\u202ec"))
-        await stage.until(lambda: stage.chat.composer.text)
-        assert stage.chat.composer.text == "a�[31mb�c"
+    async with open_app(tmp_path) as session:
+        session.app.post_message(Paste("a\x1b[31mb\u202ec"))
+        await session.wait_until(lambda: session.chat.composer.text)
+        assert session.chat.composer.text == "a�[31mb�c"
 
 
 @pytest.mark.sampled
@@ -229,14 +231,14 @@ async def test_pasted_lines_stay_lines(tmp_path: Path, end: str) -> None:
         asked.append(request.messages[-1].text)
         yield Text("read")
 
-    async with staged(tmp_path, script) as stage:
-        stage.app.post_message(Paste(end.join(("def f():", "    return 1", "", "print(f())"))))
-        await stage.until(lambda: stage.chat.composer.text)
-        assert stage.chat.composer.text == "def f():\n    return 1\n\nprint(f())"
-        stage.app.post_message(Paste(end.join(lines)))
-        await stage.until(lambda: "pasted text (" in stage.see())
-        await stage.press("enter")
-        await stage.until(lambda: asked)
+    async with open_app(tmp_path, script) as session:
+        session.app.post_message(Paste(end.join(("def f():", "    return 1", "", "print(f())"))))
+        await session.wait_until(lambda: session.chat.composer.text)
+        assert session.chat.composer.text == "def f():\n    return 1\n\nprint(f())"
+        session.app.post_message(Paste(end.join(lines)))
+        await session.wait_until(lambda: "pasted text (" in session.screen_text())
+        await session.press("enter")
+        await session.wait_until(lambda: asked)
         assert "\n".join(lines) in asked[0]
 
 
@@ -254,13 +256,13 @@ async def test_a_text_pasted_while_the_draft_is_read_is_kept(
         return await draft(store, conversation)
 
     monkeypatch.setattr(Store, "draft", read_slowly)
-    async with staged(tmp_path, settle=False) as stage:
+    async with open_app(tmp_path, settle=False) as session:
         await reading.wait()
-        stage.app.post_message(Paste("word " * 5_000))
-        await stage.until(lambda: "pasted text (" in stage.see())
+        session.app.post_message(Paste("word " * 5_000))
+        await session.wait_until(lambda: "pasted text (" in session.screen_text())
         pasted.set()
-        await stage.app.workers.wait_for_complete()
-        assert [file.size for file in stage.chat.composer.pasted] == [25_000]
+        await session.app.workers.wait_for_complete()
+        assert [file.size for file in session.chat.composer.pasted] == [25_000]
 
 
 @pytest.mark.sampled
@@ -285,10 +287,10 @@ async def test_a_bug_leaves_a_report_without_anyones_data(
 
     async def crashing() -> None:
         nonlocal app
-        async with staged(tmp_path) as stage:
-            app = stage.app
-            await stage.press(*keys)
-            await stage.until(lambda: not stage.app.is_running)
+        async with open_app(tmp_path) as session:
+            app = session.app
+            await session.press(*keys)
+            await session.wait_until(lambda: not session.app.is_running)
 
     with pytest.raises((ValueError, WorkerFailed), match="canary"):
         await crashing()
@@ -353,10 +355,10 @@ async def test_no_color_is_honoured(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     def script(request: Request) -> Iterable[Chunk]:
         yield Text("# One\n\n`two`\n\n```python\nx = 'three'\n```\n")
 
-    async with staged(tmp_path, script) as stage:
-        await stage.ask("colours")
+    async with open_app(tmp_path, script) as session:
+        await session.ask("colours")
         assert os.environ["NO_COLOR"] == "1", "an editor must see it too"
-        for strip in stage.app.screen._compositor.render_strips():
+        for strip in session.app.screen._compositor.render_strips():
             for style in (segment.style for segment in strip if segment.style):
                 for colour in (style.color, style.bgcolor):
                     if colour is not None and colour.triplet is not None:

@@ -241,7 +241,7 @@ def test_look(
     assert snap_compare(BatonApp(services, theme), terminal_size=size, run_before=play)
 
 
-class Hiding:
+class StubRedactor:
     """Hides one address and one number, as a redactor would."""
 
     def redact(self, texts: Sequence[str]) -> RedactedTexts:
@@ -370,7 +370,7 @@ def test_look_of_money(
             {"small": ScriptedWorker(sorry, CARD), "gpt": ScriptedWorker(far, FAR)},
             store,
             ledger=ledger,
-            redactor=Hiding(),
+            redactor=StubRedactor(),
         ),
         "small",
         RunTerms({Scope.SESSION: NANO // 2, Scope.DAY: 2 * NANO}),

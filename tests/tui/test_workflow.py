@@ -29,7 +29,7 @@ from baton.core.ports import NEW
 from baton.history import Store
 from baton.tui.screens.workflow_screen import StepScreen, WorkflowScreen
 from baton.tui.widgets.answer import AnswerView
-from support.app_session import Stage, play, remote_script, staged
+from support.app_session import AppSession, open_app, play, remote_script
 
 Script = Iterable[Chunk | BaseException | float]
 BUDGET = {"policy": Policy.BUDGET}
@@ -55,18 +55,20 @@ def verify(request: Request) -> Script:
     yield Text("The castle opens at nine.")
 
 
-async def to_workflow(stage: Stage) -> None:
-    stage.chat.transcript.focus()
-    await stage.press("w")
-    await stage.until(lambda: type(stage.app.screen) is WorkflowScreen)
-    await stage.pilot.pause(0.1)
+async def to_workflow(session: AppSession) -> None:
+    session.chat.transcript.focus()
+    await session.press("w")
+    await session.wait_until(lambda: type(session.app.screen) is WorkflowScreen)
+    await session.pilot.pause(0.1)
 
 
 async def test_the_workflow_shows_every_step_and_all_of_one(tmp_path: Path) -> None:
-    async with staged(tmp_path, draft, verify, cloud=remote_script(TABLE), terms=BUDGET) as stage:
-        await play(stage, PLAN)
-        await to_workflow(stage)
-        seen = stage.see()
+    async with open_app(
+        tmp_path, draft, verify, cloud=remote_script(TABLE), terms=BUDGET
+    ) as session:
+        await play(session, PLAN)
+        await to_workflow(session)
+        seen = session.screen_text()
         lines = [" ".join(line.split()) for line in seen.splitlines()]
         assert "1 Draft three days in Lisbon. done" in lines
         assert "3 Put it into a table in Portuguese. done" in lines
@@ -76,45 +78,51 @@ async def test_the_workflow_shows_every_step_and_all_of_one(tmp_path: Path) -> N
         assert "Sees the prompt, result 1, result 2." in flat
         assert "| 1 | Castelo |" in flat, "the cursor is on the answer's last step"
         assert "Sent to api.openai.com: 1,834 bytes (e shows them)." in flat
-        await stage.press("k")
-        await stage.until(lambda: "The castle opens at nine." in stage.see())
-        assert "Sees result 1." in stage.see()
-        await stage.press("up", "enter")
-        await stage.until(lambda: type(stage.app.screen) is StepScreen)
-        await stage.until(lambda: "Day 1: the castle. Day 2: the river." in stage.see())
-        assert "Step 1: Draft three days in Lisbon." in stage.see()
-        await stage.press("enter")
-        await stage.press("w")
-        assert stage.app.screen is stage.chat
+        await session.press("k")
+        await session.wait_until(lambda: "The castle opens at nine." in session.screen_text())
+        assert "Sees result 1." in session.screen_text()
+        await session.press("up", "enter")
+        await session.wait_until(lambda: type(session.app.screen) is StepScreen)
+        await session.wait_until(
+            lambda: "Day 1: the castle. Day 2: the river." in session.screen_text()
+        )
+        assert "Step 1: Draft three days in Lisbon." in session.screen_text()
+        await session.press("enter")
+        await session.press("w")
+        assert session.app.screen is session.chat
 
 
 async def test_a_side_panel_from_120_columns_on(tmp_path: Path) -> None:
-    async with staged(
+    async with open_app(
         tmp_path, draft, verify, cloud=remote_script(), terms=BUDGET, size=(140, 40)
-    ) as stage:
-        await play(stage, PLAN)
-        await to_workflow(stage)
-        top = stage.see().splitlines()[0]
+    ) as session:
+        await play(session, PLAN)
+        await to_workflow(session)
+        top = session.screen_text().splitlines()[0]
         assert top.startswith(" baton   Plan it")
         assert "│ Why this way" in top
-        assert "Plan it" in stage.see().splitlines()[3], "the conversation stays beside it"
+        assert "Plan it" in session.screen_text().splitlines()[3], (
+            "the conversation stays beside it"
+        )
 
 
 @pytest.mark.sampled(0.5)
 async def test_the_lines_fit_a_terminal_that_was_resized(tmp_path: Path) -> None:
-    async with staged(tmp_path, draft, verify, cloud=remote_script(), terms=BUDGET) as stage:
-        await play(stage, PLAN)
-        await to_workflow(stage)
+    async with open_app(tmp_path, draft, verify, cloud=remote_script(), terms=BUDGET) as session:
+        await play(session, PLAN)
+        await to_workflow(session)
         for size in ((40, 10), (140, 40), (80, 24)):
-            await stage.pilot.resize_terminal(*size)
-            await stage.pilot.pause(0.2)
-        lines = [" ".join(line.split()) for line in stage.see().splitlines()]
+            await session.pilot.resize_terminal(*size)
+            await session.pilot.pause(0.2)
+        lines = [" ".join(line.split()) for line in session.screen_text().splitlines()]
         assert "1 Draft three days in Lisbon. done" in lines
-        await stage.pilot.resize_terminal(40, 10)
-        await stage.pilot.pause(0.2)
-        await stage.pilot.resize_terminal(140, 40)
-        await stage.until(lambda: "1  Draft three days in Lisbon.    " in stage.see())
-        assert "Lisbon. done" in " ".join(stage.see().split())
+        await session.pilot.resize_terminal(40, 10)
+        await session.pilot.pause(0.2)
+        await session.pilot.resize_terminal(140, 40)
+        await session.wait_until(
+            lambda: "1  Draft three days in Lisbon.    " in session.screen_text()
+        )
+        assert "Lisbon. done" in " ".join(session.screen_text().split())
 
 
 async def test_it_fills_in_while_the_run_goes_on(tmp_path: Path) -> None:
@@ -126,16 +134,20 @@ async def test_it_fills_in_while_the_run_goes_on(tmp_path: Path) -> None:
             yield 0.02
         yield Text("the castle.")
 
-    async with staged(tmp_path, gated, verify, cloud=remote_script(), terms=BUDGET) as stage:
-        await play(stage, PLAN, wait=False)
-        await stage.until(lambda: "Day 1:" in stage.see())
-        await to_workflow(stage)
-        await stage.until(lambda: "writing" in stage.see() and stage.see().count("waiting") == 2)
-        await stage.shows("It wrote:")
+    async with open_app(tmp_path, gated, verify, cloud=remote_script(), terms=BUDGET) as session:
+        await play(session, PLAN, wait=False)
+        await session.wait_until(lambda: "Day 1:" in session.screen_text())
+        await to_workflow(session)
+        await session.wait_until(
+            lambda: (
+                "writing" in session.screen_text() and session.screen_text().count("waiting") == 2
+            )
+        )
+        await session.wait_for_text("It wrote:")
         go.set()
-        await stage.until(lambda: stage.see().count("done") == 3)
-        await stage.shows("From **far** away.")  # the cursor went along with the work
-        await stage.answered()
+        await session.wait_until(lambda: session.screen_text().count("done") == 3)
+        await session.wait_for_text("From **far** away.")  # the cursor went along with the work
+        await session.wait_for_answer()
 
 
 async def test_until_the_answer_has_a_word_the_conversation_tells_how_far_it_is(
@@ -148,15 +160,17 @@ async def test_until_the_answer_has_a_word_the_conversation_tells_how_far_it_is(
             yield 0.02
         yield Text("Once upon a time.")
 
-    async with staged(tmp_path, draft, gated, cloud=remote_script(), terms=BUDGET) as stage:
-        await play(stage, replace(PLAN, answer=(3,)), wait=False)
-        await stage.until(lambda: "Check distances and hours. · working" in stage.see())
-        await stage.shows("Draft three days in Lisbon. · done")
-        await stage.shows("Put it into a table in Portuguese. · waiting")
+    async with open_app(tmp_path, draft, gated, cloud=remote_script(), terms=BUDGET) as session:
+        await play(session, replace(PLAN, answer=(3,)), wait=False)
+        await session.wait_until(
+            lambda: "Check distances and hours. · working" in session.screen_text()
+        )
+        await session.wait_for_text("Draft three days in Lisbon. · done")
+        await session.wait_for_text("Put it into a table in Portuguese. · waiting")
         go.set()
-        await stage.answered()
-        assert "· waiting" not in stage.see()
-        assert "From far away." in stage.see()
+        await session.wait_for_answer()
+        assert "· waiting" not in session.screen_text()
+        assert "From far away." in session.screen_text()
 
 
 async def test_a_step_is_read_while_it_is_written(tmp_path: Path) -> None:
@@ -168,16 +182,16 @@ async def test_a_step_is_read_while_it_is_written(tmp_path: Path) -> None:
             yield 0.02
         yield Text("the castle.")
 
-    async with staged(tmp_path, gated) as stage:
-        await stage.send("hello")
-        await stage.until(lambda: "Day 1:" in stage.see())
-        await to_workflow(stage)
-        await stage.press("enter")
-        await stage.until(lambda: "being written" in stage.see())
+    async with open_app(tmp_path, gated) as session:
+        await session.send("hello")
+        await session.wait_until(lambda: "Day 1:" in session.screen_text())
+        await to_workflow(session)
+        await session.press("enter")
+        await session.wait_until(lambda: "being written" in session.screen_text())
         go.set()
-        await stage.until(lambda: "Day 1: the castle." in stage.see())
-        await stage.until(lambda: "18 characters" in stage.see().splitlines()[-1])
-        await stage.until(lambda: "being written" not in stage.see())
+        await session.wait_until(lambda: "Day 1: the castle." in session.screen_text())
+        await session.wait_until(lambda: "18 characters" in session.screen_text().splitlines()[-1])
+        await session.wait_until(lambda: "being written" not in session.screen_text())
 
 
 async def test_a_stored_run_draws_the_same_screen(tmp_path: Path) -> None:
@@ -185,18 +199,20 @@ async def test_a_stored_run_draws_the_same_screen(tmp_path: Path) -> None:
         return [WorkerError("The worker can't check.", "")]
 
     plan = Plan((PLAN.steps[0], replace(PLAN.steps[1], optional=True), PLAN.steps[2]), (1, 3))
-    async with staged(tmp_path, draft, broken, cloud=remote_script(TABLE), terms=BUDGET) as stage:
-        await play(stage, plan)
-        await to_workflow(stage)
-        before = stage.see()
-        await stage.press("escape")
-        conversation = stage.chat.context.chat.id
-        await stage.press("ctrl+n")
-        await stage.until(lambda: not stage.chat.transcript.turns)
-        await stage.chat.conversation.open(conversation)
-        await stage.until(lambda: stage.chat.transcript.views[-1].summary.steps)
-        await to_workflow(stage)
-        assert stage.see() == before
+    async with open_app(
+        tmp_path, draft, broken, cloud=remote_script(TABLE), terms=BUDGET
+    ) as session:
+        await play(session, plan)
+        await to_workflow(session)
+        before = session.screen_text()
+        await session.press("escape")
+        conversation = session.chat.context.chat.id
+        await session.press("ctrl+n")
+        await session.wait_until(lambda: not session.chat.transcript.turns)
+        await session.chat.conversation.open(conversation)
+        await session.wait_until(lambda: session.chat.transcript.views[-1].summary.steps)
+        await to_workflow(session)
+        assert session.screen_text() == before
 
 
 async def stored(store: Store, *events: ev.Event, status: TurnStatus = TurnStatus.DONE) -> str:
@@ -242,11 +258,11 @@ async def test_checks_skips_and_revisions_are_told_and_nothing_is_obeyed(tmp_pat
         ev.Failed("WorkerError", f"It {ESC}died.", "", at=3.0),
         status=TurnStatus.FAILED,
     )
-    async with staged(tmp_path, draft, store=store, size=(100, 40)) as stage:
-        await stage.chat.conversation.open(conversation)
-        await stage.until(lambda: stage.chat.transcript.views[-1].summary.steps)
-        await to_workflow(stage)
-        seen = stage.see()
+    async with open_app(tmp_path, draft, store=store, size=(100, 40)) as session:
+        await session.chat.conversation.open(conversation)
+        await session.wait_until(lambda: session.chat.transcript.views[-1].summary.steps)
+        await to_workflow(session)
+        seen = session.screen_text()
         assert "\x1b" not in seen
         assert "\x07" not in seen
         flat = " ".join(seen.split())
@@ -257,25 +273,29 @@ async def test_checks_skips_and_revisions_are_told_and_nothing_is_obeyed(tmp_pat
         assert "gpt[b]x" in flat
         assert "could have cost $0.02" in flat
         assert "failed" in flat
-        await stage.press("k", "k", "k")
-        await stage.until(lambda: "Sees the prompt, file a" in " ".join(stage.see().split()))
-        flat = " ".join(stage.see().split())
+        await session.press("k", "k", "k")
+        await session.wait_until(
+            lambda: "Sees the prompt, file a" in " ".join(session.screen_text().split())
+        )
+        flat = " ".join(session.screen_text().split())
         assert "code runs: right · su" in flat
         assert "ms: wrong (17 + 25 is" in flat
         assert "not checked" in flat
-        await stage.press("j")
-        await stage.until(lambda: "Only $0.001" in stage.see())
-        await stage.press("k", "enter")
-        await stage.until(lambda: "return 17" in stage.see())
-        assert "\x1b" not in stage.see()
+        await session.press("j")
+        await session.wait_until(lambda: "Only $0.001" in session.screen_text())
+        await session.press("k", "enter")
+        await session.wait_until(lambda: "return 17" in session.screen_text())
+        assert "\x1b" not in session.screen_text()
     await store.aclose()
 
 
 async def test_remote_parts_are_marked_and_local_ones_are_quiet(tmp_path: Path) -> None:
-    async with staged(tmp_path, draft, verify, cloud=remote_script(TABLE), terms=BUDGET) as stage:
-        await play(stage, PLAN)
-        await stage.until(lambda: "gpt-5-mini · $0.002" in stage.see())
-        seen = stage.see()
+    async with open_app(
+        tmp_path, draft, verify, cloud=remote_script(TABLE), terms=BUDGET
+    ) as session:
+        await play(session, PLAN)
+        await session.wait_until(lambda: "gpt-5-mini · $0.002" in session.screen_text())
+        seen = session.screen_text()
         assert "Baton · 3 steps · 2 local, 1 cloud · " in seen
         head = next(line for line in seen.splitlines() if "3 steps" in line)
         assert "gpt-5-mini" not in head, "only its own part is its"
@@ -283,14 +303,14 @@ async def test_remote_parts_are_marked_and_local_ones_are_quiet(tmp_path: Path) 
         row = next(line for line in seen.splitlines() if "Castelo" in line)
         assert "▎" not in day
         assert row.startswith(" ▎")
-        assert stage.chat.transcript.views[-1].source.endswith(TABLE)
-        conversation = stage.chat.context.chat.id
-        await stage.press("ctrl+n")
-        await stage.until(lambda: "Castelo" not in stage.see())
-        await stage.chat.conversation.open(conversation)
-        await stage.until(lambda: "gpt-5-mini · $0.002" in stage.see())
-        await stage.pilot.pause(0.1)
-        again = stage.see().splitlines()
+        assert session.chat.transcript.views[-1].source.endswith(TABLE)
+        conversation = session.chat.context.chat.id
+        await session.press("ctrl+n")
+        await session.wait_until(lambda: "Castelo" not in session.screen_text())
+        await session.chat.conversation.open(conversation)
+        await session.wait_until(lambda: "gpt-5-mini · $0.002" in session.screen_text())
+        await session.pilot.pause(0.1)
+        again = session.screen_text().splitlines()
         assert next(line for line in again if "Castelo" in line) == row
         assert next(line for line in again if "3 steps" in line) == head
 
@@ -312,13 +332,15 @@ async def test_parts_that_are_written_side_by_side_stay_in_their_order(tmp_path:
     plan = Plan(
         (Step("small", "Mornings.", ("prompt",)), Step("gpt", "Nights.", ("prompt",))), (1, 2)
     )
-    async with staged(tmp_path, late, cloud=night, terms=BUDGET) as stage:
-        await play(stage, plan, wait=False)
-        await stage.until(lambda: "Late night." in stage.see() and "Early" in stage.see())
+    async with open_app(tmp_path, late, cloud=night, terms=BUDGET) as session:
+        await play(session, plan, wait=False)
+        await session.wait_until(
+            lambda: "Late night." in session.screen_text() and "Early" in session.screen_text()
+        )
         go.set()
-        await stage.answered()
-        await stage.until(lambda: "Early morning." in stage.see())
-        seen = stage.see()
+        await session.wait_for_answer()
+        await session.wait_until(lambda: "Early morning." in session.screen_text())
+        seen = session.screen_text()
         assert seen.index("Early morning.") < seen.index("gpt-5-mini") < seen.index("Late night.")
-        assert len(stage.app.screen.query(AnswerView)) == 2
-        assert stage.chat.transcript.turns[-1].text == "Early morning.\n\nLate night."
+        assert len(session.app.screen.query(AnswerView)) == 2
+        assert session.chat.transcript.turns[-1].text == "Early morning.\n\nLate night."

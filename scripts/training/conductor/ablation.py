@@ -27,13 +27,13 @@ import gym
 import plan_reward
 import torch
 import train
-from grpo import Tried, text_of, write
+from grpo import SampledPlan, text_of, write
 from learner import PROMPT, Learner, starter
-from plan_reward import Drawn
+from plan_reward import SampledRequest
 from request_generator import COMPOUND, NONE, TEXT, TOOL, Example, Generator
 from score_episodes import calibrated
 from torch.nn import functional
-from train import Encoded, Piece
+from train import EncodedExample, Piece
 
 from baton.bench.conductor_score import bootstrap_interval
 from baton.core.plan.plan import KINDS, MAX_DRAWN_STEPS
@@ -59,7 +59,7 @@ NAMES = "ABCDEFGH"
 class Request:
     """A request as the gym sees it, and its plan's lines."""
 
-    drawn: Drawn
+    drawn: SampledRequest
     lines: tuple[str, ...]
 
 
@@ -76,14 +76,14 @@ def requests(seed: int, held_out: bool) -> Iterator[Request]:
             yield Request(drawn, example.plan)
 
 
-def _drawn(example: Example, rosters: gym.Rosters) -> Drawn | None:
+def _drawn(example: Example, rosters: gym.Rosters) -> SampledRequest | None:
     while drawn := plan_reward.draw(example, rosters):
         if len(_models(drawn)) <= MOST_MODELS:
             break
     return drawn
 
 
-def _models(drawn: Drawn) -> list[gym.Worker]:
+def _models(drawn: SampledRequest) -> list[gym.Worker]:
     """Return a roster's models in the order in which the plan names them A, B, C."""
     return [worker for worker in drawn.episode.workers if not worker.is_tool]
 
@@ -237,7 +237,7 @@ DESIGNS: dict[str, Callable[[], Lines]] = {
 # Training and judging
 
 
-def encoded(learner: Learner, design: Lines, request: Request) -> Encoded:
+def encoded(learner: Learner, design: Lines, request: Request) -> EncodedExample:
     """Return a request and its plan as a design has them."""
     found = train.encode(learner.tokenizer, design.prompt(request), design.plan(request))
     if not design.softness:
@@ -299,7 +299,7 @@ def judge(learner: Learner, design: Lines, count: int) -> list[float]:
     return found
 
 
-def spreads(learner: Learner, plan: Tried) -> list[tuple[float, ...]]:
+def spreads(learner: Learner, plan: SampledPlan) -> list[tuple[float, ...]]:
     """Return how likely each difficulty from 1 to 5 was, for each that a plan says."""
     tokens = (*plan.request, *plan.tokens)
     weights = [0.0] * len(plan.request) + [1.0] * len(plan.tokens)

@@ -31,7 +31,7 @@ FAILED = 100
 
 
 @dataclass(frozen=True)
-class Corrected:
+class CorrectionResult:
     """What a played plan came to before and after one correction, and whether there was one."""
 
     before: float
@@ -40,7 +40,7 @@ class Corrected:
     was_changed: bool
 
 
-def correct(episode: gym.Episode, steps: Steps, rng: random.Random) -> Corrected:
+def correct(episode: gym.Episode, steps: Steps, rng: random.Random) -> CorrectionResult:
     """Play a plan, look at what came of it, and correct it once."""
     right = drawn(episode, steps, rng)
     doer = {part: step for step in steps for part in step.parts}
@@ -55,7 +55,7 @@ def correct(episode: gym.Episode, steps: Steps, rng: random.Random) -> Corrected
     before = worth(episode, right) - spent(episode, steps)
     redone = right | drawn(episode, again, rng)
     after = worth(episode, redone) - spent(episode, [*steps, *again])
-    return Corrected(before, after, worth(episode, right) == 1, bool(again))
+    return CorrectionResult(before, after, worth(episode, right) == 1, bool(again))
 
 
 def another(episode: gym.Episode, part: int, failed: str) -> str:
@@ -96,7 +96,7 @@ def spent(episode: gym.Episode, steps: Sequence[gym.Step]) -> float:
     return gym.prospects(episode, steps)[1]
 
 
-def results(plans: Mapping[str, Row], seed: int) -> Iterator[Corrected]:
+def results(plans: Mapping[str, Row], seed: int) -> Iterator[CorrectionResult]:
     """Yield what became of each episode; prompts come again with other rosters and other luck."""
     rng, reader = random.Random(seed), KindReader()
     while True:

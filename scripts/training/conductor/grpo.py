@@ -34,7 +34,7 @@ import plan_reward
 import real_texts
 import torch
 from learner import PROMPT, Learner, starter
-from plan_reward import Drawn
+from plan_reward import SampledRequest
 from request_generator import Generator
 from torch.nn import functional
 from transformers import DynamicCache
@@ -61,7 +61,7 @@ JUDGED_AT_ONCE = 24
 
 
 @dataclass(frozen=True)
-class Tried:
+class SampledPlan:
     """A plan that was drawn: its tokens, their log-probabilities then, and its advantage."""
 
     request: tuple[int, ...]
@@ -86,7 +86,7 @@ def clipped_loss(logs: torch.Tensor, before: torch.Tensor, advantage: torch.Tens
 
 def write(
     learner: Learner, requests: Sequence[Sequence[int]], count: int, seed: int | None
-) -> list[list[Tried]]:
+) -> list[list[SampledPlan]]:
     """Return `count` plans for each request: drawn with a seed, or without one the likeliest.
 
     Requests are padded on the left, and each is read once for all of its plans. A plan that is over
@@ -126,7 +126,10 @@ def write(
             logits = _next(model, new, seen, cache)
     rows = zip(written, logs, strict=True)
     return [
-        [Tried(tuple(request), tuple(new), tuple(likely)) for new, likely in islice(rows, count)]
+        [
+            SampledPlan(tuple(request), tuple(new), tuple(likely))
+            for new, likely in islice(rows, count)
+        ]
         for request in requests
     ]
 
@@ -140,7 +143,9 @@ def _next(model: Any, tokens: torch.Tensor, seen: torch.Tensor, cache: DynamicCa
     return model.lm_head(hidden[:, -1])
 
 
-def log_probabilities(model: Any, tried: Sequence[Tried]) -> tuple[torch.Tensor, torch.Tensor]:
+def log_probabilities(
+    model: Any, tried: Sequence[SampledPlan]
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the log-probability of each plan's tokens now, and which of them there are."""
     longest = max(len(one.request) + len(one.tokens) for one in tried)
     widest = max(len(one.tokens) for one in tried)
@@ -164,13 +169,13 @@ def log_probabilities(model: Any, tried: Sequence[Tried]) -> tuple[torch.Tensor,
     return logs, there
 
 
-def text_of(learner: Learner, one: Tried) -> str:
+def text_of(learner: Learner, one: SampledPlan) -> str:
     """Return a plan as text."""
     text: str = learner.tokenizer.decode(one.tokens, skip_special_tokens=True)
     return text
 
 
-class Draws:
+class RequestSampler:
     """Draws requests with rosters; the same seed draws the same ones."""
 
     def __init__(self, seed: int, data: Path | None, held_out: bool = False) -> None:
@@ -178,10 +183,10 @@ class Draws:
         self.generator = Generator(seed, held_out=held_out, everything=not held_out, real=real)
         self.rng = random.Random(seed)
 
-    def draw(self, count: int) -> list[Drawn]:
+    def draw(self, count: int) -> list[SampledRequest]:
         """Return so many requests."""
         rosters = gym.Rosters(self.rng)
-        found: list[Drawn] = []
+        found: list[SampledRequest] = []
         for example in self.generator:
             if len(example.prompt) <= LONGEST_REQUEST and (
                 one := plan_reward.draw(example, rosters)
@@ -200,7 +205,7 @@ class Reinforcement:
         self._args = args
         self._curve = gym.Curve(cost_weight=args.cost_weight)
         self._learner = Learner(args.base, args.seed, args.threads)
-        self._draws = Draws(args.seed, args.data)
+        self._draws = RequestSampler(args.seed, args.data)
         self._checkpoint = args.out / "checkpoint.pt"
         self._round, self._spent = 0, 0.0
         self._learner.begin(args.start)
@@ -256,7 +261,7 @@ class Reinforcement:
             for one, group in zip(drawn, groups, strict=True)
         ]
         tried = [
-            Tried(one.request, one.tokens, one.logs, advantage)
+            SampledPlan(one.request, one.tokens, one.logs, advantage)
             for group, worth in zip(groups, rewards, strict=True)
             for one, advantage in zip(group, advantages(worth), strict=True)
             if advantage
@@ -274,7 +279,7 @@ class Reinforcement:
             "seconds": round(self._spent + time.monotonic() - self._start, 1),
         }
 
-    def _learn(self, tried: list[Tried]) -> None:
+    def _learn(self, tried: list[SampledPlan]) -> None:
         """Take MINI_BATCHES steps, each on some of the plans."""
         self._draws.rng.shuffle(tried)
         size = -(-len(tried) // MINI_BATCHES)
@@ -291,7 +296,7 @@ class Reinforcement:
                 (clipped_loss(logs, before, advantage)[there].sum() / total).backward()
             self._learner.step(RATE * self._args.rate * min(1, (self._round + 1) / WARM_UP))
 
-    def _read(self, drawn: Drawn) -> list[int]:
+    def _read(self, drawn: SampledRequest) -> list[int]:
         tokens: list[int] = self._learner.tokenizer.encode(PROMPT.format(prompt=drawn.prompt))
         return tokens
 
@@ -307,9 +312,13 @@ class Reinforcement:
         return found
 
 
-def draws_to_judge(args: argparse.Namespace) -> list[Drawn]:
+def draws_to_judge(args: argparse.Namespace) -> list[SampledRequest]:
     """Return the requests kept back; sorted by length, so that little is padded."""
-    drawn = Draws(10_000 + args.seed, None, held_out=True).draw(args.judge) if args.judge else []
+    drawn = (
+        RequestSampler(10_000 + args.seed, None, held_out=True).draw(args.judge)
+        if args.judge
+        else []
+    )
     return sorted(drawn, key=lambda one: len(one.prompt))
 
 

@@ -42,7 +42,7 @@ Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Believed:
+class PerceivedPart:
     """A part as a planner sees it, which true parts its text covers, and the text."""
 
     task: gym.Task
@@ -72,7 +72,7 @@ def episode_of(row: Row, workers: tuple[gym.Worker, ...]) -> gym.Episode:
     return gym.Episode(tuple(tasks), workers, estimated_tokens(row["prompt"]), id=row["id"])
 
 
-def believed(row: Row, plan: Row, has_tool: bool, reader: KindReader) -> list[Believed]:
+def believed(row: Row, plan: Row, has_tool: bool, reader: KindReader) -> list[PerceivedPart]:
     """Return what the conductor's plan for a row's prompt says, as the product reads it.
 
     The plan is a row of those that judge.py keeps.
@@ -96,7 +96,7 @@ def believed(row: Row, plan: Row, has_tool: bool, reader: KindReader) -> list[Be
         )
         text = row["prompt"] if step.is_whole_request else step.text
         task = reader.task(task, text)
-        found.append(Believed(task, tuple(_covered(step, part, row, len(steps) == 1)), text))
+        found.append(PerceivedPart(task, tuple(_covered(step, part, row, len(steps) == 1)), text))
     return found
 
 
@@ -129,7 +129,7 @@ class Assigner(Protocol):
 
 
 def played(
-    parts: Sequence[Believed],
+    parts: Sequence[PerceivedPart],
     truth: gym.Episode,
     assigner: Assigner | None = None,
     curve: gym.Curve = gym.BELIEVED,
@@ -194,7 +194,7 @@ def _with(episode: gym.Episode, worker: gym.Worker) -> gym.Episode:
     return replace(episode, workers=workers)
 
 
-def rule_parts(row: Row, has_tool: bool) -> list[Believed]:
+def rule_parts(row: Row, has_tool: bool) -> list[PerceivedPart]:
     """Return a row's parts as the rule sees them."""
     found = []
     for text, need, computed in baselines.by_rule(row["prompt"], has_tool):
@@ -204,7 +204,7 @@ def rule_parts(row: Row, has_tool: bool) -> list[Believed]:
             for number, true in enumerate(true_parts(row), start=1)
             if all(str(p).casefold() in text.casefold() for p in true["must_contain"])
         ]
-        found.append(Believed(task, tuple(pieces)))
+        found.append(PerceivedPart(task, tuple(pieces)))
     return found
 
 
@@ -237,7 +237,7 @@ class Report:
         self.rewards: dict[str, list[float]] = {}
         self.picked: dict[str, list[bool]] = {}
 
-    def add(self, row: Row, parts: Sequence[Believed], truth: gym.Episode) -> None:
+    def add(self, row: Row, parts: Sequence[PerceivedPart], truth: gym.Episode) -> None:
         """Play one episode in every way; `parts` are what the conductor believes."""
         has_tool = any(worker.is_tool for worker in truth.workers)
         ways: Mapping[str, Steps] = {
@@ -258,7 +258,7 @@ class Report:
                 self.rewards.setdefault(way + name, []).append(gym.reward(truth, steps, curve))
         self._add_picks(parts, truth)
 
-    def _add_picks(self, parts: Sequence[Believed], truth: gym.Episode) -> None:
+    def _add_picks(self, parts: Sequence[PerceivedPart], truth: gym.Episode) -> None:
         texts = [part.text for part in parts]
         guess = gym.Episode(tuple(part.task for part in parts), truth.workers, truth.prompt_tokens)
         assigning: Mapping[str, Assign] = {

@@ -22,7 +22,7 @@ from typing import Any
 
 import real_texts
 from plan_check import HEADS, check_plan, is_same
-from planner import Planner, Written
+from planner import Planner, WrittenPlan
 
 from baton.core.messages import Request
 from baton.core.plan.plan_lines import TOOL_HEADS, PlanPart
@@ -46,7 +46,7 @@ def rows(name: str, languages: Sequence[str]) -> list[Row]:
     return [row for row in map(json.loads, lines) if row["lang"] in languages]
 
 
-Planning = Callable[[str], Written]
+Planning = Callable[[str], WrittenPlan]
 """Writes a request's plan."""
 
 
@@ -156,7 +156,7 @@ def judge_visible(plan: Planning, texts: Sequence[str], verbose: bool) -> dict[s
     return dict(counted)
 
 
-class Kept:
+class PlanCache:
     """Plans written before, kept in a file of JSON lines: thresholds are tried without the model.
 
     The file is rewritten where the adapter is newer.
@@ -169,7 +169,7 @@ class Kept:
         lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
         self._rows = {row["prompt"]: row for row in map(json.loads, lines)}
 
-    def __call__(self, prompt: str) -> Written:
+    def __call__(self, prompt: str) -> WrittenPlan:
         """Return the plan for a prompt."""
         if (row := self._rows.get(prompt)) is None:
             written = self._write(prompt)
@@ -183,7 +183,7 @@ class Kept:
             }
             with self._file.open("a", encoding="utf-8") as file:
                 print(json.dumps(row, ensure_ascii=False), file=file)
-        return Written(
+        return WrittenPlan(
             prompt,
             mark(prompt),
             row["text"],
@@ -211,7 +211,7 @@ def main() -> None:
     parser.add_argument("-v", "--verbose", action="store_true")
     args = parser.parse_args()
     planner = Planner(args.base, args.adapter, grammar=args.grammar)
-    planning = Kept(args.plans, planner.plan, args.adapter) if args.plans else planner.plan
+    planning = PlanCache(args.plans, planner.plan, args.adapter) if args.plans else planner.plan
     if args.visible:
         texts = [text.prompt for text in real_texts.read(args.visible)]
         some = random.Random(1).sample(texts, min(args.sample, len(texts)))

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import gym
-from gym_report import Assigner, Believed, played
+from gym_report import Assigner, PerceivedPart, played
 from plan_check import HEADS, comparable, is_same
 from request_generator import Example
 
@@ -42,7 +42,7 @@ _REFERENCE = re.compile(r"#(\d)")
 
 
 @dataclass(frozen=True)
-class Drawn:
+class SampledRequest:
     """A request that was drawn with its true parts and a roster."""
 
     prompt: str
@@ -50,7 +50,7 @@ class Drawn:
     episode: gym.Episode
 
 
-def draw(example: Example, rosters: gym.Rosters) -> Drawn | None:
+def draw(example: Example, rosters: gym.Rosters) -> SampledRequest | None:
     """Return an example as an episode, None where it has too many parts.
 
     Its roster has a calculator, which stands for all tools, as the product always has them.
@@ -63,7 +63,7 @@ def draw(example: Example, rosters: gym.Rosters) -> Drawn | None:
         workers = (*workers, gym.Worker("calculator", "tool", 0.0, 0.0, {"calculation": 5.0}))
     tasks = tuple(_task(part) for part in parts)
     episode = gym.Episode(tasks, workers, estimated_tokens(example.prompt))
-    return Drawn(example.prompt, parts, episode)
+    return SampledRequest(example.prompt, parts, episode)
 
 
 def _task(part: PlanPart) -> gym.Task:
@@ -91,7 +91,7 @@ def _inlined(match: re.Match[str], before: Sequence[PlanPart]) -> str:
 
 
 def reward(
-    drawn: Drawn,
+    drawn: SampledRequest,
     text: str,
     curve: gym.Curve = gym.CURVE,
     rng: random.Random | None = None,
@@ -122,7 +122,7 @@ def reward(
     believed = []
     for part, those in zip(parts, covers, strict=True):
         task = _task(part) if part.tool else replace(_task(part), spread=next(likely, ()))
-        believed.append(Believed(task, those))
+        believed.append(PerceivedPart(task, those))
     steps = played(believed, drawn.episode, assigner, curve)
     if rng is None:
         found = gym.reward(drawn.episode, steps, curve)
@@ -140,7 +140,7 @@ def _cost_of_wrong(part: PlanPart) -> float:
     return WRONG
 
 
-def _covered(part: PlanPart, place: int, drawn: Drawn, is_alone: bool) -> list[int]:
+def _covered(part: PlanPart, place: int, drawn: SampledRequest, is_alone: bool) -> list[int]:
     """Return the true parts that a part does: by its value, by its words, or all by being whole."""
     if part.is_whole_request or (is_alone and not part.tool and len(drawn.parts) == 1):
         return list(range(1, len(drawn.parts) + 1))
@@ -176,7 +176,7 @@ def _left_to(part: PlanPart, true: PlanPart) -> bool:
     return bool(literals) and literals <= set(_LITERAL.findall(part.text))
 
 
-def _same_task(part: PlanPart, true: PlanPart, drawn: Drawn) -> bool:
+def _same_task(part: PlanPart, true: PlanPart, drawn: SampledRequest) -> bool:
     """Whether a part holds most words of a true one, and one that no other true part has.
 
     A text that two parts are about is in both.

@@ -25,7 +25,7 @@ MAX_CONTEXT = 2048
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenPlan:
     """A plan as it was written, and how long that took."""
 
     prompt: str
@@ -58,7 +58,7 @@ class Planner:
         self._grammar = grammar
         self._numbers = [self._model.tokenise(str(n), special=False)[-1] for n in range(1, 6)]
 
-    def plan(self, prompt: str, grammar: bool = False) -> Written:
+    def plan(self, prompt: str, grammar: bool = False) -> WrittenPlan:
         """Return the plan for a request; with a `grammar` it can be nothing else."""
         start = time.perf_counter()
         request = mark(prompt)
@@ -88,7 +88,7 @@ class Planner:
             lines = tuple(sampler.confidence.lines)
         text = b"".join(pieces).decode("utf-8", "replace")
         seconds = time.perf_counter() - start
-        return Written(prompt, request, text, seconds, confidence, tuple(spreads), lines)
+        return WrittenPlan(prompt, request, text, seconds, confidence, tuple(spreads), lines)
 
     def _digits(self) -> tuple[float, ...]:
         """Return how likely the digits from 1 to 5 are, among themselves, as the next token."""

@@ -49,10 +49,10 @@ AND = {"en": " and ", "de": " und ", "fr": " et ", "es": " y ", "it": " e ", "pt
 PER_CENTS = (5, 10, 15, 20, 25, 30, 40, 50, 60, 70, 75, 80, 90, 19, 7, 21, 18, 12, 3, 8, 35)
 BROKEN_PER_CENTS = ("7.5", "2.5", "12.5", "4.9", "0.5", "17.5", "3.75", "8.25", "5.5")
 
-Filled = tuple[str, str]
+FilledTemplate = tuple[str, str]
 
 
-def fill_slot(kind: str, language: str, rng: random.Random) -> Filled | None:
+def fill_slot(kind: str, language: str, rng: random.Random) -> FilledTemplate | None:
     """Return a slot's surface and its literal; None for a kind that an author's list fills."""
     name, _, dimension = kind.partition(".")
     if name == "q":
@@ -63,46 +63,46 @@ def fill_slot(kind: str, language: str, rng: random.Random) -> Filled | None:
     return _KINDS[name](language, rng) if name in _KINDS else None
 
 
-def _number(language: str, rng: random.Random) -> Filled:
+def _number(language: str, rng: random.Random) -> FilledTemplate:
     return (_any_integer if rng.random() < 0.7 else _any_decimal)(language, rng)
 
 
-def _any_integer(language: str, rng: random.Random) -> Filled:
+def _any_integer(language: str, rng: random.Random) -> FilledTemplate:
     return _integer(round(10 ** rng.uniform(0.31, 4)), language, rng)
 
 
-def _small(language: str, rng: random.Random) -> Filled:
+def _small(language: str, rng: random.Random) -> FilledTemplate:
     return _integer(rng.randint(2, 12), language, rng, 0.35)
 
 
-def _big(language: str, rng: random.Random) -> Filled:
+def _big(language: str, rng: random.Random) -> FilledTemplate:
     return _integer(rng.randint(10, 999) * 10 ** rng.randint(2, 4), language, rng)
 
 
-def _any_decimal(language: str, rng: random.Random) -> Filled:
+def _any_decimal(language: str, rng: random.Random) -> FilledTemplate:
     amount = rng.choice((10, 100, 1000)) * rng.random()
     return _decimal(f"{amount:.{rng.choice((1, 1, 2, 2, 3))}f}", language, rng)
 
 
-def _percent(language: str, rng: random.Random) -> Filled:
+def _percent(language: str, rng: random.Random) -> FilledTemplate:
     if rng.random() < 0.15:
         return _decimal(rng.choice(BROKEN_PER_CENTS), language, rng)
     value = rng.choice(PER_CENTS) if rng.random() < 0.7 else rng.randint(1, 99)
     return _integer(value, language, rng, 0.05)
 
 
-def _year(_: str, rng: random.Random) -> Filled:
+def _year(_: str, rng: random.Random) -> FilledTemplate:
     year = str(rng.randint(1900, 2040))
     return year, year
 
 
-def _month_of_year(language: str, rng: random.Random) -> Filled:
+def _month_of_year(language: str, rng: random.Random) -> FilledTemplate:
     number, year = rng.randint(1, 12), rng.randint(1990, 2035)
     of = {"es": " de ", "pt": " de "}.get(language, " ")
     return f"{_month(number, language, rng)}{of}{year}", f"{year}-{number:02}"
 
 
-def _list(language: str, rng: random.Random) -> Filled:
+def _list(language: str, rng: random.Random) -> FilledTemplate:
     kinds = (_any_integer, _any_integer, _small, _any_decimal)
     items = [rng.choice(kinds)(language, rng) for _ in range(rng.randint(3, 6))]
     with_commas = any("," in surface for surface, _ in items)
@@ -112,41 +112,41 @@ def _list(language: str, rng: random.Random) -> Filled:
     return surface, ", ".join(literal for _, literal in items)
 
 
-def _roman(_: str, rng: random.Random) -> Filled:
+def _roman(_: str, rng: random.Random) -> FilledTemplate:
     ranges = ((2, 60), (1, 3999), (1800, 2030))
     numeral = roman(Fraction(rng.randint(*rng.choice(ranges))))
     return numeral, numeral
 
 
-def _binary(_: str, rng: random.Random) -> Filled:
+def _binary(_: str, rng: random.Random) -> FilledTemplate:
     digits = f"{rng.randint(2, 255):b}"
     return digits, f"0b{digits}"
 
 
-def _hexadecimal(_: str, rng: random.Random) -> Filled:
+def _hexadecimal(_: str, rng: random.Random) -> FilledTemplate:
     digits = f"{rng.randint(10, 65535):x}"
     prefix = "0x" if digits.isdecimal() else rng.choice(("0x", "", ""))
     return prefix + rng.choice((digits, digits.upper())), f"0x{digits}"
 
 
-def _city(language: str, rng: random.Random) -> Filled:
+def _city(language: str, rng: random.Random) -> FilledTemplate:
     city = rng.choice(list(lexicon(language).cities))
     return city, city
 
 
-def _weekday(language: str, rng: random.Random) -> Filled:
+def _weekday(language: str, rng: random.Random) -> FilledTemplate:
     index = rng.randrange(7)
     forms = lexicon(language).weekdays[index]
     return rng.choice(forms[:2] if rng.random() < 0.3 else forms[:1]), WEEKDAYS[index]
 
 
-def _holiday(language: str, rng: random.Random) -> Filled:
+def _holiday(language: str, rng: random.Random) -> FilledTemplate:
     holidays = lexicon(language).holidays
     holiday = rng.choice(list(holidays))
     return rng.choice(holidays[holiday][:3]), holiday
 
 
-def _integer(value: int, language: str, rng: random.Random, worded: float = 0.1) -> Filled:
+def _integer(value: int, language: str, rng: random.Random, worded: float = 0.1) -> FilledTemplate:
     value = max(2, value)
     if value <= 100 and rng.random() < worded:
         return _in_words(value, language), str(value)
@@ -171,12 +171,12 @@ def _in_words(value: int, language: str) -> str:
     return words[value // 10 + 16] if value % 10 == 0 and value < 100 else str(value)
 
 
-def _decimal(text: str, language: str, rng: random.Random) -> Filled:
+def _decimal(text: str, language: str, rng: random.Random) -> FilledTemplate:
     sign = lexicon(language).decimal if rng.random() < 0.93 else "."
     return text.replace(".", sign), text
 
 
-def _money(language: str, rng: random.Random) -> Filled:
+def _money(language: str, rng: random.Random) -> FilledTemplate:
     amount = 10 ** rng.uniform(0.3, 3.5)
     if rng.random() < 0.5:
         surface, literal = _decimal(f"{amount:.2f}", language, rng)
@@ -239,7 +239,7 @@ def _written_day(day: date, language: str, rng: random.Random) -> str:
     return f"{number} de {month}"
 
 
-def _date(language: str, rng: random.Random) -> Filled:
+def _date(language: str, rng: random.Random) -> FilledTemplate:
     day = _some_day(rng)
     if rng.random() < 0.3:
         short = {
@@ -257,14 +257,14 @@ def _date(language: str, rng: random.Random) -> Filled:
     return _written_day(day, language, rng) + glue + str(day.year), day.isoformat()
 
 
-def _day(language: str, rng: random.Random) -> Filled:
+def _day(language: str, rng: random.Random) -> FilledTemplate:
     day = _some_day(rng)
     if language == "de" and rng.random() < 0.25:
         return f"{day.day}.{day.month}.", f"{day:%m-%d}"
     return _written_day(day, language, rng), f"{day:%m-%d}"
 
 
-def _time(language: str, rng: random.Random) -> Filled:
+def _time(language: str, rng: random.Random) -> FilledTemplate:
     hour = rng.choice((rng.randint(5, 23), rng.randint(0, 23)))
     minute = rng.choice((0, 0, 0, 15, 30, 45, rng.randrange(60), 5 * rng.randrange(12)))
     literal = f"{hour:02}:{minute:02}"
@@ -292,7 +292,7 @@ def _time(language: str, rng: random.Random) -> Filled:
     return plain, literal
 
 
-def _duration(language: str, rng: random.Random) -> Filled:
+def _duration(language: str, rng: random.Random) -> FilledTemplate:
     hours, minutes = (
         rng.randint(1, 12),
         rng.choice((5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 55, rng.randint(1, 59))),
@@ -322,7 +322,7 @@ def _unit(code: str, language: str, rng: random.Random, plural: bool) -> str:
     return forms[1 if plural and len(forms) > 1 else 0]
 
 
-def _quantity(code: str, language: str, rng: random.Random) -> Filled:
+def _quantity(code: str, language: str, rng: random.Random) -> FilledTemplate:
     if code in ("C", "F", "K"):
         surface, literal = (
             str(value := rng.randint(-20 if code == "C" else 0, 450 if code == "F" else 250)),
@@ -348,7 +348,7 @@ def _quantity(code: str, language: str, rng: random.Random) -> Filled:
     return f"{surface}{'' if tight else ' '}{unit}", f"{literal} {code}"
 
 
-_KINDS: dict[str, Callable[[str, random.Random], Filled]] = {
+_KINDS: dict[str, Callable[[str, random.Random], FilledTemplate]] = {
     "num": _number,
     "int": _any_integer,
     "small": _small,

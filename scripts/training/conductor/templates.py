@@ -139,7 +139,7 @@ def _requests(language: str, path: Path) -> list[Request]:
 
 
 @dataclass(frozen=True)
-class Filled:
+class FilledTemplate:
     """A wording with its slots filled, and its plan line ("" for none)."""
 
     text: str
@@ -147,7 +147,7 @@ class Filled:
     surfaces: tuple[str, ...] = ()
 
 
-def fill(template: Template, rng: random.Random) -> Filled:
+def fill(template: Template, rng: random.Random) -> FilledTemplate:
     """Return a template with alternatives chosen and slots filled."""
     wording = chosen(template.wording, rng)
     literals: dict[str, str] = {}
@@ -172,7 +172,7 @@ def fill(template: Template, rng: random.Random) -> Filled:
     text = re.sub(r"\{(\w+)\}", lambda m: said.get(m[1], m[0]), text)
     plan = template.plan if _EXPRESSION.match(template.plan) else chosen(template.plan, rng)
     plan = re.sub(r"\{(\w+)(?::[\w.]+)?\}", lambda m: literals.get(m[1], m[0]), plan)
-    return Filled(text.replace("\\n", "\n"), plan, tuple(surfaces))
+    return FilledTemplate(text.replace("\\n", "\n"), plan, tuple(surfaces))
 
 
 def _unit_in(literal: str) -> str:

@@ -45,7 +45,7 @@ LONGEST = 512
 
 
 @dataclass(frozen=True)
-class Encoded:
+class EncodedExample:
     """One example's tokens; `weights` is 0 for the prompt.
 
     `soft` names, by place, the tokens that may stand there and each one's share of the target.
@@ -70,7 +70,7 @@ def pieces(line: str) -> list[Piece]:
     return [(f"{head}: {text[:1]}", 1.0), (text[1:], counts), (after, 1.0)]
 
 
-def encode(tokenizer: Any, prompt: str, lines: Sequence[Sequence[Piece]]) -> Encoded:
+def encode(tokenizer: Any, prompt: str, lines: Sequence[Sequence[Piece]]) -> EncodedExample:
     """Return the tokens of a prompt, of the plan's lines behind it, and of their end."""
     read = tokenizer.encode(prompt)
     tokens, weights = list(read), [0.0] * len(read)
@@ -84,21 +84,23 @@ def encode(tokenizer: Any, prompt: str, lines: Sequence[Sequence[Piece]]) -> Enc
         )
         tokens += encoded["input_ids"]
         weights += [of_character[start] for start, _ in encoded["offset_mapping"]]
-    return Encoded((*tokens, tokenizer.eos_token_id), (*weights, 1.0))
+    return EncodedExample((*tokens, tokenizer.eos_token_id), (*weights, 1.0))
 
 
-def encode_example(tokenizer: Any, example: Example) -> Encoded:
+def encode_example(tokenizer: Any, example: Example) -> EncodedExample:
     """Return an example's tokens and what each counts for."""
     lines = [pieces(line) for line in example.plan]
     return encode(tokenizer, PROMPT.format(prompt=example.prompt), lines)
 
 
-def batches(examples: Iterator[Encoded], rng: random.Random) -> Iterator[list[Encoded]]:
+def batches(
+    examples: Iterator[EncodedExample], rng: random.Random
+) -> Iterator[list[EncodedExample]]:
     """Yield batches of examples of about the same length."""
     while True:
         pool = [next(examples) for _ in range(POOL)]
         pool = sorted((e for e in pool if len(e.tokens) <= LONGEST), key=lambda e: len(e.tokens))
-        cut: list[list[Encoded]] = [[]]
+        cut: list[list[EncodedExample]] = [[]]
         for encoded in pool:
             if (len(cut[-1]) + 1) * len(encoded.tokens) > TOKENS_IN_BATCH and cut[-1]:
                 cut.append([])
@@ -107,7 +109,7 @@ def batches(examples: Iterator[Encoded], rng: random.Random) -> Iterator[list[En
         yield from cut
 
 
-def loss_of(model: Any, batch: Sequence[Encoded]) -> tuple[torch.Tensor, float]:
+def loss_of(model: Any, batch: Sequence[EncodedExample]) -> tuple[torch.Tensor, float]:
     """Return the weighted cross entropy of a batch's plans, and the weight it was divided by."""
     longest = max(len(e.tokens) for e in batch)
     tokens = torch.zeros(len(batch), longest, dtype=torch.long)
@@ -206,7 +208,7 @@ class Training:
             "seconds": round(self._seconds, 1),
         }
 
-    def _learn(self, batch: Sequence[Encoded], share: float) -> float:
+    def _learn(self, batch: Sequence[EncodedExample], share: float) -> float:
         """Take one step; return the loss before it."""
         rate = min(1, share / WARM_UP + 0.02, (1 - share) / DECAY)
         loss, _ = loss_of(self._learner.model, batch)

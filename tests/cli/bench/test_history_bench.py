@@ -18,7 +18,7 @@ from baton.history import Store
 from baton.money import Ledger
 from baton.platform.settings import find_paths
 from support.command_line import Call
-from support.played_history import SMALL, Said, live
+from support.played_history import SMALL, PlayedPrompt, live
 
 pytestmark = pytest.mark.sampled(0.34)
 
@@ -57,7 +57,7 @@ def far(request: Request) -> Iterable[Chunk]:
     yield Usage(120, 400, Finish.STOP)
 
 
-def day(*said: Said, allowed: int = NANO) -> list[str]:
+def day(*said: PlayedPrompt, allowed: int = NANO) -> list[str]:
     return asyncio.run(live(said, (SMALL, GPT), {"gpt": far}, allowed))
 
 
@@ -89,7 +89,7 @@ def spent() -> tuple[int, int]:
 
 
 def test_what_happened_stands_beside_what_would_have(call: Call) -> None:
-    day(*map(Said, HARD + EASY))
+    day(*map(PlayedPrompt, HARD + EASY))
     before = spent()
     found = looked(call, "--policy", "frugal,best", "--budget", "0.01")
     then, frugal, best = found["rows"]
@@ -106,7 +106,7 @@ def test_what_happened_stands_beside_what_would_have(call: Call) -> None:
 
 
 def test_prompts_that_nobody_weighed_are_estimated_here(call: Call) -> None:
-    day(*(Said(prompt, strategy="single") for prompt in HARD + EASY), allowed=0)
+    day(*(PlayedPrompt(prompt, strategy="single") for prompt in HARD + EASY), allowed=0)
     found = looked(call, "--policy", "best", "--budget", "1")
     assert (found["weighed"], found["estimated"]) == (0, len(HARD + EASY))
     assert found["helper"] == "gpt"
@@ -117,7 +117,7 @@ def test_prompts_that_nobody_weighed_are_estimated_here(call: Call) -> None:
 
 
 def test_without_options_the_settings_decide(call: Call) -> None:
-    day(Said(HARD[0]))
+    day(PlayedPrompt(HARD[0]))
     found = looked(call)
     assert [row["policy"] for row in found["rows"]] == ["as it was", "balanced"]
     assert found["ceilings_usd"] == {"day": "1"}
@@ -125,8 +125,8 @@ def test_without_options_the_settings_decide(call: Call) -> None:
 
 def test_what_the_person_said_counts_as_it_is(call: Call) -> None:
     day(
-        *(Said(prompt, Signal.BAD, "single") for prompt in HARD[:3]),
-        *(Said(prompt, Signal.GOOD, "single") for prompt in EASY[:2]),
+        *(PlayedPrompt(prompt, Signal.BAD, "single") for prompt in HARD[:3]),
+        *(PlayedPrompt(prompt, Signal.GOOD, "single") for prompt in EASY[:2]),
     )
     found = looked(call, "--policy", "best")
     then, best = found["rows"]
@@ -137,14 +137,14 @@ def test_what_the_person_said_counts_as_it_is(call: Call) -> None:
 
 
 def test_private_prompts_stay_here_under_any_policy(call: Call) -> None:
-    day(*(Said(prompt, strategy="single", label=Label.LOCAL) for prompt in HARD))
+    day(*(PlayedPrompt(prompt, strategy="single", label=Label.LOCAL) for prompt in HARD))
     found = looked(call, "--policy", "best")
     assert found["closed"] == len(HARD)
     assert found["rows"][1]["asked"] == 0
 
 
 def test_whom_the_person_named_no_policy_decides(call: Call) -> None:
-    day(Said(HARD[0], worker="gpt"), Said(EASY[0]))
+    day(PlayedPrompt(HARD[0], worker="gpt"), PlayedPrompt(EASY[0]))
     found = looked(call)
     assert (found["named"], found["prompts"]) == (1, 1)
     assert found["rows"][0]["cost_usd"] == "0"
@@ -152,7 +152,7 @@ def test_whom_the_person_named_no_policy_decides(call: Call) -> None:
 
 
 def test_deleted_and_older_prompts_are_not_looked_at(call: Call) -> None:
-    day(Said(HARD[0]), Said(EASY[0]))
+    day(PlayedPrompt(HARD[0]), PlayedPrompt(EASY[0]))
 
     async def hide() -> None:
         store = Store.open(find_paths().database)
@@ -167,7 +167,7 @@ def test_deleted_and_older_prompts_are_not_looked_at(call: Call) -> None:
 
 
 def test_a_person_reads_what_is_known_and_what_is_expected(call: Call) -> None:
-    day(Said(HARD[0], Signal.GOOD), Said(HARD[1]), Said(EASY[0]))
+    day(PlayedPrompt(HARD[0], Signal.GOOD), PlayedPrompt(HARD[1]), PlayedPrompt(EASY[0]))
     done = call("bench", "--history", "7d", "--policy", "frugal", "--budget", "0.10")
     assert done.code == 0
     lines = done.out.splitlines()
@@ -181,7 +181,7 @@ def test_a_person_reads_what_is_known_and_what_is_expected(call: Call) -> None:
 
 
 def test_offline_it_works_as_well(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    day(Said(HARD[0]), Said(EASY[0]))
+    day(PlayedPrompt(HARD[0]), PlayedPrompt(EASY[0]))
     online = looked(call, "--policy", "best")
     monkeypatch.setenv("BATON_OFFLINE", "1")
     assert looked(call, "--policy", "best") == online
@@ -196,7 +196,7 @@ def test_an_empty_history_says_so_in_a_sentence(call: Call) -> None:
 
 def test_without_any_ceiling_there_is_nothing_to_try(call: Call, config: Path) -> None:
     config.write_text("")
-    day(Said(EASY[0]))
+    day(PlayedPrompt(EASY[0]))
     done = call("bench", "--history", "7d")
     assert done.code == 2
     assert "No ceiling is above zero" in done.err
@@ -204,7 +204,7 @@ def test_without_any_ceiling_there_is_nothing_to_try(call: Call, config: Path) -
 
 def test_without_anybody_elsewhere_all_stays_here(call: Call, config: Path) -> None:
     config.write_text("")
-    day(*(Said(prompt, strategy="single") for prompt in HARD))
+    day(*(PlayedPrompt(prompt, strategy="single") for prompt in HARD))
     found = looked(call, "--budget", "1", "--policy", "best")
     assert (found["helper"], found["rows"][1]["asked"], found["closed"]) == ("", 0, len(HARD))
 
@@ -226,7 +226,7 @@ def test_without_anybody_elsewhere_all_stays_here(call: Call, config: Path) -> N
 def test_what_does_not_go_together_is_said_in_a_sentence(
     call: Call, words: list[str], said: str
 ) -> None:
-    day(Said(EASY[0], strategy="single"))
+    day(PlayedPrompt(EASY[0], strategy="single"))
     done = call("bench", *words)
     assert done.code == 2
     assert said in done.err

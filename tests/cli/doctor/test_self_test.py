@@ -385,29 +385,29 @@ async def test_a_step_that_sees_more_than_it_may_is_told(monkeypatch: pytest.Mon
 async def test_a_key_is_kept_in_the_keyring_that_is_there_and_taken_out_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drawer = tmp_path / "drawer.json"
-    drawer.write_text('{"baton openai": "mine"}')
-    (tmp_path / "drawers.py").write_text(DRAWER.format(file=str(drawer)))
+    keyring = tmp_path / "keyring.json"
+    keyring.write_text('{"baton openai": "mine"}')
+    (tmp_path / "file_keyrings.py").write_text(FILE_KEYRING.format(file=str(keyring)))
     monkeypatch.delenv("PYTHON_KEYRING_BACKEND")
-    at_start(tmp_path, monkeypatch, OWN.format(name="Drawer"))
+    at_start(tmp_path, monkeypatch, OWN.format(name="FileKeyring"))
     kept = (await found("keyring"))["keyring"]
-    assert (kept.state, "drawers" in kept.text) == (CheckState.OK, True)
-    assert json.loads(drawer.read_text()) == {"baton openai": "mine"}
-    at_start(tmp_path, monkeypatch, OWN.format(name="Forgetful"))
+    assert (kept.state, "file_keyrings" in kept.text) == (CheckState.OK, True)
+    assert json.loads(keyring.read_text()) == {"baton openai": "mine"}
+    at_start(tmp_path, monkeypatch, OWN.format(name="LossyKeyring"))
     forgotten = (await found("keyring"))["keyring"]
     assert (forgotten.state, "private file" in forgotten.text) == (CheckState.WARN, True)
 
 
-OWN = "from baton.platform import secrets; secrets.KEYRING = 'drawers.{name}'"
+OWN = "from baton.platform import secrets; secrets.KEYRING = 'file_keyrings.{name}'"
 
-DRAWER = """
+FILE_KEYRING = """
 import json
 from pathlib import Path
 from keyring.backend import KeyringBackend
 
 FILE = Path({file!r})
 
-class Drawer(KeyringBackend):
+class FileKeyring(KeyringBackend):
     priority = 1
     def get_password(self, service, name):
         return json.loads(FILE.read_text()).get(service + " " + name)
@@ -420,7 +420,7 @@ class Drawer(KeyringBackend):
         del kept[service + " " + name]
         FILE.write_text(json.dumps(kept))
 
-class Forgetful(Drawer):
+class LossyKeyring(FileKeyring):
     def set_password(self, service, name, password):
         pass
 """

@@ -19,7 +19,7 @@ from baton.platform.settings import find_paths
 from baton.workers.cloud import price_table
 from support.canary import shows
 from support.command_line import Call, write_settings
-from support.keyrings import Drawer, use
+from support.keyrings import MemoryKeyring, use
 from support.sample_ledger import spend
 
 CANARY = "sk-canary-0123456789abcdef"
@@ -110,7 +110,7 @@ def test_a_missing_key_is_told_and_no_key_is_shown(
     findings = found()
     assert findings["keys"].state is CheckState.WARN
     assert findings["keys"].text == "openai (OPENAI_API_KEY); missing for groq"
-    use(monkeypatch, Drawer())
+    use(monkeypatch, MemoryKeyring())
     secrets.save_key("groq", CANARY)
     findings = found()
     assert findings["keys"].text == "openai (OPENAI_API_KEY), groq (keyring)"

@@ -12,8 +12,8 @@ import pytest
 from baton.cli.models.model_list import wrap_line
 from baton.core.feedback import Signal
 from support import gguf_writer
-from support.command_line import Call, Done, Process
-from support.played_history import Said, live
+from support.command_line import Call, CallResult, Process
+from support.played_history import PlayedPrompt, live
 from support.sample_models import models
 
 WORKERS = """\
@@ -40,7 +40,7 @@ def config(home: Path) -> Path:
     return file
 
 
-def line(done: Done, name: str) -> str:
+def line(done: CallResult, name: str) -> str:
     [found] = [text for text in done.out.splitlines() if text.startswith(f"{name}:")]
     return found.partition(":")[2].strip()
 
@@ -63,9 +63,9 @@ def test_what_was_done_with_answers_moves_it(call: Call) -> None:
     asyncio.run(
         live(
             [
-                *(Said(rewrite.format(n), Signal.GOOD) for n in range(12)),
-                *(Said(extract.format(n), Signal.BAD) for n in range(8)),
-                Said("Hello"),
+                *(PlayedPrompt(rewrite.format(n), Signal.GOOD) for n in range(12)),
+                *(PlayedPrompt(extract.format(n), Signal.BAD) for n in range(8)),
+                PlayedPrompt("Hello"),
             ]
         )
     )
@@ -74,7 +74,7 @@ def test_what_was_done_with_answers_moves_it(call: Call) -> None:
     assert line(done, "Your answers") == "rewriting (12), extraction (8)"
     after = call("models", "show", "small", "--json")
 
-    def chances(printed: Done) -> dict[str, float]:
+    def chances(printed: CallResult) -> dict[str, float]:
         return {one["kind"]: one["chance"] for one in json.loads(printed.out)["skills"]}
 
     first, then = chances(before), chances(after)
@@ -140,7 +140,7 @@ def test_a_model_that_is_not_here_is_shown_with_what_it_would_take(call: Call) -
 def test_what_is_used_has_a_speed_and_a_last_use(call: Call) -> None:
     before = models(call("models", "ls", "--json"))["small"]
     assert (before["tokens_per_second"], before["last_used"]) == (None, None)
-    asyncio.run(live([Said("Hello")]))
+    asyncio.run(live([PlayedPrompt("Hello")]))
     assert models(call("models", "ls", "--json"))["small"]["last_used"] > 0
     assert line(call("models", "show", "small"), "Last used")
 

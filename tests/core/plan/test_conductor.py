@@ -51,7 +51,7 @@ from baton.core.strategies.conductor_plan import MAX_CORRECTIONS
 from baton.workers.cloud.redaction import Redaction
 from support.gbnf import Grammar
 from support.local_worker_calls import small
-from support.scripted_plans import PRICE, Actor, house, says, sees
+from support.scripted_plans import PRICE, StubWorker, answer_with, open_orchestra, request_text
 
 SMALL = Card("starter-x", "local", "Starter", context=8192, parameters=135_000_000)
 THREE = Card("llama-three", "local", "Llama 3B", context=8192, parameters=3_000_000_000)
@@ -477,7 +477,7 @@ async def test_a_long_prompt_is_shown_by_its_ends() -> None:
 
 async def test_of_very_many_files_the_newest_can_be_named() -> None:
     asked = material("Compare them.", files={f"n{n}.txt": "x" for n in range(1, 41)})
-    text = drawn(a_step(sees=["file 1"]), a_step(sees=["file 32"]), answer=[1, 2])
+    text = drawn(a_step(sees=["file 1"]), a_step(request_text=["file 32"]), answer=[1, 2])
     context = ScriptedPlanningContext(routing(THREE, asked=asked), text)
     plan = await LanguageConductor("llama-three").plan(context)
     assert [step.access for step in plan.steps] == [("file:n9.txt",), ("file:n40.txt",)]
@@ -584,9 +584,9 @@ async def test_a_review_builds_neither_on_what_failed_nor_on_what_comes_later(
 async def test_a_conductor_that_never_accepts_is_asked_so_often_and_no_more() -> None:
     asked: list[str] = []
 
-    async def act(request: Request) -> AsyncGenerator[Chunk]:
+    async def respond(request: Request) -> AsyncGenerator[Chunk]:
         if request.purpose is Purpose.PLAN:
-            asked.append(sees(request))
+            asked.append(request_text(request))
             done = len(asked)
             if done == 1:
                 yield Text(drawn(a_step(task="Part 1."), a_step(uses=[1]), answer=[2]))
@@ -595,30 +595,32 @@ async def test_a_conductor_that_never_accepts_is_asked_so_often_and_no_more() ->
         else:
             yield Text("Something.")
 
-    async with house(Actor(EIGHT, act)) as here:
-        view = await here.play(None, "Do this, then do that.", PromptLimits(strategy="conductor"))
+    async with open_orchestra(StubWorker(EIGHT, respond)) as session:
+        view = await session.play(
+            None, "Do this, then do that.", PromptLimits(strategy="conductor")
+        )
         assert view.status == "finished"
         assert len(view.steps) == 2 + MAX_CORRECTIONS
         assert len(asked) == 1 + MAX_CORRECTIONS
 
 
 async def test_what_a_conductor_elsewhere_sees_is_redacted() -> None:
-    async def act(request: Request) -> AsyncGenerator[Chunk]:
+    async def respond(request: Request) -> AsyncGenerator[Chunk]:
         plans = request.purpose is Purpose.PLAN
         yield Text(drawn(a_step(task="Write to ann@example.org.")) if plans else "Done.")
 
     dear = replace(DEAR, price=PRICE, remote=True, privacy=Label.CLOUD)
-    actor = Actor(dear, act)
+    worker = StubWorker(dear, respond)
     hiding = Redaction([])
-    async with house(
-        Actor(SMALL, says("Done.")), actor, redactor=hiding, policy=Policy.BUDGET
-    ) as here:
+    async with open_orchestra(
+        StubWorker(SMALL, answer_with("Done.")), worker, redactor=hiding, policy=Policy.BUDGET
+    ) as session:
         limits = PromptLimits(strategy="conductor")
-        view = await here.play(None, "Write to ann@example.org, then call Ann.", limits)
+        view = await session.play(None, "Write to ann@example.org, then call Ann.", limits)
         assert view.status == "finished"
-        assert actor.requests
-        assert all("ann@example.org" not in sees(request) for request in actor.requests)
-        assert "[mail address 1]" in sees(actor.requests[0])
+        assert worker.requests
+        assert all("ann@example.org" not in request_text(request) for request in worker.requests)
+        assert "[mail address 1]" in request_text(worker.requests[0])
 
 
 async def test_there_is_no_review_of_a_plan_that_can_not_grow() -> None:

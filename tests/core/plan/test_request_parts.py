@@ -140,7 +140,7 @@ async def test_a_part_in_doubt_is_a_models_in_the_persons_words() -> None:
     assert await parts_of("calc: 17 * 7", tools=FakeTools("7 isn't in the request.")) is None
 
 
-class Doubting(FakeTools):
+class DoubtingTools(FakeTools):
     """Doubts the sums of a whole request, and none of a part's."""
 
     async def check(self, request: str, parts: Sequence[PlanPart]) -> Sequence[CheckedPart]:
@@ -150,11 +150,11 @@ class Doubting(FakeTools):
 
 
 async def test_what_is_in_doubt_is_shown_to_the_conductor_by_itself() -> None:
-    plan = await parts_of(LINES, tools=Doubting(), alone="calc: 17 * 24")
+    plan = await parts_of(LINES, tools=DoubtingTools(), alone="calc: 17 * 24")
     assert plan is not None
     assert [(s.worker, s.subtask) for s in plan.steps[1:]] == [("calculator", "17 * 24")] * 2
     for text in (LINES, "writing1: say it", "calc: 17 * 24\nwriting1: say 17", "calc"):
-        left = await parts_of(LINES, tools=Doubting(), alone=text)
+        left = await parts_of(LINES, tools=DoubtingTools(), alone=text)
         assert left is not None
         assert [(s.worker, s.need == DOUBTFUL_NEED) for s in left.steps[1:]] == [
             ("", True),
@@ -341,7 +341,7 @@ async def test_whom_the_person_named_splits_and_this_one_still_computes() -> Non
     assert (await Hybrid().first(context(SUM, TINY, TOOL, CLOUD, **named))).plan == SUM
 
 
-class Failing(ScriptedContext):
+class FailingContext(ScriptedContext):
     """Its conductor fails in some way."""
 
     error: BatonError = WorkerError("The conductor died.")
@@ -351,7 +351,7 @@ class Failing(ScriptedContext):
 
 
 async def test_a_conductor_that_fails_leaves_the_request_whole() -> None:
-    broken = Failing(routing(TINY, TOOL, prompt=TWO))
+    broken = FailingContext(routing(TINY, TOOL, prompt=TWO))
     assert (await play(Hybrid(), broken, lambda n, step: step.worker)).text == "tiny"
     broken.error = StoreError("The disk is full.")
     with pytest.raises(StoreError):

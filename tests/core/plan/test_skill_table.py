@@ -174,7 +174,7 @@ async def test_a_roster_is_told_and_its_history_is_read_once_in_a_while() -> Non
 async def test_whoever_plans_a_run_sees_what_workers_are_good_at(tmp_path: Path) -> None:
     seen: list[Card] = []
 
-    class Listening(RuleRouter):
+    class RecordingRouter(RuleRouter):
         async def route(self, material: Material, roster: Sequence[Card]) -> Route:
             seen.extend(roster)
             return await super().route(material, roster)
@@ -184,7 +184,7 @@ async def test_whoever_plans_a_run_sees_what_workers_are_good_at(tmp_path: Path)
 
     store = Store.open(tmp_path / "baton.db")
     orchestra = Orchestra(Services({"here": ScriptedWorker(card=LLAMA)}, store), "here")
-    orchestra.configure(router=Listening())
+    orchestra.configure(router=RecordingRouter())
     orchestra.configure(skills=SkillTable(lambda: SCORES, outcomes))
     async with orchestra.play(Prompt("Write a function.")) as run:
         assert [event async for event in run]

@@ -53,12 +53,12 @@ CLOUD = Card(
 Script = Callable[[Request], Iterable[Chunk | BaseException | float]]
 
 
-def says(text: str, finish: Finish = Finish.STOP) -> Script:
+def local_script(text: str, finish: Finish = Finish.STOP) -> Script:
     """A local worker's script."""
     return lambda request: [Text(text), Usage(10, 5, finish)]
 
 
-def answers(text: str, tokens_in: int = 100, tokens_out: int = 50) -> Script:
+def cloud_script(text: str, tokens_in: int = 100, tokens_out: int = 50) -> Script:
     """A cloud worker's script."""
 
     def script(request: Request) -> Iterable[Chunk]:
@@ -69,8 +69,8 @@ def answers(text: str, tokens_in: int = 100, tokens_out: int = 50) -> Script:
     return script
 
 
-EMPTY = says("")
-FROM_AFAR = answers("From far away.")
+EMPTY = local_script("")
+REMOTE_ANSWER = cloud_script("From far away.")
 
 
 @dataclass
@@ -86,7 +86,7 @@ class Person:
 
 
 @dataclass
-class House:
+class OrchestraSession:
     """An orchestra of one local and one cloud worker, with what keeps its money."""
 
     orchestra: Orchestra
@@ -116,15 +116,15 @@ class House:
 
 
 @asynccontextmanager
-async def house(
+async def open_orchestra(
     local: Script = EMPTY,
-    cloud: Script = FROM_AFAR,
+    cloud: Script = REMOTE_ANSWER,
     *,
     choice: str = "once",
     card: Card = CLOUD,
     redactor: Redactor | None = None,
     **terms: object,
-) -> AsyncIterator[House]:
+) -> AsyncIterator[OrchestraSession]:
     store, ledger = Store.open(None), Ledger.open(None)
     far = ScriptedWorker(cloud, card)
     given: dict[str, object] = {"ceilings": {Scope.DAY: NANO}, **terms}
@@ -139,7 +139,7 @@ async def house(
         RunTerms(**given),  # type: ignore[arg-type]
     )
     try:
-        yield House(orchestra, store, ledger, far, Person(choice))
+        yield OrchestraSession(orchestra, store, ledger, far, Person(choice))
     finally:
         await orchestra.aclose()
         await ledger.aclose()
@@ -159,38 +159,38 @@ async def house(
     ],
 )
 async def test_help_is_offered_where_a_local_answer_will_not_do(text: str, finish: Finish) -> None:
-    async with house(says(text, finish)) as here:
-        view = await here.play()
+    async with open_orchestra(local_script(text, finish)) as session:
+        view = await session.play()
         assert view.answer == "From far away."
         assert not view.is_cut
         assert [offer.decision for offer in view.offers] == [Decision.SENT]
-        assert len(here.person.asked) == 1
-        assert (await here.store.thread(_conversation(view)))[-1].text == "From far away."
-        assert (await here.store.thread(_conversation(view)))[-1].worker == "gpt"
+        assert len(session.person.asked) == 1
+        assert (await session.store.thread(_conversation(view)))[-1].text == "From far away."
+        assert (await session.store.thread(_conversation(view)))[-1].worker == "gpt"
 
 
 @pytest.mark.parametrize(
     "text", ["Paris.", "I can help: do this.", "I cannot overstate how good it is. " * 20]
 )
 async def test_an_answer_that_will_do_stays_here(text: str) -> None:
-    async with house(says(text)) as here:
-        view = await here.play()
-        assert (view.answer, view.offers, here.cloud.requests) == (text, (), [])
+    async with open_orchestra(local_script(text)) as session:
+        view = await session.play()
+        assert (view.answer, view.offers, session.cloud.requests) == (text, (), [])
 
 
 async def test_a_cap_that_was_typed_cuts_as_the_person_wished() -> None:
-    async with house(says("It goes on and", Finish.LENGTH)) as here:
-        assert (await here.play(limits=PromptLimits(max_tokens=5))).offers == ()
+    async with open_orchestra(local_script("It goes on and", Finish.LENGTH)) as session:
+        assert (await session.play(limits=PromptLimits(max_tokens=5))).offers == ()
 
 
 async def test_the_person_sees_exactly_what_leaves_and_what_it_can_cost() -> None:
-    async with house() as here:
-        await here.play("Secret plans")
-        (question,) = here.person.asked
+    async with open_orchestra() as session:
+        await session.play("Secret plans")
+        (question,) = session.person.asked
         offer = question.offer
         assert offer is not None
         assert question.default == "keep"
-        (request,) = here.cloud.requests
+        (request,) = session.cloud.requests
         assert all(message.text in offer.text for message in request.messages)
         assert "Secret plans" in offer.text
         assert offer.left == NANO
@@ -203,117 +203,119 @@ async def test_the_person_sees_exactly_what_leaves_and_what_it_can_cost() -> Non
 
 
 async def test_what_was_charged_is_what_the_provider_counted() -> None:
-    async with house() as here:
-        view = await here.play()
+    async with open_orchestra() as session:
+        view = await session.play()
         call = view.calls[-1]
         assert (call.cost, call.confirmed) == (100 * 1000 + 50 * 2000, True)
         assert call.held > call.cost
-        assert await here.spent() == (200_000, 0, 0)
+        assert await session.spent() == (200_000, 0, 0)
         assert view.sent[0].size == 1834
 
 
 async def test_declined_help_leaves_the_local_answer_and_sends_nothing() -> None:
-    async with house(says("cut", Finish.LENGTH), choice="keep") as here:
-        view = await here.play()
+    async with open_orchestra(local_script("cut", Finish.LENGTH), choice="keep") as session:
+        view = await session.play()
         assert (view.answer, view.status) == ("cut", "finished")
         assert [offer.decision for offer in view.offers] == [Decision.KEPT]
-        assert here.cloud.requests == []
-        assert await here.spent() == (0, 0, 0)
+        assert session.cloud.requests == []
+        assert await session.spent() == (0, 0, 0)
 
 
 async def test_a_ceiling_that_is_reached_ends_here_and_says_what_it_would_have_cost() -> None:
-    async with house(says("cut", Finish.LENGTH), ceilings={Scope.DAY: 1000}) as here:
-        view = await here.play()
+    async with open_orchestra(
+        local_script("cut", Finish.LENGTH), ceilings={Scope.DAY: 1000}
+    ) as session:
+        view = await session.play()
         assert (view.answer, view.status) == ("cut", "finished")
         (offer,) = view.offers
         assert offer.decision is Decision.CEILING
         assert offer.most > 1000
         assert offer.message
-        assert (here.person.asked, here.cloud.requests) == ([], [])
+        assert (session.person.asked, session.cloud.requests) == ([], [])
 
 
 async def test_a_fresh_baton_can_not_spend() -> None:
-    async with house(says("cut", Finish.LENGTH), ceilings={}) as here:
-        view = await here.play()
+    async with open_orchestra(local_script("cut", Finish.LENGTH), ceilings={}) as session:
+        view = await session.play()
         assert view.offers[0].decision is Decision.CEILING
-        assert here.cloud.requests == []
-        direct = await here.play(worker="gpt")
+        assert session.cloud.requests == []
+        direct = await session.play(worker="gpt")
         assert direct.failure is not None
         assert direct.failure.error == "BudgetExceeded"
-        assert here.cloud.requests == []
+        assert session.cloud.requests == []
 
 
 async def test_a_typed_budget_allows_and_limits() -> None:
-    async with house(says("cut", Finish.LENGTH), ceilings={}) as here:
-        view = await here.play(limits=PromptLimits(budget=NANO // 10, attended=False))
+    async with open_orchestra(local_script("cut", Finish.LENGTH), ceilings={}) as session:
+        view = await session.play(limits=PromptLimits(budget=NANO // 10, attended=False))
         assert view.answer == "From far away."
-        assert here.person.asked == []
-        tight = await here.play(limits=PromptLimits(budget=1000, attended=False))
+        assert session.person.asked == []
+        tight = await session.play(limits=PromptLimits(budget=1000, attended=False))
         assert tight.offers[0].decision is Decision.CEILING
-        assert len(here.cloud.requests) == 1
+        assert len(session.cloud.requests) == 1
 
 
 async def test_nobody_there_means_no() -> None:
-    async with house(says("cut", Finish.LENGTH)) as here:
-        view = await here.play(limits=PromptLimits(attended=False))
+    async with open_orchestra(local_script("cut", Finish.LENGTH)) as session:
+        view = await session.play(limits=PromptLimits(attended=False))
         assert view.offers[0].decision is Decision.NEVER
         assert "no person to ask" in view.notice
-        direct = await here.play(limits=PromptLimits(attended=False), worker="gpt")
+        direct = await session.play(limits=PromptLimits(attended=False), worker="gpt")
         assert direct.failure is not None
         assert direct.failure.error == "BudgetExceeded"
-        assert (here.person.asked, here.cloud.requests) == ([], [])
+        assert (session.person.asked, session.cloud.requests) == ([], [])
 
 
 async def test_policies() -> None:
-    async with house(policy=Policy.BUDGET) as here:
-        assert (await here.play()).answer == "From far away."
-        assert here.person.asked == []
-    async with house(policy=Policy.NEVER) as here:
-        assert (await here.play()).answer == ""
-        assert here.cloud.requests == []
-    async with house(policy=Policy.ONCE) as here:
-        first = await here.play()
+    async with open_orchestra(policy=Policy.BUDGET) as session:
+        assert (await session.play()).answer == "From far away."
+        assert session.person.asked == []
+    async with open_orchestra(policy=Policy.NEVER) as session:
+        assert (await session.play()).answer == ""
+        assert session.cloud.requests == []
+    async with open_orchestra(policy=Policy.ONCE) as session:
+        first = await session.play()
         place = ConversationPosition(_conversation(first))
-        assert (await here.play(place=place)).answer == "From far away."
-        assert len(here.person.asked) == 1
-        await here.play()  # another conversation is asked about again
-        assert len(here.person.asked) == 2
+        assert (await session.play(place=place)).answer == "From far away."
+        assert len(session.person.asked) == 1
+        await session.play()  # another conversation is asked about again
+        assert len(session.person.asked) == 2
 
 
 async def test_leave_given_for_a_conversation_lasts_there_only() -> None:
-    async with house(choice="conversation") as here:
-        first = await here.play()
-        await here.play(place=ConversationPosition(_conversation(first)))
-        assert len(here.person.asked) == 1
-        await here.play()
-        assert len(here.person.asked) == 2
+    async with open_orchestra(choice="conversation") as session:
+        first = await session.play()
+        await session.play(place=ConversationPosition(_conversation(first)))
+        assert len(session.person.asked) == 1
+        await session.play()
+        assert len(session.person.asked) == 2
 
 
 async def test_never_is_stronger_than_leave_that_a_conversation_once_got() -> None:
-    async with house(choice="conversation") as here:
-        place = ConversationPosition(_conversation(await here.play()))
-        here.orchestra.change_terms(policy=Policy.NEVER)
-        view = await here.play(place=place)
-        assert (view.offers[0].decision, len(here.cloud.requests)) == (Decision.NEVER, 1)
-        assert (await here.play(place=place, worker="gpt")).failure is not None
-        assert len(here.cloud.requests) == 1
+    async with open_orchestra(choice="conversation") as session:
+        place = ConversationPosition(_conversation(await session.play()))
+        session.orchestra.change_terms(policy=Policy.NEVER)
+        view = await session.play(place=place)
+        assert (view.offers[0].decision, len(session.cloud.requests)) == (Decision.NEVER, 1)
+        assert (await session.play(place=place, worker="gpt")).failure is not None
+        assert len(session.cloud.requests) == 1
 
 
 async def test_a_call_costs_no_more_than_the_person_saw_whatever_is_left_by_then() -> None:
-    async with house(ceilings={Scope.DAY: NANO // 500}) as here:
+    async with open_orchestra(ceilings={Scope.DAY: NANO // 500}) as session:
 
         async def ask(question: Question) -> str:
-            await here.ledger.set_ceiling(Scope.DAY, NANO)  # elsewhere, while the person thinks
+            await session.ledger.set_ceiling(Scope.DAY, NANO)  # elsewhere, while the person thinks
             return "once"
 
-        here.person = ask  # type: ignore[assignment]
-        view = await here.play()
+        session.person = ask  # type: ignore[assignment]
+        view = await session.play()
         assert view.offers[0].decision is Decision.SENT
         assert 0 < view.calls[-1].held <= view.offers[0].most <= NANO // 500
 
 
 async def test_a_stop_while_money_is_refused_is_a_stop() -> None:
-    class Slow(Ledger):
+    class SlowLedger(Ledger):
         holding, go = asyncio.Event(), asyncio.Event()
 
         async def hold(self, bill: HoldRequest) -> Hold:
@@ -321,10 +323,10 @@ async def test_a_stop_while_money_is_refused_is_a_stop() -> None:
             await self.go.wait()
             return await super().hold(bill)
 
-    async with house(policy=Policy.BUDGET) as here:
-        ledger = Slow(None)
+    async with open_orchestra(policy=Policy.BUDGET) as session:
+        ledger = SlowLedger(None)
         purse = RunBudget(ledger, None, RunTerms(), PromptLimits())
-        metered = MeteredWorker(here.cloud, purse, _forgets)
+        metered = MeteredWorker(session.cloud, purse, _forgets)
         calling = asyncio.create_task(anext(metered.stream(Request((), label=Label.CLOUD))))
         await ledger.holding.wait()
         calling.cancel()
@@ -339,31 +341,34 @@ async def _forgets(_: CallUsage) -> None:
 
 
 async def test_a_worker_named_by_the_person_is_asked_about_before_the_spend() -> None:
-    async with house() as here:
-        view = await here.play(worker="gpt")
-        assert (view.answer, len(here.person.asked)) == ("From far away.", 1)
-        here.person.choice = "keep"
-        refused = await here.play(worker="gpt")
-        assert (refused.status, refused.answer, len(here.cloud.requests)) == ("cancelled", "", 1)
+    async with open_orchestra() as session:
+        view = await session.play(worker="gpt")
+        assert (view.answer, len(session.person.asked)) == ("From far away.", 1)
+        session.person.choice = "keep"
+        refused = await session.play(worker="gpt")
+        assert (refused.status, refused.answer, len(session.cloud.requests)) == ("cancelled", "", 1)
 
 
 async def test_a_broken_ledger_leaves_the_local_answer() -> None:
-    class Broken(NoLedger):
+    class BrokenLedger(NoLedger):
         async def quote(self, bill: HoldRequest) -> Hold:
             raise StoreError("The disk is full.")
 
-    async with house() as here:
+    async with open_orchestra() as session:
         orchestra = Orchestra(
             Services(
-                {"small": ScriptedWorker(says("cut", Finish.LENGTH), LOCAL), "gpt": here.cloud},
-                here.store,
-                ledger=Broken(),
+                {
+                    "small": ScriptedWorker(local_script("cut", Finish.LENGTH), LOCAL),
+                    "gpt": session.cloud,
+                },
+                session.store,
+                ledger=BrokenLedger(),
             ),
             "small",
         )
-        view = await replace(here, orchestra=orchestra).play()
+        view = await replace(session, orchestra=orchestra).play()
         assert (view.answer, view.status, view.notice) == ("cut", "finished", "The disk is full.")
-        assert here.cloud.requests == []
+        assert session.cloud.requests == []
 
 
 async def test_a_call_that_cannot_be_settled_is_reported_at_all_that_stays_held(
@@ -374,14 +379,14 @@ async def test_a_call_that_cannot_be_settled_is_reported_at_all_that_stays_held(
     async def fail(*_: object) -> int:
         raise StoreError("The disk is full.")
 
-    async with house(policy=Policy.BUDGET) as here:
-        monkeypatch.setattr(here.ledger, "settle", fail)
-        view = await here.play(worker="gpt")
+    async with open_orchestra(policy=Policy.BUDGET) as session:
+        monkeypatch.setattr(session.ledger, "settle", fail)
+        view = await session.play(worker="gpt")
         assert view.failure is not None
         assert view.failure.message == "The disk is full."
         [call] = view.calls
         assert (call.worker, call.cost, call.confirmed) == ("gpt", call.held, False)
-        assert call.cost == sum(await here.spent()) > 0
+        assert call.cost == sum(await session.spent()) > 0
 
 
 async def test_a_failing_helper_leaves_the_local_answer() -> None:
@@ -390,13 +395,13 @@ async def test_a_failing_helper_leaves_the_local_answer() -> None:
         yield Declined()
         yield WorkerUnavailable("gpt is busy.", "Wait.")
 
-    async with house(says("cut", Finish.LENGTH), fails) as here:
-        view = await here.play()
+    async with open_orchestra(local_script("cut", Finish.LENGTH), fails) as session:
+        view = await session.play()
         assert (view.answer, view.status) == ("cut", "finished")
         assert "gpt is busy." in view.notice
-        turn = (await here.store.thread(_conversation(view)))[-1]
+        turn = (await session.store.thread(_conversation(view)))[-1]
         assert (turn.text, turn.worker, turn.status) == ("cut", "small", "cut")
-        assert await here.spent() == (0, 0, 0)
+        assert await session.spent() == (0, 0, 0)
 
 
 async def test_a_cut_stream_stays_charged_and_keeps_its_text_and_the_draft() -> None:
@@ -405,36 +410,40 @@ async def test_a_cut_stream_stays_charged_and_keeps_its_text_and_the_draft() -> 
         yield Text("Half of")
         yield WorkerUnavailable("The connection was cut.", "")
 
-    async with house(says("draft", Finish.LENGTH), cut) as here:
-        view = await here.play()
+    async with open_orchestra(local_script("draft", Finish.LENGTH), cut) as session:
+        view = await session.play()
         assert (view.answer, view.status) == ("Half of", "failed")
         call = view.calls[-1]
         assert call.cost == call.held > 0
         assert not call.confirmed
-        assert await here.spent() == (0, 0, call.held)
-        record = await here.store.runs.last()
+        assert await session.spent() == (0, 0, call.held)
+        record = await session.store.runs.last()
         assert record is not None
         drafts = [e.text for e in record.events if isinstance(e, ev.StepFinished)]
         assert drafts == ["draft"]
 
 
 async def test_more_than_was_held_is_charged_and_freezes_the_cloud() -> None:
-    async with house(cloud=answers("Dear!", 10, 1_000_000), policy=Policy.BUDGET) as here:
-        view = await here.play()
+    async with open_orchestra(
+        cloud=cloud_script("Dear!", 10, 1_000_000), policy=Policy.BUDGET
+    ) as session:
+        view = await session.play()
         assert [call.cost > call.held for call in view.overcharged_calls] == [True]
-        again = await here.play()
+        again = await session.play()
         assert again.offers[0].decision is Decision.CEILING
-        assert len(here.cloud.requests) == 1
+        assert len(session.cloud.requests) == 1
 
 
 async def test_an_unknown_price_is_no_price() -> None:
-    async with house(says("cut", Finish.LENGTH), card=replace(CLOUD, price=None)) as here:
-        assert (await here.play()).offers == ()
-        direct = await here.play(worker="gpt")
+    async with open_orchestra(
+        local_script("cut", Finish.LENGTH), card=replace(CLOUD, price=None)
+    ) as session:
+        assert (await session.play()).offers == ()
+        direct = await session.play(worker="gpt")
         assert direct.failure is not None
         assert direct.failure.error == "BudgetExceeded"
         assert "price = {" in direct.failure.hint
-        assert here.cloud.requests == []
+        assert session.cloud.requests == []
 
 
 @pytest.mark.parametrize("worker", [None, "gpt"])
@@ -444,9 +453,9 @@ async def test_offline_private_and_the_local_mode_ask_nobody(worker: str | None)
         ({"mode": "local"}, PromptLimits(budget=NANO)),
         ({}, PromptLimits(Label.LOCAL, budget=NANO)),
     ):
-        async with house(policy=Policy.BUDGET, **terms) as here:
-            view = await here.play(limits=limits, worker=worker)
-            assert here.cloud.requests == []
+        async with open_orchestra(policy=Policy.BUDGET, **terms) as session:
+            view = await session.play(limits=limits, worker=worker)
+            assert session.cloud.requests == []
             assert view.offers == ()
             assert view.status == ("finished" if worker is None else "failed")
 
@@ -454,13 +463,13 @@ async def test_offline_private_and_the_local_mode_ask_nobody(worker: str | None)
 async def test_a_free_worker_on_this_machine_needs_no_ceiling_and_no_leave() -> None:
     lab = replace(CLOUD, id="lab", kind="server", privacy=Label.LOCAL, remote=False)
     lab = replace(lab, price=Price(Rates(0, 0, 0, 0)))
-    async with house(card=lab, ceilings={}, choice="keep") as here:
-        assert (await here.play(worker="lab")).answer == "From far away."
-        assert here.person.asked == []
+    async with open_orchestra(card=lab, ceilings={}, choice="keep") as session:
+        assert (await session.play(worker="lab")).answer == "From far away."
+        assert session.person.asked == []
 
 
 async def test_what_is_hidden_comes_back_into_the_answer() -> None:
-    class Hiding:
+    class StubRedactor:
         def redact(self, texts: Sequence[str]) -> RedactedTexts:
             hidden = HiddenText("[mail address 1]", "ann@example.org", "mail address")
             return RedactedTexts(
@@ -475,10 +484,10 @@ async def test_what_is_hidden_comes_back_into_the_answer() -> None:
         yield Text("ess 1].")
         yield Usage(10, 5, Finish.STOP)
 
-    async with house(cloud=cloud, redactor=Hiding()) as here:
-        view = await here.play("Mail ann@example.org")
+    async with open_orchestra(cloud=cloud, redactor=StubRedactor()) as session:
+        view = await session.play("Mail ann@example.org")
         assert view.answer == "Write to ann@example.org."
-        offer = here.person.asked[0].offer
+        offer = session.person.asked[0].offer
         assert offer is not None
         assert offer.hidden == "1 mail address"
         assert "ann@example.org" not in offer.text

@@ -18,7 +18,7 @@ from baton.core.ports import ConversationPosition, Route
 from baton.core.routing_types import Estimate
 from baton.core.run.policy import PromptLimits
 from baton.core.run.rule_router import RuleRouter
-from support.scripted_plans import Actor, cloud, house, local, says
+from support.scripted_plans import StubWorker, answer_with, cloud, local, open_orchestra
 
 
 def turn(role: Role, text: str, files: tuple[Attachment, ...] = ()) -> Turn:
@@ -97,7 +97,7 @@ def test_a_step_that_is_no_answer_is_judged_by_its_own_kind() -> None:
     assert step_tokens_p99(step, asked("Hm?"), route(20), True) == TOKENS_P99["summary"]
 
 
-class Expects(RuleRouter):
+class ExpectingRouter(RuleRouter):
     """Routes by the rule, and expects so many tokens."""
 
     async def route(self, material: Material, roster: Sequence[Card]) -> Route:
@@ -111,29 +111,29 @@ SOLO = PromptLimits(attended=False)
 
 @pytest.mark.parametrize("estimated", [True, False])
 async def test_a_request_says_how_long_its_text_may_get(estimated: bool) -> None:
-    near, far = Actor(local()), Actor(cloud(), says("Fine."))
+    near, far = StubWorker(local()), StubWorker(cloud(), answer_with("Fine."))
     steps = (
         Step("small", "Count the names.", ("prompt",), Need("calculation")),
         Step("far", "Write it.", ("prompt", "1"), Need("calculation")),
     )
-    async with house(near, far, policy=Policy.BUDGET) as here:
+    async with open_orchestra(near, far, policy=Policy.BUDGET) as session:
         if estimated:
-            here.orchestra.configure(router=Expects())
-        view = await here.play(Plan(steps, (2,)), "Who was there?", SOLO)
+            session.orchestra.configure(router=ExpectingRouter())
+        view = await session.play(Plan(steps, (2,)), "Who was there?", SOLO)
         assert view.status == "finished"
         assert near.requests[0].expected_tokens == TOKENS_P99["calculation"]
         assert far.requests[0].expected_tokens == (640 if estimated else TOKENS_P99["calculation"])
-        told = [event.expected_tokens for event in here.events if isinstance(event, ev.Called)]
+        told = [event.expected_tokens for event in session.events if isinstance(event, ev.Called)]
         assert told == [request.expected_tokens for request in near.requests + far.requests]
-        assert (await here.record()).events[-1] == here.events[-1]
+        assert (await session.record()).events[-1] == session.events[-1]
 
 
 async def test_the_answer_before_counts_in_a_conversation() -> None:
-    far = Actor(cloud(), says("word " * 4000))
-    async with house(far, policy=Policy.BUDGET) as here:
-        here.orchestra.configure(router=Expects())
-        await here.play(None, "Tell me a story.", SOLO)
-        kept = await here.record()
+    far = StubWorker(cloud(), answer_with("word " * 4000))
+    async with open_orchestra(far, policy=Policy.BUDGET) as session:
+        session.orchestra.configure(router=ExpectingRouter())
+        await session.play(None, "Tell me a story.", SOLO)
+        kept = await session.record()
         place = ConversationPosition(kept.conversation, kept.answer)
-        await here.play(None, "And then?", SOLO, place, Prompt("And then?"))
+        await session.play(None, "And then?", SOLO, place, Prompt("And then?"))
         assert [request.expected_tokens for request in far.requests] == [640, 2 * 5000]

@@ -49,7 +49,17 @@ from baton.core.view import RunView
 from baton.history import Store
 from baton.platform.settings import find_paths
 from support.prompt_injections import FAMILIES, GUISES, PAYLOADS, Payload
-from support.scripted_plans import Act, Actor, House, cloud, fails, house, local, sees, view_of
+from support.scripted_plans import (
+    OrchestraSession,
+    Responder,
+    StubWorker,
+    cloud,
+    fail_with,
+    local,
+    open_orchestra,
+    request_text,
+    view_of,
+)
 
 SEAMS = ("file", "review", "worker", "history", "name")
 STRATEGIES = (
@@ -71,14 +81,14 @@ PROMPT, HISTORY, NOTES, SECRET, ELSEWHERE = (
 )
 
 
-def obeys(payload: Payload) -> Act:
+def obeys(payload: Payload) -> Responder:
     """Say what the payload wants, and draw the plan that it wants, whatever was asked."""
 
-    async def act(request: Request) -> AsyncGenerator[Chunk]:
+    async def respond(request: Request) -> AsyncGenerator[Chunk]:
         yield Text(drawn(payload, request) if request.purpose is Purpose.PLAN else payload.text)
         yield dear(request)
 
-    return act
+    return respond
 
 
 def dear(request: Request) -> Usage:
@@ -88,7 +98,7 @@ def dear(request: Request) -> Usage:
 
 def drawn(payload: Payload, request: Request) -> str:
     """Draw the payload's plan, with the numbers that a corrective one has to have."""
-    told = re.search(r"New steps are numbered from (\d+)", sees(request))
+    told = re.search(r"New steps are numbered from (\d+)", request_text(request))
     return payload.plan(int(told[1]) if told else 1)
 
 
@@ -126,28 +136,28 @@ async def attack(payload: Payload, seam: str) -> None:
     kind = KINDS[payload.number // 2 % len(KINDS)]
     label = Label.LOCAL if kind == "private" else Label.CLOUD
     choice = "keep" if kind == "ask" else "conversation"
-    actors = [Actor(card, obeys(payload)) for card in cards]
+    workers = [StubWorker(card, obeys(payload)) for card in cards]
     policy = Policy.BUDGET if kind == "budget" else Policy.ASK
     offline = kind == "offline"
-    async with house(
-        *actors, choice=choice, ceiling=CEILING, policy=policy, offline=offline
-    ) as here:
-        here.orchestra.configure(conductor=cards[payload.number // 30 % 2 + (seam == "name")].id)
-        terms = replace(here.orchestra.terms)
-        await _elsewhere(here.store)
-        place = await _history(here.store, payload if seam == "history" else None, label)
+    async with open_orchestra(
+        *workers, choice=choice, ceiling=CEILING, policy=policy, offline=offline
+    ) as session:
+        session.orchestra.configure(conductor=cards[payload.number // 30 % 2 + (seam == "name")].id)
+        terms = replace(session.orchestra.terms)
+        await _elsewhere(session.store)
+        place = await _history(session.store, payload if seam == "history" else None, label)
         prompt = _prompt(payload if seam == "file" else None)
-        view = await _play(here, payload, seam, prompt, place, label)
-        assert here.orchestra.terms == terms
+        view = await _play(session, payload, seam, prompt, place, label)
+        assert session.orchestra.terms == terms
         names = tuple(file.name for file in prompt.files)
-        check_reads(here, view, names)
-        check_systems(here, payload, cards)
-        await check_unchanged(here, place, label)
+        check_reads(session, view, names)
+        check_systems(session, payload, cards)
+        await check_unchanged(session, place, label)
         if kind == "budget":
-            await check_within_the_ceiling(here)
+            await check_within_the_ceiling(session)
         else:
-            await check_nothing_left(here, kind)
-        await check_shown(here)
+            await check_nothing_left(session, kind)
+        await check_shown(session)
 
 
 async def _elsewhere(store: Store) -> None:
@@ -170,7 +180,7 @@ def _prompt(payload: Payload | None) -> Prompt:
 
 
 async def _play(
-    here: House,
+    session: OrchestraSession,
     payload: Payload,
     seam: str,
     prompt: Prompt,
@@ -181,14 +191,16 @@ async def _play(
     limits = PromptLimits(label, seed=FIRST_SEED, strategy=name)
     plan = None
     if seam == "worker" or not name:
-        outside = [card.id for card in here.orchestra.roster][2:]
+        outside = [card.id for card in session.orchestra.roster][2:]
         worker = outside[payload.number % len(outside)]
         plan = steps(worker, tuple(FILE + file.name for file in prompt.files))
     if seam == "review":
         # The plan itself is harmless; only what its worker says is not.
-        for actor in here.actors.values():
-            actor.act = _harmless_at_first(payload)
-    return await here.play(plan, limits=replace(limits, strategy=name), place=place, prompt=prompt)
+        for stub in session.workers.values():
+            stub.respond = _harmless_at_first(payload)
+    return await session.play(
+        plan, limits=replace(limits, strategy=name), place=place, prompt=prompt
+    )
 
 
 HARMLESS = json.dumps(
@@ -204,15 +216,17 @@ HARMLESS = json.dumps(
 )  # fmt: skip
 
 
-def _harmless_at_first(payload: Payload) -> Act:
-    async def act(request: Request) -> AsyncGenerator[Chunk]:
+def _harmless_at_first(payload: Payload) -> Responder:
+    async def respond(request: Request) -> AsyncGenerator[Chunk]:
         if request.purpose is not Purpose.PLAN:
             yield Text(payload.text)
         else:
-            yield Text(drawn(payload, request) if payload.mark in sees(request) else HARMLESS)
+            yield Text(
+                drawn(payload, request) if payload.mark in request_text(request) else HARMLESS
+            )
         yield dear(request)
 
-    return act
+    return respond
 
 
 # What must hold
@@ -223,14 +237,14 @@ def number_of(request: Request) -> int:
     return request.seed - FIRST_SEED + 1
 
 
-def check_reads(here: House, view: RunView, names: tuple[str, ...]) -> None:
+def check_reads(session: OrchestraSession, view: RunView, names: tuple[str, ...]) -> None:
     """No request shows what its step's access list doesn't name."""
     words = {"prompt": PROMPT, "history": HISTORY}
     words |= dict(zip((FILE + name for name in names), (NOTES, SECRET), strict=True))
     assert 1 <= len(view.steps) <= MAX_STEPS
-    for actor in here.actors.values():
-        for request in actor.requests:
-            text = sees(request)
+    for worker in session.workers.values():
+        for request in worker.requests:
+            text = request_text(request)
             assert ELSEWHERE not in text
             if request.purpose is Purpose.PLAN:
                 assert NOTES not in text
@@ -241,14 +255,14 @@ def check_reads(here: House, view: RunView, names: tuple[str, ...]) -> None:
                 assert word not in text or name in access, (name, access)
 
 
-def check_systems(here: House, payload: Payload, cards: list[Card]) -> None:
+def check_systems(session: OrchestraSession, payload: Payload, cards: list[Card]) -> None:
     """Only Baton and the worker's own card speak as the system, and a planner knows no names."""
-    for actor in here.actors.values():
-        for request in actor.requests:
+    for worker in session.workers.values():
+        for request in worker.requests:
             systems = [m.text for m in request.messages if m.role is Role.SYSTEM]
             assert request.messages[0].role is Role.SYSTEM
             if request.purpose is not Purpose.PLAN:
-                assert systems == [actor.card.system]
+                assert systems == [worker.card.system]
                 continue
             [rules] = systems
             assert rules.startswith("You plan work that others do")
@@ -258,55 +272,59 @@ def check_systems(here: House, payload: Payload, cards: list[Card]) -> None:
             )
 
 
-async def check_unchanged(here: House, place: ConversationPosition, label: Label) -> None:
+async def check_unchanged(
+    session: OrchestraSession, place: ConversationPosition, label: Label
+) -> None:
     """Nothing may be spent or seen that might not have been before."""
     assert place.conversation is not None
-    standing = await here.ledger.standing(here.orchestra.terms.ceilings, place.conversation)
+    standing = await session.ledger.standing(session.orchestra.terms.ceilings, place.conversation)
     assert [room.ceiling for room in standing.rooms if room.ceiling is not None] == [CEILING]
-    conversation = await here.store.conversation(place.conversation)
+    conversation = await session.store.conversation(place.conversation)
     assert (conversation.policy, conversation.label) == (None, label)
     assert conversation.system is None
-    assert len(await here.store.conversations()) == 2
-    assert here.actors["dear"].requests == []  # it has no price
-    assert isinstance(here.events[-1], ev.TERMINAL)
+    assert len(await session.store.conversations()) == 2
+    assert session.workers["dear"].requests == []  # it has no price
+    assert isinstance(session.events[-1], ev.TERMINAL)
 
 
-async def check_within_the_ceiling(here: House) -> None:
+async def check_within_the_ceiling(session: OrchestraSession) -> None:
     """Where the person needn't be asked, what may be spent is spent and no more."""
-    assert here.person.asked == []
-    assert await here.held() == 0
-    assert await here.spent() <= CEILING
-    offered = [e for e in here.events if isinstance(e, ev.Offered)]
+    assert session.person.asked == []
+    assert await session.held() == 0
+    assert await session.spent() <= CEILING
+    offered = [e for e in session.events if isinstance(e, ev.Offered)]
     assert {e.decision for e in offered} <= {ev.Decision.SENT, ev.Decision.CEILING}
     assert all(e.most <= CEILING for e in offered if e.decision is ev.Decision.SENT)
 
 
-async def check_nothing_left(here: House, kind: str) -> None:
+async def check_nothing_left(session: OrchestraSession, kind: str) -> None:
     """Nobody elsewhere was called, and nothing was spent."""
-    for actor in here.actors.values():
-        assert not (actor.card.remote and actor.requests), actor.card.id
-    charges = await here.ledger.charges()
+    for worker in session.workers.values():
+        assert not (worker.card.remote and worker.requests), worker.card.id
+    charges = await session.ledger.charges()
     assert not any(charge.held or charge.charged for charge in charges)
     if kind != "ask":
-        assert here.person.asked == []
-    for question in here.person.asked:
+        assert session.person.asked == []
+    for question in session.person.asked:
         assert question.default == "keep"
         assert question.offer is not None
-    decisions = {e.decision for e in here.events if isinstance(e, ev.Offered) if _pays(here, e)}
+    decisions = {
+        e.decision for e in session.events if isinstance(e, ev.Offered) if _pays(session, e)
+    }
     assert decisions <= {ev.Decision.KEPT}
 
 
-def _pays(here: House, event: ev.Offered) -> bool:
-    return here.actors[event.worker].card.remote
+def _pays(session: OrchestraSession, event: ev.Offered) -> bool:
+    return session.workers[event.worker].card.remote
 
 
-async def check_shown(here: House) -> None:
+async def check_shown(session: OrchestraSession) -> None:
     """What is printed of the run holds nothing that a terminal would obey."""
-    record = await here.store.runs.last()
+    record = await session.store.runs.last()
     assert record is not None
     told = trace_text(record)
     assert sanitise(told) == told
-    assert view_of(list(record.events)).status == view_of(here.events).status
+    assert view_of(list(record.events)).status == view_of(session.events).status
 
 
 STRIDE = 21
@@ -365,10 +383,10 @@ async def _recorded(payload: Payload) -> ev.Started:
     try:
         place = await _history(store, payload, Label.CLOUD)
         cards = roster(payload, "name")
-        actors = {card.id: Actor(card, obeys(payload)) for card in cards}
+        workers = {card.id: StubWorker(card, obeys(payload)) for card in cards}
         broken = WorkerError(f"Broken: {payload.text}", payload.text)
-        actors["big"] = Actor(cards[1], fails(broken, payload.text))
-        orchestra = Orchestra(Services(actors, store), "small")
+        workers["big"] = StubWorker(cards[1], fail_with(broken, payload.text))
+        orchestra = Orchestra(Services(workers, store), "small")
         prompt = _prompt(payload)
         plan = steps(cards[2].id, tuple(FILE + file.name for file in prompt.files))
         plan = replace(plan, steps=(*plan.steps[:-1], Step("small", payload.text, ("prompt",))))

@@ -16,7 +16,7 @@ from baton.core.money import NANO, BilledTokens
 from baton.core.run.metered_worker import CallUsage, MeteredWorker, RunBudget
 from baton.core.run.policy import PromptLimits, RunTerms
 from baton.money import Ledger
-from support.scripted_plans import Actor, cloud, local
+from support.scripted_plans import StubWorker, cloud, local
 
 REQUEST = Request((Message(Role.USER, "Hello"),), label=Label.CLOUD)
 
@@ -55,15 +55,17 @@ async def ledger() -> AsyncIterator[SlowLedger]:
     await opened.aclose()
 
 
-def gate(ledger: Ledger, card: Card | None = None) -> tuple[Actor, MeteredWorker, list[CallUsage]]:
+def gate(
+    ledger: Ledger, card: Card | None = None
+) -> tuple[StubWorker, MeteredWorker, list[CallUsage]]:
     """Return a paid worker, the gate in front of it, and what the gate reports."""
-    actor, told = Actor(card or cloud()), list[CallUsage]()
+    worker, told = StubWorker(card or cloud()), list[CallUsage]()
 
     async def record(tally: CallUsage) -> None:
         told.append(tally)
 
     purse = RunBudget(ledger, None, RunTerms({Scope.DAY: NANO}, patience=30.0), PromptLimits())
-    return actor, MeteredWorker(actor, purse, record), told
+    return worker, MeteredWorker(worker, purse, record), told
 
 
 @pytest.mark.parametrize("label", [Label.LOCAL, Label.LAN])
@@ -71,10 +73,10 @@ async def test_nothing_stricter_than_a_worker_may_see_passes_the_gate(
     ledger: SlowLedger, label: Label
 ) -> None:
     """Whoever asked for it: the gate is the last to look."""
-    actor, metered, told = gate(ledger)
+    worker, metered, told = gate(ledger)
     with pytest.raises(WorkerError):
         await anext(metered.stream(replace(REQUEST, label=label)))
-    assert (actor.requests, told, await ledger.charges()) == ([], [], [])
+    assert (worker.requests, told, await ledger.charges()) == ([], [], [])
 
 
 @pytest.mark.parametrize(("model", "billed"), [("openai/far-1", "openai/far-1"), ("", "far")])
@@ -124,10 +126,10 @@ async def test_a_call_that_was_prepared_for_another_worker_does_not_pass_the_gat
     ledger: SlowLedger,
 ) -> None:
     """Else what was prepared for a local worker would leave without money being held."""
-    actor, metered, told = gate(ledger)
+    worker, metered, told = gate(ledger)
     budget = RunBudget(ledger, None, RunTerms({Scope.DAY: NANO}), PromptLimits())
     call = await budget.prepare(local(), REQUEST)
     assert call.bill is None
     with pytest.raises(ValueError, match="was handed to 'far'"):
         await anext(metered.stream(call))
-    assert (actor.requests, told, await ledger.charges()) == ([], [], [])
+    assert (worker.requests, told, await ledger.charges()) == ([], [], [])

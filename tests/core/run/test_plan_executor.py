@@ -22,16 +22,16 @@ from baton.core.run.policy import PromptLimits
 from baton.core.view import RunView
 from support.scripted_plans import (
     DOWN,
-    Actor,
-    House,
+    OrchestraSession,
     Person,
+    StubWorker,
+    answer_with,
     cloud,
-    echoes,
-    fails,
-    house,
+    echo_prompt,
+    fail_with,
     local,
-    says,
-    sees,
+    open_orchestra,
+    request_text,
     side_by_side,
     statuses,
     step,
@@ -50,12 +50,12 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_steps_that_need_nothing_of_each_other_run_side_by_side() -> None:
     together = asyncio.Barrier(4)
 
-    async def act(request: Request) -> AsyncGenerator[Chunk]:
+    async def respond(request: Request) -> AsyncGenerator[Chunk]:
         await together.wait()  # nobody passes unless all four are there
         yield Text(request.messages[-1].text.splitlines()[-1])
 
-    async with house(Actor(local(slots=4), act)) as here:
-        view = await here.play(side_by_side(4, "small"))
+    async with open_orchestra(StubWorker(local(slots=4), respond)) as session:
+        view = await session.play(side_by_side(4, "small"))
     assert view.status == "finished"
     assert view.answer == "Part 1.\n\nPart 2.\n\nPart 3.\n\nPart 4."
 
@@ -63,31 +63,31 @@ async def test_steps_that_need_nothing_of_each_other_run_side_by_side() -> None:
 async def test_a_worker_is_never_given_more_at_once_than_its_slots() -> None:
     pairs = asyncio.Barrier(2)
 
-    async def act(request: Request) -> AsyncGenerator[Chunk]:
+    async def respond(request: Request) -> AsyncGenerator[Chunk]:
         await pairs.wait()
         await asyncio.sleep(0)
         yield Text("x")
 
-    async with house(Actor(local(slots=2), act)) as here:
-        view = await here.play(side_by_side(6, "small"))
-        assert (view.status, here.actors["small"].most_at_once) == ("finished", 2)
+    async with open_orchestra(StubWorker(local(slots=2), respond)) as session:
+        view = await session.play(side_by_side(6, "small"))
+        assert (view.status, session.workers["small"].most_at_once) == ("finished", 2)
 
 
 async def test_slots_are_shared_by_all_runs() -> None:
-    async def act(request: Request) -> AsyncGenerator[Chunk]:
+    async def respond(request: Request) -> AsyncGenerator[Chunk]:
         for _ in range(20):
             await asyncio.sleep(0)
         yield Text("x")
 
-    async def play(here: House) -> str:
-        async with here.begin(side_by_side(3, "small")) as run:
+    async def play(session: OrchestraSession) -> str:
+        async with session.begin(side_by_side(3, "small")) as run:
             return view_of([event async for event in run]).status
 
-    async with house(Actor(local(slots=1), act)) as here:
-        ends = await asyncio.gather(*(play(here) for _ in range(3)))
+    async with open_orchestra(StubWorker(local(slots=1), respond)) as session:
+        ends = await asyncio.gather(*(play(session) for _ in range(3)))
         assert ends == ["finished"] * 3
-        assert len(here.actors["small"].requests) == 9
-        assert here.actors["small"].most_at_once == 1
+        assert len(session.workers["small"].requests) == 9
+        assert session.workers["small"].most_at_once == 1
 
 
 async def test_a_step_begins_once_what_it_sees_is_over_and_not_before() -> None:
@@ -100,18 +100,18 @@ async def test_a_step_begins_once_what_it_sees_is_over_and_not_before() -> None:
         ),
         (4,),
     )
-    async with house(Actor(local(slots=4))) as here:
-        view = await here.play(plan)
+    async with open_orchestra(StubWorker(local(slots=4))) as session:
+        view = await session.play(plan)
         assert view.answer == "Fourth."
         told = [
             (type(e).__name__, e.step)
-            for e in here.events
+            for e in session.events
             if isinstance(e, ev.StepStarted | ev.StepFinished)
         ]
         for number, item in enumerate(plan.steps, start=1):
             for seen in item.inputs:
                 assert told.index(("StepFinished", seen)) < told.index(("StepStarted", number))
-        fourth = sees(here.actors["small"].requests[-1])
+        fourth = request_text(session.workers["small"].requests[-1])
         assert "Result 2:\n```\nSecond.\n```" in fourth
         assert "Result 3:\n```\nThird.\n```" in fourth
         assert "First." not in fourth
@@ -124,26 +124,28 @@ async def test_purposes_tell_answers_steps_and_checks_apart() -> None:
          step("small", "Write.", "1", "2")),
         (3,),
     )  # fmt: skip
-    async with house(Actor(local())) as here:
-        await here.play(plan)
-        purposes = [request.purpose for request in here.actors["small"].requests]
+    async with open_orchestra(StubWorker(local())) as session:
+        await session.play(plan)
+        purposes = [request.purpose for request in session.workers["small"].requests]
     assert purposes == [Purpose.STEP, Purpose.VERIFY, Purpose.ANSWER]
 
 
 async def test_an_answer_of_several_steps_keeps_their_order_whoever_is_first() -> None:
     second_done = asyncio.Event()
 
-    async def act(request: Request) -> AsyncGenerator[Chunk]:
-        if "One." in sees(request):
+    async def respond(request: Request) -> AsyncGenerator[Chunk]:
+        if "One." in request_text(request):
             yield Text("on")
             await second_done.wait()
             yield Text("e")
         else:
             yield Text("two")
 
-    async with house(Actor(local(slots=2), act)) as here:
+    async with open_orchestra(StubWorker(local(slots=2), respond)) as session:
         seen = [""]
-        async with here.begin(Plan((step("small", "One."), step("small", "Two.")), (1, 2))) as run:
+        async with session.begin(
+            Plan((step("small", "One."), step("small", "Two.")), (1, 2))
+        ) as run:
             view = RunView()
             async for event in run:
                 view = view.apply(event)
@@ -155,7 +157,7 @@ async def test_an_answer_of_several_steps_keeps_their_order_whoever_is_first() -
                     assert view.stable_answer == "on"
                     second_done.set()
         assert view.answer == view.stable_answer == "one\n\ntwo"
-        assert await here.answer() == ("one\n\ntwo", TurnStatus.DONE)
+        assert await session.answer() == ("one\n\ntwo", TurnStatus.DONE)
 
 
 # What fails
@@ -165,24 +167,26 @@ async def test_a_step_that_fails_leaves_the_rest_out_and_its_error_is_the_runs()
     plan = Plan(
         (step("small", "One."), step("big", "Two."), step("small", "Three.", "1", "2")), (3,)
     )
-    broken = fails(WorkerError("It can't.", "Choose another."), "half")
-    async with house(Actor(local(slots=2), broken), Actor(local("big"), broken)) as here:
-        view = await here.play(plan)
+    broken = fail_with(WorkerError("It can't.", "Choose another."), "half")
+    async with open_orchestra(
+        StubWorker(local(slots=2), broken), StubWorker(local("big"), broken)
+    ) as session:
+        view = await session.play(plan)
         assert view.failure is not None
         assert (view.failure.error, view.failure.message, view.failure.hint) == (
             "WorkerError", "It can't.", "Choose another.",
         )  # fmt: skip
         assert statuses(view) == ["failed", "failed", "skipped"]
         assert view.steps[2].why == "Step 1 failed."
-        assert (await here.record()).status == "failed"
-        assert (await here.answer())[1] is TurnStatus.FAILED
+        assert (await session.record()).status == "failed"
+        assert (await session.answer())[1] is TurnStatus.FAILED
 
 
 async def test_what_runs_beside_a_step_that_fails_is_kept() -> None:
     failed = asyncio.Event()
 
-    async def act(request: Request) -> AsyncGenerator[Chunk]:
-        if "One." in sees(request):
+    async def respond(request: Request) -> AsyncGenerator[Chunk]:
+        if "One." in request_text(request):
             failed.set()
             raise WorkerError("It can't.")
         await failed.wait()
@@ -191,92 +195,97 @@ async def test_what_runs_beside_a_step_that_fails_is_kept() -> None:
     plan = Plan(
         (step("small", "One."), step("small", "Two."), step("small", "Three.", "1", "2")), (3,)
     )
-    async with house(Actor(local(slots=2), act)) as here:
-        view = await here.play(plan)
+    async with open_orchestra(StubWorker(local(slots=2), respond)) as session:
+        view = await session.play(plan)
         assert statuses(view) == ["failed", "done", "skipped"]
         assert view.steps[1].text == "whole"
 
 
 async def test_an_optional_step_may_fail_without_those_that_build_on_it() -> None:
-    async def act(request: Request) -> AsyncGenerator[Chunk]:
-        if "One." in sees(request):
+    async def respond(request: Request) -> AsyncGenerator[Chunk]:
+        if "One." in request_text(request):
             yield Text("half a text")
             raise WorkerError("It can't.")
         yield Text("fine")
 
     plan = Plan((step("small", "One.", optional=True), step("small", "Two.", "1", "prompt")), (2,))
-    async with house(Actor(local(), act)) as here:
-        view = await here.play(plan)
+    async with open_orchestra(StubWorker(local(), respond)) as session:
+        view = await session.play(plan)
         assert (view.status, view.answer) == ("finished", "fine")
         assert statuses(view) == ["failed", "done"]
-        shown = sees(here.actors["small"].requests[-1])
+        shown = request_text(session.workers["small"].requests[-1])
         assert "Result 1:\n```\n(nothing)\n```" in shown
         assert "half a text" not in shown
 
 
 async def test_a_worker_elsewhere_that_is_down_is_asked_twice_then_another_one() -> None:
-    async with house(Actor(local()), Actor(cloud(), fails(DOWN)), policy=Policy.BUDGET) as here:
-        view = await here.play(Plan((step("far", "One."), step("small", "Two.", "1")), (2,)))
+    async with open_orchestra(
+        StubWorker(local()), StubWorker(cloud(), fail_with(DOWN)), policy=Policy.BUDGET
+    ) as session:
+        view = await session.play(Plan((step("far", "One."), step("small", "Two.", "1")), (2,)))
         assert view.status == "finished"
-        assert len(here.actors["far"].requests) == 2
+        assert len(session.workers["far"].requests) == 2
         told = [
             e.worker if isinstance(e, ev.StepStarted) else "again"
-            for e in here.events
+            for e in session.events
             if isinstance(e, ev.StepStarted | ev.StepRetried) and e.step == 1
         ]
         assert told == ["far", "again", "far", "again", "small"]
         assert view.steps[0].worker == "small"
         assert view.steps[0].text == "One."
-        assert await here.held() == 0
+        assert await session.held() == 0
 
 
 async def test_a_worker_here_that_is_down_gives_way_at_once() -> None:
     """Its supervisor has started it anew several times by then."""
-    async with house(Actor(local(), fails(DOWN)), Actor(local("big"))) as here:
-        view = await here.play(Plan((step("small", "One."), step("big", "Two.", "1")), (2,)))
-        assert (view.status, len(here.actors["small"].requests)) == ("finished", 1)
+    async with open_orchestra(
+        StubWorker(local(), fail_with(DOWN)), StubWorker(local("big"))
+    ) as session:
+        view = await session.play(Plan((step("small", "One."), step("big", "Two.", "1")), (2,)))
+        assert (view.status, len(session.workers["small"].requests)) == ("finished", 1)
         assert view.steps[0].worker == "big"
 
 
 async def test_the_first_error_is_told_when_nobody_is_left() -> None:
-    second = fails(WorkerError("The second one's."))
-    async with house(
-        Actor(local(), fails(WorkerError("The first one's."))), Actor(local("big"), second)
-    ) as here:
-        view = await here.play(Plan((step("small", "One."), step("small", "Two.", "1")), (2,)))
+    second = fail_with(WorkerError("The second one's."))
+    async with open_orchestra(
+        StubWorker(local(), fail_with(WorkerError("The first one's."))),
+        StubWorker(local("big"), second),
+    ) as session:
+        view = await session.play(Plan((step("small", "One."), step("small", "Two.", "1")), (2,)))
         assert view.failure is not None
         assert view.failure.message == "The first one's."
-        assert len(here.actors["big"].requests) == 1
+        assert len(session.workers["big"].requests) == 1
 
 
 async def test_what_was_shown_of_the_answer_is_not_taken_back_by_another_worker() -> None:
-    broken = fails(DOWN, "Half of it")
-    async with house(Actor(local(), broken), Actor(local("big"))) as here:
-        view = await here.play(Plan((step("big", "One."), step("small", "Two.", "1")), (2,)))
+    broken = fail_with(DOWN, "Half of it")
+    async with open_orchestra(StubWorker(local(), broken), StubWorker(local("big"))) as session:
+        view = await session.play(Plan((step("big", "One."), step("small", "Two.", "1")), (2,)))
         assert (view.status, view.answer) == ("failed", "Half of it")
-        assert await here.answer() == ("Half of it", TurnStatus.FAILED)
-        assert len(here.actors["big"].requests) == 1
+        assert await session.answer() == ("Half of it", TurnStatus.FAILED)
+        assert len(session.workers["big"].requests) == 1
 
 
 async def test_a_step_in_between_begins_anew_with_another_worker() -> None:
-    broken = fails(DOWN, "Half of it")
-    async with house(Actor(local(), broken), Actor(local("big"))) as here:
-        view = await here.play(Plan((step("small", "One."), step("big", "Two.", "1")), (2,)))
+    broken = fail_with(DOWN, "Half of it")
+    async with open_orchestra(StubWorker(local(), broken), StubWorker(local("big"))) as session:
+        view = await session.play(Plan((step("small", "One."), step("big", "Two.", "1")), (2,)))
         assert view.status == "finished"
         assert view.steps[0].text == "One."
-        assert "Half" not in sees(here.actors["big"].requests[-1])
+        assert "Half" not in request_text(session.workers["big"].requests[-1])
 
 
 async def test_what_is_too_long_for_one_is_given_to_one_that_holds_more() -> None:
-    narrow = fails(ContextTooLong(9000, 4096))
-    async with house(
-        Actor(local(context=4096), narrow),
-        Actor(local("narrower", context=2048), says("never")),
-        Actor(local("wide", context=16384)),
-    ) as here:
-        view = await here.play(Plan((step("small", "One."), step("wide", "Two.", "1")), (2,)))
+    narrow = fail_with(ContextTooLong(9000, 4096))
+    async with open_orchestra(
+        StubWorker(local(context=4096), narrow),
+        StubWorker(local("narrower", context=2048), answer_with("never")),
+        StubWorker(local("wide", context=16384)),
+    ) as session:
+        view = await session.play(Plan((step("small", "One."), step("wide", "Two.", "1")), (2,)))
         assert view.steps[0].worker == "wide"
-        assert here.actors["narrower"].requests == []
+        assert session.workers["narrower"].requests == []
 
 
 # Who may be used
@@ -291,15 +300,15 @@ async def test_a_worker_that_may_not_be_used_is_replaced_and_never_called(what: 
     )
     worker = "nobody" if what == "nobody" else "far"
     plan = Plan((step(worker, "One."), step("small", "Two.", "1")), (2,))
-    async with house(Actor(local()), Actor(far), **terms) as here:  # type: ignore[arg-type]
+    async with open_orchestra(StubWorker(local()), StubWorker(far), **terms) as session:  # type: ignore[arg-type]
         if what == "nobody":
-            here.actors["far"].card = replace(far, price=None)
-        view = await here.play(plan, limits=limits)
+            session.workers["far"].card = replace(far, price=None)
+        view = await session.play(plan, limits=limits)
         assert view.status == "finished"
         assert view.plan is not None
         assert [item.worker for item in view.plan.steps] == ["small", "small"]
-        assert here.actors["far"].requests == []
-        assert (view.offers, view.sent, here.person.asked) == ((), (), [])
+        assert session.workers["far"].requests == []
+        assert (view.offers, view.sent, session.person.asked) == ((), (), [])
 
 
 @pytest.mark.parametrize("what", ["private", "offline", "no price", "mode"])
@@ -309,20 +318,24 @@ async def test_nor_does_it_stand_in_for_one_that_fails(what: str) -> None:
     limits = (
         PromptLimits(Label.LOCAL, budget=NANO) if what == "private" else PromptLimits(budget=NANO)
     )
-    async with house(Actor(local(), fails(DOWN)), Actor(far), **terms) as here:  # type: ignore[arg-type]
-        view = await here.play(side_by_side(2, "small"), limits=limits)
+    async with open_orchestra(
+        StubWorker(local(), fail_with(DOWN)), StubWorker(far), **terms
+    ) as session:  # type: ignore[arg-type]
+        view = await session.play(side_by_side(2, "small"), limits=limits)
         assert view.status == "failed"
-        assert (here.actors["far"].requests, view.offers) == ([], ())
+        assert (session.workers["far"].requests, view.offers) == ([], ())
 
 
 async def test_whoever_goes_offline_or_private_later_is_obeyed_by_the_next_run() -> None:
     plan = Plan((step("far", "One."), step("small", "Two.", "1")), (2,))
-    async with house(Actor(local()), Actor(cloud()), policy=Policy.BUDGET) as here:
-        await here.play(plan)
-        assert len(here.actors["far"].requests) == 1
-        here.orchestra.go_offline(True)
-        await here.play(plan)
-        assert len(here.actors["far"].requests) == 1
+    async with open_orchestra(
+        StubWorker(local()), StubWorker(cloud()), policy=Policy.BUDGET
+    ) as session:
+        await session.play(plan)
+        assert len(session.workers["far"].requests) == 1
+        session.orchestra.go_offline(True)
+        await session.play(plan)
+        assert len(session.workers["far"].requests) == 1
 
 
 # Stopping
@@ -331,16 +344,18 @@ async def test_whoever_goes_offline_or_private_later_is_obeyed_by_the_next_run()
 async def test_stopping_ends_every_step_and_leaves_no_money_on_its_way() -> None:
     running = asyncio.Barrier(5)
 
-    async def act(request: Request) -> AsyncGenerator[Chunk]:
+    async def respond(request: Request) -> AsyncGenerator[Chunk]:
         yield Text("begun")
         await running.wait()
         await asyncio.Event().wait()
 
-    async with house(Actor(local(), act), Actor(cloud(), act), policy=Policy.BUDGET) as here:
+    async with open_orchestra(
+        StubWorker(local(), respond), StubWorker(cloud(), respond), policy=Policy.BUDGET
+    ) as session:
         plan = side_by_side(4, "far")
         plan = plan.with_steps((step("small", "Five."), step("far", "Six.", "1")), (1, 2, 3, 4, 6))
         before = asyncio.all_tasks()
-        async with here.begin(plan) as run:
+        async with session.begin(plan) as run:
             begun = 0
             view = RunView()
             async for event in run:
@@ -352,55 +367,55 @@ async def test_stopping_ends_every_step_and_leaves_no_money_on_its_way() -> None
                     begun = -10
         assert view.status == "cancelled"
         assert asyncio.all_tasks() == before
-        assert [here.actors[name].running for name in ("small", "far")] == [0, 0]
-        assert len(here.actors["far"].requests) == 4
-        assert await here.held() == 0
-        charges = await here.ledger.charges()
+        assert [session.workers[name].running for name in ("small", "far")] == [0, 0]
+        assert len(session.workers["far"].requests) == 4
+        assert await session.held() == 0
+        charges = await session.ledger.charges()
         assert Counter(c.status for c in charges) == {Status.UNCONFIRMED: 4}
-        assert await here.answer() == ("\n\n".join(["begun"] * 4), TurnStatus.CANCELLED)
+        assert await session.answer() == ("\n\n".join(["begun"] * 4), TurnStatus.CANCELLED)
 
 
 async def test_stopping_while_the_person_is_asked_sends_nothing() -> None:
     asked = asyncio.Event()
 
-    class Slow(Person):
+    class SlowPerson(Person):
         async def __call__(self, question: object) -> str:
             asked.set()
             await asyncio.Event().wait()
             return "once"
 
-    async with house(Actor(local(slots=4)), Actor(cloud())) as here:
-        here.person = Slow()
+    async with open_orchestra(StubWorker(local(slots=4)), StubWorker(cloud())) as session:
+        session.person = SlowPerson()
         before = asyncio.all_tasks()
-        async with here.begin(side_by_side(3, "far")):
+        async with session.begin(side_by_side(3, "far")):
             await asked.wait()
         assert asyncio.all_tasks() == before
-        assert (here.actors["far"].requests, await here.held()) == ([], 0)
-        assert (await here.record()).status == "cancelled"
+        assert (session.workers["far"].requests, await session.held()) == ([], 0)
+        assert (await session.record()).status == "cancelled"
 
 
 async def test_a_bug_in_one_step_stops_the_others_and_reaches_the_consumer() -> None:
     beside = asyncio.Event()
 
-    async def act(request: Request) -> AsyncGenerator[Chunk]:
-        if "Part 1." in sees(request):
+    async def respond(request: Request) -> AsyncGenerator[Chunk]:
+        if "Part 1." in request_text(request):
             await beside.wait()
             raise ZeroDivisionError("a bug")
         beside.set()
         await asyncio.Event().wait()
         yield Text("never")
 
-    async with house(Actor(local(slots=2), act)) as here:
+    async with open_orchestra(StubWorker(local(slots=2), respond)) as session:
         before = asyncio.all_tasks()
         with pytest.raises(ZeroDivisionError):
-            await here.play(side_by_side(2, "small"))
+            await session.play(side_by_side(2, "small"))
         assert asyncio.all_tasks() == before
-        assert here.actors["small"].running == 0
+        assert session.workers["small"].running == 0
 
 
 async def test_a_run_that_is_stopped_before_it_began_still_ends() -> None:
-    async with house(Actor(local())) as here:
-        async with here.begin(side_by_side(2, "small")) as run:
+    async with open_orchestra(StubWorker(local())) as session:
+        async with session.begin(side_by_side(2, "small")) as run:
             run.cancel()
             events = [event async for event in run]
         assert [type(e) for e in events if isinstance(e, ev.TERMINAL)] == [ev.Cancelled]
@@ -410,10 +425,10 @@ async def test_a_run_that_is_stopped_before_it_began_still_ends() -> None:
 
 
 async def test_every_finished_steps_text_is_in_the_store_and_tells_the_same_story() -> None:
-    async def act(request: Request) -> AsyncGenerator[Chunk]:
-        if "Two." in sees(request):
+    async def respond(request: Request) -> AsyncGenerator[Chunk]:
+        if "Two." in request_text(request):
             raise WorkerError("It can't.")
-        async for chunk in echoes(request):
+        async for chunk in echo_prompt(request):
             yield chunk
 
     # The second one's error is told: the person lets another try, which can't do it either.
@@ -426,11 +441,13 @@ async def test_every_finished_steps_text_is_in_the_store_and_tells_the_same_stor
         ),
         (1, 4),
     )
-    async with house(
-        Actor(local(slots=2), act), Actor(cloud(), act), choice=["once", "once", "keep"]
-    ) as here:
-        live = await here.play(plan)
-        told = view_of(list((await here.record()).events))
+    async with open_orchestra(
+        StubWorker(local(slots=2), respond),
+        StubWorker(cloud(), respond),
+        choice=["once", "once", "keep"],
+    ) as session:
+        live = await session.play(plan)
+        told = view_of(list((await session.record()).events))
         assert statuses(live) == ["done", "failed", "skipped", "done"]
         assert told.steps == live.steps
         assert told.answer == live.answer == "One.\n\nFour."
@@ -438,20 +455,20 @@ async def test_every_finished_steps_text_is_in_the_store_and_tells_the_same_stor
 
 
 async def test_a_strategy_that_can_draw_no_more_leaves_what_there_is() -> None:
-    class Stuck:
+    class StuckStrategy:
         async def first(self, context: StrategyContext) -> Proposal:
             return Proposal(Plan((step("small", "One."),), (1,)), final=False)
 
         async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
             raise PlanError("There is no other plan.")
 
-    async with house(Actor(local()), strategy=Stuck()) as here:
-        view = await here.play(None)
+    async with open_orchestra(StubWorker(local()), strategy=StuckStrategy()) as session:
+        view = await session.play(None)
         assert (view.status, view.answer) == ("finished", "One.")
 
 
 async def test_a_strategy_can_not_change_what_was_played() -> None:
-    class Forging:
+    class ForgingStrategy:
         async def first(self, context: StrategyContext) -> Proposal:
             return Proposal(Plan((step("small", "One."),), (1,)), final=False)
 
@@ -459,18 +476,18 @@ async def test_a_strategy_can_not_change_what_was_played() -> None:
             forged = step("small", "Forged.", "prompt", "history")
             return Proposal(Plan((forged, step("small", "Two.", "1")), (2,)))
 
-    async with house(Actor(local()), strategy=Forging()) as here:
-        view = await here.play(None)
+    async with open_orchestra(StubWorker(local()), strategy=ForgingStrategy()) as session:
+        view = await session.play(None)
         assert (view.status, view.answer, len(view.steps)) == ("finished", "One.", 1)
-        assert len(here.actors["small"].requests) == 1
+        assert len(session.workers["small"].requests) == 1
 
 
 async def test_a_part_of_the_answer_that_may_fail_does_not_sink_the_rest() -> None:
-    broken = Actor(local("other"), fails(WorkerError("It broke.")))
+    broken = StubWorker(local("other"), fail_with(WorkerError("It broke.")))
     for optional in (True, False):
         two = step("other", "Two.", optional=optional)
         plan = Plan((step("small", "One."), two), (1, 2))
-        async with house(Actor(local(), says("first")), broken) as here:
-            view = await here.play(plan, limits=PromptLimits(alone=True))
+        async with open_orchestra(StubWorker(local(), answer_with("first")), broken) as session:
+            view = await session.play(plan, limits=PromptLimits(alone=True))
         assert view.steps[1].status == "failed"
         assert (view.status, view.answer) == ("finished" if optional else "failed", "first")

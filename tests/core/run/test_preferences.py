@@ -18,7 +18,14 @@ from baton.core.ports import Route
 from baton.core.routing_types import Estimate
 from baton.core.run.policy import PromptLimits
 from baton.core.run.rule_router import RuleRouter, routed
-from support.scripted_plans import Actor, House, cloud, house, local, says
+from support.scripted_plans import (
+    OrchestraSession,
+    StubWorker,
+    answer_with,
+    cloud,
+    local,
+    open_orchestra,
+)
 
 CODE = "Write a Python function that reverses a list."
 TALK = "Hello there, how are you?"
@@ -97,11 +104,11 @@ def test_a_preferred_worker_that_costs_something_is_weighed_where_money_has_to_l
 
 
 async def routed_event(
-    here: House, text: str, limits: PromptLimits, worker: str | None = None
+    session: OrchestraSession, text: str, limits: PromptLimits, worker: str | None = None
 ) -> Routed:
-    run = here.orchestra.play(Prompt(text), limits=limits, ask=here.person, worker=worker)
-    await here.watch(run)
-    return next(event for event in here.events if isinstance(event, Routed))
+    run = session.orchestra.play(Prompt(text), limits=limits, ask=session.person, worker=worker)
+    await session.watch(run)
+    return next(event for event in session.events if isinstance(event, Routed))
 
 
 async def asked(
@@ -112,13 +119,15 @@ async def asked(
     *cards: Card,
 ) -> Routed:
     """Return how a prompt was routed among those here, and check that nothing else was called."""
-    actors = [Actor(card, says("Sure.")) for card in (cards or (SMALL, CODER, FAR, LAN))]
-    async with house(*actors) as here:
-        here.orchestra.configure(prefer=prefer)
-        event = await routed_event(here, text, limits or PromptLimits(attended=True), worker)
-        called = {name for name, actor in here.actors.items() if actor.requests}
+    workers = [
+        StubWorker(card, answer_with("Sure.")) for card in (cards or (SMALL, CODER, FAR, LAN))
+    ]
+    async with open_orchestra(*workers) as session:
+        session.orchestra.configure(prefer=prefer)
+        event = await routed_event(session, text, limits or PromptLimits(attended=True), worker)
+        called = {name for name, worker in session.workers.items() if worker.requests}
         assert called == {event.worker}
-        assert not [e for e in here.events if isinstance(e, Sent)]
+        assert not [e for e in session.events if isinstance(e, Sent)]
         return event
 
 
@@ -154,7 +163,7 @@ async def test_one_that_cannot_hold_the_conversation_is_not_preferred() -> None:
 
 
 async def test_the_router_is_asked_once_and_its_estimate_compares_with_who_answers() -> None:
-    class Counting(RuleRouter):
+    class CountingRouter(RuleRouter):
         asked = 0
 
         async def route(self, material: Material, roster: Sequence[Card]) -> Route:
@@ -164,10 +173,12 @@ async def test_the_router_is_asked_once_and_its_estimate_compares_with_who_answe
             estimate = Estimate({"code": 1.0}, quality, gain, novelty=0.1)
             return routed(material, roster, estimate)
 
-    router = Counting()
-    async with house(*(Actor(card, says("Sure.")) for card in (SMALL, CODER, FAR))) as here:
-        here.orchestra.configure(router=router, prefer={"code": "coder"})
-        event = await routed_event(here, CODE, PromptLimits(attended=True))
+    router = CountingRouter()
+    async with open_orchestra(
+        *(StubWorker(card, answer_with("Sure.")) for card in (SMALL, CODER, FAR))
+    ) as session:
+        session.orchestra.configure(router=router, prefer={"code": "coder"})
+        event = await routed_event(session, CODE, PromptLimits(attended=True))
         assert (router.asked, event.worker) == (1, "coder")
         assert event.scores["quality"] == pytest.approx(0.5)
         assert event.scores["gain"] == pytest.approx(0.4)

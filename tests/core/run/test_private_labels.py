@@ -47,7 +47,14 @@ from baton.workers.cloud.redaction import Redaction
 from baton.workers.scripted_worker import ScriptedWorker
 from support.adversarial_router import Adversary
 from support.fake_cloud import REFUSED, Cloud
-from support.scripted_plans import Actor, cloud, house, local, says, sees
+from support.scripted_plans import (
+    StubWorker,
+    answer_with,
+    cloud,
+    local,
+    open_orchestra,
+    request_text,
+)
 
 RUNS = 12
 """How many prompts one world plays."""
@@ -63,7 +70,7 @@ ELSEWHERE = (LAB, GPT, OPUS)
 
 
 @dataclass
-class World:
+class RandomScenario:
     """Random people, prompts and workers, from one seed; `real` workers replace scripted ones."""
 
     dice: random.Random
@@ -215,7 +222,7 @@ def in_text(text: str) -> set[tuple[str, str]]:
     return set(re.findall(r"(canary-(local|lan|cloud)-\d+)", text))
 
 
-async def play_all(world: World) -> World:
+async def play_all(world: RandomScenario) -> RandomScenario:
     try:
         for _ in range(RUNS):
             await world.play()
@@ -231,7 +238,7 @@ async def search_leaks(seeds: range, tmp_path: Path) -> None:
     for seed in seeds:
         folder = tmp_path / str(seed)
         folder.mkdir()
-        worlds.append(await play_all(World(random.Random(seed), folder)))
+        worlds.append(await play_all(RandomScenario(random.Random(seed), folder)))
         assert leaks(worlds[-1].workers.values()) == [], f"with the seed {seed}"
     # It could have: texts did leave, and workers here did see private ones.
     for label in Label:
@@ -255,7 +262,7 @@ async def test_private_text_never_leaves_in_many_worlds(first: int, tmp_path: Pa
 
 
 async def test_what_was_derived_stays_private_when_its_source_is_left_out(tmp_path: Path) -> None:
-    world = World(random.Random(1), tmp_path)
+    world = RandomScenario(random.Random(1), tmp_path)
     world.workers["small"] = ScriptedWorker(lambda r: [Text(m.text) for m in r.messages], SMALL)
     await world.ledger.aclose()
     world.open(world.store)
@@ -282,15 +289,17 @@ async def test_what_was_derived_stays_private_when_its_source_is_left_out(tmp_pa
 async def test_a_strategy_sees_the_label_of_the_conversation_where_that_is_stricter() -> None:
     seen: list[Label] = []
 
-    class Looks(Single):
+    class LabelRecorder(Single):
         async def first(self, context: StrategyContext) -> Proposal:
             seen.append(context.routing.limits.label)
             return await super().first(context)
 
-    async with house(Actor(local()), Actor(cloud()), strategy=Looks()) as here:
-        view = await here.play(None, limits=PromptLimits(Label.LOCAL))
+    async with open_orchestra(
+        StubWorker(local()), StubWorker(cloud()), strategy=LabelRecorder()
+    ) as session:
+        view = await session.play(None, limits=PromptLimits(Label.LOCAL))
         assert view.started is not None
-        await here.play(None, place=ConversationPosition(view.started.conversation))
+        await session.play(None, place=ConversationPosition(view.started.conversation))
         assert seen == [Label.LOCAL, Label.LOCAL]
 
 
@@ -308,15 +317,17 @@ async def test_an_answer_that_is_cut_keeps_an_end_that_looks_like_a_placeholder(
     """What may become a placeholder is kept back while more may come, and shown when none does."""
     cut = WorkerUnavailable("The connection was cut.", "Try again.")
 
-    async def act(request: Request) -> AsyncGenerator[Chunk]:
+    async def respond(request: Request) -> AsyncGenerator[Chunk]:
         yield Text("Her address is [mail")
         raise cut
 
     hiding = Redaction([])
-    async with house(Actor(cloud(), act), redactor=hiding, policy=Policy.BUDGET) as here:
-        view = await here.play(None, "Write to ann@example.org.", PromptLimits(alone=True))
+    async with open_orchestra(
+        StubWorker(cloud(), respond), redactor=hiding, policy=Policy.BUDGET
+    ) as session:
+        view = await session.play(None, "Write to ann@example.org.", PromptLimits(alone=True))
         assert view.status == "failed"
-        assert (await here.answer())[0] == "Her address is [mail"
+        assert (await session.answer())[0] == "Her address is [mail"
 
 
 async def test_the_search_for_leaks_finds_one(tmp_path: Path) -> None:
@@ -327,7 +338,7 @@ async def test_the_search_for_leaks_finds_one(tmp_path: Path) -> None:
             break
         folder = tmp_path / str(seed)
         folder.mkdir()
-        world = World(random.Random(seed), folder)
+        world = RandomScenario(random.Random(seed), folder)
         for card in ELSEWHERE:
             world.workers[card.id].card = replace(card, privacy=Label.LOCAL)
         await play_all(world)
@@ -340,7 +351,7 @@ async def test_the_search_for_leaks_finds_one(tmp_path: Path) -> None:
 async def search_leaks_on_the_wire(seeds: range, tmp_path: Path) -> None:
     """Play the same runs through the real gateway, and look at what its servers received."""
     dice = random.Random(seeds.start)
-    worlds: list[World] = []
+    worlds: list[RandomScenario] = []
 
     async def record(call: str, destination: str, body: bytes) -> None:
         await worlds[-1].ledger.sent(call, destination, body)
@@ -363,7 +374,7 @@ async def search_leaks_on_the_wire(seeds: range, tmp_path: Path) -> None:
         for seed in seeds:
             folder = tmp_path / str(seed)
             folder.mkdir()
-            worlds.append(World(random.Random(seed), folder, real))
+            worlds.append(RandomScenario(random.Random(seed), folder, real))
             await play_all(worlds[-1])
         await way.aclose()
     to_cloud, to_lab = (
@@ -389,19 +400,21 @@ async def test_nothing_private_reaches_a_cloud_in_many_worlds(first: int, tmp_pa
 @pytest.mark.parametrize("label", [Label.LOCAL, Label.CLOUD])
 async def test_what_a_person_thought_of_private_answers_is_not_told_elsewhere(label: Label) -> None:
     """A conductor elsewhere reads what workers are good at, by answers that may leave as well."""
-    far = Actor(cloud(), says("No plan."))
-    async with house(Actor(local(), says("7")), far, policy=Policy.BUDGET) as here:
-        here.orchestra.configure(conductor=far.card.id)
+    far = StubWorker(cloud(), answer_with("No plan."))
+    async with open_orchestra(
+        StubWorker(local(), answer_with("7")), far, policy=Policy.BUDGET
+    ) as session:
+        session.orchestra.configure(conductor=far.card.id)
 
         async def told() -> str:
-            here.orchestra.configure(skills=SkillTable(outcomes=here.store.feedback.outcomes))
+            session.orchestra.configure(skills=SkillTable(outcomes=session.store.feedback.outcomes))
             far.requests.clear()
-            await here.play(None, "Plan it.", PromptLimits(strategy="conductor"))
-            return sees(far.requests[0])
+            await session.play(None, "Plan it.", PromptLimits(strategy="conductor"))
+            return request_text(far.requests[0])
 
         before = await told()
         assert "skills of 5" in before
         for _ in range(12):
-            await here.play(None, "3 and 4?", PromptLimits(label, strategy="single"))
-            await here.store.feedback.rate((await here.record()).answer, Signal.BAD)
+            await session.play(None, "3 and 4?", PromptLimits(label, strategy="single"))
+            await session.store.feedback.rate((await session.record()).answer, Signal.BAD)
         assert (await told() == before) is (label is Label.LOCAL)

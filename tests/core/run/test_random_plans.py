@@ -58,7 +58,15 @@ from baton.money import Ledger
 from baton.workers.template_files import read_templates
 from support.adversarial_router import Adversary
 from support.prompt_injections import plans
-from support.scripted_plans import PATIENCE, Actor, Given, cloud, local, sees, view_of
+from support.scripted_plans import (
+    PATIENCE,
+    ScriptedOrchestra,
+    StubWorker,
+    cloud,
+    local,
+    request_text,
+    view_of,
+)
 
 FIRST_SEED = 1000
 """A step's number can be told from its request's seed: this and what it adds."""
@@ -91,7 +99,7 @@ def attachment(name: str) -> Attachment:
     return Attachment(name, f"{first}\n{GAP}\n{last}", 9)
 
 
-class Shaky(Ledger):
+class FailingLedger(Ledger):
     """A ledger whose disk fails now and then, but never with money on its way."""
 
     random = Random(0)
@@ -116,7 +124,7 @@ class Shaky(Ledger):
         return await super().standing(ceilings, session, run)
 
 
-class Failing(Store):
+class FailingStore(Store):
     """A store whose disk is full after so many events."""
 
     left = -1
@@ -128,18 +136,18 @@ class Failing(Store):
         await super().append(run, event)
 
 
-class Scene:
+class RandomScenario:
     """Workers, a conversation, a plan, a person and all that goes wrong with them."""
 
     def __init__(self, number: int) -> None:
         self.random = Random(number)
-        self.actors = {card.id: Actor(card, self.act(card)) for card in self.cards()}
+        self.workers = {card.id: StubWorker(card, self.respond(card)) for card in self.cards()}
         self.plan = self.make_plan()
         chance = self.random.random
         self.label = Label.LOCAL if chance() < 0.15 else Label.CLOUD
         self.terms = self.make_terms()
         self.strategy = self.random.choice([*["", "growing"] * 5, *STRATEGIES, *TEMPLATES])
-        self.conductor = self.random.choice(["", *self.actors])
+        self.conductor = self.random.choice(["", *self.workers])
         self.limits = PromptLimits(
             label=self.label,
             seed=FIRST_SEED,
@@ -160,14 +168,14 @@ class Scene:
 
     def cards(self) -> list[Card]:
         r = self.random
-        here = [local(f"small{n}", r.randint(1, 3)) for n in range(r.randint(1, 3))]
+        local_cards = [local(f"small{n}", r.randint(1, 3)) for n in range(r.randint(1, 3))]
         far = [cloud(f"far{n}", r.randint(1, 4)) for n in range(r.randint(0, 3))]
         lab = replace(cloud("lab", price=FREE), kind="server", privacy=Label.LAN)
         own = replace(lab, id="own", privacy=Label.LOCAL, remote=False)
         dear = cloud("unpriced", price=None)
         tool = Card("calculator", "tool", "Calculator")
-        some = replace(here[0], id="strong", parameters=r.choice([7, 70]) * 10**9)
-        cards = here + far + [c for c in (lab, own, dear, tool, some) if r.random() < 0.3]
+        some = replace(local_cards[0], id="strong", parameters=r.choice([7, 70]) * 10**9)
+        cards = local_cards + far + [c for c in (lab, own, dear, tool, some) if r.random() < 0.3]
         first, rest = cards[0], cards[1:]
         r.shuffle(rest)
         if r.random() < 0.1 and far:  # the person wants a worker elsewhere
@@ -189,7 +197,7 @@ class Scene:
         things += [str(n) for n in range(1, number)] * 3
         access = dict.fromkeys(r.choice(things) for _ in range(r.randint(0, 5)))
         return Step(
-            r.choice([*self.actors, *self.actors, "", "nobody"]),
+            r.choice([*self.workers, *self.workers, "", "nobody"]),
             DIRECT_SUBTASK if r.random() < 0.25 else f"Do step {number}.",
             tuple(access),
             Need(r.choice(KINDS), r.randint(1, 5)),
@@ -208,8 +216,8 @@ class Scene:
 
     # What happens
 
-    def act(self, card: Card) -> Callable[[Request], AsyncGenerator[Chunk]]:
-        async def act(request: Request) -> AsyncGenerator[Chunk]:
+    def respond(self, card: Card) -> Callable[[Request], AsyncGenerator[Chunk]]:
+        async def respond(request: Request) -> AsyncGenerator[Chunk]:
             fate = self.random.random()
             for _ in range(self.random.randrange(4)):
                 await asyncio.sleep(0)
@@ -225,7 +233,7 @@ class Scene:
                 yield chunk
             yield self.usage(request)
 
-        return act
+        return respond
 
     async def write(self, request: Request, fate: float) -> AsyncGenerator[Chunk]:
         """Write some text; fail or hang while at it, if that is its fate."""
@@ -275,16 +283,16 @@ class Scene:
             self.asking -= 1
 
 
-class Growing:
+class GrowingStrategy:
     """Proposes a plan, and more and more of it, whether that makes sense or not."""
 
-    def __init__(self, scene: Scene) -> None:
-        self.scene = scene
-        self.random = scene.random
+    def __init__(self, scenario: RandomScenario) -> None:
+        self.scenario = scenario
+        self.random = scenario.random
 
     async def first(self, context: StrategyContext) -> Proposal:
         await self._look(context)
-        return Proposal(self.scene.plan, why="Why not.", final=False)
+        return Proposal(self.scenario.plan, why="Why not.", final=False)
 
     async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
         await self._look(context)
@@ -292,9 +300,11 @@ class Growing:
         if fate < 0.4 or played > MAX_STEPS - 4:
             return None
         if fate < 0.45:
-            return Proposal(self.scene.make_plan(), why="Another one.")
-        more = tuple(self.scene.make_step(played + n) for n in range(1, self.random.randint(1, 4)))
-        answer = self.scene.make_answer(played + len(more))
+            return Proposal(self.scenario.make_plan(), why="Another one.")
+        more = tuple(
+            self.scenario.make_step(played + n) for n in range(1, self.random.randint(1, 4))
+        )
+        answer = self.scenario.make_answer(played + len(more))
         return Proposal(outcome.plan.with_steps(more, answer), why="More.", final=fate < 0.7)
 
     async def _look(self, context: StrategyContext) -> None:
@@ -320,7 +330,7 @@ def number_of(request: Request) -> int:
 
 def first_of(request: Request) -> int:
     """Return the number that the first step of a plan must have."""
-    told = re.search(r"New steps are numbered from (\d+)", sees(request))
+    told = re.search(r"New steps are numbered from (\d+)", request_text(request))
     return int(told[1]) if told else 1
 
 
@@ -329,67 +339,73 @@ def first_of(request: Request) -> int:
 
 async def play(number: int) -> str:
     """Play a scene and check all that must hold after it; return how it ended."""
-    scene = Scene(number)
-    store, ledger = Failing.open(None), Shaky.open(None)
+    scenario = RandomScenario(number)
+    store, ledger = FailingStore.open(None), FailingLedger.open(None)
     try:
-        return await _play(scene, store, ledger)
+        return await _play(scenario, store, ledger)
     finally:
         await ledger.aclose()
         await store.aclose()
 
 
-async def _play(scene: Scene, store: Store, ledger: Ledger) -> str:
-    default = next(iter(scene.actors))
-    orchestra = Given(Services(scene.actors, store, ledger=ledger), default, scene.terms)
-    orchestra.given = Growing(scene) if scene.strategy == "growing" else None
-    orchestra.configure(conductor=scene.conductor)
-    if scene.random.random() < 0.6:
-        orchestra.configure(router=Adversary(scene.random, greedy=scene.random.random() < 0.3))
+async def _play(scenario: RandomScenario, store: Store, ledger: Ledger) -> str:
+    default = next(iter(scenario.workers))
+    orchestra = ScriptedOrchestra(
+        Services(scenario.workers, store, ledger=ledger), default, scenario.terms
+    )
+    orchestra.given = GrowingStrategy(scenario) if scenario.strategy == "growing" else None
+    orchestra.configure(conductor=scenario.conductor)
+    if scenario.random.random() < 0.6:
+        orchestra.configure(
+            router=Adversary(scenario.random, greedy=scenario.random.random() < 0.3)
+        )
     orchestra.configure(templates=lambda: TEMPLATES)
     old = Prompt(f"{HISTORY} before", (attachment("old.txt"),))
-    begun = await store.begin(old, NEW, scene.label)
+    begun = await store.begin(old, NEW, scenario.label)
     await store.write(begun.answer, f"answered {HISTORY}", TurnStatus.DONE)
     prompt = Prompt(f"{PROMPT} now", (attachment("notes.md"), attachment("a#1/2")))
     place = ConversationPosition(begun.conversation)
-    assert isinstance(ledger, Shaky)
-    assert isinstance(store, Failing)
-    ledger.random, ledger.often = scene.random, 0.3 if scene.random.random() < 0.05 else 0.0
-    store.left = scene.full_after
-    plan = None if scene.strategy else scene.plan
-    run = orchestra.play(prompt, place, scene.limits, scene.ask, plan=plan)
-    view = await follow(scene, run, store, ledger)
-    if view.status != "finished" and scene.full_after < 0:
-        await go_on(scene, orchestra, store, ledger)
+    assert isinstance(ledger, FailingLedger)
+    assert isinstance(store, FailingStore)
+    ledger.random, ledger.often = scenario.random, 0.3 if scenario.random.random() < 0.05 else 0.0
+    store.left = scenario.full_after
+    plan = None if scenario.strategy else scenario.plan
+    run = orchestra.play(prompt, place, scenario.limits, scenario.ask, plan=plan)
+    view = await follow(scenario, run, store, ledger)
+    if view.status != "finished" and scenario.full_after < 0:
+        await go_on(scenario, orchestra, store, ledger)
     return view.status
 
 
-async def follow(scene: Scene, run: Run, store: Store, ledger: Ledger) -> RunView:
+async def follow(scenario: RandomScenario, run: Run, store: Store, ledger: Ledger) -> RunView:
     """Follow a run to its end, however that comes, and check all that must hold then."""
     before = asyncio.all_tasks()
     events: list[ev.Event] = []
-    scene.run = run
+    scenario.run = run
     async with asyncio.timeout(PATIENCE), run:
-        if scene.stops_after == 0:
+        if scenario.stops_after == 0:
             run.cancel()
         async for event in run:
             events.append(event)
-            if len(events) == scene.stops_after:
+            if len(events) == scenario.stops_after:
                 run.cancel()
-    assert isinstance(ledger, Shaky)
-    assert isinstance(store, Failing)
+    assert isinstance(ledger, FailingLedger)
+    assert isinstance(store, FailingStore)
     ledger.often, store.left = 0.0, -1
     assert asyncio.all_tasks() == before
-    assert all(actor.running == 0 for actor in scene.actors.values())
+    assert all(worker.running == 0 for worker in scenario.workers.values())
     view = check_events(events)
-    check_access(scene, view)
-    check_workers(scene, events)
-    await check_money(scene, ledger)
-    if scene.full_after < 0:
+    check_access(scenario, view)
+    check_workers(scenario, events)
+    await check_money(scenario, ledger)
+    if scenario.full_after < 0:
         await check_kept(store, events)
     return view
 
 
-async def go_on(scene: Scene, orchestra: Given, store: Store, ledger: Ledger) -> None:
+async def go_on(
+    scenario: RandomScenario, orchestra: ScriptedOrchestra, store: Store, ledger: Ledger
+) -> None:
     """Go on with a run that ended early: what was finished isn't done again."""
     record = await store.runs.last()
     assert record is not None
@@ -398,15 +414,17 @@ async def go_on(scene: Scene, orchestra: Given, store: Store, ledger: Ledger) ->
         with pytest.raises(ConfigError):
             orchestra.resume(record)
         return
-    scene.stops_after = scene.random.choice([-1, -1, 30])
-    for actor in scene.actors.values():
-        actor.requests = []
-    view = await follow(scene, orchestra.resume(record, scene.limits, scene.ask), store, ledger)
+    scenario.stops_after = scenario.random.choice([-1, -1, 30])
+    for worker in scenario.workers.values():
+        worker.requests = []
+    view = await follow(
+        scenario, orchestra.resume(record, scenario.limits, scenario.ask), store, ledger
+    )
     done = {step.number: step.text for step in old.steps if step.status == "done" and step.text}
     told = [(step.step.subtask, step.step.access) for step in old.steps]
     if [(step.step.subtask, step.step.access) for step in view.steps[: len(told)]] != told:
         return  # it ended before, or nobody could play the rest: the ordinary plan took its place
-    called = {number_of(r) for actor in scene.actors.values() for r in actor.requests}
+    called = {number_of(r) for worker in scenario.workers.values() for r in worker.requests}
     assert not called & set(done)
     assert {n: view.steps[n - 1].text for n in done} == done
 
@@ -442,61 +460,63 @@ def allowed_words(access: tuple[str, ...]) -> set[str]:
     return words | {f"O{n}-marten" for n in access if n.isdecimal()}
 
 
-def check_access(scene: Scene, view: RunView) -> None:
+def check_access(scenario: RandomScenario, view: RunView) -> None:
     """Nobody saw a word that the step's access list doesn't name, or one that was taken back."""
     everything = {PROMPT, HISTORY, *(word for words in FILES.values() for word in words)}
     everything |= {f"O{n}-marten" for n in range(1, len(view.steps) + 1)}
-    for actor in scene.actors.values():
-        for request in actor.requests:
+    for worker in scenario.workers.values():
+        for request in worker.requests:
             if request.purpose is Purpose.PLAN:
-                assert not any(word in sees(request) for words in FILES.values() for word in words)
+                assert not any(
+                    word in request_text(request) for words in FILES.values() for word in words
+                )
                 continue
             if request.seed is None:
-                assert actor.card.is_tool  # computes something for a check
+                assert worker.card.is_tool  # computes something for a check
                 continue
             step = view.steps[number_of(request) - 1].step
-            allowed, text = allowed_words(step.access), sees(request)
+            allowed, text = allowed_words(step.access), request_text(request)
             seen = {word for word in everything if word + "." in text or word in text.split()}
             assert seen <= allowed, (step, seen - allowed)
             assert GONE not in text
             assert (PROMPT in text) == ("prompt" in step.access)
             systems = [m.text for m in request.messages if m.role is Role.SYSTEM]
-            assert systems == [actor.card.system]
+            assert systems == [worker.card.system]
 
 
-def check_workers(scene: Scene, events: list[ev.Event]) -> None:
+def check_workers(scenario: RandomScenario, events: list[ev.Event]) -> None:
     """Nobody was called who may not be, and nobody elsewhere without leave."""
-    first = next(iter(scene.actors))
-    for name, actor in scene.actors.items():
-        if not actor.requests:
+    first = next(iter(scenario.workers))
+    for name, worker in scenario.workers.items():
+        if not worker.requests:
             continue
-        card = actor.card
-        assert may_use(card, scene.label, scene.terms)
-        assert all(request.label is scene.label for request in actor.requests)
+        card = worker.card
+        assert may_use(card, scenario.label, scenario.terms)
+        assert all(request.label is scenario.label for request in worker.requests)
         if card.uses_gateway:
             sent = [e for e in events if isinstance(e, ev.Offered) and e.worker == name]
             leave = [e for e in sent if e.decision is ev.Decision.SENT]
-            assert len(actor.requests) <= len(leave)
-        asks = scene.terms.policy in (Policy.ASK, Policy.ONCE) and scene.limits.budget is None
-        planned = all(request.purpose is Purpose.PLAN for request in actor.requests)
-        named = name == first or (planned and name == scene.conductor)
+            assert len(worker.requests) <= len(leave)
+        asks = scenario.terms.policy in (Policy.ASK, Policy.ONCE) and scenario.limits.budget is None
+        planned = all(request.purpose is Purpose.PLAN for request in worker.requests)
+        named = name == first or (planned and name == scenario.conductor)
         free = card.price is not None and card.price.is_free
         if card.remote and not (free and named):
-            assert scene.terms.policy is not Policy.NEVER
-            assert scene.yes or not asks
+            assert scenario.terms.policy is not Policy.NEVER
+            assert scenario.yes or not asks
 
 
-async def check_money(scene: Scene, ledger: Ledger) -> None:
+async def check_money(scenario: RandomScenario, ledger: Ledger) -> None:
     """Nothing is held any more, and no ceiling was passed."""
     charges = await ledger.charges()
     session = charges[0].session if charges else None
-    standing = await ledger.standing(scene.terms.ceilings, session)
+    standing = await ledger.standing(scenario.terms.ceilings, session)
     for room in standing.rooms:
         assert room.held == 0
         assert room.ceiling is None or room.used <= room.ceiling
     for run in {charge.run for charge in charges}:
         charged = sum(charge.charged for charge in charges if charge.run == run)
-        assert scene.limits.budget is None or charged <= scene.limits.budget
+        assert scenario.limits.budget is None or charged <= scenario.limits.budget
     assert not standing.frozen
 
 

@@ -40,16 +40,16 @@ from baton.workers.template_files import read_templates
 from baton.workers.tools import build_tools
 from baton.workers.tools.computation.written_expression import judge_claims
 from support.scripted_plans import (
-    Act,
-    Actor,
-    House,
+    OrchestraSession,
     Person,
+    Responder,
+    StubWorker,
+    answer_with,
     cloud,
-    fails,
-    house,
+    fail_with,
     local,
-    says,
-    sees,
+    open_orchestra,
+    request_text,
     view_of,
 )
 
@@ -62,26 +62,26 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "RETRY_SECONDS", 0.0)
 
 
-def at_last(text: str) -> Act:
+def at_last(text: str) -> Responder:
     """Hang at the first request, answer each later one."""
     asked = 0
 
-    async def act(request: Request) -> AsyncGenerator[Chunk]:
+    async def respond(request: Request) -> AsyncGenerator[Chunk]:
         nonlocal asked
         asked += 1
         if asked == 1:
             await asyncio.Event().wait()
         yield Text(text)
 
-    return act
+    return respond
 
 
-async def resumed(here: House) -> tuple[RunView, list[str]]:
+async def resumed(session: OrchestraSession) -> tuple[RunView, list[str]]:
     """Go on with the last run; return how it ended, and each answer that was said to stay."""
-    record = await here.store.runs.last()
+    record = await session.store.runs.last()
     assert record is not None
     view, finals = RunView(), [""]
-    async with here.orchestra.resume(record, ask=here.person) as run:
+    async with session.orchestra.resume(record, ask=session.person) as run:
         async for event in run:
             view = view.apply(event)
             finals += [view.stable_answer] if view.stable_answer != finals[-1] else []
@@ -92,22 +92,29 @@ async def resumed(here: House) -> tuple[RunView, list[str]]:
 
 
 async def test_a_resumed_run_never_takes_back_what_it_said_would_stay() -> None:
-    first, second = Actor(local("a"), says("The answer is 5")), Actor(local("b"), at_last("6"))
-    async with house(first, second, Actor(cloud(), says("The answer is 7")), choice="once") as here:
-        run = here.begin(None, SUM, PromptLimits(strategy="cascade"))
-        await here.watch(run, until=lambda event: isinstance(event, ev.StepFinished))
-        view, finals = await resumed(here)
+    first, second = (
+        StubWorker(local("a"), answer_with("The answer is 5")),
+        StubWorker(local("b"), at_last("6")),
+    )
+    async with open_orchestra(
+        first, second, StubWorker(cloud(), answer_with("The answer is 7")), choice="once"
+    ) as session:
+        run = session.begin(None, SUM, PromptLimits(strategy="cascade"))
+        await session.watch(run, until=lambda event: isinstance(event, ev.StepFinished))
+        view, finals = await resumed(session)
     assert (view.status, view.answer) == ("finished", "The answer is 7")
     assert all(view.stable_answer.startswith(text) for text in finals), finals
 
 
 async def test_a_draft_of_a_resumed_run_is_kept_though_another_answer_came() -> None:
-    sorry = Actor(local("a"), at_last("I'm sorry, I cannot help with that."))
-    async with house(sorry, Actor(cloud(), says("Tea is a drink.")), choice="once") as here:
-        run = here.begin(None, "Tell me of tea")
-        await here.watch(run, until=lambda event: isinstance(event, ev.StepStarted))
-        view, _ = await resumed(here)
-        record = await here.store.runs.last()
+    sorry = StubWorker(local("a"), at_last("I'm sorry, I cannot help with that."))
+    async with open_orchestra(
+        sorry, StubWorker(cloud(), answer_with("Tea is a drink.")), choice="once"
+    ) as session:
+        run = session.begin(None, "Tell me of tea")
+        await session.watch(run, until=lambda event: isinstance(event, ev.StepStarted))
+        view, _ = await resumed(session)
+        record = await session.store.runs.last()
     assert record is not None
     assert (
         [step.text for step in view_of(list(record.events)).steps]
@@ -120,30 +127,32 @@ async def test_a_draft_of_a_resumed_run_is_kept_though_another_answer_came() -> 
 
 
 async def test_a_private_run_goes_on_although_the_default_worker_may_not_see_it() -> None:
-    async with house(Actor(cloud()), Actor(local("a"), at_last("Hello"))) as here:
+    async with open_orchestra(
+        StubWorker(cloud()), StubWorker(local("a"), at_last("Hello"))
+    ) as session:
         limits = PromptLimits(label=Label.LOCAL)
-        run = here.orchestra.play(Prompt("Hi"), NEW, limits, here.person, worker="a")
-        await here.watch(run, until=lambda event: isinstance(event, ev.StepStarted))
-        view, _ = await resumed(here)
+        run = session.orchestra.play(Prompt("Hi"), NEW, limits, session.person, worker="a")
+        await session.watch(run, until=lambda event: isinstance(event, ev.StepStarted))
+        view, _ = await resumed(session)
         assert (view.status, view.answer) == ("finished", "Hello")
-        assert not here.actors["far"].requests
+        assert not session.workers["far"].requests
 
 
 @pytest.mark.parametrize("bound", ["alone", "mode"])
 async def test_a_resumed_run_stays_within_what_its_person_typed(bound: str) -> None:
     """Also where the settings would let the prompt leave without a question."""
-    broken = Actor(local("a"), at_last(""))
-    far = Actor(cloud("far", price=FREE), says("Here it is."))
-    async with house(far, broken, choice="once", policy=Policy.BUDGET) as here:
-        usual = here.orchestra.terms
+    broken = StubWorker(local("a"), at_last(""))
+    far = StubWorker(cloud("far", price=FREE), answer_with("Here it is."))
+    async with open_orchestra(far, broken, choice="once", policy=Policy.BUDGET) as session:
+        usual = session.orchestra.terms
         if bound == "mode":
-            here.orchestra.change_terms(mode="local")
+            session.orchestra.change_terms(mode="local")
         limits = PromptLimits(alone=bound == "alone", strategy="reflect")
-        run = here.orchestra.play(Prompt("Hi"), NEW, limits, here.person, worker="a")
-        await here.watch(run, until=lambda event: isinstance(event, ev.StepStarted))
-        here.orchestra.change_terms(mode=usual.mode)
-        broken.act = fails(WorkerError("It is broken."))
-        view, _ = await resumed(here)
+        run = session.orchestra.play(Prompt("Hi"), NEW, limits, session.person, worker="a")
+        await session.watch(run, until=lambda event: isinstance(event, ev.StepStarted))
+        session.orchestra.change_terms(mode=usual.mode)
+        broken.respond = fail_with(WorkerError("It is broken."))
+        view, _ = await resumed(session)
         assert (view.status, far.requests) == ("failed", [])
 
 
@@ -151,33 +160,41 @@ async def test_a_resumed_run_stays_within_what_its_person_typed(bound: str) -> N
 
 
 async def test_no_worker_stands_in_for_one_whose_answer_was_to_be_compared_with_its_own() -> None:
-    async with house(
-        Actor(local("a"), says("The answer is 5")),
-        Actor(local("b"), fails(DOWN)),
-        Actor(local("c"), says("The answer is 9")),
-    ) as here:
-        view = await here.play(None, SUM, PromptLimits(strategy="majority"))
+    async with open_orchestra(
+        StubWorker(local("a"), answer_with("The answer is 5")),
+        StubWorker(local("b"), fail_with(DOWN)),
+        StubWorker(local("c"), answer_with("The answer is 9")),
+    ) as session:
+        view = await session.play(None, SUM, PromptLimits(strategy="majority"))
         assert [step.status for step in view.steps] == ["done", "failed", "done"]
         assert "agree" not in view.revisions[-1] or "No two" in view.revisions[-1]
-        assert len(here.actors["a"].requests) == 1
+        assert len(session.workers["a"].requests) == 1
 
 
 async def test_nobody_is_paid_for_a_draft_in_place_of_a_local_worker_that_fell_over() -> None:
-    drafts = Actor(local("a"), says("The answer is 5")), Actor(local("b"), fails(DOWN))
-    async with house(*drafts, Actor(cloud(), says("The answer is 9")), choice="once") as here:
-        view = await here.play(None, SUM, PromptLimits(strategy="cascade"))
+    drafts = (
+        StubWorker(local("a"), answer_with("The answer is 5")),
+        StubWorker(local("b"), fail_with(DOWN)),
+    )
+    async with open_orchestra(
+        *drafts, StubWorker(cloud(), answer_with("The answer is 9")), choice="once"
+    ) as session:
+        view = await session.play(None, SUM, PromptLimits(strategy="cascade"))
         assert (view.status, view.answer) == ("finished", "The answer is 5")
-        assert not here.person.asked
+        assert not session.person.asked
         assert not view.sent
 
 
 async def test_what_the_calculator_cannot_do_is_answered_here_not_elsewhere() -> None:
-    mine, far = Actor(local("a"), says("That has no value.")), Actor(cloud(), says("42"))
+    mine, far = (
+        StubWorker(local("a"), answer_with("That has no value.")),
+        StubWorker(cloud(), answer_with("42")),
+    )
     calculator = build_tools()["calculator"]
-    async with house(mine, calculator, far, choice="once") as here:  # type: ignore[arg-type]
-        view = await here.play(None, "What is 1/0?")
+    async with open_orchestra(mine, calculator, far, choice="once") as session:  # type: ignore[arg-type]
+        view = await session.play(None, "What is 1/0?")
         assert [step.worker for step in view.steps] == ["calculator", "a"]
-        assert (view.answer, here.person.asked) == ("That has no value.", [])
+        assert (view.answer, session.person.asked) == ("That has no value.", [])
 
 
 # Sums
@@ -227,8 +244,8 @@ PROMPTS = (
 WAYS = (*STRATEGIES, "", "draft-verify-revise", "split-merge", "plan-code-test")
 
 
-def erratic(chance: random.Random, card: Card) -> Actor:
-    async def act(request: Request) -> AsyncGenerator[Chunk]:
+def erratic(chance: random.Random, card: Card) -> StubWorker:
+    async def respond(request: Request) -> AsyncGenerator[Chunk]:
         for _ in range(chance.randint(0, 3)):
             await asyncio.sleep(0)
         if request.shape is not None and chance.random() < 0.8:
@@ -244,10 +261,10 @@ def erratic(chance: random.Random, card: Card) -> Actor:
         if fate > 0.75:
             yield Usage(10, 5, Finish.LENGTH)
 
-    return Actor(card, act)
+    return StubWorker(card, respond)
 
 
-class Whimsical(Person):
+class RandomPerson(Person):
     """Decides by chance, and keeps what was allowed."""
 
     def __init__(self, chance: random.Random) -> None:
@@ -263,19 +280,19 @@ class Whimsical(Person):
         self.allowed += [question.offer] if choice == "once" else []
         return choice
 
-    def check(self, actors: Iterable[Actor]) -> None:
+    def check(self, workers: Iterable[StubWorker]) -> None:
         """Find for each request that left an offer of its own, of just that, for that money."""
-        for actor in (actor for actor in actors if actor.card.uses_gateway):
-            assert actor.card.price is not None
-            for request in actor.requests:
+        for worker in (worker for worker in workers if worker.card.uses_gateway):
+            assert worker.card.price is not None
+            for request in worker.requests:
                 assert request.max_tokens is not None
-                sent = actor.card.id, written(request.messages)
+                sent = worker.card.id, written(request.messages)
                 bound = max_input_tokens(request.messages, request.shape)
-                most = actor.card.price.max_cost(bound, request.max_tokens)
+                most = worker.card.price.max_cost(bound, request.max_tokens)
                 fit = [o for o in self.allowed if (o.card.id, o.text) == sent and o.most >= most]
                 offer = min(fit, key=lambda offer: offer.most)  # the same may be offered twice
                 self.allowed.remove(offer)
-            actor.requests.clear()
+            worker.requests.clear()
 
 
 def _check_told(events: list[ev.Event]) -> RunView:
@@ -316,38 +333,40 @@ async def _play_by_chance(chance: random.Random) -> None:
     ]
     chance.shuffle(cards)
     ceiling = NANO // chance.choice((1, 20, 100))
-    person = Whimsical(chance)
-    async with house(*(erratic(chance, card) for card in cards), ceiling=ceiling) as here:
-        here.person = person
-        here.orchestra.configure(conductor=chance.choice(["", *here.actors]))
-        here.orchestra.configure(templates=partial(read_templates, Path("none")))
+    person = RandomPerson(chance)
+    async with open_orchestra(
+        *(erratic(chance, card) for card in cards), ceiling=ceiling
+    ) as session:
+        session.person = person
+        session.orchestra.configure(conductor=chance.choice(["", *session.workers]))
+        session.orchestra.configure(templates=partial(read_templates, Path("none")))
         limits, last = PromptLimits(strategy=chance.choice(WAYS)), chance.choice((1000, 5, 15, 40))
-        run = here.begin(None, chance.choice(PROMPTS), limits)
-        view = await here.watch(run, lambda event: len(here.events) == last)
+        run = session.begin(None, chance.choice(PROMPTS), limits)
+        view = await session.watch(run, lambda event: len(session.events) == last)
         for again in (True, False):
-            person.check(here.actors.values())
-            assert _check_told(here.events) == view
-            assert (await here.held(), await here.spent() <= ceiling) == (0, True)
-            record = await here.store.runs.last()
+            person.check(session.workers.values())
+            assert _check_told(session.events) == view
+            assert (await session.held(), await session.spent() <= ceiling) == (0, True)
+            record = await session.store.runs.last()
             assert record is not None
-            kept = (await here.store.thread(record.conversation, record.answer))[-1].text
+            kept = (await session.store.thread(record.conversation, record.answer))[-1].text
             assert view.status != "finished" or kept == view.answer
             if again and view.plan is not None and view.status != "finished":
-                view = await here.watch(here.orchestra.resume(record, ask=person))
+                view = await session.watch(session.orchestra.resume(record, ask=person))
 
 
 async def test_the_way_out_of_a_failed_plan_may_still_be_helped_so_it_is_not_final() -> None:
-    async def act(request: Request) -> AsyncGenerator[Chunk]:
-        if request.shape is None and "Do it." in sees(request):
+    async def respond(request: Request) -> AsyncGenerator[Chunk]:
+        if request.shape is None and "Do it." in request_text(request):
             raise WorkerError("It is broken.")
         yield Text(DRAWN if request.shape is not None else SORRY)
 
     card = replace(local("a"), parameters=8 * 10**9)
-    far = Actor(cloud(price=FREE), says("Here it is."))
-    async with house(Actor(card, act), far, choice=["keep", "once"]) as here:
-        here.orchestra.configure(conductor="a")
-        view = await here.play(None, PROMPTS[-1])
-    assert _check_told(here.events).answer == "Here it is." == view.answer
+    far = StubWorker(cloud(price=FREE), answer_with("Here it is."))
+    async with open_orchestra(StubWorker(card, respond), far, choice=["keep", "once"]) as session:
+        session.orchestra.configure(conductor="a")
+        view = await session.play(None, PROMPTS[-1])
+    assert _check_told(session.events).answer == "Here it is." == view.answer
     assert any(step.text == SORRY for step in view.steps)
 
 
@@ -362,9 +381,9 @@ def test_half_a_character_in_a_plan_becomes_a_whole_one() -> None:
 
 
 async def test_a_vote_whose_worker_is_gone_is_answered_by_another() -> None:
-    gone = Actor(local("a"), fails(ModelFileError("It is gone.", "Pull it.")))
-    async with house(gone, Actor(local("b"), says("Hello"))) as here:
-        view = await here.play(None, limits=PromptLimits(strategy="vote"))
+    gone = StubWorker(local("a"), fail_with(ModelFileError("It is gone.", "Pull it.")))
+    async with open_orchestra(gone, StubWorker(local("b"), answer_with("Hello"))) as session:
+        view = await session.play(None, limits=PromptLimits(strategy="vote"))
         assert (view.status, view.answer) == ("finished", "Hello")
 
 
@@ -373,10 +392,10 @@ async def test_a_vote_whose_worker_is_gone_is_answered_by_another() -> None:
 
 async def test_two_files_of_one_name_are_both_seen_by_the_steps_of_a_plan() -> None:
     files = Attachment("report.md", "First year: 10", 14), Attachment("report.md", "Next: 20", 8)
-    async with house(Actor(local("a"), says("Ten more."))) as here:
+    async with open_orchestra(StubWorker(local("a"), answer_with("Ten more."))) as session:
         prompt = Prompt("Compare these.", files)
-        await here.play(None, limits=PromptLimits(strategy="reflect"), prompt=prompt)
-        draft, revision = map(sees, here.actors["a"].requests)
+        await session.play(None, limits=PromptLimits(strategy="reflect"), prompt=prompt)
+        draft, revision = map(request_text, session.workers["a"].requests)
     for text in ("First year: 10", "Next: 20"):
         assert text in draft
         assert text in revision

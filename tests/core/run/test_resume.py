@@ -26,19 +26,19 @@ from baton.core.run.run_context import Services
 from support.ledger_processes import bill
 from support.scripted_plans import (
     DOWN,
-    Actor,
-    House,
+    OrchestraSession,
+    StubWorker,
+    answer_with,
     cloud,
-    echoes,
-    fails,
-    house,
+    echo_prompt,
+    fail_with,
+    hang_at,
     local,
-    says,
-    sees,
+    open_orchestra,
+    request_text,
     side_by_side,
     statuses,
     step,
-    stops_at,
     view_of,
 )
 
@@ -48,49 +48,51 @@ from support.scripted_plans import (
 @pytest.mark.parametrize(("choice", "calls"), [("go", 2), ("stop", 0), ("edit", 0)])
 async def test_a_plan_that_is_shown_first_is_played_only_at_a_word(choice: str, calls: int) -> None:
     plan = Plan((step("small", "One."), step("small", "Two.", "1")), (2,))
-    async with house(Actor(local()), choice=choice) as here:
-        view = await here.play(plan, limits=PromptLimits(preview=True))
-        (question,) = here.person.asked
+    async with open_orchestra(StubWorker(local()), choice=choice) as session:
+        view = await session.play(plan, limits=PromptLimits(preview=True))
+        (question,) = session.person.asked
         assert (question.plan, question.default) == (plan, "stop")
         assert [c.id for c in question.choices] == ["go", "stop", "edit"]
-        assert len(here.actors["small"].requests) == calls
+        assert len(session.workers["small"].requests) == calls
         assert view.status == ("finished" if calls else "cancelled")
         assert view.plan == plan
-        assert not any(isinstance(e, ev.StepStarted) for e in here.events) or calls
+        assert not any(isinstance(e, ev.StepStarted) for e in session.events) or calls
 
 
 async def test_a_plan_that_was_stopped_can_be_gone_on_with_or_played_edited() -> None:
     plan = Plan((step("small", "One."), step("small", "Two.", "1")), (2,))
-    async with house(Actor(local()), choice="stop") as here:
-        view = await here.play(plan, limits=PromptLimits(preview=True))
-        resumed = await here.watch(here.orchestra.resume(await here.record(), ask=here.person))
+    async with open_orchestra(StubWorker(local()), choice="stop") as session:
+        view = await session.play(plan, limits=PromptLimits(preview=True))
+        resumed = await session.watch(
+            session.orchestra.resume(await session.record(), ask=session.person)
+        )
         assert (resumed.status, resumed.answer, resumed.plan) == ("finished", "Two.", plan)
         assert view.started is not None
         edited = Plan((plan.steps[0], replace(plan.steps[1], subtask="Otherwise.")), (2,))
         place = ConversationPosition(again=view.started.prompt)
-        assert (await here.play(edited, place=place)).answer == "Otherwise."
+        assert (await session.play(edited, place=place)).answer == "Otherwise."
 
 
 async def test_nobody_there_means_that_nothing_is_played() -> None:
-    async with house(Actor(local())) as here:
+    async with open_orchestra(StubWorker(local())) as session:
         limits = PromptLimits(preview=True, attended=False)
-        run = here.orchestra.play(Prompt("x"), limits=limits, plan=side_by_side(2, "small"))
-        assert (await here.watch(run)).status == "cancelled"
-        assert here.actors["small"].requests == []
+        run = session.orchestra.play(Prompt("x"), limits=limits, plan=side_by_side(2, "small"))
+        assert (await session.watch(run)).status == "cancelled"
+        assert session.workers["small"].requests == []
 
 
 async def test_a_given_plan_is_played_with_the_conversation_behind_it() -> None:
-    async with house(Actor(local())) as here:
-        first = await here.play(single_step_plan("small"), "Before")
+    async with open_orchestra(StubWorker(local())) as session:
+        first = await session.play(single_step_plan("small"), "Before")
         assert first.started is not None
-        view = await here.play(
+        view = await session.play(
             Plan((Step("small", DIRECT_SUBTASK, ("prompt", "history")),), (1,)),
             "After",
             place=ConversationPosition(first.started.conversation),
         )
         assert view.routed is not None
         assert view.routed.where == "plan"
-        texts = [m.text for m in here.actors["small"].requests[-1].messages][1:]
+        texts = [m.text for m in session.workers["small"].requests[-1].messages][1:]
         assert texts == ["Before", "Before", "After"]
 
 
@@ -112,23 +114,23 @@ def third_step_begins(event: ev.Event) -> bool:
 
 
 async def test_a_run_that_was_stopped_goes_on_where_it_was() -> None:
-    async with house(Actor(local(), stops_at("Three."))) as here:
-        before = await here.watch(here.begin(FOUR), third_step_begins)
+    async with open_orchestra(StubWorker(local(), hang_at("Three."))) as session:
+        before = await session.watch(session.begin(FOUR), third_step_begins)
         assert statuses(before)[:2] == ["done", "done"]
         assert before.status == "cancelled"
-        small = here.actors["small"]
-        small.act, small.requests = echoes, []
-        old = await here.record()
-        view = await here.watch(here.orchestra.resume(old))
+        small = session.workers["small"]
+        small.respond, small.requests = echo_prompt, []
+        old = await session.record()
+        view = await session.watch(session.orchestra.resume(old))
         assert (view.status, view.answer, statuses(view)) == ("finished", "Four.", ["done"] * 4)
         assert len(small.requests) == 2
-        assert "Two." in sees(small.requests[0])
-        assert "Result 1:\n```\nOne.\n```" in sees(small.requests[1])
-        new = await here.record()
+        assert "Two." in request_text(small.requests[0])
+        assert "Result 1:\n```\nOne.\n```" in request_text(small.requests[1])
+        new = await session.record()
         assert (new.prompt, new.conversation) == (old.prompt, old.conversation)
-        assert set(await here.store.siblings(new.answer)) == {old.answer, new.answer}
+        assert set(await session.store.siblings(new.answer)) == {old.answer, new.answer}
         assert view_of(list(new.events)).steps[0].text == "One."
-        again = await here.watch(here.orchestra.resume(old))  # and once more, just the same
+        again = await session.watch(session.orchestra.resume(old))  # and once more, just the same
         assert (again.status, again.answer) == ("finished", "Four.")
 
 
@@ -146,116 +148,124 @@ def kill_in_the_third_step(home: Path) -> None:
 @pytest.mark.sampled(0.5)
 async def test_a_run_that_was_killed_goes_on_in_the_next_baton(tmp_path: Path) -> None:
     await asyncio.to_thread(kill_in_the_third_step, tmp_path)
-    async with house(Actor(local()), Actor(cloud()), home=tmp_path, policy=Policy.BUDGET) as here:
-        assert await here.held() == 0
-        old = await here.record()
+    async with open_orchestra(
+        StubWorker(local()), StubWorker(cloud()), home=tmp_path, policy=Policy.BUDGET
+    ) as session:
+        assert await session.held() == 0
+        old = await session.record()
         assert old.status == "lost"
         assert statuses(view_of(list(old.events)))[:2] == ["done", "done"]
-        view = await here.watch(here.orchestra.resume(old))
+        view = await session.watch(session.orchestra.resume(old))
         assert (view.status, view.answer) == ("finished", "Four.")
-        assert [len(here.actors[name].requests) for name in ("small", "far")] == [1, 1]
-        assert "Two." in sees(here.actors["far"].requests[0])
+        assert [len(session.workers[name].requests) for name in ("small", "far")] == [1, 1]
+        assert "Two." in request_text(session.workers["far"].requests[0])
 
 
 async def test_a_run_that_failed_goes_on_once_its_worker_is_back() -> None:
-    async def act(request: Request) -> AsyncGenerator[Chunk]:
-        if "Three." in sees(request):
+    async def respond(request: Request) -> AsyncGenerator[Chunk]:
+        if "Three." in request_text(request):
             raise DOWN
-        async for chunk in echoes(request):
+        async for chunk in echo_prompt(request):
             yield chunk
 
-    async with house(Actor(local(), act)) as here:
-        view = await here.play(FOUR)
+    async with open_orchestra(StubWorker(local(), respond)) as session:
+        view = await session.play(FOUR)
         assert statuses(view) == ["done", "done", "failed", "skipped"]
-        small = here.actors["small"]
-        small.act, small.requests = echoes, []
-        resumed = await here.watch(here.orchestra.resume(await here.record()))
+        small = session.workers["small"]
+        small.respond, small.requests = echo_prompt, []
+        resumed = await session.watch(session.orchestra.resume(await session.record()))
         assert (resumed.answer, len(small.requests)) == ("Four.", 2)
 
 
 async def test_a_run_that_stopped_twice_keeps_what_both_wrote() -> None:
-    async with house(Actor(local(), stops_at("Three."))) as here:
-        await here.watch(here.begin(FOUR), third_step_begins)
-        here.actors["small"].act = stops_at("Four.")
-        await here.watch(
-            here.orchestra.resume(await here.record()),
+    async with open_orchestra(StubWorker(local(), hang_at("Three."))) as session:
+        await session.watch(session.begin(FOUR), third_step_begins)
+        session.workers["small"].respond = hang_at("Four.")
+        await session.watch(
+            session.orchestra.resume(await session.record()),
             lambda e: isinstance(e, ev.StepStarted) and e.step == 4,
         )
-        small = here.actors["small"]
-        small.act, small.requests = echoes, []
-        view = await here.watch(here.orchestra.resume(await here.record()))
+        small = session.workers["small"]
+        small.respond, small.requests = echo_prompt, []
+        view = await session.watch(session.orchestra.resume(await session.record()))
         assert (view.answer, len(small.requests)) == ("Four.", 1)
 
 
 async def test_a_resumed_private_run_stays_private() -> None:
     plan = Plan((step("far", "One."), step("small", "Two.", "1")), (2,))
-    async with house(
-        Actor(local(), stops_at("Two.")), Actor(cloud()), policy=Policy.BUDGET
-    ) as here:
+    async with open_orchestra(
+        StubWorker(local(), hang_at("Two.")), StubWorker(cloud()), policy=Policy.BUDGET
+    ) as session:
         limits = PromptLimits(Label.LOCAL, budget=NANO)
-        await here.watch(
-            here.begin(plan, limits=limits),
+        await session.watch(
+            session.begin(plan, limits=limits),
             lambda e: isinstance(e, ev.StepStarted) and e.step == 2,
         )
-        stopped = await here.record()
+        stopped = await session.record()
         forged: tuple[ev.Event, ...] = tuple(
             e for e in stopped.events if not isinstance(e, ev.StepFinished | ev.Planned)
         )
         forged = (*forged[:2], ev.Planned(plan), *forged[2:])
-        here.actors["small"].act = echoes
-        view = await here.watch(here.orchestra.resume(replace(stopped, events=forged)))
+        session.workers["small"].respond = echo_prompt
+        view = await session.watch(session.orchestra.resume(replace(stopped, events=forged)))
         assert view.status == "finished"
-        assert here.actors["far"].requests == []
+        assert session.workers["far"].requests == []
 
 
 async def test_what_can_not_be_gone_on_with_says_so() -> None:
-    async with house(Actor(local())) as here:
-        await here.play(FOUR)
-        finished = await here.record()
+    async with open_orchestra(StubWorker(local())) as session:
+        await session.play(FOUR)
+        finished = await session.record()
         with pytest.raises(ConfigError, match="is finished"):
-            here.orchestra.resume(finished)
+            session.orchestra.resume(finished)
         with pytest.raises(ConfigError, match="still going on"):
-            here.orchestra.resume(replace(finished, status="running"))
+            session.orchestra.resume(replace(finished, status="running"))
         empty = replace(finished, status="lost", events=finished.events[:1])
         with pytest.raises(ConfigError, match="never had a plan"):
-            here.orchestra.resume(empty)
+            session.orchestra.resume(empty)
 
 
 async def test_a_kept_plan_that_nobody_can_play_any_more_ends_cleanly() -> None:
     """The parts of one plan are never taken for those of another."""
     wide, long = local("wide", context=0), "word " * 3000
     plan = Plan((step("wide", "One."), step("wide", "Two.", "1", "prompt")), (2,))
-    async with house(Actor(local(context=1024)), Actor(wide, stops_at("Two."))) as here:
-        await here.watch(
-            here.begin(plan, long), lambda e: isinstance(e, ev.StepStarted) and e.step == 2
+    async with open_orchestra(
+        StubWorker(local(context=1024)), StubWorker(wide, hang_at("Two."))
+    ) as session:
+        await session.watch(
+            session.begin(plan, long), lambda e: isinstance(e, ev.StepStarted) and e.step == 2
         )
-        kept = await here.record()
-        store = here.store
-        smaller = type(here.orchestra)(
-            Services({"small": Actor(local(context=1024), says("from the small one"))}, store),
+        kept = await session.record()
+        store = session.store
+        smaller = type(session.orchestra)(
+            Services(
+                {"small": StubWorker(local(context=1024), answer_with("from the small one"))}, store
+            ),
             "small",
         )
-        view = await here.watch(smaller.resume(kept))
+        view = await session.watch(smaller.resume(kept))
         assert view.status in ("finished", "failed")
         assert "One." not in view.answer
 
 
 async def test_what_somebody_wrote_who_is_gone_now_is_kept_all_the_same() -> None:
     plan = Plan((step("wide", "One."), step("wide", "Two.", "1")), (2,))
-    async with house(Actor(local(context=1024)), Actor(local("wide"), stops_at("Two."))) as here:
-        await here.watch(
-            here.begin(plan, "word " * 3000),
+    async with open_orchestra(
+        StubWorker(local(context=1024)), StubWorker(local("wide"), hang_at("Two."))
+    ) as session:
+        await session.watch(
+            session.begin(plan, "word " * 3000),
             lambda e: isinstance(e, ev.StepStarted) and e.step == 2,
         )
-        small = Actor(local(context=1024))
-        alone = type(here.orchestra)(Services({"small": small}, here.store), "small")
-        view = await here.watch(alone.resume(await here.record()))
+        small = StubWorker(local(context=1024))
+        alone = type(session.orchestra)(Services({"small": small}, session.store), "small")
+        view = await session.watch(alone.resume(await session.record()))
         assert (view.status, view.answer, len(small.requests)) == ("finished", "Two.", 1)
         assert [item.worker for item in view.steps] == ["wide", "small"]
 
 
 async def test_a_resumed_run_may_still_be_grown_by_its_strategy() -> None:
-    class Growing:
+    class GrowingStrategy:
         async def first(self, context: StrategyContext) -> Proposal:
             return Proposal(Plan((step("small", "One."),), (1,)), final=False)
 
@@ -264,25 +274,29 @@ async def test_a_resumed_run_may_still_be_grown_by_its_strategy() -> None:
                 return Proposal(outcome.plan.with_steps((step("small", "Two.", "1"),), (2,)))
             return None
 
-    async with house(Actor(local(), stops_at("Two.")), strategy=Growing()) as here:
-        await here.watch(here.begin(None), lambda e: isinstance(e, ev.StepStarted) and e.step == 2)
-        small = here.actors["small"]
-        small.act, small.requests = echoes, []
-        view = await here.watch(here.orchestra.resume(await here.record()))
+    async with open_orchestra(
+        StubWorker(local(), hang_at("Two.")), strategy=GrowingStrategy()
+    ) as session:
+        await session.watch(
+            session.begin(None), lambda e: isinstance(e, ev.StepStarted) and e.step == 2
+        )
+        small = session.workers["small"]
+        small.respond, small.requests = echo_prompt, []
+        view = await session.watch(session.orchestra.resume(await session.record()))
         assert (view.answer, len(small.requests)) == ("Two.", 1)
 
 
 # Within the bounds with which it began
 
 
-async def interrupted(here: House, limits: PromptLimits = ANYTHING) -> None:
+async def interrupted(session: OrchestraSession, limits: PromptLimits = ANYTHING) -> None:
     """Stop a run in its second step; from then on only the worker elsewhere can answer."""
     plan = Plan((step("small", "One."), step("small", "Two.", "1")), (2,))
-    view = await here.watch(
-        here.begin(plan, limits=limits), lambda e: isinstance(e, ev.StepStarted) and e.step == 2
+    view = await session.watch(
+        session.begin(plan, limits=limits), lambda e: isinstance(e, ev.StepStarted) and e.step == 2
     )
     assert statuses(view) == ["done", "loading"]
-    here.actors["small"].act = fails(DOWN)
+    session.workers["small"].respond = fail_with(DOWN)
 
 
 @pytest.mark.parametrize(("bound", "free"), [("mode", "auto"), ("offline", False)])
@@ -291,83 +305,93 @@ async def test_a_run_that_began_here_alone_is_gone_on_with_here_alone(
     bound: str, free: object, bounded: bool
 ) -> None:
     terms: dict[str, Any] = {bound: "local" if bound == "mode" else True} if bounded else {}
-    async with house(
-        Actor(local(), stops_at("Two.")), Actor(cloud()), policy=Policy.BUDGET, **terms
-    ) as here:
-        await interrupted(here)
+    async with open_orchestra(
+        StubWorker(local(), hang_at("Two.")), StubWorker(cloud()), policy=Policy.BUDGET, **terms
+    ) as session:
+        await interrupted(session)
         changes: dict[str, Any] = {bound: free}
-        here.orchestra.change_terms(**changes)
+        session.orchestra.change_terms(**changes)
         for _ in range(2):  # the second goes on with what the first left
-            view = await here.watch(here.orchestra.resume(await here.record()))
+            view = await session.watch(session.orchestra.resume(await session.record()))
             if bounded:
-                assert (view.status, here.actors["far"].requests) == ("failed", [])
-                assert not any(isinstance(e, ev.Offered) for e in here.events)
+                assert (view.status, session.workers["far"].requests) == ("failed", [])
+                assert not any(isinstance(e, ev.Offered) for e in session.events)
             else:
-                assert len(here.actors["far"].requests) == 1
+                assert len(session.workers["far"].requests) == 1
                 break
 
 
 async def test_a_resumed_run_keeps_the_ceiling_it_began_with() -> None:
-    async with house(Actor(cloud()), policy=Policy.BUDGET) as here:
+    async with open_orchestra(StubWorker(cloud()), policy=Policy.BUDGET) as session:
         plan = Plan((step("far", "One."),), (1,))
-        view = await here.play(plan, limits=PromptLimits(budget=1000))
-        assert (view.status, here.actors["far"].requests) == ("failed", [])
+        view = await session.play(plan, limits=PromptLimits(budget=1000))
+        assert (view.status, session.workers["far"].requests) == ("failed", [])
         for budget in (None, NANO):
             limits = PromptLimits(budget=budget)
-            view = await here.watch(here.orchestra.resume(await here.record(), limits))
-            assert (view.status, here.actors["far"].requests) == ("failed", [])
-            assert "The ceiling of $0.000001 for this prompt" in str(here.events[-1])
+            view = await session.watch(session.orchestra.resume(await session.record(), limits))
+            assert (view.status, session.workers["far"].requests) == ("failed", [])
+            assert "The ceiling of $0.000001 for this prompt" in str(session.events[-1])
             assert "Ask again, which begins a new run, with `--budget 0.01`." in str(
-                here.events[-1]
+                session.events[-1]
             )
 
 
 async def test_a_resumed_run_that_was_allowed_less_now_may_be_resumed_with_more() -> None:
-    async with house(Actor(cloud(), fails(DOWN)), policy=Policy.BUDGET) as here:
+    async with open_orchestra(
+        StubWorker(cloud(), fail_with(DOWN)), policy=Policy.BUDGET
+    ) as session:
         plan = Plan((step("far", "One."),), (1,))
-        await here.play(plan, limits=PromptLimits(budget=NANO))
-        await here.watch(here.orchestra.resume(await here.record(), PromptLimits(budget=1000)))
-        assert "Allow this prompt more with `--budget 0.0" in str(here.events[-1])
+        await session.play(plan, limits=PromptLimits(budget=NANO))
+        await session.watch(
+            session.orchestra.resume(await session.record(), PromptLimits(budget=1000))
+        )
+        assert "Allow this prompt more with `--budget 0.0" in str(session.events[-1])
 
 
 async def test_what_a_run_was_charged_counts_when_it_goes_on() -> None:
     plan = Plan((step("far", "One."),), (1,))
-    async with house(Actor(cloud(), fails(DOWN, "Half of it")), policy=Policy.BUDGET) as here:
-        far = here.actors["far"]
-        await here.play(plan, limits=PromptLimits(budget=NANO))
-        [charge] = await here.ledger.charges()
+    async with open_orchestra(
+        StubWorker(cloud(), fail_with(DOWN, "Half of it")), policy=Policy.BUDGET
+    ) as session:
+        far = session.workers["far"]
+        await session.play(plan, limits=PromptLimits(budget=NANO))
+        [charge] = await session.ledger.charges()
         assert charge.charged == charge.held > 0
-        far.act, far.requests = echoes, []
-        first, enough = await here.record(), PromptLimits(budget=charge.held)
-        for record in (first, first, await here.record()):
-            view = await here.watch(here.orchestra.resume(record, enough))
+        far.respond, far.requests = echo_prompt, []
+        first, enough = await session.record(), PromptLimits(budget=charge.held)
+        for record in (first, first, await session.record()):
+            view = await session.watch(session.orchestra.resume(record, enough))
             assert (view.status, far.requests) == ("failed", [])
-            assert "for this prompt is used up" in str(here.events[-1])
+            assert "for this prompt is used up" in str(session.events[-1])
 
 
 async def test_runs_that_go_on_with_one_share_its_ceiling() -> None:
     plan = Plan((step("far", "One."),), (1,))
-    async with house(Actor(cloud(), fails(DOWN, "Half of it")), policy=Policy.BUDGET) as here:
-        await here.play(plan, limits=PromptLimits(budget=NANO))
-        first = await here.record()
+    async with open_orchestra(
+        StubWorker(cloud(), fail_with(DOWN, "Half of it")), policy=Policy.BUDGET
+    ) as session:
+        await session.play(plan, limits=PromptLimits(budget=NANO))
+        first = await session.record()
         for record in (first, first):
-            await here.watch(here.orchestra.resume(record))
-        await here.watch(here.orchestra.resume(await here.record()))
-        charges = await here.ledger.charges()
+            await session.watch(session.orchestra.resume(record))
+        await session.watch(session.orchestra.resume(await session.record()))
+        charges = await session.ledger.charges()
         assert len({charge.run for charge in charges}) == 4
         ceilings = {Scope.RUN: sum(charge.charged for charge in charges)}
         asked = replace(bill(ceilings, run="another", typed=True), root=first.id)
         with pytest.raises(BudgetExceeded, match="this prompt is used up"):
-            await here.ledger.hold(asked)
+            await session.ledger.hold(asked)
 
 
 @pytest.mark.parametrize("bounds", [{"mode": "local"}, {"offline": True}])
 async def test_help_that_would_leave_is_not_offered_to_a_run_that_began_here_alone(
     bounds: dict[str, Any],
 ) -> None:
-    async with house(Actor(local(), says("")), Actor(cloud()), choice="cloud") as here:
-        here.orchestra.change_terms(**bounds)
-        await here.watch(here.begin(None, "Why?"), lambda e: isinstance(e, ev.StepStarted))
-        here.orchestra.change_terms(mode="auto", offline=False)
-        await here.watch(here.orchestra.resume(await here.record(), ask=here.person))
-        assert (here.person.asked, here.actors["far"].requests) == ([], [])
+    async with open_orchestra(
+        StubWorker(local(), answer_with("")), StubWorker(cloud()), choice="cloud"
+    ) as session:
+        session.orchestra.change_terms(**bounds)
+        await session.watch(session.begin(None, "Why?"), lambda e: isinstance(e, ev.StepStarted))
+        session.orchestra.change_terms(mode="auto", offline=False)
+        await session.watch(session.orchestra.resume(await session.record(), ask=session.person))
+        assert (session.person.asked, session.workers["far"].requests) == ([], [])

@@ -21,7 +21,15 @@ from baton.core.routing_types import Estimate
 from baton.core.run.policy import PromptLimits
 from baton.core.run.routing_context import sound_estimate
 from support.adversarial_router import Adversary
-from support.scripted_plans import Act, Actor, House, cloud, house, local, says
+from support.scripted_plans import (
+    OrchestraSession,
+    Responder,
+    StubWorker,
+    answer_with,
+    cloud,
+    local,
+    open_orchestra,
+)
 
 WAYS = ("hybrid", "route", "knn", "smoothie", "cascade", "")
 SUM = "How many apples are 3 and 4 apples?"
@@ -29,16 +37,16 @@ DEAR = Price(Rates(NANO, 2 * NANO, NANO, NANO))
 SOLO = PromptLimits(attended=False)
 
 
-def writes(text: str, tokens: int) -> Act:
-    async def act(request: Request):  # type: ignore[no-untyped-def]
+def writes(text: str, tokens: int) -> Responder:
+    async def respond(request: Request):  # type: ignore[no-untyped-def]
         yield Text(text)
         yield Usage(10, min(tokens, request.max_tokens or tokens), Finish.STOP)
 
-    return act
+    return respond
 
 
-def send(here: House) -> list[ev.Sent]:
-    return [event for event in here.events if isinstance(event, ev.Sent)]
+def send(session: OrchestraSession) -> list[ev.Sent]:
+    return [event for event in session.events if isinstance(event, ev.Sent)]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -47,54 +55,61 @@ async def test_a_greedy_router_sends_nothing_that_may_not_leave(way: str, closed
     terms: dict[str, Any] = {"policy": Policy.NEVER if closed == "never" else Policy.BUDGET}
     terms |= {"mode": "local"} if closed == "mode" else {"offline": closed == "offline"}
     limits = replace(SOLO, strategy=way, label=Label.LOCAL if closed == "label" else Label.CLOUD)
-    far = Actor(cloud(), says("8"))
-    here_too = Actor(local("other"), says("9"))
-    async with house(Actor(local(), says("7")), here_too, far, **terms) as here:
-        here.orchestra.configure(router=Adversary(Random(1), greedy=True))
-        view = await here.play(None, SUM, limits)
+    far = StubWorker(cloud(), answer_with("8"))
+    here_too = StubWorker(local("other"), answer_with("9"))
+    async with open_orchestra(
+        StubWorker(local(), answer_with("7")), here_too, far, **terms
+    ) as session:
+        session.orchestra.configure(router=Adversary(Random(1), greedy=True))
+        view = await session.play(None, SUM, limits)
         assert view.status == "finished"
         assert far.requests == []
-        assert send(here) == []
-        assert (await here.spent(), await here.held()) == (0, 0)
+        assert send(session) == []
+        assert (await session.spent(), await session.held()) == (0, 0)
 
 
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("ceiling", [0, 1, 2_000_000, 5_000_000])
 async def test_a_greedy_router_never_passes_the_ceiling(way: str, ceiling: int) -> None:
-    far = Actor(cloud(price=DEAR), writes("8", 700))
-    near = Actor(local(), says("7"))
-    async with house(near, far, ceiling=ceiling, policy=Policy.BUDGET) as here:
-        here.orchestra.configure(router=Adversary(Random(1), greedy=True))
+    far = StubWorker(cloud(price=DEAR), writes("8", 700))
+    near = StubWorker(local(), answer_with("7"))
+    async with open_orchestra(near, far, ceiling=ceiling, policy=Policy.BUDGET) as session:
+        session.orchestra.configure(router=Adversary(Random(1), greedy=True))
         for _ in range(6):
-            view = await here.play(None, SUM, replace(SOLO, strategy=way))
+            view = await session.play(None, SUM, replace(SOLO, strategy=way))
             assert view.status == "finished"
-            assert sum(isinstance(event, ev.TERMINAL) for event in here.events) == 1
-            assert await here.spent() <= ceiling
-            assert await here.held() == 0
+            assert sum(isinstance(event, ev.TERMINAL) for event in session.events) == 1
+            assert await session.spent() <= ceiling
+            assert await session.held() == 0
         assert ceiling or far.requests == []
 
 
 async def test_whoever_is_asked_first_may_still_keep_it_here() -> None:
-    far = Actor(cloud(), says("8"))
-    async with house(Actor(local(), says("7")), far, choice="keep") as here:
-        here.orchestra.configure(router=Adversary(Random(1), greedy=True))
-        view = await here.play(None, SUM, PromptLimits(strategy="hybrid"))
+    far = StubWorker(cloud(), answer_with("8"))
+    async with open_orchestra(StubWorker(local(), answer_with("7")), far, choice="keep") as session:
+        session.orchestra.configure(router=Adversary(Random(1), greedy=True))
+        view = await session.play(None, SUM, PromptLimits(strategy="hybrid"))
         assert (view.status, view.answer, far.requests) == ("finished", "7", [])
-        assert here.person.asked
+        assert session.person.asked
 
 
 async def test_figures_that_are_none_leave_it_to_the_rule() -> None:
     answers = set()
     for seed in range(60):
-        actors = Actor(local(), says("It is 7.")), Actor(local("other"), says("It is 7."))
-        async with house(*actors, Actor(cloud(), says("8")), policy=Policy.BUDGET) as here:
+        workers = (
+            StubWorker(local(), answer_with("It is 7.")),
+            StubWorker(local("other"), answer_with("It is 7.")),
+        )
+        async with open_orchestra(
+            *workers, StubWorker(cloud(), answer_with("8")), policy=Policy.BUDGET
+        ) as session:
             wild = Adversary(Random(seed))
-            here.orchestra.configure(router=wild)
-            view = await here.play(None, SUM, replace(SOLO, strategy="hybrid"))
+            session.orchestra.configure(router=wild)
+            view = await session.play(None, SUM, replace(SOLO, strategy="hybrid"))
             assert view.status == "finished"
             answers.add(view.answer)
-            for event in here.events:
+            for event in session.events:
                 if isinstance(event, ev.Weighed):
                     assert -1 <= event.gain <= 1
     assert answers == {"It is 7.", "8"}
@@ -121,17 +136,21 @@ async def test_the_second_look_sees_who_wrote_what_and_how_it_ended() -> None:
         yield Text("It is perhaps")
         yield Usage(10, 4, Finish.LENGTH)
 
-    class Watching(Adversary):
+    class RecordingRouter(Adversary):
         async def judge(self, material, route, roster, drafts):  # type: ignore[no-untyped-def]
             self.shown = list(drafts)
             return await super().judge(material, route, roster, drafts)
 
-    actors = Actor(local(), sure), Actor(local("other"), cut), Actor(cloud(), says("8"))
-    async with house(*actors, policy=Policy.BUDGET, ceiling=1000 * NANO) as here:
+    workers = (
+        StubWorker(local(), sure),
+        StubWorker(local("other"), cut),
+        StubWorker(cloud(), answer_with("8")),
+    )
+    async with open_orchestra(*workers, policy=Policy.BUDGET, ceiling=1000 * NANO) as session:
         for seed in range(40):
-            wild = Watching(Random(seed))
-            here.orchestra.configure(router=wild)
-            await here.play(None, SUM, replace(SOLO, strategy="hybrid"))
+            wild = RecordingRouter(Random(seed))
+            session.orchestra.configure(router=wild)
+            await session.play(None, SUM, replace(SOLO, strategy="hybrid"))
             if wild.judge_calls and len(wild.shown) == 2:
                 break
         first, second = wild.shown

@@ -87,7 +87,7 @@ async def test_an_answer_is_streamed_stored_and_explained(store: Store) -> None:
 async def test_the_prompt_is_on_disk_before_the_worker_is_called(store: Store) -> None:
     seen: list[str] = []
 
-    class Nosy(ScriptedWorker):
+    class StoreReadingWorker(ScriptedWorker):
         async def stream(self, request: Request) -> AsyncGenerator[Chunk]:
             latest = await store.latest()
             assert latest is not None
@@ -95,7 +95,7 @@ async def test_the_prompt_is_on_disk_before_the_worker_is_called(store: Store) -
             async for chunk in super().stream(request):
                 yield chunk
 
-    nosy = Nosy(says("ok"))
+    nosy = StoreReadingWorker(says("ok"))
     await play(
         Orchestra(Services({"scripted": nosy}, store), "scripted").play(Prompt("remember me"))
     )
@@ -231,7 +231,7 @@ async def test_private_text_never_reaches_a_worker_that_is_not_local(store: Stor
     assert cloud.requests == []
 
 
-class Small(ScriptedWorker):
+class SmallContextWorker(ScriptedWorker):
     """Holds at most `limit` characters, to have a context that overflows."""
 
     limit = 60
@@ -244,8 +244,8 @@ class Small(ScriptedWorker):
             yield chunk
 
 
-async def overflow(store: Store, ask: object) -> tuple[Small, list[ev.Event]]:
-    worker = Small(says("ok"))
+async def overflow(store: Store, ask: object) -> tuple[SmallContextWorker, list[ev.Event]]:
+    worker = SmallContextWorker(says("ok"))
     conductor = Orchestra(Services({"scripted": worker}, store), "scripted")
     first = view_of(await play(conductor.play(Prompt("first", system="s"))))
     assert first.started is not None
@@ -283,7 +283,7 @@ async def test_the_person_may_leave_out_the_oldest_turns(store: Store) -> None:
 
 
 async def test_one_prompt_that_is_too_long_is_not_asked_about(store: Store) -> None:
-    worker = Small(says("ok"))
+    worker = SmallContextWorker(says("ok"))
     events = await play(
         Orchestra(Services({"scripted": worker}, store), "scripted").play(Prompt("x" * 200))
     )
@@ -368,7 +368,7 @@ async def _cancel_later(run: Run, ticks: int) -> None:
 
 
 async def test_a_disk_that_is_full_for_a_moment_costs_nothing(store: Store) -> None:
-    class Hiccup:
+    class FailingStore:
         """A store whose first saves while streaming fail."""
 
         failures = 2
@@ -383,7 +383,7 @@ async def test_a_disk_that_is_full_for_a_moment_costs_nothing(store: Store) -> N
             await store.write(turn, text, status, worker)
 
     worker = ScriptedWorker(says("saved in the end", 60.0))
-    services = Services({"scripted": worker}, Hiccup())  # type: ignore[arg-type]
+    services = Services({"scripted": worker}, FailingStore())  # type: ignore[arg-type]
     async with Orchestra(services, "scripted").play(Prompt("x")) as run:
         events: list[ev.Event] = []
         async for event in run:

@@ -18,12 +18,21 @@ from baton.core.ports import Proposal, SpendingRoom, StrategyContext
 from baton.core.run.policy import PromptLimits
 from baton.core.spending.pace_controller import Pacing
 from baton.history import Store
-from support.scripted_plans import DOWN, Actor, House, cloud, fails, house, local, step
+from support.scripted_plans import (
+    DOWN,
+    OrchestraSession,
+    StubWorker,
+    cloud,
+    fail_with,
+    local,
+    open_orchestra,
+    step,
+)
 
 BUDGET: dict[str, Any] = {"policy": Policy.BUDGET}
 
 
-class Weighs:
+class GainStrategy:
     """Weighs a gain before the local worker answers, and looks at the money."""
 
     def __init__(self, gain: float, plain: bool = False) -> None:
@@ -41,19 +50,21 @@ class Weighs:
         return None
 
 
-async def weighed(here: House, limits: PromptLimits | None = None) -> ev.Weighed:
-    view = await here.play(None, limits=limits or PromptLimits())
+async def weighed(session: OrchestraSession, limits: PromptLimits | None = None) -> ev.Weighed:
+    view = await session.play(None, limits=limits or PromptLimits())
     assert view.status == "finished"
     [event] = view.weighed
-    assert event in (await here.record()).events
+    assert event in (await session.record()).events
     return event
 
 
 @pytest.mark.parametrize(("gain", "ok"), [(0.5, True), (0.01, False), (-0.2, False)])
 async def test_a_decision_is_recorded_with_what_it_rests_on(gain: float, ok: bool) -> None:
-    strategy = Weighs(gain)
-    async with house(Actor(local()), Actor(cloud()), strategy=strategy, **BUDGET) as here:
-        event = await weighed(here)
+    strategy = GainStrategy(gain)
+    async with open_orchestra(
+        StubWorker(local()), StubWorker(cloud()), strategy=strategy, **BUDGET
+    ) as session:
+        event = await weighed(session)
     assert (event.worker, event.gain, event.ok) == ("far", gain, ok)
     assert event.ok == (event.gain > event.bar)
     assert event.cost > 0
@@ -63,10 +74,14 @@ async def test_a_decision_is_recorded_with_what_it_rests_on(gain: float, ok: boo
 
 
 async def test_where_a_person_decides_that_is_said() -> None:
-    async with house(Actor(local()), Actor(cloud()), strategy=Weighs(0.5)) as here:
-        assert (await weighed(here)).why.endswith("You are asked first.")
-    async with house(Actor(local()), Actor(cloud()), strategy=Weighs(0.5), **BUDGET) as here:
-        assert "asked first" not in (await weighed(here)).why
+    async with open_orchestra(
+        StubWorker(local()), StubWorker(cloud()), strategy=GainStrategy(0.5)
+    ) as session:
+        assert (await weighed(session)).why.endswith("You are asked first.")
+    async with open_orchestra(
+        StubWorker(local()), StubWorker(cloud()), strategy=GainStrategy(0.5), **BUDGET
+    ) as session:
+        assert "asked first" not in (await weighed(session)).why
 
 
 @pytest.mark.parametrize(
@@ -81,18 +96,22 @@ async def test_where_a_person_decides_that_is_said() -> None:
 async def test_where_a_draft_plainly_will_not_do_the_person_hears_of_help(
     terms: dict[str, Any], ceiling: int, ok: bool
 ) -> None:
-    strategy = Weighs(0.01, plain=True)
-    there = house(Actor(local()), Actor(cloud()), ceiling=ceiling, strategy=strategy, **terms)
-    async with there as here:
-        assert (await weighed(here)).ok is ok
+    strategy = GainStrategy(0.01, plain=True)
+    there = open_orchestra(
+        StubWorker(local()), StubWorker(cloud()), ceiling=ceiling, strategy=strategy, **terms
+    )
+    async with there as session:
+        assert (await weighed(session)).ok is ok
     assert strategy.said == [ok]
 
 
 async def test_what_costs_nothing_is_worth_any_gain() -> None:
     free = replace(cloud(), price=FREE)
     for gain, ok in ((1e-6, True), (0.0, False), (-1.0, False), (float("nan"), False)):
-        async with house(Actor(local()), Actor(free), ceiling=0, strategy=Weighs(gain)) as here:
-            event = await weighed(here)
+        async with open_orchestra(
+            StubWorker(local()), StubWorker(free), ceiling=0, strategy=GainStrategy(gain)
+        ) as session:
+            event = await weighed(session)
         assert (event.ok, event.cost, event.why) == (ok, 0, "It costs nothing.")
 
 
@@ -119,45 +138,51 @@ async def test_what_costs_nothing_is_worth_any_gain() -> None:
 async def test_where_nothing_may_be_spent_nothing_is_worth_it(
     ceiling: int, terms: dict[str, Any], limits: PromptLimits, told: str
 ) -> None:
-    strategy = Weighs(1.0)
-    there = house(Actor(local()), Actor(cloud()), ceiling=ceiling, strategy=strategy, **terms)
-    async with there as here:
-        event = await weighed(here, limits)
+    strategy = GainStrategy(1.0)
+    there = open_orchestra(
+        StubWorker(local()), StubWorker(cloud()), ceiling=ceiling, strategy=strategy, **terms
+    )
+    async with there as session:
+        event = await weighed(session, limits)
     assert (event.ok, event.bar, strategy.said) == (False, 1.0, [False])
     assert event.why.endswith(told)
 
 
 async def test_a_typed_budget_pays_though_nobody_can_be_asked() -> None:
     limits = PromptLimits(attended=False, budget=NANO)
-    strategy = Weighs(0.3)
+    strategy = GainStrategy(0.3)
     terms: dict[str, Any] = {"ceilings": {}}
-    async with house(Actor(local()), Actor(cloud()), strategy=strategy, **terms) as here:
-        assert (await weighed(here, limits)).ok
+    async with open_orchestra(
+        StubWorker(local()), StubWorker(cloud()), strategy=strategy, **terms
+    ) as session:
+        assert (await weighed(session, limits)).ok
     assert strategy.money == [SpendingRoom(NANO, 0.0)]
 
 
 async def test_a_ledger_that_can_not_be_read_spends_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with house(Actor(local()), Actor(cloud()), strategy=Weighs(1.0), **BUDGET) as here:
+    async with open_orchestra(
+        StubWorker(local()), StubWorker(cloud()), strategy=GainStrategy(1.0), **BUDGET
+    ) as session:
 
         async def broken(*_: object) -> None:
             raise StoreError("The disk is gone.", "")
 
-        monkeypatch.setattr(here.ledger, "standing", broken)
-        assert not (await weighed(here)).ok
+        monkeypatch.setattr(session.ledger, "standing", broken)
+        assert not (await weighed(session)).ok
 
 
 async def test_a_pace_is_known_again_after_a_restart(tmp_path: Path) -> None:
     """Scarce money: what was weighed before says what is usual, and what is still to come."""
     scarce = {**BUDGET, "ceilings": {Scope.DAY: NANO // 200}}
-    strategy = Weighs(0.2)
-    async with house(
-        Actor(local()), Actor(cloud()), strategy=strategy, home=tmp_path, **scarce
-    ) as here:
-        first = await weighed(here)
+    strategy = GainStrategy(0.2)
+    async with open_orchestra(
+        StubWorker(local()), StubWorker(cloud()), strategy=strategy, home=tmp_path, **scarce
+    ) as session:
+        first = await weighed(session)
         for strategy.gain in [0.6] * 30:
-            before = await weighed(here)
+            before = await weighed(session)
     store = Store.open(tmp_path / "baton.db")
     try:
         past = await store.runs.weighings()
@@ -175,7 +200,7 @@ async def test_a_pace_is_known_again_after_a_restart(tmp_path: Path) -> None:
         await store.aclose()
 
 
-class Looks:
+class FallbackStrategy:
     """Has the worker elsewhere asked first, and looks at the money once that failed."""
 
     def __init__(self) -> None:
@@ -191,14 +216,14 @@ class Looks:
 
 
 async def test_what_earlier_runs_spent_is_not_there_for_those_that_go_on() -> None:
-    looks = Looks()
-    far = Actor(cloud(), fails(DOWN, "Half of it"))
-    async with house(Actor(local()), far, strategy=looks, **BUDGET) as here:
-        await here.play(None, limits=PromptLimits(budget=NANO // 10))
-        first = await here.record()
+    looks = FallbackStrategy()
+    far = StubWorker(cloud(), fail_with(DOWN, "Half of it"))
+    async with open_orchestra(StubWorker(local()), far, strategy=looks, **BUDGET) as session:
+        await session.play(None, limits=PromptLimits(budget=NANO // 10))
+        first = await session.record()
         for limits in (PromptLimits(), PromptLimits(budget=1)):
-            view = await here.watch(here.orchestra.resume(first, limits))
-            charged = sum(charge.charged for charge in await here.ledger.charges())
+            view = await session.watch(session.orchestra.resume(first, limits))
+            charged = sum(charge.charged for charge in await session.ledger.charges())
             assert charged > 0
             assert looks.money[-1].left == max(0, (limits.budget or NANO // 10) - charged)
             assert [event.ok for event in view.weighed] == [not limits.budget]

@@ -594,7 +594,7 @@ async def test_every_strategy_goes_on_with_what_another_run_left(scene: Scene, k
     first = await play(name, context, say, cut=cut, tear=tear)
     left = first.proposals[min(kept, len(first.proposals)) - 1].plan
 
-    class Resumed:
+    class ResumedStrategy:
         """A strategy that never saw the beginning."""
 
         def __init__(self) -> None:
@@ -603,5 +603,5 @@ async def test_every_strategy_goes_on_with_what_another_run_left(scene: Scene, k
         async def first(self, _: object) -> Proposal:
             return Proposal(replace(left), why="The plan was there already.", final=False)
 
-    run = await play(Resumed(), context, say, cut=cut)
+    run = await play(ResumedStrategy(), context, say, cut=cut)
     assert run.outcome.plan.steps[: len(left.steps)]

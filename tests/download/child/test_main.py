@@ -35,7 +35,7 @@ SMALL = header(facts())
 SOURCE = Source("a/b", "m.gguf")
 
 
-class Talk:
+class FetcherSession:
     """A fetcher, asked one thing after the other."""
 
     def __init__(self, hub: Hub, home: Path, **more: str) -> None:
@@ -52,12 +52,12 @@ class Talk:
 
 
 @pytest.fixture
-async def talk(tmp_path: Path) -> AsyncGenerator[tuple[Talk, Hub]]:
+async def fetcher_session(tmp_path: Path) -> AsyncGenerator[tuple[FetcherSession, Hub]]:
     with Hub() as hub:
         hub.add("a/b", {"m.gguf": SMALL})
-        talk = Talk(hub, tmp_path, HF_HUB_DOWNLOAD_TIMEOUT="2")
-        yield talk, hub
-        await talk.end()
+        fetcher_session = FetcherSession(hub, tmp_path, HF_HUB_DOWNLOAD_TIMEOUT="2")
+        yield fetcher_session, hub
+        await fetcher_session.end()
 
 
 def answer(**changed: object) -> Fault:
@@ -108,8 +108,8 @@ NONSENSE = [
 ]
 
 
-async def test_nonsense_is_told_as_such(talk: tuple[Talk, Hub]) -> None:
-    fetcher, hub = talk
+async def test_nonsense_is_told_as_such(fetcher_session: tuple[FetcherSession, Hub]) -> None:
+    fetcher, hub = fetcher_session
     for fault in NONSENSE:
         hub.fault(fault, on="api")
         reply = await fetcher.ask(LookUpSource(SOURCE))
@@ -131,8 +131,8 @@ async def test_nonsense_is_told_as_such(talk: tuple[Talk, Hub]) -> None:
     assert "its revision" in (await fetcher.ask(LookUpSource(pinned))).message
 
 
-async def test_answers_that_do_harm(talk: tuple[Talk, Hub]) -> None:
-    fetcher, hub = talk
+async def test_answers_that_do_harm(fetcher_session: tuple[FetcherSession, Hub]) -> None:
+    fetcher, hub = fetcher_session
     endless = Fault(200, body=b'{"id": "' + b"x" * (17 << 20) + b'"}')
     bomb = Fault(200, {"Content-Encoding": "gzip"}, gzip.compress(b" " * (17 << 20)))
     for fault, words in ((endless, "doesn't come to an end"), (bomb, "compressed")):
@@ -147,8 +147,8 @@ async def test_answers_that_do_harm(talk: tuple[Talk, Hub]) -> None:
 
 
 @pytest.mark.parametrize("count", [40, pytest.param(5000, marks=pytest.mark.long)])
-async def test_spoiled_answers(talk: tuple[Talk, Hub], count: int) -> None:
-    fetcher, hub = talk
+async def test_spoiled_answers(fetcher_session: tuple[FetcherSession, Hub], count: int) -> None:
+    fetcher, hub = fetcher_session
     chance = random.Random(6)
     good = answer(cardData={"license": "mit"}).body
     for _ in range(count):
@@ -205,8 +205,8 @@ async def test_a_network_that_puts_its_own_certificate_in(tmp_path: Path) -> Non
     with Hub(context=context) as hub:
         hub.add("a/b", {"m.gguf": SMALL})
         stranger, friend = (
-            Talk(hub, tmp_path),
-            Talk(hub, tmp_path, SSL_CERT_FILE=str(tmp_path / "own.pem")),
+            FetcherSession(hub, tmp_path),
+            FetcherSession(hub, tmp_path, SSL_CERT_FILE=str(tmp_path / "own.pem")),
         )
         try:
             refused, offer = await asyncio.gather(

@@ -140,7 +140,7 @@ def test_hashing_waits_for_what_comes(partial: PartialFile) -> None:
     """It may take hours: one that looks again and again would keep a core busy."""
     waits, looks, known = [0], [0], threading.Event()
 
-    class Changed(threading.Condition):
+    class CountingCondition(threading.Condition):
         def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:
             looks[0] += 1
             if looks[0] > 20:
@@ -152,7 +152,7 @@ def test_hashing_waits_for_what_comes(partial: PartialFile) -> None:
             known.set()
             return super().wait(timeout)
 
-    partial.changed = Changed()
+    partial.changed = CountingCondition()
     partial.append(b"01234")
     found: list[str] = []
     following = threading.Thread(

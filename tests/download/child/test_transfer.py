@@ -33,7 +33,7 @@ from support.download_processes import (
     unvouched,
 )
 from support.fake_hub import Fault, Hub
-from support.http_server import Seen
+from support.http_server import ServedRequest
 
 SIZE = 700_000
 CONTENT = random.Random(1).randbytes(SIZE)
@@ -159,7 +159,7 @@ def test_only_the_part_that_was_asked_for_is_taken(hub: Hub, target: Path, fault
 def test_an_address_that_has_expired_is_signed_anew(hub: Hub, target: Path) -> None:
     expired: list[bool] = []
 
-    def choose(seen: Seen) -> None:
+    def choose(seen: ServedRequest) -> None:
         if seen.kind == "store" and not expired:
             expired.append(True)
             hub.expire()
@@ -240,13 +240,13 @@ def test_a_body_that_came_whole_is_the_end(hub: Hub, target: Path) -> None:
     """The connection stays open, so nothing but its length says that it is whole."""
     looks = 0
 
-    class Ending(ProgressLog):
+    class StoppingProgress(ProgressLog):
         def should_stop(self) -> bool:
             nonlocal looks
             looks += self.steps[-1].done == SIZE if self.steps else 0
             return looks > 100
 
-    progress = Ending()
+    progress = StoppingProgress()
     assert fetch(hub, offer_in(hub, SIZE), target, progress, patience=3600)
     assert Phase.DOWNLOADING in progress.phases
 
@@ -264,13 +264,13 @@ def test_what_comes_is_brought_to_the_disk_meanwhile(
 
     monkeypatch.setattr(os, "fsync", fsync)
 
-    class Ending(ProgressLog):
+    class StoppingProgress(ProgressLog):
         def should_stop(self) -> bool:
             return synced.is_set()
 
     hub.fault(Fault(cut=400_000, stall=True), times=0)
     with pytest.raises(Stopped):
-        fetch(hub, offer_in(hub, SIZE), target, Ending(), patience=3)
+        fetch(hub, offer_in(hub, SIZE), target, StoppingProgress(), patience=3)
 
 
 def test_attempts_that_each_bring_something_may_be_many(hub: Hub, target: Path) -> None:
@@ -466,7 +466,7 @@ def test_a_part_of_another_version_throws_the_old_part_away(hub: Hub, target: Pa
 
 
 def test_without_a_version_it_begins_anew(hub: Hub, target: Path) -> None:
-    def choose(seen: Seen) -> Fault | None:
+    def choose(seen: ServedRequest) -> Fault | None:
         if seen.kind != "store":
             return None
         whole = len(hub.contents()) > 1

@@ -27,7 +27,7 @@ from support.download_processes import (
     unvouched,
 )
 from support.fake_hub import Fault, Hub
-from support.http_server import Seen
+from support.http_server import ServedRequest
 
 SIZE = 300_000
 CONTENT = random.Random(2).randbytes(SIZE)
@@ -209,7 +209,7 @@ def _attempt(
     """Try once; `lied` is whether wrong bytes may have come that nobody can know of."""
     left = list(faults)
 
-    def choose(seen: Seen) -> Fault | None:
+    def choose(seen: ServedRequest) -> Fault | None:
         return left.pop(0) if left and seen.kind == "store" else None
 
     hub.choose = choose

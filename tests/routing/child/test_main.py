@@ -305,18 +305,18 @@ def test_it_ends_with_its_front() -> None:
     child.wait(timeout=60)
 
 
-class Sorcery(Message, tag="sorcery"):
+class UnknownMessage(Message, tag="sorcery"):
     pass
 
 
 async def test_nonsense_from_the_front_is_refused_without_an_end() -> None:
     child = Child("scorer", environment(), REPLIES)
     try:
-        child.send(Sorcery())
+        child.send(UnknownMessage())
         assert isinstance(await child.receive(), Failed)
         child.send(LoadRouter(shipped_folder()))
         assert isinstance(await child.receive(), RouterLoaded)
-        child.send(Sorcery())
+        child.send(UnknownMessage())
         assert isinstance(await child.receive(), Failed)
         reply = await child.call(EstimateQuality("hello", candidates(ROSTER))).receive()
         assert isinstance(reply, EstimateReply)

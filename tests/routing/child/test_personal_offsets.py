@@ -41,7 +41,7 @@ def prompt(subject: str, number: int) -> str:
 VARIED = [prompt(subject, number) for subject in SUBJECTS for number in range(100, 140)]
 
 
-class Hashed:
+class HashedStage:
     """Texts by their first word and their length; what is expected falls with the length."""
 
     def read_texts(self, texts: Sequence[str]) -> SeenTexts:
@@ -62,7 +62,7 @@ class Hashed:
         return np.clip(easy - slope * texts.figures[:, 0], 0.02, 0.98)
 
 
-STAGE: UnpersonalisedRouter = Hashed()
+STAGE: UnpersonalisedRouter = HashedStage()
 
 
 def sent(personal: PersonalOffsets) -> float:

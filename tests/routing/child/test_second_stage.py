@@ -38,7 +38,7 @@ def drafts(*answers: str) -> list[Draft]:
 
 
 @dataclass(frozen=True)
-class Set:
+class QuestionSet:
     """A made-up set of questions, each with a difficulty that all workers feel."""
 
     name: str
@@ -47,7 +47,7 @@ class Set:
     lengths: dict[str, np.ndarray]
 
 
-def made_up(name: str, count: int = 1500, seed: int = 0, level: float = 0.0) -> Set:
+def made_up(name: str, count: int = 1500, seed: int = 0, level: float = 0.0) -> QuestionSet:
     dice = np.random.default_rng(seed)
     hard = dice.normal(level, 2.0, count)
     quality, answers, lengths = {}, {}, {}
@@ -58,7 +58,7 @@ def made_up(name: str, count: int = 1500, seed: int = 0, level: float = 0.0) -> 
         quality[worker] = right.astype(float)
         answers[worker] = tuple("0" if r else str(w) for r, w in zip(right, wrong, strict=True))
         lengths[worker] = np.round(200 * np.exp(0.3 * hard + dice.normal(0, 0.3, count)))
-    return Set(name, quality, answers, lengths)
+    return QuestionSet(name, quality, answers, lengths)
 
 
 SETS = [made_up("one"), made_up("two", seed=1, level=1.5)]
@@ -292,10 +292,10 @@ def test_the_same_data_and_seed_make_the_same_weights() -> None:
 
 def test_where_there_is_nothing_to_fit_on_the_votes_stand() -> None:
     one = made_up("one", 50)
-    bare = Set("bare", one.quality, {}, {})
+    bare = QuestionSet("bare", one.quality, {}, {})
     assert fit_second_stage([bare]).to_numbers() == SecondStage.unfitted().to_numbers()
     assert fit_second_stage([]).to_numbers() == SecondStage.unfitted().to_numbers()
-    gaps = Set("gaps", {w: np.where(q > 0, np.nan, q) for w, q in one.quality.items()},
+    gaps = QuestionSet("gaps", {w: np.where(q > 0, np.nan, q) for w, q in one.quality.items()},
                one.answers, {})  # fmt: skip
     assert np.isfinite(fit_second_stage([gaps, one]).right).all()
 

@@ -14,7 +14,7 @@ import pytest
 
 from baton.workers.cloud import Gateway
 from support.fake_cloud import Cloud
-from support.metered_calls import KEYS, Surroundings, card_of, gateway_of
+from support.metered_calls import KEYS, GatewayNetwork, card_of, gateway_of
 
 AUDIT = """
 import sys
@@ -40,19 +40,19 @@ ADDRESSES = (
 
 
 @pytest.fixture(scope="package")
-def surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Surroundings]:
+def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayNetwork]:
     """Return what is around the gateway."""
     with Cloud() as hostile:
-        yield Surroundings(hostile, tmp_path_factory.mktemp("audit") / "connections")
+        yield GatewayNetwork(hostile, tmp_path_factory.mktemp("audit") / "connections")
 
 
 @pytest.fixture(scope="package")
-def way(surroundings: Surroundings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+def way(network: GatewayNetwork, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     """Return the gateway, which knows a key for each provider."""
-    audit, folder = surroundings.log.parent, tmp_path_factory.mktemp("a") / "b" / "c"
-    (audit / "sitecustomize.py").write_text(AUDIT.format(log=str(surroundings.log)))
+    audit, folder = network.log.parent, tmp_path_factory.mktemp("a") / "b" / "c"
+    (audit / "sitecustomize.py").write_text(AUDIT.format(log=str(network.log)))
     folder.mkdir(parents=True)
-    url = surroundings.hostile.url
+    url = network.hostile.url
     lines = [f"{name}={url}" for name in (*ADDRESSES, "HTTP_PROXY", "HTTPS_PROXY")]
     for place in (folder, *folder.parents[:2]):
         (place / ".env").write_text("\n".join(lines))

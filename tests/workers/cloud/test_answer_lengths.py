@@ -22,7 +22,7 @@ from baton.money import Ledger
 from baton.routing import LearnedRouter, ScorerLimits
 from baton.workers.cloud import CloudWorker, Gateway
 from support.fake_cloud import Cloud
-from support.metered_calls import PRICES, ROOM, Desk
+from support.metered_calls import PRICES, ROOM, MeteredGateway
 from support.received_requests import CAPS
 from support.scripted_plans import view_of
 
@@ -32,21 +32,25 @@ CHOICE = "Which enzyme unwinds DNA?\nA. Ligase\nB. Helicase\nC. Primase\nD. Poly
 SUM = "Tom has 3 apples and buys 2 more. How many apples does he have?"
 
 
-class Asking:
+class DirectPrompts:
     """Prompts that go straight to a worker of the kit's cloud, by the trained router."""
 
-    def __init__(self, cloud: Cloud, desk: Desk, store: Store, router: LearnedRouter) -> None:
-        self.cloud, self._desk, self._store, self._router = cloud, desk, store, router
+    def __init__(
+        self, cloud: Cloud, metered: MeteredGateway, store: Store, router: LearnedRouter
+    ) -> None:
+        self.cloud, self._metered, self._store, self._router = cloud, metered, store, router
 
     async def ask(self, worker: str, text: str) -> RunView:
-        services = Services(self._desk.workers, self._store, self._desk.ledger, None, self._router)
+        services = Services(
+            self._metered.workers, self._store, self._metered.ledger, None, self._router
+        )
         orchestra = Orchestra(services, worker, RunTerms(ROOM, policy=Policy.BUDGET))
         limits = Allowed(attended=False, alone=True)
         async with orchestra.play(Prompt(text), NEW, limits, _refuse) as run:
             return view_of([event async for event in run])
 
     def worker(self, name: str) -> CloudWorker:
-        return self._desk.workers[name]
+        return self._metered.workers[name]
 
     def cap(self) -> int:
         """Return the cap in the newest body."""
@@ -68,16 +72,20 @@ def router() -> Iterator[LearnedRouter]:
 
 
 @pytest.fixture
-async def asking(way: Gateway, router: LearnedRouter, tmp_path: Path) -> AsyncIterator[Asking]:
+async def asking(
+    way: Gateway, router: LearnedRouter, tmp_path: Path
+) -> AsyncIterator[DirectPrompts]:
     store = Store.open(None)
     with Cloud(prices=PRICES) as cloud:
-        async with Desk(cloud, tmp_path, ledger=Ledger.open(None), gateway=way) as desk:
-            yield Asking(cloud, desk, store, router)
+        async with MeteredGateway(
+            cloud, tmp_path, ledger=Ledger.open(None), gateway=way
+        ) as metered:
+            yield DirectPrompts(cloud, metered, store, router)
     await store.aclose()
 
 
 @pytest.mark.sampled(0.34)
-async def test_a_body_allows_the_p99_that_the_router_expects(asking: Asking) -> None:
+async def test_a_body_allows_the_p99_that_the_router_expects(asking: DirectPrompts) -> None:
     for text, worker in product((CHOICE, SUM), ("openai", "mistral", "server")):
         view = await asking.ask(worker, text)
         assert view.status == "finished", view.failure
@@ -94,7 +102,9 @@ THOUGHTS = 3000
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("worker", ["openai", "responses", "anthropic", "gemini"])
-async def test_a_body_has_room_for_thoughts_besides_the_answer(asking: Asking, worker: str) -> None:
+async def test_a_body_has_room_for_thoughts_besides_the_answer(
+    asking: DirectPrompts, worker: str
+) -> None:
     """Else a call could be paid for that returns nothing: one test for each dialect."""
     talker = asking.worker(worker)
     talker.card = replace(talker.card, thinking=THOUGHTS)

@@ -17,7 +17,7 @@ from support.cloud_worker_calls import (
     RESPONSES,
     Log,
     cloud_worker,
-    hear,
+    collect_answer,
     request,
     server_worker,
 )
@@ -53,7 +53,7 @@ ASKED = {
 PLACES = ("response_format", "text", "output_format", "tools", "generationConfig")
 
 
-class Stage:
+class CloudSetup:
     """A gateway and a cloud that bills, and answers with a plan."""
 
     def __init__(self, way: Gateway, cloud: Cloud) -> None:
@@ -69,41 +69,43 @@ class Stage:
 
 
 @pytest.fixture
-def stage(way: Gateway) -> Iterator[Stage]:
+def cloud_setup(way: Gateway) -> Iterator[CloudSetup]:
     way.record = Log().record
     with Cloud(prices={"": PRICE}, reply=Reply(ANSWER, bytes_per_token=1)) as cloud:
-        yield Stage(way, cloud)
+        yield CloudSetup(way, cloud)
 
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", [*MODELS, "responses", "server"])
-async def test_the_answer_is_read_and_the_schema_was_held_for(stage: Stage, name: str) -> None:
+async def test_the_answer_is_read_and_the_schema_was_held_for(
+    cloud_setup: CloudSetup, name: str
+) -> None:
     asked = request(shape=SHAPE)
-    heard = await hear(stage.worker(name), asked)
+    heard = await collect_answer(cloud_setup.worker(name), asked)
     assert (heard.text, heard.error) == (ANSWER, None)
-    stage.cloud.quiet()
-    [bill] = stage.cloud.bills
+    cloud_setup.cloud.quiet()
+    [bill] = cloud_setup.cloud.bills
     assert heard.usage is not None
     assert heard.usage.tokens_in == bill.tokens_in <= max_input_tokens(asked.messages, SHAPE)
 
 
 @pytest.mark.parametrize("name", ASKED)
-async def test_each_is_asked_in_its_own_way(stage: Stage, name: str) -> None:
-    await hear(stage.worker(name), request(shape=SHAPE))
-    body = stage.cloud.calls[0].json
+async def test_each_is_asked_in_its_own_way(cloud_setup: CloudSetup, name: str) -> None:
+    await collect_answer(cloud_setup.worker(name), request(shape=SHAPE))
+    body = cloud_setup.cloud.calls[0].json
     assert {place: body[place] for place in PLACES if place in body} == ASKED[name]
 
 
-async def test_gemini_is_asked_with_the_very_schema(stage: Stage) -> None:
-    await hear(stage.worker("gemini"), request(shape=SHAPE))
-    options = stage.cloud.calls[0].json["generationConfig"]
+async def test_gemini_is_asked_with_the_very_schema(cloud_setup: CloudSetup) -> None:
+    await collect_answer(cloud_setup.worker("gemini"), request(shape=SHAPE))
+    options = cloud_setup.cloud.calls[0].json["generationConfig"]
     assert options["response_json_schema"] == SCHEMA
     assert options["response_mime_type"] == "application/json"
 
 
-async def test_anthropic_is_asked_for_text_and_not_for_a_tool(stage: Stage) -> None:
-    await hear(stage.worker("anthropic"), request(shape=SHAPE))
-    received = stage.cloud.calls[0]
+async def test_anthropic_is_asked_for_text_and_not_for_a_tool(cloud_setup: CloudSetup) -> None:
+    await collect_answer(cloud_setup.worker("anthropic"), request(shape=SHAPE))
+    received = cloud_setup.cloud.calls[0]
     form = received.json["output_format"]
     assert form["type"] == "json_schema"
     assert form["schema"]["properties"]["steps"]["items"]["required"] == STEP["required"]
@@ -123,42 +125,48 @@ async def test_anthropic_is_asked_for_text_and_not_for_a_tool(stage: Stage) -> N
     ],
 )
 async def test_who_does_not_know_how_gets_the_prompt_alone(
-    stage: Stage, name: str, model: str
+    cloud_setup: CloudSetup, name: str, model: str
 ) -> None:
-    heard = await hear(stage.worker(name, model), request(shape=SHAPE))
+    heard = await collect_answer(cloud_setup.worker(name, model), request(shape=SHAPE))
     assert (heard.text, heard.error) == (ANSWER, None)
-    [received] = stage.cloud.calls
+    [received] = cloud_setup.cloud.calls
     assert not {*PLACES, "tool_choice"} & received.json.keys()
     assert "anthropic-beta" not in dict(received.headers)
 
 
 @pytest.mark.parametrize("name", ["openai", "gemini", "responses", "server"])
-async def test_no_form_is_asked_for_without_one(stage: Stage, name: str) -> None:
-    await hear(stage.worker(name))
-    body = stage.cloud.calls[0].json
+async def test_no_form_is_asked_for_without_one(cloud_setup: CloudSetup, name: str) -> None:
+    await collect_answer(cloud_setup.worker(name))
+    body = cloud_setup.cloud.calls[0].json
     assert "json_schema" not in json.dumps(body)
 
 
 @pytest.mark.parametrize("name", ["openai", "anthropic", "server"])
-async def test_a_refusal_of_the_form_is_told_and_costs_nothing(stage: Stage, name: str) -> None:
-    stage.cloud.next(Fault.NO_FORM, Fault.NO_FORM)
-    heard = await hear(stage.worker(name), request(shape=SHAPE))
+async def test_a_refusal_of_the_form_is_told_and_costs_nothing(
+    cloud_setup: CloudSetup, name: str
+) -> None:
+    cloud_setup.cloud.next(Fault.NO_FORM, Fault.NO_FORM)
+    heard = await collect_answer(cloud_setup.worker(name), request(shape=SHAPE))
     assert type(heard.error) is WorkerError
     assert "can't give an answer in a set form: This response_format" in str(heard.error)
     assert heard.has(Declined)
-    plain = await hear(stage.worker(name))
+    plain = await collect_answer(cloud_setup.worker(name))
     assert "refused the request" in str(plain.error)
-    assert stage.cloud.posts == 2, "nothing is tried twice"
+    assert cloud_setup.cloud.posts == 2, "nothing is tried twice"
 
 
-async def test_a_schema_beyond_all_limits_is_refused(stage: Stage) -> None:
-    heard = await hear(stage.worker("server"), request(shape=AnswerFormat("", '"a"' * 6_000_000)))
+async def test_a_schema_beyond_all_limits_is_refused(cloud_setup: CloudSetup) -> None:
+    heard = await collect_answer(
+        cloud_setup.worker("server"), request(shape=AnswerFormat("", '"a"' * 6_000_000))
+    )
     assert isinstance(heard.error, ContextTooLong)
-    assert stage.cloud.posts == 0
+    assert cloud_setup.cloud.posts == 0
 
 
-async def test_a_schema_that_is_none_is_no_silence(stage: Stage) -> None:
+async def test_a_schema_that_is_none_is_no_silence(cloud_setup: CloudSetup) -> None:
     for name in ("server", "openai", "responses"):
-        heard = await hear(stage.worker(name), request(shape=AnswerFormat("", "{not json")))
+        heard = await collect_answer(
+            cloud_setup.worker(name), request(shape=AnswerFormat("", "{not json"))
+        )
         assert isinstance(heard.error, WorkerError)
-    assert stage.cloud.posts == 0
+    assert cloud_setup.cloud.posts == 0

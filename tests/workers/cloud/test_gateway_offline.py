@@ -17,14 +17,14 @@ from support.cloud_worker_calls import (
     MODELS,
     Log,
     cloud_worker,
+    collect_answer,
     gateway,
     gateways,
-    hear,
     request,
     server_worker,
 )
 from support.fake_cloud import Cloud, Reply
-from support.metered_calls import Surroundings
+from support.metered_calls import GatewayNetwork
 
 ANSWER = Reply().text
 
@@ -36,7 +36,7 @@ async def test_offline_nothing_is_started_for_the_cloud(tmp_path: Path) -> None:
         worker = cloud_worker(way, cloud, "openai")
         worker.warm()
         way.warm()
-        heard = await hear(worker)
+        heard = await collect_answer(worker)
     assert isinstance(heard.error, WorkerError)
     assert "offline" in str(heard.error)
     assert gateways() == before
@@ -47,7 +47,7 @@ async def test_offline_nothing_is_started_for_the_cloud(tmp_path: Path) -> None:
 )
 async def test_offline_a_server_must_be_on_this_machine(tmp_path: Path, host: str) -> None:
     way = gateway(Log(), tmp_path, offline=True)
-    heard = await hear(server_worker(way, f"http://{host}:9/v1"))
+    heard = await collect_answer(server_worker(way, f"http://{host}:9/v1"))
     await way.aclose()
     assert isinstance(heard.error, WorkerError)
     assert "Baton is offline" in str(heard.error)
@@ -59,7 +59,7 @@ async def test_offline_a_server_on_this_machine_answers(tmp_path: Path, host: st
     way = gateway(Log(), tmp_path, offline=True)
     with Cloud() as cloud:
         base = cloud.base("server").replace("127.0.0.1", host)
-        assert (await hear(server_worker(way, base))).text == ANSWER
+        assert (await collect_answer(server_worker(way, base))).text == ANSWER
         assert dict(cloud.calls[0].headers)["host"] == f"{host}:{cloud.port}"
     await way.aclose()
 
@@ -77,25 +77,25 @@ async def test_going_offline_ends_what_runs(tmp_path: Path) -> None:
                 pass
         cloud.quiet(2)
         cloud.reply = Reply()
-        assert (await hear(worker)).text == ANSWER, "it is on this machine"
+        assert (await collect_answer(worker)).text == ANSWER, "it is on this machine"
     await way.aclose()
 
 
 async def test_hostile_settings_of_the_folder_and_the_environment_are_ignored(
-    way: Gateway, surroundings: Surroundings
+    way: Gateway, network: GatewayNetwork
 ) -> None:
     way.record = Log().record
     with Cloud() as cloud:
         for name in MODELS:
-            assert (await hear(cloud_worker(way, cloud, name))).text == ANSWER
+            assert (await collect_answer(cloud_worker(way, cloud, name))).text == ANSWER
         assert cloud.posts == len(MODELS)
-    assert surroundings.hostile.received == []
+    assert network.hostile.received == []
 
 
 async def test_a_proxy_that_was_set_is_used_for_what_is_elsewhere(tmp_path: Path) -> None:
     with Cloud() as proxy:
         way = gateway(Log(), tmp_path, proxy=proxy.url)
-        heard = await hear(server_worker(way, "http://198.51.100.1/v1"))
+        heard = await collect_answer(server_worker(way, "http://198.51.100.1/v1"))
         await way.aclose()
         assert heard.text == ANSWER
         assert [r.path for r in proxy.calls] == ["http://198.51.100.1/v1/chat/completions"]

@@ -29,12 +29,12 @@ from support.cloud_worker_calls import (
     MODELS,
     PRICE,
     RESPONSES,
-    Heard,
     Log,
+    WorkerAnswer,
     cloud_worker,
+    collect_answer,
     gateway,
     gateways,
-    hear,
     request,
     server_worker,
 )
@@ -48,7 +48,7 @@ ALL = [*MODELS, "responses", "server"]
 ANSWER = Reply().text
 
 
-class Stage:
+class CloudSetup:
     """A gateway and a cloud, with a worker of every kind."""
 
     def __init__(self, way: Gateway, cloud: Cloud) -> None:
@@ -67,9 +67,9 @@ class Stage:
 
 
 @pytest.fixture
-def stage(way: Gateway) -> Iterator[Stage]:
+def cloud_setup(way: Gateway) -> Iterator[CloudSetup]:
     with Cloud(prices={"": PRICE}) as cloud:
-        yield Stage(way, cloud)
+        yield CloudSetup(way, cloud)
 
 
 @pytest.fixture
@@ -80,15 +80,15 @@ async def alone(tmp_path: Path) -> AsyncIterator[Gateway]:
     await way.aclose()
 
 
-async def test_a_providers_key_never_goes_to_another_address(stage: Stage) -> None:
+async def test_a_providers_key_never_goes_to_another_address(cloud_setup: CloudSetup) -> None:
     """Unless the person named its variable for that address."""
     for api_key_env in ("OPENAI_API_KEY", ""):
-        worker = cloud_worker(stage.way, stage.cloud, "openai", api_key_env=api_key_env)
-        assert (await hear(worker)).text == ANSWER
-    assert [call.key for call in stage.cloud.calls] == [KEYS["OPENAI_API_KEY"], ""]
+        worker = cloud_worker(cloud_setup.way, cloud_setup.cloud, "openai", api_key_env=api_key_env)
+        assert (await collect_answer(worker)).text == ANSWER
+    assert [call.key for call in cloud_setup.cloud.calls] == [KEYS["OPENAI_API_KEY"], ""]
 
 
-def charge(heard: Heard) -> int | None:
+def charge(heard: WorkerAnswer) -> int | None:
     """Return what the ledger would charge; None for all that was held."""
     if heard.usage is None:
         return 0 if heard.has(Declined) or not heard.has(RequestSent) else None
@@ -102,20 +102,22 @@ def charge(heard: Heard) -> int | None:
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ALL)
-async def test_every_provider_answers_and_counts_as_billed(stage: Stage, name: str) -> None:
-    stage.cloud.reply = Reply(reasoning=7, cached=3, written=2 if name == "anthropic" else 0)
-    heard = await hear(stage.workers[name])
-    stage.cloud.quiet()
+async def test_every_provider_answers_and_counts_as_billed(
+    cloud_setup: CloudSetup, name: str
+) -> None:
+    cloud_setup.cloud.reply = Reply(reasoning=7, cached=3, written=2 if name == "anthropic" else 0)
+    heard = await collect_answer(cloud_setup.workers[name])
+    cloud_setup.cloud.quiet()
     assert (heard.text, heard.error) == (ANSWER, None)
-    [bill], [received] = stage.cloud.bills, stage.cloud.calls
+    [bill], [received] = cloud_setup.cloud.bills, cloud_setup.cloud.calls
     usage = heard.usage
     assert usage is not None
     assert (usage.tokens_in, usage.tokens_out) == (bill.tokens_in, bill.tokens_out)
     assert (usage.cached, usage.cache_written) == (bill.cached, bill.cache_written)
     assert usage.finish is Finish.STOP
     assert charge(heard) == bill.nanos
-    assert [(c, body) for c, _, body in stage.log.rows] == [("call-1", received.body)]
-    assert heard.sent == [RequestSent(stage.log.rows[0][1], len(received.body))]
+    assert [(c, body) for c, _, body in cloud_setup.log.rows] == [("call-1", received.body)]
+    assert heard.sent == [RequestSent(cloud_setup.log.rows[0][1], len(received.body))]
     caps = ("max_tokens", "max_completion_tokens", "max_output_tokens")
     options = received.json.get("generationConfig", received.json)
     assert [options[cap] for cap in caps if cap in options] == [300]
@@ -123,19 +125,21 @@ async def test_every_provider_answers_and_counts_as_billed(stage: Stage, name: s
 
 @pytest.mark.parametrize("name", ALL)
 async def test_whoever_answers_for_openrouter_may_cost_no_more_than_is_known(
-    stage: Stage, name: str
+    cloud_setup: CloudSetup, name: str
 ) -> None:
     """It asks those who serve a model in turn, and their prices differ."""
-    await hear(stage.workers[name])
-    [received] = stage.cloud.calls
+    await collect_answer(cloud_setup.workers[name])
+    [received] = cloud_setup.cloud.calls
     price = {"max_price": {"prompt": 2.0, "completion": 2.0}}  # the kit's dearest input is $2
     assert received.json.get("provider") == (price if name == "openrouter" else None)
 
 
 @pytest.mark.parametrize("name", ALL)
-async def test_the_key_is_in_one_header_and_nowhere_else(stage: Stage, name: str) -> None:
-    await hear(stage.workers[name])
-    [received] = stage.cloud.calls
+async def test_the_key_is_in_one_header_and_nowhere_else(
+    cloud_setup: CloudSetup, name: str
+) -> None:
+    await collect_answer(cloud_setup.workers[name])
+    [received] = cloud_setup.cloud.calls
     provider = "openai" if name == "responses" else name
     key = KEYS[PROVIDERS[provider].variable] if name != "server" else ""
     assert received.key == key
@@ -144,9 +148,9 @@ async def test_the_key_is_in_one_header_and_nowhere_else(stage: Stage, name: str
         assert sum(part in value for _, value in received.headers) == (1 if key else 0)
 
 
-async def test_a_cap_is_told(stage: Stage) -> None:
-    stage.cloud.reply = Reply(tokens=5000)
-    heard = await hear(stage.workers["server"], request(max_tokens=20))
+async def test_a_cap_is_told(cloud_setup: CloudSetup) -> None:
+    cloud_setup.cloud.reply = Reply(tokens=5000)
+    heard = await collect_answer(cloud_setup.workers["server"], request(max_tokens=20))
     assert heard.usage is not None
     assert (heard.usage.finish, heard.usage.tokens_out) == (Finish.LENGTH, 20)
 
@@ -167,71 +171,73 @@ async def test_a_cap_is_told(stage: Stage) -> None:
         (Fault.REDIRECT, WorkerError, "Nothing was sent to its new address"),
     ],
 )
-async def test_errors_are_told(stage: Stage, fault: Fault, kind: type, said: str) -> None:
-    stage.cloud.next(fault)
-    heard = await hear(stage.workers["openai"])
+async def test_errors_are_told(
+    cloud_setup: CloudSetup, fault: Fault, kind: type, said: str
+) -> None:
+    cloud_setup.cloud.next(fault)
+    heard = await collect_answer(cloud_setup.workers["openai"])
     assert type(heard.error) is kind
     assert said in str(heard.error)
     assert heard.has(Declined) == (fault in FREE)
 
 
-async def test_a_free_server_that_counts_nothing_is_no_failure(stage: Stage) -> None:
-    free = server_worker(stage.way, stage.cloud.base("server"))
-    stage.cloud.next(Fault.NO_USAGE)
-    heard = await hear(free)
+async def test_a_free_server_that_counts_nothing_is_no_failure(cloud_setup: CloudSetup) -> None:
+    free = server_worker(cloud_setup.way, cloud_setup.cloud.base("server"))
+    cloud_setup.cloud.next(Fault.NO_USAGE)
+    heard = await collect_answer(free)
     assert (heard.text, heard.error) == (ANSWER, None)
     assert heard.usage is not None
 
 
-async def test_many_calls_at_once_keep_apart(stage: Stage) -> None:
-    stage.cloud.reply = Reply(rate=500)
+async def test_many_calls_at_once_keep_apart(cloud_setup: CloudSetup) -> None:
+    cloud_setup.cloud.reply = Reply(rate=500)
     names = [*ALL, *ALL]
     asked = [request(f"Number {i}", call=f"call-{i}") for i in range(len(names))]
-    calls = [hear(stage.workers[n], a) for n, a in zip(names, asked, strict=True)]
+    calls = [collect_answer(cloud_setup.workers[n], a) for n, a in zip(names, asked, strict=True)]
     for heard in await asyncio.gather(*calls):
         assert (heard.text, heard.error) == (ANSWER, None)
-    stage.cloud.quiet()
-    logged = {call: body for call, _, body in stage.log.rows}
-    assert sorted(logged.values()) == sorted(r.body for r in stage.cloud.calls)
+    cloud_setup.cloud.quiet()
+    logged = {call: body for call, _, body in cloud_setup.log.rows}
+    assert sorted(logged.values()) == sorted(r.body for r in cloud_setup.cloud.calls)
     assert all(b"Number %s" % c[5:].encode() in body for c, body in logged.items())
 
 
 @pytest.mark.parametrize("name", ["openai", "server"])
-async def test_closing_stops_the_call_outside(stage: Stage, name: str) -> None:
-    stage.cloud.reply = Reply(tokens=10_000, rate=20)
-    child = stage.child.pid
+async def test_closing_stops_the_call_outside(cloud_setup: CloudSetup, name: str) -> None:
+    cloud_setup.cloud.reply = Reply(tokens=10_000, rate=20)
+    child = cloud_setup.child.pid
     async with asyncio.timeout(60):  # all of it would take eight minutes
-        async with aclosing(stage.workers[name].stream(request())) as chunks:
+        async with aclosing(cloud_setup.workers[name].stream(request())) as chunks:
             async for chunk in chunks:
                 if isinstance(chunk, Text):
                     break
-        await asyncio.to_thread(stage.cloud.quiet)
-    [bill] = stage.cloud.bills
+        await asyncio.to_thread(cloud_setup.cloud.quiet)
+    [bill] = cloud_setup.cloud.bills
     assert not bill.ended
-    stage.cloud.reply = Reply()
-    assert (await hear(stage.workers[name])).text == ANSWER
-    assert stage.child.pid == child, "the call was stopped, not the gateway"
+    cloud_setup.cloud.reply = Reply()
+    assert (await collect_answer(cloud_setup.workers[name])).text == ANSWER
+    assert cloud_setup.child.pid == child, "the call was stopped, not the gateway"
 
 
-async def test_what_cannot_be_recorded_is_not_sent(stage: Stage) -> None:
+async def test_what_cannot_be_recorded_is_not_sent(cloud_setup: CloudSetup) -> None:
     async def refuse(call: str, destination: str, body: bytes) -> None:
         raise WorkerError("The disk is full.")
 
-    stage.way.record, record = refuse, stage.way.record
+    cloud_setup.way.record, record = refuse, cloud_setup.way.record
     try:
-        heard = await hear(stage.workers["server"])
+        heard = await collect_answer(cloud_setup.workers["server"])
     finally:
-        stage.way.record = record
+        cloud_setup.way.record = record
     assert heard.chunks == []
     assert "disk is full" in str(heard.error)
-    assert stage.cloud.posts == 0
+    assert cloud_setup.cloud.posts == 0
 
 
-async def test_what_is_not_taken_is_not_sent(stage: Stage) -> None:
-    async with aclosing(stage.workers["openai"].stream(request())) as chunks:
+async def test_what_is_not_taken_is_not_sent(cloud_setup: CloudSetup) -> None:
+    async with aclosing(cloud_setup.workers["openai"].stream(request())) as chunks:
         assert isinstance(await anext(chunks), RequestSent)
-    assert (await hear(stage.workers["server"])).text == ANSWER
-    assert [r.provider for r in stage.cloud.calls] == ["server"]
+    assert (await collect_answer(cloud_setup.workers["server"])).text == ANSWER
+    assert [r.provider for r in cloud_setup.cloud.calls] == ["server"]
 
 
 def libraries(process: psutil.Process) -> set[str]:
@@ -239,32 +245,36 @@ def libraries(process: psutil.Process) -> set[str]:
     return {Path(m.path).parts[-2] for m in process.memory_maps() if m.path.endswith(".so")}
 
 
-async def test_the_child_knows_its_own_keys_only(stage: Stage, tmp_path: Path) -> None:
-    await hear(stage.workers["server"])
+async def test_the_child_knows_its_own_keys_only(cloud_setup: CloudSetup, tmp_path: Path) -> None:
+    await collect_answer(cloud_setup.workers["server"])
     for part in KEY_PARTS:
-        assert not shows(part, " ".join(stage.child.cmdline()))
-    assert stage.child.cwd() == "/"
+        assert not shows(part, " ".join(cloud_setup.child.cmdline()))
+    assert cloud_setup.child.cwd() == "/"
     others = {"HF_TOKEN": "canary", "BATON_BUDGET__DAY": "canary", "MISTRAL_API_KEY": "canary"}
     environ = {**os.environ, **others, "LAB_KEY": "sk-lab-key-0123456789"}
     way = Gateway(Log().record, keys_file=tmp_path / "keys.toml", environ=environ)
     before = {process.pid for process in psutil.Process().children()}
-    heard = await hear(server_worker(way, stage.cloud.base("server"), PRICE, api_key_env="LAB_KEY"))
+    heard = await collect_answer(
+        server_worker(way, cloud_setup.cloud.base("server"), PRICE, api_key_env="LAB_KEY")
+    )
     [child] = [p for p in psutil.Process().children() if p.pid not in before]
     known = child.environ()
     without = libraries(child)
     await way.aclose()
     assert heard.text == ANSWER
-    assert stage.cloud.calls[-1].key == "sk-lab-key-0123456789"
+    assert cloud_setup.cloud.calls[-1].key == "sk-lab-key-0123456789"
     assert "canary" not in str(known)
-    await hear(stage.workers["openai"])
-    assert libraries(stage.child) - without >= {"tiktoken"}, "litellm is there when it is needed"
+    await collect_answer(cloud_setup.workers["openai"])
+    assert libraries(cloud_setup.child) - without >= {"tiktoken"}, (
+        "litellm is there when it is needed"
+    )
 
 
 async def test_a_missing_key_is_told_and_nothing_is_sent(tmp_path: Path) -> None:
     way = gateway(Log(), tmp_path, environ=dict(os.environ))
     with Cloud() as cloud:
-        heard = await hear(cloud_worker(way, cloud, "openai"))
-        lab = await hear(server_worker(way, cloud.base("server"), api_key_env="LAB_KEY"))
+        heard = await collect_answer(cloud_worker(way, cloud, "openai"))
+        lab = await collect_answer(server_worker(way, cloud.base("server"), api_key_env="LAB_KEY"))
         assert cloud.received == []
     await way.aclose()
     assert isinstance(heard.error, SecretMissing)
@@ -274,7 +284,7 @@ async def test_a_missing_key_is_told_and_nothing_is_sent(tmp_path: Path) -> None
 
 
 async def test_nobody_there_costs_nothing(alone: Gateway) -> None:
-    heard = await hear(server_worker(alone, "http://127.0.0.1:9/v1", PRICE))
+    heard = await collect_answer(server_worker(alone, "http://127.0.0.1:9/v1", PRICE))
     assert isinstance(heard.error, WorkerUnavailable)
     assert "can't be reached" in str(heard.error)
     assert heard.has(Declined)
@@ -282,7 +292,7 @@ async def test_nobody_there_costs_nothing(alone: Gateway) -> None:
 
 @pytest.mark.parametrize("url", ["", "not an address", "ftp://127.0.0.1/", "http://"])
 async def test_an_address_that_is_none_is_told(alone: Gateway, url: str) -> None:
-    heard = await hear(server_worker(alone, url or "x"))
+    heard = await collect_answer(server_worker(alone, url or "x"))
     assert isinstance(heard.error, ConfigError)
 
 
@@ -294,7 +304,7 @@ async def test_a_provider_that_is_not_asked_is_named(
     alone: Gateway, provider: str, reason: str
 ) -> None:
     card = Card("x", "cloud", "x", Label.CLOUD, provider=provider, model=f"{provider}/m")
-    heard = await hear(CloudWorker(card, alone))
+    heard = await collect_answer(CloudWorker(card, alone))
     assert isinstance(heard.error, ConfigError)
     assert reason in heard.error.message
     assert heard.error.message.endswith("Nothing was sent.")
@@ -318,7 +328,7 @@ async def test_a_dead_gateway_is_told_and_comes_back(alone: Gateway, costs: bool
         assert died.value.message.endswith("What was written is kept.")
         assert ("stays charged" in died.value.hint) is costs
         cloud.reply = Reply()
-        assert (await hear(worker)).text == ANSWER
+        assert (await collect_answer(worker)).text == ANSWER
 
 
 @pytest.mark.parametrize(
@@ -335,12 +345,12 @@ async def test_a_dead_gateway_is_told_and_comes_back(alone: Gateway, costs: bool
     ],
 )
 async def test_models_are_told_to_think_little(
-    stage: Stage, provider: str, model: str, wanted: dict[str, object]
+    cloud_setup: CloudSetup, provider: str, model: str, wanted: dict[str, object]
 ) -> None:
-    worker = cloud_worker(stage.way, stage.cloud, provider, model)
-    heard = await hear(worker, request(max_tokens=3000, temperature=0.3))
+    worker = cloud_worker(cloud_setup.way, cloud_setup.cloud, provider, model)
+    heard = await collect_answer(worker, request(max_tokens=3000, temperature=0.3))
     assert (heard.text, heard.error) == (ANSWER, None)
-    body = stage.cloud.calls[0].json
+    body = cloud_setup.cloud.calls[0].json
     assert {k: v for k, v in body.items() if "reasoning" in k or "think" in k} == wanted
 
 

@@ -29,16 +29,16 @@ from baton.platform.secrets import PROVIDERS
 from baton.workers.cloud import CallTimeouts, Gateway
 from support.cloud_answer import tokens_of
 from support.cloud_faults import FREE, HARMLESS, UNCOUNTED
-from support.fake_cloud import Bill, Cloud, Fault, Manner, Received, Reply
+from support.fake_cloud import Bill, Cloud, CloudBehaviour, Fault, ReceivedRequest, Reply
 from support.metered_calls import (
     KEYS,
     MODELS,
     PRICE,
     PRICES,
     ROOM,
-    Desk,
-    Done,
-    Surroundings,
+    FinishedCall,
+    GatewayNetwork,
+    MeteredGateway,
     asked_fault,
     gateway_of,
 )
@@ -77,18 +77,18 @@ def pairs(kinds: Sequence[str], faults: Sequence[Fault | None], each: int) -> li
     return [(next(turns), fault) for fault in faults for _ in range(each)]
 
 
-async def make(desk: Desk, wanted: Iterable[Pair]) -> list[Done]:
+async def make(metered: MeteredGateway, wanted: Iterable[Pair]) -> list[FinishedCall]:
     """Make these calls, some at once."""
     gate = asyncio.Semaphore(AT_ONCE)
 
-    async def one(kind: str, fault: Fault | None) -> Done:
+    async def one(kind: str, fault: Fault | None) -> FinishedCall:
         async with gate:
-            return await desk.call(kind, fault)
+            return await metered.call(kind, fault)
 
     return await asyncio.gather(*(one(*pair) for pair in wanted))
 
 
-def run_of(received: Received) -> bytes:
+def run_of(received: ReceivedRequest) -> bytes:
     """Return the run that a request was made for."""
     return received.body.split(b"question of ")[1].split(b":")[0]
 
@@ -102,7 +102,7 @@ def billed(cloud: Cloud) -> dict[str, list[Bill]]:
     return found
 
 
-def wrong(done: Done, bills: Sequence[Bill]) -> list[str]:
+def wrong(done: FinishedCall, bills: Sequence[Bill]) -> list[str]:
     """Return what is wrong about a call, in a few words each."""
     charge, fault = done.charge, done.fault
     if charge is None or len(bills) != 1 or len(done.sent) != 1 or len(done.egress) != 1:
@@ -132,7 +132,7 @@ def status_of(fault: Fault | None) -> Status:
     return Status.VOID if fault in FREE else Status.UNCONFIRMED
 
 
-def _is_bounded(done: Done) -> bool:
+def _is_bounded(done: FinishedCall) -> bool:
     """Tell whether a call that isn't settled is charged as it must be: nothing, or at most."""
     assert done.charge is not None
     charged, held = done.charge.charged, done.charge.held
@@ -141,11 +141,11 @@ def _is_bounded(done: Done) -> bool:
     return charged == (0 if done.charge.status is Status.VOID else held)
 
 
-async def check(way: Gateway, home: Path, wanted: Sequence[Pair], manner: Manner) -> None:
+async def check(way: Gateway, home: Path, wanted: Sequence[Pair], manner: CloudBehaviour) -> None:
     cloud = Cloud(prices=PRICES, reply=REPLY, choose=asked_fault, manner=manner)
-    async with cloud, Desk(cloud, home, gateway=way) as desk:
-        dones = await make(desk, wanted)
-        await desk.quiet()
+    async with cloud, MeteredGateway(cloud, home, gateway=way) as metered:
+        dones = await make(metered, wanted)
+        await metered.quiet()
         assert cloud.posts == len(wanted)
         assert not cloud.trapped
         bills = billed(cloud)
@@ -155,7 +155,7 @@ async def check(way: Gateway, home: Path, wanted: Sequence[Pair], manner: Manner
             if (why := wrong(done, bills.get(done.run, [])))
         }
         assert not problems
-        (day,) = [room for room in (await desk.ledger.standing(ROOM)).rooms if room.ceiling]
+        (day,) = [room for room in (await metered.ledger.standing(ROOM)).rooms if room.ceiling]
         assert cloud.billed <= day.used
         assert not day.held
 
@@ -164,7 +164,7 @@ async def test_no_fault_is_settled_below_its_bill(way: Gateway, tmp_path: Path) 
     faults = [None, *(fault for fault in Fault if fault not in APART)]
     wanted = pairs(list(MODELS), faults, 2)
     wanted.append(("gemini", Fault.CUT_BEFORE_MARKER))  # it has none but the connection's end
-    await check(way, tmp_path, wanted, Manner(pause=0.3))
+    await check(way, tmp_path, wanted, CloudBehaviour(pause=0.3))
 
 
 @pytest.mark.long
@@ -174,7 +174,9 @@ async def test_no_fault_at_any_provider_is_settled_below_its_bill(
     way: Gateway, tmp_path: Path, kind: str, whole_cap: bool
 ) -> None:
     faults = [None, *(fault for fault in Fault if fault not in APART)]
-    await check(way, tmp_path, pairs([kind], faults, 3), Manner(pause=0.3, whole_cap=whole_cap))
+    await check(
+        way, tmp_path, pairs([kind], faults, 3), CloudBehaviour(pause=0.3, whole_cap=whole_cap)
+    )
 
 
 @pytest.mark.parametrize("kind", ["openai", "xai"])
@@ -183,10 +185,10 @@ async def test_an_answer_without_a_count_is_charged_by_our_own_bound(
 ) -> None:
     """A token has a byte at least; a model that thinks may have written all that its cap allows."""
     cloud = Cloud(prices=PRICES, choose=asked_fault)
-    async with cloud, Desk(cloud, tmp_path, gateway=way) as desk:
-        done = await desk.call(kind, Fault.NO_USAGE, cap=2000)
-        await desk.quiet()
-        (day,) = [room for room in (await desk.ledger.standing(ROOM)).rooms if room.ceiling]
+    async with cloud, MeteredGateway(cloud, tmp_path, gateway=way) as metered:
+        done = await metered.call(kind, Fault.NO_USAGE, cap=2000)
+        await metered.quiet()
+        (day,) = [room for room in (await metered.ledger.standing(ROOM)).rooms if room.ceiling]
     assert (done.error, done.text) == (None, WHOLE)
     assert done.charge is not None
     assert done.charge.status is Status.UNCONFIRMED
@@ -199,9 +201,9 @@ async def test_an_answer_without_a_count_is_charged_by_our_own_bound(
 async def test_how_an_answer_ended_is_kept(way: Gateway, tmp_path: Path) -> None:
     ends = {None: Finish.STOP, Fault.FILTERED: Finish.FILTER, Fault.CALLS_TOOL: Finish.TOOL}
     cloud = Cloud(prices=PRICES, reply=REPLY, choose=asked_fault)
-    async with cloud, Desk(cloud, tmp_path, gateway=way) as desk:
-        dones = await make(desk, itertools.product(MODELS, ends))
-        await desk.quiet()
+    async with cloud, MeteredGateway(cloud, tmp_path, gateway=way) as metered:
+        dones = await make(metered, itertools.product(MODELS, ends))
+        await metered.quiet()
     found = {
         (done.kind, done.fault): done.tally.usage.finish
         for done in dones
@@ -215,18 +217,18 @@ async def test_more_than_was_held_is_all_recorded_and_freezes_the_cloud(
     way: Gateway, tmp_path: Path
 ) -> None:
     cloud = Cloud(prices=PRICES, reply=REPLY, choose=asked_fault)
-    async with cloud, Desk(cloud, tmp_path, gateway=way) as desk:
+    async with cloud, MeteredGateway(cloud, tmp_path, gateway=way) as metered:
         for kind in MODELS:
-            above = await desk.call(kind, Fault.ABOVE_CAP)
+            above = await metered.call(kind, Fault.ABOVE_CAP)
             posts = cloud.posts
-            after = await desk.call(kind)
-            await desk.quiet()
+            after = await metered.call(kind)
+            await metered.quiet()
             assert above.charge is not None
             assert above.charge.status is Status.SETTLED
             assert above.charge.charged == cloud.bills[-1].nanos > above.charge.held
             assert isinstance(after.error, BudgetExceeded)
             assert cloud.posts == posts
-            assert await desk.ledger.lift_freeze()
+            assert await metered.ledger.lift_freeze()
     assert cloud.posts == len(MODELS)
 
 
@@ -238,10 +240,12 @@ async def test_the_dearest_way_to_count_fits_what_was_held(way: Gateway, tmp_pat
     # cache, an answer up to its cap: nothing dearer can be billed.
     reply = Reply(tokens=500, bytes_per_token=1, overhead=30, written=10**6)
     cloud = Cloud(prices={"": TIERED}, reply=reply, choose=asked_fault)
-    async with cloud, Desk(cloud, tmp_path, gateway=way, price=TIERED) as desk:
-        dones = await make(desk, pairs(list(MODELS), [None, Fault.CUT_BEFORE_MARKER], len(MODELS)))
-        await desk.quiet()
-        assert (await desk.ledger.standing(ROOM)).frozen == ""
+    async with cloud, MeteredGateway(cloud, tmp_path, gateway=way, price=TIERED) as metered:
+        dones = await make(
+            metered, pairs(list(MODELS), [None, Fault.CUT_BEFORE_MARKER], len(MODELS))
+        )
+        await metered.quiet()
+        assert (await metered.ledger.standing(ROOM)).frozen == ""
     bills = billed(cloud)
     for done in dones:
         assert done.charge is not None
@@ -254,14 +258,14 @@ async def test_the_dearest_way_to_count_fits_what_was_held(way: Gateway, tmp_pat
 
 async def test_many_at_once_stay_below_the_ceiling(way: Gateway, tmp_path: Path) -> None:
     room = {Scope.DAY: 3 * 10**7}
-    reply, manner = Reply(tokens=400), Manner(whole_cap=True)
+    reply, manner = Reply(tokens=400), CloudBehaviour(whole_cap=True)
     cloud = Cloud(prices=PRICES, reply=reply, choose=asked_fault, manner=manner)
     faults = [None, Fault.CUT_MIDWAY, Fault.CUT_BEFORE_FIRST, Fault.NO_USAGE]
-    async with cloud, Desk(cloud, tmp_path, gateway=way, room=room) as desk:
+    async with cloud, MeteredGateway(cloud, tmp_path, gateway=way, room=room) as metered:
         wanted = pairs(list(MODELS), faults, 10)
-        dones = await asyncio.gather(*(desk.call(*pair) for pair in wanted))
-        await desk.quiet()
-        (day,) = [r for r in (await desk.ledger.standing(room)).rooms if r.scope is Scope.DAY]
+        dones = await asyncio.gather(*(metered.call(*pair) for pair in wanted))
+        await metered.quiet()
+        (day,) = [r for r in (await metered.ledger.standing(room)).rooms if r.scope is Scope.DAY]
     assert cloud.billed <= day.used <= room[Scope.DAY]
     refused = [done for done in dones if isinstance(done.error, BudgetExceeded)]
     assert refused
@@ -275,12 +279,12 @@ async def test_an_answer_past_its_cap_is_cut_and_freezes_the_cloud(
     way: Gateway, tmp_path: Path
 ) -> None:
     cloud = Cloud(prices=PRICES, choose=asked_fault)
-    async with cloud, Desk(cloud, tmp_path, gateway=way) as desk:
+    async with cloud, MeteredGateway(cloud, tmp_path, gateway=way) as metered:
         for kind in MODELS:
-            past = await desk.call(kind, Fault.ENDLESS)
+            past = await metered.call(kind, Fault.ENDLESS)
             posts = cloud.posts
-            after = await desk.call(kind)
-            await desk.quiet()
+            after = await metered.call(kind)
+            await metered.quiet()
             assert (past.error, past.text[: len(WHOLE)]) == (None, WHOLE)
             assert past.tally is not None
             assert past.tally.usage is not None
@@ -291,7 +295,7 @@ async def test_an_answer_past_its_cap_is_cut_and_freezes_the_cloud(
             assert past.charge.tokens_out > 300
             assert isinstance(after.error, BudgetExceeded)
             assert cloud.posts == posts
-            assert await desk.ledger.lift_freeze()
+            assert await metered.ledger.lift_freeze()
 
 
 @pytest.mark.sampled(0.5)
@@ -302,12 +306,12 @@ async def test_who_stops_answering_is_given_up(tmp_path: Path, kinds: Sequence[s
     cloud = Cloud(prices=PRICES, choose=asked_fault)
     patience = CallTimeouts(connect=10, first=4, first_of_slow=4, stall=3)
     way = gateway_of(tmp_path, patience)
-    async with aclosing(way), cloud, Desk(cloud, tmp_path, gateway=way) as desk:
+    async with aclosing(way), cloud, MeteredGateway(cloud, tmp_path, gateway=way) as metered:
         for kind in kinds:
-            assert (await desk.call(kind)).error is None  # the library is loaded
+            assert (await metered.call(kind)).error is None  # the library is loaded
         wanted = pairs(kinds, SLOW, len(kinds))
-        dones = await make(desk, wanted)
-        await desk.quiet()
+        dones = await make(metered, wanted)
+        await metered.quiet()
     bills = billed(cloud)
     assert len(dones) == len(SLOW) * len(kinds)
     for done in dones:
@@ -323,12 +327,12 @@ async def test_who_stops_answering_is_given_up(tmp_path: Path, kinds: Sequence[s
 async def test_who_stops_listening_pays_at_least_the_bill(
     way: Gateway, tmp_path: Path, whole_cap: bool
 ) -> None:
-    manner = Manner(whole_cap=whole_cap)
+    manner = CloudBehaviour(whole_cap=whole_cap)
     cloud = Cloud(prices=PRICES, reply=Reply(tokens=5000, rate=200), manner=manner)
-    async with cloud, Desk(cloud, tmp_path, gateway=way) as desk:
+    async with cloud, MeteredGateway(cloud, tmp_path, gateway=way) as metered:
         kinds = list(MODELS)
-        dones = await asyncio.gather(*(desk.call(kind, after=2) for kind in kinds))
-        await desk.quiet()
+        dones = await asyncio.gather(*(metered.call(kind, after=2) for kind in kinds))
+        await metered.quiet()
     bills = billed(cloud)
     for done in dones:
         assert done.charge is not None
@@ -341,10 +345,10 @@ async def test_who_stops_listening_pays_at_least_the_bill(
 @pytest.mark.sampled(0.5)
 async def test_a_call_that_is_stopped_before_it_began_harms_no_other(tmp_path: Path) -> None:
     cloud = Cloud(prices=PRICES, reply=Reply(tokens=40, rate=20))
-    async with cloud, Desk(cloud, tmp_path) as desk:
-        first = asyncio.create_task(desk.call("server"))  # the gateway begins to start
+    async with cloud, MeteredGateway(cloud, tmp_path) as metered:
+        first = asyncio.create_task(metered.call("server"))  # the gateway begins to start
         request = Request((Message(Role.USER, "Never mind."),), max_tokens=300)
-        second = asyncio.create_task(anext(desk.workers["server"].stream(request)))
+        second = asyncio.create_task(anext(metered.workers["server"].stream(request)))
         await asyncio.sleep(0.02)  # asked, but not yet heard
         second.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -356,10 +360,10 @@ async def test_a_call_that_is_stopped_before_it_began_harms_no_other(tmp_path: P
 
 async def test_refusals_are_told_apart(way: Gateway, tmp_path: Path) -> None:
     cloud = Cloud(prices=PRICES, choose=asked_fault)
-    async with cloud, Desk(cloud, tmp_path, gateway=way) as desk:
+    async with cloud, MeteredGateway(cloud, tmp_path, gateway=way) as metered:
         wanted = [(kind, fault) for fault in (Fault.ECHO_KEY, Fault.TOO_LONG) for kind in MODELS]
         wanted += [(kind, Fault.RATE_LIMITED) for kind in ("server", "gemini")]
-        dones = await make(desk, wanted)
+        dones = await make(metered, wanted)
     kinds = {
         Fault.ECHO_KEY: SecretMissing,
         Fault.TOO_LONG: ContextTooLong,
@@ -398,12 +402,12 @@ async def test_the_log_of_what_left_is_what_arrived(
     faults = [None, None, *bad]
     cloud = Cloud(prices=PRICES, choose=asked_fault)
     gate = asyncio.Semaphore(AT_ONCE)
-    async with cloud, Desk(cloud, tmp_path, gateway=way) as desk:
+    async with cloud, MeteredGateway(cloud, tmp_path, gateway=way) as metered:
 
-        async def one() -> Done:
+        async def one() -> FinishedCall:
             text = "".join(dice.choice([*ODD, "words "]) for _ in range(dice.randint(0, 200)))
             async with gate:
-                return await desk.call(
+                return await metered.call(
                     dice.choice(list(MODELS)),
                     dice.choice(faults),
                     cap=dice.randint(1, 500),
@@ -412,8 +416,8 @@ async def test_the_log_of_what_left_is_what_arrived(
                 )
 
         dones = await asyncio.gather(*(one() for _ in range(count)))
-        await desk.quiet()
-        logged = [row async for row in desk.ledger.every_egress()]
+        await metered.quiet()
+        logged = [row async for row in metered.ledger.every_egress()]
     arrived = {run_of(received).decode(): received for received in cloud.calls}
     assert len(arrived) == cloud.posts == len(logged) == count
     for row in logged:
@@ -439,15 +443,15 @@ COUNTED_ELSEWHERE = {
 
 
 async def test_the_gateway_reaches_nothing_but_the_provider(
-    way: Gateway, surroundings: Surroundings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    way: Gateway, network: GatewayNetwork, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for kind, model in COUNTED_ELSEWHERE.items():
         monkeypatch.setitem(MODELS, kind, model)
     cloud = Cloud(prices=PRICES)
-    async with cloud, Desk(cloud, tmp_path, gateway=way) as desk:
-        dones = await make(desk, [(kind, None) for kind in MODELS])
+    async with cloud, MeteredGateway(cloud, tmp_path, gateway=way) as metered:
+        dones = await make(metered, [(kind, None) for kind in MODELS])
         assert [done.error for done in dones] == [None] * len(MODELS)
-        assert surroundings.hostile.received == []
-    reached = surroundings.connections
+        assert network.hostile.received == []
+    reached = network.connections
     assert sum(str(cloud.port) in line for line in reached) >= 1
     assert [line for line in reached if "127.0.0.1" not in line] == []

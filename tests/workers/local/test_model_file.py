@@ -119,7 +119,7 @@ def test_warming_a_missing_file_raises_nothing(tmp_path: Path) -> None:
     local_worker(Card("x", "local", "X"), tmp_path / "missing.gguf", Memory()).warm()
 
 
-class Lodger:
+class MemoryHolder:
     """Something that holds memory."""
 
     def __init__(self, resident: int, busy: bool = False, force: bool = False) -> None:
@@ -141,7 +141,7 @@ def memory_with(available: int, limit: int = 100 * GB) -> Memory:
 
 def test_the_least_recently_used_goes_first_and_no_more_than_needed() -> None:
     memory = Memory(100)
-    first, second, third = Lodger(0), Lodger(0), Lodger(0)
+    first, second, third = MemoryHolder(0), MemoryHolder(0), MemoryHolder(0)
     for lodger in (first, second, first):
         memory.make_room(lodger, 40)
         lodger.resident = 40
@@ -151,11 +151,11 @@ def test_the_least_recently_used_goes_first_and_no_more_than_needed() -> None:
 
 def test_the_busy_stay_and_the_numbers_are_told() -> None:
     memory = memory_with(50 * GB, 10 * GB)
-    busy, idle = Lodger(6 * GB, busy=True), Lodger(GB)
+    busy, idle = MemoryHolder(6 * GB, busy=True), MemoryHolder(GB)
     memory.make_room(busy, 0)
     memory.make_room(idle, 0)
     with pytest.raises(MemoryOccupied, match=r"5\.0 GB .* hold 6\.0 GB; 10\.0 GB are") as refused:
-        memory.make_room(Lodger(0), 5 * GB)
+        memory.make_room(MemoryHolder(0), 5 * GB)
     assert "memory_gb" in refused.value.hint
     assert (refused.value.needed, refused.value.free) == (5 * GB, 4 * GB)
     assert busy.resident
@@ -163,11 +163,11 @@ def test_the_busy_stay_and_the_numbers_are_told() -> None:
 
 def test_what_is_not_free_right_now_is_refused() -> None:
     memory = memory_with(5 * GB)
-    memory.make_room(Lodger(0), 4 * GB)
+    memory.make_room(MemoryHolder(0), 4 * GB)
     with pytest.raises(
         NotEnoughMemory, match=r"6\.0 GB of memory, and 4\.7 GB are free now"
     ) as refused:
-        memory.make_room(Lodger(0), 6 * GB)
+        memory.make_room(MemoryHolder(0), 6 * GB)
     assert not isinstance(refused.value, MemoryOccupied)
     assert refused.value.hint == "Choose a smaller model, or close other programs."
 
@@ -185,21 +185,21 @@ async def test_the_context_that_would_fit_is_told_and_does() -> None:
 
 def test_what_an_idle_model_would_give_back_counts_as_free() -> None:
     memory = memory_with(5 * GB)
-    idle = Lodger(GB)
+    idle = MemoryHolder(GB)
     idle.process = os.getpid()  # some process that really holds memory
     memory.make_room(idle, GB)
     own = sum(int(n) for n in Path("/proc/self/statm").read_text().split()[1:2]) * 4096
-    memory.make_room(Lodger(0), 5 * GB - (256 << 20) + own // 2)
+    memory.make_room(MemoryHolder(0), 5 * GB - (256 << 20) + own // 2)
     assert idle.resident == 0
 
 
 def test_what_a_loaded_model_may_still_grow_to_is_promised_to_it() -> None:
     memory = memory_with(5 * GB)
-    memory.make_room(busy := Lodger(2 * GB, busy=True), 2 * GB)
+    memory.make_room(busy := MemoryHolder(2 * GB, busy=True), 2 * GB)
     with pytest.raises(MemoryOccupied, match=r"4\.0 GB of memory, and 2\.7 GB are free"):
-        memory.make_room(Lodger(0), 4 * GB)
+        memory.make_room(MemoryHolder(0), 4 * GB)
     busy.resident = 0
-    memory.make_room(Lodger(0), 4 * GB)
+    memory.make_room(MemoryHolder(0), 4 * GB)
 
 
 def test_elsewhere_processes_are_asked_in_another_way() -> None:
@@ -211,33 +211,33 @@ def test_elsewhere_processes_are_asked_in_another_way() -> None:
 
 def test_waiting_helps_only_where_another_model_holds_what_is_needed() -> None:
     memory = memory_with(5 * GB)
-    memory.make_room(busy := Lodger(GB, busy=True), GB)
-    memory.make_room(idle := Lodger(GB), GB)
+    memory.make_room(busy := MemoryHolder(GB, busy=True), GB)
+    memory.make_room(idle := MemoryHolder(GB), GB)
     with pytest.raises(MemoryOccupied, match="beside models that are answering"):
-        memory.make_room(Lodger(0), 4 * GB + GB // 2)
+        memory.make_room(MemoryHolder(0), 4 * GB + GB // 2)
     with pytest.raises(NotEnoughMemory) as refused:
-        memory.make_room(Lodger(0), 6 * GB)
+        memory.make_room(MemoryHolder(0), 6 * GB)
     assert not isinstance(refused.value, MemoryOccupied)
     assert (busy.resident, idle.resident) == (GB, GB), "nobody had to go for nothing"
-    memory.make_room(Lodger(0), 3 * GB + GB // 2)
+    memory.make_room(MemoryHolder(0), 3 * GB + GB // 2)
     assert (busy.resident, idle.resident) == (GB, 0)
 
 
 def test_who_is_forced_gets_what_there_is() -> None:
     memory = memory_with(5 * GB, 10 * GB)
-    idle, busy = Lodger(GB), Lodger(GB, busy=True)
+    idle, busy = MemoryHolder(GB), MemoryHolder(GB, busy=True)
     memory.make_room(idle, GB)
     memory.make_room(busy, GB)
-    memory.make_room(Lodger(0, force=True), 99 * GB)
+    memory.make_room(MemoryHolder(0, force=True), 99 * GB)
     assert (idle.resident, busy.resident) == (0, GB)
 
 
 def test_what_gpus_have_counts_too() -> None:
     memory = memory_with(5 * GB, 10 * GB)
     memory.gpu = 20 * GB
-    memory.make_room(Lodger(0), 24 * GB)
+    memory.make_room(MemoryHolder(0), 24 * GB)
     with pytest.raises(NotEnoughMemory, match=r"30\.0 GB are allowed"):
-        memory.make_room(Lodger(0), 31 * GB)
+        memory.make_room(MemoryHolder(0), 31 * GB)
 
 
 async def test_gpus_are_asked_only_when_there_is_no_room_without(
@@ -285,7 +285,7 @@ def test_what_is_judged_to_fit_can_be_loaded(used: float) -> None:
     fits = judge_fit([load], Hardware(16 * GB, 16 * GB, 8, 8)).fit is not Fit.WONT
     memory = Memory(look=lambda: MachineMemory(16 * GB, 16 * GB))
     with nullcontext() if fits else pytest.raises(NotEnoughMemory):
-        memory.make_room(Lodger(0), load.total, load)
+        memory.make_room(MemoryHolder(0), load.total, load)
 
 
 def test_a_container_has_less_memory_than_its_machine(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import asyncio
 from baton.workers.local.model_memory import CpuLock
 
 
-class Crowd:
+class WaitingModels:
     """Models that want to compute."""
 
     def __init__(self, cores: int) -> None:
@@ -42,7 +42,7 @@ async def settle() -> None:
 
 
 async def test_one_that_wants_all_cores_computes_alone_and_others_in_order() -> None:
-    crowd = Crowd(4)
+    crowd = WaitingModels(4)
     for name in "abc":
         await crowd.come(name, 0)
     assert crowd.working == ["a"]
@@ -53,7 +53,7 @@ async def test_one_that_wants_all_cores_computes_alone_and_others_in_order() -> 
 
 
 async def test_those_that_fit_beside_each_other_compute_at_once() -> None:
-    crowd = Crowd(4)
+    crowd = WaitingModels(4)
     for name, threads in (("a", 2), ("b", 1), ("c", 2), ("d", 1)):
         await crowd.come(name, threads)
     assert crowd.working == ["a", "b"], "nobody overtakes"
@@ -62,13 +62,13 @@ async def test_those_that_fit_beside_each_other_compute_at_once() -> None:
 
 
 async def test_more_threads_than_cores_still_get_their_turn() -> None:
-    crowd = Crowd(2)
+    crowd = WaitingModels(2)
     await crowd.come("a", 16)
     assert crowd.working == ["a"]
 
 
 async def test_whoever_leaves_the_row_or_the_work_makes_way() -> None:
-    crowd = Crowd(2)
+    crowd = WaitingModels(2)
     await crowd.come("a", 1)
     await crowd.come("b", 2)
     await crowd.come("c", 1)
@@ -82,7 +82,7 @@ async def test_whoever_leaves_the_row_or_the_work_makes_way() -> None:
 
 
 async def test_a_turn_that_comes_with_a_cancellation_is_passed_on() -> None:
-    crowd = Crowd(1)
+    crowd = WaitingModels(1)
     for name in "abc":
         await crowd.come(name, 1)
     crowd.stops["a"].set()

@@ -12,7 +12,7 @@ from baton.core.messages import Card, Chunk, Finish, Request, Text, Thinking, Us
 from baton.workers.local.speed_benchmark import measure_speed
 from baton.workers.scripted_worker import ScriptedWorker
 from support.local_worker_calls import small
-from support.scripted_plans import Actor, cloud, local
+from support.scripted_plans import StubWorker, cloud, local
 
 
 def paced(request: Request) -> Iterable[Chunk | float]:
@@ -51,7 +51,7 @@ async def test_what_cannot_be_measured_is_none(said: list[Chunk | BaseException]
 
 
 async def test_nobody_elsewhere_is_asked() -> None:
-    far, tool = Actor(cloud()), Actor(Card("clock", "tool", "Clock"))
+    far, tool = StubWorker(cloud()), StubWorker(Card("clock", "tool", "Clock"))
     assert await measure_speed(far) is None
     assert await measure_speed(tool) is None
     assert far.requests == tool.requests == []
@@ -70,7 +70,7 @@ async def test_it_can_be_cancelled_at_once() -> None:
         finally:
             stopped.set()
 
-    task = asyncio.create_task(measure_speed(Actor(local(), endless), 3600))
+    task = asyncio.create_task(measure_speed(StubWorker(local(), endless), 3600))
     await began.wait()
     task.cancel()
     await asyncio.wait({task})

@@ -35,7 +35,7 @@ Out = Callable[..., CloudHttpClient]
 
 
 @dataclass
-class Heard:
+class CallOutcome:
     """What one call gave, and what was announced before anything was sent."""
 
     text: str = ""
@@ -92,9 +92,9 @@ def request_of(
 
 async def hear(
     way: CloudHttpClient, call: CloudCall, body: bytes = b"", headers: Mapping[str, str] = BEARER
-) -> Heard:
+) -> CallOutcome:
     """Make a call; what it announces may be sent at once."""
-    heard = Heard()
+    heard = CallOutcome()
 
     def announce(host: str, _: bytes) -> None:
         heard.announced.append(host)

@@ -196,7 +196,7 @@ CHATTING = [kind for kind in MODELS if kind not in OTHERS]
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenRequests:
     """What litellm wrote, and what it did besides."""
 
     frozen: list[tuple[dict[str, Any], list[Any]]]
@@ -208,7 +208,7 @@ class Written:
 
 
 @pytest.fixture(scope="module")
-def written() -> Written:
+def written() -> WrittenRequests:
     """Let litellm parse all events and write all requests in one process: loading it takes long."""
     rows = [json.loads(line) for line in FROZEN.read_text(encoding="utf-8").split("\n")[:-1]]
     others = [
@@ -235,7 +235,7 @@ def written() -> Written:
     parsed, *requests, besides = map(json.loads, done.stdout.splitlines())
     assert len(requests) == len(asked)
     frozen = [*zip(rows, requests[: len(rows)], strict=True)]
-    return Written(frozen, requests[len(rows) :], besides, parsed)
+    return WrittenRequests(frozen, requests[len(rows) :], besides, parsed)
 
 
 def asked_of(row: dict[str, Any]) -> dict[str, Any]:
@@ -251,7 +251,7 @@ def asked_of(row: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.sampled(0.34)
-def test_requests_are_those_of_litellms_own_client(written: Written) -> None:
+def test_requests_are_those_of_litellms_own_client(written: WrittenRequests) -> None:
     for row, (dialect, may_think, shaped, url, headers, body) in written.frozen:
         found = {
             "dialect": dialect,
@@ -264,7 +264,7 @@ def test_requests_are_those_of_litellms_own_client(written: Written) -> None:
         assert found == {name: row[name] for name in found}, (row["model"], row["variant"])
 
 
-def test_writing_says_keeps_and_reads_nothing(written: Written) -> None:
+def test_writing_says_keeps_and_reads_nothing(written: WrittenRequests) -> None:
     """No log, print, callback, connection or program, and no variable that has a value."""
     callbacks, telemetry, seen, last = written.besides
     assert last == [["read", "LITELLM_LOG", True], ["log", "the traps work"]]
@@ -293,23 +293,23 @@ def test_no_provider_is_refused_and_asked() -> None:
 
 
 @pytest.mark.parametrize("kind", CHATTING)
-def test_text_and_end_beside_a_bad_count_are_lost(written: Written, kind: str) -> None:
+def test_text_and_end_beside_a_bad_count_are_lost(written: WrittenRequests, kind: str) -> None:
     found, lost = written.parsed[MODELS[kind]]
     assert found == ["Hello", "stop", [10, 5]]
     assert lost in ("ValidationError", "ValueError", "TypeError")
 
 
 @pytest.mark.parametrize("kind", WITHOUT_PARSER)
-def test_a_configuration_has_no_parser(written: Written, kind: str) -> None:
+def test_a_configuration_has_no_parser(written: WrittenRequests, kind: str) -> None:
     assert written.parsed[MODELS[kind]] is None
 
 
-def test_anthropics_handler_makes_up_counts_and_ends(written: Written) -> None:
+def test_anthropics_handler_makes_up_counts_and_ends(written: WrittenRequests) -> None:
     start, large, small = written.parsed["handler/anthropic"]
     assert start[2] == [0, 1], "a count that didn't come is 0"
     assert large == ["", "stop", [90, 9]], "a reason that didn't come is stop"
     assert small[2] == [0, 3], "a smaller count replaces a larger one"
 
 
-def test_cohere_gives_no_count_and_no_end(written: Written) -> None:
+def test_cohere_gives_no_count_and_no_end(written: WrittenRequests) -> None:
     assert written.parsed[MODELS["cohere"]] == [["Hello", None, None], ["", None, None]]

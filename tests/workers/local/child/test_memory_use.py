@@ -109,7 +109,7 @@ def test_a_quantised_context_makes_sense() -> None:
     model.free()
 
 
-class Parent:
+class PipeRecorder:
     """The end of a pipe that keeps what was sent."""
 
     def __init__(self) -> None:
@@ -122,7 +122,7 @@ class Parent:
         return False
 
 
-class Reluctant(llama.Model):
+class SmallGpuModel(llama.Model):
     """A model that finds room on the GPU for so many layers only, or for none with a context."""
 
     room = 0
@@ -145,17 +145,17 @@ class Reluctant(llama.Model):
 def test_fewer_layers_are_tried_until_it_loads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int, tried: list[int]
 ) -> None:
-    monkeypatch.setattr(llama, "Model", Reluctant)
-    monkeypatch.setattr(Reluctant, "room", room)
-    monkeypatch.setattr(Reluctant, "tried", [], raising=False)
+    monkeypatch.setattr(llama, "Model", SmallGpuModel)
+    monkeypatch.setattr(SmallGpuModel, "room", room)
+    monkeypatch.setattr(SmallGpuModel, "tried", [], raising=False)
     told = loaded(tiny(tmp_path, "llama"), gpu_layers=99)
-    assert Reluctant.tried == tried
+    assert SmallGpuModel.tried == tried
     assert told.hardware == "CPU only"
 
 
 def loaded(path: Path, **how: Any) -> ModelLoaded:
     """Have a runner load a model; return what it says of it."""
-    parent = Parent()
+    parent = PipeRecorder()
     load = estimate_file_load(path, how.get("context", 4096), how.pop("kv", "f16"))
     usual = {"context": 4096, "threads": 1, "gpu_layers": 0, "gpu_share": 1.0, "idle_seconds": 1}
     request = LoadModel(path=path, expected=load, **{**usual, **how})

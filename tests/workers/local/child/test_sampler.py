@@ -38,7 +38,7 @@ def model() -> Iterator[llama.Model]:
     model.free()
 
 
-class Desk:
+class GrammarWriter:
     """A model that was asked something, as often as one likes."""
 
     def __init__(self, model: llama.Model) -> None:
@@ -76,8 +76,8 @@ class Desk:
 
 
 @pytest.fixture(scope="module")
-def desk(model: llama.Model) -> Desk:
-    return Desk(model)
+def writer(model: llama.Model) -> GrammarWriter:
+    return GrammarWriter(model)
 
 
 @pytest.mark.sampled(2)
@@ -86,26 +86,28 @@ def desk(model: llama.Model) -> Desk:
     [(0.0, 1, 1.0), (0.0, 1, 1.3), (1.5, 1, 1.0), (1.5, 2, 1.3), (1.5, 3, 1.0), (1.5, 4, 1.0)],
 )
 def test_what_is_written_always_parses(
-    desk: Desk, temperature: float, seed: int, penalty: float
+    writer: GrammarWriter, temperature: float, seed: int, penalty: float
 ) -> None:
     how = Sampling(temperature, repeat_penalty=penalty, seed=seed)
-    text, _ = desk.write(how, PERSON)
+    text, _ = writer.write(how, PERSON)
     assert json.loads(text).keys() == {"name", "age", "likes"}
 
 
-def test_how_sure_the_model_was_is_what_its_figures_say(desk: Desk, model: llama.Model) -> None:
+def test_how_sure_the_model_was_is_what_its_figures_say(
+    writer: GrammarWriter, model: llama.Model
+) -> None:
     how = Sampling(0.0, repeat_penalty=1.3)
     with closing(model.sampler(how, None)) as sampler:
         assert sampler.confidence.mean is None
-        told = desk.watch(sampler, most=12)
+        told = writer.watch(sampler, most=12)
         mean = sampler.confidence.mean
     assert mean == pytest.approx(sum(told) / len(told), abs=1e-4)
     assert all(one < 0 for one in told)
 
 
-def test_of_a_long_text_each_fourth_token_tells(desk: Desk, model: llama.Model) -> None:
+def test_of_a_long_text_each_fourth_token_tells(writer: GrammarWriter, model: llama.Model) -> None:
     with closing(model.sampler(Sampling(1.5, seed=3), r"root ::= [^\x00]{300}")) as sampler:
-        told = desk.watch(sampler, most=FIRST_TOKENS + 4 * TOKEN_INTERVAL)
+        told = writer.watch(sampler, most=FIRST_TOKENS + 4 * TOKEN_INTERVAL)
         mean = sampler.confidence.mean
     counted = [
         one for n, one in enumerate(told, start=1) if n <= FIRST_TOKENS or n % TOKEN_INTERVAL == 0
@@ -114,59 +116,63 @@ def test_of_a_long_text_each_fourth_token_tells(desk: Desk, model: llama.Model) 
     assert mean == pytest.approx(sum(counted) / len(counted), abs=1e-4)
 
 
-def test_each_line_tells_how_sure_the_model_was_of_it(desk: Desk, model: llama.Model) -> None:
+def test_each_line_tells_how_sure_the_model_was_of_it(
+    writer: GrammarWriter, model: llama.Model
+) -> None:
     with closing(model.sampler(Sampling(1.5, seed=3), r"root ::= [^\x00]{300}", 40)) as sampler:
-        first = [*desk.watch(sampler, most=4)]
+        first = [*writer.watch(sampler, most=4)]
         sampler.confidence.end_line()
-        second = desk.watch(sampler, most=36)
+        second = writer.watch(sampler, most=36)
         sampler.confidence.end_line()
         lines = sampler.confidence.lines
     assert lines == pytest.approx([fmean(first), fmean(second)], abs=1e-4)
 
 
 def test_within_a_form_the_model_is_as_sure_as_it_was_of_the_words(
-    desk: Desk, model: llama.Model
+    writer: GrammarWriter, model: llama.Model
 ) -> None:
     sure = []
     for form in (r"root ::= [^\x00]*", r'root ::= "Zurich" [0-9]{20}'):
         with closing(model.sampler(Sampling(0), form)) as sampler:
-            told = desk.watch(sampler, most=12)
+            told = writer.watch(sampler, most=12)
             assert sampler.confidence.mean == pytest.approx(sum(told) / len(told), abs=1e-4)
             sure.append(sum(told) / len(told))
     assert sure[0] > sure[1] + 1, "it would not have said that by itself"
 
 
-def test_a_seed_repeats_chances_within_a_form(desk: Desk) -> None:
-    first, again, other = (desk.write(Sampling(1.5, seed=n), PERSON, most=15) for n in (1, 1, 2))
+def test_a_seed_repeats_chances_within_a_form(writer: GrammarWriter) -> None:
+    first, again, other = (writer.write(Sampling(1.5, seed=n), PERSON, most=15) for n in (1, 1, 2))
     assert first == again != other
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.5])
-def test_a_form_that_the_model_would_never_choose(desk: Desk, temperature: float) -> None:
-    text, _ = desk.write(Sampling(temperature, seed=1), MIXED)
+def test_a_form_that_the_model_would_never_choose(
+    writer: GrammarWriter, temperature: float
+) -> None:
+    text, _ = writer.write(Sampling(temperature, seed=1), MIXED)
     assert (text[:2], text[4], text[8]) == ("日本", "🎉", "é")
 
 
-def test_one_text_alone_is_written_whole_and_then_it_ends(desk: Desk) -> None:
+def test_one_text_alone_is_written_whole_and_then_it_ends(writer: GrammarWriter) -> None:
     alone = "Zürich, Zürich, Zürich! " * 3
-    text, _ = desk.write(Sampling(0, repeat_penalty=1.3), f'root ::= "{alone}"')
+    text, _ = writer.write(Sampling(0, repeat_penalty=1.3), f'root ::= "{alone}"')
     assert text == alone
 
 
-def test_it_may_not_end_before_the_form_does(desk: Desk) -> None:
-    text, _ = desk.write(Sampling(0), r"root ::= [a-z .]{80}")
+def test_it_may_not_end_before_the_form_does(writer: GrammarWriter) -> None:
+    text, _ = writer.write(Sampling(0), r"root ::= [a-z .]{80}")
     assert len(text) == 80
 
 
-def test_a_cap_cuts_within_the_form(desk: Desk) -> None:
-    text, tokens = desk.write(Sampling(0), PERSON, most=5)
+def test_a_cap_cuts_within_the_form(writer: GrammarWriter) -> None:
+    text, tokens = writer.write(Sampling(0), PERSON, most=5)
     assert tokens == 5
     assert '{"name": "'.startswith(text[:10])
 
 
-def test_a_choice_that_the_form_allows_is_the_free_one(desk: Desk) -> None:
+def test_a_choice_that_the_form_allows_is_the_free_one(writer: GrammarWriter) -> None:
     how = Sampling(0, repeat_penalty=1.1)
-    assert desk.write(how, r"root ::= [^\x00]*", most=25) == desk.write(how, None, most=25)
+    assert writer.write(how, r"root ::= [^\x00]*", most=25) == writer.write(how, None, most=25)
 
 
 @pytest.mark.parametrize(
@@ -192,12 +198,12 @@ def test_a_grammar_that_cannot_be_used_is_refused(
         model.sampler(Sampling(), grammar)
 
 
-def test_parentheses_that_are_mere_text_are_not_counted(desk: Desk) -> None:
-    text, _ = desk.write(Sampling(0), 'root ::= "((((((((" {9} # ((((')
+def test_parentheses_that_are_mere_text_are_not_counted(writer: GrammarWriter) -> None:
+    text, _ = writer.write(Sampling(0), 'root ::= "((((((((" {9} # ((((')
     assert text == "(" * 72
 
 
-def test_a_form_without_a_way_on_is_told(model: llama.Model, desk: Desk) -> None:
+def test_a_form_without_a_way_on_is_told(model: llama.Model, writer: GrammarWriter) -> None:
     unknown = next(n for n in range(1, 32) if not model.tokenise(chr(n), special=False))
     with pytest.raises(LlamaError, match="no word that it knows"):
-        desk.write(Sampling(1.0, seed=1), rf'root ::= "a\x{unknown:02x}"')
+        writer.write(Sampling(1.0, seed=1), rf'root ::= "a\x{unknown:02x}"')

@@ -33,7 +33,7 @@ CANARY = "c4n4ry-in-the-file"
 SECONDS = 0.3
 
 
-class Guarded:
+class GuardedToolbox:
     """A toolbox, and around it what the code inside must neither see nor change."""
 
     def __init__(self, folder: Path) -> None:
@@ -90,9 +90,9 @@ class Guarded:
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedToolbox]:
     base = tmp_path_factory.mktemp("guarded")
-    guarded = Guarded(base)
+    guarded = GuardedToolbox(base)
     asyncio.run(guarded.run("assert 'EARLIER_CODE'", 10))
     yield guarded
     guarded.server.close()
@@ -105,7 +105,7 @@ def test_there_are_enough_attacks() -> None:
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", ATTACKS)
-async def test_no_code_gets_out(kind: str, guarded: Guarded) -> None:
+async def test_no_code_gets_out(kind: str, guarded: GuardedToolbox) -> None:
     """All attacks of a kind, four at once, as many as the tools are given at most."""
     slots = asyncio.Semaphore(4)
 
@@ -128,7 +128,9 @@ async def test_no_code_gets_out(kind: str, guarded: Guarded) -> None:
 @pytest.mark.parametrize(
     ("kind", "name"), [(kind, name) for kind, attacks in ATTACKS.items() for name in attacks]
 )
-async def test_no_code_gets_out_given_more_time(kind: str, name: str, guarded: Guarded) -> None:
+async def test_no_code_gets_out_given_more_time(
+    kind: str, name: str, guarded: GuardedToolbox
+) -> None:
     child = guarded.toolbox.pid
     said = await guarded.attack(ATTACKS[kind][name], 3.0)
     assert "ESCAPED" not in said
@@ -136,7 +138,7 @@ async def test_no_code_gets_out_given_more_time(kind: str, name: str, guarded: G
     await guarded.assert_well(child)
 
 
-async def test_code_that_is_cancelled_is_gone_soon(guarded: Guarded) -> None:
+async def test_code_that_is_cancelled_is_gone_soon(guarded: GuardedToolbox) -> None:
     task = asyncio.create_task(guarded.run("while True: pass", 30))
     await guarded.until(3)
     task.cancel()
@@ -145,7 +147,7 @@ async def test_code_that_is_cancelled_is_gone_soon(guarded: Guarded) -> None:
     await guarded.until(2, 20)
 
 
-async def test_code_cancelled_at_once_does_not_run_on(guarded: Guarded) -> None:
+async def test_code_cancelled_at_once_does_not_run_on(guarded: GuardedToolbox) -> None:
     for _ in range(20):
         task = asyncio.create_task(guarded.run("while True: pass", 30))
         await asyncio.sleep(0)
@@ -154,14 +156,14 @@ async def test_code_cancelled_at_once_does_not_run_on(guarded: Guarded) -> None:
     await guarded.until(2, 20)
 
 
-async def test_four_at_once_do_not_disturb_each_other(guarded: Guarded) -> None:
+async def test_four_at_once_do_not_disturb_each_other(guarded: GuardedToolbox) -> None:
     codes = [f"x = {n}\nwhile {n % 2}: pass\nprint(x)" for n in range(4)]
     first = await asyncio.gather(*map(guarded.run, codes), return_exceptions=True)
     assert [str(answer) for answer in first[::2]] == ["0\nFinished.", "2\nFinished."]
     assert all("too long" in str(answer) for answer in first[1::2])
 
 
-async def test_nothing_is_left_over_from_many_calls(guarded: Guarded) -> None:
+async def test_nothing_is_left_over_from_many_calls(guarded: GuardedToolbox) -> None:
     def files() -> list[int]:
         return [process.num_fds() for process in guarded.family()]
 
@@ -187,7 +189,7 @@ async def test_nothing_is_left_over_from_many_calls(guarded: Guarded) -> None:
 @pytest.mark.sampled(0.5)
 @pytest.mark.parametrize("who", [0, 1])
 async def test_a_killed_process_is_replaced_and_the_call_made_again(
-    who: int, guarded: Guarded
+    who: int, guarded: GuardedToolbox
 ) -> None:
     """The tools' own process (0) or the jailer (1) is killed while code runs."""
     old = guarded.family()
@@ -198,7 +200,7 @@ async def test_a_killed_process_is_replaced_and_the_call_made_again(
     await asyncio.to_thread(wait_until_over, old)
 
 
-async def running_code(guarded: Guarded) -> psutil.Process:
+async def running_code(guarded: GuardedToolbox) -> psutil.Process:
     """Wait until code runs, and return its process once that is confined."""
     await guarded.until(3)
     (code,) = guarded.family()[2:]
@@ -239,7 +241,7 @@ def files_of(process: psutil.Process) -> dict[int, str]:
     return {int(path.name): str(path.readlink()) for path in folder.iterdir()}
 
 
-async def test_between_code_and_the_front_no_file_is_shared(guarded: Guarded) -> None:
+async def test_between_code_and_the_front_no_file_is_shared(guarded: GuardedToolbox) -> None:
     """The process that forks code holds a line to the tools, and nothing else.
 
     The line to the code that just ended is closed a moment after its result.
@@ -252,13 +254,13 @@ async def test_between_code_and_the_front_no_file_is_shared(guarded: Guarded) ->
     assert [file.partition(":")[0] for file in files.values()] == ["socket"], files
 
 
-async def test_code_is_held_to_its_limits(guarded: Guarded) -> None:
+async def test_code_is_held_to_its_limits(guarded: GuardedToolbox) -> None:
     task = asyncio.create_task(guarded.run("import time\ntime.sleep(1000)", 30))
     assert_confined(await running_code(guarded), 31)
     task.cancel()
 
 
-async def test_code_finds_its_source_by_pythons_lines(guarded: Guarded) -> None:
+async def test_code_finds_its_source_by_pythons_lines(guarded: GuardedToolbox) -> None:
     code = "import inspect\na = '\u2028'\ndef f():\n    return 1\nprint(inspect.getsource(f))"
     assert (await guarded.run(code, 10)).startswith("def f():\n    return 1\n")
 
@@ -323,7 +325,7 @@ def test_what_the_kernel_refuses_is_named() -> None:
         _prctl(1, 99_999)  # no signal to die of has that number
 
 
-async def test_code_ends_with_its_jailer(guarded: Guarded) -> None:
+async def test_code_ends_with_its_jailer(guarded: GuardedToolbox) -> None:
     """It sleeps, so neither its time on the processor nor a full pipe would end it."""
     task = asyncio.create_task(guarded.run("import time\ntime.sleep(1000)", 300))
     code = await running_code(guarded)
@@ -372,7 +374,7 @@ def test_calls_of_another_machine_kill(
 
 
 @pytest.mark.sampled(0.5)
-async def test_a_process_killed_each_time_is_a_clear_error(guarded: Guarded) -> None:
+async def test_a_process_killed_each_time_is_a_clear_error(guarded: GuardedToolbox) -> None:
     task = asyncio.create_task(guarded.run("while True: pass", 30))
     killed: set[int] = set()
     async with asyncio.timeout(60):
@@ -389,7 +391,7 @@ async def test_a_process_killed_each_time_is_a_clear_error(guarded: Guarded) -> 
 
 
 async def test_it_is_limited_by_the_time_that_it_uses_not_only_by_the_clock(
-    guarded: Guarded,
+    guarded: GuardedToolbox,
 ) -> None:
     begun = time.process_time()
     with pytest.raises(WorkerError, match="too long"):
@@ -419,7 +421,7 @@ async def test_it_is_limited_by_the_time_that_it_uses_not_only_by_the_clock(
         ("print('Passed.')\nassert False", "Passed.\nFailed: AssertionError (line 2)"),
     ],
 )
-async def test_honest_code_runs(code: str, outcome: str, guarded: Guarded) -> None:
+async def test_honest_code_runs(code: str, outcome: str, guarded: GuardedToolbox) -> None:
     assert await guarded.run(code, 10) == outcome
 
 
@@ -436,7 +438,7 @@ def test_it(PARAMETER):
 """
 
 
-async def test_a_decorated_test_is_run_if_it_needs_nothing(guarded: Guarded) -> None:
+async def test_a_decorated_test_is_run_if_it_needs_nothing(guarded: GuardedToolbox) -> None:
     assert await guarded.run(DECORATED.replace("PARAMETER", ""), 10) == "Passed: 1 check."
     said = await guarded.run(DECORATED.replace("PARAMETER", "fixture"), 10)
     assert said.startswith("Not tested: ")
@@ -464,14 +466,14 @@ def double(x):
 @pytest.mark.parametrize(
     "code", [UNITTEST, UNITTEST + "if __name__ == '__main__':\n    unittest.main()\n", DOCTEST]
 )
-async def test_all_kinds_of_tests_are_run(code: str, guarded: Guarded) -> None:
+async def test_all_kinds_of_tests_are_run(code: str, guarded: GuardedToolbox) -> None:
     assert await guarded.run(code.replace("EXPECTED", "4"), 10) == "Passed: 1 check."
     said = await guarded.run(code.replace("EXPECTED", "5"), 10)
     assert said.splitlines()[-1].startswith("Failed: ")
 
 
 async def test_where_others_wrote_the_tests_no_example_in_the_code_counts(
-    guarded: Guarded,
+    guarded: GuardedToolbox,
 ) -> None:
     code, tests = DOCTEST.replace("EXPECTED", "5"), "assert double(2) == 4"
     text = f"```python\n{code}\n```\n```python-tests\n{tests}\n```"
@@ -491,25 +493,25 @@ async def test_where_others_wrote_the_tests_no_example_in_the_code_counts(
     ],
 )
 async def test_what_says_nothing_about_the_code_is_an_error(
-    code: str, reason: str, seconds: float, guarded: Guarded
+    code: str, reason: str, seconds: float, guarded: GuardedToolbox
 ) -> None:
     with pytest.raises(WorkerError, match=reason):
         await guarded.run(code, seconds)
 
 
-async def test_without_code_nothing_runs(guarded: Guarded) -> None:
+async def test_without_code_nothing_runs(guarded: GuardedToolbox) -> None:
     with pytest.raises(WorkerError, match="no block of Python"):
         await guarded.toolbox.run_code("print('x')", 1)
 
 
-async def test_what_is_too_long_is_refused_not_cut(guarded: Guarded) -> None:
+async def test_what_is_too_long_is_refused_not_cut(guarded: GuardedToolbox) -> None:
     with pytest.raises(WorkerError, match="too long to be run"):
         await guarded.run("pass\n" * 50_000)
     with pytest.raises(WorkerError, match="too long for the python"):
         await guarded.run("pass\n" * 5_000_000)
 
 
-async def test_the_code_of_a_step_is_found_in_what_it_was_shown(guarded: Guarded) -> None:
+async def test_the_code_of_a_step_is_found_in_what_it_was_shown(guarded: GuardedToolbox) -> None:
     shown = (
         "Result 1:\n````\nHere:\n```python\nx = 1\n```\nand\n```py\nprint(x)\n```\n````\n\nRun it."
     )

@@ -43,7 +43,7 @@ def combined(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 EXPRESSIONS = st.recursive(st.sampled_from(LARGE), combined, max_leaves=8)
 
 
-class Watched:
+class SizeRecorder:
     """Notes the sizes of all numbers that operators and functions are given and return."""
 
     def __init__(self) -> None:
@@ -70,8 +70,8 @@ def sizes_of(value: Any) -> list[int]:
 
 
 @contextmanager
-def watched_numbers() -> Iterator[Watched]:
-    watched = Watched()
+def watched_numbers() -> Iterator[SizeRecorder]:
+    watched = SizeRecorder()
     with pytest.MonkeyPatch.context() as patch:
         for table in (numbers.FUNCTIONS, numbers.OPERATORS):
             for name, function in table.items():
