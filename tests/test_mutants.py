@@ -49,7 +49,7 @@ def test_the_same_seed_draws_the_same() -> None:
 
 
 @pytest.mark.sampled(0.34)
-def test_what_is_written_elsewhere_draws_no_other_lines(
+def test_what_is_written_in_other_places_draws_no_other_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(mutate.ROOT / "app", tmp_path / "app", ignore=lambda *_: {"__pycache__"})

@@ -93,7 +93,7 @@ def test_a_missing_compiler_is_one_sentence_before_anything_is_installed(
     assert not (checkout / ".venv").exists()
 
 
-def test_llama_cpp_is_compiled_anew_when_its_recipe_changes_and_not_taken_from_a_cache(
+def test_llama_cpp_is_recompiled_when_its_recipe_changes_and_not_taken_from_a_cache(
     checkout: Path,
 ) -> None:
     def told() -> list[str]:

@@ -264,7 +264,7 @@ def test_the_expected_plan_is_right_and_no_other_is(episode: Episode) -> None:
     ("tool", "text"),
     sorted({(p.tool, p.text) for e in EPISODES for p in e.parts if p.tool and "#" not in p.text}),
 )
-def test_what_a_tool_shall_compute_can_be_computed(tool: str, text: str) -> None:
+def test_what_a_tool_is_asked_to_compute_can_be_computed(tool: str, text: str) -> None:
     assert compute_step(HEADS[tool], text)
 
 

@@ -62,7 +62,7 @@ async def test_asked_anything_else_it_has_nothing_to_say(dataset: Dataset) -> No
         await said(ReplayWorker(dataset, SMALL), "Are you sure?")
 
 
-async def test_one_elsewhere_is_held_for_sent_and_settled(dataset: Dataset) -> None:
+async def test_a_remote_worker_is_held_for_sent_and_settled(dataset: Dataset) -> None:
     worker = ReplayWorker(dataset, BIG, PRICE)
     assert worker.card.uses_gateway
     assert not ReplayWorker(dataset, SMALL).card.uses_gateway
@@ -165,7 +165,7 @@ def test_a_changed_dataset_is_noticed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["my notes", "my notes\n", '{"setting": 1}\n', "{}\n"])
-def test_somebody_elses_file_is_left_alone(tmp_path: Path, content: str) -> None:
+def test_another_owners_file_is_left_alone(tmp_path: Path, content: str) -> None:
     file = tmp_path / "notes.txt"
     file.write_text(content)
     with pytest.raises(ConfigError, match="no result of a bench"):

@@ -42,7 +42,7 @@ def test_nothing_there_could_help(machine: BareMachine) -> None:
     assert left == []
 
 
-def test_it_talks_with_itself_and_with_nobody_else(machine: BareMachine) -> None:
+def test_it_connects_only_to_itself(machine: BareMachine) -> None:
     expected = machine.run("cat", "/proc/net/dev")
     assert [line.split(":")[0].strip() for line in expected.stdout.splitlines()[2:]] == ["lo"]
     for address, answer in (("127.0.0.1", "refused"), ("192.0.2.1", "unreachable")):

@@ -50,7 +50,7 @@ def test_a_home_that_cannot_be_written(make: Make) -> None:
     assert "Read-only file system" in said
 
 
-def test_a_home_of_somebody_else(make: Make) -> None:
+def test_a_home_of_another_user(make: Make) -> None:
     machine = make()
     os.chown(machine.home, 0, 0)
     machine.home.chmod(0o755)

@@ -142,7 +142,7 @@ def test_a_copy_as_it_is_has_no_fault(copy: BuildCopy, tmp_path: Path) -> None:
     assert copy.first_fault(tmp_path) == ""
 
 
-def test_whatever_is_gone_is_named(copy: BuildCopy, tmp_path: Path) -> None:
+def test_a_missing_file_is_named(copy: BuildCopy, tmp_path: Path) -> None:
     """One of each kind of file: the list is compared from its first line to its last."""
     paths = [line.rstrip("\n").split(" ", 4)[4] for line in copy.listed]
     kinds = {Path(path).suffix: path for path in paths if path != "baton"}

@@ -58,7 +58,7 @@ def test_the_capital_of_france_and_of_spain(process: Process, call: Call, home: 
 
 
 @pytest.mark.sampled(0.34)
-def test_a_strategy_is_followed_and_told(call: Call) -> None:
+def test_a_strategy_is_followed_and_shown(call: Call) -> None:
     done = call("ask", "--strategy", "vote", CAPITAL, "--json")
     shown = json.loads(done.out)
     assert (done.code, shown["route"]["strategy"]) == (0, "vote")
@@ -281,7 +281,7 @@ def test_a_home_that_can_not_be_written_is_one_sentence(call: Call, home: Path) 
 
 
 @pytest.mark.sampled(0.5)
-def test_at_a_terminal_status_comes_and_goes_after_an_interrupted_plan_is_told() -> None:
+def test_at_a_terminal_status_comes_and_goes_after_an_interrupted_plan_is_reported() -> None:
     run = stored(*BEGUN)
     screen = Terminal([*BATON, "ask", "-c", CAPITAL], os.environ, 120, 24)
     assert screen.wait_end(30) == 0

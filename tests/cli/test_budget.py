@@ -135,7 +135,7 @@ def test_what_is_no_amount_or_policy_changes_nothing(call: Call, args: tuple[str
     assert not find_paths().config_file.exists()
 
 
-def test_a_variable_that_overrules_the_file_is_told(
+def test_a_variable_that_overrules_the_file_is_reported(
     call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BATON_BUDGET__DAY", "1")
@@ -218,7 +218,7 @@ def test_all_are_given_back_at_once(call: Call, spent: SampleCalls) -> None:
     assert call("budget", "release", "--json").out == "[]\n"
 
 
-def test_a_freeze_is_told_and_lifted(call: Call, home: Path) -> None:
+def test_a_freeze_is_reported_and_lifted(call: Call, home: Path) -> None:
     async def freeze() -> None:
         from baton.core.money import BilledTokens
 
@@ -292,7 +292,7 @@ def test_old_prices_are_warned_of(
     assert ("days old: compare it" in call("budget", "prices").err) is warned
 
 
-def test_a_damaged_list_is_told(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_list_is_reported(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         price_table, "snapshot", lambda: price_table.Snapshot("an unknown day", "", {})
     )

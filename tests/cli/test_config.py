@@ -39,7 +39,7 @@ def test_nothing_that_a_terminal_obeys_goes_into_a_pipe(
     assert out == sanitise(out)
 
 
-def test_the_folders_are_told_when_asked_for(call: Call, home: Path) -> None:
+def test_the_folders_are_shown_when_asked_for(call: Call, home: Path) -> None:
     places = {name: str(home / name) for name in ("config", "data", "state", "cache")}
     places["config"] += "/config.toml"
     lines = call("config", "path", "--all").out.splitlines()
@@ -56,7 +56,7 @@ def test_a_wrong_value_names_only_where_something_was_said(
     assert "(in the environment)" in done.err
 
 
-def test_show_tells_values_and_sources(
+def test_show_lists_values_and_sources(
     call: Call, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (home / "config").mkdir(parents=True)
@@ -189,7 +189,7 @@ def test_edit_keeps_a_broken_text_and_says_so(
 
 
 @pytest.mark.parametrize("editor", ["false", "no-such-editor-anywhere", 'vim "'])
-def test_an_editor_that_fails_is_told(
+def test_an_editor_that_fails_is_reported(
     call: Call, monkeypatch: pytest.MonkeyPatch, editor: str
 ) -> None:
     monkeypatch.setenv("EDITOR", editor)

@@ -69,7 +69,7 @@ def test_the_export_holds_everything_oldest_first(
     assert call("egress", "export", "-o", str(tmp_path / "no" / "x")).code == 1
 
 
-def test_what_was_not_kept_is_told(call: Call, home: Path) -> None:
+def test_what_was_not_kept_is_reported(call: Call, home: Path) -> None:
     async def send() -> None:
         ledger = Ledger.open(find_paths().ledger)
         held = await ledger.hold(bill("r", keep=False))

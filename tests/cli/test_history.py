@@ -99,7 +99,7 @@ def test_conversations_are_listed_newest_first(call: Call, verb: str) -> None:
     assert [c["turns"] for c in listed] == [4, 2]
 
 
-def test_search_finds_what_was_said_whatever_was_typed(call: Call) -> None:
+def test_search_finds_what_was_said_for_any_query(call: Call) -> None:
     id = said("Lisbon with kids")
     assert call("history", "search", "lisb").out.startswith(id)
     hits = json.loads(call("history", "search", "--json", "Lisbon").out)
@@ -119,7 +119,7 @@ def test_show_prints_the_transcript(call: Call) -> None:
     assert call("history", "show", "nothing").code == 2
 
 
-def test_rm_asks_somebody_or_wants_y(call: Call) -> None:
+def test_rm_asks_the_person_or_wants_y(call: Call) -> None:
     id = said("Lisbon with kids")
     refused = call("history", "rm", id)
     assert refused.code == 2
@@ -210,7 +210,7 @@ def test_an_export_overwrites_only_with_force(call: Call, tmp_path: Path) -> Non
     assert call("history", "export", "-o", "/dev/null").code == 0
 
 
-def test_trace_tells_a_run(call: Call) -> None:
+def test_trace_shows_a_run(call: Call) -> None:
     said("Lisbon with kids")
     text = call("trace").out
     for part in ("finished", "goes local", "step 1 given to scripted", "called scripted"):
@@ -228,7 +228,7 @@ def test_history_that_can_not_be_read_is_one_sentence(call: Call, home: Path) ->
     assert done.err.count("\n") == 1
 
 
-def test_a_damaged_history_is_told_once_and_kept(call: Call) -> None:
+def test_a_damaged_history_is_reported_once_and_kept(call: Call) -> None:
     said("Lisbon with kids")
     database = find_paths().database
     sqlite3.connect(database).execute("PRAGMA wal_checkpoint(TRUNCATE)").connection.close()

@@ -79,7 +79,7 @@ def test_plain_text_needs_a_yes(call: Call) -> None:
 
 
 @pytest.mark.parametrize("piped", [b"", b"\n", b"two words", b"\xff\xfe", b"a\x1bb"])
-def test_what_is_no_key_is_told_and_not_shown(
+def test_what_is_no_key_is_reported_and_not_shown(
     call: Call, keyring: MemoryKeyring, piped: bytes
 ) -> None:
     done = call("keys", "set", "openai", piped=piped)
@@ -87,7 +87,7 @@ def test_what_is_no_key_is_told_and_not_shown(
     assert "two words" not in done.err
 
 
-def test_one_that_comes_first_is_told(
+def test_one_that_comes_first_is_reported(
     call: Call, keyring: MemoryKeyring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-from-the-environment")
@@ -96,7 +96,7 @@ def test_one_that_comes_first_is_told(
     assert "first" not in call("keys", "set", "openai", piped=CANARY.encode()).err
 
 
-def test_removing_tells_what_is_left(
+def test_removing_reports_what_is_left(
     call: Call, keyring: MemoryKeyring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     call("keys", "set", "openai", piped=CANARY.encode())
@@ -109,7 +109,7 @@ def test_removing_tells_what_is_left(
     assert (done.code, "No key for openai is kept by Baton" in done.err) == (3, True)
 
 
-def test_providers_are_known_by_their_variable_too_and_others_are_told(
+def test_providers_are_known_by_their_variable_too_and_others_are_reported(
     call: Call, keyring: MemoryKeyring
 ) -> None:
     for name in ("GOOGLE_API_KEY", "Gemini"):
@@ -130,7 +130,7 @@ def test_a_workers_own_variable_can_have_a_key(call: Call, keyring: MemoryKeyrin
     assert list(listed(call)) == ["LAB_KEY"]
 
 
-def test_a_file_that_others_can_read_is_told(call: Call) -> None:
+def test_a_file_that_others_can_read_is_reported(call: Call) -> None:
     call("keys", "set", "openai", "--plaintext", "-y", piped=CANARY.encode())
     find_paths().keys_file.chmod(0o644)
     done = call("keys", "ls")

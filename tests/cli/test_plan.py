@@ -85,7 +85,7 @@ def test_options_are_those_of_ask(call: Call, scripted: Scripted, tmp_path: Path
         (["--budget", "lots", "x"], "not an amount"),
     ],
 )
-def test_a_mistake_is_told_before_anything_is_kept(
+def test_a_mistake_is_reported_before_anything_is_kept(
     call: Call, scripted: Scripted, args: list[str], told: str
 ) -> None:
     scripted(small=None)
@@ -152,7 +152,7 @@ DRAWN = json.dumps(
 @pytest.mark.local_model
 @pytest.mark.sampled
 @pytest.mark.parametrize(("typed", "posts"), [("\r", 0), ("2\r", 1)])
-def test_a_conductor_elsewhere_is_asked_only_if_the_person_agrees(
+def test_a_remote_conductor_is_asked_only_if_the_person_agrees(
     call: Call, home: Path, typed: str, posts: int
 ) -> None:
     with Cloud(reply=Reply(text=DRAWN)) as cloud:

@@ -230,7 +230,7 @@ async def test_a_closed_pipe_stops_the_writing_and_is_no_failure(
     assert status is TurnStatus.CANCELLED
 
 
-async def test_a_full_disk_behind_stdout_is_told_and_the_answer_kept(
+async def test_a_full_disk_behind_stdout_is_reported_and_the_answer_kept(
     store: Store, capfd: pytest.CaptureFixture[str]
 ) -> None:
     full = os.open("/dev/full", os.O_WRONLY)
@@ -265,7 +265,7 @@ async def test_a_reader_that_pauses_holds_up_neither_the_run_nor_the_way_out(
     os.close(writing)
 
 
-async def test_turns_that_no_longer_fit_are_left_out_only_when_told_to(
+async def test_turns_that_no_longer_fit_are_left_out_only_when_requested(
     store: Store, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def forgetful(request: Request) -> list[Chunk | BaseException | float]:
@@ -409,7 +409,7 @@ def test_a_draft_that_stands_is_shown_once_it_does() -> None:
     assert screen.out == "Paris\n"
 
 
-def test_a_terminal_is_shown_the_draft_and_told_who_answers_instead() -> None:
+def test_a_terminal_shows_the_draft_and_who_answers_instead() -> None:
     with shown(to_terminal=True) as (screen, form):
         events = [ev.Planned(DRAFT, False), *begun(1), ev.StepText(1, "Hm", at=0.2), done(1)]
         view = fed(form, *events)
@@ -469,7 +469,7 @@ def test_a_draft_that_stays_after_all_is_no_draft() -> None:
     assert not [text for kind, text in screen.put if kind == "err"]
 
 
-def test_parts_that_are_over_stand_above_one_that_is_written_anew() -> None:
+def test_parts_that_are_over_stand_above_one_that_is_rewritten() -> None:
     with shown(to_terminal=True) as (screen, form):
         first: list[ev.Event] = [ev.Planned(TWO, False), *begun(3, 1)]
         unseen: list[ev.Event] = [
@@ -495,7 +495,7 @@ def test_an_answer_that_grows_is_no_draft() -> None:
     assert not [text for kind, text in screen.put if kind == "err"]
 
 
-def test_a_draft_whose_worker_falls_over_begins_anew() -> None:
+def test_a_draft_whose_worker_crashes_begins_again() -> None:
     with shown(to_terminal=True) as (screen, form):
         events = [ev.Planned(DRAFT, False), *begun(1), ev.StepText(1, "Hmmm", at=0.2)]
         again = [ev.StepRetried(1, "a died.", 0.0, at=0.3), *begun(1), ev.StepText(1, "Pa", at=0.4)]
@@ -595,7 +595,7 @@ def test_what_is_written_beside_a_question_waits_for_its_answer(
 # Prompts through a pipe
 
 
-def test_nobody_can_be_asked_where_the_prompt_is_piped(
+def test_no_question_is_asked_where_the_prompt_is_piped(
     call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A terminal on stderr isn't enough: what could be typed there is the prompt."""

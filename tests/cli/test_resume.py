@@ -117,7 +117,7 @@ def test_it_prints_what_ask_prints(call: Call, scripted: Scripted, form: str) ->
     assert shown[-1].get("event", "Finished") == "Finished"
 
 
-def test_what_can_not_be_resumed_is_told(call: Call, scripted: Scripted) -> None:
+def test_what_can_not_be_resumed_is_reported(call: Call, scripted: Scripted) -> None:
     scripted(small=None)
     finished = stored(*EVENTS)
     for args, told in (
@@ -145,7 +145,7 @@ def told(*events: ev.Event, status: str = "cancelled") -> str:
     return resume_hint("beef", replace(record_view(record(*events)), status=status))
 
 
-def test_how_far_a_run_came_is_told() -> None:
+def test_how_far_a_run_came_is_shown() -> None:
     assert ended(1, 2) == "interrupted after step 2 of 4"
     assert ended(1, 3) == "interrupted with steps 1 and 3 of 4 done"
     assert ended() == "interrupted before any of its 4 steps was done"

@@ -50,7 +50,7 @@ def test_a_group_alone_shows_its_help_and_nothing_else(call: Call, group: str) -
     assert done.err == call(group, "--help").out
 
 
-def test_a_word_too_many_is_told_in_sentences(call: Call) -> None:
+def test_a_word_too_many_is_reported_in_sentences(call: Call) -> None:
     told = "Got unexpected extra argument (x). `baton models ls --help` shows how it goes."
     assert told in call("models", "ls", "x").err
 
@@ -176,7 +176,7 @@ def test_closed_standard_streams_are_survived() -> None:
     assert subprocess.run(["bash", "-c", command]).returncode == 0
 
 
-def test_a_missing_choice_is_told_on_one_line(call: Call) -> None:
+def test_a_missing_choice_is_reported_on_one_line(call: Call) -> None:
     done = call("completion")
     assert done.code == 2
     assert done.err.splitlines() == [

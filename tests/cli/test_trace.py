@@ -74,7 +74,7 @@ def test_an_offer_says_what_would_leave_and_what_was_decided() -> None:
     assert "for nothing · kept here" in told(kept)
 
 
-def test_what_help_was_worth_is_told() -> None:
+def test_what_help_was_worth_is_shown() -> None:
     why = "Likely 34 % better for $0.004; today you spend on gains above 20 %."
     worth = ev.Weighed("gpt", 0.34, 0.2, NANO // 250, True, why, at=0.1)
     assert f"gpt is worth asking: {why}" in told(worth)
@@ -85,7 +85,7 @@ def test_what_help_was_worth_is_told() -> None:
     assert [event["name"] for event in run[0]["events"]] == ["Weighed"]
 
 
-def test_what_was_sent_is_told() -> None:
+def test_what_was_sent_is_shown() -> None:
     text = told(
         ev.Planned(single_step_plan("gpt")), ev.Sent(1, "gpt", "api.openai.com", 1834, at=0.2)
     )
@@ -93,7 +93,7 @@ def test_what_was_sent_is_told() -> None:
     assert "planning sent 9 bytes to" in told(ev.Sent(0, "gpt", "api.openai.com", 9, at=0.2))
 
 
-def test_what_a_call_cost_is_told_and_how_sure_that_is() -> None:
+def test_what_a_call_cost_is_shown_and_how_sure_that_is() -> None:
     assert "held $0.11, charged $0.01" in told(called(NANO // 100, 11 * NANO // 100))
     cut = told(called(11 * NANO // 100, 11 * NANO // 100, confirmed=False))
     assert "ended early or without a plausible count, held $0.11, charged $0.11, unconfirmed" in cut

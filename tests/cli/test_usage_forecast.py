@@ -47,7 +47,7 @@ def test_without_a_past_nothing_is_foretold(call: Call) -> None:
     assert [scope["expected_usd"] for scope in shown["scopes"]] == [None, None]
 
 
-def test_each_pace_is_told_with_the_one_that_is_set(call: Call) -> None:
+def test_each_pace_is_shown_with_the_one_that_is_set(call: Call) -> None:
     weighed(5, 8)
     call("budget", "set", "month", "20")
     call("budget", "set", "pace", "frugal")

@@ -17,7 +17,7 @@ from support.command_line import Call
 from support.stored_runs import BEGUN, EVENTS, called, record, stored
 
 
-def test_a_plan_is_told_in_a_few_lines() -> None:
+def test_a_plan_is_described_in_a_few_lines() -> None:
     assert run_reasons(record(*EVENTS)) == [
         "It went by a plan (strategy conductor): It asks for three things.",
         "large planned.",
@@ -38,7 +38,7 @@ def test_an_ordinary_answer_is_two_lines() -> None:
     ]
 
 
-def test_the_length_that_bounded_what_was_held_is_told() -> None:
+def test_the_length_that_bounded_what_was_held_is_shown() -> None:
     call = replace(called(3, "gpt", 3.0, NANO // 500, NANO // 100), expected_tokens=1640)
     lines = run_reasons(record(*(call if event == EVENTS[-5] else event for event in EVENTS)))
     line = "gpt (cloud (api.openai.com)) did step 3, for $0.002."
@@ -81,7 +81,7 @@ GOES_ON = "Interrupted after step 2 of 4; `baton resume beef` continues it."
         ),
     ],
 )
-def test_what_went_otherwise_is_told(events: tuple[ev.Event, ...], status: str, told: str) -> None:
+def test_what_went_otherwise_is_shown(events: tuple[ev.Event, ...], status: str, told: str) -> None:
     assert told in run_reasons(record(*BEGUN, *events, status=status))
 
 
@@ -93,12 +93,12 @@ def test_what_went_otherwise_is_told(events: tuple[ev.Event, ...], status: str, 
         ("running", "It is still running."),
     ],
 )
-def test_one_step_that_was_stopped_is_told(status: str, told: str) -> None:
+def test_one_step_that_was_stopped_is_shown(status: str, told: str) -> None:
     begun = (ev.Planned(single_step_plan("small")), ev.StepStarted(1, "small", at=0.1))
     assert run_reasons(record(*begun, status=status))[-1] == told
 
 
-def test_what_was_declined_is_told_once() -> None:
+def test_what_was_declined_is_shown_once() -> None:
     offer = ev.Offered("gpt", "It was cut.", 9, 9, "", ev.Decision.KEPT, at=2.2)
     skipped = ev.StepSkipped(3, "gpt was not asked, as you decided.", at=2.3)
     told = run_reasons(record(*BEGUN, offer, skipped, ev.Finished(at=3.0)))
@@ -113,7 +113,7 @@ def test_events_that_name_steps_which_are_not_there_are_nothing() -> None:
     assert why_object(imported)["steps"] == []
 
 
-def test_what_help_was_worth_is_told() -> None:
+def test_what_help_was_worth_is_shown() -> None:
     why = "Likely 34 % better for $0.004; today you spend on gains above 20 %."
     weighed = ev.Weighed("gpt", 0.34, 0.2, NANO // 250, True, why, at=0.5)
     dear = ev.Weighed("o1", 0.1, 0.2, NANO // 50, False, "It\nis dear.", at=0.6)

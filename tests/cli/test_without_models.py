@@ -54,7 +54,7 @@ def test_what_needs_no_model_works(call: Call) -> None:
         assert "small" not in done.out
 
 
-def test_nobody_is_said_to_answer_and_what_to_do(call: Call) -> None:
+def test_a_missing_worker_is_reported_with_what_to_do(call: Call) -> None:
     done = call("models", "role")
     assert done.code == 0
     rows = dict(line.split(maxsplit=1) for line in done.out.splitlines())
@@ -67,7 +67,7 @@ def test_nobody_is_said_to_answer_and_what_to_do(call: Call) -> None:
 
 
 @pytest.mark.sampled(0.5)
-def test_whom_the_settings_name_and_who_stands_in_is_told(call: Call) -> None:
+def test_the_configured_worker_and_its_stand_in_are_named(call: Call) -> None:
     assert call("models", "import", "--link", "--id", "own", str(FILE), "-q").code == 0
     find_paths().config_file.parent.mkdir(parents=True, exist_ok=True)
     find_paths().config_file.write_text('conductor = "gone"\n')
@@ -96,7 +96,7 @@ def test_an_empty_table_is_none(call: Call) -> None:
     assert "`baton models recommend`" in done.err
 
 
-def test_what_is_remembered_of_a_recommendation_is_for_nobody_else(call: Call) -> None:
+def test_a_stored_recommendation_is_private(call: Call) -> None:
     assert call("models", "recommend").code == 0
     assert find_paths().state.stat().st_mode & 0o077 == 0
 

@@ -107,7 +107,7 @@ def test_what_is_only_forwarded_is_added_as_cloud(call: Call, ollama: Ollama, ho
     assert (added.privacy, added.price) == ("cloud", None)
 
 
-def test_what_is_found_is_told_to_machines(call: Call, ollama: Ollama) -> None:
+def test_what_is_found_is_reported_as_json(call: Call, ollama: Ollama) -> None:
     found = json.loads(call("workers", "detect", "--json").out)
     assert {
         "id": "baton-test-8b",
@@ -137,7 +137,7 @@ def test_offline_nothing_is_asked(
     assert ollama.asked == []
 
 
-def test_a_worker_elsewhere_is_shown_with_its_price_and_how_far_texts_travel(
+def test_a_remote_worker_is_shown_with_its_price_and_how_far_texts_travel(
     call: Call, config: Path
 ) -> None:
     listed = " ".join(call("workers", "ls").out.split())

@@ -58,7 +58,7 @@ async def test_a_missing_starter_model_is_missed_only_when_it_is_wanted(tmp_path
 
 
 @pytest.mark.usefixtures("_no_starter")
-async def test_without_any_model_everything_is_put_together_but_nobody_answers(
+async def test_without_any_model_everything_is_put_together_but_no_worker_answers(
     tmp_path: Path,
 ) -> None:
     paths = find_paths({"BATON_HOME": str(tmp_path)})
@@ -120,7 +120,7 @@ async def test_workers_that_load_the_same_share_it_and_write_in_their_own_way(
     await baton.aclose()
 
 
-async def test_whom_the_settings_prefer_is_told_if_it_is_not_there(tmp_path: Path) -> None:
+async def test_a_configured_worker_that_is_missing_is_reported(tmp_path: Path) -> None:
     prefer = {"code": "small", "math": "gone"}
     paths = find_paths({"BATON_HOME": str(tmp_path)})
     baton = compose(Settings(prefer=prefer), paths, history=False)
@@ -187,7 +187,7 @@ async def test_the_learned_router_decides_and_is_ended_with_the_rest(tmp_path: P
     assert not psutil.pid_exists(pid)
 
 
-async def test_a_router_that_is_not_there_is_told_of_at_the_start_and_not_again(
+async def test_a_missing_router_is_reported_at_the_start_and_not_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("baton.routing.learned_router.shipped_folder", lambda: tmp_path / "nowhere")

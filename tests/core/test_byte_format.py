@@ -84,7 +84,7 @@ def test_speeds_have_as_many_digits_as_matter(speed: float, shown: str) -> None:
         (0, 0),
     ],
 )
-def test_memory_is_told_as_it_is_sold(told: int, sold: int) -> None:
+def test_memory_is_shown_as_it_is_sold(told: int, sold: int) -> None:
     assert show_memory(told) == f"{sold} GB"
 
 

@@ -46,12 +46,12 @@ def test_every_opinion_is_within_bounds(signals: dict[Signal, float], now: float
     assert at in signals.values()
 
 
-def test_of_two_that_tell_as_much_the_last_counts() -> None:
+def test_of_two_signals_of_one_weight_the_last_counts() -> None:
     assert strongest_signal({Signal.COPIED: 1.0, Signal.AGAIN: 2.0}) is Signal.AGAIN
     assert strongest_signal({Signal.COPIED: 2.0, Signal.AGAIN: 1.0}) is Signal.COPIED
 
 
-def test_what_is_old_tells_less_but_never_nothing() -> None:
+def test_what_is_old_weighs_less_but_never_nothing() -> None:
     def weight(at: float) -> float:
         return dated_grade({Signal.GOOD: at}, NOW)[1]
 

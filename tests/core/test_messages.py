@@ -116,7 +116,7 @@ def test_keeping_the_latest_keeps_whole_exchanges(texts: list[str], tokens: int)
         (Card("a", "scripted", "A", privacy=Label.LAN), True),
     ],
 )
-def test_whoever_is_not_a_child_of_this_process_is_outside(card: Card, outside: bool) -> None:
+def test_a_worker_that_is_no_child_of_this_process_is_outside(card: Card, outside: bool) -> None:
     assert card.uses_gateway is outside
 
 
@@ -129,7 +129,7 @@ def test_titles_are_the_first_words() -> None:
 
 
 @given(st.text(st.sampled_from("a é\ufdfa\u0958\uff21\U0001d160한"), max_size=40))
-def test_the_input_bound_holds_in_whatever_form_a_tokenizer_reads_the_text(text: str) -> None:
+def test_the_input_bound_holds_in_any_form_that_a_tokenizer_reads(text: str) -> None:
     """Anthropic's reads NFKC, in which one character of three bytes can be eighteen."""
     bound = max_input_tokens([Message(Role.USER, text)])
     for form in ("NFC", "NFKC"):

@@ -21,7 +21,7 @@ from baton.platform.settings import load_settings, write_settings
 ROLES = st.lists(st.sampled_from(list(ModelRole)), unique=True)
 
 
-def test_a_model_takes_what_nobody_has_but_the_starter() -> None:
+def test_a_model_takes_the_roles_that_only_the_starter_has() -> None:
     held = {
         ModelRole.CHAT: "small",
         ModelRole.CONDUCTOR: "",
@@ -70,7 +70,7 @@ def test_a_role_of_two_kinds_is_nobodys_where_they_differ() -> None:
     assert role_holders("small", "", {"math": "a", "reasoning": "a"})[ModelRole.REASONING] == "a"
 
 
-def test_an_arrival_is_told_in_a_line() -> None:
+def test_an_arrival_is_described_in_a_line() -> None:
     assert arrival_text("q", "Qwen", (ModelRole.CHAT,)) == "Qwen is here and answers from now on."
     assert arrival_text("q", "Qwen", (ModelRole.CONDUCTOR, ModelRole.CHAT, ModelRole.CODER)) == (
         "Qwen is here and answers, draws plans and writes code from now on."

@@ -158,7 +158,7 @@ any_count = st.integers(-(10**20), 10**20)
 
 
 @given(rates, any_count, any_count, any_count, any_count, st.none() | any_count)
-def test_nonsense_never_costs_less_than_the_sense_in_it(
+def test_invalid_rates_never_cost_less_than_the_valid_ones_among_them(
     rates: Rates, tokens_in: int, tokens_out: int, cached: int, written: int, reported: int | None
 ) -> None:
     price = Price(rates)

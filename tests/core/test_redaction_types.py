@@ -85,7 +85,7 @@ def test_without_anything_hidden_text_passes(text: str) -> None:
     assert restored((), [text]) == text
 
 
-def test_what_is_hidden_is_told_in_words() -> None:
+def test_what_is_hidden_is_described_in_words() -> None:
     other = HiddenText("[mail address 2]", "c@example.org", "mail address")
     assert (
         RedactedTexts(("x",), (MAIL, other, PHONE)).summary() == "2 mail addresses, 1 phone number"

@@ -46,7 +46,7 @@ def offered(decision: ev.Decision) -> ev.Offered:
     return ev.Offered("gpt", "why", 10, 100, "", decision, at=5.0)
 
 
-def test_what_is_happening_elsewhere_is_said_too() -> None:
+def test_what_a_remote_worker_does_is_shown_too() -> None:
     steps = (*single_step_plan("small").steps, *single_step_plan("gpt").steps)
     again = (
         offered(ev.Decision.SENT),

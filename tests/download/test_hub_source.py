@@ -320,7 +320,7 @@ BRIEF = [
 ]
 
 
-async def test_what_passes_isnt_told(hub: Hub, hub_source: HubSource) -> None:
+async def test_a_passing_fault_is_not_reported(hub: Hub, hub_source: HubSource) -> None:
     files = {f"{n}.gguf": SMALL for n in range(len(BRIEF))}
     hub.add("a/brief", {name: content + name.encode() for name, content in files.items()})
     offers = await hub_source.list_files("a/brief")

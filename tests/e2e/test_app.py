@@ -266,7 +266,7 @@ def test_a_polite_end_keeps_the_partial_text_and_leaves_nothing_running(
 
 
 @pytest.mark.sampled(0.34)
-def test_an_interrupt_from_elsewhere_is_no_fault_of_the_app(
+def test_an_interrupt_from_another_process_is_no_fault_of_the_app(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a paid answer shows at its end must not look for an app that has gone."""

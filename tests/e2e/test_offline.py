@@ -390,9 +390,7 @@ def test_what_a_model_answers_makes_no_socket(
 
 
 @pytest.mark.sampled(0.25)
-def test_a_gateway_that_starts_ahead_connects_to_nothing_elsewhere(
-    tracer: Tracer, home: Path
-) -> None:
+def test_a_gateway_that_starts_ahead_connects_to_nothing_remote(tracer: Tracer, home: Path) -> None:
     """With a budget the app starts it, and litellm in it, before any call needs it.
 
     None does here: with the policy `budget` the router would have the cloud help so small a model.

@@ -146,7 +146,7 @@ def test_keys_are_found_nowhere(tmp_path: Path, home: Path, first: int) -> None:
     ],
     ids=" ".join,
 )
-def test_commands_tell_no_key(home: Path, tmp_path: Path, command: list[str]) -> None:
+def test_commands_show_no_key(home: Path, tmp_path: Path, command: list[str]) -> None:
     with Cloud(prices=PRICES, choose=asked_fault) as cloud:
         configure(home, cloud)
         done = subprocess.run(

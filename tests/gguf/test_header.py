@@ -130,7 +130,7 @@ def test_a_large_vocabulary_takes_few_rounds() -> None:
     assert read_header(io.BytesIO(data).read, len(data)) == found
 
 
-def test_a_file_that_is_cut_off_while_it_is_read_is_told() -> None:
+def test_a_file_that_is_cut_off_while_it_is_read_is_reported() -> None:
     data = header(facts() | vocabulary(60_000))
     for end in (0, 3, 10, 1 << 20, len(data) - 100):
         with pytest.raises(MalformedHeader, match="being changed"):

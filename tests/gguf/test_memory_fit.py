@@ -201,7 +201,7 @@ def machine(memory: int, available: int, *gpus: int) -> Hardware:
         ),
     ],
 )
-def test_what_people_are_told(here: Hardware, fit: Fit, why: str, mend: str) -> None:
+def test_which_sentences_people_see(here: Hardware, fit: Fit, why: str, mend: str) -> None:
     verdict = judge_fit([BIG], here)
     assert (verdict.fit, verdict.why, verdict.remedy) == (fit, why, mend)
 

@@ -141,7 +141,7 @@ async def test_imports_keep_their_place_in_time(store: Store) -> None:
     await elsewhere.aclose()
 
 
-async def test_what_was_in_progress_elsewhere_is_lost_here(store: Store) -> None:
+async def test_what_was_in_progress_in_another_store_is_lost_here(store: Store) -> None:
     begun = await store.begin(Prompt("x"), ConversationPosition(), Label.CLOUD)
     await store.write(begun.answer, "half", TurnStatus.STREAMING)
     elsewhere = Store.open(None)

@@ -263,7 +263,7 @@ async def test_where_help_failed_the_draft_is_the_answer(store: Store, help_came
     )
 
 
-async def test_an_answer_of_several_steps_tells_of_the_one_that_wrote_it(store: Store) -> None:
+async def test_an_answer_of_several_steps_grades_the_one_that_wrote_it(store: Store) -> None:
     plan = Plan(
         (
             Step("small", "List facts.", ("prompt",), Need("extraction", 2)),

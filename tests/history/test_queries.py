@@ -192,7 +192,7 @@ words = st.text(st.sampled_from("abcXYZéßжñ0179"), min_size=1, max_size=8)
 
 
 @given(st.lists(words, min_size=1, max_size=8), st.data())
-def test_whatever_was_said_is_found_again(said: list[str], data: st.DataObject) -> None:
+def test_all_that_was_said_is_found_again(said: list[str], data: st.DataObject) -> None:
     glue = st.sampled_from([" ", "\n", ", ", "\t", "\r\n", " \x1b[2J ", "\u2028", " … "])
     text = "".join(word + data.draw(glue) for word in said)
     query = data.draw(st.lists(st.sampled_from(said), min_size=1, max_size=3))

@@ -164,7 +164,7 @@ async def test_a_private_conversation_stays_private(store: Store) -> None:
     assert (await store.conversation(first.conversation)).label is Label.LOCAL
 
 
-async def test_a_private_prompt_makes_private_whatever_follows_from_it(store: Store) -> None:
+async def test_a_private_prompt_makes_private_all_that_follows_from_it(store: Store) -> None:
     first = await ask(store, label=Label.CLOUD)
     private = await ask(store, place=ConversationPosition(first.conversation), label=Label.LOCAL)
     third = await ask(store, place=ConversationPosition(first.conversation), label=Label.CLOUD)
@@ -346,7 +346,7 @@ async def test_writing_into_a_deleted_conversation_brings_it_back(store: Store) 
     assert await store.latest() == begun.conversation
 
 
-async def test_a_run_whose_conversation_is_purged_is_told(store: Store) -> None:
+async def test_a_run_whose_conversation_is_purged_is_reported(store: Store) -> None:
     begun = await store.begin(Prompt("x"), ConversationPosition(), Label.CLOUD)
     await store.purge(begun.conversation)
     with pytest.raises(StoreError, match="deleted"):

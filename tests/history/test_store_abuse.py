@@ -198,7 +198,7 @@ async def use(path: Path) -> tuple[str, int]:
 
 @pytest.mark.sampled(0.5)
 @pytest.mark.parametrize("databases", [20, pytest.param(200, marks=pytest.mark.long)])
-def test_flipped_bits_are_told_and_nothing_is_reset(
+def test_flipped_bits_are_reported_and_nothing_is_reset(
     tmp_path: Path, sound_database: Path, databases: int
 ) -> None:
     sound = sound_database.read_bytes()

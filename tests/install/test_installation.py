@@ -123,7 +123,7 @@ def test_a_stick_does_not_become_the_source_in_place_of_an_address(tmp_path: Pat
 
 
 @pytest.mark.parametrize("damage", ["", "not json", "[1]", '{"schema": 1, "files": 3}'])
-def test_a_receipt_that_a_power_cut_broke_is_written_anew(tmp_path: Path, damage: str) -> None:
+def test_a_receipt_that_a_power_cut_broke_is_rewritten(tmp_path: Path, damage: str) -> None:
     machine = world(tmp_path / "m")
     (machine.share / "install.json").write_text(damage)
     switch_here(machine, to(NEW))
@@ -131,7 +131,7 @@ def test_a_receipt_that_a_power_cut_broke_is_written_anew(tmp_path: Path, damage
     assert machine.version(machine.share / "previous") == OLD
 
 
-def test_a_binary_that_nobody_installed_is_changed_where_it_lies(tmp_path: Path) -> None:
+def test_a_binary_without_a_receipt_is_changed_where_it_lies(tmp_path: Path) -> None:
     machine = World(tmp_path / "m", "").install(loose=True)
     other = machine.target.with_name("holiday.jpg")
     other.write_bytes(b"mine")
@@ -162,7 +162,7 @@ def test_a_receipt_of_another_binary_is_not_believed(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another person, which needs root")
 @pytest.mark.parametrize("planted", ["folder", "receipt", "open to all"])
-def test_a_receipt_that_somebody_else_planted_is_not_believed(tmp_path: Path, planted: str) -> None:
+def test_a_receipt_that_another_user_planted_is_not_believed(tmp_path: Path, planted: str) -> None:
     """It would say what is deleted, and what a rollback starts."""
     machine = world(tmp_path / "m")
     shutil.copy(machine.target, machine.share / "previous")

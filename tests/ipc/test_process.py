@@ -156,7 +156,7 @@ async def test_what_is_too_large_is_no_call(child: Child) -> None:
 # Whoever leaves
 
 
-async def test_whoever_leaves_is_not_answered_and_nobody_else_is(child: Child) -> None:
+async def test_a_late_answer_to_a_cancelled_call_reaches_no_other_call(child: Child) -> None:
     left = child.call(Say([text("late")]))
     waiting = asyncio.create_task(left.receive())
     await asyncio.sleep(0)
@@ -351,7 +351,7 @@ async def test_closing_ends_what_is_asked_also_while_it_starts(keeper: ChildSupe
     assert await heard(keeper.running().call(Say([DONE]))) == [], "it may be used again"
 
 
-async def test_what_cannot_be_started_is_told(
+async def test_what_cannot_be_started_is_reported(
     keeper: ChildSupervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process, "command", lambda _: ["/no/such/python"])

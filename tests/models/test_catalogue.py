@@ -116,7 +116,9 @@ def test_own_entries_are_added_and_replace(tmp_path: Path) -> None:
         (MINE, "a = " + "[" * 5000, "line 1|nested"),
     ],
 )
-def test_a_broken_file_is_told_in_a_sentence(tmp_path: Path, old: str, new: str, said: str) -> None:
+def test_a_broken_file_is_reported_in_a_sentence(
+    tmp_path: Path, old: str, new: str, said: str
+) -> None:
     assert old in MINE
     file = tmp_path / "catalogue.toml"
     file.write_text(MINE.replace(old, new, 1), "utf-8")
@@ -127,7 +129,7 @@ def test_a_broken_file_is_told_in_a_sentence(tmp_path: Path, old: str, new: str,
     assert str(file) in told.value.hint
 
 
-def test_what_is_no_text_is_told(tmp_path: Path) -> None:
+def test_what_is_no_text_is_reported(tmp_path: Path) -> None:
     file = tmp_path / "catalogue.toml"
     for content in (b"\xff\xfe", b"\0", b"#" * 5_000_000):
         file.write_bytes(content)
@@ -198,7 +200,7 @@ note = "# A note of its own."
         (CHECKED, CHECKED + CHECKED.replace('"m"', '"n"'), "n: has the same name as m"),
     ],
 )
-def test_the_script_tells_what_does_not_hold_together(old: str, new: str, said: str) -> None:
+def test_the_script_reports_what_does_not_hold_together(old: str, new: str, said: str) -> None:
     right = CHECKED.replace("REST", "size = 1_200")
     assert list(script.problems(catalogue.parse_models(right))) == []
     old, new = (part.replace("REST", "size = 1_200") for part in (old, new))

@@ -193,7 +193,7 @@ async def test_killed_between_the_last_byte_and_the_record_it_heals(opened: Open
     assert hub.served("tiny.gguf") == 0
 
 
-async def test_what_has_rotted_is_found_before_it_is_loaded_and_fetched_anew(
+async def test_what_has_rotted_is_found_before_it_is_loaded_and_fetched_again(
     opened: Open, hub: Hub
 ) -> None:
     library = opened(entry(hub))

@@ -89,7 +89,7 @@ async def test_a_stick_gives_no_roles_but_those_that_were_wanted_here(
     assert (held.id, held.state, held.record.roles) == ("tiny", ModelState.HERE, (ModelRole.CODER,))
 
 
-async def test_a_broken_model_is_mended_from_a_stick(library: Library, tmp_path: Path) -> None:
+async def test_a_broken_model_is_repaired_from_a_stick(library: Library, tmp_path: Path) -> None:
     folder = stick(tmp_path / "stick", "tiny", DATA)
     held = await final_model(ModelImport(library).add(folder))
     held.path.write_bytes(bytes(len(DATA)))

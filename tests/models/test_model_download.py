@@ -65,7 +65,7 @@ PIECES = st.sampled_from(
 
 
 @given(st.text(max_size=60) | st.lists(PIECES, max_size=8).map("".join))
-def test_whatever_is_typed_is_understood_or_refused_in_a_sentence(typed: str) -> None:
+def test_any_input_is_understood_or_refused_in_a_sentence(typed: str) -> None:
     with suppress(ConfigError):
         wanted = parse_ref(typed, ENTRIES)
         assert wanted.source.repo or wanted.source.url

@@ -119,7 +119,7 @@ async def test_what_was_never_sent_is_given_back(ledger: Ledger) -> None:
 
 
 @pytest.mark.parametrize("queues", [False, True])
-async def test_nobody_else_spends_between_the_look_at_the_ceiling_and_the_hold(
+async def test_no_other_process_spends_between_the_look_at_the_ceiling_and_the_hold(
     path: Path, ledger: Ledger, queues: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The money of one call is there; the other Baton asks for it just before it is held."""

@@ -393,7 +393,7 @@ async def test_a_ledger_whose_log_is_removed_while_in_use_spends_nothing(
     await ledger.aclose()
 
 
-def test_a_ledger_may_be_a_link_to_one_elsewhere(home: Home, tmp_path: Path) -> None:
+def test_a_ledger_may_be_a_link_to_another_file(home: Home, tmp_path: Path) -> None:
     asyncio.run(home.spend())
     home.ledger.rename(tmp_path / "elsewhere.db")
     home.ledger.symlink_to(tmp_path / "elsewhere.db")
@@ -415,7 +415,7 @@ async def test_a_ledger_with_two_names_spends_nothing(home: Home, tmp_path: Path
 
 
 @pytest.mark.parametrize("spoil", ["", "x", "nothing like it " * 100])
-def test_a_record_that_is_spoilt_harms_nobody(home: Home, spoil: str) -> None:
+def test_a_record_that_is_spoilt_harms_no_process(home: Home, spoil: str) -> None:
     asyncio.run(home.spend())
     for record in (home.ledger.with_name("ledger.db-seen"), *home.records.iterdir()):
         record.write_text(spoil)

@@ -104,7 +104,7 @@ async def test_what_was_spent_is_not_waited_for() -> None:
     await ledger.aclose()
 
 
-async def test_whoever_may_wait_is_offered_what_it_will_get() -> None:
+async def test_a_call_that_may_wait_is_offered_what_it_will_get() -> None:
     ledger = Ledger.open(None, clock=lambda: NOON)
     assert isinstance(await ledger.hold_in_turn(asks("a")), Hold)
     assert (await ledger.quote(asks("b"))).amount == COST

@@ -86,7 +86,7 @@ def test_a_wrong_key_is_one_sentence(tmp_path: Path, content: bytes | None, said
     assert said in ran.stderr
 
 
-def test_a_gpu_that_nobody_builds_for_is_refused() -> None:
+def test_a_gpu_without_a_build_is_refused() -> None:
     ran = build("--gpu", "abacus")
     assert (ran.returncode, ran.stdout) == (2, "")
     assert "'cuda', 'vulkan'" in ran.stderr

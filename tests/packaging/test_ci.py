@@ -167,7 +167,7 @@ def test_a_folder_is_packed_the_same_way_each_time(tmp_path: Path) -> None:
         assert opened.read("baton/baton.exe") == b"baton.exe" * 100
 
 
-def test_windows_is_told_a_version_in_four_numbers() -> None:
+def test_windows_gets_a_version_in_four_numbers() -> None:
     expected = script("windows/version_info.py").version_info("1.2.3rc4")
     assert "filevers=(1, 2, 3, 4)" in expected
     assert 'StringStruct("ProductVersion", "1.2.3rc4")' in expected

@@ -233,7 +233,7 @@ def test_a_real_single_file_is_unpacked_once_and_starts(
         assert ran.stdout == f"baton {version}\n"
 
 
-def test_what_the_launcher_says_is_told(machine: Machine, tmp_path: Path, launcher: Path) -> None:
+def test_what_the_launcher_says_is_shown(machine: Machine, tmp_path: Path, launcher: Path) -> None:
     (machine.home / ".cache").write_text("in the way")
     said = refused(machine.install("--from", packed(tmp_path / "old", launcher)))
     assert "doesn't start here. Baton can't make the folder" in said
@@ -367,7 +367,7 @@ def test_no_path_is_used_that_would_be_two_in_the_receipt(machine: Machine, fold
     assert machine.files() == {}
 
 
-def test_nobody_else_may_write_to_what_is_installed(machine: Machine, folder: Path) -> None:
+def test_no_other_user_may_write_to_what_is_installed(machine: Machine, folder: Path) -> None:
     machine.shell = ["sh", "-c", 'umask 0; . "$0"']
     well(machine.install("--from", folder))
     for path in machine.prefix.rglob("*"):
@@ -477,7 +477,7 @@ def test_a_damaged_installation_is_repaired_and_the_damage_not_kept(
     assert not machine.previous.exists()
 
 
-def test_what_somebody_else_put_there_is_kept(machine: Machine, folder: Path) -> None:
+def test_what_another_user_put_there_is_kept(machine: Machine, folder: Path) -> None:
     checkout = machine.root / "checkout"
     checkout.write_text("#!/bin/sh\nexit 7\n")
     checkout.chmod(0o755)

@@ -117,7 +117,7 @@ ANSWERS = {
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("status", ANSWERS)
 @pytest.mark.parametrize("downloader", ["curl", "wget", "busybox"])
-def test_what_a_server_answers_is_told(
+def test_what_a_server_answers_is_reported(
     machine: Machine, server: Server, downloader: str, status: int
 ) -> None:
     give_downloader(machine, downloader)
@@ -136,7 +136,7 @@ def give_downloader(machine: Machine, name: str) -> None:
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("downloader", ["curl", "wget", "busybox"])
-def test_nobody_who_listens_there_is_told(machine: Machine, downloader: str) -> None:
+def test_an_unused_port_is_reported(machine: Machine, downloader: str) -> None:
     give_downloader(machine, downloader)
     with socket.socket() as taken:  # nobody else listens there meanwhile
         taken.bind(("127.0.0.1", 0))
@@ -148,7 +148,7 @@ def test_nobody_who_listens_there_is_told(machine: Machine, downloader: str) -> 
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("downloader", ["curl", "wget", "busybox"])
-def test_a_connection_that_breaks_off_is_told(
+def test_a_connection_that_breaks_off_is_reported(
     machine: Machine, server: Server, downloader: str
 ) -> None:
     give_downloader(machine, downloader)
@@ -159,7 +159,7 @@ def test_a_connection_that_breaks_off_is_told(
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("downloader", ["curl", "wget"])
-def test_a_name_that_nobody_has_is_told(machine: Machine, downloader: str) -> None:
+def test_a_name_that_does_not_resolve_is_reported(machine: Machine, downloader: str) -> None:
     machine.has(downloader)
     said = refused(machine.install("--from", "https://nobody.invalid/baton"))
     assert "there is no address for the name nobody.invalid; check how it is written" in said
@@ -169,7 +169,7 @@ def test_a_name_that_nobody_has_is_told(machine: Machine, downloader: str) -> No
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("downloader", ["curl", "wget"])
 @pytest.mark.parametrize("why", ["nobody vouches", "another name", "no https"])
-def test_a_server_that_does_not_prove_itself_is_told(
+def test_a_server_that_does_not_prove_itself_is_reported(
     machine: Machine, folder: Path, certificate: Path, downloader: str, why: str
 ) -> None:
     machine.has(downloader)
@@ -207,7 +207,7 @@ NETWORKS = [
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(("downloader", "code", "says", "expected"), NETWORKS)
-def test_what_is_wrong_with_the_network_is_told(
+def test_what_is_wrong_with_the_network_is_reported(
     machine: Machine, downloader: str, code: int, says: str, expected: str
 ) -> None:
     machine.gives(

@@ -37,7 +37,7 @@ def test_each_shell_that_is_here_learns_to_complete(machine: Machine, folder: Pa
     assert {str(machine.home / COMPLETIONS[name]) for name in ("bash", "fish")} <= set(listed)
 
 
-def test_zsh_is_told_where_to_look(machine: Machine, folder: Path) -> None:
+def test_zsh_gets_a_line_with_where_to_look(machine: Machine, folder: Path) -> None:
     put_shells(machine, "zsh")
     assert "completions" not in well(machine.install("--from", folder, SHELL="/bin/bash"))
     said = well(machine.install("--from", folder, SHELL="/usr/bin/zsh"))
@@ -63,7 +63,7 @@ def test_no_completions_leaves_what_is_there_in_the_receipt(machine: Machine, fo
 
 
 @pytest.mark.parametrize("there", ["", ".local/share/applications", ".config/fish"])
-def test_whatever_it_put_down_can_be_taken_away(
+def test_all_that_it_put_down_can_be_taken_away(
     machine: Machine, folder: Path, tmp_path: Path, there: str
 ) -> None:
     """An upgrade forgets nothing of it, and an empty folder that was there before stays."""
@@ -94,7 +94,7 @@ def test_a_completion_that_cannot_be_written_stops_nothing(machine: Machine, fol
 @pytest.mark.parametrize(
     ("shell", "file"), [("/bin/bash", ".bashrc"), ("/bin/zsh", ".zshrc"), ("", ".profile")]
 )
-def test_path_is_told_and_no_file_of_the_shell_changed(
+def test_path_is_reported_and_no_file_of_the_shell_changed(
     machine: Machine, folder: Path, shell: str, file: str
 ) -> None:
     (machine.home / file).write_text("# mine\n")
@@ -114,7 +114,7 @@ def test_on_the_path_nothing_is_said_of_it(machine: Machine, folder: Path) -> No
     assert "PATH" not in said
 
 
-def test_another_baton_that_comes_first_is_told(machine: Machine, folder: Path) -> None:
+def test_another_baton_that_comes_first_is_reported(machine: Machine, folder: Path) -> None:
     machine.gives("baton", "#!/bin/sh\n")
     done = machine.install("--from", folder, PATH=f"{machine.tools}:{machine.baton.parent}")
     assert done.returncode == 0

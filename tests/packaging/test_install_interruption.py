@@ -293,7 +293,7 @@ def test_what_is_beside_the_program_may_lack_room(
     assert ".local/share/applications" not in left
 
 
-def test_a_file_that_cannot_be_read_is_told(machine: Machine, folder: Path) -> None:
+def test_a_file_that_cannot_be_read_is_reported(machine: Machine, folder: Path) -> None:
     """As of a stick that is damaged."""
     well(machine.install("--from", folder))
     before = machine.files()

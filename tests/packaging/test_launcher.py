@@ -169,7 +169,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_what_is_damaged_is_unpacked_anew(single: SingleFile, damage: str) -> None:
+def test_what_is_damaged_is_unpacked_again(single: SingleFile, damage: str) -> None:
     first = single.works()
     unpacked = single.tree.stat().st_ino
     DAMAGES[damage](single.tree)
@@ -177,7 +177,7 @@ def test_what_is_damaged_is_unpacked_anew(single: SingleFile, damage: str) -> No
     assert single.tree.stat().st_ino != unpacked
 
 
-def test_it_mends_while_another_runs(single: SingleFile) -> None:
+def test_it_repairs_while_another_runs(single: SingleFile) -> None:
     with single.open("wait") as running:
         assert running.stdout
         running.stdout.readline()

@@ -49,7 +49,7 @@ def test_fifty_at_once_unpack_once(heavy: SingleFile) -> None:
 
 
 @pytest.mark.parametrize("times", [10, pytest.param(200, marks=pytest.mark.long)])
-def test_killed_at_any_point_the_next_start_mends(heavy: SingleFile, times: int) -> None:
+def test_killed_at_any_point_the_next_start_repairs(heavy: SingleFile, times: int) -> None:
     dice = random.Random(times)
     half_done = 0
     for _ in range(times):
@@ -108,7 +108,7 @@ def test_what_ignores_an_interrupt_is_not_interrupted(single: SingleFile) -> Non
     assert process.returncode == 7
 
 
-def test_who_waits_is_told_so_on_a_terminal_only(single: SingleFile) -> None:
+def test_a_wait_is_shown_on_a_terminal_only(single: SingleFile) -> None:
     terminal, end = pty.openpty()
     with locked(single):
         quiet = single.open()
@@ -141,7 +141,7 @@ def test_the_tree_is_held_as_long_as_the_program_runs(single: SingleFile) -> Non
         fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def test_a_lock_that_was_removed_meanwhile_is_taken_anew(single: SingleFile) -> None:
+def test_a_lock_that_was_removed_meanwhile_is_taken_again(single: SingleFile) -> None:
     """Who removes an outdated tree removes its lock, for which somebody may wait already."""
     name = f"{single.payload.key}.lock"
     with locked(single, name):

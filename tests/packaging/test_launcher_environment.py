@@ -64,7 +64,7 @@ def test_no_home(make: Make, home: str | None) -> None:
     refused(ran, "HOME isn't set", "BATON_HOME=/a/folder baton")
 
 
-def test_nobody_knows_whose_home(make: Make) -> None:
+def test_a_home_of_an_unknown_user(make: Make) -> None:
     refused(make(BATON_HOME="~somebody").start(), "~somebody", "whole path")
 
 
@@ -114,7 +114,7 @@ def test_a_home_that_may_not_be_written_to(public: SingleFile) -> None:
 
 
 @needs_root
-def test_a_home_of_somebody_else_without_root_s_tree(public: SingleFile) -> None:
+def test_a_home_of_another_user_without_root_s_tree(public: SingleFile) -> None:
     public.home.mkdir()
     os.chown(public.home, NOBODY, NOBODY)
     assert as_nobody(public).returncode == 7
@@ -202,7 +202,7 @@ def test_sudo_leaves_nothing_in_a_persons_home(public: SingleFile) -> None:
 
 
 @needs_root
-def test_it_lends_nobody_the_rights_of_its_owner(public: SingleFile) -> None:
+def test_it_lends_no_user_the_rights_of_its_owner(public: SingleFile) -> None:
     public.file.chmod(0o4755)
     public.home.mkdir()
     os.chown(public.home, NOBODY, NOBODY)
@@ -286,7 +286,9 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)
-def test_nothing_is_written_elsewhere(single: SingleFile, tmp_path: Path, hostile: str) -> None:
+def test_nothing_is_written_outside_its_folder(
+    single: SingleFile, tmp_path: Path, hostile: str
+) -> None:
     """Though nobody but pack.py makes payloads."""
     for made in HOSTILE[hostile]:
         made.name = made.name.replace("/OUTSIDE", str(tmp_path))

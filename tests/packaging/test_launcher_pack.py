@@ -87,7 +87,7 @@ def test_what_cannot_be_packed_leaves_all_as_it_was(
     assert [path.read_text() for path in target.parent.iterdir()] == ["old"]
 
 
-def test_what_is_no_single_file_is_told(launcher: Path, tmp_path: Path) -> None:
+def test_what_is_no_single_file_is_reported(launcher: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     for file in (launcher, tmp_path / "empty", Path(sys.executable)):
         with pytest.raises(pack.PackError, match="no packed Baton"):
@@ -113,7 +113,7 @@ def test_the_launcher_is_compiled_once(launcher: Path) -> None:
     assert launcher.stat() == compiled
 
 
-def test_the_launcher_needs_nothing_and_tells_nothing_of_who_built_it(launcher: Path) -> None:
+def test_the_launcher_needs_nothing_and_holds_nothing_of_who_built_it(launcher: Path) -> None:
     program = launcher.read_bytes()
     assert os.fsencode(ROOT) not in program
     if sys.platform == "linux":
@@ -124,7 +124,7 @@ def test_the_launcher_needs_nothing_and_tells_nothing_of_who_built_it(launcher: 
         assert interpreter not in kinds
 
 
-def test_a_compiler_that_is_missing_is_told() -> None:
+def test_a_compiler_that_is_missing_is_reported() -> None:
     with pytest.raises(pack.BuildError, match=r"no-such-cc can't be started"):
         pack.build_launcher(ROOT / "build", cc=["no-such-cc"])
 

@@ -79,7 +79,7 @@ def test_a_wheel_is_found_again_until_something_differs(monkeypatch: pytest.Monk
     assert key() != plain
 
 
-def test_what_fails_is_told_with_the_log(tmp_path: Path) -> None:
+def test_what_fails_is_reported_with_the_log(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with pytest.raises(llama.BuildError, match=f"no such thing(.|\\n)*{log}"):
         llama._run(["sh", "-c", "echo no such thing; exit 1"], log, dict(os.environ))

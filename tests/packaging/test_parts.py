@@ -149,7 +149,7 @@ def test_what_a_python_brought_itself_is_not_taken_for_debians(
 
 
 @no_dpkg
-def test_a_system_without_dpkg_tells_what_its_libraries_say(tmp_path: Path) -> None:
+def test_a_system_without_dpkg_yields_what_its_libraries_say(tmp_path: Path) -> None:
     found = origins(tmp_path / "build")
     assert found["zlib"][1] == f"pkg:generic/zlib@{zlib.ZLIB_RUNTIME_VERSION}"
     assert found["CPython"][0] == platform.python_version()

@@ -55,7 +55,7 @@ def test_a_private_key_is_its_owners_alone_and_never_in_the_repository(tmp_path:
         script().private_key(tmp_path / "key")
 
 
-def test_what_is_typed_wrongly_is_told_in_one_sentence(
+def test_what_is_typed_wrongly_is_reported_in_one_sentence(
     tmp_path: Path, key: tuple[Any, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     private, folder = str(tmp_path / "keys" / "key"), str(tmp_path)

@@ -88,7 +88,7 @@ def test_what_is_right_is_unpacked_without_more_rights_than_it_needs(tmp_path: P
         [("missing/parent", FILE, b"x")],
     ],
 )
-def test_nothing_is_written_elsewhere_and_nothing_odd_is_taken(
+def test_nothing_is_written_outside_its_folder_and_nothing_odd_is_taken(
     tmp_path: Path, members: list[Member]
 ) -> None:
     outside, place = tmp_path / "outside", tmp_path / "places"
@@ -113,7 +113,7 @@ def test_nothing_is_written_elsewhere_and_nothing_odd_is_taken(
 
 
 @pytest.mark.parametrize("manifest", [b"", b"nonsense\n", _manifest([("baton", FILE, b"other")])])
-def test_what_manifest_does_not_tell_of_is_refused(tmp_path: Path, manifest: bytes) -> None:
+def test_what_manifest_does_not_list_is_refused(tmp_path: Path, manifest: bytes) -> None:
     file = single_file(tmp_path / "file", PROGRAM, manifest=manifest)
     with pytest.raises(pack.PackError, match="isn't as it was packed"):
         pack.unpack(file, tmp_path / "new")

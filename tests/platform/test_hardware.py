@@ -237,7 +237,7 @@ def test_a_program_that_hangs_is_left_alone(
 
 
 @LINUX
-def test_files_of_nonsense_are_nothing(tmp_path: Path) -> None:
+def test_invalid_files_are_nothing(tmp_path: Path) -> None:
     for name in ("proc/cpuinfo", "proc/self/cgroup", "proc/self/mountinfo"):
         plant(tmp_path, {name: "\0:::\n=\n" * 20})
     plant(tmp_path, card(0, "no such id", "x") | nvidia("\0", "\x1b[31mRed"))
@@ -275,9 +275,7 @@ def test_a_system_that_knows_no_batteries(monkeypatch: pytest.MonkeyPatch) -> No
     assert inspect_machine().battery is None
 
 
-def test_a_full_disk_is_not_one_that_nobody_knows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_not_an_unknown_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda place: usage._replace(free=0))
     assert inspect_machine(tmp_path).disk == 1
@@ -388,7 +386,7 @@ def test_the_usual_places_serve_where_the_mounts_are_hidden() -> None:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_whatever_the_files_hold_it_ends_with_an_answer(seed: int) -> None:
+def test_with_any_files_it_ends_with_an_answer(seed: int) -> None:
     dice = random.Random(seed)
     pieces = ["0::", "/", "..", "4:memory:", "\n", " - ", "cgroup2", "cgroup", "max", "-1", "1e9"]
     pieces += ["\\040", "\0", str(GB), "100000 0", " ", ":", "x" * 50, "/sys/fs/cgroup", "٣"]

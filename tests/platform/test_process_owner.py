@@ -19,7 +19,7 @@ def test_this_process_is_there_and_an_earlier_one_of_its_number_is_not() -> None
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no zombies")
-def test_a_process_that_ended_is_gone_though_nobody_asked_how_it_ended() -> None:
+def test_an_unreaped_process_that_ended_is_gone() -> None:
     with subprocess.Popen([sys.executable, "-c", "pass"]) as child:
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         assert not is_alive(Owner(child.pid, psutil.Process(child.pid).create_time()))

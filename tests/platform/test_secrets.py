@@ -116,7 +116,9 @@ def test_without_a_keyring_the_environment_serves_and_putting_says_what_to_do() 
     refused_with_what_to_do()
 
 
-def test_a_keyring_that_says_no_is_told_without_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_keyring_that_refuses_is_reported_without_its_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     use(monkeypatch, LockedKeyring())
     assert find_key("openai", environ={"OPENAI_API_KEY": OTHER}) == Key(OTHER, "OPENAI_API_KEY")
     with pytest.raises(ConfigError, match=r"is not known: .*KeyringLocked"):
@@ -248,7 +250,7 @@ def test_a_link_or_a_pipe_is_no_file_of_keys(file: Path, tmp_path: Path) -> None
             find_key("openai", file=odd, environ={})
 
 
-def test_a_broken_file_is_told_without_its_text(file: Path) -> None:
+def test_a_broken_file_is_reported_without_its_text(file: Path) -> None:
     save_key("openai", CANARY, file=file)
     file.write_text(f"openai = '{CANARY}")
     with pytest.raises(ConfigError, match="not valid TOML") as raised:

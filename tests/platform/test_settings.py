@@ -161,7 +161,7 @@ def test_what_is_no_amount_of_money_is_refused(tmp_path: Path, value: str) -> No
     assert len(str(caught.value)) < 500
 
 
-def test_an_editor_that_shall_correct_it_finds_its_programs(tmp_path: Path) -> None:
+def test_an_editor_that_corrects_it_finds_its_programs(tmp_path: Path) -> None:
     (tmp_path / "config").mkdir()
     write(tmp_path / "config", 'api_key_env = "PATH"\nsecond.api_key_env = "LAB"')
     environ = {"BATON_HOME": str(tmp_path), "PATH": "/bin", "LAB": "a key"}
@@ -314,7 +314,7 @@ def test_an_empty_variable_lifts_no_ceiling(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["cloud", "server"])
 @pytest.mark.parametrize("name", ["max_output", "context"])
-def test_no_worker_elsewhere_writes_less_than_a_token(tmp_path: Path, kind: str, name: str) -> None:
+def test_no_remote_worker_writes_less_than_a_token(tmp_path: Path, kind: str, name: str) -> None:
     """A negative cap made a hold negative, and the ledger look damaged."""
     file = tmp_path / "config.toml"
     address = 'base_url = "http://127.0.0.1:1/v1"\n' if kind == "server" else ""

@@ -143,7 +143,7 @@ async def test_a_look_keeps_nothing(versions: LearnedVersions) -> None:
     assert list(versions.file.parent.iterdir()) == []
 
 
-async def test_a_teacher_that_falls_over_leaves_all_as_it_was(versions: LearnedVersions) -> None:
+async def test_a_trainer_that_fails_leaves_all_as_it_was(versions: LearnedVersions) -> None:
     await tutor(versions, StubTrainer(), *answers(12)).learn()
 
     async def dying(rated: Sequence[RatedAnswer], target: Path) -> RefitResult:
@@ -258,13 +258,13 @@ for number in range(30):
 
 
 @held_to_file_modes()
-def test_a_folder_that_takes_nothing_is_told_of(tmp_path: Path) -> None:
+def test_a_folder_that_takes_nothing_is_reported(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(StoreError, match="can't be kept"):
         LearnedVersions(tmp_path / "router" / "learned.npz").create_draft()
 
 
-def test_a_file_in_the_folders_place_is_told_of(tmp_path: Path) -> None:
+def test_a_file_in_the_folders_place_is_reported(tmp_path: Path) -> None:
     (tmp_path / "router").write_text("a file")
     with pytest.raises(StoreError, match="can't be kept"):
         LearnedVersions(tmp_path / "router" / "learned.npz").create_draft()

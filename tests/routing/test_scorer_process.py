@@ -137,7 +137,7 @@ def test_a_worker_is_shown_to_the_router_as_its_card_says() -> None:
 # Privacy
 
 
-async def test_a_private_prompt_stays_whatever_the_router_wants(make: Make) -> None:
+async def test_a_private_prompt_stays_against_the_routers_wish(make: Make) -> None:
     """It is scored, and only here: the child's own process is the only one that is asked."""
     seen: list[str] = []
     for label, where in ((Label.CLOUD, "far"), (Label.LOCAL, "small")):
@@ -164,14 +164,14 @@ ODD = ["nan", "huge", "text", "none", "stranger", "missing", "kinds", "endless",
 
 
 @pytest.mark.parametrize("text", ODD)
-async def test_nonsense_is_not_believed_and_ends_the_child(make: Make, text: str) -> None:
+async def test_an_invalid_answer_is_not_believed_and_ends_the_child(make: Make, text: str) -> None:
     router = make()
     await loaded(router)
     assert (await route(router, text)).estimate is None
     assert router.pid is None
 
 
-async def test_nonsense_about_drafts_is_not_believed(make: Make) -> None:
+async def test_an_invalid_judgement_of_drafts_is_not_believed(make: Make) -> None:
     router = make()
     drafts = [Draft("small", "a", "1", 1), Draft("far", "a", "1", 1)]
     judged = await router.judge(material("nonsense"), Route("local", ""), ROSTER, drafts)
@@ -204,7 +204,7 @@ async def test_a_slow_answer_is_not_waited_for_nor_taken_for_the_next_one(make: 
     assert router.pid == pid
 
 
-async def test_nobody_waits_for_a_child_that_still_loads(make: Make) -> None:
+async def test_no_prompt_waits_for_a_child_that_still_loads(make: Make) -> None:
     router = make("slow", Patience(warm=30, cold=0.05))
     assert (await route(router, "hello")).estimate is None
     for _ in range(1000):
@@ -219,7 +219,7 @@ async def test_while_a_worker_loads_anyway_the_first_prompt_waits(make: Make) ->
     assert (await route(router, "hello")).estimate is not None
 
 
-async def test_once_the_worker_is_there_nobody_waits_for_the_router(make: Make) -> None:
+async def test_once_the_worker_is_there_no_prompt_waits_for_the_router(make: Make) -> None:
     router = make("slow", Patience(warm=30, cold=0.05, idle=60))
     loading = iter([True, True, False])
     router.wait_while(lambda: next(loading))
@@ -246,7 +246,7 @@ async def test_a_child_that_dies_is_started_again_and_left_alone_in_the_end(
     assert (await route(router, "hello")).estimate is not None
 
 
-async def test_after_a_death_nobody_waits_for_the_next_child(make: Make) -> None:
+async def test_after_a_death_no_prompt_waits_for_the_next_child(make: Make) -> None:
     router = make()
     await loaded(router)
     await route(router, "die")
@@ -313,7 +313,7 @@ def _stand_still() -> None:
     time.sleep(0.05)
 
 
-async def test_whoever_is_stopped_as_the_child_dies_leaves_nothing_unheard(make: Make) -> None:
+async def test_a_caller_stopped_as_the_child_dies_leaves_nothing_unheard(make: Make) -> None:
     router = make()
     pid = await loaded(router)
     unheard: list[object] = []
@@ -334,7 +334,7 @@ async def test_whoever_is_stopped_as_the_child_dies_leaves_nothing_unheard(make:
     assert unheard == []
 
 
-async def test_broken_files_are_told_of_once_with_what_to_do(make: Make) -> None:
+async def test_broken_files_are_reported_once_with_what_to_do(make: Make) -> None:
     router = make("broken")
     said: list[str] = []
     router.on_warning = said.append
@@ -346,7 +346,7 @@ async def test_broken_files_are_told_of_once_with_what_to_do(make: Make) -> None
     assert "git checkout models/router" in said[0]
 
 
-async def test_what_turns_out_while_nobody_asks_is_told_as_well(make: Make) -> None:
+async def test_what_turns_out_between_prompts_is_reported_as_well(make: Make) -> None:
     router = make("late", Patience(warm=30, cold=0.05))
     said: asyncio.Queue[str] = asyncio.Queue()
     router.on_warning = said.put_nowait
@@ -358,7 +358,7 @@ async def test_what_turns_out_while_nobody_asks_is_told_as_well(make: Make) -> N
 
 
 @pytest.mark.parametrize("file", SHIPPED_FILES)
-async def test_missing_files_are_told_of_before_anything_is_started(make: Make, file: str) -> None:
+async def test_missing_files_are_reported_before_anything_is_started(make: Make, file: str) -> None:
     router = make()
     (router.folder / file).unlink()
     router = make()  # makes the file anew
@@ -370,7 +370,7 @@ async def test_missing_files_are_told_of_before_anything_is_started(make: Make, 
     assert router.pid is None
 
 
-async def test_a_library_that_is_not_installed_is_told_of(
+async def test_a_library_that_is_not_installed_is_reported(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name[0] == "o" else 1)

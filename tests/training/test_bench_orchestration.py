@@ -44,7 +44,7 @@ def test_what_an_accuracy_costs_lies_between_two_ceilings() -> None:
     assert bench.cost_at([(0.8, 0.3)], 0.4) == pytest.approx(0.15)
 
 
-def test_every_part_of_a_task_is_told_by_its_pattern_alone() -> None:
+def test_every_part_of_a_task_is_recognised_by_its_pattern_alone() -> None:
     assert len(TASKS) == len({task.id for task in TASKS}) == 200
     for task in TASKS:
         for number, part in enumerate(task.parts, start=1):

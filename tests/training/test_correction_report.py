@@ -33,13 +33,13 @@ def played(workers: tuple[gym.Worker, ...], by: str) -> list[report.CorrectionRe
     return [report.correct(episode(*workers), plan(by), rng) for _ in range(2000)]
 
 
-def test_it_gains_where_somebody_better_is_there() -> None:
+def test_it_gains_where_a_better_worker_is_there() -> None:
     found = [one for one in played((WEAK, GOOD), "weak") if not one.was_right]
     assert statistics.fmean(one.after - one.before for one in found) > 0.1
     assert all(one.after == one.before for one in found if not one.was_changed)
 
 
-def test_nobody_is_asked_again_or_for_more_than_it_is_worth() -> None:
+def test_no_worker_is_asked_again_or_for_more_than_it_is_worth() -> None:
     assert not any(one.was_changed for one in played((WEAK, DEAR), "weak"))
     assert not any(one.was_changed for one in played((WEAK,), "weak"))
 

@@ -110,7 +110,7 @@ def test_what_is_believed_of_a_difficulty_is_averaged() -> None:
     assert gym.success(GOOD, spread, 0) == pytest.approx(statistics.fmean(ends))
 
 
-def test_rosters_are_drawn_anew_and_somebody_is_always_free() -> None:
+def test_rosters_are_redrawn_and_one_worker_is_always_free() -> None:
     rosters = gym.Rosters(random.Random(3))
     drawn = [rosters.draw() for _ in range(60)]
     assert {len([w for w in roster if not w.is_tool]) for roster in drawn} == set(range(2, 9))

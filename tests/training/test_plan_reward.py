@@ -59,7 +59,7 @@ def test_two_sums_in_one_are_both_done_though_a_reader_sees_less() -> None:
     assert worth(CAPITAL, "calc: 480 - 15%") < merged < worth(*REQUEST.plan)
 
 
-def test_a_dropped_part_a_wrong_sum_and_nonsense_are_worth_less() -> None:
+def test_a_dropped_part_a_wrong_sum_and_invalid_text_are_worth_less() -> None:
     full = worth(*REQUEST.plan)
     dropped = worth(CAPITAL, "calc: 480 - 15%")
     left = worth(CAPITAL, "calculation2: what 480 - 15% is", "calc: #2 / 12 <- 2")

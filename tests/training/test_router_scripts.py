@@ -230,7 +230,9 @@ def test_drafts_that_agree_are_kept_here(tmp_path: Path) -> None:
         (["--rows", "nothing.csv.gz"], "nothing.csv.gz"),
     ],
 )
-def test_what_is_missing_is_told_in_a_sentence(more: list[str], why: str, tmp_path: Path) -> None:
+def test_what_is_missing_is_reported_in_a_sentence(
+    more: list[str], why: str, tmp_path: Path
+) -> None:
     write(tmp_path / "rows.csv.gz", table(3))
     files = ["--model", str(MODEL), "--rows", str(tmp_path / "rows.csv.gz")]
     known = ["--local", "small", "--cloud", "big", "--out", str(tmp_path / "out.csv")]
@@ -242,7 +244,7 @@ def test_what_is_missing_is_told_in_a_sentence(more: list[str], why: str, tmp_pa
     assert not (tmp_path / "out.csv").exists()
 
 
-def test_a_file_that_is_none_is_told_in_a_sentence(tmp_path: Path) -> None:
+def test_a_file_that_is_none_is_reported_in_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "rows.csv.gz").write_bytes(b"no archive")
     files = ["--model", str(MODEL), "--rows", str(tmp_path / "rows.csv.gz")]
     told = call(*files, "--local", "a", "--cloud", "b", "--out", str(tmp_path / "out.csv"))

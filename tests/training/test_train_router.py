@@ -110,7 +110,7 @@ def test_other_files_workers_and_groups(tmp_path: Path, cache: Path) -> None:
     assert np.isfinite(gains).all()
 
 
-def test_what_nobody_was_found_good_at_is_left_out() -> None:
+def test_what_no_worker_was_found_good_at_is_left_out() -> None:
     rows = routing_rows.from_columns("set", {
         "text": [f"question {n}" for n in range(8)],
         "group": ["graded oddly", "usual"] * 4,

@@ -108,7 +108,7 @@ async def test_a_prompt_that_comes_while_the_start_asks_the_history_stays_on_the
         assert session.chat.context.chat.title == "Quick"
 
 
-async def test_phases_are_told_in_the_footer(tmp_path: Path) -> None:
+async def test_phases_are_shown_in_the_footer(tmp_path: Path) -> None:
     seen: list[str] = []
 
     def script(request: Request) -> Script:
@@ -250,7 +250,7 @@ async def test_a_waiting_prompt_is_played_in_the_same_conversation(tmp_path: Pat
         assert len(await session.services.store.conversations()) == 1
 
 
-async def test_an_error_stays_in_the_conversation_with_its_mend(tmp_path: Path) -> None:
+async def test_an_error_stays_in_the_conversation_with_its_remedy(tmp_path: Path) -> None:
     def script(request: Request) -> Script:
         yield Text("half an ")
         raise WorkerUnavailable("small fell over.", "Send the prompt again.")
@@ -301,7 +301,7 @@ async def test_too_long_for_the_context_offers_a_new_conversation(tmp_path: Path
         assert len(await session.services.store.conversations()) == 2
 
 
-async def test_the_footer_tells_that_a_question_is_open(tmp_path: Path) -> None:
+async def test_the_footer_shows_that_a_question_is_open(tmp_path: Path) -> None:
     def script(request: Request) -> Script:
         if len(request.messages) > 2:
             raise ContextTooLong(9000, 4096)

@@ -54,7 +54,7 @@ def break_store(session: AppSession, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
     ids="-".join,
 )
-async def test_a_store_that_fails_is_told_of(
+async def test_a_store_that_fails_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: tuple[str, ...]
 ) -> None:
     async with open_app(tmp_path) as session:
@@ -73,7 +73,7 @@ async def test_a_store_that_fails_is_told_of(
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("keys", [("ctrl+d",), ("ctrl+r", "x", "enter"), ("ctrl+e",), ("ctrl+z",)])
-async def test_a_store_that_fails_in_the_list_is_told_of_there(
+async def test_a_store_that_fails_in_the_list_is_reported_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: tuple[str, ...]
 ) -> None:
     async with open_app(tmp_path) as session:
@@ -129,7 +129,7 @@ async def test_a_refused_prompt_comes_back_before_what_was_typed_since(
         await session.wait_until(lambda: session.chat.composer.text == "precious\n\nand more")
 
 
-async def test_a_bug_whose_report_cannot_be_written_is_told_of_all_the_same(
+async def test_a_bug_whose_report_cannot_be_written_is_reported_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> Path:

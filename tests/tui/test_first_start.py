@@ -181,7 +181,7 @@ async def test_after_the_first_answer_it_is_offered_once_more(tmp_path: Path) ->
         assert "Better for this machine" not in flat(session), "twice is enough"
 
 
-async def test_the_speed_is_told_once_it_is_known(tmp_path: Path) -> None:
+async def test_the_speed_is_shown_once_it_is_known(tmp_path: Path) -> None:
     library_setup = new_library_setup(tmp_path)
     async with open_app_with_library(library_setup, tmp_path, quick) as session:
         await session.wait_until(lambda: "tokens/s" in flat(session))

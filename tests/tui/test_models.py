@@ -112,7 +112,7 @@ async def test_the_table(
         assert "A smaller one fits." in session.screen_text()
 
 
-async def test_how_fast_others_may_be_is_told_by_the_starter(
+async def test_how_fast_others_may_be_is_estimated_from_the_starter(
     library_setup: LibrarySetup, tmp_path: Path
 ) -> None:
     async with open_app_with_library(library_setup, tmp_path) as session:
@@ -391,7 +391,7 @@ async def test_workers_that_share_a_model_take_its_memory_once(
         assert "400.0 MB in memory" in session.screen_text().splitlines()[-1]
 
 
-async def test_an_adapter_is_told_of(library_setup: LibrarySetup, tmp_path: Path) -> None:
+async def test_an_adapter_is_shown(library_setup: LibrarySetup, tmp_path: Path) -> None:
     async with open_app_with_library(library_setup, tmp_path, say) as session:
         worker = session.services.orchestra.worker("small")
         worker.adapter = Path("/loras/pirate\x1b.gguf")  # type: ignore[attr-defined]
@@ -401,7 +401,7 @@ async def test_an_adapter_is_told_of(library_setup: LibrarySetup, tmp_path: Path
         )
 
 
-async def test_a_broken_model_is_fetched_anew(library_setup: LibrarySetup, tmp_path: Path) -> None:
+async def test_a_broken_model_is_fetched_again(library_setup: LibrarySetup, tmp_path: Path) -> None:
     held = library_setup.put(TALKER, wrong="its contents aren't what they were when it came")
     async with open_app_with_library(library_setup, tmp_path, say) as session:
         session.services.join(held)
@@ -536,7 +536,7 @@ async def test_a_worker_that_was_chosen_stays(library_setup: LibrarySetup, tmp_p
         assert session.services.orchestra.default == "talker-9b"
 
 
-async def test_whoever_reads_further_up_stays_there(
+async def test_a_view_that_is_scrolled_up_stays_there(
     library_setup: LibrarySetup, tmp_path: Path
 ) -> None:
     def long(request: Request) -> Iterable[Chunk]:

@@ -80,7 +80,7 @@ async def test_the_meter_follows_the_conversation(tmp_path: Path) -> None:
         )
 
 
-async def test_what_is_held_and_unconfirmed_is_told(tmp_path: Path) -> None:
+async def test_what_is_held_and_unconfirmed_is_shown(tmp_path: Path) -> None:
     def slow(request: Request) -> Script:
         yield RequestSent("api.openai.com", 900)
         yield 0.6
@@ -111,7 +111,7 @@ def test_the_meter_in_words() -> None:
     assert charges.spending_summary(replace(rooms(0, NANO), frozen="Too much.")) == "cloud frozen"
 
 
-def test_a_ceiling_is_told_of_once_at_80_percent_and_once_when_all_is_used() -> None:
+def test_a_ceiling_is_reported_once_at_80_percent_and_once_when_all_is_used() -> None:
     alarm = charges.CeilingAlarm()
     assert alarm.new_alarms(rooms(79, 100), "a", True) == []
     assert "80 % of the ceiling" in alarm.new_alarms(rooms(80 * NANO, 100 * NANO), "a", True)[0]
@@ -192,7 +192,7 @@ async def test_a_ceiling_is_set_for_good_and_at_once(tmp_path: Path) -> None:
         assert "Ask gpt-5-mini?" not in session.screen_text()
 
 
-async def test_a_ceiling_of_the_environment_stays_whatever_is_set(tmp_path: Path) -> None:
+async def test_a_ceiling_of_the_environment_overrides_what_is_set(tmp_path: Path) -> None:
     bounds = {Scope.DAY: (NANO // 100, "BATON_BUDGET__DAY")}
     async with open_app(tmp_path, cloud=remote_script(), ceilings={}, bounds=bounds) as session:
         await session.send("/budget day 5")
@@ -254,7 +254,7 @@ async def money_screen(session: AppSession) -> None:
     await session.wait_until(lambda: "When to spend" in session.screen_text())
 
 
-async def test_the_money_screen_tells_scopes_workers_and_purposes(tmp_path: Path) -> None:
+async def test_the_money_screen_shows_scopes_workers_and_purposes(tmp_path: Path) -> None:
     async with open_app(tmp_path, sorry, cloud=remote_script(), terms=BUDGET) as session:
         await session.ask("hello")
         await money_screen(session)
@@ -318,7 +318,7 @@ async def test_the_pace_is_typed_or_chosen_on_the_screen(tmp_path: Path) -> None
         await session.wait_until(lambda: "Which pace? There are: frugal" in flat(session))
 
 
-async def test_a_freeze_is_told_and_lifted(tmp_path: Path) -> None:
+async def test_a_freeze_is_reported_and_lifted(tmp_path: Path) -> None:
     def dear(request: Request) -> Script:
         return remote_script(tokens=50_000)(request)
 
@@ -416,7 +416,7 @@ async def test_why_leads_to_what_its_run_sent(tmp_path: Path) -> None:
         assert "another run's" not in session.screen_text()
 
 
-async def test_models_tell_price_and_how_far_a_text_travels(tmp_path: Path) -> None:
+async def test_models_show_price_and_how_far_a_text_travels(tmp_path: Path) -> None:
     unknown = replace(GPT, price=None)
     for card, words in (
         (GPT, "$0.25 in, $2 out per million tokens"),

@@ -250,7 +250,7 @@ async def test_a_worker_that_fails_leaves_the_local_answer(tmp_path: Path) -> No
         await session.wait_until(lambda: "unconfirmed" in session.screen_text().splitlines()[0])
 
 
-async def test_a_ceiling_that_stops_an_offer_is_told_under_the_answer(tmp_path: Path) -> None:
+async def test_a_ceiling_that_stops_an_offer_is_shown_under_the_answer(tmp_path: Path) -> None:
     ceilings = {Scope.DAY: NANO // 10_000}
     async with open_app(tmp_path, sorry, cloud=remote_script(), ceilings=ceilings) as session:
         await session.ask("hello")
@@ -262,7 +262,7 @@ async def test_a_ceiling_that_stops_an_offer_is_told_under_the_answer(tmp_path: 
         assert session.asked == []
 
 
-async def test_the_policy_never_is_told_and_asks_nothing(tmp_path: Path) -> None:
+async def test_the_policy_never_is_shown_and_asks_nothing(tmp_path: Path) -> None:
     terms = {"policy": Policy.NEVER}
     async with open_app(tmp_path, sorry, cloud=remote_script(), terms=terms) as session:
         await session.ask("hello")

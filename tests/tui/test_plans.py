@@ -318,7 +318,7 @@ def editor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-async def test_a_plan_is_edited_and_mended_and_then_played(tmp_path: Path, editor: Path) -> None:
+async def test_a_plan_is_edited_and_corrected_and_then_played(tmp_path: Path, editor: Path) -> None:
     (editor / "next-1.toml").write_text(WRONG)
     (editor / "next-2.toml").write_text(EDITED)
     async with open_app(tmp_path, say, cloud=remote_script(), size=(100, 30)) as session:

@@ -150,7 +150,7 @@ async def test_it_fills_in_while_the_run_goes_on(tmp_path: Path) -> None:
         await session.wait_for_answer()
 
 
-async def test_until_the_answer_has_a_word_the_conversation_tells_how_far_it_is(
+async def test_until_the_answer_has_a_word_the_conversation_shows_how_far_it_is(
     tmp_path: Path,
 ) -> None:
     go = asyncio.Event()
@@ -230,7 +230,7 @@ async def stored(store: Store, *events: ev.Event, status: TurnStatus = TurnStatu
 ESC = "\x1b]52;c;AAAA\x07"
 
 
-async def test_checks_skips_and_revisions_are_told_and_nothing_is_obeyed(tmp_path: Path) -> None:
+async def test_checks_skips_and_revisions_are_shown_and_nothing_is_obeyed(tmp_path: Path) -> None:
     store = Store.open(None)
     steps = (
         Step("small", f"Draft {ESC}it.", ("prompt", f"file:a{ESC}b.txt"), Need("code")),

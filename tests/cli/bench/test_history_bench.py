@@ -105,7 +105,7 @@ def test_what_happened_stands_beside_what_would_have(call: Call) -> None:
     assert spent() == before, "nothing was sent, nothing was spent"
 
 
-def test_prompts_that_nobody_weighed_are_estimated_here(call: Call) -> None:
+def test_unestimated_prompts_are_estimated_here(call: Call) -> None:
     day(*(PlayedPrompt(prompt, strategy="single") for prompt in HARD + EASY), allowed=0)
     found = looked(call, "--policy", "best", "--budget", "1")
     assert (found["weighed"], found["estimated"]) == (0, len(HARD + EASY))
@@ -202,7 +202,7 @@ def test_without_any_ceiling_there_is_nothing_to_try(call: Call, config: Path) -
     assert "No ceiling is above zero" in done.err
 
 
-def test_without_anybody_elsewhere_all_stays_here(call: Call, config: Path) -> None:
+def test_without_remote_workers_all_stays_here(call: Call, config: Path) -> None:
     config.write_text("")
     day(*(PlayedPrompt(prompt, strategy="single") for prompt in HARD))
     found = looked(call, "--budget", "1", "--policy", "best")

@@ -51,7 +51,7 @@ api_key_env = "OPENAI_API_KEY"
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("form", [[], ["--json"]])
-def test_a_report_tells_no_secret_no_name_and_no_home(form: list[str], tmp_path: Path) -> None:
+def test_a_report_shows_no_secret_no_name_and_no_home(form: list[str], tmp_path: Path) -> None:
     home = tmp_path / "home" / "fitzwilliam"
     config = home / "baton" / "config"
     config.mkdir(parents=True)
@@ -116,7 +116,7 @@ def doctor(call: Call, monkeypatch: pytest.MonkeyPatch) -> Call:
     return partial(call, "doctor", "--self-test")
 
 
-def test_a_folder_that_is_not_there_is_told_before_anything_is_tried(
+def test_a_missing_folder_is_reported_before_anything_is_tried(
     doctor: Call, tmp_path: Path
 ) -> None:
     done = doctor("--report", str(tmp_path / "no" / "r"))
@@ -260,7 +260,7 @@ def test_a_folder_as_it_was_packed_is_right(tmp_path: Path) -> None:
         (lambda folder: (folder / "MANIFEST").write_text("f\n"), "(MANIFEST) can't be read"),
     ],
 )
-def test_whatever_was_changed_in_it_is_told(tmp_path: Path, change: Change, told: str) -> None:
+def test_every_change_in_it_is_reported(tmp_path: Path, change: Change, told: str) -> None:
     folder = packed(tmp_path / "baton")
     change(folder)
     with pytest.raises(CheckFailed, match=re.escape(told)):

@@ -161,7 +161,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("part", BAD)
-async def test_a_part_that_is_there_but_wrong_is_told(
+async def test_a_part_that_is_there_but_wrong_is_reported(
     part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at_start(tmp_path, monkeypatch, BAD[part])
@@ -169,7 +169,7 @@ async def test_a_part_that_is_there_but_wrong_is_told(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and ELF")
-async def test_a_packaged_library_that_lacks_something_is_told(
+async def test_a_packaged_library_that_lacks_something_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inside = tmp_path / "inside"
@@ -200,7 +200,7 @@ async def test_a_packaged_library_that_lacks_something_is_told(
         ("SIGKILL", "It was killed from outside, perhaps because memory ran out"),
     ],
 )
-async def test_a_part_that_crashes_is_told_and_takes_nothing_with_it(
+async def test_a_part_that_crashes_is_reported_and_takes_nothing_with_it(
     number: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "tokenizers.py").write_text(
@@ -213,7 +213,7 @@ async def test_a_part_that_crashes_is_told_and_takes_nothing_with_it(
     assert "while tokenizers was loaded" in findings["tokenizers"].text
 
 
-async def test_a_part_that_never_ends_is_told(
+async def test_a_part_that_never_ends_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "tokenizers.py").write_text("import time; time.sleep(600)")
@@ -222,7 +222,7 @@ async def test_a_part_that_never_ends_is_told(
     assert "didn't end within" in (await found("tokenizers"))["tokenizers"].text
 
 
-async def test_children_that_are_killed_are_told_by_each_check_that_needs_one(
+async def test_children_that_are_killed_are_reported_by_each_check_that_needs_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code = "import os, sys\nif 'baton.ipc' in ' '.join(sys.orig_argv): os.kill(os.getpid(), 9)"
@@ -299,7 +299,7 @@ def test_files_that_are_gone_are_missed_where_they_are_needed(copy: Path) -> Non
     assert "split-merge" not in findings["templates"][1]
 
 
-def test_numbers_of_the_router_that_changed_are_told(
+def test_numbers_of_the_router_that_changed_are_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "router"
@@ -324,7 +324,7 @@ asyncio.run(tell())
 # What it does together
 
 
-async def test_a_model_that_is_cut_or_changed_or_gone_is_told(
+async def test_a_model_that_is_cut_or_changed_or_gone_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     delivered = starter().path
@@ -354,7 +354,7 @@ async def test_a_model_that_is_cut_or_changed_or_gone_is_told(
 
 
 @pytest.mark.parametrize("check", ["money", pytest.param("cloud", marks=pytest.mark.long)])
-async def test_a_price_that_is_off_by_the_least_there_is_is_told(
+async def test_a_price_that_is_off_by_the_least_there_is_is_reported(
     check: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cost = Price.cost
@@ -366,12 +366,14 @@ async def test_a_price_that_is_off_by_the_least_there_is_is_told(
     assert states((await found(check)).values()) == {check: CheckState.BROKEN}
 
 
-async def test_a_history_that_loses_words_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_history_that_loses_words_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("baton.history.queries.search", lambda *_: [])
     assert states((await found("history")).values()) == {"history": CheckState.BROKEN}
 
 
-async def test_a_step_that_sees_more_than_it_may_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_step_that_sees_more_than_it_may_is_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     messages = Plan.messages
 
     def wrong(self: Plan, number: int, material: Material, *more: Any) -> Any:
@@ -451,9 +453,7 @@ def test_ended_from_outside_it_leaves_nothing(tmp_path: Path, name: str) -> None
 
 
 @pytest.mark.parametrize("part", ["msgspec", "_random"])
-def test_a_part_without_which_nothing_begins_is_told_in_a_sentence(
-    tmp_path: Path, part: str
-) -> None:
+def test_a_missing_part_that_all_need_is_reported_in_a_sentence(tmp_path: Path, part: str) -> None:
     (tmp_path / f"{part}.py").write_text(f"raise ImportError('no {part} here')")
     done = baton_doctor("--self-test", environ={**os.environ, "PYTHONPATH": str(tmp_path)})
     assert (done.returncode, done.stdout) == (1, "")

@@ -77,7 +77,7 @@ def test_the_tools_are_tried_unless_they_are_off(home: Path) -> None:
     )
 
 
-def test_the_machine_is_told_and_a_card_that_idles(
+def test_the_machine_and_an_idle_card_are_shown(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if sys.platform != "linux" or Path("/proc/driver/nvidia").exists():
@@ -93,7 +93,7 @@ def test_the_machine_is_told_and_a_card_that_idles(
     assert "NVIDIA GeForce RTX 3070" in findings["llama.cpp"].text
 
 
-def test_what_was_spent_and_left_is_told(home: Path) -> None:
+def test_what_was_spent_and_left_is_shown(home: Path) -> None:
     write_settings('[budget]\nday = "1"\n')
     spend(find_paths().ledger)
     findings = found()
@@ -102,7 +102,7 @@ def test_what_was_spent_and_left_is_told(home: Path) -> None:
     assert "2 B to api.openai.com" in findings["egress"].text
 
 
-def test_a_missing_key_is_told_and_no_key_is_shown(
+def test_a_missing_key_is_reported_and_no_key_is_shown(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_settings('[[workers]]\nid = "g"\nkind = "cloud"\nmodel = "groq/openai/gpt-oss-20b"\n')
@@ -117,7 +117,7 @@ def test_a_missing_key_is_told_and_no_key_is_shown(
     assert not shows(CANARY, str(findings))
 
 
-def test_a_file_of_keys_that_others_can_read_is_told(home: Path) -> None:
+def test_a_file_of_keys_that_others_can_read_is_reported(home: Path) -> None:
     secrets.save_key("openai", CANARY, file=find_paths().keys_file)
     find_paths().keys_file.chmod(0o644)
     findings = found()
@@ -135,7 +135,7 @@ def test_a_ledger_that_was_removed_is_reported_and_not_made(home: Path) -> None:
     assert not find_paths().ledger.exists()
 
 
-def test_a_damaged_ledger_is_told_and_stays_as_it_is(home: Path) -> None:
+def test_a_damaged_ledger_is_reported_and_stays_as_it_is(home: Path) -> None:
     spend(find_paths().ledger)
     find_paths().ledger.write_bytes(b"not a database" * 100)
     findings = found()
@@ -178,7 +178,7 @@ def test_the_conductor_is_tried_like_the_worker(
 
 
 @pytest.mark.sampled(0.5)
-def test_the_router_is_asked_and_what_is_wrong_with_it_is_told_with_the_mend(
+def test_the_router_is_asked_and_its_fault_is_reported_with_the_remedy(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     well = found("router")["router"]

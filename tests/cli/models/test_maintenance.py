@@ -46,7 +46,7 @@ def test_removing_as_json(call: Call, own: Path) -> None:
     assert one["freed_bytes"] >= 60_000
 
 
-def test_nobody_to_ask_is_no_yes(call: Call, own: Path) -> None:
+def test_without_a_person_the_answer_is_no(call: Call, own: Path) -> None:
     done = call("models", "rm", "own")
     assert (done.code, "-y" in done.err, own.exists()) == (2, True, True)
 
@@ -65,7 +65,7 @@ def test_the_person_is_asked(own: Path) -> None:
         assert own.exists() == left
 
 
-def test_what_cannot_be_removed_is_told(call: Call, own: Path) -> None:
+def test_what_cannot_be_removed_is_reported(call: Call, own: Path) -> None:
     done = call("models", "rm", "small", "-y")
     assert (done.code, "came with Baton" in done.err) == (2, True)
     done = call("models", "rm", "owns", "-y")

@@ -84,7 +84,7 @@ def test_what_was_done_with_answers_moves_it(call: Call) -> None:
 
 
 @pytest.mark.usefixtures("config")
-def test_what_was_measured_typed_and_guessed_is_told_apart(call: Call) -> None:
+def test_measured_typed_and_guessed_values_are_distinguished(call: Call) -> None:
     lab = call("models", "show", "lab")
     assert "math (on " in line(lab, "Measured")
     assert line(lab, "Guessed").endswith("from its size and what was measured")
@@ -204,7 +204,7 @@ def poet(home: Path, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("group", ["models", "workers"])
-def test_how_a_worker_writes_is_told_with_who_said_so(call: Call, poet: Path, group: str) -> None:
+def test_how_a_worker_writes_is_shown_with_its_source(call: Call, poet: Path, group: str) -> None:
     done = call(group, "show", "poet")
     assert line(done, "Writes with") == (
         "temperature 1.1, top_k 12 (config.toml); top_p 0.8 (its file); "
@@ -227,7 +227,7 @@ def test_how_a_worker_writes_is_told_with_who_said_so(call: Call, poet: Path, gr
 
 
 @pytest.mark.parametrize("group", ["models", "workers"])
-def test_how_the_starter_writes_is_told(call: Call, group: str) -> None:
+def test_how_the_starter_writes_is_shown(call: Call, group: str) -> None:
     done = call(group, "show", "small")
     assert line(done, "Writes with").startswith("temperature 0 (suits this model); top_k 40, ")
     assert line(done, "Seed").startswith("not needed")
@@ -237,7 +237,7 @@ def test_how_the_starter_writes_is_told(call: Call, group: str) -> None:
 
 @pytest.mark.usefixtures("poet")
 @pytest.mark.parametrize("group", ["models", "workers"])
-def test_of_workers_elsewhere_only_what_was_set_is_known(call: Call, group: str) -> None:
+def test_of_remote_workers_only_what_was_set_is_known(call: Call, group: str) -> None:
     assert line(call(group, "show", "lab"), "Writes with") == "temperature 0.3 (config.toml)"
     plain = call(group, "show", "plain")
     assert line(plain, "Writes with") == "what is usual there"
@@ -245,7 +245,7 @@ def test_of_workers_elsewhere_only_what_was_set_is_known(call: Call, group: str)
     assert json.loads(call(group, "show", "plain", "--json").out)["sampling"] == {}
 
 
-def test_of_what_is_not_here_no_manner_is_told(call: Call) -> None:
+def test_of_a_missing_model_no_sampling_is_shown(call: Call) -> None:
     assert "Writes with" not in call("models", "show", "qwen3.5-2b").out
     assert "Writes with" not in call("workers", "show", "calculator").out
 

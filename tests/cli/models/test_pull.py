@@ -61,7 +61,7 @@ def test_a_model_is_fetched_verified_and_takes_its_role(call: Call, hub: Hub) ->
     assert hub.served("tiny.gguf") == len(TINY)
 
 
-def test_two_come_side_by_side_and_json_tells_of_both(call: Call, hub: Hub) -> None:
+def test_two_come_side_by_side_and_json_lists_both(call: Call, hub: Hub) -> None:
     done = call("models", "pull", "tiny", "other", "--json", "-q")
     assert done.code == 0, done.err
     told = json.loads(done.out)
@@ -83,7 +83,7 @@ def test_one_that_fails_leaves_the_other_alone(call: Call, hub: Hub) -> None:
     assert "Did you mean 'tiny'?" in done.err
 
 
-def test_the_role_can_be_chosen_and_is_not_taken_again_unless_told(call: Call, hub: Hub) -> None:
+def test_the_role_can_be_chosen_and_is_not_taken_again_unasked(call: Call, hub: Hub) -> None:
     assert call("models", "pull", "tiny", "--role", "conductor").code == 0
     settings = load_settings(find_paths().config_file)
     assert (settings.worker, settings.conductor) == ("small", "tiny")
@@ -186,7 +186,7 @@ def test_what_will_not_fit_wants_force_and_that_is_remembered(call: Call, hub: H
     assert json.loads(call("models", "show", "tiny", "--json").out)["forced"] is True
 
 
-def test_offline_is_told_with_the_way_round(call: Call, hub: Hub) -> None:
+def test_offline_is_reported_with_the_workaround(call: Call, hub: Hub) -> None:
     done = call("models", "pull", "tiny", "--offline")
     assert done.code == 2
     assert done.err.count("\n") == 1
@@ -195,7 +195,7 @@ def test_offline_is_told_with_the_way_round(call: Call, hub: Hub) -> None:
     assert hub.log == []
 
 
-def test_without_a_name_nothing_is_fetched_that_nobody_wanted(call: Call, hub: Hub) -> None:
+def test_without_a_name_nothing_unwanted_is_fetched(call: Call, hub: Hub) -> None:
     done = call("models", "pull")
     assert (done.code, done.out) == (0, "")
     assert "`baton models recommend`" in done.err
@@ -238,7 +238,7 @@ def test_two_batons_that_want_the_same_file_fetch_it_once(hub: Hub) -> None:
     assert hub.served("tiny.gguf") < 1.5 * len(big)
 
 
-def test_a_broken_model_is_fetched_anew(call: Call, hub: Hub) -> None:
+def test_a_broken_model_is_fetched_again(call: Call, hub: Hub) -> None:
     assert call("models", "pull", "tiny").code == 0
     file_of("tiny").write_bytes(TINY[:-1] + b"!")
     assert "changed" in call("models", "ls").out
@@ -286,7 +286,9 @@ def test_a_linked_file_stays_where_it_is(call: Call, tmp_path: Path) -> None:
     assert "stays where it is" in gone.err
 
 
-def test_a_linked_file_that_went_away_is_told_with_the_way_back(call: Call, tmp_path: Path) -> None:
+def test_a_linked_file_that_went_away_is_reported_with_the_remedy(
+    call: Call, tmp_path: Path
+) -> None:
     mine = tmp_path / "mine.gguf"
     mine.write_bytes(TINY)
     assert call("models", "import", "--link", str(mine)).code == 0
@@ -315,7 +317,9 @@ def test_what_is_no_model_is_refused(call: Call, tmp_path: Path, content: bytes)
     assert list(models(call("models", "ls", "--json"))) == ["small"]
 
 
-def test_a_file_that_is_not_there_is_told_and_others_are_taken(call: Call, tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_reported_and_others_are_taken(
+    call: Call, tmp_path: Path
+) -> None:
     mine = tmp_path / "mine.gguf"
     mine.write_bytes(TINY)
     done = call("models", "import", str(tmp_path / "no.gguf"), str(mine), "--link", "--json")
@@ -327,7 +331,7 @@ def test_a_file_that_is_not_there_is_told_and_others_are_taken(call: Call, tmp_p
 
 
 @pytest.mark.parametrize("typed", ["no.gguf", "./no.gguf", "deep/no.gguf", "{here}/no.gguf"])
-def test_a_path_that_leads_nowhere_is_told_as_it_was_typed(
+def test_a_path_that_leads_nowhere_is_shown_as_it_was_typed(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -341,7 +345,7 @@ def test_a_path_that_leads_nowhere_is_told_as_it_was_typed(
         )
 
 
-def test_each_reason_why_a_file_is_not_taken_is_told(call: Call, tmp_path: Path) -> None:
+def test_each_reason_why_a_file_is_not_taken_is_reported(call: Call, tmp_path: Path) -> None:
     def told(*args: str) -> str:
         done = call("models", "import", "-q", *args)
         assert (done.code, done.out) == (5, "")
@@ -408,7 +412,7 @@ def test_another_programs_models_are_found_and_linked(
     assert json.loads(call("models", "import", "--found", "--json").out) == []
 
 
-def test_a_damaged_stick_is_told_and_leaves_nothing(
+def test_a_damaged_stick_is_reported_and_leaves_nothing(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stock("mine", TINY)

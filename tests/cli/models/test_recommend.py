@@ -53,7 +53,7 @@ def test_what_a_set_takes_is_no_riddle_beside_what_each_takes() -> None:
     assert _joint_text(Recommendation(picks[:1], 0, 5, verdict, "")) == verdict.why
 
 
-def test_a_machine_is_told_in_a_line() -> None:
+def test_a_machine_is_described_in_a_line() -> None:
     machine = Hardware(
         34 * 10**9, 20 * 10**9, 8, 16, "A Processor", disk=10**11, battery=0.5, plugged=False,
         gpus=(Gpu("Big\x1b GPU", 7 * 10**9, 8 * 10**9, "550.1"),), idle_gpus=("Old GPU",),
@@ -119,7 +119,7 @@ def test_roles_are_shown_and_given(call: Call) -> None:
     assert (settings.worker, settings.prefer) == ("small", {})
 
 
-def test_a_role_is_not_given_to_nobody(call: Call) -> None:
+def test_a_role_is_given_to_no_missing_model(call: Call) -> None:
     done = call("models", "role", "chat", "smal")
     assert (done.code, "Did you mean 'small'?" in done.err) == (2, True)
     assert call("models", "role", "king", "small").code == 2

@@ -232,7 +232,7 @@ def test_its_own_handle_of_the_lock_is_no_other_baton(call: Call, own: Machine) 
         os.close(handle)
 
 
-def test_a_binary_that_nobody_installed_goes_with_all_that_belongs_to_it(
+def test_a_binary_without_a_receipt_goes_with_all_that_belongs_to_it(
     call: Call, own: Machine
 ) -> None:
     for path in own.world.share.iterdir():

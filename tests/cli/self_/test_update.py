@@ -106,7 +106,7 @@ def test_a_mirror_may_be_plain_http_and_never_sees_an_accounts_token(
         assert not [seen for seen in mirror.seen if "hf_secret" in str(seen.headers)]
 
 
-def test_check_only_tells(call: Call, own: Machine) -> None:
+def test_check_only_reports(call: Call, own: Machine) -> None:
     own.publish()
     release = str(own.folder / "release")
     done = call("self", "update", "--check", "--from", release)
@@ -125,7 +125,7 @@ def test_quiet_says_nothing_where_all_went_well(call: Call, own: Machine) -> Non
     assert own.world.version() == NEW
 
 
-def test_what_is_not_from_the_publisher_is_told_as_json_too(call: Call, own: Machine) -> None:
+def test_what_is_not_from_the_publisher_is_reported_as_json_too(call: Call, own: Machine) -> None:
     release = own.publish()
     (release / "manifest.json.sig").write_text("0" * 128)
     done = call("self", "update", "--from", str(release), "--force", "-y", "--json", "-q")
@@ -184,7 +184,7 @@ def test_flavour_and_gpu_are_kept_and_can_be_changed(call: Call, own: Machine) -
 
 
 @pytest.mark.parametrize("how", ["flag", "environment", "settings"])
-def test_offline_asks_nobody_and_takes_folders(
+def test_offline_sends_no_request_and_takes_folders(
     call: Call, own: Machine, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     flags = ["--offline"] if how == "flag" else []
@@ -204,7 +204,9 @@ def test_offline_asks_nobody_and_takes_folders(
     assert own.world.version() == NEW
 
 
-def test_what_says_nothing_is_told_what_to_say(call: Call, own: Machine, tmp_path: Path) -> None:
+def test_a_missing_or_bad_source_is_reported_with_what_to_do(
+    call: Call, own: Machine, tmp_path: Path
+) -> None:
     done = call("self", "update")
     assert (done.code, "--from" in done.err) == (2, True)
     done = call("self", "update", "--from", str(tmp_path / "nowhere"))
@@ -273,7 +275,7 @@ def test_one_that_was_started_before_another_updated_it_takes_nothing_back(
     assert own.world.version(own.world.share / "previous") == OLD
 
 
-def test_a_checkout_a_package_and_a_folder_build_are_told_apart(
+def test_a_checkout_a_package_and_a_folder_build_are_distinguished(
     call: Call, own: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     import baton
@@ -298,7 +300,7 @@ def test_a_checkout_a_package_and_a_folder_build_are_told_apart(
     assert own.is_as_before
 
 
-def test_show_tells_which_it_is(call: Call, own: Machine) -> None:
+def test_show_names_the_installed_version(call: Call, own: Machine) -> None:
     own.become(commit="abc1234")
     assert call("self", "update", "--from", str(own.publish())).code == 0
     own.become(version=NEW)

@@ -224,7 +224,7 @@ def test_without_anybody_who_can_or_any_money_it_is_an_error() -> None:
         assign_workers(plan(step()), [tool("calculator"), cloud(price=None)], left=None)
 
 
-def test_what_does_not_fit_goes_to_whoever_can_hold_it() -> None:
+def test_what_does_not_fit_goes_to_a_worker_that_can_hold_it() -> None:
     material = Material(
         (
             Turn(
@@ -258,7 +258,7 @@ def test_a_tool_is_given_its_own_sums_and_nothing_else() -> None:
     assert workers(assign_workers(drawn, roster, left=None)) == expected
 
 
-def test_a_check_is_given_to_somebody_else_where_there_is_somebody() -> None:
+def test_a_check_is_given_to_another_worker_where_there_is_one() -> None:
     drawn = plan(step(), step(access=("prompt", "1"), check=True))
     two = workers(assign_workers(drawn, [SMALL, GOOD], left=None))
     assert len(set(two)) == 2
@@ -294,7 +294,7 @@ def test_between_equals_the_nearer_is_taken_then_the_cheaper_then_the_first() ->
     assert workers(assign_workers(one, [near, again], left=None)) == ["near"]
 
 
-def test_the_next_best_takes_over_for_whoever_failed() -> None:
+def test_the_next_best_takes_over_for_a_failed_worker() -> None:
     roster = [SMALL, GOOD, cloud()]
     hard = step("math", 4, worker="gpt")
     assert substitute_worker(hard, roster, {"gpt"}, None) == "good"

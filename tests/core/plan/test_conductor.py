@@ -165,7 +165,7 @@ canvases = st.builds(
 
 
 @given(canvases, st.integers(0, 2**32))
-def test_whatever_the_grammar_allows_is_a_plan_that_names_only_what_is_there(
+def test_all_that_the_grammar_allows_is_a_plan_that_names_only_what_is_there(
     canvas: PlanSchema, seed: int
 ) -> None:
     text = Grammar(canvas.answer_format().grammar).write(random.Random(seed))
@@ -288,7 +288,7 @@ loose_steps = st.fixed_dictionaries(
 
 
 @given(canvases, st.lists(loose_steps | json_values, max_size=6), json_values)
-def test_whatever_else_comes_is_refused_or_names_only_what_is_there(
+def test_all_else_is_refused_or_names_only_what_is_there(
     canvas: PlanSchema, steps: list[Any], answer: Any
 ) -> None:
     text = json.dumps({"steps": steps, "answer": answer})
@@ -364,7 +364,7 @@ def test_a_model_below_a_billion_must_not_conduct_and_a_tool_never(card: Card, m
     assert can_conduct(card) is may
 
 
-def test_who_conducts_is_the_persons_choice_then_local_then_elsewhere_if_there_is_money() -> None:
+def test_who_conducts_is_the_persons_choice_then_local_then_remote_if_there_is_money() -> None:
     everyone = (SMALL, THREE, EIGHT, DEAR, CALCULATOR)
     no_limit, nothing = SpendingRoom(None, 0.0), SpendingRoom(0, 1.0)
     assert (
@@ -411,7 +411,7 @@ async def test_a_large_local_one_names_workers_too() -> None:
     assert [step.worker for step in plan.steps] == ["claude-frontier"]
 
 
-async def test_it_is_told_of_few_workers_the_default_one_among_them() -> None:
+async def test_its_prompt_lists_few_workers_the_default_one_among_them() -> None:
     others = [replace(THREE, id=f"w{n}", parameters=n * 10**9) for n in range(2, 14)]
     context = ScriptedPlanningContext(
         routing(SMALL, *others, DEAR, CALCULATOR), drawn(a_step(worker=1))
@@ -487,7 +487,7 @@ async def test_of_very_many_files_the_newest_can_be_named() -> None:
 # What it does with a bad plan
 
 
-async def test_a_bad_plan_is_mended_once_with_the_problem_quoted() -> None:
+async def test_a_bad_plan_is_corrected_once_with_the_problem_quoted() -> None:
     context = ScriptedPlanningContext(
         routing(THREE), BAD["a file that isn't there"], drawn(a_step())
     )
@@ -604,7 +604,7 @@ async def test_a_conductor_that_never_accepts_is_asked_so_often_and_no_more() ->
         assert len(asked) == 1 + MAX_CORRECTIONS
 
 
-async def test_what_a_conductor_elsewhere_sees_is_redacted() -> None:
+async def test_what_a_remote_conductor_sees_is_redacted() -> None:
     async def respond(request: Request) -> AsyncGenerator[Chunk]:
         plans = request.purpose is Purpose.PLAN
         yield Text(drawn(a_step(task="Write to ann@example.org.")) if plans else "Done.")

@@ -108,7 +108,7 @@ def test_a_named_operation(request_text: str, expression: str) -> None:
         ("what is the address of 12 Power Street minus 3", "12 ^ 3 / 4"),
     ],
 )
-def test_an_operation_that_nobody_named(request_text: str, expression: str) -> None:
+def test_an_operation_that_was_not_named(request_text: str, expression: str) -> None:
     assert not names_operations(request_text, "calculator", expression)
 
 

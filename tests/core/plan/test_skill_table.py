@@ -117,7 +117,7 @@ def test_the_more_answers_the_less_the_prior_counts() -> None:
     assert chances[3] < 0.35
 
 
-def test_measured_models_are_found_by_any_name_and_guesses_are_told_apart() -> None:
+def test_measured_models_are_found_by_any_name_and_guesses_are_distinguished() -> None:
     found = masteries(LLAMA, SCORES, [])
     assert (found["math"].basis, found["code"].basis) == (MEASURED, GUESS)
     assert all(one.basis == GUESS for one in masteries(STRANGER, SCORES, []).values())
@@ -152,7 +152,7 @@ def test_tools_have_no_table() -> None:
     assert masteries(Card("calculator", "tool", "Calculator"), SCORES, told("code", 1.0)) == {}
 
 
-async def test_a_roster_is_told_and_its_history_is_read_once_in_a_while() -> None:
+async def test_a_roster_gets_its_skills_and_its_history_is_read_once_in_a_while() -> None:
     reads = []
 
     async def outcomes() -> Sequence[GradedAnswer]:
@@ -171,7 +171,7 @@ async def test_a_roster_is_told_and_its_history_is_read_once_in_a_while() -> Non
     assert (await table.masteries_of(LLAMA))["code"].answers == 20
 
 
-async def test_whoever_plans_a_run_sees_what_workers_are_good_at(tmp_path: Path) -> None:
+async def test_the_planner_of_a_run_sees_what_workers_are_good_at(tmp_path: Path) -> None:
     seen: list[Card] = []
 
     class RecordingRouter(RuleRouter):
@@ -193,7 +193,7 @@ async def test_whoever_plans_a_run_sees_what_workers_are_good_at(tmp_path: Path)
     assert seen[0].skills == skill_levels(LLAMA, SCORES, told("code", 0.0, 20))
 
 
-async def test_a_history_that_cannot_be_read_costs_only_what_it_would_have_told() -> None:
+async def test_a_history_that_cannot_be_read_costs_only_its_grades() -> None:
     async def outcomes() -> Sequence[GradedAnswer]:
         raise StoreError("The disk is gone.")
 
@@ -215,7 +215,7 @@ async def test_a_history_that_cannot_be_read_costs_only_what_it_would_have_told(
         "[" * 100_000,
     ],
 )
-def test_a_broken_file_tells_nothing(tmp_path: Path, text: str) -> None:
+def test_a_broken_file_yields_nothing(tmp_path: Path, text: str) -> None:
     (tmp_path / "skills.json").write_text(text)
     assert read_scores(tmp_path) == {}
     assert read_scores(tmp_path / "nowhere") == {}

@@ -255,7 +255,7 @@ async def test_a_typed_budget_allows_and_limits() -> None:
         assert len(session.cloud.requests) == 1
 
 
-async def test_nobody_there_means_no() -> None:
+async def test_without_a_person_the_answer_is_no() -> None:
     async with open_orchestra(local_script("cut", Finish.LENGTH)) as session:
         view = await session.play(limits=PromptLimits(attended=False))
         assert view.offers[0].decision is Decision.NEVER
@@ -301,7 +301,7 @@ async def test_never_is_stronger_than_leave_that_a_conversation_once_got() -> No
         assert len(session.cloud.requests) == 1
 
 
-async def test_a_call_costs_no_more_than_the_person_saw_whatever_is_left_by_then() -> None:
+async def test_a_call_costs_no_more_than_the_person_saw_even_if_more_is_left_by_then() -> None:
     async with open_orchestra(ceilings={Scope.DAY: NANO // 500}) as session:
 
         async def ask(question: Question) -> str:
@@ -447,7 +447,7 @@ async def test_an_unknown_price_is_no_price() -> None:
 
 
 @pytest.mark.parametrize("worker", [None, "gpt"])
-async def test_offline_private_and_the_local_mode_ask_nobody(worker: str | None) -> None:
+async def test_offline_private_and_the_local_mode_ask_no_question(worker: str | None) -> None:
     for terms, limits in (
         ({"offline": True}, PromptLimits(budget=NANO)),
         ({"mode": "local"}, PromptLimits(budget=NANO)),

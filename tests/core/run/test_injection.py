@@ -427,7 +427,7 @@ def test_nothing_that_is_printed_is_obeyed_by_a_terminal(
         assert sanitise(out) == out, args
 
 
-def test_a_story_keeps_its_form_whatever_is_written_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_story_keeps_its_form_with_any_text_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """No text begins a line, a node or a record of its own."""
     shapes: set[tuple[int, ...]] = set()
     for guise in ("plain", "fenced", "ansi"):

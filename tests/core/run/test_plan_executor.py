@@ -118,7 +118,7 @@ async def test_a_step_begins_once_what_it_sees_is_over_and_not_before() -> None:
         assert "The prompt" not in fourth
 
 
-async def test_purposes_tell_answers_steps_and_checks_apart() -> None:
+async def test_purposes_distinguish_answers_steps_and_checks() -> None:
     plan = Plan(
         (step("small", "Draft."), replace(step("small", "Check.", "1"), check=True),
          step("small", "Write.", "1", "2")),
@@ -130,7 +130,7 @@ async def test_purposes_tell_answers_steps_and_checks_apart() -> None:
     assert purposes == [Purpose.STEP, Purpose.VERIFY, Purpose.ANSWER]
 
 
-async def test_an_answer_of_several_steps_keeps_their_order_whoever_is_first() -> None:
+async def test_an_answer_of_several_steps_keeps_their_order_whichever_is_first() -> None:
     second_done = asyncio.Event()
 
     async def respond(request: Request) -> AsyncGenerator[Chunk]:
@@ -218,7 +218,7 @@ async def test_an_optional_step_may_fail_without_those_that_build_on_it() -> Non
         assert "half a text" not in shown
 
 
-async def test_a_worker_elsewhere_that_is_down_is_asked_twice_then_another_one() -> None:
+async def test_a_remote_worker_that_is_down_is_asked_twice_then_another_one() -> None:
     async with open_orchestra(
         StubWorker(local()), StubWorker(cloud(), fail_with(DOWN)), policy=Policy.BUDGET
     ) as session:
@@ -246,7 +246,7 @@ async def test_a_worker_here_that_is_down_gives_way_at_once() -> None:
         assert view.steps[0].worker == "big"
 
 
-async def test_the_first_error_is_told_when_nobody_is_left() -> None:
+async def test_the_first_error_is_reported_when_no_worker_is_left() -> None:
     second = fail_with(WorkerError("The second one's."))
     async with open_orchestra(
         StubWorker(local(), fail_with(WorkerError("The first one's."))),
@@ -267,7 +267,7 @@ async def test_what_was_shown_of_the_answer_is_not_taken_back_by_another_worker(
         assert len(session.workers["big"].requests) == 1
 
 
-async def test_a_step_in_between_begins_anew_with_another_worker() -> None:
+async def test_a_step_in_between_begins_again_with_another_worker() -> None:
     broken = fail_with(DOWN, "Half of it")
     async with open_orchestra(StubWorker(local(), broken), StubWorker(local("big"))) as session:
         view = await session.play(Plan((step("small", "One."), step("big", "Two.", "1")), (2,)))
@@ -326,7 +326,7 @@ async def test_nor_does_it_stand_in_for_one_that_fails(what: str) -> None:
         assert (session.workers["far"].requests, view.offers) == ([], ())
 
 
-async def test_whoever_goes_offline_or_private_later_is_obeyed_by_the_next_run() -> None:
+async def test_going_offline_or_private_later_holds_for_the_next_run() -> None:
     plan = Plan((step("far", "One."), step("small", "Two.", "1")), (2,))
     async with open_orchestra(
         StubWorker(local()), StubWorker(cloud()), policy=Policy.BUDGET
@@ -424,7 +424,7 @@ async def test_a_run_that_is_stopped_before_it_began_still_ends() -> None:
 # What is kept
 
 
-async def test_every_finished_steps_text_is_in_the_store_and_tells_the_same_story() -> None:
+async def test_every_finished_steps_text_is_in_the_store_and_matches_the_events() -> None:
     async def respond(request: Request) -> AsyncGenerator[Chunk]:
         if "Two." in request_text(request):
             raise WorkerError("It can't.")

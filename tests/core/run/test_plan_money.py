@@ -87,7 +87,7 @@ async def test_where_a_paid_worker_is_not_to_be_asked_no_other_is_offered() -> N
         assert [worker.requests for worker in paid] == [[], []]
 
 
-async def test_a_plan_of_one_step_elsewhere_is_done_here_where_the_person_keeps_it() -> None:
+async def test_a_plan_of_one_remote_step_is_done_here_where_the_person_keeps_it() -> None:
     """Only who asked for that very worker takes the prompt back with it."""
     async with open_orchestra(StubWorker(local()), StubWorker(cloud())) as session:
         view = await session.play(single_step_plan("far"))
@@ -242,9 +242,7 @@ async def test_a_step_that_is_done_here_after_all_leaves_its_share_to_the_others
         assert second.most > first.most * 1.5
 
 
-async def test_a_worker_elsewhere_that_is_free_is_asked_about_too_unless_the_person_named_it() -> (
-    None
-):
+async def test_a_free_remote_worker_is_asked_about_too_unless_the_person_named_it() -> None:
     """A plan's author may not decide that something leaves this machine: the person does."""
     lab = replace(cloud("lab", price=FREE), kind="server", privacy=Label.LAN)
     async with open_orchestra(StubWorker(local()), StubWorker(lab)) as session:

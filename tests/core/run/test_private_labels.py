@@ -398,7 +398,7 @@ async def test_nothing_private_reaches_a_cloud_in_many_worlds(first: int, tmp_pa
 
 
 @pytest.mark.parametrize("label", [Label.LOCAL, Label.CLOUD])
-async def test_what_a_person_thought_of_private_answers_is_not_told_elsewhere(label: Label) -> None:
+async def test_ratings_of_private_answers_reach_no_remote_worker(label: Label) -> None:
     """A conductor elsewhere reads what workers are good at, by answers that may leave as well."""
     far = StubWorker(cloud(), answer_with("No plan."))
     async with open_orchestra(

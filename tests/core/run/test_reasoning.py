@@ -21,7 +21,7 @@ def thinks(*chunks: Chunk) -> Responder:
     return respond
 
 
-async def test_they_are_told_and_counted_and_not_kept() -> None:
+async def test_they_are_reported_and_counted_and_not_kept() -> None:
     worker = StubWorker(
         local(), thinks(Thinking(5, 50.0), Text("Paris", 1), Usage(10, 6, Finish.STOP))
     )
@@ -34,7 +34,7 @@ async def test_they_are_told_and_counted_and_not_kept() -> None:
         assert view.calls[-1].tokens_out == 6
 
 
-async def test_an_answer_cut_within_them_is_told_as_cut() -> None:
+async def test_an_answer_cut_within_them_is_reported_as_cut() -> None:
     worker = StubWorker(local(), thinks(Thinking(5, 50.0), Usage(10, 5, Finish.LENGTH)))
     async with open_orchestra(worker) as session:
         view = await session.play(None, limits=ONE)

@@ -171,7 +171,9 @@ async def test_no_worker_stands_in_for_one_whose_answer_was_to_be_compared_with_
         assert len(session.workers["a"].requests) == 1
 
 
-async def test_nobody_is_paid_for_a_draft_in_place_of_a_local_worker_that_fell_over() -> None:
+async def test_no_remote_worker_is_paid_for_a_draft_in_place_of_a_local_worker_that_crashed() -> (
+    None
+):
     drafts = (
         StubWorker(local("a"), answer_with("The answer is 5")),
         StubWorker(local("b"), fail_with(DOWN)),
@@ -185,7 +187,7 @@ async def test_nobody_is_paid_for_a_draft_in_place_of_a_local_worker_that_fell_o
         assert not view.sent
 
 
-async def test_what_the_calculator_cannot_do_is_answered_here_not_elsewhere() -> None:
+async def test_what_the_calculator_cannot_do_is_answered_by_a_local_worker() -> None:
     mine, far = (
         StubWorker(local("a"), answer_with("That has no value.")),
         StubWorker(cloud(), answer_with("42")),
@@ -309,13 +311,13 @@ def _check_told(events: list[ev.Event]) -> RunView:
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("first", range(0, 40, 10))
-async def test_whatever_leaves_was_offered_just_so_and_nothing_is_taken_back(first: int) -> None:
+async def test_all_that_leaves_was_offered_just_so_and_nothing_is_taken_back(first: int) -> None:
     for seed in range(first, first + 10):
         await _play_by_chance(random.Random(seed))
 
 
 @pytest.mark.long
-async def test_whatever_leaves_in_many_runs_was_offered_just_so() -> None:
+async def test_all_that_leaves_in_many_runs_was_offered_just_so() -> None:
     for seed in range(40, 2000):
         await _play_by_chance(random.Random(seed))
 

@@ -73,7 +73,7 @@ async def test_a_plan_that_was_stopped_can_be_gone_on_with_or_played_edited() ->
         assert (await session.play(edited, place=place)).answer == "Otherwise."
 
 
-async def test_nobody_there_means_that_nothing_is_played() -> None:
+async def test_without_a_person_nothing_is_played() -> None:
     async with open_orchestra(StubWorker(local())) as session:
         limits = PromptLimits(preview=True, attended=False)
         run = session.orchestra.play(Prompt("x"), limits=limits, plan=side_by_side(2, "small"))
@@ -225,7 +225,7 @@ async def test_what_can_not_be_gone_on_with_says_so() -> None:
             session.orchestra.resume(empty)
 
 
-async def test_a_kept_plan_that_nobody_can_play_any_more_ends_cleanly() -> None:
+async def test_a_kept_plan_that_can_not_be_played_any_more_ends_cleanly() -> None:
     """The parts of one plan are never taken for those of another."""
     wide, long = local("wide", context=0), "word " * 3000
     plan = Plan((step("wide", "One."), step("wide", "Two.", "1", "prompt")), (2,))
@@ -248,7 +248,7 @@ async def test_a_kept_plan_that_nobody_can_play_any_more_ends_cleanly() -> None:
         assert "One." not in view.answer
 
 
-async def test_what_somebody_wrote_who_is_gone_now_is_kept_all_the_same() -> None:
+async def test_what_a_removed_worker_wrote_is_kept_all_the_same() -> None:
     plan = Plan((step("wide", "One."), step("wide", "Two.", "1")), (2,))
     async with open_orchestra(
         StubWorker(local(context=1024)), StubWorker(local("wide"), hang_at("Two."))

@@ -85,7 +85,7 @@ async def test_a_greedy_router_never_passes_the_ceiling(way: str, ceiling: int) 
         assert ceiling or far.requests == []
 
 
-async def test_whoever_is_asked_first_may_still_keep_it_here() -> None:
+async def test_a_person_who_is_asked_first_may_still_keep_it_here() -> None:
     far = StubWorker(cloud(), answer_with("8"))
     async with open_orchestra(StubWorker(local(), answer_with("7")), far, choice="keep") as session:
         session.orchestra.configure(router=Adversary(Random(1), greedy=True))

@@ -175,7 +175,7 @@ async def test_what_is_asked_in_words_is_left_to_the_conductor(text: str) -> Non
 
 
 @pytest.mark.parametrize("text", NEITHER)
-async def test_whatever_is_more_than_a_sum_goes_to_no_tool(text: str) -> None:
+async def test_more_than_a_sum_goes_to_no_tool(text: str) -> None:
     assert (await route(text)).tool == ""
 
 
@@ -228,7 +228,7 @@ async def test_several_wishes_make_a_plan() -> None:
     assert three.scores["parts"] == 3
 
 
-async def test_what_the_first_worker_is_not_up_to_goes_elsewhere_if_somebody_there_is() -> None:
+async def test_what_the_first_worker_is_not_up_to_goes_to_a_remote_one_that_is() -> None:
     text = "Why did the Roman empire fall?"
     assert (await route(text)).where == "cloud"
     assert (await route(text, roster=(SMALL,))).where == "local"
@@ -353,7 +353,7 @@ def test_a_prompt_like_none_before_is_left_to_the_rule() -> None:
 
 
 @pytest.mark.parametrize("text", ["Hi", "Thank you very much!", "Hello, how are you?", "Ciao!"])
-def test_nobody_is_asked_for_help_with_a_greeting(text: str) -> None:
+def test_no_worker_is_asked_for_help_with_a_greeting(text: str) -> None:
     strange = estimate(0.1, 0.9, "chat", novelty=1.0)
     assert routed(material(text), ROSTER, strange).estimate is None
     assert routed(material("What is a fjord?"), ROSTER, strange).estimate is strange

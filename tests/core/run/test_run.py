@@ -255,7 +255,7 @@ async def overflow(store: Store, ask: object) -> tuple[SmallContextWorker, list[
     return worker, events
 
 
-async def test_a_full_context_is_told_and_nothing_is_dropped_silently(store: Store) -> None:
+async def test_a_full_context_is_reported_and_nothing_is_dropped_silently(store: Store) -> None:
     worker, events = await overflow(store, take_default)
     assert isinstance(events[-1], ev.Failed)
     assert events[-1].error == "ContextTooLong"

@@ -148,7 +148,7 @@ async def test_where_nothing_may_be_spent_nothing_is_worth_it(
     assert event.why.endswith(told)
 
 
-async def test_a_typed_budget_pays_though_nobody_can_be_asked() -> None:
+async def test_a_typed_budget_pays_though_no_person_can_be_asked() -> None:
     limits = PromptLimits(attended=False, budget=NANO)
     strategy = GainStrategy(0.3)
     terms: dict[str, Any] = {"ceilings": {}}

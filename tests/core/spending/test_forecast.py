@@ -119,7 +119,7 @@ def test_gains_that_are_all_alike_are_bought_in_part() -> None:
     st.one_of(st.none(), st.integers(0, NANO)),
     st.integers(0, 2 * NANO),
 )
-def test_whatever_is_known_the_rest_is_within_the_ceilings(
+def test_with_any_history_the_rest_is_within_the_ceilings(
     past: list[Weighing], daily: dict[date, int], ceiling: int | None, used: int
 ) -> None:
     found = make_forecast(past, daily, money(None, ceiling, used, used), NOON)

@@ -47,9 +47,7 @@ def sent(share: float, scores: Sequence[float]) -> list[bool]:
 
 @settings(max_examples=EXAMPLES)
 @given(st.floats(0, 1), st.lists(st.one_of(numbers, st.just(0.5)), max_size=300))
-def test_never_more_than_the_share_is_sent_whatever_comes(
-    share: float, scores: list[float]
-) -> None:
+def test_never_more_than_the_share_is_sent(share: float, scores: list[float]) -> None:
     for seen, total in enumerate(itertools.accumulate(sent(share, scores)), start=1):
         assert total <= share * seen + 1e-9
 
@@ -168,7 +166,7 @@ def test_a_higher_gain_is_never_refused_where_a_lower_one_is_bought(
 
 @settings(max_examples=EXAMPLES)
 @given(gains, costs, moneys, pasts)
-def test_whoever_spends_more_freely_buys_whatever_the_thriftier_would(
+def test_a_freer_pace_buys_all_that_a_thriftier_one_would(
     gain: float, cost: int, money: Standing, past: list[Weighing]
 ) -> None:
     bought = [weigh(gain, cost, money, thrift, past).ok for thrift in SpendingStyle]
@@ -257,7 +255,7 @@ def test_what_a_prompt_may_cost_by_itself_is_spent_on_it() -> None:
     assert not weigh(0.1, money=Standing((ScopeBalance(Scope.RUN, NANO, NANO),))).ok
 
 
-def test_whoever_is_ahead_of_the_plan_must_gain_more_until_the_day_catches_up() -> None:
+def test_spending_ahead_of_the_plan_needs_more_gain_until_the_day_catches_up() -> None:
     past = days(10)
     morning = DAWN + 7 * 3600
     bought = [Weighing(morning - n, "here", 0.4, CALL, True) for n in range(12)]
@@ -378,7 +376,7 @@ def test_a_months_money_lasts_and_is_used(seed: int, kind: str, thrift: Spending
     assert gained >= 0.7 * STYLE_RULES[thrift].use * possible
 
 
-def test_whoever_knows_how_many_will_come_uses_the_money_evenly() -> None:
+def test_a_known_number_of_prompts_uses_the_money_evenly() -> None:
     done = 0
     used = 0
 

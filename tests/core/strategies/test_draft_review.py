@@ -53,7 +53,7 @@ async def hybrid(
 @given(st.lists(st.sampled_from([TINY, LLAMA, GEMMA, CLOUD, OTHER, TOOL]), min_size=1, unique=True))
 @example([CLOUD])
 @example([TOOL])
-def test_a_plan_is_considered_whoever_is_there(cards: list[Card]) -> None:
+def test_a_plan_is_considered_with_any_workers(cards: list[Card]) -> None:
     route = replace(expects({"tiny": 0.5}, need=Need("reasoning", 4)), where="plan")
     context = ScriptedContext(routing(*cards, prompt=TALE, route=route))
     assert asyncio.run(make_strategy("hybrid").first(context)).plan.steps
@@ -98,7 +98,7 @@ async def test_a_helper_that_fails_or_costs_too_much_leaves_the_default_worker()
     assert (run.workers, context.weighed) == (["tiny"], ["gpt"])
 
 
-async def test_one_worker_answers_twice_only_where_that_may_tell() -> None:
+async def test_one_worker_answers_twice_only_where_that_may_show_something() -> None:
     for chance, drafts in ((0.05, 1), (0.6, 2), (0.95, 1)):
         quality = {"llama": chance, "gpt": min(1.0, chance + 0.02)}
         run = await hybrid(quality, LLAMA, CLOUD, said=("7", "7"))
@@ -133,7 +133,7 @@ async def test_the_mate_is_the_best_of_the_others_unless_it_is_hopeless() -> Non
 PAIR = {"llama": 0.65, "gemma": 0.65, "gpt": 0.95}
 
 
-async def test_drafts_that_agree_stay_and_others_are_decided_elsewhere() -> None:
+async def test_drafts_that_agree_stay_and_others_are_decided_by_a_remote_worker() -> None:
     run = await hybrid(PAIR, LLAMA, GEMMA, CLOUD, said=("It is 7.", "7"))
     assert (run.workers, run.answer) == (["llama", "gemma"], (1,))
     run = await hybrid(PAIR, LLAMA, GEMMA, CLOUD, said=("It is 7.", "8", "7"))
@@ -234,7 +234,7 @@ async def test_the_router_alone_asks_whom_it_expects_most_of() -> None:
     assert (await play("route", ScriptedContext(routing(LLAMA)), says("7"))).workers == ["llama"]
 
 
-async def test_whoever_did_best_nearby_answers() -> None:
+async def test_the_worker_that_did_best_nearby_answers() -> None:
     cards = (TINY, GEMMA, CLOUD, OTHER)
     quality = dict.fromkeys(["tiny", "gemma", "gpt", "opus"], 0.5)
     for nearby, money, workers in (
@@ -276,7 +276,7 @@ async def test_the_answer_that_is_most_like_the_others_counts() -> None:
     st.sampled_from(["7", "I can't.", ""]),
     st.sampled_from(["7", "8", ""]),
 )
-async def test_nobody_is_asked_who_is_not_there_or_for_money_that_is_not(
+async def test_no_worker_is_asked_that_is_not_there_or_for_money_that_is_not(
     chances: list[float], novelty: float, first: str, second: str
 ) -> None:
     quality = dict(zip(["llama", "gemma", "gpt"], chances, strict=True))

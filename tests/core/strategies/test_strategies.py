@@ -44,7 +44,7 @@ from support.strategy_context import (
 # One worker
 
 
-async def test_single_asks_one_worker_whoever_else_is_there() -> None:
+async def test_single_asks_one_worker_of_several() -> None:
     run = await play("single", ScriptedContext(routing(LLAMA, GEMMA, CLOUD, files=["a"])), says(""))
     assert run.workers == ["llama"]
     assert run.outcome.plan.steps[0].access == ("prompt", "history", "file:a")
@@ -129,7 +129,7 @@ async def test_a_draft_that_failed_is_the_run_s_error() -> None:
     assert run.workers == ["tiny"]
 
 
-async def test_a_default_worker_elsewhere_answers_alone() -> None:
+async def test_a_remote_default_worker_answers_alone() -> None:
     for name in ("hybrid", "cascade"):
         run = await play(
             name, ScriptedContext(routing(CLOUD, LLAMA, GEMMA, prompt=SUM)), says("I can't.")
@@ -194,7 +194,7 @@ async def test_answers_that_agree_stay_here(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["hybrid", "cascade"])
-async def test_answers_that_disagree_are_decided_elsewhere(name: str) -> None:
+async def test_answers_that_disagree_are_decided_by_a_remote_worker(name: str) -> None:
     run = await play(
         name, ScriptedContext(two()), says("It is 7.", "It is 8.", "It is 7, of course.")
     )
@@ -431,7 +431,7 @@ async def test_a_plan_s_answer_that_will_not_do_calls_for_the_helper() -> None:
     assert run.why == "The local answer is empty."
 
 
-async def test_a_document_is_read_by_the_template_even_where_somebody_could_conduct() -> None:
+async def test_a_document_is_read_by_the_template_even_where_a_worker_could_conduct() -> None:
     route = Route("plan", "Long.", Need("summary", 2), template="read-long-document")
     context = ScriptedContext(routing(TINY, BIG, route=route, files=["a.txt"]))
     run = await play("hybrid", context, lambda number, step: "text")
@@ -463,7 +463,7 @@ async def test_an_accepted_answer_stays() -> None:
     assert (audit.access, audit.check, audit.subtask) == (("prompt", "1"), True, AUDIT)
 
 
-async def test_problems_are_mended_once() -> None:
+async def test_problems_are_fixed_once() -> None:
     said = says("It is 8.", "- 3 + 4 is 7.", "It is 7.")
     run = await play("ultra", ScriptedContext(routing(LLAMA, BIG)), said)
     assert run.workers == ["llama", "big", "llama"]
@@ -471,7 +471,7 @@ async def test_problems_are_mended_once() -> None:
     assert run.text == "It is 7."
 
 
-async def test_what_a_check_finds_is_mended_without_an_audit() -> None:
+async def test_what_a_check_finds_is_fixed_without_an_audit() -> None:
     context = ScriptedContext(routing(LLAMA, BIG), wrong={1: "3 + 4 is 7, not 8."})
     run = await play("ultra", context, says("3 + 4 = 8", "3 + 4 = 7"))
     assert run.workers == ["llama", "llama"]
@@ -492,7 +492,7 @@ async def test_a_repair_that_stopped_at_its_cap_is_not_taken() -> None:
     assert (run.answer, run.text) == ((1,), "It is 7.")
 
 
-async def test_nobody_audits_itself_and_the_weak_audit_nobody() -> None:
+async def test_no_worker_audits_itself_and_the_weak_audit_none() -> None:
     assert (await play("ultra", ScriptedContext(routing(LLAMA)), says("7"))).workers == ["llama"]
     assert (await play("ultra", ScriptedContext(routing(LLAMA, TINY)), says("7"))).workers == [
         "llama"

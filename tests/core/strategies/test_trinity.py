@@ -81,7 +81,7 @@ async def test_the_answer_before_comes_back_where_the_next_has_not_a_word() -> N
     assert run.text == "In 1815."
 
 
-async def test_nobody_elsewhere_speaks_where_nothing_may_be_spent() -> None:
+async def test_no_remote_worker_answers_where_nothing_may_be_spent() -> None:
     context = ScriptedContext(routing(TINY, CLOUD), SpendingRoom(0, 0.0))
     context.scores = lambda _, workers: [[-1.0] * len(workers), list(range(len(workers))), [-1.0]]
     run = await play("trinity", context, says("A tale."))
@@ -90,7 +90,7 @@ async def test_nobody_elsewhere_speaks_where_nothing_may_be_spent() -> None:
 
 @settings(max_examples=60)
 @given(st.randoms(use_true_random=False), st.integers(1, 4))
-async def test_whatever_the_head_says_it_ends_after_five_turns(random: object, count: int) -> None:
+async def test_it_ends_after_five_turns_whatever_the_head_says(random: object, count: int) -> None:
     assert hasattr(random, "uniform")
     draw = random.uniform
     cards = (TINY, LLAMA, GEMMA, BIG)[:count]

@@ -108,7 +108,9 @@ NONSENSE = [
 ]
 
 
-async def test_nonsense_is_told_as_such(fetcher_session: tuple[FetcherSession, Hub]) -> None:
+async def test_invalid_answers_are_reported_as_such(
+    fetcher_session: tuple[FetcherSession, Hub],
+) -> None:
     fetcher, hub = fetcher_session
     for fault in NONSENSE:
         hub.fault(fault, on="api")
@@ -318,7 +320,7 @@ def test_a_hub_that_is_plainly_not_switched_off_is_asked(said: str) -> None:
         assert not web.offline
 
 
-def test_a_token_that_somebody_put_in_goes_to_no_other_host() -> None:
+def test_a_configured_token_goes_to_no_other_host() -> None:
     with Hub() as hub:
         hub.add("a/b", {"m.gguf": SMALL})
         with closing(hub_client.HubClient({"HF_ENDPOINT": "https://hub.example.org"})) as web:

@@ -59,7 +59,7 @@ def test_a_disk_that_failed_once_is_not_believed_again(
             partial.sync()
 
 
-def test_its_name_is_on_disk_before_anybody_is_told_of_it(
+def test_its_name_is_on_disk_before_it_is_reported(
     partial: PartialFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The folder holds the name: after a power cut it must still be there."""
@@ -107,7 +107,7 @@ def test_a_partial_that_was_cut_by_another_program_is_an_error(partial: PartialF
         ending.cancel()
 
 
-def test_what_is_begun_anew_is_hashed_anew(partial: PartialFile) -> None:
+def test_what_is_restarted_is_hashed_again(partial: PartialFile) -> None:
     partial.append(b"01234")
     found: list[str] = []
     following = threading.Thread(
@@ -120,7 +120,7 @@ def test_what_is_begun_anew_is_hashed_anew(partial: PartialFile) -> None:
     assert found == [hashlib.sha256(b"abcdefghij").hexdigest()]
 
 
-def test_a_watcher_is_woken_when_it_is_begun_anew(partial: PartialFile) -> None:
+def test_a_watcher_is_woken_when_it_is_restarted(partial: PartialFile) -> None:
     waits = threading.Event()
 
     def watch() -> None:
@@ -166,7 +166,7 @@ def test_hashing_waits_for_what_comes(partial: PartialFile) -> None:
     assert found == [hashlib.sha256(b"0123456789").hexdigest()]
 
 
-def test_what_begins_anew_has_no_speed_below_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_restarts_has_no_speed_below_zero(monkeypatch: pytest.MonkeyPatch) -> None:
     now = SimpleNamespace(seconds=0.0)
     monkeypatch.setattr(reports, "time", SimpleNamespace(monotonic=lambda: now.seconds))
     steps: list[Progress] = []

@@ -100,7 +100,7 @@ def test_what_is_here_is_only_verified(hub: Hub, target: Path) -> None:
     assert progress.phases == {Phase.VERIFYING}
 
 
-def test_a_broken_file_of_that_name_is_noticed_and_fetched_anew(hub: Hub, target: Path) -> None:
+def test_a_broken_file_of_that_name_is_noticed_and_fetched_again(hub: Hub, target: Path) -> None:
     target.parent.mkdir(parents=True)
     target.write_bytes(CONTENT[:-1] + b"?" * (CONTENT[-1:] != b"?"))
     assert "other contents" in refused(hub, offer_in(hub, SIZE), target)["message"]
@@ -156,7 +156,7 @@ def test_only_the_part_that_was_asked_for_is_taken(hub: Hub, target: Path, fault
     assert hub.contents()[1].start in (0, 300_000)
 
 
-def test_an_address_that_has_expired_is_signed_anew(hub: Hub, target: Path) -> None:
+def test_an_address_that_has_expired_is_signed_again(hub: Hub, target: Path) -> None:
     expired: list[bool] = []
 
     def choose(seen: ServedRequest) -> None:
@@ -193,7 +193,7 @@ def test_what_came_before_the_pause_is_not_fetched_again(hub: Hub, target: Path)
     assert hub.served() == SIZE
 
 
-def test_speed_and_what_is_left_are_told(hub: Hub, target: Path) -> None:
+def test_speed_and_what_is_left_are_shown(hub: Hub, target: Path) -> None:
     hub.choose = lambda seen: Fault(rate=1_000_000) if seen.kind == "store" else None
     progress = ProgressLog()
     fetch(hub, offer_in(hub, SIZE), target, progress)
@@ -372,7 +372,7 @@ def test_what_was_torn_by_a_power_cut_is_not_believed(hub: Hub, target: Path) ->
     assert target.read_bytes() == CONTENT
 
 
-def test_a_partial_that_is_too_long_is_begun_anew(hub: Hub, target: Path) -> None:
+def test_a_partial_that_is_too_long_is_restarted(hub: Hub, target: Path) -> None:
     partial = partial_of(offer_in(hub, SIZE), target)
     partial.parent.mkdir(parents=True)
     partial.write_bytes(CONTENT + b"!")
@@ -420,7 +420,7 @@ def test_a_file_of_unknown_length_is_not_fetched(hub: Hub, target: Path) -> None
 # Where nobody vouches for the contents
 
 
-def test_contents_that_nobody_vouches_for_are_pinned_as_they_come(hub: Hub, target: Path) -> None:
+def test_contents_without_a_hash_are_pinned_as_they_come(hub: Hub, target: Path) -> None:
     hub.fault(Fault(cut=300_000))
     assert fetch(hub, unvouched(hub, SIZE), target) == hashlib.sha256(CONTENT).hexdigest()
     assert target.read_bytes() == CONTENT
@@ -465,7 +465,7 @@ def test_a_part_of_another_version_throws_the_old_part_away(hub: Hub, target: Pa
     assert [seen.headers.get("range") for seen in hub.contents()][-2:] == ["bytes=200000-", None]
 
 
-def test_without_a_version_it_begins_anew(hub: Hub, target: Path) -> None:
+def test_without_a_version_it_restarts(hub: Hub, target: Path) -> None:
     def choose(seen: ServedRequest) -> Fault | None:
         if seen.kind != "store":
             return None

@@ -86,7 +86,7 @@ def test_what_is_not_verified_is_not_carried(store: FolderModelStore, stick: Pat
     assert list(stick.iterdir()) == []
 
 
-def test_a_folder_without_a_description_is_told_of(store: FolderModelStore, stick: Path) -> None:
+def test_a_folder_without_a_description_is_reported(store: FolderModelStore, stick: Path) -> None:
     with pytest.raises(ModelFileError, match="didn't make"):
         store.read_bundle(stick)
     with pytest.raises(ModelFileError, match="can't be read: No such file"):
@@ -156,7 +156,7 @@ def test_what_a_stick_says_of_this_machine_is_not_believed(
         assert path == stick / QWEN.file
 
 
-def test_a_file_that_is_not_all_there_is_told_of(
+def test_a_file_that_is_not_all_there_is_reported(
     store: FolderModelStore, stick: Path, tmp_path: Path
 ) -> None:
     pack(store, stick, QWEN)

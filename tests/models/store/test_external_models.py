@@ -80,13 +80,13 @@ def names(found: list[ExternalModel] | Any) -> list[str]:
     return [model.name for model in found]
 
 
-def test_somebody_without_other_programs_has_nothing(store: FolderModelStore, person: Path) -> None:
+def test_a_person_without_other_programs_has_nothing(store: FolderModelStore, person: Path) -> None:
     assert list(store.external_models()) == []
     assert list(FolderModelStore(store.folder, {}).external_models()) == []
     assert not person.exists()
 
 
-def test_the_hugging_face_cache_tells_hash_and_source(
+def test_the_hugging_face_cache_yields_hash_and_source(
     store: FolderModelStore, person: Path
 ) -> None:
     path, sha256 = cached(person, "unsloth/Qwen3-4B-GGUF", "Q4/Qwen3-4B-Q4_K_M.gguf")
@@ -110,7 +110,7 @@ def test_a_cache_that_was_moved_is_found(person: Path, tmp_path: Path, name: str
     assert names(store.external_models()) == ["model-a"]
 
 
-def test_ollama_tells_name_and_hash(store: FolderModelStore, person: Path) -> None:
+def test_ollama_yields_name_and_hash(store: FolderModelStore, person: Path) -> None:
     root = person / ".ollama/models"
     blob, sha256 = pulled(root, "registry.ollama.ai/library/qwen3/8b")
     pulled(root, "registry.ollama.ai/someone/tuned/latest")
@@ -122,7 +122,7 @@ def test_ollama_tells_name_and_hash(store: FolderModelStore, person: Path) -> No
     )
 
 
-def test_ollama_as_a_service_and_elsewhere(
+def test_ollama_as_a_service_and_in_another_folder(
     person: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(external_models, "SHARED_OLLAMA_FOLDERS", (tmp_path / "service",))
@@ -268,7 +268,7 @@ def test_a_hostile_manifest_is_passed_over(
     ],
     ids=str,
 )
-def test_a_manifest_that_leads_elsewhere_is_passed_over(
+def test_a_manifest_that_leads_out_of_the_folder_is_passed_over(
     store: FolderModelStore, person: Path, changes: dict[str, Any]
 ) -> None:
     lay(person / "secret")
@@ -314,7 +314,7 @@ def test_pipes_loops_and_strange_names_are_passed_over(
     assert names(store.external_models()) == ["good"]
 
 
-def test_a_link_out_of_the_cache_tells_no_hash(store: FolderModelStore, person: Path) -> None:
+def test_a_link_out_of_the_cache_yields_no_hash(store: FolderModelStore, person: Path) -> None:
     path, _ = cached(person, "a/b", "model-a.gguf")
     path.unlink()
     path.symlink_to(lay(person / "elsewhere" / ("a" * 64)))

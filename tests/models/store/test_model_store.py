@@ -112,7 +112,7 @@ def test_a_download_is_coming_until_its_file_is_verified(store: FolderModelStore
     assert [found.bytes for found in store.models()] == [4]
 
 
-def test_a_download_that_nobody_vouches_for_has_a_name_of_its_own(store: FolderModelStore) -> None:
+def test_a_download_without_a_hash_has_a_name_of_its_own(store: FolderModelStore) -> None:
     held = store.save(replace(QWEN, sha256=""))
     held.path.with_name(f"{'f' * 64}.partial").write_bytes(b"GGU")
     held.path.with_name(f"{'f' * 64}.partial.etag").write_bytes(b"x" * 100)
@@ -135,7 +135,7 @@ def test_a_file_that_was_touched_is_changed(store: FolderModelStore) -> None:
     assert state(store) is ModelState.GONE
 
 
-def test_what_is_wrong_stays_wrong_until_somebody_says_otherwise(store: FolderModelStore) -> None:
+def test_what_is_wrong_stays_wrong_until_a_person_says_otherwise(store: FolderModelStore) -> None:
     arrive(store, replace(QWEN, wrong="its hash is another"))
     assert state(store) is ModelState.BROKEN
     arrive(store)
@@ -181,9 +181,7 @@ def test_removing_says_how_much_it_freed(store: FolderModelStore) -> None:
     assert store.remove(QWEN.id) == 0
 
 
-def test_a_file_with_another_name_elsewhere_frees_nothing(
-    store: FolderModelStore, tmp_path: Path
-) -> None:
+def test_a_file_with_a_second_link_frees_nothing(store: FolderModelStore, tmp_path: Path) -> None:
     path = arrive(store, data=b"GGUF" * 1000)
     os.link(path, tmp_path / "mine.gguf")
     record = path.with_name("model.json").stat().st_size
@@ -355,13 +353,13 @@ def test_a_full_disk_costs_nothing_that_was_recorded(store: FolderModelStore) ->
 
 
 @held_to_file_modes()
-def test_a_folder_that_takes_nothing_is_told_of(store: FolderModelStore) -> None:
+def test_a_folder_that_takes_nothing_is_reported(store: FolderModelStore) -> None:
     store.folder.mkdir(mode=0o500)
     with pytest.raises(ModelFileError, match="can't be changed"):
         store.save(QWEN)
 
 
-def test_a_file_in_the_folders_place_is_told_of(store: FolderModelStore) -> None:
+def test_a_file_in_the_folders_place_is_reported(store: FolderModelStore) -> None:
     store.folder.write_text("a file")
     with pytest.raises(ModelFileError, match="can't be changed"):
         store.save(QWEN)

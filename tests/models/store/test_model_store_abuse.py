@@ -136,7 +136,7 @@ def test_mutated_records_are_never_fatal_nor_followed(store: FolderModelStore, t
 
 
 @pytest.mark.parametrize("times", BOTH)
-def test_mutated_descriptions_of_a_stick_are_told_of(
+def test_mutated_descriptions_of_a_stick_are_reported(
     store: FolderModelStore, tmp_path: Path, times: int
 ) -> None:
     stick = tmp_path / "stick"

@@ -37,7 +37,7 @@ def test_a_folder_in_order_has_nothing_left_over(store: FolderModelStore) -> Non
     assert list(store.problems()) == []
 
 
-def test_what_nobody_wants_is_left_over(store: FolderModelStore) -> None:
+def test_what_no_model_needs_is_left_over(store: FolderModelStore) -> None:
     here = arrive(store).parent
     coming = store.save(replace(QWEN, id="coming")).path.parent
     unwanted = [
@@ -73,7 +73,7 @@ def test_what_is_on_its_way_is_never_left_over(store: FolderModelStore) -> None:
     assert other.exists()
 
 
-def test_what_baton_did_not_write_is_told_of_and_left_alone(
+def test_what_baton_did_not_write_is_reported_and_left_alone(
     store: FolderModelStore, tmp_path: Path
 ) -> None:
     arrive(store)
@@ -98,7 +98,7 @@ def test_what_baton_did_not_write_is_told_of_and_left_alone(
     assert all(path.exists() for path in theirs)
 
 
-def test_a_model_that_somebody_laid_beside_another_is_theirs(store: FolderModelStore) -> None:
+def test_a_model_that_a_person_laid_beside_another_is_theirs(store: FolderModelStore) -> None:
     adapter = lay(arrive(store).with_name("my-lora.gguf"))
     assert list(store.orphans()) == []
     assert list(store.problems()) == [f"{adapter} belongs to no model, and Baton leaves it alone."]
@@ -158,7 +158,7 @@ def test_a_models_file_can_be_discarded_for_a_better_one(store: FolderModelStore
     assert state(store) is ModelState.GONE
 
 
-def test_a_models_folder_that_cannot_be_read_is_told_of(store: FolderModelStore) -> None:
+def test_a_models_folder_that_cannot_be_read_is_reported(store: FolderModelStore) -> None:
     assert list(store.problems()) == []
     store.folder.write_text("a file")
     assert "can't be read" in store.problems()[0]

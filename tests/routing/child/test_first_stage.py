@@ -58,7 +58,7 @@ def seen(heads: FirstStage, one: fit_first_stage.Sample) -> Floats:
     return heads.basis.design(one.vectors, one.figures)
 
 
-def test_gain_is_told_on_questions_that_were_not_fitted_on(heads: FirstStage) -> None:
+def test_gain_is_estimated_on_questions_that_were_not_fitted_on(heads: FirstStage) -> None:
     other = replace(sample("first", 0, 400), name="new")
     reading = heads.read(seen(heads, other)[240:])
     hard = (other.vectors[:, 10] > 0)[240:]
@@ -67,7 +67,7 @@ def test_gain_is_told_on_questions_that_were_not_fitted_on(heads: FirstStage) ->
     assert gain[~hard].mean() < 0.3
 
 
-def test_quality_and_gain_tell_the_same_where_both_workers_are_known(heads: FirstStage) -> None:
+def test_quality_and_gain_agree_where_both_workers_are_known(heads: FirstStage) -> None:
     reading = heads.read(seen(heads, sample("first", 0)))
     difference = heads.quality(reading, STRONG) - heads.quality(reading, WEAK)
     gain = heads.gain(reading, WEAK, STRONG)
@@ -198,7 +198,7 @@ def test_numbers_that_are_none_are_refused(heads: FirstStage, tmp_path: Path) ->
 
 
 @pytest.mark.sampled(0.5)
-def test_what_tells_most_weighs_most() -> None:
+def test_the_most_telling_feature_weighs_most() -> None:
     one = sample("first", 0, 1300)
     one.quality[WEAK.id][:] = np.abs(one.figures[:, 5] - 2) < 1
     ways = fit_first_stage.fit([one]).ways["first"]

@@ -125,7 +125,7 @@ def test_a_wish_at_the_end_of_a_long_text_is_seen(head: KindHead) -> None:
 
 
 @pytest.mark.parametrize("damage", ["absent", "torn", "wide", "nan"])
-def test_a_broken_file_is_told_of(head: KindHead, tmp_path: Path, damage: str) -> None:
+def test_a_broken_file_is_reported(head: KindHead, tmp_path: Path, damage: str) -> None:
     head.save(tmp_path)
     file = tmp_path / "kinds.npz"
     match damage:

@@ -237,7 +237,7 @@ async def test_a_file_of_the_persons_own_that_is_broken_leaves_the_shipped_route
     assert "baton learn" in said[0]
 
 
-async def test_what_the_child_can_not_load_is_told_in_a_sentence(tmp_path: Path) -> None:
+async def test_what_the_child_can_not_load_is_reported_in_a_sentence(tmp_path: Path) -> None:
     folder = tmp_path / "empty"
     folder.mkdir()
     child = Child("scorer", environment(), REPLIES)
@@ -254,7 +254,7 @@ async def test_what_the_child_can_not_load_is_told_in_a_sentence(tmp_path: Path)
 # The process
 
 
-async def test_killed_in_the_middle_of_a_question_it_is_missed_by_nobody(
+async def test_killed_in_the_middle_of_a_question_it_is_replaced_unnoticed(
     router: LearnedRouter,
 ) -> None:
     await route(router, "hello")
@@ -309,7 +309,7 @@ class UnknownMessage(Message, tag="sorcery"):
     pass
 
 
-async def test_nonsense_from_the_front_is_refused_without_an_end() -> None:
+async def test_an_invalid_message_from_the_front_is_refused_without_an_end() -> None:
     child = Child("scorer", environment(), REPLIES)
     try:
         child.send(UnknownMessage())
@@ -327,7 +327,7 @@ async def test_nonsense_from_the_front_is_refused_without_an_end() -> None:
         await child.gone()
 
 
-async def test_nothing_is_kept_for_anyone_elsewhere(tmp_path: Path) -> None:
+async def test_nothing_is_kept_for_a_remote_worker(tmp_path: Path) -> None:
     """ONNX Runtime would write a number that stands for the person, and events to report."""
     child = Child("scorer", environment({**os.environ, "HOME": str(tmp_path)}), REPLIES)
     try:

@@ -119,7 +119,7 @@ def test_several_workers_are_learned_at_once(tmp_path: Path) -> None:
     assert [note.split(":")[0] for note in told.notes] == ["big", "small"]
 
 
-def test_it_is_the_worker_by_whatever_name(tmp_path: Path) -> None:
+def test_it_is_the_worker_by_any_name(tmp_path: Path) -> None:
     _, personal = taught(rated(300, poems_are_bad), tmp_path)
     packed = Candidate("mine", "Meta-Llama-3.1-8B-Instruct-Q4_K_M.gguf")
     texts = STAGE.read_texts(VARIED)
@@ -245,7 +245,7 @@ def test_its_file_is_written_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", ["empty", "half", "text", "other", "nan"])
-def test_a_broken_file_is_told_apart(harm: str, tmp_path: Path) -> None:
+def test_a_broken_file_is_distinguished(harm: str, tmp_path: Path) -> None:
     target = tmp_path / "learned.npz"
     assert learn_offsets(STAGE, rated(300, poems_are_bad), target).kept
     whole = target.read_bytes()

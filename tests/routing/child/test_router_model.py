@@ -103,7 +103,7 @@ def test_hard_arithmetic_gains_more_than_a_simple_one(model: RouterModel) -> Non
     assert second > first
 
 
-def test_the_longest_answer_is_told_of_what_was_measured_and_usual_of_the_rest(
+def test_the_longest_answer_is_estimated_for_measured_workers_and_usual_for_the_rest(
     model: RouterModel,
 ) -> None:
     def expected(text: str) -> int:

@@ -189,7 +189,7 @@ def test_agreeing_with_oneself_says_less(heads: SecondStage) -> None:
     assert heads.judge(WORKERS, twice, EXPECTED, unlike).quality[0] < alone
 
 
-def test_where_no_letter_is_asked_for_workers_are_told_apart_by_their_abilities() -> None:
+def test_where_no_letter_is_asked_for_workers_are_distinguished_by_their_abilities() -> None:
     able = {"small": -1.0, "mate": 1.0, "third": 0.0, "big": 2.0}
 
     def quality(expected: Estimate, *answers: str) -> tuple[float, ...]:
@@ -309,7 +309,7 @@ def test_it_is_kept_in_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", [{"scale": [1.0]}, {"right": [math.nan] * 16}, {"asked": "x"}])
-def test_a_broken_file_is_told_apart(harm: dict[str, object], tmp_path: Path) -> None:
+def test_a_broken_file_is_distinguished(harm: dict[str, object], tmp_path: Path) -> None:
     with pytest.raises(RouterFileError):
         SecondStage.load(tmp_path)
     (tmp_path / "agreement.json").write_text(json.dumps(fitted().to_numbers() | harm))

@@ -53,7 +53,7 @@ KNOWN = (
         ("", "", None),
     ],
 )  # fmt: skip
-def test_a_name_is_read_whoever_packed_it(name: str, called: str, known: str | None) -> None:
+def test_a_name_is_read_from_any_packer(name: str, called: str, known: str | None) -> None:
     assert model_names.canonical_name(name) == called
     assert model_names.matching_model(name, KNOWN) == known
 
@@ -99,7 +99,7 @@ def test_abilities_are_on_one_scale_over_all_sets() -> None:
     assert found.error < 0.6
 
 
-def test_one_that_nobody_measured_is_placed_by_its_size_and_price() -> None:
+def test_an_unmeasured_one_is_placed_by_its_size_and_price() -> None:
     found = fit_abilities(measured())
 
     def ability(name: str = "it", billions: float = 0.0, dollars: float = 0.0) -> float:
@@ -116,7 +116,7 @@ def test_one_that_nobody_measured_is_placed_by_its_size_and_price() -> None:
         assert -6 <= ability(dollars=odd) <= 6
 
 
-def test_a_card_says_something_of_one_that_nobody_measured() -> None:
+def test_a_card_says_something_of_an_unmeasured_one() -> None:
     found = fit_abilities(measured())
 
     def ability(**skills: float) -> float:
@@ -128,7 +128,7 @@ def test_a_card_says_something_of_one_that_nobody_measured() -> None:
     assert found.ability(known) == found.workers["gemma-2-9b"]
 
 
-def test_what_was_measured_of_it_counts_by_whatever_name() -> None:
+def test_what_was_measured_of_it_counts_by_any_name() -> None:
     found = fit_abilities(measured())
     packed = Candidate("small", "Gemma-2-9b-it-Q4_K_M.gguf")
     assert found.ability(packed) == found.workers["gemma-2-9b"]

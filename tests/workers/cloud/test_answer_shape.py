@@ -142,7 +142,7 @@ async def test_no_form_is_asked_for_without_one(cloud_setup: CloudSetup, name: s
 
 
 @pytest.mark.parametrize("name", ["openai", "anthropic", "server"])
-async def test_a_refusal_of_the_form_is_told_and_costs_nothing(
+async def test_a_refusal_of_the_form_is_reported_and_costs_nothing(
     cloud_setup: CloudSetup, name: str
 ) -> None:
     cloud_setup.cloud.next(Fault.NO_FORM, Fault.NO_FORM)

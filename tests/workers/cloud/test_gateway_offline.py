@@ -92,7 +92,7 @@ async def test_hostile_settings_of_the_folder_and_the_environment_are_ignored(
     assert network.hostile.received == []
 
 
-async def test_a_proxy_that_was_set_is_used_for_what_is_elsewhere(tmp_path: Path) -> None:
+async def test_a_proxy_that_was_set_is_used_for_remote_addresses(tmp_path: Path) -> None:
     with Cloud() as proxy:
         way = gateway(Log(), tmp_path, proxy=proxy.url)
         heard = await collect_answer(server_worker(way, "http://198.51.100.1/v1"))

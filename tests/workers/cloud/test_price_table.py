@@ -260,7 +260,7 @@ def test_a_typed_price_wins_and_may_be_zero() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "free", "-1", "NaN", "inf", "1e3", "1001", "0,25", "DOLLARS"])
-def test_a_typed_price_that_is_none_is_told(text: str) -> None:
+def test_a_typed_price_that_is_none_is_reported(text: str) -> None:
     with pytest.raises(ConfigError, match=r"input = .* is not an amount"):
         price_of("openai/gpt-5-mini", PriceSettings(text, "2"))
 

@@ -236,7 +236,7 @@ PIECES = st.sampled_from(
 
 
 @given(texts=st.lists(st.lists(PIECES, max_size=8).map("".join), max_size=4))
-def test_whatever_is_hidden_is_gone_from_every_text_and_comes_back(texts: list[str]) -> None:
+def test_all_that_is_hidden_is_gone_from_every_text_and_comes_back(texts: list[str]) -> None:
     redacted = redact(*texts, words=("Acme",))
     assert restored(redacted) == tuple(texts)
     for thing in redacted.hidden:

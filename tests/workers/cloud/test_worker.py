@@ -124,7 +124,7 @@ async def test_every_provider_answers_and_counts_as_billed(
 
 
 @pytest.mark.parametrize("name", ALL)
-async def test_whoever_answers_for_openrouter_may_cost_no_more_than_is_known(
+async def test_no_provider_behind_openrouter_may_cost_more_than_is_known(
     cloud_setup: CloudSetup, name: str
 ) -> None:
     """It asks those who serve a model in turn, and their prices differ."""
@@ -148,7 +148,7 @@ async def test_the_key_is_in_one_header_and_nowhere_else(
         assert sum(part in value for _, value in received.headers) == (1 if key else 0)
 
 
-async def test_a_cap_is_told(cloud_setup: CloudSetup) -> None:
+async def test_a_cap_is_reported(cloud_setup: CloudSetup) -> None:
     cloud_setup.cloud.reply = Reply(tokens=5000)
     heard = await collect_answer(cloud_setup.workers["server"], request(max_tokens=20))
     assert heard.usage is not None
@@ -171,7 +171,7 @@ async def test_a_cap_is_told(cloud_setup: CloudSetup) -> None:
         (Fault.REDIRECT, WorkerError, "Nothing was sent to its new address"),
     ],
 )
-async def test_errors_are_told(
+async def test_errors_are_reported(
     cloud_setup: CloudSetup, fault: Fault, kind: type, said: str
 ) -> None:
     cloud_setup.cloud.next(fault)
@@ -270,7 +270,7 @@ async def test_the_child_knows_its_own_keys_only(cloud_setup: CloudSetup, tmp_pa
     )
 
 
-async def test_a_missing_key_is_told_and_nothing_is_sent(tmp_path: Path) -> None:
+async def test_a_missing_key_is_reported_and_nothing_is_sent(tmp_path: Path) -> None:
     way = gateway(Log(), tmp_path, environ=dict(os.environ))
     with Cloud() as cloud:
         heard = await collect_answer(cloud_worker(way, cloud, "openai"))
@@ -283,7 +283,7 @@ async def test_a_missing_key_is_told_and_nothing_is_sent(tmp_path: Path) -> None
     assert isinstance(lab.error, SecretMissing)
 
 
-async def test_nobody_there_costs_nothing(alone: Gateway) -> None:
+async def test_an_absent_server_costs_nothing(alone: Gateway) -> None:
     heard = await collect_answer(server_worker(alone, "http://127.0.0.1:9/v1", PRICE))
     assert isinstance(heard.error, WorkerUnavailable)
     assert "can't be reached" in str(heard.error)
@@ -291,7 +291,7 @@ async def test_nobody_there_costs_nothing(alone: Gateway) -> None:
 
 
 @pytest.mark.parametrize("url", ["", "not an address", "ftp://127.0.0.1/", "http://"])
-async def test_an_address_that_is_none_is_told(alone: Gateway, url: str) -> None:
+async def test_an_address_that_is_none_is_reported(alone: Gateway, url: str) -> None:
     heard = await collect_answer(server_worker(alone, url or "x"))
     assert isinstance(heard.error, ConfigError)
 
@@ -313,7 +313,7 @@ async def test_a_provider_that_is_not_asked_is_named(
 
 @pytest.mark.sampled(0.5)
 @pytest.mark.parametrize("costs", [False, True])
-async def test_a_dead_gateway_is_told_and_comes_back(alone: Gateway, costs: bool) -> None:
+async def test_a_dead_gateway_is_reported_and_comes_back(alone: Gateway, costs: bool) -> None:
     with Cloud(reply=Reply(tokens=10_000, rate=20)) as cloud:
         price = {"price": PRICE} if costs else {}
         worker = server_worker(alone, cloud.base("server"), **price)
@@ -344,7 +344,7 @@ async def test_a_dead_gateway_is_told_and_comes_back(alone: Gateway, costs: bool
         ("anthropic", "anthropic/claude-haiku-4-5", {}),
     ],
 )
-async def test_models_are_told_to_think_little(
+async def test_models_are_asked_to_think_little(
     cloud_setup: CloudSetup, provider: str, model: str, wanted: dict[str, object]
 ) -> None:
     worker = cloud_worker(cloud_setup.way, cloud_setup.cloud, provider, model)

@@ -358,7 +358,7 @@ async def test_a_call_that_is_stopped_before_it_began_harms_no_other(tmp_path: P
     assert cloud.posts == 1
 
 
-async def test_refusals_are_told_apart(way: Gateway, tmp_path: Path) -> None:
+async def test_refusals_are_distinguished(way: Gateway, tmp_path: Path) -> None:
     cloud = Cloud(prices=PRICES, choose=asked_fault)
     async with cloud, MeteredGateway(cloud, tmp_path, gateway=way) as metered:
         wanted = [(kind, fault) for fault in (Fault.ECHO_KEY, Fault.TOO_LONG) for kind in MODELS]

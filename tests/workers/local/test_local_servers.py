@@ -64,7 +64,7 @@ async def found_at(usual: ServerAddress, answer: Answer, limit: float = 30) -> l
         return await find_server_models([place], limit=limit)
 
 
-async def test_a_running_ollama_is_found_and_its_cloud_models_are_told_apart() -> None:
+async def test_a_running_ollama_is_found_and_its_cloud_models_are_distinguished() -> None:
     answer = models(
         {"name": "qwen3:8b", "model": "qwen3:8b", "size": 5_200_000_000, "digest": "x"},
         {"name": "gpt-oss:120b-cloud", "model": "gpt-oss:120b-cloud", "size": 384},
@@ -162,7 +162,7 @@ async def hang_up(writer: asyncio.StreamWriter) -> None:
         says(b'{"data": [{"id": "\\ud800"}, {"id": "' + b"x" * 300 + b'"}]}'),
     ],
 )
-async def test_whatever_else_answers_is_no_worker(answer: Answer) -> None:
+async def test_any_other_server_is_no_worker(answer: Answer) -> None:
     assert await found_at(LM_STUDIO, answer, TIMEOUT_SECONDS) == []
     assert await found_at(OLLAMA, answer, TIMEOUT_SECONDS) == []
 

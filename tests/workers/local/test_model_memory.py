@@ -67,7 +67,7 @@ async def test_more_threads_than_cores_still_get_their_turn() -> None:
     assert crowd.working == ["a"]
 
 
-async def test_whoever_leaves_the_row_or_the_work_makes_way() -> None:
+async def test_a_model_that_leaves_the_queue_or_the_work_makes_way() -> None:
     crowd = WaitingModels(2)
     await crowd.come("a", 1)
     await crowd.come("b", 2)

@@ -95,7 +95,7 @@ async def test_thoughts_that_are_cut_are_no_finished_answer(always: LocalWorker)
 
 
 @pytest.mark.parametrize(("thinking", "thinks"), [(None, False), (False, False), (True, True)])
-async def test_one_that_can_choose_thinks_only_if_told_to(
+async def test_one_that_can_choose_thinks_only_if_asked_to(
     switch: LocalWorker, thinking: bool | None, thinks: bool
 ) -> None:
     answer = await ask(which(switch, thinking), CAPITAL)
@@ -103,7 +103,7 @@ async def test_one_that_can_choose_thinks_only_if_told_to(
     assert thinks or "Paris" in answer.text
 
 
-async def test_one_that_always_thinks_can_be_told_not_to(always: LocalWorker) -> None:
+async def test_one_that_always_thinks_can_be_asked_not_to(always: LocalWorker) -> None:
     answer = await ask(which(always, False), CAPITAL)
     assert thoughts(answer) == 0
     assert "Paris" in answer.text

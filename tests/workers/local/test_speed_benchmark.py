@@ -50,7 +50,7 @@ async def test_what_cannot_be_measured_is_none(said: list[Chunk | BaseException]
     assert await measure_speed(ScriptedWorker(lambda _: said)) is None
 
 
-async def test_nobody_elsewhere_is_asked() -> None:
+async def test_no_remote_worker_is_asked() -> None:
     far, tool = StubWorker(cloud()), StubWorker(Card("clock", "tool", "Clock"))
     assert await measure_speed(far) is None
     assert await measure_speed(tool) is None

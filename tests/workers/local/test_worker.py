@@ -54,7 +54,7 @@ async def begin(
     return seen, time.monotonic() - stopping
 
 
-async def test_it_answers_paris_and_tells_its_phases(worker: LocalWorker) -> None:
+async def test_it_answers_paris_and_reports_its_phases(worker: LocalWorker) -> None:
     answer = await ask(worker, CAPITAL)
     assert "Paris" in answer.text
     usage = answer.usage
@@ -164,7 +164,7 @@ async def test_a_megabyte_of_anything_is_refused_soon(worker: LocalWorker, text:
             await ask(worker, text * (1_000_000 // len(text.encode())))
 
 
-async def test_a_length_cap_is_told(worker: LocalWorker) -> None:
+async def test_a_length_cap_is_reported(worker: LocalWorker) -> None:
     answer = await ask(worker, STORY, max_tokens=5)
     assert (answer.usage.finish, answer.usage.tokens_out) == (Finish.LENGTH, 5)
 
@@ -270,7 +270,7 @@ async def test_workers_take_turns_on_the_processor(monkeypatch: pytest.MonkeyPat
     await other.aclose()
 
 
-async def test_a_context_that_outgrows_the_memory_is_told() -> None:
+async def test_a_context_that_outgrows_the_memory_is_reported() -> None:
     worker = small(Memory(150_000_000))
     with pytest.raises(ModelFileError, match=r"needs about [\d.]+ MB of memory; 150\.0 MB are"):
         await ask(worker, CAPITAL)

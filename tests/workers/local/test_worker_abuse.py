@@ -294,7 +294,7 @@ while True:
         "[send(type='text', text='', tokens=1) for _ in range(20000)]",
     ],
 )
-async def test_nonsense_from_a_child_is_a_death(
+async def test_invalid_output_from_a_child_is_a_death(
     monkeypatch: pytest.MonkeyPatch, nonsense: str
 ) -> None:
     worker = pretend(monkeypatch, f"{nonsense}; sys.stdout.flush(); time.sleep(600)")
@@ -305,7 +305,7 @@ async def test_nonsense_from_a_child_is_a_death(
     assert children() == []
 
 
-async def test_python_that_cannot_be_started_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_python_that_cannot_be_started_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "command", lambda _: ["/no/such/python"])
     with pytest.raises(WorkerUnavailable, match="can't be started"):
         await ask(small(), CAPITAL)

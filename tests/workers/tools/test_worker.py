@@ -170,7 +170,7 @@ def test_what_cant_be_computed_is_refused_with_a_reason(
     st.sampled_from(("calculator", "units", "clock")),
     st.text(alphabet="0123456789+-*/^()%!., \u221aesqrtofkm\u00b0C=\u2248:\n", max_size=60),
 )
-def test_whatever_is_asked_it_answers_or_refuses(tool: str, text: str) -> None:
+def test_it_answers_or_refuses_any_request(tool: str, text: str) -> None:
     try:
         said = compute(tool, text)
     except CannotCompute as error:

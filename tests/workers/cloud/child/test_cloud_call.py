@@ -140,7 +140,7 @@ async def test_what_may_have_cost_something_is_not_declined(
         ("The prompt is too long.", 8193, 8192),
     ],
 )
-async def test_what_is_too_long_is_told_in_the_numbers_of_the_provider(
+async def test_what_is_too_long_is_reported_in_the_numbers_of_the_provider(
     said: str, needed: int, limit: int
 ) -> None:
     stream = httpx.ByteStream(json.dumps({"error": {"message": said}}).encode())

@@ -114,7 +114,7 @@ def test_the_tier_of_the_known_price_may_be_asked_for(dialect: str) -> None:
             checked(dialect, BODIES[dialect] | {"service_tier": tier})
 
 
-def test_openrouter_may_be_told_the_highest_price_and_nothing_else() -> None:
+def test_openrouter_may_be_sent_the_highest_price_and_nothing_else() -> None:
     price = {"max_price": {"prompt": 1.0, "completion": 2.0}}
     checked("chat", BODIES["chat"] | {"provider": price})
     with pytest.raises(UnfitRequest, match="provider"):

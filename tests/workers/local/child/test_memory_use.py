@@ -164,7 +164,7 @@ def loaded(path: Path, **how: Any) -> ModelLoaded:
     return parent.sent[-1]
 
 
-def test_a_runner_tells_what_its_model_will_take(tmp_path: Path) -> None:
+def test_a_runner_reports_what_its_model_will_take(tmp_path: Path) -> None:
     path = tiny(tmp_path, "gemma3")
     sizes = [loaded(path, kv=kv).bytes for kv in ("f16", "q8_0")]
     kvs = [kv_cache_bytes(read_model_header(path), 4096, bits) for bits in (16, QUANTISED_BITS)]

@@ -105,7 +105,7 @@ def test_how_sure_the_model_was_is_what_its_figures_say(
     assert all(one < 0 for one in told)
 
 
-def test_of_a_long_text_each_fourth_token_tells(writer: GrammarWriter, model: llama.Model) -> None:
+def test_of_a_long_text_each_fourth_token_counts(writer: GrammarWriter, model: llama.Model) -> None:
     with closing(model.sampler(Sampling(1.5, seed=3), r"root ::= [^\x00]{300}")) as sampler:
         told = writer.watch(sampler, most=FIRST_TOKENS + 4 * TOKEN_INTERVAL)
         mean = sampler.confidence.mean
@@ -116,7 +116,7 @@ def test_of_a_long_text_each_fourth_token_tells(writer: GrammarWriter, model: ll
     assert mean == pytest.approx(sum(counted) / len(counted), abs=1e-4)
 
 
-def test_each_line_tells_how_sure_the_model_was_of_it(
+def test_each_line_shows_how_sure_the_model_was_of_it(
     writer: GrammarWriter, model: llama.Model
 ) -> None:
     with closing(model.sampler(Sampling(1.5, seed=3), r"root ::= [^\x00]{300}", 40)) as sampler:
@@ -203,7 +203,7 @@ def test_parentheses_that_are_mere_text_are_not_counted(writer: GrammarWriter) -
     assert text == "(" * 72
 
 
-def test_a_form_without_a_way_on_is_told(model: llama.Model, writer: GrammarWriter) -> None:
+def test_a_form_without_a_way_on_is_reported(model: llama.Model, writer: GrammarWriter) -> None:
     unknown = next(n for n in range(1, 32) if not model.tokenise(chr(n), special=False))
     with pytest.raises(LlamaError, match="no word that it knows"):
         writer.write(Sampling(1.0, seed=1), rf'root ::= "a\x{unknown:02x}"')

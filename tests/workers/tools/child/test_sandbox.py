@@ -277,7 +277,7 @@ time.sleep(1000)
 """
 
 
-def test_a_process_is_confined_whatever_it_was_allowed_before() -> None:
+def test_a_process_is_confined_regardless_of_earlier_rights() -> None:
     command = [sys.executable, "-P", "-c", CONFINED]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as code:
         try:
