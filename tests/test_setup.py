@@ -96,7 +96,7 @@ def test_a_missing_compiler_is_one_sentence_before_anything_is_installed(
 def test_llama_cpp_is_recompiled_when_its_recipe_changes_and_not_taken_from_a_cache(
     checkout: Path,
 ) -> None:
-    def told() -> list[str]:
+    def compile_plan() -> list[str]:
         """What is to be compiled, and where pip may look for it."""
         asked = (
             "import sys; sys.path.insert(0, 'scripts'); import setup; here = setup.Environment();"
@@ -107,12 +107,12 @@ def test_llama_cpp_is_recompiled_when_its_recipe_changes_and_not_taken_from_a_ca
         ran = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=True)
         return ran.stdout.splitlines()
 
-    before = told()
+    before = compile_plan()
     assert before[0] == ""
     assert before[1].startswith("--cache-dir=/")
     with (checkout / RECIPE).open("a") as file:
         file.write("# changed\n")
-    after = told()
+    after = compile_plan()
     assert after[0] == "llama-cpp-python"
     assert after[1].startswith("--cache-dir=/")
     assert after[1] != before[1]

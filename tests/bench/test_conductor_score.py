@@ -104,8 +104,8 @@ def test_a_result_that_is_needed_must_be_seen() -> None:
     poem = model("write a poem about that number", "1")
     assert score_plan(plan(calc(), poem), CHAIN) == RIGHT
     assert score_plan(plan(calc(), replace(poem, access=())), CHAIN) == PlanScore(0.75, False)
-    told = model("take the result of 17 * 23 and write a poem", "1")
-    assert score_plan(plan(calc(), told), CHAIN) == RIGHT, "it may name what it builds on"
+    poem = model("take the result of 17 * 23 and write a poem", "1")
+    assert score_plan(plan(calc(), poem), CHAIN) == RIGHT, "it may name what it builds on"
 
 
 def test_a_tool_may_compute_what_it_builds_on_once_more() -> None:

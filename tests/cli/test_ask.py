@@ -93,9 +93,9 @@ def test_a_run_that_was_killed_goes_on(call: Call) -> None:
             if b'"event": "StepFinished"' in line:
                 it.kill()
                 break
-    told = call("trace").out
-    assert "· lost" in told
-    assert "Interrupted after step 1 of 3; `baton resume " in told
+    trace = call("trace").out
+    assert "· lost" in trace
+    assert "Interrupted after step 1 of 3; `baton resume " in trace
     shown = json.loads(call("resume", "--json").out)
     # What a model samples may run up to its length cap.
     assert {step["status"] for step in shown["plan"]} <= {"done", "cut"}
@@ -117,7 +117,7 @@ def test_what_is_piped_in_goes_before_the_text_and_private_is_recorded(
 
 
 @pytest.mark.parametrize(
-    ("args", "piped", "told"),
+    ("args", "piped", "message"),
     [
         ([], b"", "nothing to ask"),
         (["  \n"], b" \n ", "nothing to ask"),
@@ -135,13 +135,13 @@ def test_what_is_piped_in_goes_before_the_text_and_private_is_recorded(
     ],
 )
 def test_what_can_not_be_asked_is_one_sentence_and_code_2(
-    scripted: Scripted, call: Call, args: list[str], piped: bytes, told: str
+    scripted: Scripted, call: Call, args: list[str], piped: bytes, message: str
 ) -> None:
     scripted(small=None)
     done = call("ask", *args, piped=piped)
     assert (done.code, done.out) == (2, "")
     assert done.err.count("\n") == 1
-    assert told in done.err
+    assert message in done.err
 
 
 def test_a_word_after_c_is_an_id_only_where_it_can_be_one(scripted: Scripted, call: Call) -> None:

@@ -195,9 +195,9 @@ def test_whether_the_cloud_is_on_is_a_sentence_with_a_way_out(
     frozen: str,
     says: str,
 ) -> None:
-    told: Settings = load_settings(tmp_path / "none.toml", {}, settings)
+    loaded: Settings = load_settings(tmp_path / "none.toml", {}, settings)
     standing = Standing(tuple(ScopeBalance(s, c * NANO, u * NANO) for s, c, u in rooms), frozen)
-    assert says in budget_verdict(told, standing)
+    assert says in budget_verdict(loaded, standing)
 
 
 def test_unconfirmed_charges_are_listed_and_given_back(call: Call, spent: SampleCalls) -> None:

@@ -125,9 +125,9 @@ def test_a_charge_above_its_hold_is_among_the_warnings(call: Call, cloud: Cloud)
     cloud.next(Fault.ABOVE_CAP)
     done = call("ask", "-m", "far", "--json", piped=b"Hello?")
     assert done.code == 4
-    told = json.loads(done.out)
-    assert (told["status"], bool(told["answer"]), told["error"]) == ("finished", True, None)
-    [warning] = told["warnings"]
+    report = json.loads(done.out)
+    assert (report["status"], bool(report["answer"]), report["error"]) == ("finished", True, None)
+    [warning] = report["warnings"]
     assert warning.keys() == {"kind", "message", "hint"}
     assert warning["kind"] == "overcharge"
     assert warning["message"] in done.err

@@ -55,10 +55,10 @@ def test_the_export_holds_everything_oldest_first(
     first, second = map(json.loads, out.splitlines())
     assert (first["body"], first["encoding"]) == (BODY.decode(), "utf-8")
     assert (base64.b64decode(second["body"]), second["encoding"]) == (BINARY, "base64")
-    for told, body in ((first, BODY), (second, BINARY)):
-        assert told["sha256"] == hashlib.sha256(body).hexdigest()
-        assert told["size"] == len(body)
-        assert told["destination"] == "api.openai.com"
+    for record, body in ((first, BODY), (second, BINARY)):
+        assert record["sha256"] == hashlib.sha256(body).hexdigest()
+        assert record["size"] == len(body)
+        assert record["destination"] == "api.openai.com"
     assert (first["charged_usd"], second["status"]) == ("0.012", "unconfirmed")
     file = tmp_path / "audit.jsonl"
     done = call("egress", "export", "-o", str(file))
@@ -80,8 +80,8 @@ def test_what_was_not_kept_is_reported(call: Call, home: Path) -> None:
     asyncio.run(send())
     assert "was removed, or was not to be kept" in call("egress", "show", "1").out
     assert call("egress", "show", "1", "--raw").code == 2
-    told = json.loads(call("egress", "export").out)
-    assert (told["body"], told["encoding"], told["size"]) == (None, None, len(BODY))
+    record = json.loads(call("egress", "export").out)
+    assert (record["body"], record["encoding"], record["size"]) == (None, None, len(BODY))
 
 
 def test_removing_a_conversation_takes_along_what_it_sent(call: Call, home: Path) -> None:

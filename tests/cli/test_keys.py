@@ -180,12 +180,12 @@ def test_a_key_is_tried_after_its_price_was_agreed_to(
     assert cloud.calls == []
     done = call("keys", "test", "LAB_KEY", "-y", "--json")
     assert done.code == 0, done.err
-    told = json.loads(done.out)
-    assert (told["provider"], told["model"]) == ("LAB_KEY", "kit-1")
-    assert parse_usd(told["cost_usd"]) == cloud.billed > 0
+    report = json.loads(done.out)
+    assert (report["provider"], report["model"]) == ("LAB_KEY", "kit-1")
+    assert parse_usd(report["cost_usd"]) == cloud.billed > 0
     assert len(cloud.calls) == 1
     [row] = json.loads(call("usage", "--by", "worker", "--json").out)
-    assert (row["worker"], row["charged_usd"]) == ("lab", told["cost_usd"])
+    assert (row["worker"], row["charged_usd"]) == ("lab", report["cost_usd"])
     done = call("workers", "test", "lab")
     assert (done.code, "without asking" in done.err, len(cloud.calls)) == (2, True, 1)
 

@@ -84,7 +84,7 @@ def shipped_gains() -> list[float]:
     return gains(learned=False)
 
 
-def told(call: Call, *options: str) -> dict[str, Any]:
+def learn_report(call: Call, *options: str) -> dict[str, Any]:
     """Learn, and return what was printed as JSON."""
     done = call("learn", "--json", *options)
     assert (done.code, done.err) == (0, "")
@@ -106,7 +106,7 @@ def test_too_few_answers_are_said_to_be(call: Call) -> None:
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith(f"There are {MIN_ANSWERS - 1} answers to learn from: ")
     assert "baton history rate" in done.out
-    assert told(call)["kept"] is False
+    assert learn_report(call)["kept"] is False
     assert call("learn", "-q").out == done.out
     assert not learned_file(find_paths().data).exists()
 
@@ -250,7 +250,7 @@ def spoil_and_learn(
     """
     shipped = shipped_gains()
     remember(history(count))
-    found = told(call)
+    found = learn_report(call)
     assert found["notes"]
     assert all(note and "nan" not in note for note in found["notes"])
     assert found["kept"] is learned_file(find_paths().data).exists()
@@ -288,12 +288,12 @@ def test_deleted_answers_are_not_learned_from(call: Call) -> None:
         await store.purge(second.id)
         await store.aclose()
 
-    look = told(call, "--dry-run")
+    look = learn_report(call, "--dry-run")
     assert look["answers"] == MIN_ANSWERS
     assert 0 < look["held"] <= look["used"] <= MIN_ANSWERS
     assert not learned_file(find_paths().data).exists()
     asyncio.run(hide())
-    assert told(call)["answers"] == 0
+    assert learn_report(call)["answers"] == 0
 
 
 @pytest.mark.sampled(0.5)

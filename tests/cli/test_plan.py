@@ -77,7 +77,7 @@ def test_options_are_those_of_ask(call: Call, scripted: Scripted, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("args", "told"),
+    ("args", "message"),
     [
         (["--strategy", "vot", "x"], "Did you mean 'vote'?"),
         (["--strategy", "zzz", "x"], "Known: single, hybrid,"),
@@ -86,12 +86,12 @@ def test_options_are_those_of_ask(call: Call, scripted: Scripted, tmp_path: Path
     ],
 )
 def test_a_mistake_is_reported_before_anything_is_kept(
-    call: Call, scripted: Scripted, args: list[str], told: str
+    call: Call, scripted: Scripted, args: list[str], message: str
 ) -> None:
     scripted(small=None)
     done = call("plan", *args)
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
-    assert told in done.err
+    assert message in done.err
     assert call("history", "ls", "--json").out == "[]\n"
 
 

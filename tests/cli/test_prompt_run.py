@@ -33,7 +33,7 @@ from support.command_line import Call
 from support.fake_cloud import Cloud
 
 PLAINLY = OutputOptions()
-ANEW = ConversationPosition()
+NEW_CONVERSATION = ConversationPosition()
 
 
 @pytest_asyncio.fixture
@@ -55,7 +55,7 @@ async def played(
     store: Store,
     script: Script,
     manner: OutputOptions = PLAINLY,
-    place: ConversationPosition = ANEW,
+    place: ConversationPosition = NEW_CONVERSATION,
 ) -> int:
     worker = ScriptedWorker(script)
     orchestra = Orchestra(Services({"scripted": worker}, store), "scripted")
@@ -150,7 +150,7 @@ async def test_a_cut_answer_is_never_silent(
 
 
 @pytest.mark.parametrize(
-    ("text", "finish", "told"),
+    ("text", "finish", "message"),
     [
         ("", Finish.STOP, "The answer is empty."),
         ("Once", Finish.FILTER, "The provider's content filter ended the answer"),
@@ -159,18 +159,18 @@ async def test_a_cut_answer_is_never_silent(
     ],
 )
 async def test_an_answer_that_is_not_whole_is_never_silent(
-    store: Store, capfd: pytest.CaptureFixture[str], text: str, finish: Finish, told: str
+    store: Store, capfd: pytest.CaptureFixture[str], text: str, finish: Finish, message: str
 ) -> None:
     script = says(text, Usage(9, 1, finish))
     assert await played(store, script) == 0
     said = capfd.readouterr().err
-    assert told in said
-    assert ("Ask another worker" in said) is bool(told)
+    assert message in said
+    assert ("Ask another worker" in said) is bool(message)
     assert await played(store, script, OutputOptions("json")) == 0
     shown = capfd.readouterr()
     warnings = json.loads(shown.out)["warnings"]
-    assert [warning["kind"] for warning in warnings] == (["incomplete"] if told else [])
-    assert all(told in warning["message"] for warning in warnings)
+    assert [warning["kind"] for warning in warnings] == (["incomplete"] if message else [])
+    assert all(message in warning["message"] for warning in warnings)
     assert await played(store, script, OutputOptions(quiet=True)) == 0
     assert "Ask another worker" not in capfd.readouterr().err
 
@@ -238,9 +238,9 @@ async def test_a_full_disk_behind_stdout_is_reported_and_the_answer_kept(
         code = await played(store, says("Paris"), OutputOptions("whole"))
     os.close(full)
     assert code == 1
-    told = capfd.readouterr().err
-    assert "No space left on device" in told
-    assert "in your history" in told
+    errors = capfd.readouterr().err
+    assert "No space left on device" in errors
+    assert "in your history" in errors
     assert await kept(store) == ("Paris", TurnStatus.DONE)
 
 

@@ -120,7 +120,7 @@ def test_it_prints_what_ask_prints(call: Call, scripted: Scripted, form: str) ->
 def test_what_can_not_be_resumed_is_reported(call: Call, scripted: Scripted) -> None:
     scripted(small=None)
     finished = stored(*EVENTS)
-    for args, told in (
+    for args, message in (
         ((finished,), "is finished"),
         (("beef",), "no run 'beef'"),
         (("--json", "--events"), "exclude each other"),
@@ -128,7 +128,7 @@ def test_what_can_not_be_resumed_is_reported(call: Call, scripted: Scripted) -> 
     ):
         done = call("resume", *args)
         assert (done.code, done.err.count("\n")) == (2, 1)
-        assert told in done.err
+        assert message in done.err
 
 
 PLAN = Plan(tuple(Step("x", "Do.") for _ in range(4)), (4,))
@@ -141,7 +141,7 @@ def ended(*done: int, status: str = "lost") -> str:
     return run_progress(replace(view, status=status))
 
 
-def told(*events: ev.Event, status: str = "cancelled") -> str:
+def hint(*events: ev.Event, status: str = "cancelled") -> str:
     return resume_hint("beef", replace(record_view(record(*events)), status=status))
 
 
@@ -151,11 +151,11 @@ def test_how_far_a_run_came_is_shown() -> None:
     assert ended() == "interrupted before any of its 4 steps was done"
     for status in ("finished", "running"):
         assert ended(1, status=status) == ""
-    drawn = told(ev.Planned(PLAN))
+    drawn = hint(ev.Planned(PLAN))
     assert drawn == "Its plan of 4 steps was not played; `baton resume beef` plays it."
-    assert told(status="lost") == ""
+    assert hint(status="lost") == ""
     one = (ev.Planned(single_step_plan("x")), ev.StepStarted(1, "x", at=0.1))
-    assert told(*one) == ""
+    assert hint(*one) == ""
 
 
 FAR = """

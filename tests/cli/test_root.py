@@ -51,8 +51,8 @@ def test_a_group_alone_shows_its_help_and_nothing_else(call: Call, group: str) -
 
 
 def test_a_word_too_many_is_reported_in_sentences(call: Call) -> None:
-    told = "Got unexpected extra argument (x). `baton models ls --help` shows how it goes."
-    assert told in call("models", "ls", "x").err
+    message = "Got unexpected extra argument (x). `baton models ls --help` shows how it goes."
+    assert message in call("models", "ls", "x").err
 
 
 @pytest.mark.parametrize("name", ["ask", "plan"])
@@ -64,17 +64,17 @@ def test_a_stranger_finds_the_strategies_and_the_templates(
     (folder / "mine.toml").write_text(
         'about = "What I do on Mondays."\n[[steps]]\ntask = "Greet."\nsees = ["prompt"]\n'
     )
-    told = call(name, "--help").out
+    help_text = call(name, "--help").out
     for strategy in STRATEGIES:
-        assert f"\n  {strategy} " in told
-    assert "draft-verify-revise" in told
-    assert "What I do on Mondays. (a template)" in " ".join(told.split())
+        assert f"\n  {strategy} " in help_text
+    assert "draft-verify-revise" in help_text
+    assert "What I do on Mondays. (a template)" in " ".join(help_text.split())
     # One that is broken keeps nobody from the help, nor from the others.
     (folder / "broken.toml").write_text("steps = 3")
-    told = call(name, "--help").out
-    assert "\n  single " in told
-    assert "draft-verify-revise" in told
-    assert "What I do on Mondays. (a template)" in " ".join(told.split())
+    help_text = call(name, "--help").out
+    assert "\n  single " in help_text
+    assert "draft-verify-revise" in help_text
+    assert "What I do on Mondays. (a template)" in " ".join(help_text.split())
     refused = call(name, "x", "--strategy", "broken")
     assert refused.code == 2
     assert "broken.toml" in refused.err
@@ -85,7 +85,7 @@ def test_the_version(call: Call) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "told"),
+    ("args", "message"),
     [
         (["hisotry"], "Did you mean `baton history`?"),
         (["foo"], "There is no command 'foo'. `baton --help` lists them."),
@@ -114,14 +114,14 @@ def test_the_version(call: Call) -> None:
     ],
 )
 def test_a_mistake_is_one_sentence_on_stderr_and_code_2(
-    call: Call, args: list[str], told: str
+    call: Call, args: list[str], message: str
 ) -> None:
     done = call(*args)
     assert done.code == 2
     assert not done.out or ("--json" in args and "--" not in args)
     assert done.err.startswith("baton: ")
     assert done.err.count("\n") == 1
-    assert told in done.err
+    assert message in done.err
 
 
 def test_a_mistake_with_json_is_an_object_too(call: Call) -> None:

@@ -27,7 +27,7 @@ from support.sample_ledger import BODY, bill
 from support.stored_runs import BEGUN, EVENTS, record, stored
 
 
-def told(*events: ev.Event) -> str:
+def trace_of(*events: ev.Event) -> str:
     return trace_text(RunRecord("beef", "c0ffee", "p", "a", "finished", 0.0, events))
 
 
@@ -54,8 +54,8 @@ def called(cost: int, held: int, confirmed: bool = True) -> ev.Called:
 
 def test_a_call_says_how_long_its_text_was_expected_to_get() -> None:
     call = called(NANO // 500, NANO // 100)
-    assert "wrote 2 (at most 1,640 expected)," in told(replace(call, expected_tokens=1640))
-    assert "wrote 2, 0.50 s in all" in told(call)
+    assert "wrote 2 (at most 1,640 expected)," in trace_of(replace(call, expected_tokens=1640))
+    assert "wrote 2, 0.50 s in all" in trace_of(call)
 
 
 def test_an_offer_says_what_would_leave_and_what_was_decided() -> None:
@@ -64,21 +64,23 @@ def test_an_offer_says_what_would_leave_and_what_was_decided() -> None:
     )
     assert (
         "offered: gpt, at most $0.01 · sent. You chose it. 1,834 bytes of text,"
-        " hidden: 2 mail addresses." in told(offer)
+        " hidden: 2 mail addresses." in trace_of(offer)
     )
     refused = ev.Offered(
         "gpt", "it was cut", 2 * NANO, 5, "", ev.Decision.CEILING, "The ceiling is used up.", at=0.1
     )
-    assert "at most $2.00 · not sent, for the ceiling (The ceiling is used up.)" in told(refused)
+    assert "at most $2.00 · not sent, for the ceiling (The ceiling is used up.)" in trace_of(
+        refused
+    )
     kept = ev.Offered("lab", "it was cut", 0, 5, "", ev.Decision.KEPT, at=0.1)
-    assert "for nothing · kept here" in told(kept)
+    assert "for nothing · kept here" in trace_of(kept)
 
 
 def test_what_help_was_worth_is_shown() -> None:
     why = "Likely 34 % better for $0.004; today you spend on gains above 20 %."
     worth = ev.Weighed("gpt", 0.34, 0.2, NANO // 250, True, why, at=0.1)
-    assert f"gpt is worth asking: {why}" in told(worth)
-    assert "gpt is not asked: " in told(replace(worth, ok=False))
+    assert f"gpt is worth asking: {why}" in trace_of(worth)
+    assert "gpt is not asked: " in trace_of(replace(worth, ok=False))
     run = json.loads(span_lines(record(*BEGUN, worth))[0])["resourceSpans"][0]["scopeSpans"][0][
         "spans"
     ]
@@ -86,20 +88,20 @@ def test_what_help_was_worth_is_shown() -> None:
 
 
 def test_what_was_sent_is_shown() -> None:
-    text = told(
+    text = trace_of(
         ev.Planned(single_step_plan("gpt")), ev.Sent(1, "gpt", "api.openai.com", 1834, at=0.2)
     )
     assert "step 1 sent 1,834 bytes to api.openai.com" in text
-    assert "planning sent 9 bytes to" in told(ev.Sent(0, "gpt", "api.openai.com", 9, at=0.2))
+    assert "planning sent 9 bytes to" in trace_of(ev.Sent(0, "gpt", "api.openai.com", 9, at=0.2))
 
 
 def test_what_a_call_cost_is_shown_and_how_sure_that_is() -> None:
-    assert "held $0.11, charged $0.01" in told(called(NANO // 100, 11 * NANO // 100))
-    cut = told(called(11 * NANO // 100, 11 * NANO // 100, confirmed=False))
+    assert "held $0.11, charged $0.01" in trace_of(called(NANO // 100, 11 * NANO // 100))
+    cut = trace_of(called(11 * NANO // 100, 11 * NANO // 100, confirmed=False))
     assert "ended early or without a plausible count, held $0.11, charged $0.11, unconfirmed" in cut
     assert "(`baton budget release abc123`)" in cut
-    assert "charged nothing" in told(called(0, NANO, confirmed=False))
-    local = told(called(0, 0))
+    assert "charged nothing" in trace_of(called(0, NANO, confirmed=False))
+    local = trace_of(called(0, 0))
     assert "$" not in local
     assert "charged" not in local
 

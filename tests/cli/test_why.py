@@ -52,7 +52,7 @@ GOES_ON = "Interrupted after step 2 of 4; `baton resume beef` continues it."
 
 
 @pytest.mark.parametrize(
-    ("events", "status", "told"),
+    ("events", "status", "reason"),
     [
         (
             (ev.Failed("WorkerError", "small died.", "", at=0.3),),
@@ -81,28 +81,30 @@ GOES_ON = "Interrupted after step 2 of 4; `baton resume beef` continues it."
         ),
     ],
 )
-def test_what_went_otherwise_is_shown(events: tuple[ev.Event, ...], status: str, told: str) -> None:
-    assert told in run_reasons(record(*BEGUN, *events, status=status))
+def test_what_went_otherwise_is_shown(
+    events: tuple[ev.Event, ...], status: str, reason: str
+) -> None:
+    assert reason in run_reasons(record(*BEGUN, *events, status=status))
 
 
 @pytest.mark.parametrize(
-    ("status", "told"),
+    ("status", "reason"),
     [
         ("cancelled", "It was stopped before it was done."),
         ("lost", "Baton was ended before it was done."),
         ("running", "It is still running."),
     ],
 )
-def test_one_step_that_was_stopped_is_shown(status: str, told: str) -> None:
+def test_one_step_that_was_stopped_is_shown(status: str, reason: str) -> None:
     begun = (ev.Planned(single_step_plan("small")), ev.StepStarted(1, "small", at=0.1))
-    assert run_reasons(record(*begun, status=status))[-1] == told
+    assert run_reasons(record(*begun, status=status))[-1] == reason
 
 
 def test_what_was_declined_is_shown_once() -> None:
     offer = ev.Offered("gpt", "It was cut.", 9, 9, "", ev.Decision.KEPT, at=2.2)
     skipped = ev.StepSkipped(3, "gpt was not asked, as you decided.", at=2.3)
-    told = run_reasons(record(*BEGUN, offer, skipped, ev.Finished(at=3.0)))
-    assert [line for line in told if "gpt" in line] == [
+    reasons = run_reasons(record(*BEGUN, offer, skipped, ev.Finished(at=3.0)))
+    assert [line for line in reasons if "gpt" in line] == [
         "Step 3 was left out: gpt was not asked, as you decided."
     ]
 
@@ -118,9 +120,9 @@ def test_what_help_was_worth_is_shown() -> None:
     weighed = ev.Weighed("gpt", 0.34, 0.2, NANO // 250, True, why, at=0.5)
     dear = ev.Weighed("o1", 0.1, 0.2, NANO // 50, False, "It\nis dear.", at=0.6)
     events = (*BEGUN, weighed, dear, ev.Finished(at=3.0))
-    told = run_reasons(record(*events))
-    assert f"gpt is worth asking: {why}" in told
-    assert "o1 is not asked: It is dear." in told
+    reasons = run_reasons(record(*events))
+    assert f"gpt is worth asking: {why}" in reasons
+    assert "o1 is not asked: It is dear." in reasons
     assert why_object(record(*events))["weighed"][0] == {
         "worker": "gpt",
         "gain": 0.34,
@@ -146,8 +148,8 @@ def test_what_cost_money_was_a_cloud_wherever_its_door_is() -> None:
 
 def test_outside_text_stays_on_its_line() -> None:
     routed = ev.Routed("local", "a\nb\x1b[31m", {}, "x\ny")
-    told = run_reasons(RunRecord("r", "c", "p", "a", "finished", 0.0, (routed,)))
-    assert not any("\n" in line or "\x1b" in line for line in told)
+    reasons = run_reasons(RunRecord("r", "c", "p", "a", "finished", 0.0, (routed,)))
+    assert not any("\n" in line or "\x1b" in line for line in reasons)
 
 
 def test_the_last_run_is_meant_unless_one_is_named(call: Call) -> None:

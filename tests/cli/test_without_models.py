@@ -43,8 +43,8 @@ def test_a_recommendation_needs_no_measurement(call: Call) -> None:
     done = call("models", "recommend")
     assert done.code == 0, done.err
     assert "Measuring" not in done.err
-    told = json.loads(call("models", "recommend", "--json").out)
-    assert told["starter_tokens_per_second"] is None
+    report = json.loads(call("models", "recommend", "--json").out)
+    assert report["starter_tokens_per_second"] is None
 
 
 def test_what_needs_no_model_works(call: Call) -> None:
@@ -62,8 +62,8 @@ def test_a_missing_worker_is_reported_with_what_to_do(call: Call) -> None:
     assert rows["conductor"] == "Baton chooses"
     assert done.err == SAID.removeprefix("baton: ")
     assert call("models", "role", "chat").out == "no model yet\n"
-    told = json.loads(call("models", "role", "--json").out)
-    assert (told["roles"]["chat"], told["missing"]) == ("small", ["small"])
+    report = json.loads(call("models", "role", "--json").out)
+    assert (report["roles"]["chat"], report["missing"]) == ("small", ["small"])
 
 
 @pytest.mark.sampled(0.5)

@@ -266,8 +266,8 @@ async def test_models_that_arrive_at_once_all_join_and_one_takes_a_role(tmp_path
         return baton.join(held)
 
     baton = compose(load_settings(paths.config_file), paths, history=False)
-    told = await asyncio.gather(*(asyncio.to_thread(arrive, number) for number in range(4)))
-    assert sum("answers" in one for one in told) == 1
+    notices = await asyncio.gather(*(asyncio.to_thread(arrive, number) for number in range(4)))
+    assert sum("answers" in one for one in notices) == 1
     assert {f"m{n}" for n in range(4)} < {card.id for card in baton.orchestra.roster}
     assert load_settings(paths.config_file).worker == baton.orchestra.default
     await baton.aclose()

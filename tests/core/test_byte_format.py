@@ -65,7 +65,7 @@ def test_speeds_have_as_many_digits_as_matter(speed: float, shown: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "sold"),
+    ("reported", "sold"),
     [
         (25_282_412_544, 24),  # a virtual machine with 24 GiB
         (16_481_804_288, 16),  # laptops, as their systems tell their memory
@@ -84,8 +84,8 @@ def test_speeds_have_as_many_digits_as_matter(speed: float, shown: str) -> None:
         (0, 0),
     ],
 )
-def test_memory_is_shown_as_it_is_sold(told: int, sold: int) -> None:
-    assert show_memory(told) == f"{sold} GB"
+def test_memory_is_shown_as_it_is_sold(reported: int, sold: int) -> None:
+    assert show_memory(reported) == f"{sold} GB"
 
 
 @given(some.integers(2**30, 2**42))
@@ -96,9 +96,9 @@ def test_memory_as_sold_is_never_less_and_at_most_an_eighth_more(size: int) -> N
 
 def test_the_same_machine_has_the_same_memory_everywhere() -> None:
     machine = Hardware(25_282_412_544, 20 * 10**9, 2, 2, disk=50 * 10**9)
-    told = show_memory(machine.memory)
-    assert told == "24 GB"
-    assert told in machine_text(machine)
-    assert told in recommend((), machine).why
-    assert told in judge_fit([ModelLoad("m", 10**9, 0, 0, 0)], machine).why
-    assert told in judge_fit([ModelLoad("m", 10**11, 0, 0, 0)], machine).why
+    shown = show_memory(machine.memory)
+    assert shown == "24 GB"
+    assert shown in machine_text(machine)
+    assert shown in recommend((), machine).why
+    assert shown in judge_fit([ModelLoad("m", 10**9, 0, 0, 0)], machine).why
+    assert shown in judge_fit([ModelLoad("m", 10**11, 0, 0, 0)], machine).why

@@ -77,8 +77,8 @@ def test_only_workers_that_are_here_and_answered_alone_are_learned_from() -> Non
         ("Hello", small, 1.0, 1.0, NOW),
         ("Hello", small, 0.0, 0.2, NOW),
     ]
-    told = [(e.worker, e.kind, e.good, e.weight) for e in graded_answers(answers, NOW)]
-    assert told == [
+    grades = [(e.worker, e.kind, e.good, e.weight) for e in graded_answers(answers, NOW)]
+    assert grades == [
         ("small", "chat", 1.0, 1.0),
         ("gone", "chat", 1.0, 1.0),
         ("small", "chat", 1.0, 1.0),

@@ -22,10 +22,10 @@ def test_what_was_asked_for_comes_before_the_file_and_the_file_before_ours() -> 
     assert resolve_sampling(asked, file, TINY_MODEL_PARAMETERS) == Sampling(
         1.2, 20, 0.95, 0.05, 1.0, 7
     )
-    told = effective_values(asked, file, default_sampling(TINY_MODEL_PARAMETERS))
-    assert told["temperature"] == (1.2, 0)
-    assert told["top_k"] == (20.0, 1)
-    assert told["top_p"] == (0.95, 2)
+    values = effective_values(asked, file, default_sampling(TINY_MODEL_PARAMETERS))
+    assert values["temperature"] == (1.2, 0)
+    assert values["top_k"] == (20.0, 1)
+    assert values["top_p"] == (0.95, 2)
 
 
 def test_a_tiny_model_is_kept_from_repeating_itself_unless_its_file_says_otherwise() -> None:

@@ -94,8 +94,8 @@ def test_a_failure_keeps_the_text_and_says_why() -> None:
     assert view.failure.hint == "Try again."
 
 
-@pytest.mark.parametrize(("text", "told"), [("", True), (" \n", True), ("Seven.", False)])
-def test_no_answer_says_who_was_not_asked_for_one(text: str, told: bool) -> None:
+@pytest.mark.parametrize(("text", "shown"), [("", True), (" \n", True), ("Seven.", False)])
+def test_no_answer_says_who_was_not_asked_for_one(text: str, shown: bool) -> None:
     view = fold(
         *BEGINNING,
         ev.StepText(1, text, at=0.2),
@@ -103,7 +103,7 @@ def test_no_answer_says_who_was_not_asked_for_one(text: str, told: bool) -> None
         ev.Weighed("gpt", 0.9, 1.0, 9, False, "Today more was spent than planned.", at=0.4),
         ev.Finished(at=0.5),
     )
-    assert (view.notice == "gpt was not asked: Today more was spent than planned.") is told
+    assert (view.notice == "gpt was not asked: Today more was spent than planned.") is shown
 
 
 def test_what_an_offer_came_to_says_more_than_why_help_was_not_worth_it() -> None:

@@ -125,10 +125,10 @@ def check_that_what_is_said_to_fit_does(models: list[ModelLoad], machine: Hardwa
 def check_that_a_remedy_helps(models: list[ModelLoad], machine: Hardware) -> None:
     verdict = judge_fit(models, machine)
     if context := re.match(r"(\d+)k instead of", verdict.remedy):
-        mended = judge_fit(
+        improved = judge_fit(
             [model.with_context(int(context[1]) * 1024) for model in models], machine
         )
-        assert RANKS[mended.fit] < RANKS[verdict.fit]
+        assert RANKS[improved.fit] < RANKS[verdict.fit]
     elif left_out := re.match(r"Without (\w+) it fits", verdict.remedy):
         found = [model for model in models if model.name == left_out[1]]
         rests = ([other for other in models if other is not model] for model in found)
@@ -165,7 +165,7 @@ def machine(memory: int, available: int, *gpus: int) -> Hardware:
 
 
 @pytest.mark.parametrize(
-    ("here", "fit", "why", "mend"),
+    ("here", "fit", "why", "remedy"),
     [
         (machine(32, 30), Fit.FITS, "It takes 9.5 GB of the 30 GB here.", ""),
         (
@@ -201,9 +201,9 @@ def machine(memory: int, available: int, *gpus: int) -> Hardware:
         ),
     ],
 )
-def test_which_sentences_people_see(here: Hardware, fit: Fit, why: str, mend: str) -> None:
+def test_which_sentences_people_see(here: Hardware, fit: Fit, why: str, remedy: str) -> None:
     verdict = judge_fit([BIG], here)
-    assert (verdict.fit, verdict.why, verdict.remedy) == (fit, why, mend)
+    assert (verdict.fit, verdict.why, verdict.remedy) == (fit, why, remedy)
 
 
 def test_memory_that_a_gpu_shares_with_the_machine_counts_once() -> None:

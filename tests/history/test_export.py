@@ -106,19 +106,21 @@ async def test_a_conversation_that_went_on_is_not_overwritten(store: Store) -> N
     await ask(store, "And of Italy?", "Rome.", ConversationPosition(begun.conversation))
     newer = await store.archive.export()
     assert await store.archive.import_(old) == ImportResult(0, 0, 1)  # all of it is there
-    elsewhere = Store.open(None)
-    await elsewhere.archive.import_(old)
-    assert await elsewhere.archive.import_(newer) == ImportResult(1, 4, 0)  # a copy, under new ids
-    assert len(await elsewhere.conversations()) == 2
-    for conversation in await elsewhere.conversations():
-        run = await elsewhere.runs.last(conversation.id)
+    other_store = Store.open(None)
+    await other_store.archive.import_(old)
+    assert await other_store.archive.import_(newer) == ImportResult(
+        1, 4, 0
+    )  # a copy, under new ids
+    assert len(await other_store.conversations()) == 2
+    for conversation in await other_store.conversations():
+        run = await other_store.runs.last(conversation.id)
         assert run is not None
         assert isinstance(run.events[0], Started)
         assert run.events[0].conversation == conversation.id
         assert {run.prompt, run.answer} <= {
-            turn.id for turn in await elsewhere.thread(conversation.id)
+            turn.id for turn in await other_store.thread(conversation.id)
         }
-    await elsewhere.aclose()
+    await other_store.aclose()
 
 
 async def test_importing_brings_a_deleted_conversation_back(store: Store) -> None:
@@ -133,22 +135,22 @@ async def test_importing_brings_a_deleted_conversation_back(store: Store) -> Non
 async def test_imports_keep_their_place_in_time(store: Store) -> None:
     await ask(store, "old orange")
     document = await store.archive.export()
-    elsewhere = Store.open(None)
-    newer = await ask(elsewhere, "new orange")
-    await elsewhere.archive.import_(document)
-    assert (await elsewhere.search("orange"))[0].conversation == newer.conversation
-    assert await elsewhere.recent_prompts() == ["old orange", "new orange"]
-    await elsewhere.aclose()
+    other_store = Store.open(None)
+    newer = await ask(other_store, "new orange")
+    await other_store.archive.import_(document)
+    assert (await other_store.search("orange"))[0].conversation == newer.conversation
+    assert await other_store.recent_prompts() == ["old orange", "new orange"]
+    await other_store.aclose()
 
 
 async def test_what_was_in_progress_in_another_store_is_lost_here(store: Store) -> None:
     begun = await store.begin(Prompt("x"), ConversationPosition(), Label.CLOUD)
     await store.write(begun.answer, "half", TurnStatus.STREAMING)
-    elsewhere = Store.open(None)
-    await elsewhere.archive.import_(await store.archive.export())
-    assert (await elsewhere.thread(begun.conversation))[-1].status is TurnStatus.LOST
-    assert (await elsewhere.runs.get(begun.run)).status == "lost"
-    await elsewhere.aclose()
+    other_store = Store.open(None)
+    await other_store.archive.import_(await store.archive.export())
+    assert (await other_store.thread(begun.conversation))[-1].status is TurnStatus.LOST
+    assert (await other_store.runs.get(begun.run)).status == "lost"
+    await other_store.aclose()
 
 
 def turn(document: Any, index: int = 0) -> Any:
@@ -191,13 +193,13 @@ async def test_a_bad_document_is_one_sentence_and_imports_nothing(
     await ask(store)
     document = copy.deepcopy(await store.archive.export())
     spoil(document)
-    elsewhere = Store.open(None)
+    other_store = Store.open(None)
     with pytest.raises(ConfigError) as caught:
-        await elsewhere.archive.import_(document)
+        await other_store.archive.import_(document)
     assert "\n" not in str(caught.value)
     assert "Nothing was imported." in str(caught.value)
-    assert await elsewhere.conversations() == []
-    await elsewhere.aclose()
+    assert await other_store.conversations() == []
+    await other_store.aclose()
 
 
 @given(

@@ -93,12 +93,12 @@ async def test_all_that_a_person_can_do_is_kept_exported_and_imported(store: Sto
     other = (await ask(store)).answer
     await store.feedback.add_signal(other, Signal.BAD)
     document = await store.archive.export()
-    elsewhere = Store.open(None)
-    await elsewhere.archive.import_(document)
-    found = await elsewhere.feedback.signals([answer, other])
+    other_store = Store.open(None)
+    await other_store.archive.import_(document)
+    found = await other_store.feedback.signals([answer, other])
     assert found == await store.feedback.signals([answer, other])
     assert {*found[answer], *found[other]} == person
-    await elsewhere.aclose()
+    await other_store.aclose()
 
 
 async def test_an_import_that_calls_an_answer_good_and_bad_is_refused(store: Store) -> None:
@@ -107,11 +107,11 @@ async def test_an_import_that_calls_an_answer_good_and_bad_is_refused(store: Sto
     for turn in document["conversations"][0]["turns"]:
         if "signals" in turn:
             turn["signals"]["bad"] = 1.0
-    elsewhere = Store.open(None)
+    other_store = Store.open(None)
     with pytest.raises(ConfigError, match="both good and bad"):
-        await elsewhere.archive.import_(document)
-    assert await elsewhere.conversations() == []
-    await elsewhere.aclose()
+        await other_store.archive.import_(document)
+    assert await other_store.conversations() == []
+    await other_store.aclose()
 
 
 async def test_a_thumb_can_be_changed_and_taken_back(store: Store) -> None:

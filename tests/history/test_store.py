@@ -150,10 +150,10 @@ async def test_what_was_left_out_is_not_sent_again(store: Store) -> None:
     assert [turn.text for turn in third.turns] == ["two", "Paris.", "three"]
     assert len(await store.thread(first.conversation)) == 6
     assert (await store.conversation(first.conversation)).sent_from == second.prompt
-    elsewhere = await ask(
+    branch = await ask(
         store, "four", place=ConversationPosition(first.conversation, after=first.answer)
     )
-    assert [turn.text for turn in elsewhere.turns] == ["one", "Paris.", "four"]
+    assert [turn.text for turn in branch.turns] == ["one", "Paris.", "four"]
 
 
 async def test_a_private_conversation_stays_private(store: Store) -> None:
@@ -170,8 +170,8 @@ async def test_a_private_prompt_makes_private_all_that_follows_from_it(store: St
     third = await ask(store, place=ConversationPosition(first.conversation), label=Label.CLOUD)
     assert (private.label, third.label) == (Label.LOCAL, Label.LOCAL)
     assert (await store.conversation(first.conversation)).label is Label.LOCAL
-    elsewhere = await ask(store, place=ConversationPosition(first.conversation, after=first.answer))
-    assert elsewhere.label is Label.LOCAL
+    branch = await ask(store, place=ConversationPosition(first.conversation, after=first.answer))
+    assert branch.label is Label.LOCAL
     [conversation] = (await store.archive.export())["conversations"]
     [change] = conversation["label_changes"]
     assert (change["old"], change["label"]) == ("cloud", "local")

@@ -212,12 +212,12 @@ def test_flipped_bits_are_reported_and_nothing_is_reset(
         for _ in range(dice.choice([1, 1, 10, 300])):
             spoilt[dice.randrange(reach)] ^= 1 << dice.randrange(8)
         path.write_bytes(spoilt)
-        told = ""
+        message = ""
         for start in range(3):  # the second one may find what the first one noticed too late
             try:
                 warning, conversations = asyncio.run(use(path))
             except BatonError as error:
-                told = str(error)
+                message = str(error)
                 continue
             if warning:
                 warned += 1
@@ -226,7 +226,7 @@ def test_flipped_bits_are_reported_and_nothing_is_reset(
                 assert start > 0 or aside.read_bytes() == spoilt
             else:
                 assert conversations >= 25 or broken_files(path)
-        assert "\n" not in told
+        assert "\n" not in message
     assert warned > 0
 
 

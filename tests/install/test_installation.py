@@ -77,9 +77,9 @@ def _healed(machine: World, coming: str, here: str) -> None:
     """What is started stays what it is, the other one is kept, and nothing else is left."""
     installation = of(machine)
     with installation.hold_lock():
-        mended = installation.finish_switch()
+        finished = installation.finish_switch()
     assert machine.version() == here
-    assert mended is None or (mended.coming.version, here) == (coming, coming)
+    assert finished is None or (finished.coming.version, here) == (coming, coming)
     kept = {OLD: OLDER, coming: OLD}[here]
     assert machine.version(machine.share / "previous") == kept
     assert machine.receipt()["version"] == here
@@ -177,10 +177,10 @@ def test_a_receipt_that_another_user_planted_is_not_believed(tmp_path: Path, pla
 
 
 def test_where_no_second_name_can_be_given_a_copy_is_kept(tmp_path: Path) -> None:
-    elsewhere = Path("/dev/shm")
-    if not elsewhere.is_dir() or elsewhere.stat().st_dev == tmp_path.stat().st_dev:
+    shared_memory = Path("/dev/shm")
+    if not shared_memory.is_dir() or shared_memory.stat().st_dev == tmp_path.stat().st_dev:
         pytest.skip("there is no second file system here")
-    folder = elsewhere / f"baton-test-{os.getpid()}"
+    folder = shared_memory / f"baton-test-{os.getpid()}"
     folder.mkdir()
     try:
         machine = World(tmp_path / "m", "").install(loose=True)

@@ -149,8 +149,8 @@ def commands_json(_: Path) -> str:
 def help_txt(folder: Path) -> str:
     """Return the help of every command, 80 columns wide."""
     words = (" ".join(path) for path in description.command_paths(root_command))
-    told = (runs_text(main, [Line(f"{path} --help")], normaliser(folder)) for path in words)
-    return "\n".join(told)
+    texts = (runs_text(main, [Line(f"{path} --help")], normaliser(folder)) for path in words)
+    return "\n".join(texts)
 
 
 def completions_txt(folder: Path) -> str:
@@ -234,8 +234,8 @@ def events_json(_: Path) -> str:
                 "terminal": kind in events.TERMINAL,
             }
             defaults = {one.name: description.field_default(one) for one in fields(kind)}
-            for field, told in given.items():
-                record = {"event": name, "field": field, "type": description.type_text(told)}
+            for field, annotation in given.items():
+                record = {"event": name, "field": field, "type": description.type_text(annotation)}
                 yield record | {"default": defaults[field]}
             required = {f: given[f] for f, default in defaults.items() if default == "(required)"}
             for chosen in (given, required):
@@ -413,8 +413,8 @@ def runs_scripted_txt(folder: Path) -> str:
 def runs_old_txt(folder: Path) -> str:
     """Return what commands print of the committed databases; their schemas are current then."""
     put_data(OLD)
-    told = runs_text(main, command_lists.OLD, normaliser(folder, is_fixed=True))
-    return told + "\n" + schemas_json(folder)
+    text = runs_text(main, command_lists.OLD, normaliser(folder, is_fixed=True))
+    return text + "\n" + schemas_json(folder)
 
 
 def json_types_json(folder: Path) -> str:
@@ -496,8 +496,8 @@ def write_or_compare() -> int:
     for name in given.files or SECTIONS:
         if given.write:
             (DATA / name).write_text(collected(name), "utf-8")
-        elif told := difference(name):
-            print(told)
+        elif changed := difference(name):
+            print(changed)
             different += 1
     return 1 if different else 0
 

@@ -61,8 +61,8 @@ def _class_text(kind: type) -> str:
 
 def _bounds(note: object) -> str:
     found = ((name, getattr(note, name, None)) for name in _BOUNDS)
-    told = [f"{name}={value}" for name, value in found if value is not None]
-    return f" ({', '.join(told)})" if told else ""
+    options = [f"{name}={value}" for name, value in found if value is not None]
+    return f" ({', '.join(options)})" if options else ""
 
 
 def hints(kind: type) -> dict[str, Any]:

@@ -122,11 +122,11 @@ def test_a_broken_file_is_reported_in_a_sentence(
     assert old in MINE
     file = tmp_path / "catalogue.toml"
     file.write_text(MINE.replace(old, new, 1), "utf-8")
-    with pytest.raises(ModelFileError, match=said.replace("[", r"\[")) as told:
+    with pytest.raises(ModelFileError, match=said.replace("[", r"\[")) as raised:
         catalogue.read_catalogue(tmp_path / "catalogue.toml")
-    assert str(file) in told.value.message
-    assert "\n" not in told.value.message
-    assert str(file) in told.value.hint
+    assert str(file) in raised.value.message
+    assert "\n" not in raised.value.message
+    assert str(file) in raised.value.hint
 
 
 def test_what_is_no_text_is_reported(tmp_path: Path) -> None:
@@ -206,8 +206,8 @@ def test_the_script_reports_what_does_not_hold_together(old: str, new: str, said
     old, new = (part.replace("REST", "size = 1_200") for part in (old, new))
     changed = right.replace(old, new)
     assert changed != right
-    told = "\n".join(script.problems(catalogue.parse_models(changed)))
-    assert said in told
+    problems = "\n".join(script.problems(catalogue.parse_models(changed)))
+    assert said in problems
 
 
 def compare(file: Path) -> str:
@@ -243,9 +243,9 @@ def test_the_hub_is_compared_and_fills_in_what_lacks(
 
         loose = text.replace(f'revision = "{old}"\n', "")
         file.write_text(loose, "utf-8")
-        for told in (compare(file), pin(file)):
-            assert "m: the hub's size is 1600, not 1200" in told
-            assert f"not {sha256}" in told
+        for output in (compare(file), pin(file)):
+            assert "m: the hub's size is 1600, not 1200" in output
+            assert f"not {sha256}" in output
             assert file.read_text("utf-8") == loose, "another file isn't pinned"
 
         file.write_text(text.replace("user/repo", "user/other"), "utf-8")

@@ -276,8 +276,8 @@ def test_the_part_beside_a_gpu_is_what_takes_the_time() -> None:
 
 
 def test_a_speed_is_said_no_more_exactly_than_it_is_known() -> None:
-    told = [round_speed(tokens) for tokens in (-1, 0, 0.34, 3.7, 12.4, 13, 48, 52, 236)]
-    assert told == [0, 0, 0.3, 4, 10, 15, 50, 50, 240]
+    rounded = [round_speed(tokens) for tokens in (-1, 0, 0.34, 3.7, 12.4, 13, 48, 52, 236)]
+    assert rounded == [0, 0, 0.3, 4, 10, 15, 50, 50, 240]
     assert (
         usual_starter_speed(machine(8, 2))
         < usual_starter_speed(machine(8, 8))

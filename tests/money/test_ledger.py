@@ -213,12 +213,12 @@ async def test_each_scope_has_a_ceiling_of_its_own(ledger: Ledger, scope: Scope)
     assert tight.cap < 1000
     with pytest.raises(BudgetExceeded):
         await ledger.hold(bill(ceilings))
-    elsewhere = bill(ceilings, run="r2", session="s2")
+    other_session = bill(ceilings, run="r2", session="s2")
     if scope in (Scope.RUN, Scope.SESSION):
-        assert (await ledger.hold(elsewhere)).amount == HELD
+        assert (await ledger.hold(other_session)).amount == HELD
     else:
         with pytest.raises(BudgetExceeded):
-            await ledger.hold(elsewhere)
+            await ledger.hold(other_session)
 
 
 async def test_a_refusal_leaves_nothing_behind(ledger: Ledger) -> None:

@@ -23,17 +23,17 @@ from support.ledger_disks import on_small_disk
 on_small_disk(pathlib.Path({str(tmp_path)!r}))"""
     out, err = Program(code).communicate(timeout=60)
     assert err == ""
-    told = json.loads(out)
-    if told is None:
+    report = json.loads(out)
+    if report is None:
         pytest.skip("this kernel lets no process mount a disk of its own")
-    assert len(told["sent"]) > 20
-    assert told["sentences"] == [
+    assert len(report["sent"]) > 20
+    assert report["sentences"] == [
         "The disk is full, so the last change was not kept; everything before it was."
         f" Make room on the disk of {tmp_path / 'ledger.db'}, then try again."
     ]
-    for call, billed in told["sent"].items():
-        assert told["charges"][call] >= billed
-    assert told["warning"] == ""
+    for call, billed in report["sent"].items():
+        assert report["charges"][call] >= billed
+    assert report["warning"] == ""
 
 
 async def test_a_ledger_that_is_mounted_by_itself_spends_nothing(tmp_path: Path) -> None:

@@ -168,8 +168,8 @@ async def main():
     print((await ledger.standing({{}})).frozen)
 asyncio.run(main())"""
     crowd = [Program(code) for _ in range(4)]
-    told = {one.communicate("\n", timeout=60) for one in crowd}
-    [(frozen, errors)] = told
+    outputs = {one.communicate("\n", timeout=60) for one in crowd}
+    [(frozen, errors)] = outputs
     assert "not known" in frozen
     assert errors == ""
 

@@ -51,7 +51,7 @@ def test_it_is_led_nowhere_that_nothing_protects(
         serving(folder, certificate if protected else None) as there,
         serving(folder, certificate) as first,
     ):
-        first.elsewhere = there.address
+        first.redirect_to = there.address
         done = machine.install(
             *("--from", first.address),
             CURL_CA_BUNDLE=str(certificate),
@@ -224,7 +224,7 @@ def test_whom_it_was_led_to_is_named(machine: Machine, folder: Path, certificate
     """It is that one who can't be reached."""
     machine.has("curl")
     with serving(folder, certificate) as server:
-        server.elsewhere = "https://nobody.invalid"
+        server.redirect_to = "https://nobody.invalid"
         said = refused(machine.install("--from", server.address, CURL_CA_BUNDLE=str(certificate)))
     assert "no address for the name nobody.invalid" in said
 

@@ -135,23 +135,23 @@ def _longer(release: Path) -> None:
 def _changed(release: Path) -> None:
     data = (release / BINARY).read_bytes()
     (release / BINARY).write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-    _sum_anew(release)
+    _rewrite_sums(release)
 
 
-def _summed_anew(release: Path) -> None:
+def _with_new_sums(release: Path) -> None:
     (release / "install.sh").write_text("rm -rf ~")
-    _sum_anew(release)
+    _rewrite_sums(release)
 
 
 def _another_installer(release: Path) -> None:
     (release / "get.sh").write_text("rm -rf ~")
-    _sum_anew(release)
+    _rewrite_sums(release)
 
 
 def _linked(release: Path) -> None:
-    elsewhere = release.with_name("elsewhere")
-    (release / BINARY).rename(elsewhere)
-    (release / BINARY).symlink_to(elsewhere)
+    moved = release.with_name("elsewhere")
+    (release / BINARY).rename(moved)
+    (release / BINARY).symlink_to(moved)
 
 
 def _spaced(release: Path) -> None:
@@ -159,7 +159,7 @@ def _spaced(release: Path) -> None:
     (release / "manifest.json.sig").write_text(f"{signature[:64]} {signature[64:]}")
 
 
-def _sum_anew(release: Path) -> None:
+def _rewrite_sums(release: Path) -> None:
     """Write SHA256SUMS as anybody can who may write there."""
     names = sorted(path.name for path in release.iterdir() if path.name != "SHA256SUMS")
     summed = subprocess.run(["sha256sum", *names], cwd=release, capture_output=True, check=True)
@@ -183,7 +183,7 @@ def _relisted(release: Path) -> None:
             lambda release: (release / "SHA256SUMS").write_bytes(b"\xff"),
             "SHA256SUMS: it isn't that",
         ),
-        (_summed_anew, "install.sh: its contents aren't"),
+        (_with_new_sums, "install.sh: its contents aren't"),
         (_another_installer, "get.sh: it is no part of the release"),
         (lambda release: (release / "old").mkdir(), "old: it is no plain file"),
         (_linked, f"{BINARY}: it is no plain file"),

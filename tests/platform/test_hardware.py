@@ -58,10 +58,10 @@ def nvidia(version: str, *names: str) -> dict[str, str]:
 
 
 def card(number: int, pci: str, driver: str, slot: str = "0000:03:00.0") -> dict[str, str]:
-    told = f"DRIVER={driver}\nPCI_CLASS=30000\nPCI_ID={pci}\nPCI_SLOT_NAME={slot}\n"
+    uevent = f"DRIVER={driver}\nPCI_CLASS=30000\nPCI_ID={pci}\nPCI_SLOT_NAME={slot}\n"
     return {
-        f"sys/class/drm/card{number}/device/uevent": told,
-        f"sys/class/drm/card{number}-HDMI-A-1/device/uevent": told,
+        f"sys/class/drm/card{number}/device/uevent": uevent,
+        f"sys/class/drm/card{number}-HDMI-A-1/device/uevent": uevent,
     }
 
 
@@ -248,7 +248,7 @@ def test_invalid_files_are_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("battery", "told"),
+    ("battery", "expected"),
     [
         ((43, 3600, False), (0.43, False, True)),
         ((100, -2, True), (1.0, True, False)),
@@ -260,14 +260,14 @@ def test_invalid_files_are_nothing(tmp_path: Path) -> None:
 )
 def test_what_the_system_says_of_a_battery(
     battery: tuple[float, int, bool | None] | None,
-    told: tuple[float | None, bool, bool],
+    expected: tuple[float | None, bool, bool],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     names = ("percent", "secsleft", "power_plugged")
     said = SimpleNamespace(**dict(zip(names, battery, strict=True))) if battery else None
     monkeypatch.setattr(psutil, "sensors_battery", lambda: said, raising=False)
     found = inspect_machine()
-    assert (found.battery, found.plugged, found.is_on_battery) == told
+    assert (found.battery, found.plugged, found.is_on_battery) == expected
 
 
 def test_a_system_that_knows_no_batteries(monkeypatch: pytest.MonkeyPatch) -> None:

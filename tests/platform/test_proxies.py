@@ -13,8 +13,8 @@ def test_addresses() -> None:
     assert request_address("https://a/v1", "responses", "m") == "https://a/v1/responses"
     assert request_address("https://a", "messages", "m") == "https://a/v1/messages"
     assert request_address("https://a/v1", "messages", "m") == "https://a/v1/messages"
-    told = request_address("https://a/v1beta", "gemini", "../x?key=1")
-    assert told == "https://a/v1beta/models/..%2Fx%3Fkey%3D1:streamGenerateContent?alt=sse"
+    address = request_address("https://a/v1beta", "gemini", "../x?key=1")
+    assert address == "https://a/v1beta/models/..%2Fx%3Fkey%3D1:streamGenerateContent?alt=sse"
 
 
 @pytest.mark.parametrize(

@@ -191,7 +191,7 @@ class Server(http.server.ThreadingHTTPServer):
     cut_file = ""
     stalled_file = ""
     answers = 200
-    elsewhere = ""
+    redirect_to = ""
     scheme = "http"
     root: Path
 
@@ -211,19 +211,19 @@ class Handler(http.server.SimpleHTTPRequestHandler):
     server: Server
 
     def do_HEAD(self) -> None:
-        if not self.is_elsewhere():
+        if not self.is_redirected():
             super().do_HEAD()
 
-    def is_elsewhere(self) -> bool:
+    def is_redirected(self) -> bool:
         """Send it to another server, where there is one."""
-        if self.server.elsewhere:
+        if self.server.redirect_to:
             self.send_response(302)
-            self.send_header("Location", self.server.elsewhere + self.path)
+            self.send_header("Location", self.server.redirect_to + self.path)
             self.end_headers()
-        return bool(self.server.elsewhere)
+        return bool(self.server.redirect_to)
 
     def do_GET(self) -> None:
-        if self.is_elsewhere():
+        if self.is_redirected():
             return
         if self.server.answers != 200:
             self.send_error(self.server.answers)

@@ -174,8 +174,8 @@ def scored(folder: Path, rows: list[dict[str, str]], *more: str) -> list[tuple[s
     out = folder / "scores.csv"
     files = ["--model", MODEL, "--rows", folder / "rows.csv.gz", "--out", out]
     pair = ["--local", "small", "--cloud", "openai/gpt-4o"]
-    told = call(*map(str, files), *pair, *more)
-    assert told.returncode == 0, told.stderr
+    result = call(*map(str, files), *pair, *more)
+    assert result.returncode == 0, result.stderr
     with out.open(newline="") as file:
         header, *lines = csv.reader(file)
     assert header == ["id", "score"]
@@ -236,19 +236,19 @@ def test_what_is_missing_is_reported_in_a_sentence(
     write(tmp_path / "rows.csv.gz", table(3))
     files = ["--model", str(MODEL), "--rows", str(tmp_path / "rows.csv.gz")]
     known = ["--local", "small", "--cloud", "big", "--out", str(tmp_path / "out.csv")]
-    told = call(*files, *known, *more)
-    assert told.returncode == 2
-    assert told.stdout == ""
-    assert why in told.stderr
-    assert len(told.stderr.strip().splitlines()) == 1
+    result = call(*files, *known, *more)
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert why in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
     assert not (tmp_path / "out.csv").exists()
 
 
 def test_a_file_that_is_none_is_reported_in_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "rows.csv.gz").write_bytes(b"no archive")
     files = ["--model", str(MODEL), "--rows", str(tmp_path / "rows.csv.gz")]
-    told = call(*files, "--local", "a", "--cloud", "b", "--out", str(tmp_path / "out.csv"))
-    assert (told.returncode, len(told.stderr.strip().splitlines())) == (2, 1)
+    result = call(*files, "--local", "a", "--cloud", "b", "--out", str(tmp_path / "out.csv"))
+    assert (result.returncode, len(result.stderr.strip().splitlines())) == (2, 1)
 
 
 # The bench
@@ -269,12 +269,12 @@ def test_the_bench_trains_on_one_part_and_measures_the_other(tmp_path: Path) -> 
         for number in range(120)
     ]
     write(tmp_path / "data" / "routellm_mmlu.csv.gz", rows)
-    told = subprocess.run(
+    result = subprocess.run(
         [sys.executable, ROOT / "scripts" / "bench_router.py", "split", "--quick",
          "--data", tmp_path / "data", "--markdown", tmp_path / "table.md"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert told.returncode == 0, told.stderr
+    assert result.returncode == 0, result.stderr
     header, _, line, *rest = (tmp_path / "table.md").read_text().splitlines()
     assert header.startswith("| test | questions | APGR |")
     name, count, reached = (cell.strip() for cell in line.split("|")[1:4])

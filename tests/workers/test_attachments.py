@@ -79,7 +79,7 @@ def test_a_pdf_gives_its_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("make", "sentence"),
     [
         (lambda p: pdf("", p), "no text in it"),
         (lambda p: pdf("secret", p, password="x"), "needs a password"),
@@ -96,12 +96,12 @@ def test_a_pdf_gives_its_text(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_text_is_refused_in_one_sentence(
-    tmp_path: Path, make: Callable[[Path], object], told: str
+    tmp_path: Path, make: Callable[[Path], object], sentence: str
 ) -> None:
     path = tmp_path / "thing.pdf"
     make(path)
     message = refusal(path)
-    assert told in message
+    assert sentence in message
     assert "thing.pdf" in message
 
 

@@ -98,9 +98,9 @@ def test_a_trained_router_is_replayed_within_a_ceiling(call: Call, recordings: P
         assert found[name]["graded"] == 4
         assert float(str(found[name]["cost_usd"])) <= 0.002
     assert found["smoothie"]["calls_per_question"] == 2
-    told = " ".join(json.loads(done.out)["remarks"])
-    assert "may have been trained on these very questions" in told
-    assert "smoothie compared short answers" in told
+    remarks = " ".join(json.loads(done.out)["remarks"])
+    assert "may have been trained on these very questions" in remarks
+    assert "smoothie compared short answers" in remarks
 
 
 @pytest.mark.sampled(0.34)

@@ -86,8 +86,8 @@ def test_a_report_shows_no_secret_no_name_and_no_home(form: list[str], tmp_path:
     assert written.count(HIDDEN) > 5
     assert "pint can't be loaded (ImportError:" in written
     assert "~/pint.py" in written
-    for told in (SECRET, "fitzwilliam", str(tmp_path), "me@example.org", socket.gethostname()):
-        assert told not in written
+    for private in (SECRET, "fitzwilliam", str(tmp_path), "me@example.org", socket.gethostname()):
+        assert private not in written
     if form:
         assert json.loads(written)["status"] == "failed"
 
@@ -247,7 +247,7 @@ def test_a_folder_as_it_was_packed_is_right(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         (lambda folder: (folder / "lib" / "a b" / "x.so").unlink(), "lib/a b/x.so (is missing)"),
         (lambda folder: (folder / "baton").write_bytes(b"proGram"), "baton (was changed)"),
@@ -260,10 +260,10 @@ def test_a_folder_as_it_was_packed_is_right(tmp_path: Path) -> None:
         (lambda folder: (folder / "MANIFEST").write_text("f\n"), "(MANIFEST) can't be read"),
     ],
 )
-def test_every_change_in_it_is_reported(tmp_path: Path, change: Change, told: str) -> None:
+def test_every_change_in_it_is_reported(tmp_path: Path, change: Change, message: str) -> None:
     folder = packed(tmp_path / "baton")
     change(folder)
-    with pytest.raises(CheckFailed, match=re.escape(told)):
+    with pytest.raises(CheckFailed, match=re.escape(message)):
         program_checks.compare_with_manifest(folder)
 
 
@@ -286,8 +286,8 @@ async def found(name: str) -> CheckResult:
 
 async def test_a_build_says_what_it_is_and_is_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
     as_built(monkeypatch, "full")
-    told = await found("build")
-    assert (told.state, "baton 0.1.0 (full linux-x86_64), built of c0ffee" in told.text) == (
+    check = await found("build")
+    assert (check.state, "baton 0.1.0 (full linux-x86_64), built of c0ffee" in check.text) == (
         CheckState.OK,
         True,
     )
@@ -307,8 +307,8 @@ async def test_the_slim_flavour_says_that_no_model_is_inside_and_uses_the_person
     as_built(monkeypatch, "full")
     assert (await found("answer")).state is CheckState.BROKEN
     as_built(monkeypatch, "slim")
-    told = await found("answer")
-    assert (told.state, told.text[:27]) == (CheckState.OK, "no model inside, as meant; ")
+    check = await found("answer")
+    assert (check.state, check.text[:27]) == (CheckState.OK, "no model inside, as meant; ")
     assert times(home) == {}
     imported = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", "baton", "models", "import", str(model), "--link"),
@@ -316,8 +316,8 @@ async def test_the_slim_flavour_says_that_no_model_is_inside_and_uses_the_person
     )
     assert await imported.wait() == 0
     before = times(home)
-    told = await found("answer")
-    assert (told.state, "tokens" in told.text) == (CheckState.OK, True), told.text
+    check = await found("answer")
+    assert (check.state, "tokens" in check.text) == (CheckState.OK, True), check.text
     assert times(home) == before
 
 

@@ -29,7 +29,7 @@ def test_a_build_for_the_processor_has_nothing_to_miss() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "why", "told"),
+    ("kind", "why", "message"),
     [
         (
             "vulkan",
@@ -41,10 +41,10 @@ def test_a_build_for_the_processor_has_nothing_to_miss() -> None:
         ("vulkan", "libfoo.so: odd\x1b[2J", "for Vulkan, but libfoo.so: odd"),
     ],
 )
-def test_a_build_for_gpus_says_what_it_misses(kind: str, why: str, told: str) -> None:
+def test_a_build_for_gpus_says_what_it_misses(kind: str, why: str, message: str) -> None:
     text, missing = gpu_text(found({kind: why}))
     assert text == "CPU only"
-    assert told in missing
+    assert message in missing
     assert missing.endswith("Models run on the processor.")
     assert "\x1b" not in missing
 

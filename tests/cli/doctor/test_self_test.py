@@ -64,17 +64,17 @@ def test_all_of_it_passes_here_and_nothing_is_left(
     environ = {**os.environ, "TMPDIR": str(temporary)}
     report = tmp_path / "report.json"
     done = baton_doctor("--self-test", "--json", "--report", str(report), environ=environ)
-    told = json.loads(done.stdout)
-    found = {check["name"]: (check["state"], check["text"]) for check in told["checks"]}
+    output = json.loads(done.stdout)
+    found = {check["name"]: (check["state"], check["text"]) for check in output["checks"]}
     assert not [check for check in found.items() if check[1][0] == "broken"]
-    assert (done.returncode, told["status"], done.stderr) == (0, "finished", "")
+    assert (done.returncode, output["status"], done.stderr) == (0, "finished", "")
     assert tuple(found) == check_list.SELF_TEST_NAMES
     assert "a second" in found["answer"][1]
     assert "$0.006" in found["money"][1]
     assert not home.exists()
     assert not list(temporary.iterdir())
     written = json.loads(report.read_text())
-    assert written["checks"] == told["checks"]
+    assert written["checks"] == output["checks"]
     assert report.stat().st_mode & 0o777 == 0o600
 
 
@@ -176,24 +176,24 @@ async def test_a_packaged_library_that_lacks_something_is_reported(
     inside.mkdir()
     at_start(tmp_path, monkeypatch, f"import sys; sys._MEIPASS = {str(inside)!r}")
 
-    async def told() -> str:
+    async def finding_text() -> str:
         finding = (await found("libraries"))["libraries"]
         assert finding.state is CheckState.BROKEN
         return finding.text
 
-    assert "There are none" in await told()
+    assert "There are none" in await finding_text()
     (inside / "libtuba.so.1").write_bytes(b"no library")
-    assert "1 can't be opened. libtuba.so.1: " in await told()
+    assert "1 can't be opened. libtuba.so.1: " in await finding_text()
     (inside / "libtuba.so.1").unlink()
     bz2 = importlib.util.find_spec("_bz2")
     if bz2 is None or not str(bz2.origin).endswith(".so"):
         pytest.skip("needs a Python whose _bz2 is a file")
     shutil.copy(str(bz2.origin), inside)
-    assert "The system's are used, not Baton's own: libbz2.so" in await told()
+    assert "The system's are used, not Baton's own: libbz2.so" in await finding_text()
 
 
 @pytest.mark.parametrize(
-    ("number", "told"),
+    ("number", "message"),
     [
         ("SIGILL", "It was built for another processor than this one"),
         ("SIGSEGV", "It crashed (SIGSEGV)"),
@@ -201,7 +201,7 @@ async def test_a_packaged_library_that_lacks_something_is_reported(
     ],
 )
 async def test_a_part_that_crashes_is_reported_and_takes_nothing_with_it(
-    number: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    number: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "tokenizers.py").write_text(
         f"import os, signal, time; os.kill(os.getpid(), signal.{number}); time.sleep(60)"
@@ -209,7 +209,7 @@ async def test_a_part_that_crashes_is_reported_and_takes_nothing_with_it(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     findings = await found("tokenizers", "jinja")
     assert states(findings.values()) == {"tokenizers": CheckState.BROKEN, "jinja": CheckState.OK}
-    assert told in findings["tokenizers"].text
+    assert message in findings["tokenizers"].text
     assert "while tokenizers was loaded" in findings["tokenizers"].text
 
 
@@ -266,7 +266,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-TELL = """
+PRINT_FINDINGS = """
 import asyncio, json, sys
 from baton.cli.doctor import check_list
 async def tell():
@@ -278,7 +278,7 @@ asyncio.run(tell())
 def of_copy(folder: Path, *only: str) -> dict[str, tuple[str, str]]:
     """Run checks of a copy of Baton in a process of its own."""
     done = subprocess.run(
-        [sys.executable, "-P", "-c", TELL, *only],
+        [sys.executable, "-P", "-c", PRINT_FINDINGS, *only],
         env={**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
@@ -334,23 +334,23 @@ async def test_a_model_that_is_cut_or_changed_or_gone_is_reported(
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr("baton.workers.local.model_file.STARTER_PACKAGE", "another_starter")
 
-    async def told() -> str:
+    async def finding_text() -> str:
         finding = (await found("answer"))["answer"]
         assert finding.state is CheckState.BROKEN
         return finding.text
 
     file.write_bytes(whole[: len(whole) // 2])
-    assert "is no model that can be used" in await told()
+    assert "is no model that can be used" in await finding_text()
 
     file.write_bytes(whole[: len(whole) // 4].ljust(len(whole), b"\0"))
-    assert "doesn't answer as it must" in await told()
+    assert "doesn't answer as it must" in await finding_text()
 
     file.unlink()
-    assert "isn't installed" in await told()
+    assert "isn't installed" in await finding_text()
 
     named = file.with_name(delivered.name)  # as the package's own record names it
     named.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-    assert "isn't as it was delivered" in await told()
+    assert "isn't as it was delivered" in await finding_text()
 
 
 @pytest.mark.parametrize("check", ["money", pytest.param("cloud", marks=pytest.mark.long)])
@@ -377,8 +377,8 @@ async def test_a_step_that_sees_more_than_it_may_is_reported(
     messages = Plan.messages
 
     def wrong(self: Plan, number: int, material: Material, *more: Any) -> Any:
-        told = messages(self, number, material, *more)
-        return [*told, Message(Role.USER, material.prompt)]
+        correct = messages(self, number, material, *more)
+        return [*correct, Message(Role.USER, material.prompt)]
 
     monkeypatch.setattr(Plan, "messages", wrong)
     assert states((await found("plan")).values()) == {"plan": CheckState.BROKEN}

@@ -81,9 +81,9 @@ def test_a_flipped_byte_is_found(call: Call, own: Path) -> None:
     own.write_bytes(data)
     done = call("models", "verify", "own", "--json", "-q")
     assert done.code == 5
-    told = json.loads(done.out)
-    assert told["status"] == "failed"
-    assert [(one["id"], one["state"]) for one in told["models"]] == [("own", "broken")]
+    report = json.loads(done.out)
+    assert report["status"] == "failed"
+    assert [(one["id"], one["state"]) for one in report["models"]] == [("own", "broken")]
     assert "broken" in call("models", "ls").out
     assert "State:        broken: " in call("models", "show", "own").out
 
@@ -97,9 +97,9 @@ def test_one_that_cannot_be_read_leaves_the_others_to_be_verified(call: Call, ow
     assert held.state is ModelState.CHANGED
     done = call("models", "verify", "--json", "-q")
     assert done.code == 5
-    told = {one["id"]: one for one in json.loads(done.out)["models"]}
-    assert "can't be read" in told["own"]["error"]["message"]
-    assert (told["other"]["state"], told["other"]["error"]) == ("here", None)
+    report = {one["id"]: one for one in json.loads(done.out)["models"]}
+    assert "can't be read" in report["own"]["error"]["message"]
+    assert (report["other"]["state"], report["other"]["error"]) == ("here", None)
     assert "as it should be" in call("models", "verify").out
     assert other.exists()
 
@@ -139,8 +139,8 @@ def test_export_names_what_is_missing(call: Call, own: Path, tmp_path: Path) -> 
     assert not (tmp_path / "stick").exists()
     done = call("models", "export", "own", str(tmp_path / "stick"), "--json", "-q")
     assert done.code == 0, done.err
-    told = json.loads(done.out)
-    assert [Path(file).read_bytes() for file in told["files"]] == [TINY]
+    report = json.loads(done.out)
+    assert [Path(file).read_bytes() for file in report["files"]] == [TINY]
 
 
 def test_conversations_with_a_removed_model_stay_readable(call: Call, own: Path) -> None:

@@ -131,10 +131,10 @@ def test_a_model_that_is_not_here_is_shown_with_what_it_would_take(call: Call) -
     assert len(line(done, "SHA-256")) == 64
     assert "(its maker)" in line(done, "Scores")
     assert "planning" in line(done, "Published")
-    told = json.loads(call("models", "show", "qwen3.5-4b", "--json").out)
-    assert told["fit"]["verdict"] in ("fits", "tight", "spills", "won't")
-    assert {score["source"] for score in told["scores"]} > {"its maker"}
-    assert told["file"] is None
+    report = json.loads(call("models", "show", "qwen3.5-4b", "--json").out)
+    assert report["fit"]["verdict"] in ("fits", "tight", "spills", "won't")
+    assert {score["source"] for score in report["scores"]} > {"its maker"}
+    assert report["file"] is None
 
 
 def test_what_is_used_has_a_speed_and_a_last_use(call: Call) -> None:
@@ -219,11 +219,11 @@ def test_how_a_worker_writes_is_shown_with_its_source(call: Call, poet: Path, gr
     assert (
         line(call(group, "show", "poet"), "Adapter") == f"{poet}, 12.0 MB, with a strength of 0.5"
     )
-    told = json.loads(call(group, "show", "poet", "--json").out)
-    assert told["sampling"]["temperature"] == {"value": 1.1, "from": "settings"}
-    assert told["sampling"]["top_p"] == {"value": 0.8, "from": "file"}
-    assert (told["seed"], told["thinking"]) == (4, False)
-    assert told["adapter"] == {"file": str(poet), "scale": 0.5}
+    report = json.loads(call(group, "show", "poet", "--json").out)
+    assert report["sampling"]["temperature"] == {"value": 1.1, "from": "settings"}
+    assert report["sampling"]["top_p"] == {"value": 0.8, "from": "file"}
+    assert (report["seed"], report["thinking"]) == (4, False)
+    assert report["adapter"] == {"file": str(poet), "scale": 0.5}
 
 
 @pytest.mark.parametrize("group", ["models", "workers"])

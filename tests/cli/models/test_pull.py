@@ -64,9 +64,9 @@ def test_a_model_is_fetched_verified_and_takes_its_role(call: Call, hub: Hub) ->
 def test_two_come_side_by_side_and_json_lists_both(call: Call, hub: Hub) -> None:
     done = call("models", "pull", "tiny", "other", "--json", "-q")
     assert done.code == 0, done.err
-    told = json.loads(done.out)
-    assert (told["schema"], told["status"], told["error"]) == (1, "finished", None)
-    assert [(one["asked"], one["id"], one["state"]) for one in told["models"]] == [
+    report = json.loads(done.out)
+    assert (report["schema"], report["status"], report["error"]) == (1, "finished", None)
+    assert [(one["asked"], one["id"], one["state"]) for one in report["models"]] == [
         ("tiny", "tiny", "here"), ("other", "other", "here"),
     ]  # fmt: skip
     assert done.err == ""
@@ -324,9 +324,9 @@ def test_a_file_that_is_not_there_is_reported_and_others_are_taken(
     mine.write_bytes(TINY)
     done = call("models", "import", str(tmp_path / "no.gguf"), str(mine), "--link", "--json")
     assert (done.code, "stumbled" in done.err) == (5, False)
-    told = json.loads(done.out)
-    assert (told["status"], told["error"]["type"]) == ("failed", "ModelFileError")
-    assert [one["id"] for one in told["models"]] == [None, "mine"]
+    report = json.loads(done.out)
+    assert (report["status"], report["error"]["type"]) == ("failed", "ModelFileError")
+    assert [one["id"] for one in report["models"]] == [None, "mine"]
     assert call("models", "import").code == 2
 
 
@@ -338,40 +338,40 @@ def test_a_path_that_leads_nowhere_is_shown_as_it_was_typed(
     typed = typed.format(here=tmp_path)
     for option in ("-q", "--link"):
         done = call("models", "import", option, typed)
-        told = str(Path(typed))  # ./no.gguf is no.gguf
+        path = str(Path(typed))  # ./no.gguf is no.gguf
         assert (done.code, done.err) == (
             5,
-            f"baton: There is no file {told}. Check its path.\n",
+            f"baton: There is no file {path}. Check its path.\n",
         )
 
 
 def test_each_reason_why_a_file_is_not_taken_is_reported(call: Call, tmp_path: Path) -> None:
-    def told(*args: str) -> str:
+    def errors(*args: str) -> str:
         done = call("models", "import", "-q", *args)
         assert (done.code, done.out) == (5, "")
         return done.err
 
     mine = tmp_path / "mine.gguf"
     mine.write_bytes(b"")
-    assert f"{mine} is no model that can be used: it is empty." in told(str(mine))
+    assert f"{mine} is no model that can be used: it is empty." in errors(str(mine))
     mine.write_bytes(b"PK" * 100)
-    assert f"{mine} is no model that can be used: it isn't a GGUF file." in told(str(mine))
+    assert f"{mine} is no model that can be used: it isn't a GGUF file." in errors(str(mine))
     mine.unlink()
     os.mkfifo(mine)
-    assert f"{mine} can't be read: it isn't an ordinary file." in told(str(mine))
+    assert f"{mine} can't be read: it isn't an ordinary file." in errors(str(mine))
     mine.unlink()
     mine.symlink_to(mine)  # which the system refuses root, too
-    assert f"{mine} can't be read: Too many levels of symbolic links. Check its owner" in told(
+    assert f"{mine} can't be read: Too many levels of symbolic links. Check its owner" in errors(
         str(mine)
     )
     empty = tmp_path / "empty"
     empty.mkdir()
-    assert told(str(empty)) == (
+    assert errors(str(empty)) == (
         f"baton: {empty} is a folder that `baton models export` didn't make. Name a .gguf file.\n"
     )
     for name in ("b.gguf", "a.gguf"):
         (empty / name).write_bytes(TINY)
-    assert "Name the model files in it, such as 'a.gguf' (2 are in it).\n" in told(str(empty))
+    assert "Name the model files in it, such as 'a.gguf' (2 are in it).\n" in errors(str(empty))
 
 
 @pytest.mark.parametrize("typed", ["tiny", "hf.co/user/repo:Q4_K_M", "https://example.org/a.gguf"])

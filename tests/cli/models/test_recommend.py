@@ -30,13 +30,15 @@ def test_the_recommendation_names_machine_models_and_the_way(call: Call) -> None
     assert done.code == 0, done.err
     assert done.out.startswith("This machine: ")
     assert "of memory" in done.out
-    told = json.loads(call("models", "recommend", "--no-measure", "--json").out)
-    assert told["starter_tokens_per_second"] is None
-    assert told["machine"]["memory"] > 0
-    assert told["download_bytes"] == sum(one["size"] for one in told["models"] if not one["here"])
+    report = json.loads(call("models", "recommend", "--no-measure", "--json").out)
+    assert report["starter_tokens_per_second"] is None
+    assert report["machine"]["memory"] > 0
+    assert report["download_bytes"] == sum(
+        one["size"] for one in report["models"] if not one["here"]
+    )
     kept = json.loads((find_paths().state / "recommended.json").read_text())
-    assert [one["id"] for one in kept["models"]] == [one["id"] for one in told["models"]]
-    if told["models"]:
+    assert [one["id"] for one in kept["models"]] == [one["id"] for one in report["models"]]
+    if report["models"]:
         assert "`baton models pull --recommended`" in done.err
         assert "To download: " in done.out
 
@@ -78,10 +80,10 @@ def test_what_was_recommended_is_what_is_fetched(
             *(listed(name.removesuffix(".gguf"), data, revision=revision)
               for name, data in files.items())
         )  # fmt: skip
-        told = [{"id": "chatty", "roles": ["conductor", "chat"]}, {"id": "nobody", "roles": []}]
+        picks = [{"id": "chatty", "roles": ["conductor", "chat"]}, {"id": "nobody", "roles": []}]
         file = find_paths().state / "recommended.json"
         file.parent.mkdir(parents=True)
-        file.write_text(json.dumps({"at": time.time() - 60, "models": told}))
+        file.write_text(json.dumps({"at": time.time() - 60, "models": picks}))
         done = call("models", "pull", "--recommended")
         assert done.code == 0, done.err
         assert "chatty, 50.0 kB, will be fetched." in done.err
@@ -106,8 +108,8 @@ def test_roles_are_shown_and_given(call: Call) -> None:
     assert call("models", "role", "conductor", "mine").out == "mine\n"
     settings = load_settings(find_paths().config_file)
     assert settings.prefer == {"code": "mine"}
-    told = json.loads(call("models", "role", "--json").out)["roles"]
-    assert told == {"chat": "mine", "conductor": "mine", "coder": "mine", "reasoning": ""}
+    roles = json.loads(call("models", "role", "--json").out)["roles"]
+    assert roles == {"chat": "mine", "conductor": "mine", "coder": "mine", "reasoning": ""}
     assert "Baton chooses" in call("models", "role").out
     assert "no model, by your choice" in call("models", "role", "conductor", "rule").out
     assert load_settings(find_paths().config_file).conductor == "rule"

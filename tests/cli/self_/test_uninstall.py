@@ -94,9 +94,9 @@ def test_models_and_history_go_if_that_is_said(call: Call, own: Machine) -> None
     stock("own", tiny(60_000))
     done = call("self", "uninstall", "-y", "--models", "remove", "--history", "remove", "--json")
     assert done.code == 0, done.err
-    told = json.loads(done.out)
-    assert (told["status"], told["stays"]) == ("finished", [])
-    assert told["freed_bytes"] > 60_000
+    report = json.loads(done.out)
+    assert (report["status"], report["stays"]) == ("finished", [])
+    assert report["freed_bytes"] > 60_000
     assert everything(own.world.prefix) == {"bin/vim"}
     assert everything(own.world.home) == set()
     assert not find_paths().data.exists()
@@ -141,7 +141,7 @@ def test_nothing_of_anybody_else_goes(call: Call, own: Machine, tmp_path: Path) 
     (own.world.share / "install.json").write_text(json.dumps(noted))
     done = call("self", "uninstall", "-y", "--models", "remove", "--history", "remove", "--json")
     assert done.code == 0, done.err
-    told = json.loads(done.out)
+    report = json.loads(done.out)
     assert thesis.read_text() == "years of work"
     for name in ("on baton twirling.doc", "baton/main.py", "bin/baton"):
         assert (tmp_path / name).exists()
@@ -160,7 +160,7 @@ def test_nothing_of_anybody_else_goes(call: Call, own: Machine, tmp_path: Path) 
         "config/templates/letter.odt",
         "cache/app/not-a-hash/x",
     }
-    assert str(paths.data) in told["stays"]
+    assert str(paths.data) in report["stays"]
 
 
 def test_folders_that_were_not_there_before_go_when_they_are_empty(

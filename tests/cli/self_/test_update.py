@@ -68,15 +68,15 @@ def test_from_a_folder_and_back_and_forth(call: Call, own: Machine) -> None:
     for here, before in ((OLD, NEW), (NEW, OLD)):
         done = call("self", "rollback", "--json")
         assert done.code == 0, done.err
-        told = json.loads(done.out)
-        assert (told["version"], told["previous_version"]) == (here, before)
+        report = json.loads(done.out)
+        assert (report["version"], report["previous_version"]) == (here, before)
         assert (own.world.version(), own.world.receipt()["version"]) == (here, here)
         assert own.world.version(own.world.share / "previous") == before
         own.become(version=here)
 
     again = call("self", "update", "--json")  # from where it was installed, now that folder
-    told = json.loads(again.out)
-    assert (told["standing"], told["action"], told["available"]) == ("here", "none", False)
+    report = json.loads(again.out)
+    assert (report["standing"], report["action"], report["available"]) == ("here", "none", False)
 
 
 def test_from_an_address_with_a_cut_it_goes_on_where_it_was(call: Call, own: Machine) -> None:
@@ -114,8 +114,8 @@ def test_check_only_reports(call: Call, own: Machine) -> None:
         0,
         f"There is {NEW} (full) of 2026-11-21; this is {OLD} (full).\n",
     )
-    told = json.loads(call("self", "update", "--check", "--json", "--from", release).out)
-    assert (told["available"], told["version"], told["installed_version"]) == (True, NEW, OLD)
+    report = json.loads(call("self", "update", "--check", "--json", "--from", release).out)
+    assert (report["available"], report["version"], report["installed_version"]) == (True, NEW, OLD)
     assert own.is_as_before
 
 
@@ -305,10 +305,10 @@ def test_show_names_the_installed_version(call: Call, own: Machine) -> None:
     assert call("self", "update", "--from", str(own.publish())).code == 0
     own.become(version=NEW)
     out = call("self", "show").out
-    for told in (NEW, PLATFORM, "abc1234", str(own.world.target), f"{OLD} (full), in "):
-        assert told in out
-    told = json.loads(call("self", "show", "--json").out)
-    assert (told["version"], told["previous_version"]) == (NEW, OLD)
+    for report in (NEW, PLATFORM, "abc1234", str(own.world.target), f"{OLD} (full), in "):
+        assert report in out
+    report = json.loads(call("self", "show", "--json").out)
+    assert (report["version"], report["previous_version"]) == (NEW, OLD)
 
 
 def test_the_help_has_examples(call: Call) -> None:

@@ -392,10 +392,10 @@ async def test_a_strong_conductor_names_workers_that_it_knows_by_number_only() -
     plan = await LanguageConductor("claude-frontier").plan(context)
     assert [step.worker for step in plan.steps] == ["claude-frontier"]
     _, messages, shape = context.asked[0]
-    told = "\n".join(message.text for message in messages).lower()
+    prompt = "\n".join(message.text for message in messages).lower()
     for card in context.routing.roster:
         names = {card.id, card.name, card.model, card.provider} - {"", "calculator", "Calculator"}
-        assert not [name for name in names if name.lower() in told]
+        assert not [name for name in names if name.lower() in prompt]
     assert (
         Grammar(shape.grammar).allows(drawn(a_step(worker=3)).replace(", ", ",").replace(": ", ":"))
         is False
@@ -418,9 +418,9 @@ async def test_its_prompt_lists_few_workers_the_default_one_among_them() -> None
     )
     plan = await LanguageConductor("claude-frontier").plan(context)
     assert [step.worker for step in plan.steps] == ["starter-x"]
-    told = context.asked[0][1][0].text
-    assert told.count("a model on this machine") + told.count("a model in the cloud") == 7
-    assert "a calculator" in told
+    system = context.asked[0][1][0].text
+    assert system.count("a model on this machine") + system.count("a model in the cloud") == 7
+    assert "a calculator" in system
 
 
 async def test_a_small_conductor_leaves_the_workers_to_code() -> None:
@@ -438,8 +438,8 @@ async def test_a_small_conductor_leaves_the_workers_to_code() -> None:
 async def test_examples_are_of_other_tasks_than_the_likely_one(kind: str) -> None:
     context = ScriptedPlanningContext(routing(EIGHT, DEAR, kind=kind), drawn(a_step(worker=1)))
     await LanguageConductor("claude-frontier").plan(context)
-    told = context.asked[0][1]
-    examples = [json.loads(message.text) for message in told if message.role is Role.ASSISTANT]
+    messages = context.asked[0][1]
+    examples = [json.loads(message.text) for message in messages if message.role is Role.ASSISTANT]
     assert len(examples) == 4
     assert kind not in {step["kind"] for example in examples for step in example["steps"]}
     assert any(len(example["steps"]) == 1 for example in examples)
@@ -468,11 +468,11 @@ async def test_a_long_prompt_is_shown_by_its_ends() -> None:
     asked = material("begin " + "x" * 500_000 + " end", files={"long": "y" * 500_000})
     context = ScriptedPlanningContext(routing(THREE, asked=asked), drawn(a_step()))
     await LanguageConductor("llama-three").plan(context)
-    told = context.asked[0][1]
-    assert sum(len(message.text) for message in told) < 3 * 8192
-    assert "begin xx" in told[-1].text
-    assert "xx end" in told[-1].text
-    assert "about 125,000 tokens" in told[-1].text
+    messages = context.asked[0][1]
+    assert sum(len(message.text) for message in messages) < 3 * 8192
+    assert "begin xx" in messages[-1].text
+    assert "xx end" in messages[-1].text
+    assert "about 125,000 tokens" in messages[-1].text
 
 
 async def test_of_very_many_files_the_newest_can_be_named() -> None:
@@ -540,9 +540,9 @@ async def test_a_review_accepts() -> None:
     accept = '{"accept":true,"steps":[],"answer":[]}'
     context = ScriptedPlanningContext(routing(THREE), accept)
     assert await LanguageConductor("llama-three").review(context, outcome("one", "two")) is None
-    told = context.asked[0][1][-1].text
-    assert "Task 1." in told
-    assert "two" in told
+    question = context.asked[0][1][-1].text
+    assert "Task 1." in question
+    assert "two" in question
     assert Grammar(context.asked[0][2].grammar).allows(accept)
 
 

@@ -55,7 +55,7 @@ def histories(draw: st.DrawFn, worker: str = "here") -> list[GradedAnswer]:
 cards = st.sampled_from((LLAMA, replace(STRANGER, id="here"), replace(LLAMA, skills={"code": 2.5})))
 
 
-def told(kind: str, good: float, count: int = 1, worker: str = "here") -> list[GradedAnswer]:
+def grades(kind: str, good: float, count: int = 1, worker: str = "here") -> list[GradedAnswer]:
     return [GradedAnswer(worker, kind, good, 1.0, 0.0)] * count
 
 
@@ -88,7 +88,7 @@ def test_everything_stays_within_bounds(card: Card, own: list[GradedAnswer]) -> 
 
 @pytest.mark.parametrize("good", [0.0, 1.0])
 def test_ten_thousand_of_the_same_end_in_neither_never_nor_always(good: float) -> None:
-    own = [one for kind in KINDS for one in told(kind, good, 10_000)]
+    own = [one for kind in KINDS for one in grades(kind, good, 10_000)]
     card = replace(LLAMA, skills=skill_levels(LLAMA, SCORES, own))
     for kind in KINDS:
         assert success_chance(card, Need(kind, 1)) >= 0.8, "what is easy is still tried"
@@ -98,12 +98,12 @@ def test_ten_thousand_of_the_same_end_in_neither_never_nor_always(good: float) -
 
 @given(cards, st.integers(1, 12), kinds)
 def test_the_order_of_answers_does_not_matter(card: Card, count: int, kind: str) -> None:
-    own = [*told(kind, 1.0, count), *told("chat", 0.0, 3), *told("math", 0.0)]
+    own = [*grades(kind, 1.0, count), *grades("chat", 0.0, 3), *grades("math", 0.0)]
     assert skill_levels(card, SCORES, own) == skill_levels(card, SCORES, own[::-1])
 
 
 def test_a_kind_learns_most_itself_some_from_its_like_and_little_from_others() -> None:
-    first, then = masteries(LLAMA, SCORES, []), masteries(LLAMA, SCORES, told("rewriting", 0, 20))
+    first, then = masteries(LLAMA, SCORES, []), masteries(LLAMA, SCORES, grades("rewriting", 0, 20))
     fell = {kind: first[kind].level - then[kind].level for kind in KINDS}
     assert fell["rewriting"] > 3 * fell["summary"] > 3 * fell["code"] > 0
     assert fell["code"] < 0.15
@@ -111,7 +111,7 @@ def test_a_kind_learns_most_itself_some_from_its_like_and_little_from_others() -
 
 
 def test_the_more_answers_the_less_the_prior_counts() -> None:
-    chances = [masteries(LLAMA, SCORES, told("code", 0, n))["code"].chance for n in (0, 1, 5, 20)]
+    chances = [masteries(LLAMA, SCORES, grades("code", 0, n))["code"].chance for n in (0, 1, 5, 20)]
     assert chances == sorted(chances, reverse=True)
     assert chances[0] - chances[1] < 0.15, "one click is not the world"
     assert chances[3] < 0.35
@@ -137,19 +137,19 @@ def test_who_was_measured_better_is_better_and_more_so_than_others_of_its_size()
 
 def test_what_the_person_typed_wins_over_everything() -> None:
     card = replace(LLAMA, skills={"math": 1.5, "code": 4.5})
-    found = masteries(card, SCORES, [*told("math", 1.0, 50), *told("code", 0.0, 50)])
+    found = masteries(card, SCORES, [*grades("math", 1.0, 50), *grades("code", 0.0, 50)])
     assert (found["math"].level, found["code"].level) == (1.5, 4.5)
     assert found["math"].basis == CONFIGURED
 
 
 def test_of_a_worker_of_which_nothing_is_known_its_size_decides_as_before() -> None:
-    assert skill_levels(STRANGER, SCORES, told("code", 0.0)) == {}, "that was another worker"
+    assert skill_levels(STRANGER, SCORES, grades("code", 0.0)) == {}, "that was another worker"
     found = masteries(STRANGER, SCORES, [])
     assert all(found[kind].level == skill(STRANGER, kind) for kind in KINDS)
 
 
 def test_tools_have_no_table() -> None:
-    assert masteries(Card("calculator", "tool", "Calculator"), SCORES, told("code", 1.0)) == {}
+    assert masteries(Card("calculator", "tool", "Calculator"), SCORES, grades("code", 1.0)) == {}
 
 
 async def test_a_roster_gets_its_skills_and_its_history_is_read_once_in_a_while() -> None:
@@ -157,7 +157,7 @@ async def test_a_roster_gets_its_skills_and_its_history_is_read_once_in_a_while(
 
     async def outcomes() -> Sequence[GradedAnswer]:
         reads.append(1)
-        return told("code", 0.0, 20)
+        return grades("code", 0.0, 20)
 
     table = SkillTable(lambda: SCORES, outcomes)
     tool = Card("python", "tool", "Python", skills={"code": 5.0})
@@ -180,7 +180,7 @@ async def test_the_planner_of_a_run_sees_what_workers_are_good_at(tmp_path: Path
             return await super().route(material, roster)
 
     async def outcomes() -> Sequence[GradedAnswer]:
-        return told("code", 0.0, 20)
+        return grades("code", 0.0, 20)
 
     store = Store.open(tmp_path / "baton.db")
     orchestra = Orchestra(Services({"here": ScriptedWorker(card=LLAMA)}, store), "here")
@@ -190,7 +190,7 @@ async def test_the_planner_of_a_run_sees_what_workers_are_good_at(tmp_path: Path
         assert [event async for event in run]
     await store.aclose()
     assert [card.id for card in seen] == ["here"]
-    assert seen[0].skills == skill_levels(LLAMA, SCORES, told("code", 0.0, 20))
+    assert seen[0].skills == skill_levels(LLAMA, SCORES, grades("code", 0.0, 20))
 
 
 async def test_a_history_that_cannot_be_read_costs_only_its_grades() -> None:

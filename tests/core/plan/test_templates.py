@@ -82,7 +82,7 @@ def test_a_text_of_several_lines_is_written_as_it_looks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("answer = [1]\nsteps = x", "line 2"),
         ("answer = " + "[" * 9000, "no TOML"),
@@ -113,10 +113,10 @@ def test_a_text_of_several_lines_is_written_as_it_looks() -> None:
         ("[[steps]]\ntask = 'x'\n" * 33, "33 steps"),
     ],
 )
-def test_a_mistake_is_named_with_its_place(text: str, told: str) -> None:
+def test_a_mistake_is_named_with_its_place(text: str, message: str) -> None:
     with pytest.raises(ConfigError) as error:
         parse_workflow(text, "flow")
-    assert told in str(error.value)
+    assert message in str(error.value)
 
 
 @given(st.text(max_size=60))

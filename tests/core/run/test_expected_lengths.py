@@ -123,8 +123,10 @@ async def test_a_request_says_how_long_its_text_may_get(estimated: bool) -> None
         assert view.status == "finished"
         assert near.requests[0].expected_tokens == TOKENS_P99["calculation"]
         assert far.requests[0].expected_tokens == (640 if estimated else TOKENS_P99["calculation"])
-        told = [event.expected_tokens for event in session.events if isinstance(event, ev.Called)]
-        assert told == [request.expected_tokens for request in near.requests + far.requests]
+        expected = [
+            event.expected_tokens for event in session.events if isinstance(event, ev.Called)
+        ]
+        assert expected == [request.expected_tokens for request in near.requests + far.requests]
         assert (await session.record()).events[-1] == session.events[-1]
 
 

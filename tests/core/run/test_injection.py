@@ -76,7 +76,7 @@ CEILING = 6_000_000
 FIRST_SEED = 1000
 """A step's number can be told from its request's seed: this and what it adds."""
 
-PROMPT, HISTORY, NOTES, SECRET, ELSEWHERE = (
+PROMPT, HISTORY, NOTES, SECRET, OTHER_CONVERSATION = (
     f"{w}-word" for w in ("heron", "otter", "lynx", "stoat", "mole")
 )
 
@@ -98,8 +98,8 @@ def dear(request: Request) -> Usage:
 
 def drawn(payload: Payload, request: Request) -> str:
     """Draw the payload's plan, with the numbers that a corrective one has to have."""
-    told = re.search(r"New steps are numbered from (\d+)", request_text(request))
-    return payload.plan(int(told[1]) if told else 1)
+    numbered = re.search(r"New steps are numbered from (\d+)", request_text(request))
+    return payload.plan(int(numbered[1]) if numbered else 1)
 
 
 def roster(payload: Payload, seam: str) -> list[Card]:
@@ -144,7 +144,7 @@ async def attack(payload: Payload, seam: str) -> None:
     ) as session:
         session.orchestra.configure(conductor=cards[payload.number // 30 % 2 + (seam == "name")].id)
         terms = replace(session.orchestra.terms)
-        await _elsewhere(session.store)
+        await _write_other_conversation(session.store)
         place = await _history(session.store, payload if seam == "history" else None, label)
         prompt = _prompt(payload if seam == "file" else None)
         view = await _play(session, payload, seam, prompt, place, label)
@@ -160,9 +160,11 @@ async def attack(payload: Payload, seam: str) -> None:
         await check_shown(session)
 
 
-async def _elsewhere(store: Store) -> None:
-    begun = await store.begin(Prompt(f"Another conversation: {ELSEWHERE}"), NEW, Label.LOCAL)
-    await store.write(begun.answer, ELSEWHERE, TurnStatus.DONE)
+async def _write_other_conversation(store: Store) -> None:
+    begun = await store.begin(
+        Prompt(f"Another conversation: {OTHER_CONVERSATION}"), NEW, Label.LOCAL
+    )
+    await store.write(begun.answer, OTHER_CONVERSATION, TurnStatus.DONE)
 
 
 async def _history(store: Store, payload: Payload | None, label: Label) -> ConversationPosition:
@@ -245,7 +247,7 @@ def check_reads(session: OrchestraSession, view: RunView, names: tuple[str, ...]
     for worker in session.workers.values():
         for request in worker.requests:
             text = request_text(request)
-            assert ELSEWHERE not in text
+            assert OTHER_CONVERSATION not in text
             if request.purpose is Purpose.PLAN:
                 assert NOTES not in text
                 assert SECRET not in text
@@ -322,8 +324,8 @@ async def check_shown(session: OrchestraSession) -> None:
     """What is printed of the run holds nothing that a terminal would obey."""
     record = await session.store.runs.last()
     assert record is not None
-    told = trace_text(record)
-    assert sanitise(told) == told
+    trace = trace_text(record)
+    assert sanitise(trace) == trace
     assert view_of(list(record.events)).status == view_of(session.events).status
 
 
@@ -433,8 +435,8 @@ def test_a_story_keeps_its_form_with_any_text_in_it(monkeypatch: pytest.MonkeyPa
     for guise in ("plain", "fenced", "ansi"):
         payload = next(p for p in PAYLOADS if p.guise == guise and p.family == "result")
         run = asyncio.run(_recorded(payload)).run
-        told = printed(monkeypatch, "trace", run, terminal=False)
-        assert sanitise(told) == told  # in a pipe as well: each line is Baton's own
+        trace = printed(monkeypatch, "trace", run, terminal=False)
+        assert sanitise(trace) == trace  # in a pipe as well: each line is Baton's own
         chart = printed(monkeypatch, "trace", run, "--mermaid", terminal=False)
         spans = printed(monkeypatch, "trace", run, "--otel", terminal=False).splitlines()
         assert all(json.loads(span)["resourceSpans"] for span in spans)
@@ -457,5 +459,5 @@ def test_a_model_s_name_from_the_settings_is_only_a_name(
     out = printed(monkeypatch, "workers", "ls")
     assert sanitise(out) == out
     assert len(out.splitlines()) >= len(names)
-    told = printed(monkeypatch, "workers", "show", entries[0]["id"])
-    assert sanitise(told) == told
+    shown = printed(monkeypatch, "workers", "show", entries[0]["id"])
+    assert sanitise(shown) == shown

@@ -59,13 +59,13 @@ def gate(
     ledger: Ledger, card: Card | None = None
 ) -> tuple[StubWorker, MeteredWorker, list[CallUsage]]:
     """Return a paid worker, the gate in front of it, and what the gate reports."""
-    worker, told = StubWorker(card or cloud()), list[CallUsage]()
+    worker, usages = StubWorker(card or cloud()), list[CallUsage]()
 
     async def record(tally: CallUsage) -> None:
-        told.append(tally)
+        usages.append(tally)
 
     purse = RunBudget(ledger, None, RunTerms({Scope.DAY: NANO}, patience=30.0), PromptLimits())
-    return worker, MeteredWorker(worker, purse, record), told
+    return worker, MeteredWorker(worker, purse, record), usages
 
 
 @pytest.mark.parametrize("label", [Label.LOCAL, Label.LAN])
@@ -73,20 +73,20 @@ async def test_nothing_stricter_than_a_worker_may_see_passes_the_gate(
     ledger: SlowLedger, label: Label
 ) -> None:
     """Whoever asked for it: the gate is the last to look."""
-    worker, metered, told = gate(ledger)
+    worker, metered, usages = gate(ledger)
     with pytest.raises(WorkerError):
         await anext(metered.stream(replace(REQUEST, label=label)))
-    assert (worker.requests, told, await ledger.charges()) == ([], [], [])
+    assert (worker.requests, usages, await ledger.charges()) == ([], [], [])
 
 
 @pytest.mark.parametrize(("model", "billed"), [("openai/far-1", "openai/far-1"), ("", "far")])
 async def test_a_charge_names_the_model_that_the_bill_will_name(
     ledger: SlowLedger, model: str, billed: str
 ) -> None:
-    _, metered, told = gate(ledger, replace(cloud(), model=model))
+    _, metered, usages = gate(ledger, replace(cloud(), model=model))
     assert [chunk async for chunk in metered.stream(REQUEST)]
-    assert told[0].first_token is not None
-    assert 0 <= told[0].first_token <= told[0].seconds
+    assert usages[0].first_token is not None
+    assert 0 <= usages[0].first_token <= usages[0].seconds
     [charge] = await ledger.charges()
     assert (charge.model, charge.worker, charge.status) == (billed, "far", Status.SETTLED)
 
@@ -100,7 +100,7 @@ async def test_a_cancelled_call_leaves_no_money_held(
 ) -> None:
     """Cancelled, twice, while the ledger writes: the write and what must follow it still come."""
     ledger.slow = slow
-    _, metered, told = gate(ledger)
+    _, metered, usages = gate(ledger)
 
     async def call() -> None:
         stream = metered.stream(REQUEST)
@@ -119,17 +119,17 @@ async def test_a_cancelled_call_leaves_no_money_held(
         await calling
     [charge] = await ledger.charges()
     assert charge.status is status
-    assert [tally.cost for tally in told] == ([] if slow == "hold" else [charge.charged])
+    assert [tally.cost for tally in usages] == ([] if slow == "hold" else [charge.charged])
 
 
 async def test_a_call_that_was_prepared_for_another_worker_does_not_pass_the_gate(
     ledger: SlowLedger,
 ) -> None:
     """Else what was prepared for a local worker would leave without money being held."""
-    worker, metered, told = gate(ledger)
+    worker, metered, usages = gate(ledger)
     budget = RunBudget(ledger, None, RunTerms({Scope.DAY: NANO}), PromptLimits())
     call = await budget.prepare(local(), REQUEST)
     assert call.bill is None
     with pytest.raises(ValueError, match="was handed to 'far'"):
         await anext(metered.stream(call))
-    assert (worker.requests, told, await ledger.charges()) == ([], [], [])
+    assert (worker.requests, usages, await ledger.charges()) == ([], [], [])

@@ -103,14 +103,14 @@ async def test_a_step_begins_once_what_it_sees_is_over_and_not_before() -> None:
     async with open_orchestra(StubWorker(local(slots=4))) as session:
         view = await session.play(plan)
         assert view.answer == "Fourth."
-        told = [
+        order = [
             (type(e).__name__, e.step)
             for e in session.events
             if isinstance(e, ev.StepStarted | ev.StepFinished)
         ]
         for number, item in enumerate(plan.steps, start=1):
             for seen in item.inputs:
-                assert told.index(("StepFinished", seen)) < told.index(("StepStarted", number))
+                assert order.index(("StepFinished", seen)) < order.index(("StepStarted", number))
         fourth = request_text(session.workers["small"].requests[-1])
         assert "Result 2:\n```\nSecond.\n```" in fourth
         assert "Result 3:\n```\nThird.\n```" in fourth
@@ -225,12 +225,12 @@ async def test_a_remote_worker_that_is_down_is_asked_twice_then_another_one() ->
         view = await session.play(Plan((step("far", "One."), step("small", "Two.", "1")), (2,)))
         assert view.status == "finished"
         assert len(session.workers["far"].requests) == 2
-        told = [
+        order = [
             e.worker if isinstance(e, ev.StepStarted) else "again"
             for e in session.events
             if isinstance(e, ev.StepStarted | ev.StepRetried) and e.step == 1
         ]
-        assert told == ["far", "again", "far", "again", "small"]
+        assert order == ["far", "again", "far", "again", "small"]
         assert view.steps[0].worker == "small"
         assert view.steps[0].text == "One."
         assert await session.held() == 0
@@ -447,11 +447,15 @@ async def test_every_finished_steps_text_is_in_the_store_and_matches_the_events(
         choice=["once", "once", "keep"],
     ) as session:
         live = await session.play(plan)
-        told = view_of(list((await session.record()).events))
+        stored = view_of(list((await session.record()).events))
         assert statuses(live) == ["done", "failed", "skipped", "done"]
-        assert told.steps == live.steps
-        assert told.answer == live.answer == "One.\n\nFour."
-        assert (told.status, told.calls, told.offers) == (live.status, live.calls, live.offers)
+        assert stored.steps == live.steps
+        assert stored.answer == live.answer == "One.\n\nFour."
+        assert (stored.status, stored.calls, stored.offers) == (
+            live.status,
+            live.calls,
+            live.offers,
+        )
 
 
 async def test_a_strategy_that_can_draw_no_more_leaves_what_there_is() -> None:

@@ -66,7 +66,7 @@ HERE = Card("here", "server", "An engine on this machine", provider="server")
 LAB = Card("lab", "server", "The lab's", privacy=Label.LAN, provider="server", remote=True)
 GPT = Card("gpt", "cloud", "gpt", privacy=Label.CLOUD, price=PRICE, provider="a", remote=True)
 OPUS = replace(GPT, id="opus", name="opus", provider="b")
-ELSEWHERE = (LAB, GPT, OPUS)
+REMOTE = (LAB, GPT, OPUS)
 
 
 @dataclass
@@ -85,8 +85,8 @@ class RandomScenario:
 
     def __post_init__(self) -> None:
         self.workers = {
-            card.id: ScriptedWorker(self.elsewhere if card.uses_gateway else self.local, card)
-            for card in (SMALL, BIG, HERE, *ELSEWHERE)
+            card.id: ScriptedWorker(self.remote if card.uses_gateway else self.local, card)
+            for card in (SMALL, BIG, HERE, *REMOTE)
         }
         self.open(Store.open(self.folder / "0.db"))
 
@@ -126,7 +126,7 @@ class RandomScenario:
             yield WorkerUnavailable("It died.")
         yield Usage(10, 10, self.dice.choice(list(Finish)))
 
-    def elsewhere(self, request: Request) -> Iterable[Chunk | BaseException]:
+    def remote(self, request: Request) -> Iterable[Chunk | BaseException]:
         if self.dice.random() < 0.1:
             yield ContextTooLong(9000, 4096)
         yield RequestSent("api.example.org", 100)
@@ -339,10 +339,10 @@ async def test_the_search_for_leaks_finds_one(tmp_path: Path) -> None:
         folder = tmp_path / str(seed)
         folder.mkdir()
         world = RandomScenario(random.Random(seed), folder)
-        for card in ELSEWHERE:
+        for card in REMOTE:
             world.workers[card.id].card = replace(card, privacy=Label.LOCAL)
         await play_all(world)
-        for card in ELSEWHERE:
+        for card in REMOTE:
             world.workers[card.id].card = card
         found += leaks(world.workers.values())
     assert found
@@ -406,15 +406,15 @@ async def test_ratings_of_private_answers_reach_no_remote_worker(label: Label) -
     ) as session:
         session.orchestra.configure(conductor=far.card.id)
 
-        async def told() -> str:
+        async def planner_prompt() -> str:
             session.orchestra.configure(skills=SkillTable(outcomes=session.store.feedback.outcomes))
             far.requests.clear()
             await session.play(None, "Plan it.", PromptLimits(strategy="conductor"))
             return request_text(far.requests[0])
 
-        before = await told()
+        before = await planner_prompt()
         assert "skills of 5" in before
         for _ in range(12):
             await session.play(None, "3 and 4?", PromptLimits(label, strategy="single"))
             await session.store.feedback.rate((await session.record()).answer, Signal.BAD)
-        assert (await told() == before) is (label is Label.LOCAL)
+        assert (await planner_prompt() == before) is (label is Label.LOCAL)

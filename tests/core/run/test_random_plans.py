@@ -330,8 +330,8 @@ def number_of(request: Request) -> int:
 
 def first_of(request: Request) -> int:
     """Return the number that the first step of a plan must have."""
-    told = re.search(r"New steps are numbered from (\d+)", request_text(request))
-    return int(told[1]) if told else 1
+    numbered = re.search(r"New steps are numbered from (\d+)", request_text(request))
+    return int(numbered[1]) if numbered else 1
 
 
 # What must hold
@@ -421,8 +421,8 @@ async def go_on(
         scenario, orchestra.resume(record, scenario.limits, scenario.ask), store, ledger
     )
     done = {step.number: step.text for step in old.steps if step.status == "done" and step.text}
-    told = [(step.step.subtask, step.step.access) for step in old.steps]
-    if [(step.step.subtask, step.step.access) for step in view.steps[: len(told)]] != told:
+    begun = [(step.step.subtask, step.step.access) for step in old.steps]
+    if [(step.step.subtask, step.step.access) for step in view.steps[: len(begun)]] != begun:
         return  # it ended before, or nobody could play the rest: the ordinary plan took its place
     called = {number_of(r) for worker in scenario.workers.values() for r in worker.requests}
     assert not called & set(done)
@@ -524,19 +524,19 @@ async def check_kept(store: Store, events: list[ev.Event]) -> None:
     """What is on disk tells the same story as what was seen."""
     record = await store.runs.last()
     assert record is not None
-    live, told = view_of(events), view_of(list(record.events))
-    assert record.status == told.status == live.status
+    live, stored = view_of(events), view_of(list(record.events))
+    assert record.status == stored.status == live.status
     last = (await store.thread(record.conversation, record.answer))[-1]
     ends = {"finished": ("done", "cut"), "failed": ("failed",), "cancelled": ("cancelled",)}
     assert last.status in ends[live.status]
     assert last.text == live.answer
-    assert [s.status for s in told.steps if s.is_over] == [
+    assert [s.status for s in stored.steps if s.is_over] == [
         s.status for s in live.steps if s.is_over
     ]
-    assert [s.text for s in told.steps if s.status == "done" and len(told.steps) > 1] == [
+    assert [s.text for s in stored.steps if s.status == "done" and len(stored.steps) > 1] == [
         s.text for s in live.steps if s.status == "done" and len(live.steps) > 1
     ]
-    assert (told.calls, told.offers) == (live.calls, live.offers)
+    assert (stored.calls, stored.offers) == (live.calls, live.offers)
 
 
 async def play_scenes(numbers: range, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -231,7 +231,7 @@ DRAWN = (
     '"check":false,"task":"Do it."},{"kind":"math","difficulty":5,"sees":["prompt"],"uses":[1],'
     '"worker":2,"check":true,"task":"Check it."}],"answer":[1]}'
 )
-MENDED = (
+CORRECTED = (
     '{"accept":false,"steps":[{"kind":"chat","difficulty":1,"sees":[],"uses":[1],"worker":1,'
     '"check":false,"task":"Mend it."}],"answer":[3]}'
 )
@@ -251,7 +251,7 @@ def erratic(chance: random.Random, card: Card) -> StubWorker:
         for _ in range(chance.randint(0, 3)):
             await asyncio.sleep(0)
         if request.shape is not None and chance.random() < 0.8:
-            yield Text(chance.choice((DRAWN, ACCEPTED, MENDED, "garbage {{{")))
+            yield Text(chance.choice((DRAWN, ACCEPTED, CORRECTED, "garbage {{{")))
             return
         fate = chance.random()
         if fate < 0.25:
@@ -297,7 +297,7 @@ class RandomPerson(Person):
             worker.requests.clear()
 
 
-def _check_told(events: list[ev.Event]) -> RunView:
+def _check_reported(events: list[ev.Event]) -> RunView:
     """Return the end of a run that ended once, and took nothing back that was to stay."""
     view, final = RunView(), ""
     for event in events:
@@ -347,7 +347,7 @@ async def _play_by_chance(chance: random.Random) -> None:
         view = await session.watch(run, lambda event: len(session.events) == last)
         for again in (True, False):
             person.check(session.workers.values())
-            assert _check_told(session.events) == view
+            assert _check_reported(session.events) == view
             assert (await session.held(), await session.spent() <= ceiling) == (0, True)
             record = await session.store.runs.last()
             assert record is not None
@@ -368,7 +368,7 @@ async def test_the_way_out_of_a_failed_plan_may_still_be_helped_so_it_is_not_fin
     async with open_orchestra(StubWorker(card, respond), far, choice=["keep", "once"]) as session:
         session.orchestra.configure(conductor="a")
         view = await session.play(None, PROMPTS[-1])
-    assert _check_told(session.events).answer == "Here it is." == view.answer
+    assert _check_reported(session.events).answer == "Here it is." == view.answer
     assert any(step.text == SORRY for step in view.steps)
 
 

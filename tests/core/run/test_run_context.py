@@ -116,7 +116,7 @@ async def test_what_costs_nothing_is_worth_any_gain() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ceiling", "terms", "limits", "told"),
+    ("ceiling", "terms", "limits", "reason"),
     [
         (0, BUDGET, PromptLimits(), "but nothing may be spent."),
         (1000, BUDGET, PromptLimits(), "but that is more than is left today."),
@@ -136,7 +136,7 @@ async def test_what_costs_nothing_is_worth_any_gain() -> None:
     ],
 )
 async def test_where_nothing_may_be_spent_nothing_is_worth_it(
-    ceiling: int, terms: dict[str, Any], limits: PromptLimits, told: str
+    ceiling: int, terms: dict[str, Any], limits: PromptLimits, reason: str
 ) -> None:
     strategy = GainStrategy(1.0)
     there = open_orchestra(
@@ -145,7 +145,7 @@ async def test_where_nothing_may_be_spent_nothing_is_worth_it(
     async with there as session:
         event = await weighed(session, limits)
     assert (event.ok, event.bar, strategy.said) == (False, 1.0, [False])
-    assert event.why.endswith(told)
+    assert event.why.endswith(reason)
 
 
 async def test_a_typed_budget_pays_though_no_person_can_be_asked() -> None:

@@ -38,7 +38,7 @@ def charged(*amounts: int) -> dict[date, int]:
     return {TODAY - timedelta(days=ago): amount for ago, amount in enumerate(amounts, 1) if amount}
 
 
-def told(
+def forecast(
     standing: Standing, past: Sequence[Weighing] = (), daily: dict[date, int] | None = None
 ) -> Forecast:
     return make_forecast(past, daily or {}, standing, NOON)
@@ -46,14 +46,14 @@ def told(
 
 def test_too_little_is_said_to_be_too_little() -> None:
     for past in ([], weighed(1, 15), weighed(2, 30)[:15]):
-        found = told(money(NANO, NANO), past, charged(CALL, CALL))
+        found = forecast(money(NANO, NANO), past, charged(CALL, CALL))
         assert found.prospects == ()
         assert found.weighed == len(past)
         assert [course.expected for course in found.courses] == [None, None]
 
 
 def test_a_month_goes_on_as_the_last_days_went() -> None:
-    found = told(money(None, None, 0, 9 * NANO), daily=charged(NANO, 0, NANO, NANO))
+    found = forecast(money(None, None, 0, 9 * NANO), daily=charged(NANO, 0, NANO, NANO))
     day, month = found.courses
     assert day.expected == round(0.375 * NANO)
     assert month.expected == round((9 + 0.75 * 20.5) * NANO)
@@ -62,17 +62,17 @@ def test_a_month_goes_on_as_the_last_days_went() -> None:
 
 def test_when_a_ceiling_would_be_reached() -> None:
     daily = charged(NANO, NANO, NANO, NANO)
-    loose = told(money(None, 40 * NANO, 0, 9 * NANO), daily=daily).courses[1]
+    loose = forecast(money(None, 40 * NANO, 0, 9 * NANO), daily=daily).courses[1]
     assert loose.reached is None
-    tight = told(money(None, 14 * NANO, 0, 9 * NANO), daily=daily).courses[1]
+    tight = forecast(money(None, 14 * NANO, 0, 9 * NANO), daily=daily).courses[1]
     assert tight.expected == 14 * NANO
     assert tight.reached == NOON + 5 * 86400
-    used = told(money(None, 8 * NANO, 0, 9 * NANO), daily=daily).courses[1]
+    used = forecast(money(None, 8 * NANO, 0, 9 * NANO), daily=daily).courses[1]
     assert (used.expected, used.reached) == (9 * NANO, NOON)
 
 
 def test_each_pace_has_its_price() -> None:
-    frugal, balanced, best = told(money(NANO, 20 * NANO), weighed(10)).prospects
+    frugal, balanced, best = forecast(money(NANO, 20 * NANO), weighed(10)).prospects
     assert [p.thrift for p in (frugal, balanced, best)] == list(SpendingStyle)
     assert frugal.bar > balanced.bar > best.bar
     rests = [p.rests[Scope.MONTH] for p in (frugal, balanced, best)]
@@ -84,20 +84,20 @@ def test_each_pace_has_its_price() -> None:
 
 def test_scarce_money_is_not_exceeded() -> None:
     left = 30 * CALL
-    for prospect in told(money(None, left), weighed(10)).prospects:
+    for prospect in forecast(money(None, left), weighed(10)).prospects:
         assert prospect.rests[Scope.MONTH].cost <= left
         assert prospect.rests[Scope.DAY].cost <= left
         assert prospect.bar > 0.2
-    for prospect in told(money(2 * CALL, None), weighed(10)).prospects:
+    for prospect in forecast(money(2 * CALL, None), weighed(10)).prospects:
         assert prospect.rests[Scope.DAY].cost <= 2 * CALL
         assert prospect.rests[Scope.MONTH].cost <= 22 * 2 * CALL
-    for prospect in told(money(NANO, 0), weighed(10)).prospects:
+    for prospect in forecast(money(NANO, 0), weighed(10)).prospects:
         assert prospect.rests[Scope.MONTH].helped == prospect.rests[Scope.DAY].helped == 0
 
 
 def test_gains_that_are_all_alike_are_bought_in_part() -> None:
     past = [replace(one, gain=0.3) for one in weighed(10)]
-    best = told(money(None, 50 * CALL), past).prospects[2]
+    best = forecast(money(None, 50 * CALL), past).prospects[2]
     assert 40 <= best.rests[Scope.MONTH].helped <= 50
 
 

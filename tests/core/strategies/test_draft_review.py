@@ -63,8 +63,8 @@ async def test_what_will_surely_go_well_is_drafted_once() -> None:
     sure = {"llama": 0.93, "gemma": 0.94, "gpt": 0.97}
     run = await hybrid(sure, LLAMA, GEMMA, CLOUD, said=("It is 7.",))
     assert run.workers == ["llama"]
-    told = "Your local worker is usually right with questions like this (about 9 in 10)."
-    assert run.proposals[0].why == told
+    reason = "Your local worker is usually right with questions like this (about 9 in 10)."
+    assert run.proposals[0].why == reason
     run = await hybrid(sure, LLAMA, GEMMA, CLOUD, said=("7", "7"), novelty=0.9)
     assert run.workers == ["llama", "gemma"], "it isn't sure of what it never saw"
     assert "usually right" not in run.proposals[0].why
@@ -316,7 +316,7 @@ async def test_what_is_not_checkable_would_not_be_found_right_or_wrong(text: str
         return "No: 7\nYes" if tool == "calculator" else "Failed: AssertionError"
 
     found = await check_text(text, "What?", compute)
-    told = any(finding.verdict is not Verdict.UNCHECKED for finding in found)
-    assert is_checkable(text) or not told
+    checked = any(finding.verdict is not Verdict.UNCHECKED for finding in found)
+    assert is_checkable(text) or not checked
     plain = ("", "A tale of two cats.", "It is 7, or 8.")
     assert not (is_checkable(text) and text in plain), "a plain text costs no check"

@@ -529,8 +529,8 @@ def scenes(
         likely = draw(st.lists(st.floats(0, 1), min_size=len(cards), max_size=len(cards)))
         known = {card.id: chance for card, chance in zip(cards, likely, strict=True)}
         novelty, tokens = draw(st.floats(0, 1)), draw(st.sampled_from([0, 90, 2000]))
-        told = expects(known, need=need, novelty=novelty, tokens=tokens, nearby=known)
-        route = replace(route, estimate=told.estimate)
+        expected = expects(known, need=need, novelty=novelty, tokens=tokens, nearby=known)
+        route = replace(route, estimate=expected.estimate)
     plans = st.sampled_from([drawn("a."), drawn("a.", "b."), '{"accept":true}', "nonsense", ""])
     context = ScriptedContext(
         routing(

@@ -79,7 +79,7 @@ def file(**changed: object) -> Fault:
     return answer(siblings=[{"rfilename": "m.gguf", "size": 9, "lfs": {**lfs, **changed}}])
 
 
-NONSENSE = [
+INVALID = [
     Fault(200, body=b""),
     Fault(200, body=b"<html>Log in to the airport's network"),
     Fault(200, body=b"[" * 100_000),
@@ -112,7 +112,7 @@ async def test_invalid_answers_are_reported_as_such(
     fetcher_session: tuple[FetcherSession, Hub],
 ) -> None:
     fetcher, hub = fetcher_session
-    for fault in NONSENSE:
+    for fault in INVALID:
         hub.fault(fault, on="api")
         reply = await fetcher.ask(LookUpSource(SOURCE))
         assert reply.error == "WorkerUnavailable", fault

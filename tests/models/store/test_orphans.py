@@ -87,10 +87,10 @@ def test_what_baton_did_not_write_is_reported_and_left_alone(
     ]
     (store.folder / "link").symlink_to(tmp_path / "elsewhere")
     assert list(store.orphans()) == []
-    told = "\n".join(store.problems())
+    problems = "\n".join(store.problems())
     for name in ("mine", "My Models", "spoilt", "link"):
-        assert f"{store.folder / name} " in told
-    assert "20.0 MB" in told
+        assert f"{store.folder / name} " in problems
+    assert "20.0 MB" in problems
     assert len(store.problems()) == 4
     for path in (*theirs[1:], theirs[0].parent, store.folder / "link", store.folder / "spoilt"):
         with pytest.raises(ConfigError, match="was not deleted"):

@@ -212,7 +212,7 @@ def test_trees_find_a_threshold_that_no_line_does() -> None:
     inputs = dice.normal(size=(600, 6))
     truth = (np.abs(inputs[:, 2]) > 1).astype(float)
     grown = fit_trees(inputs[:400], truth[:400, None], truth[:400], np.random.default_rng(1))
-    told = grown.predict(inputs[400:])[:, 0]
-    assert np.corrcoef(told, truth[400:])[0, 1] > 0.8
+    predicted = grown.predict(inputs[400:])[:, 0]
+    assert np.corrcoef(predicted, truth[400:])[0, 1] > 0.8
     assert np.corrcoef(inputs[400:, 2], truth[400:])[0, 1] < 0.3
     np.testing.assert_allclose(grown.predict_row(inputs[400]), grown.predict(inputs[400:401])[0])

@@ -86,8 +86,8 @@ def test_the_examples_are_many_different_and_of_every_kind() -> None:
 @pytest.mark.sampled(0.5)
 def test_prompts_in_another_style_are_known_by_their_words(head: KindHead) -> None:
     found = [(chances(head, text), kind) for text, kind in HELD_OUT]
-    right = [max(told, key=told.__getitem__) == kind for told, kind in found]
-    sure = [ok for ok, (told, _) in zip(right, found, strict=True) if max(told.values()) > 0.5]
+    right = [max(likely, key=likely.__getitem__) == kind for likely, kind in found]
+    sure = [ok for ok, (likely, _) in zip(right, found, strict=True) if max(likely.values()) > 0.5]
     assert np.mean(right) > 0.55, "the rule by key words has .28"
     assert len(sure) > 90
     assert np.mean(sure) > 0.75, "and where it is sure, it mostly is right"
@@ -107,10 +107,10 @@ def test_the_same_examples_make_the_same_head(head: KindHead, tmp_path: Path) ->
 @settings(max_examples=60)
 @given(text=st.text(max_size=400))
 def test_any_text_has_chances(head: KindHead, text: str) -> None:
-    told = chances(head, text)
-    assert tuple(told) == KINDS
-    assert sum(told.values()) == pytest.approx(1.0)
-    assert min(told.values()) >= 0.0
+    likely = chances(head, text)
+    assert tuple(likely) == KINDS
+    assert sum(likely.values()) == pytest.approx(1.0)
+    assert min(likely.values()) >= 0.0
 
 
 @pytest.mark.parametrize("text", ["", "?", " \n" * 1000, "\ud800", "x" * 1_000_000, "\x00" * 99])
@@ -120,8 +120,8 @@ def test_odd_prompts_have_chances_too(head: KindHead, text: str) -> None:
 
 def test_a_wish_at_the_end_of_a_long_text_is_seen(head: KindHead) -> None:
     pasted = "The old bridge will be closed for two years as its cables are rusty. " * 40
-    told = chances(head, pasted + "\nTranslate this into French please")
-    assert max(told, key=told.__getitem__) == "translation"
+    likely = chances(head, pasted + "\nTranslate this into French please")
+    assert max(likely, key=likely.__getitem__) == "translation"
 
 
 @pytest.mark.parametrize("damage", ["absent", "torn", "wide", "nan"])

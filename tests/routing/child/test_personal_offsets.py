@@ -74,9 +74,9 @@ def sent(personal: PersonalOffsets) -> float:
 
 def taught(rated: Sequence[RatedAnswer], folder: Path) -> tuple[RefitResult, PersonalOffsets]:
     target = folder / "learned.npz"
-    told = learn_offsets(STAGE, rated, target)
-    assert target.exists() is told.kept
-    return told, PersonalOffsets.load(target) if told.kept else PersonalOffsets()
+    learned = learn_offsets(STAGE, rated, target)
+    assert target.exists() is learned.kept
+    return learned, PersonalOffsets.load(target) if learned.kept else PersonalOffsets()
 
 
 def rated(count: int, good: object, worker: Candidate = SMALL, seed: int = 0) -> list[RatedAnswer]:
@@ -98,10 +98,10 @@ def poems_are_bad(subject: str, number: int, dice: random.Random) -> float:
 
 
 def test_it_learns_where_a_worker_is_bad(tmp_path: Path) -> None:
-    told, personal = taught(rated(300, poems_are_bad), tmp_path)
-    assert told.kept
-    assert told.after < told.before - 0.02
-    assert told.used == told.held == 300
+    learned, personal = taught(rated(300, poems_are_bad), tmp_path)
+    assert learned.kept
+    assert learned.after < learned.before - 0.02
+    assert learned.used == learned.held == 300
     poems = STAGE.read_texts([text for text in VARIED if text.startswith("poems")])
     rest = STAGE.read_texts([text for text in VARIED if not text.startswith("poems")])
     for texts, up in ((poems, False), (rest, True)):
@@ -113,10 +113,10 @@ def test_it_learns_where_a_worker_is_bad(tmp_path: Path) -> None:
 
 def test_several_workers_are_learned_at_once(tmp_path: Path) -> None:
     both = rated(100, poems_are_bad) + rated(100, lambda s, n, d: s != "code", BIG)
-    told, personal = taught(both, tmp_path)
-    assert told.kept
+    learned, personal = taught(both, tmp_path)
+    assert learned.kept
     assert personal.workers == ("gpt-4o", "llama-3.1-8b")
-    assert [note.split(":")[0] for note in told.notes] == ["big", "small"]
+    assert [note.split(":")[0] for note in learned.notes] == ["big", "small"]
 
 
 def test_it_is_the_worker_by_any_name(tmp_path: Path) -> None:
@@ -143,9 +143,9 @@ def test_chance_teaches_nothing(tmp_path: Path) -> None:
 
 def test_too_few_change_nothing(tmp_path: Path) -> None:
     for labels in ([], rated(5, 0.0)):
-        told, _ = taught(labels, tmp_path)
-        assert not told.kept
-        assert told.notes
+        learned, _ = taught(labels, tmp_path)
+        assert not learned.kept
+        assert learned.notes
 
 
 def test_the_same_labels_teach_the_same(tmp_path: Path) -> None:
@@ -200,9 +200,9 @@ def test_no_history_sends_everything_to_the_cloud_or_nothing_ever(
     name: str, tmp_path: Path
 ) -> None:
     assert 0.1 < sent(PersonalOffsets()) < 0.9
-    told, personal = taught(HISTORIES[name], tmp_path)
+    learned, personal = taught(HISTORIES[name], tmp_path)
     assert 0.0 < sent(personal) < 1.0
-    assert math.isfinite(told.before + told.after)
+    assert math.isfinite(learned.before + learned.after)
     texts = STAGE.read_texts(VARIED)
     for worker in ALL:
         before = STAGE.expected_quality(texts, worker)

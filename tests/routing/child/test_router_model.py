@@ -67,9 +67,9 @@ def test_an_estimate_twice_is_the_same(model: RouterModel) -> None:
 
 def test_texts_are_estimated_together_as_one_by_one(model: RouterModel) -> None:
     texts = ["Translate 'good morning' into Welsh.", "What is 3 + 4?", ""]
-    told = [model.estimate(text, EVERYONE).gain[CLOUD.id] for text in texts]
+    single = [model.estimate(text, EVERYONE).gain[CLOUD.id] for text in texts]
     together = [one.gain[CLOUD.id] for one in model.estimates(texts, EVERYONE)]
-    np.testing.assert_allclose(together, told, atol=1e-5)
+    np.testing.assert_allclose(together, single, atol=1e-5)
 
 
 def test_gain_and_quality_point_the_same_way(model: RouterModel) -> None:
@@ -154,10 +154,10 @@ def test_likeness_and_vectors(model: RouterModel) -> None:
 
 def test_drafts_are_judged(model: RouterModel) -> None:
     drafts = [Draft("local", "It is 12.", "12", 9), Draft("unknown", "So, 12.", "12", 8)]
-    told = model.judge("What is 3 * 4?", EVERYONE, drafts, None)
-    assert len(told.quality) == 2
-    assert told.agreement == 1.0
-    assert all(math.isfinite(gain) for gain in told.gain.values())
+    judged = model.judge("What is 3 * 4?", EVERYONE, drafts, None)
+    assert len(judged.quality) == 2
+    assert judged.agreement == 1.0
+    assert all(math.isfinite(gain) for gain in judged.gain.values())
 
 
 @pytest.mark.parametrize("name", FILES)

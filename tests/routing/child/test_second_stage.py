@@ -158,28 +158,28 @@ def test_those_who_agree_are_likely_right(heads: SecondStage) -> None:
     assert quality("7", "9", "8")[0] > quality("7", "8", "8")[0]
     assert quality("7", "7", "8")[0] > quality("7", "7", "8")[2]
     assert quality("", "8", "8")[0] <= 0.3
-    told = heads.judge(WORKERS, drafts("7", "7", "7"), EXPECTED, unlike)
-    assert told.agreement == 1.0
+    judged = heads.judge(WORKERS, drafts("7", "7", "7"), EXPECTED, unlike)
+    assert judged.agreement == 1.0
     apart = heads.judge(WORKERS, drafts("7", "8", "9"), EXPECTED, unlike)
     assert apart.agreement == 0.0
-    assert told.gain["big"] < 0.1 < apart.gain["big"]
+    assert judged.gain["big"] < 0.1 < apart.gain["big"]
 
 
 def test_the_likelier_answer_is_shown_only_if_it_is_by_much(heads: SecondStage) -> None:
     assert heads.judge(WORKERS, drafts("7", "8", "8"), EXPECTED, unlike).best == 1
     assert heads.judge(WORKERS, drafts("7", "8", "9"), EXPECTED, unlike).best == 0
     assert heads.judge(WORKERS, drafts("7", "7", "8"), EXPECTED, unlike).best == 0
-    told = heads.judge(WORKERS, drafts("7", "8", "8"), EXPECTED, unlike)
-    assert told.gain["mate"] == 0.0
-    assert told.gain["small"] < 0
+    judged = heads.judge(WORKERS, drafts("7", "8", "8"), EXPECTED, unlike)
+    assert judged.gain["mate"] == 0.0
+    assert judged.gain["small"] < 0
 
 
 def test_a_single_draft_is_judged_too(heads: SecondStage) -> None:
-    told = heads.judge(WORKERS, drafts("7"), EXPECTED, unlike)
-    assert told.best == 0
-    assert told.agreement is None
-    assert 0.2 < told.quality[0] < 0.95
-    assert set(told.gain) == {"small", "mate", "third", "big"}
+    judged = heads.judge(WORKERS, drafts("7"), EXPECTED, unlike)
+    assert judged.best == 0
+    assert judged.agreement is None
+    assert 0.2 < judged.quality[0] < 0.95
+    assert set(judged.gain) == {"small", "mate", "third", "big"}
     assert heads.judge(WORKERS, [], EXPECTED, unlike).quality == ()
 
 
@@ -193,10 +193,10 @@ def test_where_no_letter_is_asked_for_workers_are_distinguished_by_their_abiliti
     able = {"small": -1.0, "mate": 1.0, "third": 0.0, "big": 2.0}
 
     def quality(expected: Estimate, *answers: str) -> tuple[float, ...]:
-        told = fitted().judge(
+        judged = fitted().judge(
             WORKERS, drafts(*answers), expected, unlike, lambda candidate: able[candidate.id]
         )
-        return told.quality
+        return judged.quality
 
     swapped = replace(EXPECTED, quality={**EXPECTED.quality, "small": 0.8, "mate": 0.4})
     for expected in (EXPECTED, swapped):
@@ -213,9 +213,9 @@ def test_free_text_is_judged_by_what_is_known_of_it() -> None:
 
     def quality(draft: Draft, like: float = 0.7) -> float:
         pair = [draft, Draft("mate", "Another poem.", "", 300)]
-        told = fitted().judge(WORKERS, pair, EXPECTED, lambda texts: [[1.0, like], [like, 1.0]])
-        assert told.agreement == like
-        return told.quality[0]
+        judged = fitted().judge(WORKERS, pair, EXPECTED, lambda texts: [[1.0, like], [like, 1.0]])
+        assert judged.agreement == like
+        return judged.quality[0]
 
     assert quality(plain) == pytest.approx(0.6, abs=0.01)
     assert quality(plain, 0.95) > quality(plain) > quality(plain, 0.2)
@@ -255,11 +255,11 @@ ODD = st.builds(
 def test_any_drafts_are_judged_within_bounds(
     given_: list[Draft], stage: Callable[[], SecondStage]
 ) -> None:
-    told = stage().judge(WORKERS, given_, EXPECTED, unlike)
-    assert len(told.quality) == len(given_)
-    assert all(0 <= chance <= 1 for chance in told.quality)
-    assert all(-1 <= gain <= 1 for gain in told.gain.values())
-    assert told.best < max(1, len(given_))
+    judged = stage().judge(WORKERS, given_, EXPECTED, unlike)
+    assert len(judged.quality) == len(given_)
+    assert all(0 <= chance <= 1 for chance in judged.quality)
+    assert all(-1 <= gain <= 1 for gain in judged.gain.values())
+    assert judged.best < max(1, len(given_))
 
 
 # Fitting
@@ -303,9 +303,9 @@ def test_where_there_is_nothing_to_fit_on_the_votes_stand() -> None:
 def test_it_is_kept_in_a_file(tmp_path: Path) -> None:
     fitted().save(tmp_path)
     again = SecondStage.load(tmp_path)
-    told = again.judge(WORKERS, drafts("7", "7", "8"), EXPECTED, unlike)
+    judged = again.judge(WORKERS, drafts("7", "7", "8"), EXPECTED, unlike)
     was = fitted().judge(WORKERS, drafts("7", "7", "8"), EXPECTED, unlike)
-    assert told.quality == pytest.approx(was.quality, abs=1e-3)
+    assert judged.quality == pytest.approx(was.quality, abs=1e-3)
 
 
 @pytest.mark.parametrize("harm", [{"scale": [1.0]}, {"right": [math.nan] * 16}, {"asked": "x"}])

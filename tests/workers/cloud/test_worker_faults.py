@@ -434,7 +434,7 @@ async def test_the_log_of_what_left_is_what_arrived(
         assert received.key == KEYS[variable]
 
 
-COUNTED_ELSEWHERE = {
+COUNTED_IN_OTHER_FIELDS = {
     "groq": "groq/llama-3.1-8b-instant",
     "openrouter": "openrouter/meta-llama/llama-2-70b-chat",
     "mistral": "mistral/command-r-plus",
@@ -445,7 +445,7 @@ COUNTED_ELSEWHERE = {
 async def test_the_gateway_reaches_nothing_but_the_provider(
     way: Gateway, network: GatewayNetwork, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for kind, model in COUNTED_ELSEWHERE.items():
+    for kind, model in COUNTED_IN_OTHER_FIELDS.items():
         monkeypatch.setitem(MODELS, kind, model)
     cloud = Cloud(prices=PRICES)
     async with cloud, MeteredGateway(cloud, tmp_path, gateway=way) as metered:

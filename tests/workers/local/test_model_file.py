@@ -67,7 +67,7 @@ def test_any_file_can_be_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "message"),
     [
         (b"", "is empty"),
         (b"PK\x03\x04 a zip file", "isn't a GGUF file"),
@@ -76,8 +76,10 @@ def test_any_file_can_be_named(tmp_path: Path) -> None:
         (b"GGUF\0\0\0\x03", "another byte order"),
     ],
 )
-def test_what_is_no_model_is_reported_in_a_sentence(tmp_path: Path, data: bytes, told: str) -> None:
-    with pytest.raises(ModelFileError, match=told) as refused:
+def test_what_is_no_model_is_reported_in_a_sentence(
+    tmp_path: Path, data: bytes, message: str
+) -> None:
+    with pytest.raises(ModelFileError, match=message) as refused:
         check_gguf(write(tmp_path, data))
     assert refused.value.hint
 

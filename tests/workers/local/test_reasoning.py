@@ -74,8 +74,8 @@ async def test_one_that_always_thinks_still_answers_and_all_its_tokens_count(
     assert answer.text.strip()
     assert "think" not in answer.text
     assert thoughts(answer) > 0
-    told = [type(c) for c in answer.chunks if isinstance(c, (Thinking, Text)) and c.tokens]
-    assert told == sorted(told, key=[Thinking, Text].index)
+    kinds = [type(c) for c in answer.chunks if isinstance(c, (Thinking, Text)) and c.tokens]
+    assert kinds == sorted(kinds, key=[Thinking, Text].index)
     spoken = sum(c.tokens for c in answer.chunks if isinstance(c, Text))
     assert spoken + thoughts(answer) == answer.usage.tokens_out
 

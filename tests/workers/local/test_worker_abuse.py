@@ -72,18 +72,18 @@ async def survive(worker: LocalWorker, number: signal.Signals, delay: float) -> 
             os.kill(pid, number)
 
     killing = asyncio.create_task(kill())
-    text, told = "", ""
+    text, message = "", ""
     try:
         async with aclosing(worker.stream(request(STORY, max_tokens=60))) as chunks:
             async for chunk in chunks:
                 text += chunk.text if isinstance(chunk, Text) else ""
     except WorkerUnavailable as error:
-        told = error.message
+        message = error.message
     await killing
     assert text, "without text it is tried again"
-    if told:
-        assert number.name in told or "killed from outside" in told
-        assert "kept" in told
+    if message:
+        assert number.name in message or "killed from outside" in message
+        assert "kept" in message
     assert "Paris" in (await ask(worker, CAPITAL)).text
 
 
@@ -281,7 +281,7 @@ while True:
 
 
 @pytest.mark.parametrize(
-    "nonsense",
+    "output",
     [
         "send(type='text', text=7, tokens=1)",
         "send(type='loaded', parameters='many')",
@@ -295,9 +295,9 @@ while True:
     ],
 )
 async def test_invalid_output_from_a_child_is_a_death(
-    monkeypatch: pytest.MonkeyPatch, nonsense: str
+    monkeypatch: pytest.MonkeyPatch, output: str
 ) -> None:
-    worker = pretend(monkeypatch, f"{nonsense}; sys.stdout.flush(); time.sleep(600)")
+    worker = pretend(monkeypatch, f"{output}; sys.stdout.flush(); time.sleep(600)")
     monkeypatch.setattr(supervisor, "BACKOFF_SECONDS", ())
     with pytest.raises(WorkerUnavailable):
         async with asyncio.timeout(60):

@@ -32,9 +32,9 @@ async def write(
     worker: LocalWorker, settings: GenerationSettings, seed: int | None = None, tokens: int = 12
 ) -> str:
     """Return the beginning of a story that is told in that manner."""
-    told = LocalWorker(worker.card, worker.model, settings)
+    configured = LocalWorker(worker.card, worker.model, settings)
     asked = replace(request(WILD, max_tokens=tokens), seed=seed)
-    return (await listen(told, asked)).text
+    return (await listen(configured, asked)).text
 
 
 async def test_how_words_are_chosen_reaches_the_model(plain: LocalWorker) -> None:

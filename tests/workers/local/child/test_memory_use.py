@@ -27,7 +27,7 @@ GREEDY = Sampling(temperature=0)
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def log_lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """What llama.cpp says of itself, also where all is well."""
     lines: list[str] = []
     monkeypatch.setattr(llama, "_LOUD", (1, 2, 3, 4, 5))
@@ -48,26 +48,26 @@ def kept(lines: list[str]) -> float:
 @pytest.mark.parametrize("tokens", [2048, 4096])
 @pytest.mark.parametrize("quantised", [False, True])
 def test_contexts_take_what_was_foretold(
-    tmp_path: Path, told: list[str], kind: str, tokens: int, quantised: bool
+    tmp_path: Path, log_lines: list[str], kind: str, tokens: int, quantised: bool
 ) -> None:
     path = tiny(tmp_path, kind)
     model = llama.Model(path)
-    told.clear()
+    log_lines.clear()
     ctx = model.context(tokens, 1, quantised)
     assert ctx
     c.llama_free(ctx)
     model.free()
     expected = kv_cache_bytes(read_model_header(path), tokens, QUANTISED_BITS if quantised else 16)
-    assert kept(told) == pytest.approx(expected / 2**20, abs=0.02)
+    assert kept(log_lines) == pytest.approx(expected / 2**20, abs=0.02)
 
 
-def test_the_starter_takes_what_was_foretold(told: list[str]) -> None:
+def test_the_starter_takes_what_was_foretold(log_lines: list[str]) -> None:
     path = starter().path
     model = llama.Model(path)
-    told.clear()
+    log_lines.clear()
     c.llama_free(model.context(4096, 1))
     model.free()
-    assert kept(told) == kv_cache_bytes(read_model_header(path), 4096) / 2**20 == 90
+    assert kept(log_lines) == kv_cache_bytes(read_model_header(path), 4096) / 2**20 == 90
 
 
 def continued(model: llama.Model, ctx: llama.Context, prompt: list[int], count: int) -> list[int]:
@@ -148,9 +148,9 @@ def test_fewer_layers_are_tried_until_it_loads(
     monkeypatch.setattr(llama, "Model", SmallGpuModel)
     monkeypatch.setattr(SmallGpuModel, "room", room)
     monkeypatch.setattr(SmallGpuModel, "tried", [], raising=False)
-    told = loaded(tiny(tmp_path, "llama"), gpu_layers=99)
+    state = loaded(tiny(tmp_path, "llama"), gpu_layers=99)
     assert SmallGpuModel.tried == tried
-    assert told.hardware == "CPU only"
+    assert state.hardware == "CPU only"
 
 
 def loaded(path: Path, **how: Any) -> ModelLoaded:

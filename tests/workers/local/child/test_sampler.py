@@ -59,20 +59,20 @@ class GrammarWriter:
     def watch(self, sampler: Sampler, most: int) -> list[float]:
         """Return the log-probability of each token that is written, worked out one by one."""
         self._context.read(self._prompt, lambda done, total: None)
-        told: list[float] = []
+        logs: list[float] = []
         choose = sampler.next
 
         def next_one(ctx: Any) -> int:
             figures = c.llama_get_logits_ith(ctx, -1)
             row = np.ctypeslib.as_array(figures, (self._model.vocabulary,)).astype(np.float64)
             token = choose(ctx)
-            told.append(float(row[token] - np.logaddexp.reduce(row)))
+            logs.append(float(row[token] - np.logaddexp.reduce(row)))
             return token
 
         sampler.next = next_one  # type: ignore[method-assign]
         for _ in islice(self._context.write(sampler), most):
             pass
-        return told
+        return logs
 
 
 @pytest.fixture(scope="module")
@@ -99,20 +99,20 @@ def test_how_sure_the_model_was_is_what_its_figures_say(
     how = Sampling(0.0, repeat_penalty=1.3)
     with closing(model.sampler(how, None)) as sampler:
         assert sampler.confidence.mean is None
-        told = writer.watch(sampler, most=12)
+        logs = writer.watch(sampler, most=12)
         mean = sampler.confidence.mean
-    assert mean == pytest.approx(sum(told) / len(told), abs=1e-4)
-    assert all(one < 0 for one in told)
+    assert mean == pytest.approx(sum(logs) / len(logs), abs=1e-4)
+    assert all(one < 0 for one in logs)
 
 
 def test_of_a_long_text_each_fourth_token_counts(writer: GrammarWriter, model: llama.Model) -> None:
     with closing(model.sampler(Sampling(1.5, seed=3), r"root ::= [^\x00]{300}")) as sampler:
-        told = writer.watch(sampler, most=FIRST_TOKENS + 4 * TOKEN_INTERVAL)
+        logs = writer.watch(sampler, most=FIRST_TOKENS + 4 * TOKEN_INTERVAL)
         mean = sampler.confidence.mean
     counted = [
-        one for n, one in enumerate(told, start=1) if n <= FIRST_TOKENS or n % TOKEN_INTERVAL == 0
+        one for n, one in enumerate(logs, start=1) if n <= FIRST_TOKENS or n % TOKEN_INTERVAL == 0
     ]
-    assert len(told) > len(counted) > FIRST_TOKENS
+    assert len(logs) > len(counted) > FIRST_TOKENS
     assert mean == pytest.approx(sum(counted) / len(counted), abs=1e-4)
 
 
@@ -134,9 +134,9 @@ def test_within_a_form_the_model_is_as_sure_as_it_was_of_the_words(
     sure = []
     for form in (r"root ::= [^\x00]*", r'root ::= "Zurich" [0-9]{20}'):
         with closing(model.sampler(Sampling(0), form)) as sampler:
-            told = writer.watch(sampler, most=12)
-            assert sampler.confidence.mean == pytest.approx(sum(told) / len(told), abs=1e-4)
-            sure.append(sum(told) / len(told))
+            logs = writer.watch(sampler, most=12)
+            assert sampler.confidence.mean == pytest.approx(sum(logs) / len(logs), abs=1e-4)
+            sure.append(sum(logs) / len(logs))
     assert sure[0] > sure[1] + 1, "it would not have said that by itself"
 
 
