@@ -129,7 +129,7 @@ WORDS = 40
 def bench_steps() -> Iterator[Row]:
     """A plan of five steps by scripted workers, store on disk, against the workers alone.
 
-    What the disk takes of it is measured beside it: the same events, written by nobody but the
+    What the disk takes of it is measured beside it: the same events, written only by the
     store.
     """
     played, alone, written = asyncio.run(_steps(rounds=60))

@@ -8,7 +8,7 @@ against the machine. The largest header is made up: 262,144 words and as many me
 worst are those of the tests, thought up to do harm, and mutated ones; beside their time
 (of the processor), the memory that reading them takes at most.
 
-Memory: what the runner's process takes (RSS) when its context is full, against what was foretold
+Memory: what the runner's process takes (RSS) when its context is full, against the estimate
 before it was started.
 """
 
@@ -108,7 +108,7 @@ def worst(count: int) -> tuple[float, int]:
 
 
 async def filled(context: int) -> tuple[int, int]:
-    """Fill a context of the starter model; return the bytes foretold, and those really taken."""
+    """Fill a context of the starter model; return the bytes estimated, and those really taken."""
     model = starter()
     card = replace(model.card, context=context)
     worker = LocalWorker(card, ModelProcess(model.path, Memory(), LoadSettings(card.context)))
@@ -139,10 +139,10 @@ def rows(contexts: tuple[int, ...]) -> Iterator[tuple[str, str, str, bool]]:
     what = "the same, the most memory"
     yield what, f"{most / 1e6:.1f} MB", f"{MUST_BYTES / 1e6:.0f} MB", most <= MUST_BYTES
     for context in contexts:
-        foretold, real = asyncio.run(filled(context))
-        off = foretold / real - 1
-        what = f"memory of SmolLM2 with {context:,} tokens, foretold against real"
-        value = f"{foretold / 1e6:.0f} / {real / 1e6:.0f} MB ({off:+.1%})"
+        estimated, real = asyncio.run(filled(context))
+        off = estimated / real - 1
+        what = f"memory of SmolLM2 with {context:,} tokens, estimated against real"
+        value = f"{estimated / 1e6:.0f} / {real / 1e6:.0f} MB ({off:+.1%})"
         yield what, value, f"±{MUST_OFF:.0%}", abs(off) <= MUST_OFF
 
 

@@ -5,7 +5,7 @@
 
 Only what answers text with text is taken, and only where all rates are plausible; everything else
 stays unknown to Baton, which then asks for a price. Rates are US dollars per million tokens. What
-is charged for a service tier that nobody asked for (batches, flex, priority) is left out.
+is charged for a service tier that was not asked for (batches, flex, priority) is left out.
 """
 
 from __future__ import annotations

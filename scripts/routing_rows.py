@@ -3,7 +3,7 @@
 A folder holds any number of files `NAME.csv.gz`, at any depth. A row is a question: `id`, `group`
 (its task or subject), `qhash` (the same for the same question in two files), `text`, and for each
 worker `m:WORKER` (how good its answer was, from 0 to 1), `p:WORKER` (the short answer in it) and
-`l:WORKER` (its length in characters). Whatever is missing is missing: a file without one, a cell
+`l:WORKER` (its length in characters). What is missing is missing: a file without one, a cell
 without a value.
 """
 

@@ -2,7 +2,7 @@
 
 Who was only asked the hardest questions of a kind must not look worse than who was only asked the
 easy ones. So by kind an ability is fitted for each model and a difficulty for each set of
-questions, and the table tells what a model would have reached on all of them.
+questions, and the table shows what a model would have reached on all of them.
 """
 
 from __future__ import annotations

@@ -43,6 +43,9 @@ BANNED_WORDS = re.compile(
 MODEL_PROMPTS = {"_verification.py", "moa.py"}
 """Modules with prompts whose effect was measured, so that their words stay."""
 
+SOURCES = ("app", "scripts", "tests")
+"""Folders whose Python files are searched for these words."""
+
 MAX_SMALL_LINES = 80
 
 
@@ -93,8 +96,7 @@ def words() -> Iterator[Problem]:
 
     `mend` stays as the name of a JSON field.
     """
-    sources = [*(ROOT / "app").rglob("*.py"), *(ROOT / "scripts").glob("*.py")]
-    for path in sources:
+    for path in sorted(path for name in SOURCES for path in (ROOT / name).rglob("*.py")):
         if path != Path(__file__).resolve() and path.name not in MODEL_PROMPTS:
             with tokenize.open(path) as file:
                 yield from _words_in(path, file)

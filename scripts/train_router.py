@@ -74,7 +74,7 @@ UNSHOWN = re.compile(r"math-?l5|\bmath$")
 """Files whose questions may not be shipped, not even as vectors."""
 
 SOME = 150
-"""So many questions of each file tell what kinds are like; all of them would outweigh the rest."""
+"""So many questions of each file show what kinds are like; all of them would outweigh the rest."""
 
 USABLE = 0.35
 """A group in which not one of several workers reaches this says more of how it was graded."""
@@ -272,12 +272,12 @@ def held_out(
 
 
 def key_of(qhash: str) -> str:
-    """Return letters that are a number, whatever the data call a question by."""
+    """Return letters that are a number, by whichever key the data name a question."""
     return hashlib.sha256(qhash.encode()).hexdigest()[:8]
 
 
 def examples(file: Path) -> list[tuple[str, str]]:
-    """Return the texts whose kind somebody wrote down; none where there is no such file."""
+    """Return the texts whose kind was written by hand; none where there is no such file."""
     if not file.exists():
         return []
     with file.open(encoding="utf-8", newline="") as lines:
@@ -285,7 +285,7 @@ def examples(file: Path) -> list[tuple[str, str]]:
 
 
 def some_of(data: Sequence[Rows]) -> list[tuple[str, str]]:
-    """Return some questions of each file, spread over it, with the kind that their group tells."""
+    """Return some questions of each file, spread over it, with the kind that their group names."""
     found = []
     for rows in data:
         every = max(1, len(rows) // SOME)
@@ -295,7 +295,7 @@ def some_of(data: Sequence[Rows]) -> list[tuple[str, str]]:
 
 
 def kind_head(known: Sequence[tuple[str, str]], cache: VectorCache) -> KindHead:
-    """Fit the head that tells kinds apart."""
+    """Fit the head that distinguishes kinds."""
     texts = [text for text, _ in known]
     places = np.array([KINDS.index(kind) for _, kind in known], np.int64)
     return fit_kind_head(texts, cache.vectors(texts), figures(texts), places)

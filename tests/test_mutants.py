@@ -1,4 +1,4 @@
-"""The tool that changes the code on purpose: what it makes, and that it tells who notices."""
+"""The tool that changes the code on purpose: what it makes, and that it reports who notices."""
 
 import ast
 import random

@@ -113,7 +113,7 @@ async def test_a_plan_that_can_not_be_used_scores_nothing_and_the_next_is_drawn(
     assert [one.score.points for one in rows] == [0.0, 0.0, 1.0]
     assert rows[1].problem == "It is too long."
     assert ConductorRow("", rows).valid == pytest.approx(1 / 3)
-    large = ScriptedWorker(says("nonsense", "nonsense"), LLAMA)
+    large = ScriptedWorker(says("invalid", "invalid"), LLAMA)
     (row,) = await played(bench(large), plan_drawer("llama"), [ONE])
     assert row.score.points == 0.0
     assert "drew no plan" in row.problem

@@ -51,7 +51,7 @@ WISHES = model("write a wish for Dana")
 
 def test_each_part_in_a_step_of_its_own_is_right() -> None:
     assert score_plan(plan(calc(), WISHES), TWO) == RIGHT
-    assert score_plan(plan(WISHES, calc()), TWO) == RIGHT, "in whatever order"
+    assert score_plan(plan(WISHES, calc()), TWO) == RIGHT, "in any order"
     assert score_plan(plan(calc()), COMPUTED) == RIGHT
 
 

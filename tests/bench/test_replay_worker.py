@@ -39,7 +39,7 @@ async def test_a_recording_is_read_and_replayed(dataset: Dataset) -> None:
     assert (asked.kind, asked.answer) == ("number", "42")
     assert [dataset.recorded[model]["q1"].score for model in (SMALL, OTHER, BIG)] == [0, 0, 1]
     chunks = await said(ReplayWorker(dataset, SMALL), asked.prompt)
-    as_long = "The answer is 41.".ljust(200)  # how long an answer was tells something as well
+    as_long = "The answer is 41.".ljust(200)  # the length of an answer is a signal as well
     assert chunks == [Text(as_long, 50), Usage(6, 50, Finish.STOP, context=32768)]
 
 

@@ -100,7 +100,7 @@ async def test_code_counts_only_where_its_tests_pass_in_a_sandbox(make: Make) ->
         raise WorkerError("It took too long.")
 
     async def break_down(code: str, tests: str) -> str:
-        raise WorkerUnavailable("The tools fell over.")
+        raise WorkerUnavailable("The tools crashed.")
 
     async def ignore(code: str, tests: str) -> str:
         return "Passed: 1 check.\nFinished."
@@ -290,7 +290,7 @@ def test_what_could_be_had_without_a_strategy() -> None:
     assert (here.name, here.accuracy, here.cost, here.local_share) == ("always here", 0.25, 0, 1)
     one = 1000 * (7 + 1 + 10)  # the system's text, the question, the answer
     assert (far.accuracy, far.cost, far.local_share) == (0.75, 4 * one, 0)
-    # It pays where that helps: not for what is right here, nor where nobody is.
+    # It pays where that helps: not for what is right here, nor where no worker is.
     assert (oracle.accuracy, oracle.cost, oracle.local_share) == (0.75, 2 * one, 0.5)
     rows = [here, far, oracle]
     assert mixing_ends(rows) == (here, far)

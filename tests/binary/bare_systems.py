@@ -12,7 +12,7 @@ SUITES = {"bullseye": "11", "trixie": "13"}
 """The oldest Debian that Baton runs on, and the current stable one."""
 
 PERSON = 1000
-"""Who runs Baton there: nobody whom the system knows by name."""
+"""The user who runs Baton there, whom the system doesn't know by name."""
 
 PROGRAMS = (
     *("bash", "cat", "chmod", "cp", "cut", "dash", "date", "df", "dirname", "env", "false", "grep"),
@@ -38,7 +38,7 @@ NEVER = (
     "libstdc*",
     "zoneinfo",
 )
-"""What must not be found there, whatever a Debian is made of next year."""
+"""What must not be found there, in the Debian of any year."""
 
 
 def bare_root(suite: str, cache: Path) -> Path:
@@ -59,7 +59,7 @@ def bare_root(suite: str, cache: Path) -> Path:
 
 
 def _strip(root: Path) -> None:
-    """Take away whatever could help a program that doesn't bring it along itself."""
+    """Remove all that could help a program that doesn't bring it along itself."""
     libraries = _needed_libraries(root)
     for name in ("usr/sbin", "usr/share", "usr/include", "usr/libexec", "usr/local", "var"):
         _keep(root / name, set())
@@ -165,7 +165,7 @@ class BareMachine:
         os.chown(self.home, self.user, self.user)
 
     def command(self, *args: str) -> list[str]:
-        """Return what starts this program there, for whoever runs commands here."""
+        """Return what starts this program there, for the user who runs commands here."""
         given = {"HOME": "/home", "PATH": "/usr/bin:/bin", **self.environ}
         return [
             *ISOLATED,

@@ -137,7 +137,7 @@ def isolated() -> list[str]:
 
 @pytest.fixture(scope="session")
 def strace() -> str:
-    """Return the program that tells what the kernel was asked for."""
+    """Return the program that lists what the kernel was asked for."""
     return shutil.which("strace") or ""
 
 

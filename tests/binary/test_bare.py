@@ -114,7 +114,7 @@ def test_completions_are_printed(machine: BareMachine, baton: str, shell: str) -
 
 
 def test_each_single_file_is_unpacked_once(machine: BareMachine) -> None:
-    """Whatever was started before: the same folders, not ones like them."""
+    """After any earlier start: the same folders, not ones like them."""
     cache = machine.home / ".cache/baton/app"
 
     def unpacked() -> dict[str, int]:

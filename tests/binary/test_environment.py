@@ -127,7 +127,7 @@ def test_a_folder_build_in_a_place_with_an_odd_name(folder: Path, tmp_path: Path
 
 
 def test_many_starts_on_a_cold_cache_unpack_once(single: Path, home: Path, tmp_path: Path) -> None:
-    """Whoever unpacks writes what the file holds; the others write next to nothing."""
+    """The process that unpacks writes what the file holds; the others write next to nothing."""
     outputs = [tmp_path / f"output {number}" for number in range(STARTS)]
     started = []
     waiting, go = os.pipe()

@@ -70,7 +70,7 @@ WATCHED = [*STRACE[:-1], f"{STRACE[-1]},execve", "-y"]
 
 @dataclass
 class Trap:
-    """The folder, and the file in which whatever is loaded from it leaves its name."""
+    """The folder, and the file in which all that is loaded from it leaves its name."""
 
     folder: Path
     canary: Path

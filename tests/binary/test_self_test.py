@@ -77,7 +77,7 @@ class BuildCopy:
         return [path for path in found if not any(re.search(odd, path) for odd in UNUSED)]
 
     def first_fault(self, home: Path) -> str:
-        """Start the self-test and return the first fault that it tells, or why it can't start."""
+        """Start the self-test and return the first fault that it reports, or why it can't start."""
         command = [str(self.folder / "baton"), "doctor", "--self-test"]
         with subprocess.Popen(
             command,

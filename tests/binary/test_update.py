@@ -96,7 +96,7 @@ class Home:
         return str(json.loads(self.baton("self", "show", "--json"))["commit"])
 
     def go_back(self) -> None:
-        """Be the old version again, whatever was interrupted; both are whole."""
+        """Be the old version again after any interruption; both are whole."""
         if self.commit == COMMITS[1]:
             self.baton("self", "rollback")
         if self.commit == COMMITS[1]:  # what was interrupted had been complete but for a note

@@ -23,7 +23,7 @@ PRICE = Price(Rates(10**9, 2 * 10**9, 10**9, 10**9))
 
 @pytest.fixture
 def cloud() -> Iterator[Cloud]:
-    """Somebody's engine elsewhere that wants money, within a ceiling of $2."""
+    """A remote engine that costs money, within a ceiling of $2."""
     with Cloud(prices={"": PRICE}) as cloud:
         file = find_paths().config_file
         file.parent.mkdir(parents=True)

@@ -151,7 +151,7 @@ def test_ctrl_c_in_the_editor_is_the_editors(home: Path, tmp_path: Path) -> None
 def test_an_editor_knows_no_workers_key(
     call: Call, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
-    """Keys go to the gateway alone, whatever their variables are called."""
+    """Keys go to the gateway alone, under any name of their variables."""
     known = tmp_path / "known"
     (home / "config").mkdir(parents=True)
     lines = ['[[workers]]\nid = "lab"\nkind = "server"\nmodel = "m"\n']

@@ -157,7 +157,7 @@ def test_a_typed_key_is_hidden_and_a_no_keeps_nothing(home: Path) -> None:
 
 @pytest.fixture
 def cloud() -> Iterator[Cloud]:
-    """Somebody's engine that wants a key and money."""
+    """An engine that wants a key and money."""
     with Cloud(prices={"": Price(Rates(10**9, 2 * 10**9, 10**9, 10**9))}) as cloud:
         file = find_paths().config_file
         file.parent.mkdir(parents=True)

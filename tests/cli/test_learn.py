@@ -205,7 +205,7 @@ def unknown_workers(count: int) -> Iterator[RatedPrompt]:
 
 
 def copies(count: int) -> Iterator[RatedPrompt]:
-    """Everything was copied, wanted again, edited and asked of somebody stronger."""
+    """Everything was copied, wanted again, edited and asked of a stronger worker."""
     signals = dict.fromkeys(("copied", "again", "edited", "stronger"), NOW)
     for n in range(count):
         yield RatedPrompt(
@@ -246,7 +246,7 @@ def spoil_and_learn(
 ) -> None:
     """Learn from such a history: it may come to nothing, but never to a router that is one-sided.
 
-    One-sided is one that would ask the cloud whatever the prompt is, or never.
+    One-sided is one that would ask the cloud for every prompt, or never.
     """
     shipped = shipped_gains()
     remember(history(count))
@@ -257,7 +257,7 @@ def spoil_and_learn(
     assert not list(find_paths().data.rglob("new-*"))
     after = gains()
     assert len(after) == len(PROBES)
-    assert max(after) - min(after) > 0.05, "prompts are told apart"
+    assert max(after) - min(after) > 0.05, "prompts are distinguished"
     assert max(after) > 0.05, "it isn't never"
     assert min(after) < min(shipped) + 0.15, "it isn't always"
 
@@ -305,4 +305,4 @@ def test_two_batons_may_learn_at_once(call: Call) -> None:
     assert [child.returncode for child in both] == [0, 0]
     assert all(text.startswith(f"There are {MIN_ANSWERS} answers") for text in texts)
     assert not list(find_paths().data.rglob("new-*"))
-    assert len(gains()) == len(PROBES), "whatever there is can be read"
+    assert len(gains()) == len(PROBES), "all there is can be read"

@@ -121,7 +121,7 @@ def test_nothing_said_in_passing_is_obeyed(
 
 
 def test_stdout_is_written_in_one_place() -> None:
-    """Elsewhere what is written could reach a terminal through a pipe, as it came."""
+    """In other places what is written could reach a terminal through a pipe, as it came."""
     folder = Path(cli.__file__).parent
     found = {
         str(file.relative_to(folder))
@@ -148,7 +148,7 @@ def test_what_is_said_breaks_between_words(
     ]
     assert capfd.readouterr().err.splitlines() == broken
     notify(said)
-    assert capfd.readouterr().err == f"{said}\n", "nobody counts columns where there is no terminal"
+    assert capfd.readouterr().err == f"{said}\n", "columns don't count where there is no terminal"
 
 
 @pytest.mark.parametrize("full", [True, False], ids=["full", "closed"])

@@ -27,7 +27,7 @@ __all__ = ["scripted"]
 INTERRUPTED = [
     replace(event, strategy="plan") if isinstance(event, ev.Routed) else event for event in BEGUN
 ]
-"""Nobody decides further: what is there is played."""
+"""No further decision is made: what is there is played."""
 
 
 def test_what_is_done_is_kept_and_the_rest_is_done(call: Call, scripted: Scripted) -> None:

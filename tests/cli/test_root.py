@@ -69,7 +69,7 @@ def test_a_stranger_finds_the_strategies_and_the_templates(
         assert f"\n  {strategy} " in help_text
     assert "draft-verify-revise" in help_text
     assert "What I do on Mondays. (a template)" in " ".join(help_text.split())
-    # One that is broken keeps nobody from the help, nor from the others.
+    # One that is broken doesn't hide the help, nor from the others.
     (folder / "broken.toml").write_text("steps = 3")
     help_text = call(name, "--help").out
     assert "\n  single " in help_text

@@ -226,7 +226,7 @@ def test_the_flowchart_has_every_step_and_every_access(call: Call) -> None:
     assert "class step3 elsewhere" in chart
     assert "step 3: gpt (cloud (api.openai.com)), done<br/>" in chart
     drawn = flowchart(record_view(record(EVENTS[4])))
-    assert '"step 3: gpt, waiting<br/>' in drawn  # nobody knows yet where
+    assert '"step 3: gpt, waiting<br/>' in drawn  # it isn't known yet where
     assert "class step4 failed" in chart
     assert "Write it #34;well#34; #60;b#62;#38;#60;/b#62;." in chart
 

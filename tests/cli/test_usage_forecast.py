@@ -37,7 +37,7 @@ def weighed(days: int, each: int) -> None:
     raw.close()
 
 
-def test_without_a_past_nothing_is_foretold(call: Call) -> None:
+def test_without_a_past_nothing_is_forecast(call: Call) -> None:
     done = call("usage", "--forecast")
     assert done.code == 0
     assert "Today: $0.00 so far; too little was charged yet" in done.out

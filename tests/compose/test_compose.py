@@ -166,7 +166,7 @@ HERE = "http://127.0.0.1:11434/v1"
 def test_an_engine_on_this_machine_that_forwards_counts_as_a_cloud(
     entry: ServerWorkerSettings, privacy: Label, remote: bool
 ) -> None:
-    """So it is refused offline, redacted and priced, under whatever name it forwards."""
+    """So it is refused offline, redacted and priced, under any name that it forwards."""
     card = card_of(entry)
     assert (card.privacy, card.remote) == (privacy, remote)
     assert (card.price is None) is remote

@@ -1,4 +1,4 @@
-"""Bytes in words, counted in one way wherever they are told."""
+"""Bytes in words, counted in one way wherever they are shown."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_speeds_have_as_many_digits_as_matter(speed: float, shown: str) -> None:
     ("reported", "sold"),
     [
         (25_282_412_544, 24),  # a virtual machine with 24 GiB
-        (16_481_804_288, 16),  # laptops, as their systems tell their memory
+        (16_481_804_288, 16),  # laptops, as their systems report their memory
         (33_512_878_080, 32),
         (67_310_723_072, 64),
         (134_968_901_632, 128),

@@ -182,7 +182,7 @@ async def test_a_header_comes_before_the_file(
     long = model(words=400_000, weights=32 * MIB)
     (tmp_path / "long").write_bytes(long)
     hub.add(
-        "a/header", {"m.gguf": SMALL, "long.gguf": tmp_path / "long", "no.gguf": b"nonsense" * 9}
+        "a/header", {"m.gguf": SMALL, "long.gguf": tmp_path / "long", "no.gguf": b"no model" * 9}
     )
     read = await hub_source.read_header(await hub_source.look_up(Source("a/header", "m.gguf")))
     assert (read.architecture, read.name, read.layers) == ("llama", "Tiny", 2)
@@ -464,7 +464,7 @@ async def test_through_a_proxy(hub: Hub, tmp_path: Path) -> None:
     try:
         offer = await hub_source.look_up(Source("a/proxy", "m.gguf"))
         assert offer.sha256 == hub.sha256("a/proxy", "m.gguf")
-        # From outside nobody is led to what only this machine may reach.
+        # No outside address leads to what only this machine may reach.
         await refused(hub_source.read_header(offer), WorkerUnavailable, "not safe")
     finally:
         await hub_source.aclose()
@@ -547,7 +547,7 @@ async def test_closing_early_keeps_what_came(hub: Hub, own: HubSource, tmp_path:
     assert (tmp_path / f"{offer.sha256}.partial").stat().st_size == 4 * MIB
     assert not (tmp_path / "m.gguf").exists()
     assert await fetched(own, offer, tmp_path / "m.gguf") == offer.sha256
-    assert own.pid == pid, "nobody had to be killed"
+    assert own.pid == pid, "no process had to be killed"
     assert hub.served() == len(content)
 
 
@@ -561,7 +561,7 @@ async def test_when_it_is_closed_it_is_over(
         await begun(steps, MIB // 2)
     [partial] = partials(tmp_path)
     size = partial.stat().st_size
-    await asyncio.to_thread(hub.quiet)  # it has noticed that nobody takes the rest
+    await asyncio.to_thread(hub.quiet)  # it has noticed that the rest isn't read
     assert partial.stat().st_size == size < offer.size
 
 
@@ -602,7 +602,7 @@ async def test_a_file_that_is_read_when_all_ends_is_not_begun_again(
     os.kill(pid, signal.SIGKILL)
     await closing
     await refused(reading, WorkerUnavailable, "stopped")
-    assert own.pid is None, "nobody would end it"
+    assert own.pid is None, "nothing else would end it"
 
 
 async def test_what_would_follow_a_file_that_was_just_read_is_not_begun(
@@ -612,10 +612,10 @@ async def test_what_would_follow_a_file_that_was_just_read_is_not_begun(
     await read(own, tmp_path / "file")
     reading = asyncio.create_task(read(own, tmp_path / "file", tmp_path / "file"))
     await asyncio.sleep(0)
-    time.sleep(0.5)  # noqa: ASYNC251  (the answer is here, and nobody has heard it)
+    time.sleep(0.5)  # noqa: ASYNC251  (the answer is here, and it wasn't read)
     await own.aclose()
     await refused(reading, WorkerUnavailable, "stopped")
-    assert own.pid is None, "nobody would end it"
+    assert own.pid is None, "nothing else would end it"
 
 
 async def test_an_idle_child_ends(hub: Hub, tmp_path: Path) -> None:

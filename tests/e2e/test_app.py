@@ -34,7 +34,7 @@ class SharedApp:
         self._app: Terminal | None = None
 
     def start(self) -> Terminal:
-        """Start it, whatever was there before."""
+        """Start it, after any earlier run."""
         self.close()
         editor = f"'{sys.executable}' '{self.home / 'editor.py'}'"
         environ = {**os.environ, "BATON_HOME": str(self.home), "EDITOR": editor}

@@ -1,4 +1,4 @@
-"""What Baton starts and loads that nobody asked for: nothing, whatever the environment says."""
+"""What Baton starts and loads unasked: nothing, in any environment."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What Baton connects to, seen by the kernel: every system call of it and all its children.
 
-Needs root, strace and unshare, so it is skipped elsewhere; a guard in `conftest.py` does for the
-other tests. A process that is traced can hide nothing, native code and grandchildren included.
+Needs root, strace and unshare, so it is skipped on other machines; a guard in `conftest.py` does
+for the other tests. A traced process can hide nothing, native code and grandchildren included.
 """
 
 from __future__ import annotations

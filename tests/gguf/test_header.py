@@ -312,7 +312,7 @@ def test_a_template_that_is_too_long_is_left_out() -> None:
 
 
 def outcome(data: bytes, size: int | None) -> str:
-    """Read what may be anything; whatever else is raised ends the test."""
+    """Read what may be anything; any other error ends the test."""
     try:
         parse_header(data, size)
     except HeaderIncomplete as cut:

@@ -1,4 +1,4 @@
-"""Whether models fit: what always holds, and what people are told."""
+"""Whether models fit: what always holds, and which sentences people see."""
 
 from __future__ import annotations
 

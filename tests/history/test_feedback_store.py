@@ -30,7 +30,7 @@ async def store() -> AsyncIterator[Store]:
 
 
 async def replaced(store: Store, draft: str, answer: str, sent: bool = True) -> RecordedRun:
-    """Record a run whose local draft a worker elsewhere replaced."""
+    """Record a run whose local draft a remote worker replaced."""
     begun = await store.begin(Prompt("How many?"), ConversationPosition(), Label.CLOUD)
     ids = (begun.run, begun.conversation, begun.prompt, begun.answer)
     first = Plan((direct_step("small", (), Need("math", 3)),), (1,))
@@ -239,7 +239,7 @@ async def test_a_thumb_on_what_replaced_a_draft_is_for_its_own_author(store: Sto
 
 @pytest.mark.parametrize("help_came", [True, False])
 async def test_where_help_failed_the_draft_is_the_answer(store: Store, help_came: bool) -> None:
-    """What a person says of it is said of the newest draft, whatever failed before or after it."""
+    """What a person says of it is said of the newest draft, even if others failed around it."""
     begun = await store.begin(Prompt("How many?"), ConversationPosition(), Label.CLOUD)
     steps = [direct_step("tiny", (), Need("code", 3)), direct_step("small", (), Need("math", 3))]
     steps.append(direct_step("gpt", (), Need("math", 3)))

@@ -1,4 +1,4 @@
-"""What is acknowledged stays, whatever happens to the process, the disk or the file."""
+"""What is acknowledged stays, with any fault of the process, the disk or the file."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The inventory of Baton: what people and scripts rely on, collected from the code.
 
     python tests/inventory/collect.py            compares, and prints a diff
-    python tests/inventory/collect.py --write    writes the files in `data` anew
+    python tests/inventory/collect.py --write    rewrites the files in `data`
     python tests/inventory/collect.py --write commands.json help.txt
 
 All imports of the product stand here, so that a move of its modules changes this file only.
@@ -489,7 +489,7 @@ def difference(name: str) -> str:
 def write_or_compare() -> int:
     """Do what the command line asks, and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", action="store_true", help="write the files anew")
+    parser.add_argument("--write", action="store_true", help="rewrite the files")
     parser.add_argument("files", nargs="*", help="only these", choices=[*SECTIONS, []])
     given = parser.parse_args()
     different = 0

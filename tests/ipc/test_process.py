@@ -153,7 +153,7 @@ async def test_what_is_too_large_is_no_call(child: Child) -> None:
     assert await heard(child.call(Say([DONE]))) == []
 
 
-# Whoever leaves
+# Cancelled calls
 
 
 async def test_a_late_answer_to_a_cancelled_call_reaches_no_other_call(child: Child) -> None:

@@ -1,4 +1,4 @@
-"""The library is told lies: by a stick, by names that mean something else, by what happens
+"""The library gets false data: from a stick, by names that mean something else, by what happens
 meanwhile in another Baton.
 """
 
@@ -59,7 +59,7 @@ async def library(store: FolderModelStore, hub: Hub) -> AsyncIterator[Library]:
 
 
 def stick(folder: Path, id: str, data: bytes, roles: tuple[ModelRole, ...] = ()) -> Path:
-    """Write what somebody may carry here, whatever it says of itself."""
+    """Write a stick that a person may bring, with any description."""
     folder.mkdir(exist_ok=True)
     (folder / f"{id}.gguf").write_bytes(data)
     sha256 = hashlib.sha256(data).hexdigest()

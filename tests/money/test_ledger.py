@@ -1,4 +1,4 @@
-"""The ledger: what is held, charged, given back and told."""
+"""The ledger: what is held, charged, given back and reported."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ async def test_no_money_is_held_in_a_ledger_that_was_removed(
     path: Path, ledger: Ledger, queues: bool
 ) -> None:
     await ledger.void((await ledger.hold(bill())).call)
-    await asyncio.to_thread(path.rename, path.with_name("elsewhere.db"))
+    await asyncio.to_thread(path.rename, path.with_name("other.db"))
     with pytest.raises(StoreError):
         await (ledger.hold_in_turn(bill()) if queues else ledger.hold(bill()))
 
@@ -533,7 +533,7 @@ async def test_all_unconfirmed_charges_can_be_released_at_once(ledger: Ledger) -
     assert await ledger.leave(kept.call) == HELD
 
 
-# What is told
+# What is reported
 
 
 async def test_usage_adds_up_by_day_worker_and_purpose(ledger: Ledger, clock: Clock) -> None:

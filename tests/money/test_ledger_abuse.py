@@ -1,4 +1,4 @@
-"""Never over the ceiling and nothing unrecorded, whatever happens to processes and files."""
+"""Never over the ceiling and nothing unrecorded, with any fault of processes and files."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ async def test_a_baton_that_was_taken_for_dead_does_no_harm(
 async def test_a_clock_that_is_set_on_makes_no_living_process_dead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The system tells when a process began by its clock, so setting that moves the beginning."""
+    """The system reports when a process began by its clock, so setting that moves the beginning."""
     path = tmp_path / "ledger.db"
     child, sent, unsent = await asyncio.to_thread(halfway, path)
     began = psutil.Process.create_time

@@ -253,7 +253,7 @@ def test_a_freeze_that_was_lifted_stays_lifted_where_no_record_can_be_kept(home:
 
 
 def copy_ledger(source: Path, target: Path) -> None:
-    """Put a copy in place of a ledger that nobody has open."""
+    """Put a copy in place of a ledger that isn't open."""
     for suffix in SIDE_FILES:
         target.with_name(target.name + suffix).unlink(missing_ok=True)
     shutil.copy(source, target)
@@ -330,7 +330,7 @@ def test_a_ledger_in_another_folder_is_noticed_by_the_state(home: Home, tmp_path
 
 def test_folders_that_move_together_change_nothing(home: Home, tmp_path: Path) -> None:
     asyncio.run(home.spend())
-    moved = Home(tmp_path / "elsewhere")
+    moved = Home(tmp_path / "other")
     moved.data.parent.mkdir()
     home.data.rename(moved.data)
     home.state.rename(moved.state)
@@ -395,8 +395,8 @@ async def test_a_ledger_whose_log_is_removed_while_in_use_spends_nothing(
 
 def test_a_ledger_may_be_a_link_to_another_file(home: Home, tmp_path: Path) -> None:
     asyncio.run(home.spend())
-    home.ledger.rename(tmp_path / "elsewhere.db")
-    home.ledger.symlink_to(tmp_path / "elsewhere.db")
+    home.ledger.rename(tmp_path / "other.db")
+    home.ledger.symlink_to(tmp_path / "other.db")
     asyncio.run(home.spend())
     assert asyncio.run(home.start()) == ("", "")
 

@@ -152,7 +152,7 @@ def test_who_dies_in_the_line_leaves_it(tmp_path: Path) -> None:
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """A loop on which nobody waits: time goes on when there is nothing to do before."""
+    """A loop that never waits: its clock jumps to the next timer when nothing else is to do."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -305,7 +305,7 @@ def test_ten_thousand_schedules_end_within_the_ceiling() -> None:
 async def test_a_crowd_before_a_small_ceiling_is_answered_as_far_as_the_money_goes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Errors that cost nothing, cut streams and good answers: nobody is refused too early."""
+    """Errors that cost nothing, cut streams and good answers: no call is refused too early."""
     monkeypatch.setattr(hold_queue, "POLL_SECONDS", 0.02)
     ceiling = 12 * CENT // 10  # room for about three calls at once
     faults = [None, None, Fault.SERVER_ERROR, None, Fault.RATE_LIMITED, None]

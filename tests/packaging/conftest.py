@@ -24,7 +24,7 @@ def launcher() -> Path:
 
 @pytest.fixture(scope="session")
 def probe(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A program that tells what it was started with."""
+    """A program that prints what it was started with."""
     folder = tmp_path_factory.mktemp("probe")
     (folder / "probe.c").write_text(PROBE)
     command = ["cc", "-static", "-o", str(folder / "probe"), str(folder / "probe.c")]

@@ -137,7 +137,7 @@ def test_workflows_use_pinned_actions_and_may_do_little(file: Path) -> None:
         secret = "secrets." in json.dumps(job)
         assert not secret or job.get("environment") == "release"
     for step in steps(workflow):
-        # What somebody else may have named must not be read as a command.
+        # What another user may have named must not be read as a command.
         assert "${{" not in step.get("run", "")
         if "checkout" in step.get("uses", ""):
             assert step["with"]["persist-credentials"] is False

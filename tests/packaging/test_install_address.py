@@ -138,7 +138,7 @@ def give_downloader(machine: Machine, name: str) -> None:
 @pytest.mark.parametrize("downloader", ["curl", "wget", "busybox"])
 def test_an_unused_port_is_reported(machine: Machine, downloader: str) -> None:
     give_downloader(machine, downloader)
-    with socket.socket() as taken:  # nobody else listens there meanwhile
+    with socket.socket() as taken:  # no other process listens there meanwhile
         taken.bind(("127.0.0.1", 0))
         host = f"127.0.0.1:{taken.getsockname()[1]}"
         said = refused(machine.install("--from", f"http://{host}/baton"))
@@ -168,7 +168,7 @@ def test_a_name_that_does_not_resolve_is_reported(machine: Machine, downloader: 
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("downloader", ["curl", "wget"])
-@pytest.mark.parametrize("why", ["nobody vouches", "another name", "no https"])
+@pytest.mark.parametrize("why", ["no authority", "another name", "no https"])
 def test_a_server_that_does_not_prove_itself_is_reported(
     machine: Machine, folder: Path, certificate: Path, downloader: str, why: str
 ) -> None:
@@ -177,7 +177,7 @@ def test_a_server_that_does_not_prove_itself_is_reported(
     with serving(folder, certificate if why != "no https" else None) as server:
         name = "localhost" if why == "another name" else "127.0.0.1"
         host = f"{name}:{server.server_port}"
-        if why == "nobody vouches":
+        if why == "no authority":
             done = machine.install("--from", f"https://{host}")
         else:
             wgetrc = str(machine.root / "wgetrc")

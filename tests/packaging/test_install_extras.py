@@ -1,4 +1,4 @@
-"""What the installer puts down beside the program, and what it tells the person to do."""
+"""What the installer puts down beside the program, and what it asks the person to do."""
 
 from __future__ import annotations
 

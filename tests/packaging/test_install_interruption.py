@@ -55,7 +55,7 @@ def interrupt(machine: Machine, at: int, kind: str) -> Path:
 
 
 def started(count: Path) -> int:
-    """Tell how many programs it has started."""
+    """Return how many programs it has started."""
     return len(count.read_text())
 
 

@@ -83,8 +83,8 @@ def test_it_finds_itself(single: SingleFile, tmp_path: Path, way: str) -> None:
         command = ["sh", "-c", f'PATH="{single.file.parent}:$PATH" exec baton']
     elif way == "relative":
         command = ["../bin/baton"]
-        (tmp_path / "elsewhere").mkdir()
-        options["cwd"] = tmp_path / "elsewhere"
+        (tmp_path / "other").mkdir()
+        options["cwd"] = tmp_path / "other"
     elif way == "deleted folder":
         command = [
             "sh",
@@ -135,8 +135,8 @@ def test_the_cache_is_where_baton_looks_for_it(
 
 
 def _link_instead(tree: Path) -> None:
-    (tree / "_internal/libone.so.1").rename(tree / "elsewhere")
-    (tree / "_internal/libone.so.1").symlink_to("../elsewhere")
+    (tree / "_internal/libone.so.1").rename(tree / "other")
+    (tree / "_internal/libone.so.1").symlink_to("../other")
 
 
 def _other_link(tree: Path) -> None:
@@ -152,7 +152,7 @@ def _say_less(tree: Path) -> None:
 DAMAGES: dict[str, Callable[[Path], object]] = {
     "a file is missing": lambda tree: (tree / "_internal/nothing").unlink(),
     "a folder is missing": lambda tree: shutil.rmtree(tree / "_internal"),
-    "all is missing": lambda tree: tree.rename(tree.with_name("elsewhere")),
+    "all is missing": lambda tree: tree.rename(tree.with_name("other")),
     "the program is missing": lambda tree: (tree / "baton").unlink(),
     "a file is shorter": lambda tree: os.truncate(tree / "baton", 4096),
     "a file is longer": lambda tree: (tree / "_internal/nothing").write_bytes(b"x"),
@@ -161,7 +161,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "others may write to a file": lambda tree: (tree / "baton").chmod(0o757),
     "a link is a file": lambda tree: shutil.copy(tree / "baton", tree / "_internal/libone.so"),
     "a link lies in a file's place": _link_instead,
-    "a link points elsewhere": _other_link,
+    "a link points to another file": _other_link,
     "the MANIFEST is missing": lambda tree: (tree / "MANIFEST").unlink(),
     "the MANIFEST is empty": lambda tree: os.truncate(tree / "MANIFEST", 0),
     "the MANIFEST says less": _say_less,

@@ -118,7 +118,7 @@ def test_a_wait_is_shown_on_a_terminal_only(single: SingleFile) -> None:
         while b"unpacks itself" not in said:
             said += os.read(terminal, 1000)
     output, _ = process.communicate(timeout=60)
-    with suppress(OSError):  # nobody has it open any more
+    with suppress(OSError):  # no process has it open any more
         while more := os.read(terminal, 1000):
             said += more
     os.close(terminal)
@@ -142,7 +142,7 @@ def test_the_tree_is_held_as_long_as_the_program_runs(single: SingleFile) -> Non
 
 
 def test_a_lock_that_was_removed_meanwhile_is_taken_again(single: SingleFile) -> None:
-    """Who removes an outdated tree removes its lock, for which somebody may wait already."""
+    """Who removes an outdated tree removes its lock, for which another process may wait already."""
     name = f"{single.payload.key}.lock"
     with locked(single, name):
         process = single.open("wait")
@@ -183,11 +183,11 @@ def test_no_tree_in_use_is_removed(make: Make) -> None:
 
 def test_leftovers_go_and_what_is_not_ours_stays(make: Make, tmp_path: Path) -> None:
     single, key = make(), "0123456789abcdef"
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "elsewhere" / "mine").touch()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "mine").touch()
     for name in (f"{key}.part.abcdef", "mine", f"{key}.mine", "0123456789ABCDEF", f"{key[:-1]}"):
         (single.app / name / "deep").mkdir(mode=0o700, parents=True)
-        (single.app / name / "link").symlink_to(tmp_path / "elsewhere")
+        (single.app / name / "link").symlink_to(tmp_path / "other")
     single.app.chmod(0o700)
     single.works()
     left = {path.name for path in single.app.iterdir()} - {"lock", single.payload.key}
@@ -198,12 +198,12 @@ def test_leftovers_go_and_what_is_not_ours_stays(make: Make, tmp_path: Path) -> 
         "0123456789ABCDEF",
         key[:-1],
     }
-    assert (tmp_path / "elsewhere" / "mine").exists()
+    assert (tmp_path / "other" / "mine").exists()
 
 
 @pytest.mark.parametrize("rounds", [10, pytest.param(200, marks=pytest.mark.long)])
 def test_versions_that_come_and_go_side_by_side(make: Make, rounds: int) -> None:
-    """Each start of each works, whatever the others remove, damage or kill meanwhile."""
+    """Each start of each works, though the others remove, damage or kill meanwhile."""
     versions = [make({"v": str(n).encode() * 500_000}, f"baton {n}") for n in range(4)]
     failures: list[bytes] = []
 

@@ -41,7 +41,7 @@ def refused(ran: subprocess.CompletedProcess[bytes], *words: str) -> str:
 
 
 def in_own_mounts(single: SingleFile, script: str) -> subprocess.CompletedProcess[bytes]:
-    """Run a script that mounts what nobody else sees; $0 is the single file, $1 its home."""
+    """Run a script that mounts what no other process sees; $0 is the single file, $1 its home."""
     single.home.mkdir(exist_ok=True)
     alone = ["unshare", "--mount", *(["--map-root-user"] if os.geteuid() else [])]
     if subprocess.run(
@@ -86,7 +86,7 @@ def test_names_cannot_move_the_cursor(make: Make, tmp_path: Path) -> None:
 
 
 def as_nobody(single: SingleFile, *command: str) -> subprocess.CompletedProcess[bytes]:
-    """Start a copy that anybody may read, as somebody else."""
+    """Start a copy that any user may read, as the user nobody."""
     return subprocess.run(
         command or [single.file],
         env=single.environ(),
@@ -129,9 +129,9 @@ def test_nothing_planted_is_run(single: SingleFile, tmp_path: Path, planted: str
     if planted == "owner":
         os.chown(single.tree, NOBODY, NOBODY)
     elif planted in ("link", "file"):
-        shutil.move(single.tree, tmp_path / "elsewhere")
+        shutil.move(single.tree, tmp_path / "other")
         if planted == "link":
-            single.tree.symlink_to(tmp_path / "elsewhere")
+            single.tree.symlink_to(tmp_path / "other")
         else:
             single.tree.write_text("mine")
     else:
@@ -150,8 +150,8 @@ def test_no_tree_is_run_among_what_others_may_change(
     elif planted == "writable":
         single.app.chmod(0o777)
     else:
-        shutil.move(single.app, tmp_path / "elsewhere")
-        single.app.symlink_to(tmp_path / "elsewhere")
+        shutil.move(single.app, tmp_path / "other")
+        single.app.symlink_to(tmp_path / "other")
     refused(single.start(), f"{single.app}:", "belongs to you")
 
 
@@ -289,7 +289,7 @@ HOSTILE = {
 def test_nothing_is_written_outside_its_folder(
     single: SingleFile, tmp_path: Path, hostile: str
 ) -> None:
-    """Though nobody but pack.py makes payloads."""
+    """Though only pack.py makes payloads."""
     for made in HOSTILE[hostile]:
         made.name = made.name.replace("/OUTSIDE", str(tmp_path))
         made.linkname = made.linkname.replace("/OUTSIDE", str(tmp_path))
@@ -325,7 +325,7 @@ def test_too_little_space(make: Make) -> None:
 
 
 def test_a_disk_that_becomes_full(make: Make) -> None:
-    """There seems to be room for a file with holes, until somebody fills them."""
+    """There seems to be room for a file with holes, until they are filled."""
     single = make({"big": os.urandom(3 * MEGABYTE), "small": bytes(MEGABYTE)})
     script = """
         mount -t tmpfs -o size=12m,nr_inodes=14 none "$1"

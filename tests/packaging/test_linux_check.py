@@ -1,4 +1,4 @@
-"""What packaging/linux/check.py finds in a folder of programs: all that would fail elsewhere."""
+"""What packaging/linux/check.py finds in a folder of programs: what fails on other machines."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_what_is_not_in_the_folder_is_named(tmp_path: Path) -> None:
 
 
 def test_a_program_that_does_not_know_the_folder_is_named(tmp_path: Path) -> None:
-    """Its libraries are known to those that they load, but nothing tells the program."""
+    """Its libraries are known to those that they load, but the program doesn't know them."""
     library(tmp_path, "says", SAYS)
     code = tmp_path / "main.c"
     code.write_text("int says(void); int main(void) { return says(); }\n")

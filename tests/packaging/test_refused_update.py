@@ -106,7 +106,7 @@ def test_its_tree_goes_at_once(
 
 
 def test_a_tree_in_use_stays(own: Machine, releases: ReleaseSource, launcher: Path) -> None:
-    """Somebody has started that version by hand."""
+    """A person has started that version by hand."""
     file = offered(own, single(own, launcher, SAYS.format("0.9.9")))
     subprocess.run([file, "--version"], check=True, capture_output=True)
     key = tree_key(file)

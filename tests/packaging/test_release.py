@@ -149,7 +149,7 @@ def _another_installer(release: Path) -> None:
 
 
 def _linked(release: Path) -> None:
-    moved = release.with_name("elsewhere")
+    moved = release.with_name("moved")
     (release / BINARY).rename(moved)
     (release / BINARY).symlink_to(moved)
 

@@ -260,7 +260,7 @@ def test_an_archive_that_is_not_as_it_was_packed_is_not_released(
         {"other/baton.exe": b"MZ"},
         {"baton/baton.exe": None},
         {"baton/MANIFEST": None},
-        {"baton/MANIFEST": b"nonsense"},
+        {"baton/MANIFEST": b"invalid"},
     ]
     for change in changes:
         rewritten(change)

@@ -1,4 +1,4 @@
-"""What pack.unpack does with a single file that somebody has made to do harm: nothing outside."""
+"""What pack.unpack does with a single file that was made to do harm: nothing outside."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROGRAM: Member = ("baton", FILE, b"#!/bin/sh\n")
 
 
 def single_file(target: Path, *members: Member, manifest: bytes | None = None) -> Path:
-    """Make a single file with these members, whose MANIFEST tells of the files by default."""
+    """Make a single file with these members, whose MANIFEST lists the files by default."""
     expected = _manifest(members) if manifest is None else manifest
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w", format=tarfile.USTAR_FORMAT) as packed:
@@ -95,7 +95,7 @@ def test_nothing_is_written_outside_its_folder_and_nothing_odd_is_taken(
     for folder in (outside, place):
         folder.mkdir()
     (place / "secret").write_text("mine")
-    expected = {"outside": str(outside), "name": "elsewhere"}
+    expected = {"outside": str(outside), "name": "other"}
     evil = [
         (
             name.format(**expected),
@@ -112,7 +112,7 @@ def test_nothing_is_written_outside_its_folder_and_nothing_odd_is_taken(
     assert {path.name for path in tmp_path.iterdir()} == {"file", "outside", "places"}
 
 
-@pytest.mark.parametrize("manifest", [b"", b"nonsense\n", _manifest([("baton", FILE, b"other")])])
+@pytest.mark.parametrize("manifest", [b"", b"invalid\n", _manifest([("baton", FILE, b"other")])])
 def test_what_manifest_does_not_list_is_refused(tmp_path: Path, manifest: bytes) -> None:
     file = single_file(tmp_path / "file", PROGRAM, manifest=manifest)
     with pytest.raises(pack.PackError, match="isn't as it was packed"):

@@ -243,7 +243,7 @@ MAKERS |= {"copy2", "copyfile", "copytree", "NamedTemporaryFile", "TemporaryDire
 
 
 def test_files_are_made_in_one_place() -> None:
-    """A file that is made elsewhere could be open to others, or be left half written."""
+    """A file that is made in another way could be open to others, or be left half written."""
     folder = Path(durable_files.__file__).parents[1]
     found = {
         str(file.relative_to(folder))

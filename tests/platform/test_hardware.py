@@ -172,7 +172,7 @@ def test_a_card_that_this_build_can_not_use_is_named(tmp_path: Path) -> None:
     assert inspect_machine(gpus=[], root=root).idle_gpus == (RTX, "NVIDIA GeForce GT 1030")
     used = [Gpu(RTX, 7 * GB, 8 * GB)]
     assert inspect_machine(gpus=used, root=root).idle_gpus == ("NVIDIA GeForce GT 1030",)
-    assert inspect_machine(root=root).idle_gpus == (), "nobody has asked the engine"
+    assert inspect_machine(root=root).idle_gpus == (), "the engine was not asked"
 
 
 @LINUX

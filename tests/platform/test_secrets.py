@@ -155,7 +155,7 @@ def test_a_locked_keyring_is_waited_for_once_and_asked_again_when_it_is_unlocked
     assert stuck.daemon, "it must not keep Baton from ending"
     with pytest.raises(NoKeyring, match="is it locked"):
         save_key("openai", CANARY)
-    assert secrets._stuck_thread is stuck, "nobody waited again"
+    assert secrets._stuck_thread is stuck, "it was not waited for again"
     stuck.join()
     use(monkeypatch, MemoryKeyring())
     assert save_key("openai", CANARY).source == "keyring"

@@ -1,4 +1,4 @@
-"""Learning: what is handed on, what is kept of what comes back, and what a person is told."""
+"""Learning: what is handed on, what is kept of what comes back, and what a person sees of it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def write(target: Path, text: str) -> None:
 
 
 class StubTrainer:
-    """Learns whatever it is told to have learned, into the file."""
+    """Writes the given result into the file, as if it had learned it."""
 
     def __init__(self, learned: RefitResult | None = None) -> None:
         self.learned = learned or RefitResult(12, 3, 0.2, 0.18, True, ("It trusts small more.",))
@@ -148,7 +148,7 @@ async def test_a_trainer_that_fails_leaves_all_as_it_was(versions: LearnedVersio
 
     async def dying(rated: Sequence[RatedAnswer], target: Path) -> RefitResult:
         write(target, "half of it")
-        raise WorkerError("The router fell over.")
+        raise WorkerError("The router crashed.")
 
     learning = Personaliser(KnownHistory(*answers(20)), lambda: [SMALL], dying, versions)
     with pytest.raises(WorkerError):

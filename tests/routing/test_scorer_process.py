@@ -55,7 +55,7 @@ def material(text: str) -> Material:
 
 @pytest.fixture
 async def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Make]:
-    """Make routers whose child does what it is told; they are closed in the end."""
+    """Make routers whose child does what a prompt says; they are closed in the end."""
     script = str(Path(odd_scorer.__file__))
     monkeypatch.setattr(process, "command", lambda name: [sys.executable, "-P", script])
     async with AsyncExitStack() as closing:
@@ -174,11 +174,11 @@ async def test_an_invalid_answer_is_not_believed_and_ends_the_child(make: Make, 
 async def test_an_invalid_judgement_of_drafts_is_not_believed(make: Make) -> None:
     router = make()
     drafts = [Draft("small", "a", "1", 1), Draft("far", "a", "1", 1)]
-    judged = await router.judge(material("nonsense"), Route("local", ""), ROSTER, drafts)
+    judged = await router.judge(material("invalid"), Route("local", ""), ROSTER, drafts)
     assert judged.agreement == 1.0
     assert judged.best < 2
     await router.aclose()
-    assert await router.likeness(["nonsense", "nonsense"]) == [[1.0, 1.0], [1.0, 1.0]]
+    assert await router.likeness(["invalid", "invalid"]) == [[1.0, 1.0], [1.0, 1.0]]
 
 
 async def test_a_question_that_fails_costs_only_itself(make: Make) -> None:
@@ -361,7 +361,7 @@ async def test_what_turns_out_between_prompts_is_reported_as_well(make: Make) ->
 async def test_missing_files_are_reported_before_anything_is_started(make: Make, file: str) -> None:
     router = make()
     (router.folder / file).unlink()
-    router = make()  # makes the file anew
+    router = make()  # makes the file again
     (router.folder / file).unlink()
     router = LearnedRouter(router.folder)
     assert "isn't in" in router.warning

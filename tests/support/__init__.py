@@ -1,1 +1,1 @@
-"""What tests of workers elsewhere need: a cloud of our own on loopback."""
+"""What tests of remote workers need: a cloud of our own on loopback."""

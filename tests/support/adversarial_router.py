@@ -17,9 +17,10 @@ WILD = (math.nan, math.inf, -math.inf, -1.0, 0.0, 0.5, 1.0, 1e9)
 
 
 class Adversary:
-    """Says that help is worth everything, and whatever else comes to its mind.
+    """Says that help is worth everything, and random figures for all else.
 
-    With `greedy`, every gain is 1 and every draft is bad, so that it wants all of it elsewhere.
+    With `greedy`, every gain is 1 and every draft is bad, so that it wants remote workers
+    for all of it.
     """
 
     def __init__(self, random: Random, *, greedy: bool = False) -> None:
@@ -31,7 +32,7 @@ class Adversary:
         """Nothing is to be warmed."""
 
     async def route(self, material: Material, roster: Sequence[Card]) -> Route:
-        """Return the rule's route with figures that nobody should believe."""
+        """Return the rule's route with figures that no strategy should believe."""
         route = await RuleRouter().route(material, roster)
         where = "cloud" if self._greedy else self._random.choice(["local", "plan", "cloud"])
         return replace(route, where=where, estimate=self._estimate(roster))
@@ -43,7 +44,7 @@ class Adversary:
             return Estimate({"math": 1.0}, none, all_of_it, all_of_it, 1, 0.0)
         if self._random.random() < 0.2:
             return None
-        kinds = {self._random.choice([*KINDS, "nonsense"]): self._figure()}
+        kinds = {self._random.choice([*KINDS, "unknown"]): self._figure()}
         quality, gain, nearby = ({name: self._figure() for name in self._some(ids)} for _ in "123")
         tokens, most = (self._random.choice([-1, 0, 5, 10**9]) for _ in "12")
         return Estimate(kinds, quality, gain, nearby, tokens, self._figure(), most)

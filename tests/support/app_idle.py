@@ -80,7 +80,7 @@ async def rest(*_: float) -> None:
 
 
 def _drew(app: App[Any]) -> bool:
-    """Draw what is to be drawn; tell whether there was anything."""
+    """Draw what is to be drawn; return whether there was anything."""
     if not app.is_running or not app.screen_stack or app._batch_count:
         return False
     screen = app.screen

@@ -88,7 +88,7 @@ class ScriptedModelSource:
         self.going.clear()
 
     async def look_up(self, source: Source) -> ModelOffer:
-        """Offer whatever is asked for."""
+        """Offer every file that is asked for."""
         self.looked.append(source)
         self._fail(source.file)
         data = contents(source.file.removesuffix(".gguf"))

@@ -22,7 +22,7 @@ from support.provider_dialects import (
 from support.received_requests import ReceivedRequest
 
 MODEL_CAP = 4096
-"""What a model writes at most where nobody sets a cap."""
+"""What a model writes at most where no cap is set."""
 
 
 @dataclass(frozen=True, slots=True)

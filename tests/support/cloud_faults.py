@@ -22,7 +22,7 @@ class Fault(StrEnum):
     CUT_ERROR = "500 cut in its error"
     ERROR_FIRST = "error before the first token"
     ECHO_KEY = "401 echoes the key"
-    REDIRECT = "307 elsewhere"
+    REDIRECT = "307 to another address"
     HTML = "200 with a page"
     EMPTY = "200 with nothing"
     HUGE_HEADER = "huge header"

@@ -1,4 +1,4 @@
-"""Workers elsewhere, asked through the real gateway child; the cloud is the kit's, on loopback."""
+"""Remote workers, asked through the real gateway child; the cloud is the kit's, on loopback."""
 
 from __future__ import annotations
 

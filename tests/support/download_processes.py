@@ -76,7 +76,7 @@ def offer_in(hub: Hub, size: int) -> ModelOffer:
 
 
 def unvouched(hub: Hub, size: int) -> ModelOffer:
-    """Return the same file by its address alone: nobody says what must be in it."""
+    """Return the same file by its address alone, with no hash of its contents."""
     return ModelOffer(Source(url=f"{hub.url}/{REPO}/resolve/main/{FILE}"), size)
 
 
@@ -108,7 +108,7 @@ class Child:
         theirs.close()
 
     def kill_at(self, size: int) -> bool:
-        """End it without warning once that much is here; tell whether it came so far."""
+        """End it without warning once that much is here; return whether it came so far."""
         self.wait_for(lambda: here(self._partial) >= size)
         killed: bool = self._process.is_alive()
         self._process.kill()

@@ -6,7 +6,7 @@
         cloud.quiet()                                 # every POST is over and billed
         assert cloud.billed <= ledger                 # nano-dollars; also cloud.bills, .received
 
-It runs in a thread with a loop of its own, so it outlives whatever client process is killed, and
+It runs in a thread with a loop of its own, so it outlives any client process that is killed, and
 a test that blocks doesn't stop it. `python -m support.fake_cloud` runs one in a process of its own.
 """
 

@@ -204,7 +204,7 @@ class Hub:
 
     @property
     def store(self) -> str:
-        """The store's address: another host, as far as anybody can tell."""
+        """The store's address: another host, as far as a client can see."""
         return f"http://localhost:{self._running[1].port}"
 
     @property

@@ -138,7 +138,7 @@ def read_history(data: bytes) -> None:
 
 
 def read_template(data: bytes) -> None:
-    """A workflow of a person's own, or of somebody else's."""
+    """A workflow of a person's own, or of another's."""
     with suppress(ConfigError):
         templates.parse_workflow(_text(data))
 
@@ -214,7 +214,7 @@ def read_hub(data: bytes) -> None:
         answer = json.loads(data)
         hub = _Hub(answer)
         hub._model_info("a/b", "")
-    except Exception:  # the client is refused whatever it raises
+    except Exception:  # the client is refused for any error that it raises
         return
     with suppress(Failure):
         for offer in hub.list_files("a/b"):

@@ -171,7 +171,7 @@ _LENGTHS = (0, 1, 255, 2**16, 2**20, 2**31 - 1, 2**32, 2**40, 2**62, 2**63 - 1, 
 
 
 def hostile() -> Iterator[bytes]:
-    """Yield headers that somebody thought up to do harm."""
+    """Yield headers that are made to do harm."""
     named = text("general.architecture") + written("llama")
 
     def begun(tensors: int, keys: int, rest: bytes) -> bytes:

@@ -26,7 +26,7 @@ class Head:
 
 
 class Connection:
-    """Raises ConnectionError from whatever sends, as soon as the client has left."""
+    """Raises ConnectionError from every call that sends, as soon as the client has left."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer

@@ -31,7 +31,7 @@ class Fault:
     """How one answer goes wrong; all that is set happens.
 
     `status` answers with that instead (with `headers`, `body`, `code` as X-Error-Code, `message` as
-    X-Error-Message, `retry_after` and `location`), whatever was asked. The others spoil content:
+    X-Error-Message, `retry_after` and `location`), for any request. The others spoil content:
     `rate` sends so many bytes per second, `cut` ends after so many bytes of this answer (`reset` as
     a crashed machine would, `stall` by silence), `length` is added to the true Content-Length,
     `unsized` leaves it out, `wrong` flips the byte at that offset of the file, `whole` answers a
@@ -103,7 +103,7 @@ def in_seconds(seconds: float) -> str:
 
 
 class Server(ThreadingHTTPServer):
-    """One port. `answer` gets each request with the fault that shall befall it."""
+    """One port. `answer` gets each request with the fault that it gets."""
 
     daemon_threads = True
     block_on_close = False

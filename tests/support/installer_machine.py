@@ -185,7 +185,7 @@ class Server(http.server.ThreadingHTTPServer):
     """Serves a release on loopback.
 
     Of `cut_file` only half comes, of `stalled_file` only half comes and then no
-    more; `answers` is the status of whatever is asked for.
+    more; `answers` is the status of every answer.
     """
 
     cut_file = ""

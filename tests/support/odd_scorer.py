@@ -25,7 +25,7 @@ ODD: dict[str, Any] = {
 
 
 class OddModel:
-    """Holds workers elsewhere for much better; a prompt says what else it does."""
+    """Holds remote workers for much better; a prompt says what else it does."""
 
     def __init__(self, learned: str) -> None:
         self.learned = learned
@@ -70,14 +70,14 @@ class OddModel:
     ) -> Judgement:
         """Prefer the last draft."""
         _act(text)
-        best = 99 if text == "nonsense" else len(drafts) - 1
+        best = 99 if text == "invalid" else len(drafts) - 1
         chances = {c.id: 0.25 if estimate else 0.5 for c in candidates}
         return Judgement(tuple(0.5 for _ in drafts), best, chances, 1.0)
 
     def likeness(self, texts: Sequence[str]) -> list[list[float]]:
         """Say that all are half alike."""
         _act(texts[0])
-        return [[0.5] * len(texts) for _ in texts[texts[0] == "nonsense" :]]
+        return [[0.5] * len(texts) for _ in texts[texts[0] == "invalid" :]]
 
     def learn(self, rated: Sequence[RatedAnswer], target: Path) -> RefitResult:
         """Write how many there were."""

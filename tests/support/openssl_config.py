@@ -1,4 +1,4 @@
-"""A configuration of OpenSSL's that has it load a library, which tells that it was loaded."""
+"""A configuration of OpenSSL's that has it load a library, which reports that it was loaded."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ init = 1
 def library(file: Path, canary: Path, message: str = "a library") -> None:
     """Compile a library that adds a line to `canary` when it is loaded."""
     compiler = shutil.which("cc")
-    assert compiler, "needs a compiler, for libraries that tell that they were loaded"
+    assert compiler, "needs a compiler, for libraries that report that they were loaded"
     command = [compiler, "-shared", "-fPIC", "-x", "c", "-o", str(file), "-"]
     subprocess.run(command, input=(LIBRARY % (canary, message)).encode(), check=True)
 

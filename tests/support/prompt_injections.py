@@ -1,4 +1,4 @@
-"""Prompt injections: what somebody may have written into a file, an answer or a model's name.
+"""Prompt injections: what an attacker may have written into a file, an answer or a model's name.
 
 `PAYLOADS` has 30 families in 10 guises each. A payload holds a word of its own (`mark`), and comes
 with a plan that does what it says.
@@ -116,7 +116,7 @@ def plans(text: str, first: int) -> list[str]:
 
 @dataclass(frozen=True)
 class Payload:
-    """An attack. Whoever obeys it says `text`, and draws a `plan` where one is wanted."""
+    """An attack. A worker that obeys it says `text`, and draws a `plan` where one is wanted."""
 
     number: int
     family: str

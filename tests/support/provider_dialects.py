@@ -48,7 +48,7 @@ class Dialect:
 
     @property
     def keeps(self) -> bool:
-        """Whether this provider charges for what it puts into its cache, and so tells it."""
+        """Whether this provider charges for what it puts into its cache, and so reports it."""
         return self.asked.provider in ("anthropic", "openrouter")
 
     def __init__(self, asked: ParsedRequest) -> None:

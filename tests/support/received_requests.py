@@ -46,7 +46,7 @@ FORMS = ("response_format", "text", "output_format", "response_json_schema")
 
 @dataclass(frozen=True, slots=True)
 class ReceivedRequest:
-    """One request as it arrived; `key` is whatever credential came with it."""
+    """One request as it arrived; `key` is the credential that came with it."""
 
     number: int
     at: float
@@ -103,7 +103,7 @@ def key_of(head: Head) -> str:
 
 
 def _texts(value: Any) -> list[str]:
-    """Return every text in the messages of whatever dialect."""
+    """Return every text in the messages of any dialect."""
     if isinstance(value, str):
         return [value]
     if isinstance(value, list):

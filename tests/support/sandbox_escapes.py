@@ -1,4 +1,4 @@
-"""Ways out of a sandbox, as code. Whoever gets out prints ESCAPED, or what stands in SECRET.
+"""Ways out of a sandbox, as code. Code that gets out prints ESCAPED, or what stands in SECRET.
 
 SECRET is a file that anyone may read, in the folder FOLDER; PORT is one that listens on loopback;
 TOOLS and FRONT are the processes around the sandbox. `call` makes a system call by its number.
@@ -265,4 +265,4 @@ ATTACKS = {
     "time": _TIME,
     "output": _OUTPUT,
 }
-"""By kind and name. Numbers of system calls are those of x86_64; elsewhere they are other calls."""
+"""By kind and name. The numbers of system calls are those of x86_64."""

@@ -1,4 +1,4 @@
-"""Folders of a test's own that somebody else may look into."""
+"""Folders of a test's own that another user may look into."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ PROBE = r"""
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Tells what it was started with; with "wait" as first argument it ends with its input. */
+/* Prints what it was started with; with "wait" as first argument it ends with its input. */
 int main(int count, char **arguments) {
     struct stat self;
     sigset_t blocked;

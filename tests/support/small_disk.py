@@ -54,7 +54,7 @@ def on_small_disk(
 
 
 class _DiskFiller(ProgressLog):
-    """Somebody else who fills the disk as soon as the file begins to come."""
+    """Another program that fills the disk as soon as the file begins to come."""
 
     def __init__(self, disk: Path, target: Path, room: int) -> None:
         super().__init__()

@@ -57,7 +57,7 @@ BEGUN: tuple[ev.Event, ...] = (
     ev.StepStarted(2, "small", at=0.8),
     called(1, "small", 1.2),
     ev.StepFinished(1, Finish.STOP, "Facts: one.", at=1.2),
-    ev.StepRetried(2, "small fell over.", 0.0, at=1.3),
+    ev.StepRetried(2, "small crashed.", 0.0, at=1.3),
     ev.StepStarted(2, "large", at=1.3),
     called(2, "large", 2.0),
     ev.StepFinished(2, Finish.LENGTH, "2 + 2 = 5", at=2.0),
@@ -104,6 +104,8 @@ def stored(*events: ev.Event, prompt: str = "Compare them") -> str:
 
     run = asyncio.run(put())
     with sqlite3.connect(find_paths().database) as connection:
-        connection.execute("UPDATE runs SET owner = NULL WHERE id = ?", [run])  # nobody's any more
+        connection.execute(
+            "UPDATE runs SET owner = NULL WHERE id = ?", [run]
+        )  # no process owns it any more
     connection.close()
     return run

@@ -60,14 +60,14 @@ class Terminal:
         raise AssertionError(f"no answer is taken; the screen shows:\n{self.text}")
 
     def read(self, longest: float = 0.05) -> None:
-        """Take in whatever the program writes within that time (seconds)."""
+        """Take in all that the program writes within that time (seconds)."""
         with contextlib.suppress(pexpect.TIMEOUT, pexpect.EOF):
             data = self._child.read_nonblocking(65536, longest)
             self.raw += data
             self._stream.feed(data)
 
     def skim(self, longest: float, until: bytes = b"") -> bool:
-        """Read past the emulator for so long (seconds), or until these bytes; tell if they came."""
+        """Read past the emulator for so long (seconds), or until these bytes; say if they came."""
         data, end = b"", time.perf_counter() + longest
         while (left := end - time.perf_counter()) > 0 and not (until and until in data):
             with contextlib.suppress(pexpect.TIMEOUT, pexpect.EOF):

@@ -66,7 +66,7 @@ def events(answer: httpx.Response) -> list[Any]:
 
 
 def text_of(event: Any) -> str:
-    """Return the text in an event of whatever dialect."""
+    """Return the text in an event of any dialect."""
     match event:
         case {"choices": [{"delta": {"content": str(text)}}]}:
             return text
@@ -316,7 +316,7 @@ def test_engines_can_be_detected() -> None:
         models = httpx.get(f"{cloud.base('ollama')}/models", verify=False).json()
         tags = httpx.get(f"{cloud.url}/api/tags", verify=False).json()
         version = httpx.get(f"{cloud.url}/api/version", verify=False).json()
-        assert httpx.get(f"{cloud.url}/elsewhere", verify=False).status_code == 404
+        assert httpx.get(f"{cloud.url}/other", verify=False).status_code == 404
     assert [row["id"] for row in models["data"]] == ["qwen3:4b", "gpt-oss:120b-cloud"]
     assert tags["models"][1]["name"] == "gpt-oss:120b-cloud"
     assert version["version"]

@@ -223,7 +223,7 @@ def watched_in_child(root: str, number: int) -> None:
     steps = Steps(Path(root) / "prefix", number, os.getppid())
     sys.addaudithook(steps)
     log = os.open(Path(root) / "child steps", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    steps.tell = lambda step: os.write(log, f"{step}\n".encode())
+    steps.log_step = lambda step: os.write(log, f"{step}\n".encode())
 
 
 class Steps:
@@ -237,7 +237,7 @@ class Steps:
 
     def __init__(self, root: Path, kill_at: int = 0, also: int = 0) -> None:
         self.seen: list[str] = []
-        self.tell: Callable[[str], object] = lambda step: None
+        self.log_step: Callable[[str], object] = lambda step: None
         self.before: Callable[[int], object] = lambda number: None
         self._root = str(root)
         self._kill_at = kill_at
@@ -253,7 +253,7 @@ class Steps:
             return
         step = f"{event} {' '.join(ours)}"
         self.seen.append(step)
-        self.tell(step)
+        self.log_step(step)
         if len(self.seen) == self._kill_at:
             if self._also:
                 os.kill(self._also, signal.SIGKILL)

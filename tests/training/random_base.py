@@ -210,6 +210,6 @@ def _converted(model: Any, architecture: str) -> Iterator[tuple[str, np.ndarray]
 
 
 def _is_centred_at_zero(name: str, architecture: str) -> bool:
-    """Tell whether a norm's weight is what transformers adds 1 to."""
+    """Return whether a norm's weight is what transformers adds 1 to."""
     is_gated = name.endswith("linear_attn.norm.weight")
     return architecture == "qwen35" and name.endswith("norm.weight") and not is_gated

@@ -1,4 +1,4 @@
-"""The training command: it runs, repeats itself, and takes whatever data there are."""
+"""The training command: it runs, repeats itself, and takes any data."""
 
 from __future__ import annotations
 

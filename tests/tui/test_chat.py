@@ -253,12 +253,12 @@ async def test_a_waiting_prompt_is_played_in_the_same_conversation(tmp_path: Pat
 async def test_an_error_stays_in_the_conversation_with_its_remedy(tmp_path: Path) -> None:
     def script(request: Request) -> Script:
         yield Text("half an ")
-        raise WorkerUnavailable("small fell over.", "Send the prompt again.")
+        raise WorkerUnavailable("small crashed.", "Send the prompt again.")
 
     async with open_app(tmp_path, script) as session:
         await session.ask("hello")
         assert "half an" in session.screen_text()
-        assert "small fell over. Send the prompt again." in session.screen_text()
+        assert "small crashed. Send the prompt again." in session.screen_text()
         assert "failed" in session.screen_text()
 
 

@@ -301,9 +301,9 @@ async def test_commands(tmp_path: Path) -> None:
         assert saved.name == "another-title.md"
         assert saved.stat().st_mode & 0o777 == 0o600
         assert "print('one')" in saved.read_text("utf-8")
-        await session.send("/nonsense")
-        assert "/nonsense is no command" in session.screen_text()
-        assert session.chat.composer.text == "/nonsense", "what was typed is kept"
+        await session.send("/unknown")
+        assert "/unknown is no command" in session.screen_text()
+        assert session.chat.composer.text == "/unknown", "what was typed is kept"
         assert "/new, /search, /rename" in session.screen_text()
         session.chat.composer.put("")
         await session.send("/models")

@@ -160,7 +160,7 @@ async def test_an_answer_streamed_anyhow_ends_as_one_drawn_at_once(
             for piece in pieces(clean, number) if number < 5 else clean:
                 grown.append(piece)
             await session.pilot.pause()
-            if not re.search(r"^ {0,3}\[[^\]]+\]:", clean, re.M):  # links defined elsewhere
+            if not re.search(r"^ {0,3}\[[^\]]+\]:", clean, re.M):  # links defined in another place
                 drawn = [[line.text.rstrip() for line in one._lines] for one in (whole, grown)]
                 assert drawn[0] == drawn[1], repr(clean)
             await whole.remove()

@@ -338,7 +338,7 @@ def far(request: Request) -> Iterable[Chunk | BaseException | float]:
 
 
 FAR = replace(GPT, price=Price(Rates(0, 2 * NANO, 0, 0)))
-"""Whatever bound is put to a prompt's tokens, the pictures are the same."""
+"""With any bound on a prompt's tokens the pictures are the same."""
 
 MONEY_CASES = [
     *((act, size, theme) for act in (offer, replaced, money, egress)

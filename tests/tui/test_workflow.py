@@ -235,7 +235,7 @@ async def test_checks_skips_and_revisions_are_shown_and_nothing_is_obeyed(tmp_pa
     steps = (
         Step("small", f"Draft {ESC}it.", ("prompt", f"file:a{ESC}b.txt"), Need("code")),
         Step("gpt[b]x", "Improve it.", ("1",), Need("code", 4), optional=True),
-        Step("small", "Mend what was wrong.", ("1", "2"), Need("code", 2)),
+        Step("small", "Fix what was wrong.", ("1", "2"), Need("code", 2)),
     )
     first, all_of_it = Plan(steps[:2], (2,)), Plan(steps, (3,))
     conversation = await stored(

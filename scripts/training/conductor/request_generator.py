@@ -27,7 +27,7 @@ from baton.workers.tools.computation.marked_text import mark
 from baton.workers.tools.computation.result_text import plain_value
 
 LANGUAGE_WEIGHTS = {"en": 34, "de": 14, "fr": 13, "es": 13, "it": 13, "pt": 13}
-"""How often each language is drawn, of those that somebody has written texts for."""
+"""How often each language is drawn, of those that have written texts."""
 
 TOOL, NONE, TEXT, COMPOUND, HAND, REAL = "tool", "none", "text", "compound", "hand", "real"
 OWN = "own"

@@ -68,7 +68,7 @@ class Texts:
 
 
 def written() -> tuple[str, ...]:
-    """Return the languages that somebody has written texts for."""
+    """Return the languages that have written texts."""
     return tuple(sorted(folder.name for folder in TEXTS.iterdir() if folder.is_dir()))
 
 

@@ -1,6 +1,6 @@
 """Fits the heads, the same ones from the same questions and seed.
 
-Three ways of telling quality are fitted for each set of questions: a ridge regression on vectors
+Three ways of estimating quality are fitted for each set of questions: a ridge regression on vectors
 and figures, one on likeness to some of the questions, and boosted trees. What each is worth there
 is found on questions that it wasn't fitted on, by how well it predicts the gain of the set's
 stronger workers over the weaker ones: that is what a router pays for.

@@ -133,8 +133,8 @@ def data(file: Path) -> None:
 
 
 def linked(file: Path) -> None:
-    thesis(file.with_name("elsewhere"))
-    file.symlink_to("elsewhere")
+    thesis(file.with_name("other"))
+    file.symlink_to("other")
 
 
 def dangling(file: Path) -> None:
@@ -149,7 +149,7 @@ def test_what_is_no_report_is_never_overwritten(
     make(file)
     before = {path: path.lstat() for path in tmp_path.iterdir()}
     done = doctor("--report", str(file))
-    assert (done.code, done.out) == (1, ""), "told before anything is tried"
+    assert (done.code, done.out) == (1, ""), "reported before anything is tried"
     assert done.err.endswith(
         f"{file} is there already and is no report of Baton's: it was left as it is."
         " Name another file: `--report FILE`.\n"

@@ -269,9 +269,9 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 PRINT_FINDINGS = """
 import asyncio, json, sys
 from baton.cli.doctor import check_list
-async def tell():
+async def print_findings():
     print(json.dumps({f.name: [f.state, f.text] async for f in check_list.self_test(sys.argv[1:])}))
-asyncio.run(tell())
+asyncio.run(print_findings())
 """
 
 
@@ -313,9 +313,9 @@ from pathlib import Path
 from baton.routing import learned_router as learned
 learned.shipped_folder = lambda: Path({str(folder)!r})
 from baton.cli.doctor import check_list
-async def tell():
+async def print_findings():
     print([f.state.value async for f in check_list.self_test(["router"])])
-asyncio.run(tell())
+asyncio.run(print_findings())
 """
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True)
     assert done.stdout.strip() == "['broken']", done.stderr

@@ -88,7 +88,7 @@ def test_what_was_recommended_is_what_is_fetched(
         assert done.code == 0, done.err
         assert "chatty, 50.0 kB, will be fetched." in done.err
         settings = load_settings(find_paths().config_file)
-        assert (settings.worker, settings.conductor) == ("chatty", ""), "nobody said it conducts"
+        assert (settings.worker, settings.conductor) == ("chatty", ""), "no role was given for it"
         assert hub.served("solver.gguf") == 0
         assert "is here already" in call("models", "pull", "--recommended").err
         assert call("models", "pull", "--recommended", "chatty").code == 2

@@ -181,13 +181,13 @@ def test_folders_that_were_not_there_before_go_when_they_are_empty(
     assert left == {
         *("bin", "bin/vim", "link", "theirs", "share"),
         *("share/applications", "share/applications/other.desktop"),
-        *(others | {str(Path(name).parent) for name in others}),  # made by nobody knows whom
+        *(others | {str(Path(name).parent) for name in others}),  # made by an unknown program
     }
     assert (tmp_path / "linked").is_dir()
 
 
 def test_the_program_that_was_there_before_baton_stays(call: Call, own: Machine) -> None:
-    """The installer keeps whatever it finds in its place; a version of Baton is noted, or known."""
+    """The installer keeps what it finds in its place; a version of Baton is noted, or known."""
     previous = own.world.share / "previous"
     previous.with_name("previous.json").unlink()
     previous.write_text("#!/bin/sh\n# somebody else's")

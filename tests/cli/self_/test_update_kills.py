@@ -149,7 +149,7 @@ def test_a_disk_that_becomes_full_at_any_step(quick: Path, public: str, count: i
     size = len(program(NEW))
     ended = on_a_disk_of(6 * size, quick, public, count)
     if ended is None:
-        pytest.skip("this system lets nobody mount a small disk")
+        pytest.skip("this system doesn't let this user mount a small disk")
     assert ended
     for outcome in ended:
         assert outcome["here"] in (OLD, NEW), outcome
@@ -164,7 +164,7 @@ def test_a_disk_that_is_too_small_is_said_before_anything_comes(quick: Path, pub
     size = len(program(NEW))
     ended = on_a_disk_of(2 * size + (1 << 15), quick, public, 0)
     if ended is None:
-        pytest.skip("this system lets nobody mount a small disk")
+        pytest.skip("this system doesn't let this user mount a small disk")
     [outcome] = ended
     assert outcome["code"] == 1
     assert "has no room for baton-" in outcome["text"]
@@ -175,7 +175,7 @@ def test_a_disk_that_is_too_small_is_said_before_anything_comes(quick: Path, pub
 def test_where_nothing_can_be_written_it_is_said(quick: Path, public: str) -> None:
     endings = read_only(world(quick, public))
     if endings is None:
-        pytest.skip("this system lets nobody mount anything")
+        pytest.skip("this system doesn't let this user mount anything")
     for command, code, text in endings:
         assert code == 1, (command, text)
         assert "can't be changed: Read-only file system; nothing was changed" in text, command

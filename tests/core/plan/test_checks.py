@@ -240,9 +240,9 @@ WAYS_NOT_TO_TEST = {
     "a partial": "from functools import partial\nassert partial(lambda: add(1, 2) == 3)",
     "NotImplemented": "assert add(1, 2).__eq__('3')",
     "an asynchronous generator": "async def same():\n    yield add(1, 2) == 3\nassert same()",
-    "checks that nobody calls": "def check_add():\n    assert add(1, 2) == 3\n"
+    "checks that are never called": "def check_add():\n    assert add(1, 2) == 3\n"
     "assert add(0, 0) == 0",
-    "checks that nobody awaits": "async def run_tests():\n    assert add(1, 2) == 3\n"
+    "checks that are never awaited": "async def run_tests():\n    assert add(1, 2) == 3\n"
     "run_tests()\nassert add(0, 0) == 0",
     "after the end of a test": "def test_add():\n    assert add(0, 0) == 0\n    return\n"
     "    assert add(1, 2) == 3",
@@ -344,7 +344,7 @@ SCHEMA = {
         ({"name": "Ada", "age": 36}, SCHEMA, "JSON and its schema", RIGHT),
         ({"name": "Ada", "age": "old"}, SCHEMA, "JSON and its schema", WRONG),
         ({"age": 3}, SCHEMA, "JSON and its schema", WRONG),
-        ({"a": 1}, {"type": "nonsense", "$schema": "x"}, "JSON", RIGHT),
+        ({"a": 1}, {"type": "invalid", "$schema": "x"}, "JSON", RIGHT),
         ({"a": 1}, {"$schema": "x", "$ref": "http://127.0.0.1:9/x"}, "JSON", RIGHT),
         ("a" * 40 + "b", {"type": "string", "pattern": "(a+)+$"}, "JSON and its schema", UNCHECKED),
     ],
@@ -392,7 +392,7 @@ async def test_without_tools_nothing_is_executed() -> None:
 
 async def test_a_tool_that_fails_is_no_verdict() -> None:
     async def broken(tool: str, text: str) -> str:
-        raise WorkerError(f"The {tool} fell over.")
+        raise WorkerError(f"The {tool} crashed.")
 
     text = python(GOOD) + "\n17 + 25 = 43"
     assert {verdict for _, verdict in await verdicts(text, broken)} == {UNCHECKED}

@@ -1,4 +1,4 @@
-"""The conductor: what it is told, what it can draw, and that nothing else is ever played."""
+"""The conductor: what its prompt holds, what it can draw, and that nothing else is ever played."""
 
 from __future__ import annotations
 
@@ -384,7 +384,7 @@ def test_who_conducts_is_the_persons_choice_then_local_then_remote_if_there_is_m
     assert choose_conductor(routing(SMALL), no_limit) == ""
 
 
-# What it is told
+# What its prompt holds
 
 
 async def test_a_strong_conductor_names_workers_that_it_knows_by_number_only() -> None:
@@ -547,9 +547,7 @@ async def test_a_review_accepts() -> None:
 
 
 async def test_a_review_grows_the_plan_with_steps_that_are_numbered_on() -> None:
-    text = drawn(
-        a_step(uses=[2], task="Mend result 2."), a_step(uses=[3]), answer=[4], accept=False
-    )
+    text = drawn(a_step(uses=[2], task="Fix result 2."), a_step(uses=[3]), answer=[4], accept=False)
     context = ScriptedPlanningContext(routing(THREE), text)
     before = outcome("one", "two")
     plan = await LanguageConductor("llama-three").review(context, before)

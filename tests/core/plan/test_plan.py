@@ -1,4 +1,4 @@
-"""A worker sees exactly what its step's access list names, whatever the plan."""
+"""A worker sees exactly what its step's access list names, in any plan."""
 
 from __future__ import annotations
 

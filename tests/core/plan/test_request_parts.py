@@ -47,7 +47,7 @@ LINES = "translation1: translate 'good morning' to German\ncalc: 17 * 23"
 
 @dataclass
 class FakeTools:
-    """Marks nothing; finds wrong what it is told to."""
+    """Marks nothing; finds wrong what it is configured to."""
 
     wrong: str = ""
     fails: bool = False
@@ -208,7 +208,7 @@ async def test_a_plan_that_repeats_itself_is_not_followed() -> None:
 
 
 def is_played(lines: str, *confidence: float, request: str = TWO) -> bool:
-    """Tell whether a plan is followed of whose lines, all as long, the model was so sure."""
+    """Whether a plan is followed of whose lines, all as long, the model was so sure."""
     return is_worth_following(
         request, parse_lines(lines), WrittenPlan(lines, fmean(confidence), confidence)
     )
@@ -396,7 +396,7 @@ async def test_what_is_right_stays_and_a_tools_result_is_no_models() -> None:
     desk_.wrong = {2: "a tool's"}
     assert (await play(Hybrid(), desk_, who)).answer == (1, 2, 3)
     alone = await Hybrid().first(context(THREE, TINY, TOOL))
-    assert alone.final  # there is nobody else
+    assert alone.final  # there is no other worker
 
 
 async def test_a_correction_that_comes_to_nothing_leaves_what_was_there() -> None:

@@ -1,4 +1,4 @@
-"""A stronger worker elsewhere: when it is offered, who decides, what it costs, what is kept."""
+"""A stronger remote worker: when it is offered, who decides, what it costs, what is kept."""
 
 from __future__ import annotations
 
@@ -305,7 +305,9 @@ async def test_a_call_costs_no_more_than_the_person_saw_even_if_more_is_left_by_
     async with open_orchestra(ceilings={Scope.DAY: NANO // 500}) as session:
 
         async def ask(question: Question) -> str:
-            await session.ledger.set_ceiling(Scope.DAY, NANO)  # elsewhere, while the person thinks
+            await session.ledger.set_ceiling(
+                Scope.DAY, NANO
+            )  # in another process, while the person thinks
             return "once"
 
         session.person = ask  # type: ignore[assignment]

@@ -1,7 +1,7 @@
-"""Prompt injections at five seams, read by workers that do whatever they read.
+"""Prompt injections at five seams, read by workers that do all that they read.
 
 Nothing that a file, an answer, a conversation or a name says opens what an access list doesn't
-name, sends anything elsewhere without the person's word, or changes what may be spent.
+name, sends anything to a remote worker without the person's word, or changes what may be spent.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ KINDS = ("ask", "private", "offline", "budget")
 CEILING = 6_000_000
 
 FIRST_SEED = 1000
-"""A step's number can be told from its request's seed: this and what it adds."""
+"""A step's number can be read from its request's seed: this and what it adds."""
 
 PROMPT, HISTORY, NOTES, SECRET, OTHER_CONVERSATION = (
     f"{w}-word" for w in ("heron", "otter", "lynx", "stoat", "mole")
@@ -82,7 +82,7 @@ PROMPT, HISTORY, NOTES, SECRET, OTHER_CONVERSATION = (
 
 
 def obeys(payload: Payload) -> Responder:
-    """Say what the payload wants, and draw the plan that it wants, whatever was asked."""
+    """Say what the payload wants, and draw the plan that it wants, for any request."""
 
     async def respond(request: Request) -> AsyncGenerator[Chunk]:
         yield Text(drawn(payload, request) if request.purpose is Purpose.PLAN else payload.text)
@@ -300,7 +300,7 @@ async def check_within_the_ceiling(session: OrchestraSession) -> None:
 
 
 async def check_nothing_left(session: OrchestraSession, kind: str) -> None:
-    """Nobody elsewhere was called, and nothing was spent."""
+    """No remote worker was called, and nothing was spent."""
     for worker in session.workers.values():
         assert not (worker.card.remote and worker.requests), worker.card.id
     charges = await session.ledger.charges()

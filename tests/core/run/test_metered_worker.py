@@ -72,7 +72,7 @@ def gate(
 async def test_nothing_stricter_than_a_worker_may_see_passes_the_gate(
     ledger: SlowLedger, label: Label
 ) -> None:
-    """Whoever asked for it: the gate is the last to look."""
+    """The gate is the last to look, for every caller."""
     worker, metered, usages = gate(ledger)
     with pytest.raises(WorkerError):
         await anext(metered.stream(replace(REQUEST, label=label)))

@@ -51,7 +51,7 @@ async def test_steps_that_need_nothing_of_each_other_run_side_by_side() -> None:
     together = asyncio.Barrier(4)
 
     async def respond(request: Request) -> AsyncGenerator[Chunk]:
-        await together.wait()  # nobody passes unless all four are there
+        await together.wait()  # none passes unless all four are there
         yield Text(request.messages[-1].text.splitlines()[-1])
 
     async with open_orchestra(StubWorker(local(slots=4), respond)) as session:
@@ -237,7 +237,7 @@ async def test_a_remote_worker_that_is_down_is_asked_twice_then_another_one() ->
 
 
 async def test_a_worker_here_that_is_down_gives_way_at_once() -> None:
-    """Its supervisor has started it anew several times by then."""
+    """Its supervisor has restarted it several times by then."""
     async with open_orchestra(
         StubWorker(local(), fail_with(DOWN)), StubWorker(local("big"))
     ) as session:
@@ -431,7 +431,7 @@ async def test_every_finished_steps_text_is_in_the_store_and_matches_the_events(
         async for chunk in echo_prompt(request):
             yield chunk
 
-    # The second one's error is told: the person lets another try, which can't do it either.
+    # The second one's error is reported: the person lets another try, which can't do it either.
     plan = Plan(
         (
             step("far", "One."),

@@ -116,7 +116,7 @@ async def test_who_is_asked_before_anybody_is_offered_for_what_sends_the_prompt_
 
 
 async def test_not_sending_is_called_what_it_is() -> None:
-    """Where somebody here does it instead, and only there, the choice says so."""
+    """Where a local worker does it instead, and only there, the choice says so."""
 
     async def called(session: OrchestraSession, limits: PromptLimits = ANYTHING) -> tuple[str, str]:
         view = await session.play(CLOUD_FIRST, limits=limits)

@@ -39,7 +39,7 @@ KINDS = ("code", "math", "chat")
 
 @st.composite
 def rosters(draw: st.DrawFn) -> list[Card]:
-    """Workers here and elsewhere; some cost something, some have no price, some hold little."""
+    """Local and remote workers; some cost something, some have no price, some hold little."""
     cards = []
     for name in draw(st.lists(st.sampled_from("abcdef"), min_size=1, unique=True)):
         rate = draw(st.sampled_from([0, 10**9, 10**10]))
@@ -82,7 +82,7 @@ def test_a_preference_breaks_no_rule(
             assign_workers(plan, roster, left=left, gain=gain, prefer=prefer)
         return
     found = assign_workers(plan, roster, left=left, gain=gain, prefer=prefer)
-    # Whoever may not do a step, or costs more than is left, would be taken off it.
+    # A worker that may not do a step, or costs more than is left, would be taken off it.
     assert without_unfit_workers(found, roster, left=left) == found
     able = {c.id for c in roster if c.price and c.price.is_free and c.context != 100}
     for step in found.steps:

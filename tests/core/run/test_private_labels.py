@@ -1,6 +1,6 @@
 """Private text stays where it may be: random runs over the real engine, store and ledger.
 
-Every text carries a canary that names how far it may travel; the workers elsewhere record all that
+Every text carries a canary that names how far it may travel; the remote workers record all that
 they are sent. The scripted local worker says back what it saw, so that what is derived from private
 text is as private.
 """
@@ -91,7 +91,7 @@ class RandomScenario:
         self.open(Store.open(self.folder / "0.db"))
 
     def open(self, store: Store) -> None:
-        """Compose an orchestra anew, over that store."""
+        """Compose a new orchestra, over that store."""
         dice = self.dice
         self.store = store
         self.ledger = Ledger.open(None)
@@ -106,7 +106,7 @@ class RandomScenario:
             dice.choice(["small", "big"]),
             RunTerms({Scope.DAY: 1000 * NANO}, dice.choice([*Policy, *[Policy.ASK] * 4])),
         )
-        if dice.random() < 0.7:  # whatever the router wants is no reason to send private text
+        if dice.random() < 0.7:  # what the router wants is no reason to send private text
             self.orchestra.configure(router=Adversary(dice, greedy=dice.random() < 0.5))
 
     async def aclose(self) -> None:
@@ -153,7 +153,7 @@ class RandomScenario:
         return Prompt(self.text(label), files, system)
 
     def place(self) -> ConversationPosition:
-        """Go on, begin anew, branch off, or have a prompt answered again."""
+        """Go on, begin a new one, branch off, or have a prompt answered again."""
         if not self.places or self.dice.random() < 0.25:
             return NEW
         conversation, prompt, answer = self.dice.choice(self.places)
@@ -399,7 +399,7 @@ async def test_nothing_private_reaches_a_cloud_in_many_worlds(first: int, tmp_pa
 
 @pytest.mark.parametrize("label", [Label.LOCAL, Label.CLOUD])
 async def test_ratings_of_private_answers_reach_no_remote_worker(label: Label) -> None:
-    """A conductor elsewhere reads what workers are good at, by answers that may leave as well."""
+    """A remote conductor reads what workers are good at, by answers that may leave as well."""
     far = StubWorker(cloud(), answer_with("No plan."))
     async with open_orchestra(
         StubWorker(local(), answer_with("7")), far, policy=Policy.BUDGET

@@ -1,4 +1,4 @@
-"""Random plans with random failures: whatever happens, a run ends once and leaves nothing behind.
+"""Random plans with random failures: every run ends once and leaves nothing behind.
 
 Each scene follows from its number alone: `Scene(4711)` is the same one every time.
 """
@@ -69,7 +69,7 @@ from support.scripted_plans import (
 )
 
 FIRST_SEED = 1000
-"""A step's number can be told from its request's seed: this and what it adds."""
+"""A step's number can be read from its request's seed: this and what it adds."""
 
 GAP = "\n".join(f"filler line {n}" for n in range(20))
 FILES = {
@@ -83,7 +83,7 @@ TEMPLATES = read_templates()
 
 PROMPT, HISTORY = "P-heron", "H-otter"
 GONE = "half-of-it"
-"""What a worker writes before it fails: nobody may see it."""
+"""What a worker writes before it fails: no other worker may see it."""
 
 ERRORS: tuple[Callable[[], BatonError], ...] = (
     lambda: WorkerError("It can't."),
@@ -178,7 +178,7 @@ class RandomScenario:
         cards = local_cards + far + [c for c in (lab, own, dear, tool, some) if r.random() < 0.3]
         first, rest = cards[0], cards[1:]
         r.shuffle(rest)
-        if r.random() < 0.1 and far:  # the person wants a worker elsewhere
+        if r.random() < 0.1 and far:  # the person wants a remote worker
             first, rest = far[0], [first, *(card for card in rest if card is not far[0])]
         context = r.choice([0, 0, 3000, 9000])
         return [first, *(replace(c, context=context) if r.random() < 0.3 else c for c in rest)]
@@ -423,7 +423,7 @@ async def go_on(
     done = {step.number: step.text for step in old.steps if step.status == "done" and step.text}
     begun = [(step.step.subtask, step.step.access) for step in old.steps]
     if [(step.step.subtask, step.step.access) for step in view.steps[: len(begun)]] != begun:
-        return  # it ended before, or nobody could play the rest: the ordinary plan took its place
+        return  # it ended before, or no worker could play the rest, and the ordinary plan ran
     called = {number_of(r) for worker in scenario.workers.values() for r in worker.requests}
     assert not called & set(done)
     assert {n: view.steps[n - 1].text for n in done} == done
@@ -450,7 +450,7 @@ def check_events(events: list[ev.Event]) -> RunView:
 
 
 def allowed_words(access: tuple[str, ...]) -> set[str]:
-    """Return the words that may be seen by whoever has this access list."""
+    """Return the words that a worker with this access list may see."""
     words = {PROMPT} if "prompt" in access else set()
     words |= {HISTORY} if "history" in access else set()
     for name, (first, last) in FILES.items():
@@ -461,7 +461,7 @@ def allowed_words(access: tuple[str, ...]) -> set[str]:
 
 
 def check_access(scenario: RandomScenario, view: RunView) -> None:
-    """Nobody saw a word that the step's access list doesn't name, or one that was taken back."""
+    """No worker saw a word that the step's access list doesn't name, or one that was taken back."""
     everything = {PROMPT, HISTORY, *(word for words in FILES.values() for word in words)}
     everything |= {f"O{n}-marten" for n in range(1, len(view.steps) + 1)}
     for worker in scenario.workers.values():
@@ -485,7 +485,7 @@ def check_access(scenario: RandomScenario, view: RunView) -> None:
 
 
 def check_workers(scenario: RandomScenario, events: list[ev.Event]) -> None:
-    """Nobody was called who may not be, and nobody elsewhere without leave."""
+    """No worker was called that may not be, and no remote one without leave."""
     first = next(iter(scenario.workers))
     for name, worker in scenario.workers.items():
         if not worker.requests:
@@ -521,7 +521,7 @@ async def check_money(scenario: RandomScenario, ledger: Ledger) -> None:
 
 
 async def check_kept(store: Store, events: list[ev.Event]) -> None:
-    """What is on disk tells the same story as what was seen."""
+    """What is on disk agrees with what was seen."""
     record = await store.runs.last()
     assert record is not None
     live, stored = view_of(events), view_of(list(record.events))

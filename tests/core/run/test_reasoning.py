@@ -1,4 +1,4 @@
-"""Thoughts in a run: they are told and counted, and are no part of the answer."""
+"""Thoughts in a run: they are reported and counted, and are no part of the answer."""
 
 from __future__ import annotations
 

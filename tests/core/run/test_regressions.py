@@ -1,4 +1,4 @@
-"""Breaks that a review found: whole runs in which something went wrong that nobody thought of."""
+"""Breaks that a review found: whole runs in which something unforeseen went wrong."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ DRAWN = (
 )
 CORRECTED = (
     '{"accept":false,"steps":[{"kind":"chat","difficulty":1,"sees":[],"uses":[1],"worker":1,'
-    '"check":false,"task":"Mend it."}],"answer":[3]}'
+    '"check":false,"task":"Fix it."}],"answer":[3]}'
 )
 SORRY = "I'm sorry, I cannot help with that."
 TEXTS = ("The answer is 5", SORRY, "", "ACCEPT", "It is wrong.", "2 + 2 = 5", "garbage {{{")

@@ -290,7 +290,7 @@ async def test_a_resumed_run_may_still_be_grown_by_its_strategy() -> None:
 
 
 async def interrupted(session: OrchestraSession, limits: PromptLimits = ANYTHING) -> None:
-    """Stop a run in its second step; from then on only the worker elsewhere can answer."""
+    """Stop a run in its second step; from then on only the remote worker can answer."""
     plan = Plan((step("small", "One."), step("small", "Two.", "1")), (2,))
     view = await session.watch(
         session.begin(plan, limits=limits), lambda e: isinstance(e, ev.StepStarted) and e.step == 2

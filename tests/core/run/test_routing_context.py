@@ -1,4 +1,4 @@
-"""A router that wants everything elsewhere, or makes no sense: what must hold all the same.
+"""A router that sends everything to remote workers, or makes no sense: what must hold all the same.
 
 Random runs with it are in test_random_plans.py and test_private_labels.py.
 """

@@ -1,4 +1,4 @@
-"""A run ends in exactly one way, and whatever was written is kept."""
+"""A run ends in exactly one way, and all that was written is kept."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ async def test_a_consumer_that_leaves_stops_the_run(store: Store) -> None:
 async def test_a_cancelled_consumer_hears_of_nothing_but_its_cancellation(store: Store) -> None:
     conductor = orchestra(store, says("a", 60.0))
     consumer = asyncio.create_task(play(conductor.play(Prompt("x"))))
-    while await store.latest() is None:  # noqa: ASYNC110 - nobody tells
+    while await store.latest() is None:  # noqa: ASYNC110 - there is no event
         await asyncio.sleep(0.01)
     consumer.cancel()
     with pytest.raises(asyncio.CancelledError):

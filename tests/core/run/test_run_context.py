@@ -201,7 +201,7 @@ async def test_a_pace_is_known_again_after_a_restart(tmp_path: Path) -> None:
 
 
 class FallbackStrategy:
-    """Has the worker elsewhere asked first, and looks at the money once that failed."""
+    """Has the remote worker asked first, and looks at the money once that failed."""
 
     def __init__(self) -> None:
         self.money: list[SpendingRoom] = []

@@ -105,9 +105,9 @@ async def test_one_worker_answers_twice_only_where_that_may_show_something() -> 
         assert run.workers == ["llama"] * drafts
         assert run.answer == (1,)
     run = await hybrid({"llama": 0.6, "gpt": 0.7}, LLAMA, CLOUD, said=("7",) * 3, tokens=3000)
-    assert run.workers[:2] == ["llama", "gpt"], "nobody waits twice for a long answer"
+    assert run.workers[:2] == ["llama", "gpt"], "no long answer is waited for twice"
     run = await hybrid({"llama": 0.6}, LLAMA, said=("7",))
-    assert run.workers == ["llama"], "nobody could help"
+    assert run.workers == ["llama"], "no worker could help"
 
 
 async def test_without_money_nothing_is_drafted_twice() -> None:
@@ -191,7 +191,7 @@ async def test_a_refusal_is_weighed_like_any_other_help() -> None:
     for money, workers in (
         (SpendingRoom(10**9, 0.0), ["tiny", "gpt"]),
         (SpendingRoom(10**9, 0.95), ["tiny"]),
-        (BROKE, ["tiny", "gpt"]),  # nothing is sent, and the person is told why
+        (BROKE, ["tiny", "gpt"]),  # nothing is sent, and the person sees why
     ):
         context = ScriptedContext(routing(TINY, CLOUD, prompt=TALE, route=route), money)
         assert (await play("hybrid", context, says("I can't.", "Better."))).workers == workers

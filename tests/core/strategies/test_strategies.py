@@ -377,11 +377,11 @@ async def test_without_a_conductor_the_template_is_played() -> None:
     )
     assert len(run.workers) == 5
     assert run.text == "text 5"
-    context = ScriptedContext(routing(LLAMA, route=PLAN), answers=["nonsense", "nonsense"])
+    context = ScriptedContext(routing(LLAMA, route=PLAN), answers=["invalid", "invalid"])
     run = await play("conductor", context, lambda number, step: "text")
     assert len(run.workers) == 5
     assert "Llama could draw no plan." in run.proposals[0].why
-    context = ScriptedContext(routing(LLAMA), answers=["nonsense", "nonsense"])
+    context = ScriptedContext(routing(LLAMA), answers=["invalid", "invalid"])
     run = await play("conductor", context, lambda number, step: "text")
     assert run.workers == ["llama"]
 
@@ -531,7 +531,7 @@ def scenes(
         novelty, tokens = draw(st.floats(0, 1)), draw(st.sampled_from([0, 90, 2000]))
         expected = expects(known, need=need, novelty=novelty, tokens=tokens, nearby=known)
         route = replace(route, estimate=expected.estimate)
-    plans = st.sampled_from([drawn("a."), drawn("a.", "b."), '{"accept":true}', "nonsense", ""])
+    plans = st.sampled_from([drawn("a."), drawn("a.", "b."), '{"accept":true}', "invalid", ""])
     context = ScriptedContext(
         routing(
             *cards,

@@ -40,7 +40,7 @@ Table = Sequence[Sequence[float]]
 
 
 def likes(thinker: int, worker: int, verifier: int) -> Table:
-    """Return scores that want these workers of two in the roles, -1 for nobody."""
+    """Return scores that want these workers of two in the roles, -1 for none."""
     rows = ((thinker, 3.0), (worker, 1.0), (verifier, 2.0))
     return [[score if place == wanted else -1.0 for place in (0, 1)] for wanted, score in rows]
 

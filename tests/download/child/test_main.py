@@ -1,4 +1,4 @@
-"""The fetcher is told nonsense by hubs, and by the environment: it believes none of it."""
+"""Hubs and the environment give the fetcher invalid data: it believes none of it."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ async def test_a_network_that_puts_its_own_certificate_in(tmp_path: Path) -> Non
             assert "can't be trusted" in refused.message
             assert "SSL_CERT_FILE" in refused.hint
             assert offer.value.size == len(SMALL)
-            # The store speaks plain http: nobody is led there from https.
+            # The store speaks plain http: no redirect leads there from https.
             led = await friend.ask(ReadHeader(offer.value))
             assert "not safe" in led.message
         finally:

@@ -417,7 +417,7 @@ def test_a_file_of_unknown_length_is_not_fetched(hub: Hub, target: Path) -> None
     )
 
 
-# Where nobody vouches for the contents
+# Where no hash vouches for the contents
 
 
 def test_contents_without_a_hash_are_pinned_as_they_come(hub: Hub, target: Path) -> None:

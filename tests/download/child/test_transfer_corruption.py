@@ -72,7 +72,7 @@ def lies(dice: random.Random) -> dict[str, Callable[[], Fault]]:
         "too long": lambda: Fault(length=dice.randrange(1, SIZE)),
         "other bytes": lambda: Fault(status=200, body=torn(CONTENT, dice)),
         "other bytes, no length": lambda: Fault(status=200, body=torn(CONTENT, dice), unsized=True),
-        "a part nobody asked for": lambda: Fault(status=206, body=torn(CONTENT, dice)),
+        "a part that was not asked for": lambda: Fault(status=206, body=torn(CONTENT, dice)),
         "another part": lambda: Fault(shift=dice.choice((-1, 1, 4096, SIZE))),
         "all instead of a part": lambda: Fault(whole=True, wrong=dice.randrange(SIZE)),
         "a made up part": lambda: Fault(
@@ -206,7 +206,7 @@ def _attempt(
     *,
     lied: bool,
 ) -> None:
-    """Try once; `lied` is whether wrong bytes may have come that nobody can know of."""
+    """Try once; `lied` is whether wrong bytes may have come unnoticed."""
     left = list(faults)
 
     def choose(seen: ServedRequest) -> Fault | None:

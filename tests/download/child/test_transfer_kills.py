@@ -118,7 +118,7 @@ def test_a_disk_that_becomes_full_harms_nothing(hub: Hub, tmp_path: Path, offset
     try:
         outcome = ours.recv()
         if outcome == "refused":
-            pytest.skip("this system lets nobody mount a small disk")
+            pytest.skip("this system doesn't let this user mount a small disk")
         while outcome != "done":
             assert outcome["failed"]["error"] == "ModelFileError"
             assert "full" in outcome["failed"]["message"]

@@ -46,7 +46,7 @@ def pack(store: FolderModelStore, stick: Path, *records: ModelRecord) -> list[Mo
 def test_what_is_written_comes_back_without_what_was_only_true_here(
     store: FolderModelStore, stick: Path
 ) -> None:
-    here = replace(QWEN, stamp=FileStamp(4, 5), forced=True, paused=True, link="/elsewhere/x")
+    here = replace(QWEN, stamp=FileStamp(4, 5), forced=True, paused=True, link="/other/x")
     pack(store, stick, here, CODER)
     found = {record.id: (record, path) for record, path in store.read_bundle(stick)}
     assert found == {
@@ -60,20 +60,20 @@ def test_a_second_export_adds_to_the_first_and_renews_it(
 ) -> None:
     pack(store, stick, QWEN)
     pack(store, stick, CODER)
-    pack(store, stick, replace(QWEN, name="Qwen anew"))
-    assert [record.name for record, _ in store.read_bundle(stick)] == ["Coder", "Qwen anew"]
+    pack(store, stick, replace(QWEN, name="Qwen again"))
+    assert [record.name for record, _ in store.read_bundle(stick)] == ["Coder", "Qwen again"]
     assert len(list(stick.iterdir())) == 3
 
 
 def test_every_file_gets_a_name_of_its_own(store: FolderModelStore, stick: Path) -> None:
-    (stick / "model.gguf").write_bytes(b"somebody else's")
+    (stick / "model.gguf").write_bytes(b"another's")
     same = [replace(QWEN, id=id, file="Model.gguf") for id in ("a", "b")]
-    blob = replace(QWEN, id="c", file="sha256-abc", link="/elsewhere/sha256-abc")
+    blob = replace(QWEN, id="c", file="sha256-abc", link="/other/sha256-abc")
     clash = replace(QWEN, id="d", file="b.gguf")
     names = [record.file for record in pack(store, stick, *same, blob, clash)]
     assert len({name.lower() for name in names}) == 4
     assert names[1:3] == ["b.gguf", "c.gguf"]
-    assert (stick / "model.gguf").read_bytes() == b"somebody else's"
+    assert (stick / "model.gguf").read_bytes() == b"another's"
     assert [record.id for record, _ in store.read_bundle(stick)] == ["a", "b", "c", "d"]
 
 

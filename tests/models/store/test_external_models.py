@@ -1,4 +1,4 @@
-"""Models of other programs are found where those keep them, whatever else lies there."""
+"""Models of other programs are found where those keep them, beside any other files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ REVISION = "d" * 40
 
 @pytest.fixture
 def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the home folder of somebody who has used other programs before."""
+    """Return the home folder of a person who has used other programs before."""
     monkeypatch.setattr(external_models, "SHARED_OLLAMA_FOLDERS", ())
     return tmp_path / "person"
 
@@ -228,7 +228,7 @@ def test_loose_files_in_the_models_folder_are_offered(store: FolderModelStore) -
     assert names(found) == ["kept", "loose", "mine"]
     store.save(replace(QWEN, id="loose", file="loose.gguf", link=str(loose)))
     assert names(store.external_models()) == ["kept", "mine"]
-    assert list(store.orphans()) == [], "somebody may have laid it there"
+    assert list(store.orphans()) == [], "a person may have laid it there"
     assert any("unnamed.gguf" in problem for problem in store.problems())
 
 
@@ -302,9 +302,9 @@ def test_pipes_loops_and_strange_names_are_passed_over(
     (folder / "piped.gguf").symlink_to(folder / "pipe.gguf")
     (folder / "folder.gguf").mkdir()
     (folder / "around").symlink_to(folder)
-    (person / "elsewhere").mkdir()
-    lay(person / "elsewhere" / "outside.gguf")
-    (folder / "out").symlink_to(person / "elsewhere")
+    (person / "other").mkdir()
+    lay(person / "other" / "outside.gguf")
+    (folder / "out").symlink_to(person / "other")
     lay(folder / "evil\x1b]0;x\x07.gguf")
     lay(Path(os.fsdecode(os.fsencode(folder) + b"/\xff\xfe.gguf")))
     os.mkfifo(person / ".lmstudio-home-pointer")
@@ -317,7 +317,7 @@ def test_pipes_loops_and_strange_names_are_passed_over(
 def test_a_link_out_of_the_cache_yields_no_hash(store: FolderModelStore, person: Path) -> None:
     path, _ = cached(person, "a/b", "model-a.gguf")
     path.unlink()
-    path.symlink_to(lay(person / "elsewhere" / ("a" * 64)))
+    path.symlink_to(lay(person / "other" / ("a" * 64)))
     assert [model.sha256 for model in store.external_models()] == [""]
 
 

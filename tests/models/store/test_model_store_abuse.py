@@ -1,4 +1,4 @@
-"""Records are whole and the folder is in order, whatever happens to processes and bytes."""
+"""Records are whole and the folder is in order, with any fault of processes and bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is left over in the models folder, what may be deleted of it, and what is told of."""
+"""What is left over in the models folder, what may be deleted of it, and what is reported."""
 
 from __future__ import annotations
 
@@ -83,9 +83,9 @@ def test_what_baton_did_not_write_is_reported_and_left_alone(
         lay(store.folder / "loose.gguf"),
         lay(store.folder / "spoilt" / "model.json", b"{"),
         lay(store.folder / "spoilt" / "mine.gguf", b"x" * 20_000_000),
-        lay(tmp_path / "elsewhere" / "mine.gguf"),
+        lay(tmp_path / "other" / "mine.gguf"),
     ]
-    (store.folder / "link").symlink_to(tmp_path / "elsewhere")
+    (store.folder / "link").symlink_to(tmp_path / "other")
     assert list(store.orphans()) == []
     problems = "\n".join(store.problems())
     for name in ("mine", "My Models", "spoilt", "link"):

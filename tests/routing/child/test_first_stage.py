@@ -23,7 +23,7 @@ from baton.routing.child.first_stage import (
 from baton.routing.child.text_features import FEATURE_NAMES, WIDTH
 
 WAYS = {"first": (0.3, 0.4, 0.5)}
-"""As if that had been found: so few questions can't tell."""
+"""As if that had been found: so few questions can't show it."""
 
 WEAK, STRONG = Candidate("weak-7b", billions=7), Candidate("strong-70b", outside=True)
 
@@ -198,7 +198,7 @@ def test_numbers_that_are_none_are_refused(heads: FirstStage, tmp_path: Path) ->
 
 
 @pytest.mark.sampled(0.5)
-def test_the_most_telling_feature_weighs_most() -> None:
+def test_the_most_informative_feature_weighs_most() -> None:
     one = sample("first", 0, 1300)
     one.quality[WEAK.id][:] = np.abs(one.figures[:, 5] - 2) < 1
     ways = fit_first_stage.fit([one]).ways["first"]

@@ -1,4 +1,4 @@
-"""The head that tells what kind of task a prompt is."""
+"""The head that says what kind of task a prompt is."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ def test_any_figures_have_a_length(design: Floats) -> None:
     assert np.isfinite(most).all()
     assert ((most >= 15.9) & (most <= 8192.1)).all()
     unknown = np.isnan(design).any(axis=1)
-    assert (most[unknown] > 8191).all(), "what can't be told is not called short"
+    assert (most[unknown] > 8191).all(), "what is unknown is not called short"
 
 
 @given(st.floats(-50, 50), st.floats(-50, 50))

@@ -1,4 +1,4 @@
-"""What a person's own answers teach, whatever they are."""
+"""What a person's own answers teach, of any kind."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_the_same_labels_teach_the_same(tmp_path: Path) -> None:
     assert np.array_equal(one.worth, other.worth)
 
 
-# Whatever the history
+# With any history
 
 
 def _chaos(_: str, number: int, dice: random.Random) -> float:

@@ -1,4 +1,4 @@
-"""What a worker's name says of it, and what to expect of one that nobody measured."""
+"""What a worker's name says of it, and what to expect of an unmeasured one."""
 
 from __future__ import annotations
 

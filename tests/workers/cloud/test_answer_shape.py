@@ -1,4 +1,4 @@
-"""Answers in a given form from workers elsewhere, each provider asked in its own way."""
+"""Answers in a given form from remote workers, each provider asked in its own way."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def test_it_ends_with_its_parent(tmp_path: Path) -> None:
 
 
 def has_ended(process: psutil.Process) -> bool:
-    """Tell whether a process is gone, or only not yet reaped by whoever adopted it."""
+    """Return whether a process is gone, or only not yet reaped by the process that adopted it."""
     try:
         return process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

@@ -1,4 +1,4 @@
-"""Workers elsewhere: the real gateway child, the real litellm, and the kit's cloud on loopback."""
+"""Remote workers: the real gateway child, the real litellm, and the kit's cloud on loopback."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def cloud_setup(way: Gateway) -> Iterator[CloudSetup]:
 
 @pytest.fixture
 async def alone(tmp_path: Path) -> AsyncIterator[Gateway]:
-    """A gateway for one test, without litellm as long as nobody wants it."""
+    """A gateway for one test, without litellm as long as it isn't needed."""
     way = gateway(Log(), tmp_path)
     yield way
     await way.aclose()
@@ -360,7 +360,7 @@ async def test_models_are_asked_to_think_little(
         ("", {}, "api.openai.com"),
         ("", {"HTTPS_PROXY": "http://me:secret@proxy:3128"}, "api.openai.com through proxy:3128"),
         ("http://127.0.0.1:9/v1", {"HTTP_PROXY": "http://proxy:3128"}, "127.0.0.1:9"),
-        ("nonsense", {}, ""),
+        ("unknown", {}, ""),
     ],
 )
 def test_a_card_names_where_the_bytes_go(

@@ -120,7 +120,7 @@ def wrong(done: FinishedCall, bills: Sequence[Bill]) -> list[str]:
         (not WHOLE.startswith(done.text), f"said {done.text!r}"),
         (whole and done.text != WHOLE, f"said only {done.text!r}"),
         (fault in KEPT and done.text != KEPT[fault], f"kept only {done.text!r}"),
-        (any(parts_of(key[-16:]) & parts_of(said) for key in KEYS.values()), "tells of the key"),
+        (any(parts_of(key[-16:]) & parts_of(said) for key in KEYS.values()), "shows the key"),
     ]
     return [why for is_wrong, why in found if is_wrong]
 
@@ -133,7 +133,7 @@ def status_of(fault: Fault | None) -> Status:
 
 
 def _is_bounded(done: FinishedCall) -> bool:
-    """Tell whether a call that isn't settled is charged as it must be: nothing, or at most."""
+    """Return whether a call that isn't settled is charged as it must be: nothing, or at most."""
     assert done.charge is not None
     charged, held = done.charge.charged, done.charge.held
     if done.fault is Fault.NO_USAGE:

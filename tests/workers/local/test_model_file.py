@@ -220,7 +220,7 @@ def test_waiting_helps_only_where_another_model_holds_what_is_needed() -> None:
     with pytest.raises(NotEnoughMemory) as refused:
         memory.make_room(MemoryHolder(0), 6 * GB)
     assert not isinstance(refused.value, MemoryOccupied)
-    assert (busy.resident, idle.resident) == (GB, GB), "nobody had to go for nothing"
+    assert (busy.resident, idle.resident) == (GB, GB), "none was unloaded for nothing"
     memory.make_room(MemoryHolder(0), 3 * GB + GB // 2)
     assert (busy.resident, idle.resident) == (GB, 0)
 

@@ -56,7 +56,7 @@ async def test_those_that_fit_beside_each_other_compute_at_once() -> None:
     crowd = WaitingModels(4)
     for name, threads in (("a", 2), ("b", 1), ("c", 2), ("d", 1)):
         await crowd.come(name, threads)
-    assert crowd.working == ["a", "b"], "nobody overtakes"
+    assert crowd.working == ["a", "b"], "none overtakes"
     await crowd.end("a")
     assert crowd.working == ["b", "c", "d"]
 

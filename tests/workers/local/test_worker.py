@@ -192,7 +192,7 @@ async def test_an_idle_model_is_unloaded_and_comes_back() -> None:
     worker = small(idle_seconds=0.3)
     assert "Paris" in (await ask(worker, CAPITAL)).text
     async with asyncio.timeout(60):
-        while worker.resident:  # noqa: ASYNC110 - nobody is told when a child goes
+        while worker.resident:  # noqa: ASYNC110 - there is no event when a child goes
             await asyncio.sleep(0.05)
     answer = await ask(worker, CAPITAL)
     assert "Paris" in answer.text

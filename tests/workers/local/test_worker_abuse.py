@@ -64,7 +64,7 @@ def children() -> list[int]:
 
 
 async def survive(worker: LocalWorker, number: signal.Signals, delay: float) -> None:
-    """Kill the child a while after asking; whatever it was doing, the next prompt works."""
+    """Kill the child a while after asking; the next prompt works, at any moment."""
 
     async def kill() -> None:
         await asyncio.sleep(delay)
@@ -135,7 +135,7 @@ def test_a_child_ends_with_its_front(phase: str) -> None:
 
 
 async def load_mutated(file: Path, rng: random.Random) -> str:
-    """Change some bytes of a model's header, ask, change them back; tell how it went."""
+    """Change some bytes of a model's header, ask, change them back; return how it went."""
     with file.open("r+b") as model:
         changes = []
         for _ in range(rng.randint(1, 8)):

@@ -31,7 +31,7 @@ async def plain() -> AsyncIterator[LocalWorker]:
 async def write(
     worker: LocalWorker, settings: GenerationSettings, seed: int | None = None, tokens: int = 12
 ) -> str:
-    """Return the beginning of a story that is told in that manner."""
+    """Return the beginning of a story that is written with these settings."""
     configured = LocalWorker(worker.card, worker.model, settings)
     asked = replace(request(WILD, max_tokens=tokens), seed=seed)
     return (await listen(configured, asked)).text
@@ -45,7 +45,7 @@ async def test_how_words_are_chosen_reaches_the_model(plain: LocalWorker) -> Non
     assert await write(plain, replace(hot, seed=1)) in chances
     for narrow in ({"top_k": 1}, {"top_p": 0.0}, {"min_p": 1.0}):
         assert await write(plain, replace(hot, seed=5, **narrow)) == likeliest
-    # Long enough to repeat a word, whatever the processor's own rounding makes of it.
+    # Long enough to repeat a word, with any processor's own rounding.
     repeats = await write(plain, GenerationSettings(0.0), tokens=64)
     assert await write(plain, GenerationSettings(0.0, repeat_penalty=10.0), tokens=64) != repeats
 
@@ -102,7 +102,7 @@ async def test_a_file_that_changes_while_it_is_loaded_is_looked_at_again(tmp_pat
     )
     await ask(worker, CAPITAL, max_tokens=1)
     process = worker.process
-    with file.open("r+b") as opened:  # some of it is read in place, and would be nonsense
+    with file.open("r+b") as opened:  # some of it is read in place, and would be invalid
         opened.seek(40 << 20)
         opened.write(bytes(1 << 20))
     os.utime(file, ns=(1, 1))
@@ -110,7 +110,7 @@ async def test_a_file_that_changes_while_it_is_loaded_is_looked_at_again(tmp_pat
     assert worker.process != process
     assert len(looked) == 2
     process = worker.process
-    file.unlink()  # whoever reads it has it to the end
+    file.unlink()  # a process that reads it has it to the end
     await ask(worker, CAPITAL, max_tokens=1)
     assert worker.process == process
     await worker.aclose()
@@ -131,7 +131,7 @@ async def test_closing_while_a_file_is_looked_at_loads_nothing() -> None:
     for one in asked:
         with pytest.raises(WorkerUnavailable, match="It was stopped"):
             await one
-    assert worker.process is None, "nobody would end it"
+    assert worker.process is None, "nothing else would end it"
 
 
 async def test_closing_while_it_answers_does_not_load_it_again() -> None:

@@ -60,7 +60,7 @@ def written(model: llama.Model, ours: llama.Context, how: Sampling, count: int) 
 
 
 def ignore(done: int, total: int) -> None:
-    """Progress that nobody wants."""
+    """Ignore the progress."""
 
 
 def control(model: llama.Model, tokens: list[int]) -> list[bytes]:

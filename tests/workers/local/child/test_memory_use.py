@@ -1,4 +1,4 @@
-"""What models take of memory: what is foretold from their headers is what llama.cpp allocates."""
+"""What models take of memory: what is estimated from their headers is what llama.cpp allocates."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def kept(lines: list[str]) -> float:
 @pytest.mark.parametrize("kind", ["llama", "gemma3", "qwen35"])
 @pytest.mark.parametrize("tokens", [2048, 4096])
 @pytest.mark.parametrize("quantised", [False, True])
-def test_contexts_take_what_was_foretold(
+def test_contexts_take_what_was_estimated(
     tmp_path: Path, log_lines: list[str], kind: str, tokens: int, quantised: bool
 ) -> None:
     path = tiny(tmp_path, kind)
@@ -61,7 +61,7 @@ def test_contexts_take_what_was_foretold(
     assert kept(log_lines) == pytest.approx(expected / 2**20, abs=0.02)
 
 
-def test_the_starter_takes_what_was_foretold(log_lines: list[str]) -> None:
+def test_the_starter_takes_what_was_estimated(log_lines: list[str]) -> None:
     path = starter().path
     model = llama.Model(path)
     log_lines.clear()

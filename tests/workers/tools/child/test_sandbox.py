@@ -1,4 +1,4 @@
-"""The sandbox against code that wants out, in the tools' real child process, as whoever runs this.
+"""The sandbox against code that wants out, in the tools' real child process, as this user.
 
 As root the code would be allowed nearly everything, and no limit on processes would hold it.
 """
@@ -427,12 +427,12 @@ async def test_honest_code_runs(code: str, outcome: str, guarded: GuardedToolbox
 
 DECORATED = """
 import functools
-def told(test):
+def wrapping(test):
     @functools.wraps(test)
     def wrapped(*given):
         return test(*given)
     return wrapped
-@told
+@wrapping
 def test_it(PARAMETER):
     assert 1 + 1 == 2
 """
