@@ -117,13 +117,13 @@ def bench_speed(of: Subject) -> Iterator[Row]:
     """How fast the starter model writes 200 tokens, and reads: a portable build, a native one."""
     with home() as env:
         portable, native = in_turn(
-            of.runs, *(_speed(start, env) for start in (of.single, CHECKOUT))
+            of.runs, *(_speed_measurement(start, env) for start in (of.single, CHECKOUT))
         )
     figure = "tokens/s: portable build, against one for this processor"
     yield row(figure, portable, native, 0.95, "", at_least=True)
 
 
-def _speed(start: list[str], env: dict[str, str]) -> Callable[[], float]:
+def _speed_measurement(start: list[str], env: dict[str, str]) -> Callable[[], float]:
     flags = ["--max-tokens", "200", "--temperature", "0", "--json", "-q"]
 
     def measure() -> float:

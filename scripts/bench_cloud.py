@@ -69,7 +69,9 @@ def provider(rate: int, tokens: int) -> Iterator[str]:
 
 
 @asynccontextmanager
-async def metered(address: str, name: str) -> AsyncIterator[Callable[[], Awaitable[list[float]]]]:
+async def open_metered_worker(
+    address: str, name: str
+) -> AsyncIterator[Callable[[], Awaitable[list[float]]]]:
     """Give what asks that provider through gate, ledger and gateway: the times of its pieces."""
     from baton.core.run.metered_worker import CallUsage, MeteredWorker, RunBudget
     from baton.core.run.policy import PromptLimits, RunTerms
@@ -168,7 +170,10 @@ async def _compare(
 ) -> tuple[list[list[float]], list[list[float]]]:
     ours, theirs = [], []
     with provider(rate, tokens) as address:
-        async with metered(address, name) as ask, httpx.AsyncClient(trust_env=False) as client:
+        async with (
+            open_metered_worker(address, name) as ask,
+            httpx.AsyncClient(trust_env=False) as client,
+        ):
             await bare(client, address)
             for _ in range(rounds):
                 ours.append(await ask())

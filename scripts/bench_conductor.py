@@ -66,7 +66,7 @@ async def _parallel(rounds: int) -> tuple[float, float]:
         async with _cloud_orchestra(address) as orchestra:
             for number in range(rounds + 1):
                 for count in (4, 1):
-                    taken = await _timed(orchestra, _side_by_side(count))
+                    taken = await _run_seconds(orchestra, _side_by_side(count))
                     if number:  # the first starts the child
                         times[count].append(taken)
     return statistics.median(times[4]), statistics.median(times[1])
@@ -77,7 +77,9 @@ def _side_by_side(count: int) -> Plan:
     return Plan(steps, tuple(range(1, count + 1)))
 
 
-async def _timed(orchestra: Orchestra, plan: Plan, events: list[Event] | None = None) -> float:
+async def _run_seconds(
+    orchestra: Orchestra, plan: Plan, events: list[Event] | None = None
+) -> float:
     start, view = time.perf_counter(), RunView()
     limits = PromptLimits(attended=False)
     async with orchestra.play(Prompt("Do it."), limits=limits, plan=plan) as run:
@@ -161,10 +163,10 @@ async def _steps(rounds: int) -> tuple[float, float, float]:
         store = Store.open(Path(folder) / "baton.db")
         orchestra = Orchestra(Services({name: worker}, store), name)
         events: list[Event] = []
-        await _timed(orchestra, plan, events)
+        await _run_seconds(orchestra, plan, events)
         kept = [event for event in events if not isinstance(event, TRANSIENT)]
         for _ in range(rounds):
-            played = await _timed(orchestra, plan)
+            played = await _run_seconds(orchestra, plan)
             start = time.perf_counter()
             for _ in range(STEPS):
                 _ = [chunk async for chunk in worker.stream(request)]
@@ -240,16 +242,16 @@ SALTS = ["1"]
 def bench_replay() -> Iterator[Row]:
     """Every strategy that needs no fresh text, on every recording that is there."""
     with tempfile.TemporaryDirectory() as folder:
-        routers = {salt: _trained(salt, Path(folder) / str(n)) for n, salt in enumerate(SALTS)}
+        routers = {salt: _train_router(salt, Path(folder) / str(n)) for n, salt in enumerate(SALTS)}
         for name, recording in RECORDINGS.items():
             file = next(WHERE["data"].rglob(recording.file), None)
             if file is None:
                 print(f"{recording.file} is not there, so it is left out.", file=sys.stderr)
                 continue
-            yield from _replayed(name, recording, file, routers)
+            yield from _replay_rows(name, recording, file, routers)
 
 
-def _trained(salt: str, out: Path) -> Path:
+def _train_router(salt: str, out: Path) -> Path:
     """Return the folder of a router that was trained on what that salt doesn't hold out."""
     command = [sys.executable, str(ROOT / "scripts/train_router.py"), "--data", str(WHERE["data"])]
     command += ["--out", str(out), "--held-out", salt]
@@ -259,7 +261,7 @@ def _trained(salt: str, out: Path) -> Path:
     return out
 
 
-def _replayed(
+def _replay_rows(
     name: str, recording: Recording, file: Path, routers: Mapping[str, Path]
 ) -> Iterator[Row]:
     from baton.bench.datasets import read_dataset
@@ -272,7 +274,7 @@ def _replayed(
         asyncio.run(_rows(dataset, questions, recording, router))
         for questions, router in zip(parts, routers.values(), strict=True)
     ]
-    rows = [_added(same) for same in zip(*tables, strict=True)]
+    rows = [_sum_of_rows(same) for same in zip(*tables, strict=True)]
     count = sum(map(len, parts))
     heading = f"### {name}: {count} questions held out, {', '.join(recording.local)} here"
     TABLES.append(
@@ -283,7 +285,9 @@ def _replayed(
         (WHERE["svg"] / f"bench_{name}.svg").write_text(draw_svg(drawn), "utf-8")
     hybrid = [one for one in rows if one.name.startswith("hybrid")]
     for one in hybrid:
-        yield _against(f"{name}: {one.name}, against random mixing", one, _mixed(rows, one.cost))
+        yield _against(
+            f"{name}: {one.name}, against random mixing", one, _mixing_share(rows, one.cost)
+        )
     for one in hybrid:
         curve = _on_curve(rows, "cascade", one.cost)
         yield _against(f"{name}: {one.name}, against cascade at its cost", one, curve)
@@ -297,7 +301,7 @@ def _part(dataset: Dataset, recording: Recording, salt: str) -> list[Question]:
     return questions[: recording.sample]
 
 
-def _added(same: Sequence[strategy_bench.StrategyRow]) -> strategy_bench.StrategyRow:
+def _sum_of_rows(same: Sequence[strategy_bench.StrategyRow]) -> strategy_bench.StrategyRow:
     """Add up the rows of one strategy, or of one worker, in all parts."""
     first = same[0]
     sums = {
@@ -320,7 +324,7 @@ def _against(figure: str, ours: strategy_bench.StrategyRow, theirs: float) -> Ro
     )
 
 
-def _mixed(rows: Sequence[strategy_bench.StrategyRow], cost: int) -> float:
+def _mixing_share(rows: Sequence[strategy_bench.StrategyRow], cost: int) -> float:
     return strategy_bench.random_mixing(rows, cost) or 0.0
 
 
@@ -400,7 +404,7 @@ async def _rows(
 
 def _often(row: strategy_bench.StrategyRow) -> strategy_bench.StrategyRow:
     """Count what is the same in every order as often as there are orders."""
-    return _added([row] * ORDERS)
+    return _sum_of_rows([row] * ORDERS)
 
 
 BENCHES = {"parallel": bench_parallel, "steps": bench_steps, "replay": bench_replay}

@@ -105,7 +105,7 @@ def in_turn(runs: int, *measures: Callable[[], float]) -> list[list[float]]:
     return columns
 
 
-def timed(work: Callable[[], object]) -> float:
+def elapsed_seconds(work: Callable[[], object]) -> float:
     """Return how many seconds it takes."""
     start = time.perf_counter()
     work()
@@ -128,7 +128,7 @@ def downloads(hub: Hub, size: int, folder: Path, memory: Path, runs: int) -> Ite
     def curl(folder: Path, *, settled: bool) -> float:
         path = folder / "theirs"
         took = float(run(["curl", "-sSfL", "-o", str(path), "-w", "%{time_total}", address]))
-        took += timed(lambda: sync(path)) if settled else 0.0
+        took += elapsed_seconds(lambda: sync(path)) if settled else 0.0
         path.unlink()
         return took
 
@@ -159,7 +159,7 @@ def hashes(source: Path, runs: int) -> Iterator[Row]:
         return float(run([sys.executable, "-P", "-c", DIGEST, str(source)]).split()[0])
 
     def theirs() -> float:
-        return timed(lambda: run(["sha256sum", str(source)]))
+        return elapsed_seconds(lambda: run(["sha256sum", str(source)]))
 
     read, summed = in_turn(runs, ours, theirs)
     yield Row("verify, against `sha256sum`", read, summed, MUST_HASH)

@@ -44,7 +44,7 @@ from baton.workers.local import (  # noqa: E402
 )
 from baton.workers.local.model_file import estimate_file_load  # noqa: E402
 from baton.workers.local.model_memory import machine_memory  # noqa: E402
-from support.gguf_writer import Tensor, facts, header, hostile, mutated, vocabulary  # noqa: E402
+from support.gguf_writer import Tensor, facts, header, hostile, mutate_header, vocabulary  # noqa: E402
 
 MUST_SECONDS, MUST_BYTES, MUST_OFF = 0.2, 50_000_000, 0.10
 WORDS, MERGES = 262_144, 514_906
@@ -94,7 +94,7 @@ def worst(count: int) -> tuple[float, int]:
         [Tensor(f"blk.{number}.w", (256, 2), 12) for number in range(8)],
     )
     slowest, most = 0.0, 0
-    for data in (*hostile(), *(mutated(honest, chance) for _ in range(count))):
+    for data in (*hostile(), *(mutate_header(honest, chance) for _ in range(count))):
         with contextlib.suppress(HeaderIncomplete, MalformedHeader):
             start = time.process_time()
             parse_header(data, len(data))
@@ -107,7 +107,7 @@ def worst(count: int) -> tuple[float, int]:
     return slowest, most
 
 
-async def filled(context: int) -> tuple[int, int]:
+async def measure_memory(context: int) -> tuple[int, int]:
     """Fill a context of the starter model; return the bytes estimated, and those really taken."""
     model = starter()
     card = replace(model.card, context=context)
@@ -139,7 +139,7 @@ def rows(contexts: tuple[int, ...]) -> Iterator[tuple[str, str, str, bool]]:
     what = "the same, the most memory"
     yield what, f"{most / 1e6:.1f} MB", f"{MUST_BYTES / 1e6:.0f} MB", most <= MUST_BYTES
     for context in contexts:
-        estimated, real = asyncio.run(filled(context))
+        estimated, real = asyncio.run(measure_memory(context))
         off = estimated / real - 1
         what = f"memory of SmolLM2 with {context:,} tokens, estimated against real"
         value = f"{estimated / 1e6:.0f} / {real / 1e6:.0f} MB ({off:+.1%})"

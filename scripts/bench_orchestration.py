@@ -299,7 +299,7 @@ def report(rows: Sequence[Mapping[str, Any]], tasks: Sequence[Task]) -> Iterable
         rule = [_score(row) for row in played.get(("hybrid, rule", ceiling), ())]
         ahead = ""
         if len(rule) == len(scores) and way != "hybrid, rule":
-            ahead = _signed([a - b for a, b in zip(scores, rule, strict=True)])
+            ahead = _difference_text([a - b for a, b in zip(scores, rule, strict=True)])
         cost = sum(row["cost"] for row in found) / NANO
         away = sum("cloud" in row["calls"] for row in found) / len(found)
         low, high = bootstrap_interval(scores, SEED)
@@ -386,7 +386,7 @@ def _score(row: Mapping[str, Any]) -> float:
     return statistics.fmean(row["right"])
 
 
-def _signed(differences: Sequence[float]) -> str:
+def _difference_text(differences: Sequence[float]) -> str:
     low, high = bootstrap_interval(differences, SEED)
     return f"{statistics.fmean(differences):+.1%} [{low:+.1%}, {high:+.1%}]"
 

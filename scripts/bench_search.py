@@ -74,7 +74,7 @@ def document(messages: int) -> dict[str, Any]:
     return {"baton_export": 1, "conversations": conversations}
 
 
-async def timed(work: Callable[[], Awaitable[object]]) -> float:
+async def elapsed_milliseconds(work: Callable[[], Awaitable[object]]) -> float:
     """Return how many milliseconds it takes."""
     start = time.perf_counter()
     await work()
@@ -108,8 +108,8 @@ async def searches(path: Path) -> None:
         ours: list[float] = []
         theirs: list[float] = []
         for _ in range(ROUNDS):
-            ours.append(await timed(lambda text=text: store.search(text)))  # type: ignore[misc]
-            theirs.append(await timed(plain))
+            ours.append(await elapsed_milliseconds(lambda text=text: store.search(text)))  # type: ignore[misc]
+            theirs.append(await elapsed_milliseconds(plain))
         found = len(await store.search(text))
         print(line(f"search: {name} ({found} shown)", ours, theirs, MUST_SEARCH), flush=True)
     bare.close()
@@ -133,13 +133,15 @@ async def openings(path: Path) -> None:
     def age() -> None:
         os.utime(check_stamp(path), (0, 0))
 
-    both = [(await timed(ours), await timed(bare)) for _ in range(ROUNDS)]
+    both = [
+        (await elapsed_milliseconds(ours), await elapsed_milliseconds(bare)) for _ in range(ROUNDS)
+    ]
     ours_usual, theirs = (list(times) for times in zip(*both, strict=True))
     print(line("open, read, close", ours_usual, theirs, MUST_OPEN))
     daily = []
     for _ in range(3):
         age()
-        daily.append(await timed(ours))
+        daily.append(await elapsed_milliseconds(ours))
     print(line("the same with the check of once a day", daily, theirs, None))
 
 

@@ -90,7 +90,7 @@ class Environment(setup.Environment):
 def main(arguments: Sequence[str]) -> None:
     """Build what the arguments ask for."""
     asked = _parser().parse_args(arguments)
-    wanted = _wanted(asked)
+    wanted = _build_options(asked)
     if asked.portable:
         _build_portably(wanted, asked.check_reproducible)
     elif Path(sys.prefix) != VENV:
@@ -135,7 +135,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _wanted(asked: argparse.Namespace) -> BuildOptions:
+def _build_options(asked: argparse.Namespace) -> BuildOptions:
     commit = os.environ.get("BATON_COMMIT") or _commit()
     epoch = os.environ.get("SOURCE_DATE_EPOCH") or _git("show", "-s", "--format=%ct", "HEAD")
     return BuildOptions(
@@ -204,7 +204,7 @@ def build(wanted: BuildOptions, dist: Path) -> list[Path]:
     """Make the folders and the single files. Raises BuildError."""
     import sizes
 
-    with publishing(dist) as new:
+    with open_staging_folder(dist) as new:
         folders = freeze(wanted, new)
         setup.say("Packing the single files ...")
         names = [_pack(wanted, new, folder).name for folder in folders]
@@ -213,7 +213,7 @@ def build(wanted: BuildOptions, dist: Path) -> list[Path]:
 
 
 @contextmanager
-def publishing(dist: Path) -> Iterator[Path]:
+def open_staging_folder(dist: Path) -> Iterator[Path]:
     """Give a folder to build in, whose files take their places in dist once all are made.
 
     What they replace goes before the first of them comes, so that at no moment old and new lie side

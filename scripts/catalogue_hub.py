@@ -47,7 +47,7 @@ def pin(file: Path, found: Sequence[CatalogueModel]) -> list[str]:
             here = list(differences(model))
             wrong += [f"{model.id}: {what}" for what in here]
             if not here:
-                text = filled(text, model, look(model))
+                text = completed_text(text, model, look(model))
     except HubUnreachable as error:
         wrong.append(str(error))
     if text != file.read_text("utf-8"):
@@ -104,7 +104,7 @@ def look(model: CatalogueModel) -> HubFile:
     )
 
 
-def filled(text: str, model: CatalogueModel, there: HubFile) -> str:
+def completed_text(text: str, model: CatalogueModel, there: HubFile) -> str:
     """Return the catalogue's text with what one entry lacked, below its file."""
     parts = re.split(r"(?m)^(?=\[\[model\]\])", text)
     mine = f'id = "{model.id}"\n'

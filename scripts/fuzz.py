@@ -52,7 +52,7 @@ def run(name: str, options: argparse.Namespace) -> bool:
     if done.returncode:
         print(*lines[-40:], sep="\n")
     runs = next((line for line in reversed(lines) if "stat::number_of_executed" in line), "? ?")
-    cover = next((word for line in reversed(lines) for word in _covered(line)), "?")
+    cover = next((word for line in reversed(lines) for word in _coverage_words(line)), "?")
     newest = next((line.split()[0] for line in reversed(lines) if "\tNEW " in line), "#0")
     broke = "BROKE" if done.returncode else "held"
     print(
@@ -63,7 +63,7 @@ def run(name: str, options: argparse.Namespace) -> bool:
     return done.returncode != 0
 
 
-def _covered(line: str) -> list[str]:
+def _coverage_words(line: str) -> list[str]:
     words = line.split()
     return [words[words.index("cov:") + 1]] if "cov:" in words[:-1] else []
 
@@ -92,7 +92,7 @@ def fuzz(name: str, minutes: float, seed: int) -> None:
 
     def mutate(data: bytes, most: int, seed: int) -> bytes:
         chance = random.Random(seed)
-        other = fuzz_targets.changed(data, chance) if chance.random() < 0.5 else data
+        other = fuzz_targets.change_json(data, chance) if chance.random() < 0.5 else data
         return other if other != data else bytes(atheris.Mutate(data, most))
 
     arguments = [f"-{key}={value}" for key, value in settings.items()]

@@ -42,7 +42,7 @@ def main() -> None:
     options.add_argument("--date", default=str(datetime.date.today()), help="of the list")
     date = str(datetime.date.fromisoformat(options.parse_args().date))
     raw = json.loads(Path(str(distribution("litellm").locate_file(LIST))).read_text("utf-8"))
-    models = {name: entry(own) for name, own in sorted(offered(raw).items())}
+    models = {name: entry(own) for name, own in sorted(provider_models(raw).items())}
     known = {name: own for name, own in models.items() if own and price_table.parse_price(own)}
     for name in sorted(set(models) - set(known)):
         print(f"left out, no plausible price: {name}")
@@ -55,7 +55,7 @@ def main() -> None:
     print(f"{len(known)} models of {date}: {count}")
 
 
-def offered(raw: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def provider_models(raw: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the providers' models by Baton's names; one that is listed twice by its fuller one."""
     found: dict[str, dict[str, Any]] = {}
     for name, own in raw.items():

@@ -253,7 +253,7 @@ def write(
 def check(folder: Path, public: str) -> list[str]:
     """Return a line for each thing that is wrong with a release, down to a file too many."""
     try:
-        release = signed(folder, public)
+        release = read_signed_release(folder, public)
     except ReleaseError as error:
         return [str(error)]
     except OSError as error:
@@ -287,7 +287,7 @@ def check(folder: Path, public: str) -> list[str]:
     return wrong
 
 
-def signed(folder: Path, public: str) -> SignedRelease:
+def read_signed_release(folder: Path, public: str) -> SignedRelease:
     """Return what was signed with that key. Raises Wrong."""
     content, signature = (folder / MANIFEST).read_bytes(), (folder / SIGNATURE).read_bytes()
     if _SIGNATURE.fullmatch(signature) is None:
@@ -421,7 +421,7 @@ def main(args: Sequence[str] | None = None) -> int:
             print("\n".join(wrong), file=sys.stderr)
             return 1
         else:
-            release = signed(chosen.folder, public)
+            release = read_signed_release(chosen.folder, public)
             what = f"Baton {release.version} of {release.released}, {len(release.files)} builds"
             print(f"{chosen.folder} is as it was signed: {what}.")
     except OSError as error:

@@ -85,10 +85,10 @@ def _rest(columns: Mapping[str, Column], workers: Collection[str]) -> dict[str, 
 
 def read_folder(folder: Path) -> tuple[Rows, ...]:
     """Read every file of a folder, in the order of their names. Raises OSError, ValueError."""
-    return tuple(read(path) for path in sorted(folder.rglob("*.csv.gz"), key=lambda p: p.name))
+    return tuple(read_rows(path) for path in sorted(folder.rglob("*.csv.gz"), key=lambda p: p.name))
 
 
-def read(path: Path) -> Rows:
+def read_rows(path: Path) -> Rows:
     """Read one file. Raises OSError, and ValueError where it isn't such a file."""
     csv.field_size_limit(1 << 30)
     with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
@@ -163,7 +163,7 @@ def split(
     hidden = {
         key for rows in data for key in rows.qhash if _chance(salt, key) < holdout.share
     }  # fmt: skip
-    hidden |= {key for rows in data for key in _held(rows, holdout)}
+    hidden |= {key for rows in data for key in _held_out_keys(rows, holdout)}
     visible: list[Rows] = []
     rest: list[Rows] = []
     for rows in data:
@@ -178,7 +178,7 @@ def _chance(salt: str, key: str) -> float:
     return int.from_bytes(digest[:8], "big") / 2**64
 
 
-def _held(rows: Rows, holdout: Holdout) -> Iterable[str]:
+def _held_out_keys(rows: Rows, holdout: Holdout) -> Iterable[str]:
     for key, group in zip(rows.qhash, rows.groups, strict=True):
         named = {group, f"{rows.name}:{group}"} & holdout.groups
         if named or rows.name in holdout.files:
@@ -236,21 +236,23 @@ def bootstrap(
     Every score is measured on the same resamples, so their differences are paired.
     """
     dice = np.random.default_rng(seed)
-    ranked = [_ranked(score) for score in scores]
+    ranked = [_rank(score) for score in scores]
     found = np.empty((rounds, len(scores)))
     for number in range(rounds):
         counts = np.bincount(dice.integers(0, len(weak), len(weak)), minlength=len(weak))
         for place, (groups, size) in enumerate(ranked):
-            found[number, place] = _weighted(groups, size, counts.astype(float), weak, strong)
+            found[number, place] = _weighted_apgr(groups, size, counts.astype(float), weak, strong)
     return found
 
 
-def _ranked(score: Floats) -> tuple[Places, int]:
+def _rank(score: Floats) -> tuple[Places, int]:
     values, inverse = np.unique(-score, return_inverse=True)
     return inverse.astype(np.int64), len(values)
 
 
-def _weighted(groups: Places, size: int, counts: Floats, weak: Floats, strong: Floats) -> float:
+def _weighted_apgr(
+    groups: Places, size: int, counts: Floats, weak: Floats, strong: Floats
+) -> float:
     """Return the APGR where each question counts so many times."""
     calls = np.bincount(groups, weights=counts, minlength=size)
     gains = np.cumsum(np.bincount(groups, weights=counts * (strong - weak), minlength=size))

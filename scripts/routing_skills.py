@@ -37,20 +37,20 @@ def skill_table(
         scores = {
             name: reached
             for name, own, columns in zip(names, kinds, quality, strict=True)
-            if (reached := _reached(columns, own == place))
+            if (reached := _mean_quality(columns, own == place))
         }
-        for worker, (mean, count) in _levelled(scores).items():
+        for worker, (mean, count) in _common_quality(scores).items():
             table.setdefault(worker, {})[kind] = [round(mean, 4), count]
     return dict(sorted(table.items()))
 
 
-def _reached(columns: Mapping[str, Floats], wanted: np.typing.NDArray[np.bool_]) -> Reached:
+def _mean_quality(columns: Mapping[str, Floats], wanted: np.typing.NDArray[np.bool_]) -> Reached:
     """Return how good workers were on the wanted questions, and on how many that is known."""
     found = {worker: column[wanted & ~np.isnan(column)] for worker, column in columns.items()}
     return {worker: (float(own.mean()), len(own)) for worker, own in found.items() if len(own)}
 
 
-def _levelled(
+def _common_quality(
     scores: Mapping[str, Mapping[str, tuple[float, int]]],
 ) -> Reached:
     """Return what each model would reach on the sets together, and on how many that rests."""

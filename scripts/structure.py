@@ -135,7 +135,7 @@ def import_cycles(tree: Path, *, typing_too: bool = True) -> list[list[str]]:
         ]
         for name in names
     }
-    return [sorted(group) for group in _connected(edges) if len(group) > 1]
+    return [sorted(group) for group in _connected_groups(edges) if len(group) > 1]
 
 
 def _graph(tree: Path, typing_too: bool) -> grimp.ImportGraph:
@@ -147,7 +147,7 @@ def _is_package(tree: Path, name: str) -> bool:
     return (tree / "app" / Path(*name.split("."))).is_dir()
 
 
-def _connected(edges: Mapping[str, list[str]]) -> list[list[str]]:
+def _connected_groups(edges: Mapping[str, list[str]]) -> list[list[str]]:
     order: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []

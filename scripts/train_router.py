@@ -128,7 +128,7 @@ def train(
 ) -> None:
     """Fit everything and write the folder that RouterModel.load reads."""
     data = [usable(rows) for rows in data]
-    samples = [sampled(rows, cache) for rows in data]
+    samples = [fit_sample(rows, cache) for rows in data]
     heads = fit_first_stage.fit(samples, seed)
     agreement = fit_second_stage(data, held_out(data, samples, heads.ways), seed, heads.abilities)
     out.mkdir(parents=True, exist_ok=True)
@@ -190,7 +190,7 @@ def usable(rows: Rows) -> Rows:
     return rows if kept.all() else rows.take(np.flatnonzero(kept))
 
 
-def sampled(rows: Rows, cache: VectorCache) -> fit_first_stage.Sample:
+def fit_sample(rows: Rows, cache: VectorCache) -> fit_first_stage.Sample:
     """Return what the fit needs of a file's rows."""
     lengths = [column for _, column in sorted(rows.lengths.items())]
     table = np.column_stack(lengths) if lengths else np.full((len(rows), 1), np.nan)

@@ -7,8 +7,8 @@ import random
 import pytest
 from hypothesis import given, strategies as st
 
-from support.fuzz_targets import FOUND, SEEDS, TARGETS, changed
-from support.gguf_writer import mutated
+from support.fuzz_targets import FOUND, SEEDS, TARGETS, change_json
+from support.gguf_writer import mutate_header
 
 
 def test_every_reader_has_something_to_begin_with() -> None:
@@ -26,9 +26,9 @@ def test_no_changed_input_breaks_a_reader(name: str) -> None:
     chance = random.Random(name)
     for _ in range(60):
         data = chance.choice(SEEDS[name])
-        TARGETS[name](mutated(data, chance))
+        TARGETS[name](mutate_header(data, chance))
         for _ in range(chance.randrange(4)):
-            data = changed(data, chance)
+            data = change_json(data, chance)
         TARGETS[name](data)
 
 

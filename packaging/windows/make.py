@@ -57,8 +57,8 @@ def main(arguments: Sequence[str]) -> None:
         sys.exit(subprocess.run(command).returncode)
     import build
 
-    wanted = build._wanted(build._parser().parse_args(arguments))
-    with build.publishing(build.DIST) as new:
+    wanted = build._build_options(build._parser().parse_args(arguments))
+    with build.open_staging_folder(build.DIST) as new:
         for folder in build.freeze(wanted, new):
             pack(folder, new / f"{folder.name}.zip")
 

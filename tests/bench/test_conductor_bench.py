@@ -22,7 +22,7 @@ from baton.core.plan.request_parts import TrainedConductor
 from baton.core.plan.skill_table import SkillTable
 from baton.core.run.rule_router import RuleRouter
 from baton.workers.scripted_worker import Script, ScriptedWorker
-from support.scripted_conductors import PlainTools, drawn
+from support.scripted_conductors import PlainTools, plan_text
 from support.strategy_context import CLOUD, LLAMA, TINY, TOOL
 
 SUM = ExpectedPart("17 * 23", ("17", "23"), tool="calculator")
@@ -57,23 +57,23 @@ def bench(*workers: ScriptedWorker) -> ConductorBench:
     return ConductorBench(everyone, RuleRouter(), SkillTable())
 
 
-async def played(
+async def drawn_plans(
     found: ConductorBench, draw: DrawPlan, episodes: Sequence[Episode] = EPISODES
 ) -> list[DrawnPlan]:
     return [one async for one in found.play(draw, episodes)]
 
 
-def trained(*texts: str | BaseException) -> tuple[TrainedConductor, ScriptedWorker]:
+def scripted_conductor(*texts: str | BaseException) -> tuple[TrainedConductor, ScriptedWorker]:
     worker = ScriptedWorker(says(*texts), replace(TINY, id="conductor"))
     return TrainedConductor(worker, PlainTools()), worker
 
 
 async def test_the_trained_conductor_plans_and_no_step_is_played() -> None:
-    conductor, writer = trained(
+    conductor, writer = scripted_conductor(
         "calc: 17 * 23\nwriting1: write a wish for Dana", "calc: 17 * 23", "writing1: *"
     )
     small = ScriptedWorker(card=TINY)
-    rows = await played(bench(small), plan_drawer(conductor))
+    rows = await drawn_plans(bench(small), plan_drawer(conductor))
     assert [one.score.points for one in rows] == [1.0, 1.0, 1.0]
     assert [one.plan is None for one in rows] == [False, False, True]
     assert small.requests == [], "only the plan is drawn"
@@ -87,13 +87,13 @@ async def test_the_trained_conductor_plans_and_no_step_is_played() -> None:
 async def test_a_language_model_plans_with_the_same_workers() -> None:
     large = ScriptedWorker(
         says(
-            drawn(("calculation", "17 * 23", ()), ("writing", "Write a wish for Dana.", ())),
-            drawn(("math", "Compute 17 times 23.", ())),
-            drawn(("writing", "Answer the prompt.", ())),
+            plan_text(("calculation", "17 * 23", ()), ("writing", "Write a wish for Dana.", ())),
+            plan_text(("math", "Compute 17 times 23.", ())),
+            plan_text(("writing", "Answer the prompt.", ())),
         ),
         LLAMA,
     )
-    rows = await played(bench(ScriptedWorker(card=TINY), large), plan_drawer("llama"))
+    rows = await drawn_plans(bench(ScriptedWorker(card=TINY), large), plan_drawer("llama"))
     assert [one.score for one in rows] == [
         PlanScore(1.0, True), PlanScore(0.5, True), PlanScore(1.0, True),
     ]  # fmt: skip
@@ -102,19 +102,25 @@ async def test_a_language_model_plans_with_the_same_workers() -> None:
 
 
 async def test_a_wrong_operation_is_no_right_plan() -> None:
-    conductor, _ = trained("calc: 17 * 24", "calc: 23 * 17")
-    rows = await played(bench(ScriptedWorker(card=TINY)), plan_drawer(conductor), [COMPUTED] * 2)
+    conductor, _ = scripted_conductor("calc: 17 * 24", "calc: 23 * 17")
+    rows = await drawn_plans(
+        bench(ScriptedWorker(card=TINY)), plan_drawer(conductor), [COMPUTED] * 2
+    )
     assert [one.score.points for one in rows] == [0.0, 1.0]
 
 
 async def test_a_plan_that_can_not_be_used_scores_nothing_and_the_next_is_drawn() -> None:
-    conductor, _ = trained("no plan at all", WorkerError("It is too long."), "writing1: *")
-    rows = await played(bench(ScriptedWorker(card=TINY)), plan_drawer(conductor), [ONE, ONE, ONE])
+    conductor, _ = scripted_conductor(
+        "no plan at all", WorkerError("It is too long."), "writing1: *"
+    )
+    rows = await drawn_plans(
+        bench(ScriptedWorker(card=TINY)), plan_drawer(conductor), [ONE, ONE, ONE]
+    )
     assert [one.score.points for one in rows] == [0.0, 0.0, 1.0]
     assert rows[1].problem == "It is too long."
     assert ConductorRow("", rows).valid == pytest.approx(1 / 3)
     large = ScriptedWorker(says("invalid", "invalid"), LLAMA)
-    (row,) = await played(bench(large), plan_drawer("llama"), [ONE])
+    (row,) = await drawn_plans(bench(large), plan_drawer("llama"), [ONE])
     assert row.score.points == 0.0
     assert "drew no plan" in row.problem
     assert len(row.calls) == 2
@@ -124,19 +130,19 @@ async def test_a_plan_that_can_not_be_used_scores_nothing_and_the_next_is_drawn(
 async def test_a_worker_that_is_gone_ends_the_row(error: BatonError) -> None:
     large = ScriptedWorker(says(error), LLAMA)
     with pytest.raises(WorkerUnavailable):
-        await played(bench(large), plan_drawer("llama"))
+        await drawn_plans(bench(large), plan_drawer("llama"))
 
 
 async def test_nothing_remote_is_ever_asked() -> None:
     far = ScriptedWorker(card=CLOUD)
-    rows = await played(bench(ScriptedWorker(card=TINY), far), plan_drawer("gpt"), [ONE])
+    rows = await drawn_plans(bench(ScriptedWorker(card=TINY), far), plan_drawer("gpt"), [ONE])
     assert far.requests == []
     assert "local" in rows[0].problem or "offline" in rows[0].problem
 
 
 async def test_shares_of_sorts_that_are_not_there_are_unknown() -> None:
-    conductor, _ = trained("calc: 17 * 23")
-    rows = await played(bench(ScriptedWorker(card=TINY)), plan_drawer(conductor), [COMPUTED])
+    conductor, _ = scripted_conductor("calc: 17 * 23")
+    rows = await drawn_plans(bench(ScriptedWorker(card=TINY)), plan_drawer(conductor), [COMPUTED])
     row = ConductorRow("", rows)
     assert (row.kept_whole, row.split_right) == (None, None)
     assert row.interval == (1.0, 1.0)

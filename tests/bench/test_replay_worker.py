@@ -29,7 +29,7 @@ def dataset(tmp_path: Path) -> Dataset:
     return read_dataset(write(tmp_path / "made.csv", table))
 
 
-async def said(worker: ReplayWorker, text: str, cap: int | None = None) -> list[Chunk]:
+async def answer_chunks(worker: ReplayWorker, text: str, cap: int | None = None) -> list[Chunk]:
     request = Request((Message(Role.USER, text),), max_tokens=cap)
     return [chunk async for chunk in worker.stream(request)]
 
@@ -38,20 +38,22 @@ async def test_a_recording_is_read_and_replayed(dataset: Dataset) -> None:
     asked = dataset.questions[0]
     assert (asked.kind, asked.answer) == ("number", "42")
     assert [dataset.recorded[model]["q1"].score for model in (SMALL, OTHER, BIG)] == [0, 0, 1]
-    chunks = await said(ReplayWorker(dataset, SMALL), asked.prompt)
+    chunks = await answer_chunks(ReplayWorker(dataset, SMALL), asked.prompt)
     as_long = "The answer is 41.".ljust(200)  # the length of an answer is a signal as well
     assert chunks == [Text(as_long, 50), Usage(6, 50, Finish.STOP, context=32768)]
 
 
 async def test_a_recording_without_an_answer_has_a_text_without_one(dataset: Dataset) -> None:
     for question in dataset.questions:
-        chunks = await said(ReplayWorker(dataset, OTHER), question.prompt)
+        chunks = await answer_chunks(ReplayWorker(dataset, OTHER), question.prompt)
         assert isinstance(chunks[0], Text)
         assert not any(letter.isdigit() for letter in chunks[0].text)
 
 
 async def test_a_cap_cuts_off_the_end_where_the_answer_stands(dataset: Dataset) -> None:
-    chunks = await said(ReplayWorker(dataset, SMALL), dataset.questions[1].prompt, cap=1999)
+    chunks = await answer_chunks(
+        ReplayWorker(dataset, SMALL), dataset.questions[1].prompt, cap=1999
+    )
     assert isinstance(chunks[0], Text)
     assert "7" not in chunks[0].text
     assert chunks[-1] == Usage(6, 1999, Finish.LENGTH, context=32768)
@@ -59,7 +61,7 @@ async def test_a_cap_cuts_off_the_end_where_the_answer_stands(dataset: Dataset) 
 
 async def test_asked_anything_else_it_has_nothing_to_say(dataset: Dataset) -> None:
     with pytest.raises(WorkerError, match="no recorded answer"):
-        await said(ReplayWorker(dataset, SMALL), "Are you sure?")
+        await answer_chunks(ReplayWorker(dataset, SMALL), "Are you sure?")
 
 
 async def test_a_remote_worker_is_held_for_sent_and_settled(dataset: Dataset) -> None:

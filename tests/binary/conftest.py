@@ -50,7 +50,7 @@ _unproved: Counter[str] = Counter()
 _tried = 0
 
 
-def _lacking(need: str) -> Iterator[str]:
+def _missing_needs(need: str) -> Iterator[str]:
     """Say why something that a test needs isn't there."""
     if need in FILES and not FILES[need].exists():
         yield f"{FILES[need]} is missing: scripts/build makes it, or name another BATON_DIST"
@@ -72,7 +72,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave out what can't be proved here."""
     global _tried
     ours = [item for item in items if item.path.is_relative_to(Path(__file__).parent)]
-    lacking = {item: {why for need in _needs(item) for why in _lacking(need)} for item in ours}
+    lacking = {
+        item: {why for need in _needs(item) for why in _missing_needs(need)} for item in ours
+    }
     _tried = len(ours)
     _unproved.update(why for whys in lacking.values() for why in whys)
     items[:] = [item for item in items if not lacking.get(item)]

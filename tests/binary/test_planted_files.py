@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from binary.tmux import Tmux
-from e2e.test_offline import STRACE, read
+from e2e.test_offline import STRACE, read_trace
 from support.openssl_config import PlantedLibrary
 
 pytestmark = pytest.mark.binary
@@ -245,5 +245,5 @@ def test_no_socket_is_made_that_could_leave_this_machine(
     command = [*STRACE, "-o", str(trace), str(program), *args]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    seen = read(trace)
+    seen = read_trace(trace)
     assert seen.nothing, seen

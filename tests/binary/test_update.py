@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from support.packaged_machine import served
+from support.packaged_machine import serve_release
 from support.sample_releases import keys, publish
 from support.single_file import pack
 
@@ -134,7 +134,7 @@ def test_it_updates_goes_back_and_takes_itself_away(home: Home, versions: Versio
 
 
 def test_from_a_mirror_on_loopback(home: Home, versions: Versions) -> None:
-    with served(versions.release) as mirror:
+    with serve_release(versions.release) as mirror:
         expected = home.baton("self", "update", "--check", "--from", mirror.address)
         assert "of the same version as this" in expected
         home.baton("self", "update", "--force", "--from", mirror.address)
@@ -172,7 +172,7 @@ def test_killed_at_a_change_of_a_file_it_is_the_old_or_the_new_one(
     with home.start(*update, by=watched) as process:
         process.communicate("")
     assert home.commit == COMMITS[1]
-    changes = changed(trace, home)
+    changes = changing_calls(trace, home)
     renames = [change for change in changes if change[0].startswith("rename")]
     assert len(changes) > POINTS
     assert len(renames) >= 3, "a file comes, the old one is kept, the new one takes its place"
@@ -193,7 +193,7 @@ def test_killed_at_a_change_of_a_file_it_is_the_old_or_the_new_one(
     assert home.commit == COMMITS[1]
 
 
-def changed(trace: Path, home: Home) -> list[tuple[str, int]]:
+def changing_calls(trace: Path, home: Home) -> list[tuple[str, int]]:
     """Return the traced calls that changed the installation: each one's name, and how many of that
     name its thread had made with it.
     """

@@ -18,7 +18,7 @@ import pytest
 from baton.platform.settings import find_paths
 from support.command_line import Call, Process
 from support.scripted_baton import Scripted, scripted
-from support.stored_runs import BEGUN, stored
+from support.stored_runs import BEGUN, store_run
 from support.terminal import Terminal
 
 __all__ = ["scripted"]
@@ -282,7 +282,7 @@ def test_a_home_that_can_not_be_written_is_one_sentence(call: Call, home: Path) 
 
 @pytest.mark.sampled(0.5)
 def test_at_a_terminal_status_comes_and_goes_after_an_interrupted_plan_is_reported() -> None:
-    run = stored(*BEGUN)
+    run = store_run(*BEGUN)
     screen = Terminal([*BATON, "ask", "-c", CAPITAL], os.environ, 120, 24)
     assert screen.wait_end(30) == 0
     assert b"loading small" in screen.raw or b"reading prompt" in screen.raw

@@ -28,7 +28,7 @@ from support.command_line import Call
 HOSTILE = "heron \x1b]0;title\x07 \x9b31m \u202e \u200b \U000e0041 \u2028 end"
 
 
-def said(*prompts: str, label: Label = Label.CLOUD) -> str:
+def hold_conversation(*prompts: str, label: Label = Label.CLOUD) -> str:
     """Hold a conversation with a worker that repeats what it hears; return the id."""
 
     async def talk() -> str:
@@ -75,22 +75,22 @@ def test_an_empty_history_says_so(call: Call) -> None:
     ids=" ".join,
 )
 def test_nothing_that_a_terminal_obeys_goes_into_a_pipe(call: Call, command: list[str]) -> None:
-    id = said(HOSTILE)
+    id = hold_conversation(HOSTILE)
     done = call(*(id if word == "ID" else word for word in command))
     assert done.code == 0
     assert done.out == sanitise(done.out)
 
 
 def test_json_is_exact_and_so_is_an_export(call: Call) -> None:
-    id = said(HOSTILE)
+    id = hold_conversation(HOSTILE)
     assert json.loads(call("history", "show", id, "--json").out)["thread"][0]["text"] == HOSTILE
     assert HOSTILE in call("history", "export", id).out
 
 
 @pytest.mark.parametrize("verb", ["ls", "list"])
 def test_conversations_are_listed_newest_first(call: Call, verb: str) -> None:
-    first = said("Lisbon with kids", label=Label.LOCAL)
-    second = said("Tea in Kyoto", "And coffee?")
+    first = hold_conversation("Lisbon with kids", label=Label.LOCAL)
+    second = hold_conversation("Tea in Kyoto", "And coffee?")
     lines = call("history", verb).out.splitlines()
     assert [line.split()[0] for line in lines] == [second, first]
     assert lines[0].endswith("Tea in Kyoto")
@@ -100,7 +100,7 @@ def test_conversations_are_listed_newest_first(call: Call, verb: str) -> None:
 
 
 def test_search_finds_what_was_said_for_any_query(call: Call) -> None:
-    id = said("Lisbon with kids")
+    id = hold_conversation("Lisbon with kids")
     assert call("history", "search", "lisb").out.startswith(id)
     hits = json.loads(call("history", "search", "--json", "Lisbon").out)
     assert {hit["role"] for hit in hits} == {"user", "assistant"}
@@ -108,7 +108,7 @@ def test_search_finds_what_was_said_for_any_query(call: Call) -> None:
 
 
 def test_show_prints_the_transcript(call: Call) -> None:
-    id = said("Lisbon with kids", "Shorter?")
+    id = hold_conversation("Lisbon with kids", "Shorter?")
     done = call("history", "show", id[:6])
     assert done.code == 0
     assert done.out.startswith(f"Lisbon with kids\n{id} · ")
@@ -120,7 +120,7 @@ def test_show_prints_the_transcript(call: Call) -> None:
 
 
 def test_rm_asks_the_person_or_wants_y(call: Call) -> None:
-    id = said("Lisbon with kids")
+    id = hold_conversation("Lisbon with kids")
     refused = call("history", "rm", id)
     assert refused.code == 2
     assert "-y" in refused.err
@@ -130,19 +130,19 @@ def test_rm_asks_the_person_or_wants_y(call: Call) -> None:
 
 
 def test_rm_says_that_what_was_learned_is_still_there(call: Call) -> None:
-    id = said("Lisbon with kids")
+    id = hold_conversation("Lisbon with kids")
     file = learned_file(find_paths().data)
     file.parent.mkdir(parents=True)
     file.write_bytes(b"numbers")
     assert "`baton learn --forget`" in call("history", "rm", "-y", id).err
     call("learn", "--forget")
-    id = said("Porto")
+    id = hold_conversation("Porto")
     assert call("history", "rm", "-y", id).err == "Removed 1 conversation.\n"
 
 
 @pytest.mark.parametrize("kept", ["baton.db", "ledger.db"])
 def test_rm_names_the_damaged_files_that_keep_their_texts(call: Call, kept: str) -> None:
-    id = said("Lisbon with kids")
+    id = hold_conversation("Lisbon with kids")
     file = find_paths().data / f"{kept}.broken-20260101-120000"
     file.write_bytes(b"Lisbon with kids")
     said_of_it = call("history", "rm", "-y", id).err
@@ -153,8 +153,8 @@ def test_rm_names_the_damaged_files_that_keep_their_texts(call: Call, kept: str)
 
 
 def test_export_and_import_lose_nothing(call: Call, home: Path, tmp_path: Path) -> None:
-    said("Lisbon with kids", label=Label.LOCAL)
-    said("Tea in Kyoto", "And coffee?")
+    hold_conversation("Lisbon with kids", label=Label.LOCAL)
+    hold_conversation("Tea in Kyoto", "And coffee?")
     file = tmp_path / "all.json"
     assert call("history", "export", "-o", str(file)).code == 0
     exported = json.loads(file.read_text())
@@ -193,14 +193,14 @@ def test_what_may_never_end_is_not_imported(
 
 
 def test_an_export_that_can_not_be_written_is_one_sentence(call: Call, tmp_path: Path) -> None:
-    said("Lisbon with kids")
+    hold_conversation("Lisbon with kids")
     done = call("history", "export", "-o", str(tmp_path))
     assert done.code == 1
     assert "Is a directory" in done.err
 
 
 def test_an_export_overwrites_only_with_force(call: Call, tmp_path: Path) -> None:
-    said("Lisbon with kids")
+    hold_conversation("Lisbon with kids")
     file = tmp_path / "notes.md"
     file.write_text("mine")
     refused = call("history", "export", "-o", str(file))
@@ -211,7 +211,7 @@ def test_an_export_overwrites_only_with_force(call: Call, tmp_path: Path) -> Non
 
 
 def test_trace_shows_a_run(call: Call) -> None:
-    said("Lisbon with kids")
+    hold_conversation("Lisbon with kids")
     text = call("trace").out
     for part in ("finished", "goes local", "step 1 given to scripted", "called scripted"):
         assert part in text
@@ -229,7 +229,7 @@ def test_history_that_can_not_be_read_is_one_sentence(call: Call, home: Path) ->
 
 
 def test_a_damaged_history_is_reported_once_and_kept(call: Call) -> None:
-    said("Lisbon with kids")
+    hold_conversation("Lisbon with kids")
     database = find_paths().database
     sqlite3.connect(database).execute("PRAGMA wal_checkpoint(TRUNCATE)").connection.close()
     database.write_bytes(b"not a database at all" + database.read_bytes()[21:])
@@ -241,7 +241,7 @@ def test_a_damaged_history_is_reported_once_and_kept(call: Call) -> None:
 
 
 def test_answers_are_rated_and_that_is_taken_back(call: Call) -> None:
-    id = said("Lisbon with kids", "Shorter?")
+    id = hold_conversation("Lisbon with kids", "Shorter?")
     [last, first] = [run["run_id"] for run in (_why(call, ""), _why(call, _first_run(id)))]
     assert last != first
     done = call("history", "rate", "good")
@@ -291,7 +291,7 @@ def _first_run(conversation: str) -> str:
 
 
 def test_query_prints_the_rows_in_four_forms(call: Call) -> None:
-    id = said("Lisbon with kids")
+    id = hold_conversation("Lisbon with kids")
     sql = "SELECT conversation, role, parent FROM turns ORDER BY key LIMIT 1"
     row = {"conversation": id, "role": "user", "parent": None}
     assert json.loads(call("history", "query", sql).out) == [row]
@@ -325,7 +325,7 @@ def test_query_prints_the_rows_in_four_forms(call: Call) -> None:
     ],
 )
 def test_query_changes_nothing(call: Call, sql: str, why: str) -> None:
-    id = said("Lisbon with kids")
+    id = hold_conversation("Lisbon with kids")
     before = call("history", "show", id, "--json").out
     done = call("history", "query", sql)
     assert (done.code, done.out) == (2, "")
@@ -338,7 +338,7 @@ def test_query_changes_nothing(call: Call, sql: str, why: str) -> None:
 def test_query_shows_no_terminal_codes(
     call: Call, monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
-    said(HOSTILE)
+    hold_conversation(HOSTILE)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     out = call("history", "query", form, "SELECT text FROM turns").out
     assert "heron" in out
@@ -346,7 +346,7 @@ def test_query_shows_no_terminal_codes(
 
 
 def test_export_writes_a_csv_line_for_each_message(call: Call, tmp_path: Path) -> None:
-    id = said("Lisbon, with kids\nand a dog", "Shorter?")
+    id = hold_conversation("Lisbon, with kids\nand a dog", "Shorter?")
     printed = call("history", "export", "--csv").out
     rows = list(csv.DictReader(io.StringIO(printed)))
     assert [row["text"] for row in rows][::2] == ["Lisbon, with kids\nand a dog", "Shorter?"]

@@ -35,7 +35,7 @@ def keyring(monkeypatch: pytest.MonkeyPatch) -> MemoryKeyring:
     return keyring
 
 
-def listed(call: Call) -> dict[str, dict[str, object]]:
+def listed_keys(call: Call) -> dict[str, dict[str, object]]:
     rows = json.loads(call("keys", "list", "--json").out)
     return {row["provider"]: row for row in rows if row["source"]}
 
@@ -46,7 +46,7 @@ def test_a_piped_key_goes_to_the_keyring_and_is_listed_by_its_tail(
     done = call("keys", "set", "openai", piped=f"{CANARY}\n".encode())
     assert (done.code, done.out) == (0, "")
     assert keyring.kept == {("baton", "openai"): CANARY}
-    assert listed(call)["openai"]["tail"] == "cdef"
+    assert listed_keys(call)["openai"]["tail"] == "cdef"
     shown = call("keys", "ls")
     assert "…cdef" in shown.out
     assert "the keyring" in shown.out
@@ -74,7 +74,7 @@ def test_plain_text_needs_a_yes(call: Call) -> None:
     done = call("keys", "set", "openai", "--plaintext", "-y", piped=CANARY.encode())
     assert (done.code, "(plain text)" in done.err) == (0, True)
     assert find_paths().keys_file.stat().st_mode & 0o777 == 0o600
-    assert listed(call)["openai"]["source"] == str(find_paths().keys_file)
+    assert listed_keys(call)["openai"]["source"] == str(find_paths().keys_file)
     assert "(plain text)" in call("keys", "ls").out
 
 
@@ -127,7 +127,7 @@ def test_a_workers_own_variable_can_have_a_key(call: Call, keyring: MemoryKeyrin
         'base_url = "http://127.0.0.1:9/v1"\napi_key_env = "LAB_KEY"\n'
     )
     assert call("keys", "set", "LAB_KEY", piped=CANARY.encode()).code == 0
-    assert list(listed(call)) == ["LAB_KEY"]
+    assert list(listed_keys(call)) == ["LAB_KEY"]
 
 
 def test_a_file_that_others_can_read_is_reported(call: Call) -> None:

@@ -220,7 +220,7 @@ def cloud_hated(count: int) -> Iterator[RatedPrompt]:
         yield RatedPrompt((EASY + HARD)[n % 6].format(n=n), signals={mark: NOW + n}, worker=worker)
 
 
-def mixed(count: int) -> Iterator[RatedPrompt]:
+def mixed_prompts(count: int) -> Iterator[RatedPrompt]:
     """All of it at once."""
     kinds = (*SPOILT, plain)
     for kind in kinds:
@@ -263,7 +263,7 @@ def spoil_and_learn(
 
 
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize("history", [all_bad, one_prompt, mixed])
+@pytest.mark.parametrize("history", [all_bad, one_prompt, mixed_prompts])
 def test_a_spoilt_history_spoils_nothing(
     call: Call, history: Callable[[int], Iterator[RatedPrompt]]
 ) -> None:
@@ -271,7 +271,7 @@ def test_a_spoilt_history_spoils_nothing(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("history", [*SPOILT, mixed])
+@pytest.mark.parametrize("history", [*SPOILT, mixed_prompts])
 def test_a_long_spoilt_history_spoils_nothing(
     call: Call, history: Callable[[int], Iterator[RatedPrompt]]
 ) -> None:

@@ -51,7 +51,7 @@ def says(*items: Said) -> Script:
     return lambda request: list(chunks)
 
 
-async def played(
+async def play_prompt(
     store: Store,
     script: Script,
     manner: OutputOptions = PLAINLY,
@@ -63,7 +63,7 @@ async def played(
     return await show_run(begin, manner)
 
 
-async def kept(store: Store) -> tuple[str, TurnStatus]:
+async def stored_answer(store: Store) -> tuple[str, TurnStatus]:
     latest = await store.latest()
     assert latest is not None
     last = (await store.thread(latest))[-1]
@@ -86,12 +86,12 @@ def stdout_is(descriptor: int) -> Iterator[None]:
 async def test_stdout_gets_the_answer_and_nothing_else(
     store: Store, capfd: pytest.CaptureFixture[str], form: str
 ) -> None:
-    assert await played(store, says("Par", "is\x1b[31m"), OutputOptions(form)) == 0
+    assert await play_prompt(store, says("Par", "is\x1b[31m"), OutputOptions(form)) == 0
     assert capfd.readouterr() == ("Paris\x1b[31m\n", "")  # a pipe gets the data as it is
 
 
 async def test_json_is_one_object(store: Store, capfd: pytest.CaptureFixture[str]) -> None:
-    assert await played(store, says("Paris\n"), OutputOptions("json")) == 0
+    assert await play_prompt(store, says("Paris\n"), OutputOptions("json")) == 0
     out, err = capfd.readouterr()
     assert err == ""
     assert json.loads(out)["answer"] == "Paris\n"
@@ -100,7 +100,7 @@ async def test_json_is_one_object(store: Store, capfd: pytest.CaptureFixture[str
 async def test_events_are_lines_from_started_to_finished(
     store: Store, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert await played(store, says("Par", "is"), OutputOptions("events")) == 0
+    assert await play_prompt(store, says("Par", "is"), OutputOptions("events")) == 0
     lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     assert (lines[0]["event"], lines[-1]["event"]) == ("Started", "Finished")
     assert [line["text"] for line in lines if line["event"] == "StepText"] == ["Par", "is"]
@@ -117,19 +117,19 @@ async def test_events_are_lines_from_started_to_finished(
 async def test_a_failure_is_a_sentence_and_a_code_and_keeps_the_text(
     store: Store, capfd: pytest.CaptureFixture[str], error: Exception, code: int
 ) -> None:
-    assert await played(store, says("Par", error)) == code
+    assert await play_prompt(store, says("Par", error)) == code
     out, err = capfd.readouterr()
     assert out == "Par\n"
     assert err.startswith("baton: ")
     assert err.count("\n") == 1
-    assert await kept(store) == ("Par", TurnStatus.FAILED)
+    assert await stored_answer(store) == ("Par", TurnStatus.FAILED)
 
 
 async def test_a_failure_with_json_is_an_object_too(
     store: Store, capfd: pytest.CaptureFixture[str]
 ) -> None:
     script = says("Par", WorkerUnavailable("scripted died."))
-    assert await played(store, script, OutputOptions("json")) == 6
+    assert await play_prompt(store, script, OutputOptions("json")) == 6
     shown = json.loads(capfd.readouterr().out)
     assert (shown["status"], shown["answer"]) == ("failed", "Par")
 
@@ -137,13 +137,15 @@ async def test_a_failure_with_json_is_an_object_too(
 async def test_a_cut_answer_is_never_silent(
     store: Store, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert await played(store, says("Once", Usage(9, 1, Finish.LENGTH))) == 0
+    assert await play_prompt(store, says("Once", Usage(9, 1, Finish.LENGTH))) == 0
     latest = await store.latest()
     assert latest is not None
     way = f'`baton ask --continue={latest} "Go on."` goes on with it.'
     assert f"The answer was cut at its length cap; {way}" in capfd.readouterr().err
     assert (
-        await played(store, says("Once", Usage(9, 1, Finish.LENGTH)), OutputOptions(is_kept=False))
+        await play_prompt(
+            store, says("Once", Usage(9, 1, Finish.LENGTH)), OutputOptions(is_kept=False)
+        )
         == 0
     )
     assert "cut at its length cap; ask for a shorter one" in capfd.readouterr().err
@@ -162,16 +164,16 @@ async def test_an_answer_that_is_not_whole_is_never_silent(
     store: Store, capfd: pytest.CaptureFixture[str], text: str, finish: Finish, message: str
 ) -> None:
     script = says(text, Usage(9, 1, finish))
-    assert await played(store, script) == 0
+    assert await play_prompt(store, script) == 0
     said = capfd.readouterr().err
     assert message in said
     assert ("Ask another worker" in said) is bool(message)
-    assert await played(store, script, OutputOptions("json")) == 0
+    assert await play_prompt(store, script, OutputOptions("json")) == 0
     shown = capfd.readouterr()
     warnings = json.loads(shown.out)["warnings"]
     assert [warning["kind"] for warning in warnings] == (["incomplete"] if message else [])
     assert all(message in warning["message"] for warning in warnings)
-    assert await played(store, script, OutputOptions(quiet=True)) == 0
+    assert await play_prompt(store, script, OutputOptions(quiet=True)) == 0
     assert "Ask another worker" not in capfd.readouterr().err
 
 
@@ -186,11 +188,11 @@ async def test_a_signal_ends_it_in_good_order(
             asyncio.get_running_loop().call_later(pause, os.kill, os.getpid(), number)
         yield 30.0
 
-    assert await played(store, left_amid, OutputOptions(form)) == 128 + number
+    assert await play_prompt(store, left_amid, OutputOptions(form)) == 128 + number
     await asyncio.sleep(0.1)  # the second one may come after the end, and must do no harm
     out = capfd.readouterr().out
     assert (json.loads(out)["status"] == "cancelled") if form == "json" else (out == "Par\n")
-    assert await kept(store) == ("Par", TurnStatus.CANCELLED)
+    assert await stored_answer(store) == ("Par", TurnStatus.CANCELLED)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -206,12 +208,12 @@ async def test_a_signal_that_was_to_be_ignored_ends_nothing(
 
     before = signal.signal(number, signal.SIG_IGN)
     try:
-        assert await played(store, goes_on) == 0
+        assert await play_prompt(store, goes_on) == 0
         assert signal.getsignal(number) is signal.SIG_IGN
     finally:
         signal.signal(number, before)
     assert capfd.readouterr().out == "Paris\n"
-    assert await kept(store) == ("Paris", TurnStatus.DONE)
+    assert await stored_answer(store) == ("Paris", TurnStatus.DONE)
 
 
 async def test_a_closed_pipe_stops_the_writing_and_is_no_failure(
@@ -221,11 +223,11 @@ async def test_a_closed_pipe_stops_the_writing_and_is_no_failure(
     os.close(reading)
     slowly: list[Said] = ["is ", 0.05]
     with stdout_is(writing):
-        code = await played(store, says("Par", *slowly * 600))
+        code = await play_prompt(store, says("Par", *slowly * 600))
     os.close(writing)
     assert code == 0
     assert capfd.readouterr().err == ""
-    text, status = await kept(store)
+    text, status = await stored_answer(store)
     assert text.startswith("Par")
     assert status is TurnStatus.CANCELLED
 
@@ -235,13 +237,13 @@ async def test_a_full_disk_behind_stdout_is_reported_and_the_answer_kept(
 ) -> None:
     full = os.open("/dev/full", os.O_WRONLY)
     with stdout_is(full):
-        code = await played(store, says("Paris"), OutputOptions("whole"))
+        code = await play_prompt(store, says("Paris"), OutputOptions("whole"))
     os.close(full)
     assert code == 1
     errors = capfd.readouterr().err
     assert "No space left on device" in errors
     assert "in your history" in errors
-    assert await kept(store) == ("Paris", TurnStatus.DONE)
+    assert await stored_answer(store) == ("Paris", TurnStatus.DONE)
 
 
 async def test_a_reader_that_pauses_holds_up_neither_the_run_nor_the_way_out(
@@ -250,16 +252,18 @@ async def test_a_reader_that_pauses_holds_up_neither_the_run_nor_the_way_out(
     reading, writing = os.pipe()
 
     async def interrupt() -> None:
-        while await store.latest() is None or (await kept(store))[1] is not TurnStatus.DONE:  # noqa: ASYNC110
+        while (  # noqa: ASYNC110
+            await store.latest() is None or (await stored_answer(store))[1] is not TurnStatus.DONE
+        ):
             await asyncio.sleep(0.05)
         os.kill(os.getpid(), signal.SIGINT)
 
     interrupting = asyncio.create_task(interrupt())
     with stdout_is(writing):
-        code = await asyncio.wait_for(played(store, says("x" * 200_000, 0.1, "y")), 60)
+        code = await asyncio.wait_for(play_prompt(store, says("x" * 200_000, 0.1, "y")), 60)
         await interrupting
         assert code == 128 + signal.SIGINT
-        assert await kept(store) == ("x" * 200_000 + "y", TurnStatus.DONE)
+        assert await stored_answer(store) == ("x" * 200_000 + "y", TurnStatus.DONE)
         os.close(reading)  # lets the thread that still writes go
         await asyncio.sleep(0.1)
     os.close(writing)
@@ -273,13 +277,13 @@ async def test_turns_that_no_longer_fit_are_left_out_only_when_requested(
             return [ContextTooLong(9000, 4096)]
         return [Text("word " * 2000)]
 
-    assert await played(store, forgetful, OutputOptions("whole")) == 0
+    assert await play_prompt(store, forgetful, OutputOptions("whole")) == 0
     place = ConversationPosition(await store.latest())
-    assert await played(store, says("two"), place=place) == 0
+    assert await play_prompt(store, says("two"), place=place) == 0
     capfd.readouterr()
-    assert await played(store, forgetful, place=place) == 6
+    assert await play_prompt(store, forgetful, place=place) == 6
     assert "--drop-oldest" in capfd.readouterr().err
-    assert await played(store, forgetful, OutputOptions(drop_oldest=True), place) == 0
+    assert await play_prompt(store, forgetful, OutputOptions(drop_oldest=True), place) == 0
     assert len(await store.thread(str(place.conversation))) == 8
 
 
@@ -324,13 +328,13 @@ class Screen(Output):
 
 
 @contextmanager
-def shown(to_terminal: bool, whole: bool = False) -> Iterator[tuple[Screen, TextRenderer]]:
+def open_renderer(to_terminal: bool, whole: bool = False) -> Iterator[tuple[Screen, TextRenderer]]:
     screen = Screen(to_terminal)
     yield screen, TextRenderer(screen, whole)
     screen.close()
 
 
-def fed(form: TextRenderer, *events: ev.Event, view: RunView | None = None) -> RunView:
+def feed(form: TextRenderer, *events: ev.Event, view: RunView | None = None) -> RunView:
     view = view or RunView()
     for event in events:
         view = view.apply(event)
@@ -341,11 +345,11 @@ def fed(form: TextRenderer, *events: ev.Event, view: RunView | None = None) -> R
 TWO = Plan((Step("a", "One."), Step("b", "Two."), Step("c", "Three.")), (3, 1))
 
 
-def begun(*numbers: int) -> list[ev.Event]:
+def started_events(*numbers: int) -> list[ev.Event]:
     return [ev.StepStarted(n, "x", at=0.1) for n in numbers]
 
 
-def done(step: int, text: str = "") -> ev.StepFinished:
+def finished_event(step: int, text: str = "") -> ev.StepFinished:
     return ev.StepFinished(step, Finish.STOP, text, at=0.9)
 
 
@@ -353,35 +357,50 @@ def done(step: int, text: str = "") -> ev.StepFinished:
 def test_parts_of_an_answer_stand_in_their_order_however_they_are_written(
     to_terminal: bool,
 ) -> None:
-    with shown(to_terminal) as (screen, form):
-        view = fed(form, ev.Planned(TWO), *begun(1, 2, 3), ev.StepText(1, "last", at=0.2))
+    with open_renderer(to_terminal) as (screen, form):
+        view = feed(form, ev.Planned(TWO), *started_events(1, 2, 3), ev.StepText(1, "last", at=0.2))
         assert screen.out == ""
-        view = fed(form, ev.StepText(3, "fir", at=0.2), ev.StepText(3, "st", at=0.2), view=view)
+        view = feed(form, ev.StepText(3, "fir", at=0.2), ev.StepText(3, "st", at=0.2), view=view)
         assert screen.out == "first"
-        view = fed(form, ev.StepText(2, "unseen", at=0.3), done(3), view=view)
+        view = feed(form, ev.StepText(2, "unseen", at=0.3), finished_event(3), view=view)
         assert screen.out == "first\n\nlast"
-        view = fed(
-            form, ev.StepText(1, "!", at=0.3), done(1), done(2), ev.Finished(at=1.0), view=view
+        view = feed(
+            form,
+            ev.StepText(1, "!", at=0.3),
+            finished_event(1),
+            finished_event(2),
+            ev.Finished(at=1.0),
+            view=view,
         )
         form.finish(view)
     assert screen.out == "first\n\nlast!\n" == view.answer + "\n"
 
 
 def test_between_two_parts_a_terminal_says_what_is_done() -> None:
-    with shown(to_terminal=True) as (screen, form):
-        view = fed(form, ev.Planned(TWO), *begun(3), ev.StepText(3, "first", at=0.2))
+    with open_renderer(to_terminal=True) as (screen, form):
+        view = feed(form, ev.Planned(TWO), *started_events(3), ev.StepText(3, "first", at=0.2))
         assert screen.put[-1] == ("out", "first")
-        view = fed(form, done(3), *begun(1), view=view)
+        view = feed(form, finished_event(3), *started_events(1), view=view)
         assert screen.put[-1][0] == "status"
-        form.finish(fed(form, ev.StepText(1, "last", at=0.4), done(1), done(2), view=view))
+        form.finish(
+            feed(
+                form,
+                ev.StepText(1, "last", at=0.4),
+                finished_event(1),
+                finished_event(2),
+                view=view,
+            )
+        )
     assert screen.out == "first\n\nlast\n"
 
 
 def test_an_empty_part_leaves_no_gap() -> None:
-    with shown(to_terminal=False) as (screen, form):
+    with open_renderer(to_terminal=False) as (screen, form):
         failed = ev.StepFailed(3, "WorkerError", "No.", at=0.3)
-        view = fed(form, ev.Planned(TWO), *begun(1, 3), failed, ev.StepText(1, "all", at=0.4))
-        form.finish(fed(form, done(1), ev.Finished(at=1.0), view=view))
+        view = feed(
+            form, ev.Planned(TWO), *started_events(1, 3), failed, ev.StepText(1, "all", at=0.4)
+        )
+        form.finish(feed(form, finished_event(1), ev.Finished(at=1.0), view=view))
     assert screen.out == "all\n"
 
 
@@ -390,37 +409,58 @@ BETTER = Plan((*DRAFT.steps, Step("gpt", "Better.")), (2,))
 
 
 def test_a_pipe_gets_no_draft() -> None:
-    with shown(to_terminal=False) as (screen, form):
-        events = [ev.Planned(DRAFT, False), *begun(1), ev.StepText(1, "Hm", at=0.2), done(1)]
-        view = fed(form, *events, ev.Planned(BETTER, at=0.3), *begun(2))
+    with open_renderer(to_terminal=False) as (screen, form):
+        events = [
+            ev.Planned(DRAFT, False),
+            *started_events(1),
+            ev.StepText(1, "Hm", at=0.2),
+            finished_event(1),
+        ]
+        view = feed(form, *events, ev.Planned(BETTER, at=0.3), *started_events(2))
         assert screen.out == ""
-        view = fed(form, ev.StepText(2, "Paris", at=0.4), view=view)
+        view = feed(form, ev.StepText(2, "Paris", at=0.4), view=view)
         assert screen.put == [("out", "Paris")]
-        form.finish(fed(form, done(2), ev.Finished(at=0.5), view=view))
+        form.finish(feed(form, finished_event(2), ev.Finished(at=0.5), view=view))
     assert screen.out == "Paris\n"
 
 
 def test_a_draft_that_stands_is_shown_once_it_does() -> None:
-    with shown(to_terminal=False) as (screen, form):
-        events = [ev.Planned(DRAFT, False), *begun(1), ev.StepText(1, "Paris", at=0.2), done(1)]
-        view = fed(form, *events, ev.Planned(DRAFT, at=0.3))
+    with open_renderer(to_terminal=False) as (screen, form):
+        events = [
+            ev.Planned(DRAFT, False),
+            *started_events(1),
+            ev.StepText(1, "Paris", at=0.2),
+            finished_event(1),
+        ]
+        view = feed(form, *events, ev.Planned(DRAFT, at=0.3))
         assert screen.out == "Paris"
-        form.finish(fed(form, ev.Finished(at=0.5), view=view))
+        form.finish(feed(form, ev.Finished(at=0.5), view=view))
     assert screen.out == "Paris\n"
 
 
 def test_a_terminal_shows_the_draft_and_who_answers_instead() -> None:
-    with shown(to_terminal=True) as (screen, form):
-        events = [ev.Planned(DRAFT, False), *begun(1), ev.StepText(1, "Hm", at=0.2), done(1)]
-        view = fed(form, *events)
+    with open_renderer(to_terminal=True) as (screen, form):
+        events = [
+            ev.Planned(DRAFT, False),
+            *started_events(1),
+            ev.StepText(1, "Hm", at=0.2),
+            finished_event(1),
+        ]
+        view = feed(form, *events)
         assert screen.out == "Hm"
-        view = fed(form, ev.Planned(BETTER, at=0.3), *begun(2), view=view)
+        view = feed(form, ev.Planned(BETTER, at=0.3), *started_events(2), view=view)
         kind, text = screen.put[-1]
         assert kind == "status"
         assert text.endswith("loading x")
         assert not [text for kind, text in screen.put if kind == "err"]  # it may still stay
         form.finish(
-            fed(form, ev.StepText(2, "Paris", at=0.4), done(2), ev.Finished(at=0.5), view=view)
+            feed(
+                form,
+                ev.StepText(2, "Paris", at=0.4),
+                finished_event(2),
+                ev.Finished(at=0.5),
+                view=view,
+            )
         )
     assert [text for kind, text in screen.put if kind == "err"] == [
         "baton: That was a draft; x answers."
@@ -431,13 +471,19 @@ def test_a_terminal_shows_the_draft_and_who_answers_instead() -> None:
 def test_of_several_parts_the_one_that_is_done_again_names_who_does_it() -> None:
     parts = (Step("a", "One."), Step("b", "Two."))
     both, again = Plan(parts, (1, 2)), Plan((*parts, Step("x", "One.")), (3, 2))
-    with shown(to_terminal=True) as (screen, form):
-        first = [*begun(1), ev.StepText(1, "Hm", at=0.1), done(1)]
-        second = [*begun(2), ev.StepText(2, "36", at=0.2), done(2)]
-        view = fed(form, ev.Planned(both, False), *first, *second)
-        view = fed(form, ev.Planned(again, at=0.3), *begun(3), view=view)
+    with open_renderer(to_terminal=True) as (screen, form):
+        first = [*started_events(1), ev.StepText(1, "Hm", at=0.1), finished_event(1)]
+        second = [*started_events(2), ev.StepText(2, "36", at=0.2), finished_event(2)]
+        view = feed(form, ev.Planned(both, False), *first, *second)
+        view = feed(form, ev.Planned(again, at=0.3), *started_events(3), view=view)
         form.finish(
-            fed(form, ev.StepText(3, "Paris", at=0.4), done(3), ev.Finished(at=0.5), view=view)
+            feed(
+                form,
+                ev.StepText(3, "Paris", at=0.4),
+                finished_event(3),
+                ev.Finished(at=0.5),
+                view=view,
+            )
         )
     assert [text for kind, text in screen.put if kind == "err"] == [
         "baton: That was a draft; x does a part of it again."
@@ -446,73 +492,116 @@ def test_of_several_parts_the_one_that_is_done_again_names_who_does_it() -> None
 
 
 def test_a_draft_that_is_taken_back_in_the_end_is_shown_again() -> None:
-    with shown(to_terminal=True) as (screen, form):
-        events = [ev.Planned(DRAFT, False), *begun(1), ev.StepText(1, "Hm", at=0.2), done(1)]
+    with open_renderer(to_terminal=True) as (screen, form):
+        events = [
+            ev.Planned(DRAFT, False),
+            *started_events(1),
+            ev.StepText(1, "Hm", at=0.2),
+            finished_event(1),
+        ]
         other = [
             ev.Planned(BETTER, False, at=0.3),
-            *begun(2),
+            *started_events(2),
             ev.StepText(2, "Pa", at=0.4),
-            done(2),
+            finished_event(2),
         ]
         back = ev.Planned(Plan(BETTER.steps, (1,)), at=0.5)
-        form.finish(fed(form, *events, *other, back, ev.Finished(at=0.6)))
+        form.finish(feed(form, *events, *other, back, ev.Finished(at=0.6)))
     assert screen.out == "Hm\nPa\nHm\n"
 
 
 def test_a_draft_that_stays_after_all_is_no_draft() -> None:
-    with shown(to_terminal=True) as (screen, form):
-        events = [ev.Planned(DRAFT, False), *begun(1), ev.StepText(1, "Hm", at=0.2), done(1)]
+    with open_renderer(to_terminal=True) as (screen, form):
+        events = [
+            ev.Planned(DRAFT, False),
+            *started_events(1),
+            ev.StepText(1, "Hm", at=0.2),
+            finished_event(1),
+        ]
         declined = ev.StepFailed(2, "BudgetExceeded", "gpt was not asked.", at=0.4)
         back = ev.Planned(Plan(BETTER.steps, (1,)), at=0.5)
-        form.finish(fed(form, *events, ev.Planned(BETTER, False, at=0.3), declined, back))
+        form.finish(feed(form, *events, ev.Planned(BETTER, False, at=0.3), declined, back))
     assert screen.out == "Hm\n"
     assert not [text for kind, text in screen.put if kind == "err"]
 
 
 def test_parts_that_are_over_stand_above_one_that_is_rewritten() -> None:
-    with shown(to_terminal=True) as (screen, form):
-        first: list[ev.Event] = [ev.Planned(TWO, False), *begun(3, 1)]
+    with open_renderer(to_terminal=True) as (screen, form):
+        first: list[ev.Event] = [ev.Planned(TWO, False), *started_events(3, 1)]
         unseen: list[ev.Event] = [
             ev.StepText(1, "?", at=0.1),
             ev.StepRetried(1, "It died.", 0.0, at=0.1),
         ]
-        first += [*unseen, ev.StepText(3, "one", at=0.2), done(3)]
+        first += [*unseen, ev.StepText(3, "one", at=0.2), finished_event(3)]
         again: list[ev.Event] = [
             ev.StepText(1, "tw", at=0.3),
             ev.StepRetried(1, "It died.", 0.0, at=0.4),
         ]
-        form.finish(fed(form, *first, *again, ev.StepText(1, "two", at=0.5), done(1), done(2)))
+        form.finish(
+            feed(
+                form,
+                *first,
+                *again,
+                ev.StepText(1, "two", at=0.5),
+                finished_event(1),
+                finished_event(2),
+            )
+        )
     assert screen.out == "one\n\ntw\none\n\ntwo\n"
     assert len([text for kind, text in screen.put if kind == "err"]) == 1
 
 
 def test_an_answer_that_grows_is_no_draft() -> None:
-    with shown(to_terminal=True) as (screen, form):
-        events = [ev.Planned(DRAFT), *begun(1), ev.StepText(1, "Hm", at=0.2), done(1)]
+    with open_renderer(to_terminal=True) as (screen, form):
+        events = [
+            ev.Planned(DRAFT),
+            *started_events(1),
+            ev.StepText(1, "Hm", at=0.2),
+            finished_event(1),
+        ]
         longer = ev.Planned(Plan(BETTER.steps, (1, 2)), at=0.3)
-        form.finish(fed(form, *events, longer, *begun(2), ev.StepText(2, "Pa", at=0.4), done(2)))
+        form.finish(
+            feed(
+                form,
+                *events,
+                longer,
+                *started_events(2),
+                ev.StepText(2, "Pa", at=0.4),
+                finished_event(2),
+            )
+        )
     assert screen.out == "Hm\n\nPa\n"
     assert not [text for kind, text in screen.put if kind == "err"]
 
 
 def test_a_draft_whose_worker_crashes_begins_again() -> None:
-    with shown(to_terminal=True) as (screen, form):
-        events = [ev.Planned(DRAFT, False), *begun(1), ev.StepText(1, "Hmmm", at=0.2)]
-        again = [ev.StepRetried(1, "a died.", 0.0, at=0.3), *begun(1), ev.StepText(1, "Pa", at=0.4)]
-        form.finish(fed(form, *events, *again, done(1), ev.Finished(at=0.5)))
+    with open_renderer(to_terminal=True) as (screen, form):
+        events = [ev.Planned(DRAFT, False), *started_events(1), ev.StepText(1, "Hmmm", at=0.2)]
+        again = [
+            ev.StepRetried(1, "a died.", 0.0, at=0.3),
+            *started_events(1),
+            ev.StepText(1, "Pa", at=0.4),
+        ]
+        form.finish(feed(form, *events, *again, finished_event(1), ev.Finished(at=0.5)))
     assert screen.out == "Hmmm\nPa\n"
 
 
 def test_finished_steps_that_a_run_begins_with_are_shown() -> None:
-    with shown(to_terminal=False) as (screen, form):
-        view = fed(form, ev.Planned(TWO), done(3, "first"), done(1, "last"))
+    with open_renderer(to_terminal=False) as (screen, form):
+        view = feed(form, ev.Planned(TWO), finished_event(3, "first"), finished_event(1, "last"))
         assert screen.out == "first\n\nlast"
         form.finish(view)
 
 
 def test_whole_answers_come_at_the_end() -> None:
-    with shown(to_terminal=True, whole=True) as (screen, form):
-        view = fed(form, ev.Planned(DRAFT), *begun(1), ev.StepText(1, "Hm", at=0.2), done(1))
+    with open_renderer(to_terminal=True, whole=True) as (screen, form):
+        view = feed(
+            form,
+            ev.Planned(DRAFT),
+            *started_events(1),
+            ev.StepText(1, "Hm", at=0.2),
+            finished_event(1),
+        )
         assert screen.out == ""
         form.finish(view)
     assert screen.out == "Hm\n"
@@ -526,17 +615,17 @@ def test_a_pipe_has_at_any_time_exactly_what_stays(data: st.DataObject) -> None:
     plan = Plan(tuple(Step("x", "Do.") for _ in range(count)), tuple(answer))
     pieces = st.lists(st.sampled_from(["a", "", "\n", "bc"]), max_size=4)
     scripts = [[*data.draw(pieces), None] for _ in range(count)]
-    with shown(to_terminal=False) as (screen, form):
-        view = fed(form, ev.Planned(plan, data.draw(st.booleans())), *begun(1))
+    with open_renderer(to_terminal=False) as (screen, form):
+        view = feed(form, ev.Planned(plan, data.draw(st.booleans())), *started_events(1))
         while any(scripts):
             number = data.draw(st.sampled_from([n for n, s in enumerate(scripts, 1) if s]))
             piece = scripts[number - 1].pop(0)
-            event = done(number) if piece is None else ev.StepText(number, piece, at=0.2)
-            view = fed(form, event, view=view)
+            event = finished_event(number) if piece is None else ev.StepText(number, piece, at=0.2)
+            view = feed(form, event, view=view)
             assert screen.out == view.stable_answer
-        view = fed(form, ev.Planned(plan, at=0.3), view=view)
+        view = feed(form, ev.Planned(plan, at=0.3), view=view)
         assert screen.out == view.stable_answer
-        view = fed(form, ev.Finished(at=0.4), view=view)
+        view = feed(form, ev.Finished(at=0.4), view=view)
         form.finish(view)
     assert screen.out == view.answer + "\n" * (not view.answer.endswith("\n") and view.answer != "")
 
@@ -551,9 +640,18 @@ def test_a_long_answer_is_not_put_together_for_each_piece(monkeypatch: pytest.Mo
         return original.fget(view)  # type: ignore[attr-defined, no-any-return]
 
     monkeypatch.setattr(RunView, "stable_answer", property(counted))
-    with shown(to_terminal=False) as (screen, form):
+    with open_renderer(to_terminal=False) as (screen, form):
         pieces = [ev.StepText(1, "word ", at=0.2)] * 2000
-        form.finish(fed(form, ev.Planned(DRAFT), *begun(1), *pieces, done(1), ev.Finished(at=1.0)))
+        form.finish(
+            feed(
+                form,
+                ev.Planned(DRAFT),
+                *started_events(1),
+                *pieces,
+                finished_event(1),
+                ev.Finished(at=1.0),
+            )
+        )
     assert screen.out == "word " * 2000 + "\n"
     assert made < 5
 
@@ -568,7 +666,7 @@ async def test_a_plan_is_only_shown_never_agreed_to_here() -> None:
     output.close()
 
 
-def written(output: Output) -> None:
+def wait_until_written(output: Output) -> None:
     """Wait until the thread has written all that it was given."""
     done = threading.Event()
     output.call_when_written(done.set)
@@ -584,10 +682,10 @@ def test_what_is_written_beside_a_question_waits_for_its_answer(
     output.hold_output()
     output.write("Paris")
     output.warn("baton: Later.")
-    written(output)
+    wait_until_written(output)
     assert capfd.readouterr() == ("", "Number:\n")
     output.release_output()
-    written(output)
+    wait_until_written(output)
     output.close()
     assert capfd.readouterr() == ("Paris", "baton: Later.\n")
 

@@ -19,14 +19,14 @@ README = (
 )
 
 
-def asked(call: Call, request: str, *more: str) -> dict[str, Any]:
+def ask(call: Call, request: str, *more: str) -> dict[str, Any]:
     done = call("ask", request, "--json", *more)
     assert done.code == 0, done.err
     found: dict[str, Any] = json.loads(done.out)
     return found
 
 
-def planned(call: Call, request: str) -> list[dict[str, Any]]:
+def planned_steps(call: Call, request: str) -> list[dict[str, Any]]:
     done = call("plan", request, "--json")
     assert done.code == 0, done.err
     steps: list[dict[str, Any]] = json.loads(done.out)["plan"]
@@ -34,7 +34,7 @@ def planned(call: Call, request: str) -> list[dict[str, Any]]:
 
 
 def test_the_readmes_request_is_answered_right(call: Call) -> None:
-    found = asked(call, README)
+    found = ask(call, README)
     assert "Tokyo" in found["answer"]
     assert "days(today, christmas)" in found["answer"]
     assert [step["worker"] for step in found["plan"]] == ["small", "clock", "calculator"]
@@ -58,14 +58,14 @@ def test_the_readmes_request_is_answered_right(call: Call) -> None:
     ],
 )
 def test_everyday_words_are_computed(call: Call, request_text: str, tool: str, says: str) -> None:
-    found = asked(call, request_text)
+    found = ask(call, request_text)
     assert [step["worker"] for step in found["plan"]] == [tool]
     assert says in found["answer"]
 
 
 @pytest.mark.sampled(0.5)
 def test_a_plan_names_a_tool_and_its_expression(call: Call) -> None:
-    steps = planned(call, "Translate 'good morning' to German and tell me what 17*23 is")
+    steps = planned_steps(call, "Translate 'good morning' to German and tell me what 17*23 is")
     assert [step["worker"] for step in steps] == ["small", "calculator"]
     assert steps[1]["subtask"].replace(" ", "") == "17*23"
     assert "good morning" in steps[0]["subtask"]
@@ -74,7 +74,7 @@ def test_a_plan_names_a_tool_and_its_expression(call: Call) -> None:
 
 @pytest.mark.sampled(0.5)
 def test_a_result_is_handed_on(call: Call) -> None:
-    steps = planned(call, "What is 12% of 350, and write a short poem about that number")
+    steps = planned_steps(call, "What is 12% of 350, and write a short poem about that number")
     assert [step["access"] for step in steps] == [["prompt"], ["1"]]
 
 
@@ -90,7 +90,7 @@ def test_a_result_is_handed_on(call: Call) -> None:
     ],
 )
 def test_one_thing_stays_one_step(call: Call, request_text: str) -> None:
-    (step,) = planned(call, request_text)
+    (step,) = planned_steps(call, request_text)
     assert step["worker"] == "small"
 
 
@@ -101,7 +101,7 @@ def test_without_tools_and_in_mini_nothing_is_split(
     request = "Say hello, and tell me what 17*23 is"
     assert len(json.loads(call("plan", request, "--json", "--mode", "mini").out)["plan"]) == 1
     monkeypatch.setenv("BATON_TOOLS", "false")
-    assert [step["worker"] for step in planned(call, request)] == ["small"]
+    assert [step["worker"] for step in planned_steps(call, request)] == ["small"]
 
 
 SERVER = """
@@ -131,7 +131,7 @@ def test_code_that_fails_its_own_test_is_written_again_by_another(call: Call) ->
         skills = {"hasty": 4.9, "careful": 4.5}
         servers = [SERVER.format(id=id, url=url, skill=skill) for id, skill in skills.items()]
         file.write_text("".join(servers))
-        found = asked(call, "write a python function that adds two numbers and compute 15% of 240")
+        found = ask(call, "write a python function that adds two numbers and compute 15% of 240")
     assert [step["worker"] for step in found["plan"]] == ["hasty", "calculator", "careful"]
     assert "a + b" in found["answer"]
     assert "a - b" not in found["answer"]

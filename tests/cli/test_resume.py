@@ -19,7 +19,7 @@ from baton.presentation.plans import record_view, resume_hint, run_progress
 from support.command_line import Call
 from support.fake_cloud import Cloud, Reply
 from support.scripted_baton import Scripted, scripted
-from support.stored_runs import BEGUN, EVENTS, record, stored
+from support.stored_runs import BEGUN, EVENTS, record, store_run
 from support.terminal import Terminal
 
 __all__ = ["scripted"]
@@ -32,7 +32,7 @@ INTERRUPTED = [
 
 def test_what_is_done_is_kept_and_the_rest_is_done(call: Call, scripted: Scripted) -> None:
     workers = scripted(small=lambda _: [Text("It is "), Text("well.")], large=None)
-    run = stored(*INTERRUPTED)
+    run = store_run(*INTERRUPTED)
     done = call("resume")
     assert (done.code, done.out, done.err) == (0, "It is well.\n", "")
     asked = [r for worker in workers.values() for r in worker.requests]
@@ -68,7 +68,7 @@ def test_a_run_goes_on_within_its_bounds(
     call: Call, scripted: Scripted, typed: list[str], bounds: dict[str, Any], said: str
 ) -> None:
     scripted(small=lambda _: [Text("It is "), Text("well.")], large=None)
-    stored(*(replace(e, **bounds) if isinstance(e, ev.Routed) else e for e in INTERRUPTED))
+    store_run(*(replace(e, **bounds) if isinstance(e, ev.Routed) else e for e in INTERRUPTED))
     done = call("resume", *typed)
     assert (done.code, done.out) == (0, "It is well.\n")
     assert (said in done.err) if said else not done.err
@@ -78,7 +78,7 @@ def test_a_run_goes_on_within_its_bounds(
 
 def test_a_run_that_fails_again_can_be_resumed_again(call: Call, scripted: Scripted) -> None:
     scripted(small=lambda _: [WorkerError("small died.")], large=lambda _: [WorkerError("So?")])
-    stored(*INTERRUPTED)
+    store_run(*INTERRUPTED)
     failed = call("resume", "--json")
     shown = json.loads(failed.out)
     assert (failed.code, shown["status"]) == (6, "failed")
@@ -89,13 +89,13 @@ def test_a_run_that_fails_again_can_be_resumed_again(call: Call, scripted: Scrip
 
 def test_the_latest_is_meant_unless_one_is_named(call: Call, scripted: Scripted) -> None:
     workers = scripted(small=None)
-    first = stored(ev.Planned(single_step_plan("small")), ev.Cancelled(at=0.1), prompt="one")
-    stored(ev.Planned(single_step_plan("small")), ev.Cancelled(at=0.1), prompt="two")
-    stored(ev.Cancelled(at=0.1), prompt="three")  # without a plan there is nothing to go on with
+    first = store_run(ev.Planned(single_step_plan("small")), ev.Cancelled(at=0.1), prompt="one")
+    store_run(ev.Planned(single_step_plan("small")), ev.Cancelled(at=0.1), prompt="two")
+    store_run(ev.Cancelled(at=0.1), prompt="three")  # without a plan there is nothing to go on with
     failed = ev.Failed("WorkerError", "small died.", "", at=0.1)
-    stored(ev.Planned(single_step_plan("small")), failed, prompt="four")  # it would fail again
+    store_run(ev.Planned(single_step_plan("small")), failed, prompt="four")  # it would fail again
     kept = ev.Offered("gpt", "It was cut.", 9, 9, "", ev.Decision.KEPT, at=0.1)
-    stored(
+    store_run(
         ev.Planned(single_step_plan("gpt")), kept, ev.Cancelled(at=0.1), prompt="five"
     )  # as decided
     assert call("resume", first[:8]).out == "one \n"
@@ -107,7 +107,7 @@ def test_the_latest_is_meant_unless_one_is_named(call: Call, scripted: Scripted)
 @pytest.mark.parametrize("form", ["--json", "--events", "--no-stream"])
 def test_it_prints_what_ask_prints(call: Call, scripted: Scripted, form: str) -> None:
     scripted(small=None)
-    stored(ev.Planned(single_step_plan("small")), ev.Cancelled(at=0.1), prompt="one")
+    store_run(ev.Planned(single_step_plan("small")), ev.Cancelled(at=0.1), prompt="one")
     out = call("resume", form).out
     if form == "--no-stream":
         assert out == "one \n"
@@ -119,7 +119,7 @@ def test_it_prints_what_ask_prints(call: Call, scripted: Scripted, form: str) ->
 
 def test_what_can_not_be_resumed_is_reported(call: Call, scripted: Scripted) -> None:
     scripted(small=None)
-    finished = stored(*EVENTS)
+    finished = store_run(*EVENTS)
     for args, message in (
         ((finished,), "is finished"),
         (("beef",), "no run 'beef'"),
@@ -134,7 +134,7 @@ def test_what_can_not_be_resumed_is_reported(call: Call, scripted: Scripted) -> 
 PLAN = Plan(tuple(Step("x", "Do.") for _ in range(4)), (4,))
 
 
-def ended(*done: int, status: str = "lost") -> str:
+def resume_state(*done: int, status: str = "lost") -> str:
     events = [ev.StepFinished(n, Finish.STOP, "x", at=0.2) for n in done]
     begun = [ev.StepStarted(1, "x", at=0.1)] if not done else []
     view = record_view(record(ev.Planned(PLAN), *begun, *events))
@@ -146,11 +146,11 @@ def hint(*events: ev.Event, status: str = "cancelled") -> str:
 
 
 def test_how_far_a_run_came_is_shown() -> None:
-    assert ended(1, 2) == "interrupted after step 2 of 4"
-    assert ended(1, 3) == "interrupted with steps 1 and 3 of 4 done"
-    assert ended() == "interrupted before any of its 4 steps was done"
+    assert resume_state(1, 2) == "interrupted after step 2 of 4"
+    assert resume_state(1, 3) == "interrupted with steps 1 and 3 of 4 done"
+    assert resume_state() == "interrupted before any of its 4 steps was done"
     for status in ("finished", "running"):
-        assert ended(1, status=status) == ""
+        assert resume_state(1, status=status) == ""
     drawn = hint(ev.Planned(PLAN))
     assert drawn == "Its plan of 4 steps was not played; `baton resume beef` plays it."
     assert hint(status="lost") == ""
@@ -178,7 +178,7 @@ def test_a_resumed_run_asks_before_it_spends_only_where_a_person_is_there(call: 
         file = find_paths().config_file
         file.parent.mkdir(parents=True)
         file.write_text(FAR.format(url=cloud.base("server")))
-        run = stored(ev.Planned(single_step_plan("far")), ev.Cancelled(at=0.1))
+        run = store_run(ev.Planned(single_step_plan("far")), ev.Cancelled(at=0.1))
         piped = call("resume", run)
         assert ("Number, then Enter" in piped.err, cloud.posts) == (False, 0)
         command = [sys.executable, "-P", "-m", "baton", "resume", run]

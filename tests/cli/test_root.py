@@ -16,7 +16,7 @@ from baton.core import events as ev
 from baton.core.strategies import STRATEGIES
 from baton.platform.settings import find_paths
 from support.command_line import Call, CallResult, Process
-from support.stored_runs import stored
+from support.stored_runs import store_run
 
 
 @pytest.mark.parametrize("flag", ["-h", "--help"])
@@ -218,7 +218,7 @@ def test_the_tab_key_knows_commands_and_workers(
 
 
 def test_the_tab_key_knows_runs(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
-    stored_run = stored(ev.Finished(at=0.1))
+    stored_run = store_run(ev.Finished(at=0.1))
     for verb in ("trace", "why", "resume"):
         press_tab(monkeypatch, f"baton {verb} {stored_run[:2]}")
         assert stored_run.encode() in process().stdout

@@ -24,14 +24,14 @@ from baton.platform.settings import find_paths
 from baton.presentation.plans import record_view
 from support.command_line import Call
 from support.sample_ledger import BODY, bill
-from support.stored_runs import BEGUN, EVENTS, record, stored
+from support.stored_runs import BEGUN, EVENTS, record, store_run
 
 
 def trace_of(*events: ev.Event) -> str:
     return trace_text(RunRecord("beef", "c0ffee", "p", "a", "finished", 0.0, events))
 
 
-def called(cost: int, held: int, confirmed: bool = True) -> ev.Called:
+def call_event(cost: int, held: int, confirmed: bool = True) -> ev.Called:
     return ev.Called(
         at=1.0,
         step=1,
@@ -53,7 +53,7 @@ def called(cost: int, held: int, confirmed: bool = True) -> ev.Called:
 
 
 def test_a_call_says_how_long_its_text_was_expected_to_get() -> None:
-    call = called(NANO // 500, NANO // 100)
+    call = call_event(NANO // 500, NANO // 100)
     assert "wrote 2 (at most 1,640 expected)," in trace_of(replace(call, expected_tokens=1640))
     assert "wrote 2, 0.50 s in all" in trace_of(call)
 
@@ -96,12 +96,12 @@ def test_what_was_sent_is_shown() -> None:
 
 
 def test_what_a_call_cost_is_shown_and_how_sure_that_is() -> None:
-    assert "held $0.11, charged $0.01" in trace_of(called(NANO // 100, 11 * NANO // 100))
-    cut = trace_of(called(11 * NANO // 100, 11 * NANO // 100, confirmed=False))
+    assert "held $0.11, charged $0.01" in trace_of(call_event(NANO // 100, 11 * NANO // 100))
+    cut = trace_of(call_event(11 * NANO // 100, 11 * NANO // 100, confirmed=False))
     assert "ended early or without a plausible count, held $0.11, charged $0.11, unconfirmed" in cut
     assert "(`baton budget release abc123`)" in cut
-    assert "charged nothing" in trace_of(called(0, NANO, confirmed=False))
-    local = trace_of(called(0, 0))
+    assert "charged nothing" in trace_of(call_event(0, NANO, confirmed=False))
+    local = trace_of(call_event(0, 0))
     assert "$" not in local
     assert "charged" not in local
 
@@ -174,7 +174,7 @@ def test_a_deep_plan_stays_on_the_screen() -> None:
 
 
 def test_an_interrupted_run_says_how_it_goes_on(call: Call) -> None:
-    run = stored(*BEGUN)
+    run = store_run(*BEGUN)
     shown = call("trace", run).out
     assert "· lost\n" in shown
     assert f"Interrupted after step 2 of 4; `baton resume {run}` continues it." in shown
@@ -187,18 +187,18 @@ def test_an_interrupted_run_says_how_it_goes_on(call: Call) -> None:
 
 
 def test_the_full_texts_are_shown_on_request(call: Call) -> None:
-    run = stored(*EVENTS)
+    run = store_run(*EVENTS)
     assert "Facts: one." not in call("trace", run).out
     shown = call("trace", run, "--texts").out
     assert "--- step 1, small ---\nFacts: one.\n\n--- step 2, large ---\n2 + 2 = 5" in shown
     plain = (ev.Planned(single_step_plan("small")), ev.Finished(at=0.1))
-    assert "--- step 1, small ---\nIt is\n" in call("trace", stored(*plain), "--texts").out
-    nothing = call("trace", stored(ev.Cancelled(at=0.1)), "--texts").out
+    assert "--- step 1, small ---\nIt is\n" in call("trace", store_run(*plain), "--texts").out
+    nothing = call("trace", store_run(ev.Cancelled(at=0.1)), "--texts").out
     assert "No step wrote anything." in nothing
 
 
 def test_forms_exclude_each_other(call: Call) -> None:
-    stored(*EVENTS)
+    store_run(*EVENTS)
     assert call("trace", "--json", "--otel").code == 2
 
 
@@ -208,7 +208,7 @@ CLASS = r"  (classDef \w+ [a-z#0-9:, -]+|class [a-z]+\d* \w+)"
 
 
 def test_the_flowchart_has_every_step_and_every_access(call: Call) -> None:
-    chart = call("trace", stored(*EVENTS), "--mermaid").out
+    chart = call("trace", store_run(*EVENTS), "--mermaid").out
     first, *lines = chart.splitlines()
     assert first == "flowchart TD"
     assert all(re.fullmatch(f"{NODE}|{EDGE}|{CLASS}", line) for line in lines), chart
@@ -243,7 +243,7 @@ def test_a_hostile_instruction_is_only_a_label(text: str) -> None:
 
 
 def test_the_spans_are_otlp_and_always_the_same(call: Call) -> None:
-    run = stored(*EVENTS)
+    run = store_run(*EVENTS)
     printed = call("trace", run, "--otel").out
     assert call("trace", run, "--otel").out == printed
     found = [json.loads(line)["resourceSpans"][0] for line in printed.splitlines()]

@@ -17,7 +17,7 @@ from support.command_line import Call
 from support.sample_ledger import spend
 
 
-def weighed(days: int, each: int) -> None:
+def store_weighings(days: int, each: int) -> None:
     """Store prompts of so many days, each with what help was thought worth."""
 
     async def run() -> None:
@@ -48,7 +48,7 @@ def test_without_a_past_nothing_is_forecast(call: Call) -> None:
 
 
 def test_each_pace_is_shown_with_the_one_that_is_set(call: Call) -> None:
-    weighed(5, 8)
+    store_weighings(5, 8)
     call("budget", "set", "month", "20")
     call("budget", "set", "pace", "frugal")
     out = call("usage", "--forecast").out

@@ -14,7 +14,7 @@ from baton.core.messages import Finish
 from baton.core.money import NANO
 from baton.core.plan.plan import single_step_plan
 from support.command_line import Call
-from support.stored_runs import BEGUN, EVENTS, called, record, stored
+from support.stored_runs import BEGUN, EVENTS, call_event, record, store_run
 
 
 def test_a_plan_is_described_in_a_few_lines() -> None:
@@ -32,18 +32,18 @@ def test_a_plan_is_described_in_a_few_lines() -> None:
 def test_an_ordinary_answer_is_two_lines() -> None:
     routed = ev.Routed("local", "It is short.", {}, "hybrid")
     done = (routed, ev.Planned(single_step_plan("small")), ev.StepStarted(1, "small", at=0.1))
-    assert run_reasons(record(*done, called(1, "small", 0.5), ev.Finished(at=0.6))) == [
+    assert run_reasons(record(*done, call_event(1, "small", 0.5), ev.Finished(at=0.6))) == [
         "It stayed on this machine (strategy hybrid): It is short.",
         "small (local) answered.",
     ]
 
 
 def test_the_length_that_bounded_what_was_held_is_shown() -> None:
-    call = replace(called(3, "gpt", 3.0, NANO // 500, NANO // 100), expected_tokens=1640)
+    call = replace(call_event(3, "gpt", 3.0, NANO // 500, NANO // 100), expected_tokens=1640)
     lines = run_reasons(record(*(call if event == EVENTS[-5] else event for event in EVENTS)))
     line = "gpt (cloud (api.openai.com)) did step 3, for $0.002."
     assert f"{line} Its text was expected to have at most 1,640 tokens." in lines
-    free = replace(called(1, "small", 1.2), expected_tokens=1640)
+    free = replace(call_event(1, "small", 1.2), expected_tokens=1640)
     lines = run_reasons(record(*(free if event == BEGUN[7] else event for event in EVENTS)))
     assert "small (local) did step 1." in lines, "nothing is held for it"
 
@@ -138,7 +138,7 @@ def test_what_cost_money_was_a_cloud_wherever_its_door_is() -> None:
         begun = (ev.Planned(single_step_plan("lab")), ev.StepStarted(1, "lab", at=0.1))
         sent = ev.Sent(1, "lab", host, 9, at=0.2)
         return run_reasons(
-            record(*begun, sent, called(1, "lab", 0.5, 0, held), ev.Finished(at=0.6))
+            record(*begun, sent, call_event(1, "lab", 0.5, 0, held), ev.Finished(at=0.6))
         )[1]
 
     assert place("127.0.0.1:8000", 0) == "lab (local (127.0.0.1:8000)) answered."
@@ -154,8 +154,8 @@ def test_outside_text_stays_on_its_line() -> None:
 
 def test_the_last_run_is_meant_unless_one_is_named(call: Call) -> None:
     assert call("why").code == 2
-    first = stored(*EVENTS)
-    stored(ev.Routed("local", "It is short.", {}, "hybrid"), ev.Finished(at=0.1))
+    first = store_run(*EVENTS)
+    store_run(ev.Routed("local", "It is short.", {}, "hybrid"), ev.Finished(at=0.1))
     assert "It is short." in call("why").out
     assert "three things" in call("why", first[:8]).out
     shown = json.loads(call("why", first, "--json").out)

@@ -17,7 +17,7 @@ PLACEHOLDERS = st.text("[a1]", min_size=1, max_size=5)
 ORIGINALS = st.text("[a1]z", max_size=6)
 
 
-def restored(hidden: tuple[HiddenText, ...], pieces: list[str]) -> str:
+def restored_text(hidden: tuple[HiddenText, ...], pieces: list[str]) -> str:
     restorer = Restorer(hidden)
     return "".join([*(restorer.feed(piece) for piece in pieces), restorer.flush()])
 
@@ -30,7 +30,7 @@ def pieces_of(text: str, cuts: list[int]) -> list[str]:
 def test_a_placeholder_that_comes_in_pieces_is_restored() -> None:
     text = "Write to [mail address 1] or [mail address 12], call [phone number 1]."
     whole = "Write to ann@example.org or bob@example.org, call +49 30 901820."
-    assert restored((MAIL, LATER, PHONE), list(text)) == whole
+    assert restored_text((MAIL, LATER, PHONE), list(text)) == whole
 
 
 def test_what_cannot_become_a_placeholder_is_shown_at_once() -> None:
@@ -45,12 +45,12 @@ def test_what_cannot_become_a_placeholder_is_shown_at_once() -> None:
 def test_an_original_is_not_searched_for_placeholders() -> None:
     nested = HiddenText("[password 1]", "x[mail address 1]", "password")
     half = HiddenText("[password 2]", "y[mail addr", "password")
-    assert restored((nested, half, MAIL), ["[password 1]"]) == "x[mail address 1]"
-    assert restored((nested, half, MAIL), ["[password 2]", "ess 1]"]) == "y[mail address 1]"
+    assert restored_text((nested, half, MAIL), ["[password 1]"]) == "x[mail address 1]"
+    assert restored_text((nested, half, MAIL), ["[password 2]", "ess 1]"]) == "y[mail address 1]"
 
 
 def test_another_spelling_of_a_placeholder_is_left_alone() -> None:
-    assert restored((MAIL,), ["[Mail Address 1] mail address 1"]) == (
+    assert restored_text((MAIL,), ["[Mail Address 1] mail address 1"]) == (
         "[Mail Address 1] mail address 1"
     )
 
@@ -71,18 +71,18 @@ def test_any_cutting_into_pieces_gives_the_same_text(
         word if isinstance(word, str) else names[word % len(names)] if names else ""
         for word in words
     )
-    assert restored(hidden, pieces_of(text, cuts)) == restored(hidden, [text])
+    assert restored_text(hidden, pieces_of(text, cuts)) == restored_text(hidden, [text])
 
 
 @given(text=st.text("[mail adres1]", max_size=60), cuts=st.lists(st.integers(0, 60), max_size=12))
 def test_nothing_is_lost_and_nothing_else_is_changed(text: str, cuts: list[int]) -> None:
     whole = text.replace(MAIL.placeholder, MAIL.original)
-    assert restored((MAIL,), pieces_of(text, cuts)) == whole
+    assert restored_text((MAIL,), pieces_of(text, cuts)) == whole
 
 
 @given(text=st.text(max_size=40))
 def test_without_anything_hidden_text_passes(text: str) -> None:
-    assert restored((), [text]) == text
+    assert restored_text((), [text]) == text
 
 
 def test_what_is_hidden_is_described_in_words() -> None:

@@ -42,14 +42,14 @@ def test_what_is_happening_is_said_in_a_few_words() -> None:
     assert activity_text(fold(*BEGINNING, ev.Cancelled(at=2.0))) == "stopped after 2.0 s"
 
 
-def offered(decision: ev.Decision) -> ev.Offered:
+def offer_event(decision: ev.Decision) -> ev.Offered:
     return ev.Offered("gpt", "why", 10, 100, "", decision, at=5.0)
 
 
 def test_what_a_remote_worker_does_is_shown_too() -> None:
     steps = (*single_step_plan("small").steps, *single_step_plan("gpt").steps)
     again = (
-        offered(ev.Decision.SENT),
+        offer_event(ev.Decision.SENT),
         ev.Planned(Plan(steps, (2,)), at=5.0),
         ev.StepStarted(2, "gpt", at=5.1),
     )
@@ -58,7 +58,7 @@ def test_what_a_remote_worker_does_is_shown_too() -> None:
     text = ev.StepText(2, "Lis", at=5.2)
     assert activity_text(fold(*BEGINNING, done, *again, text)) == "step 2 of 2: writing"
     assert (
-        activity_text(fold(*BEGINNING, offered(ev.Decision.KEPT), ev.Cancelled(at=9.0)))
+        activity_text(fold(*BEGINNING, offer_event(ev.Decision.KEPT), ev.Cancelled(at=9.0)))
         == "not sent"
     )
 
@@ -67,7 +67,7 @@ def test_the_time_in_which_a_person_decides_is_not_counted() -> None:
     call = ev.Called(
         1, "small", Purpose.ANSWER, 9, 2, 0, 4096, 0, True, 1.5, 0.1, 0.0, Finish.STOP, at=1.0
     )
-    view = fold(*BEGINNING, call, offered(ev.Decision.KEPT), ev.Finished(at=60.0))
+    view = fold(*BEGINNING, call, offer_event(ev.Decision.KEPT), ev.Finished(at=60.0))
     assert activity_text(view) == "finished in 1.5 s"
 
 

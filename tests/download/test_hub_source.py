@@ -96,7 +96,7 @@ async def own(hub: Hub, tmp_path: Path) -> AsyncGenerator[HubSource]:
     assert not hub.leaked(TOKEN)
 
 
-async def fetched(hub_source: HubSource, offer: ModelOffer, target: Path) -> str:
+async def fetch_file(hub_source: HubSource, offer: ModelOffer, target: Path) -> str:
     """Fetch all of it, watching that it goes only forward; return its hash."""
     done, last = 0, ""
     async with aclosing(hub_source.fetch(offer, target)) as steps:
@@ -110,7 +110,7 @@ async def fetched(hub_source: HubSource, offer: ModelOffer, target: Path) -> str
     return last
 
 
-async def begun(steps: AsyncGenerator[Progress | str], least: int) -> None:
+async def wait_for_bytes(steps: AsyncGenerator[Progress | str], least: int) -> None:
     """Wait until so many bytes have come."""
     async for step in steps:
         assert isinstance(step, Progress)
@@ -119,7 +119,7 @@ async def begun(steps: AsyncGenerator[Progress | str], least: int) -> None:
     raise AssertionError("it ended")
 
 
-def added(hub: Hub, repo: str, content: bytes) -> ModelOffer:
+def add_repository(hub: Hub, repo: str, content: bytes) -> ModelOffer:
     """Add a repository with one file; return what a look at it would say, which loads a lot."""
     commit = hub.add(repo, {"m.gguf": content})
     return ModelOffer(Source(repo, "m.gguf", commit), len(content), hub.sha256(repo, "m.gguf"))
@@ -129,7 +129,7 @@ def partials(folder: Path) -> list[Path]:
     return list(folder.glob("*.partial"))
 
 
-async def ended(hub_source: HubSource) -> None:
+async def wait_for_end(hub_source: HubSource) -> None:
     for _ in range(6000):
         if hub_source.pid is None:
             return
@@ -200,7 +200,7 @@ async def test_a_file_is_fetched(hub: Hub, hub_source: HubSource, tmp_path: Path
     hub.add("a/fetch", {"m.gguf": content})
     offer = await hub_source.look_up(Source("a/fetch", "m.gguf"))
     target = tmp_path / "models" / "m" / "m.gguf"
-    assert await fetched(hub_source, offer, target) == offer.sha256
+    assert await fetch_file(hub_source, offer, target) == offer.sha256
     assert target.read_bytes() == content
     assert hub.served() == len(content)
     again = [step async for step in hub_source.hash_file(target)]
@@ -238,7 +238,7 @@ async def test_several_at_once(hub: Hub, hub_source: HubSource, tmp_path: Path) 
     offers = await hub_source.list_files("a/many")
     hub.fault(Fault(rate=8 * MIB), times=0)
     hashes = await asyncio.gather(
-        *(fetched(hub_source, offer, tmp_path / offer.source.file) for offer in offers),
+        *(fetch_file(hub_source, offer, tmp_path / offer.source.file) for offer in offers),
         hub_source.look_up(offers[0].source),
     )
     assert hashes == [*(offer.sha256 for offer in offers), offers[0]]
@@ -273,7 +273,7 @@ REFUSED: list[tuple[Fault, type[BatonError], str]] = [
 ]
 
 
-async def refused(work: Any, error: type[BatonError], words: str) -> BatonError:
+async def expect_error(work: Any, error: type[BatonError], words: str) -> BatonError:
     """Return the error that comes, which is of that kind and says that."""
     with pytest.raises(error, match=words) as caught:
         await work
@@ -298,12 +298,12 @@ async def test_refusals(
     hub.fault(fault, on="api", times=0)
     hub.fault(fault, on="resolve", times=0)
     looked, read = await asyncio.gather(
-        refused(hub_source.look_up(offer.source), error, words),
-        refused(hub_source.read_header(offer), error, words),
+        expect_error(hub_source.look_up(offer.source), error, words),
+        expect_error(hub_source.read_header(offer), error, words),
     )
     assert looked.exit_code == read.exit_code == error.exit_code
     if fault.status < 500 and fault.status != 429:  # for those a transfer waits a while
-        await refused(fetched(hub_source, offer, tmp_path / "m.gguf"), error, words)
+        await expect_error(fetch_file(hub_source, offer, tmp_path / "m.gguf"), error, words)
     assert not (tmp_path / "m.gguf").exists()
     hub.clear_faults()
     assert await hub_source.look_up(offer.source) == replace(offer, licence="apache-2.0")
@@ -349,7 +349,7 @@ async def test_spoiled_headers(hub: Hub, hub_source: HubSource) -> None:
         hub.fault(fault, file=offer.source.file, times=0)
     await asyncio.gather(
         *(
-            refused(hub_source.read_header(offer), error, words)
+            expect_error(hub_source.read_header(offer), error, words)
             for (_, error, words), offer in zip(SPOILED, offers, strict=True)
         )
     )
@@ -359,7 +359,7 @@ async def test_a_file_that_was_replaced(hub: Hub, hub_source: HubSource) -> None
     commit = hub.add("a/replaced", {"m.gguf": SMALL})
     for size in (len(SMALL) - 1, len(SMALL) + 1):
         offer = ModelOffer(Source("a/replaced", "m.gguf", commit), size)
-        await refused(
+        await expect_error(
             hub_source.read_header(offer), ModelFileError, "has another size than the hub announced"
         )
 
@@ -368,7 +368,9 @@ async def test_wrong_bytes_are_no_file(hub: Hub, hub_source: HubSource, tmp_path
     hub.add("a/wrong", {"m.gguf": SMALL})
     offer = await hub_source.look_up(Source("a/wrong", "m.gguf"))
     hub.fault(Fault(wrong=len(SMALL) - 1))
-    await refused(fetched(hub_source, offer, tmp_path / "m.gguf"), ModelFileError, "other contents")
+    await expect_error(
+        fetch_file(hub_source, offer, tmp_path / "m.gguf"), ModelFileError, "other contents"
+    )
     assert not (tmp_path / "m.gguf").exists()
 
 
@@ -405,10 +407,10 @@ async def test_tricks_with_names(
     hub: Hub, hub_source: HubSource, tmp_path: Path, source: Source
 ) -> None:
     offer = ModelOffer(source, 9, "0" * 64)
-    await refused(hub_source.look_up(source), ConfigError, "can't be|no address")
-    await refused(hub_source.read_header(offer), ConfigError, "can't be|no address")
-    await refused(
-        fetched(hub_source, offer, tmp_path / "m.gguf"), ConfigError, "can't be|no address"
+    await expect_error(hub_source.look_up(source), ConfigError, "can't be|no address")
+    await expect_error(hub_source.read_header(offer), ConfigError, "can't be|no address")
+    await expect_error(
+        fetch_file(hub_source, offer, tmp_path / "m.gguf"), ConfigError, "can't be|no address"
     )
     assert hub.log == []
 
@@ -445,11 +447,11 @@ async def test_environments_that_dont_work(
     hub_source = HubSource(environ=environ(hub, tmp_path, **more))
     try:
         await asyncio.gather(
-            refused(hub_source.look_up(offer.source), error, words),
-            refused(hub_source.read_header(offer), error, words),
+            expect_error(hub_source.look_up(offer.source), error, words),
+            expect_error(hub_source.read_header(offer), error, words),
         )
         if error is ConfigError:  # else a transfer tries for a while
-            await refused(fetched(hub_source, offer, tmp_path / "m.gguf"), error, words)
+            await expect_error(fetch_file(hub_source, offer, tmp_path / "m.gguf"), error, words)
     finally:
         await hub_source.aclose()
     assert hub.log == []
@@ -465,7 +467,7 @@ async def test_through_a_proxy(hub: Hub, tmp_path: Path) -> None:
         offer = await hub_source.look_up(Source("a/proxy", "m.gguf"))
         assert offer.sha256 == hub.sha256("a/proxy", "m.gguf")
         # No outside address leads to what only this machine may reach.
-        await refused(hub_source.read_header(offer), WorkerUnavailable, "not safe")
+        await expect_error(hub_source.read_header(offer), WorkerUnavailable, "not safe")
     finally:
         await hub_source.aclose()
     assert {one.headers["host"] for one in hub.log} == {"hub.example.org"}
@@ -484,12 +486,14 @@ async def test_gated_models_need_a_token(hub: Hub, tmp_path: Path) -> None:
     try:
         offer = await hub_source.look_up(Source("a/gated", "m.gguf"))
         assert offer.gated
-        error = await refused(
-            fetched(hub_source, offer, tmp_path / "m.gguf"), SecretMissing, "agreed to its licence"
+        error = await expect_error(
+            fetch_file(hub_source, offer, tmp_path / "m.gguf"),
+            SecretMissing,
+            "agreed to its licence",
         )
         assert error.exit_code == 3
         hub.accepted.add("hf_member")
-        assert await fetched(hub_source, offer, tmp_path / "m.gguf") == offer.sha256
+        assert await fetch_file(hub_source, offer, tmp_path / "m.gguf") == offer.sha256
     finally:
         await hub_source.aclose()
     assert not hub.leaked("hf_member")
@@ -501,7 +505,7 @@ async def test_gated_models_need_a_token(hub: Hub, tmp_path: Path) -> None:
 
 async def test_a_killed_child_goes_on(hub: Hub, own: HubSource, tmp_path: Path) -> None:
     content = big()
-    offer = added(hub, "a/kill", content)
+    offer = add_repository(hub, "a/kill", content)
     hub.fault(Fault(cut=3 * MIB, stall=True))
     done, killed = 0, False
     async for step in own.fetch(offer, tmp_path / "m.gguf"):
@@ -520,7 +524,7 @@ async def test_a_killed_child_goes_on(hub: Hub, own: HubSource, tmp_path: Path) 
 
 
 async def test_a_child_that_keeps_dying(hub: Hub, own: HubSource, tmp_path: Path) -> None:
-    offer = added(hub, "a/dies", big())
+    offer = add_repository(hub, "a/dies", big())
     hub.fault(Fault(cut=MIB, stall=True), times=0)
 
     async def fetch() -> None:
@@ -531,7 +535,7 @@ async def test_a_child_that_keeps_dying(hub: Hub, own: HubSource, tmp_path: Path
                 kills += 1
                 os.kill(own.pid or 0, signal.SIGKILL)
 
-    error = await refused(fetch(), WorkerUnavailable, "failed 2 times")
+    error = await expect_error(fetch(), WorkerUnavailable, "failed 2 times")
     assert "kept" in error.message
     [partial] = partials(tmp_path)
     assert partial.stat().st_size >= 2 * MIB
@@ -539,14 +543,14 @@ async def test_a_child_that_keeps_dying(hub: Hub, own: HubSource, tmp_path: Path
 
 async def test_closing_early_keeps_what_came(hub: Hub, own: HubSource, tmp_path: Path) -> None:
     content = big()
-    offer = added(hub, "a/close", content)
+    offer = add_repository(hub, "a/close", content)
     hub.fault(Fault(cut=4 * MIB, stall=True))
     async with aclosing(own.fetch(offer, tmp_path / "m.gguf")) as steps:
-        await begun(steps, 4 * MIB)
+        await wait_for_bytes(steps, 4 * MIB)
     pid = own.pid
     assert (tmp_path / f"{offer.sha256}.partial").stat().st_size == 4 * MIB
     assert not (tmp_path / "m.gguf").exists()
-    assert await fetched(own, offer, tmp_path / "m.gguf") == offer.sha256
+    assert await fetch_file(own, offer, tmp_path / "m.gguf") == offer.sha256
     assert own.pid == pid, "no process had to be killed"
     assert hub.served() == len(content)
 
@@ -558,7 +562,7 @@ async def test_when_it_is_closed_it_is_over(
     offer = await hub_source.look_up(Source("a/over", "m.gguf"))
     hub.fault(Fault(rate=4 * MIB))
     async with aclosing(hub_source.fetch(offer, tmp_path / "m.gguf")) as steps:
-        await begun(steps, MIB // 2)
+        await wait_for_bytes(steps, MIB // 2)
     [partial] = partials(tmp_path)
     size = partial.stat().st_size
     await asyncio.to_thread(hub.quiet)  # it has noticed that the rest isn't read
@@ -567,11 +571,13 @@ async def test_when_it_is_closed_it_is_over(
 
 async def test_everything_ends_and_can_go_on(hub: Hub, own: HubSource, tmp_path: Path) -> None:
     content = big()
-    offer = added(hub, "a/end", content)
+    offer = add_repository(hub, "a/end", content)
     hub.fault(Fault(cut=2 * MIB, stall=True))
     steps = own.fetch(offer, tmp_path / "m.gguf")
-    await begun(steps, 2 * MIB)
-    rest = asyncio.create_task(refused(begun(steps, len(content)), WorkerUnavailable, "stopped"))
+    await wait_for_bytes(steps, 2 * MIB)
+    rest = asyncio.create_task(
+        expect_error(wait_for_bytes(steps, len(content)), WorkerUnavailable, "stopped")
+    )
     await asyncio.sleep(0)
     pid = own.pid or 0
     await own.aclose()
@@ -579,11 +585,11 @@ async def test_everything_ends_and_can_go_on(hub: Hub, own: HubSource, tmp_path:
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
     assert (tmp_path / f"{offer.sha256}.partial").stat().st_size == 2 * MIB
-    assert await fetched(own, offer, tmp_path / "m.gguf") == offer.sha256
+    assert await fetch_file(own, offer, tmp_path / "m.gguf") == offer.sha256
     assert hub.served() == len(content)
 
 
-async def read(hub_source: HubSource, *paths: Path) -> list[Progress | str]:
+async def hash_files(hub_source: HubSource, *paths: Path) -> list[Progress | str]:
     """Read files through, one after the other."""
     return [step for path in paths async for step in hub_source.hash_file(path)]
 
@@ -592,16 +598,16 @@ async def test_a_file_that_is_read_when_all_ends_is_not_begun_again(
     own: HubSource, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_bytes(b"abc")
-    await read(own, tmp_path / "file")
+    await hash_files(own, tmp_path / "file")
     pid = own.pid or 0
     os.kill(pid, signal.SIGSTOP)
-    reading = asyncio.create_task(read(own, tmp_path / "file"))
+    reading = asyncio.create_task(hash_files(own, tmp_path / "file"))
     await asyncio.sleep(0)
     closing = asyncio.create_task(own.aclose())
     await asyncio.sleep(0)
     os.kill(pid, signal.SIGKILL)
     await closing
-    await refused(reading, WorkerUnavailable, "stopped")
+    await expect_error(reading, WorkerUnavailable, "stopped")
     assert own.pid is None, "nothing else would end it"
 
 
@@ -609,12 +615,12 @@ async def test_what_would_follow_a_file_that_was_just_read_is_not_begun(
     own: HubSource, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_bytes(b"abc")
-    await read(own, tmp_path / "file")
-    reading = asyncio.create_task(read(own, tmp_path / "file", tmp_path / "file"))
+    await hash_files(own, tmp_path / "file")
+    reading = asyncio.create_task(hash_files(own, tmp_path / "file", tmp_path / "file"))
     await asyncio.sleep(0)
     time.sleep(0.5)  # noqa: ASYNC251  (the answer is here, and it wasn't read)
     await own.aclose()
-    await refused(reading, WorkerUnavailable, "stopped")
+    await expect_error(reading, WorkerUnavailable, "stopped")
     assert own.pid is None, "nothing else would end it"
 
 
@@ -626,7 +632,7 @@ async def test_an_idle_child_ends(hub: Hub, tmp_path: Path) -> None:
     for _ in range(2):
         steps = [step async for step in hub_source.hash_file(tmp_path / "file")]
         assert steps[-1] == hashlib.sha256(b"abc").hexdigest()
-        await ended(hub_source)
+        await wait_for_end(hub_source)
     await hub_source.aclose()
 
 

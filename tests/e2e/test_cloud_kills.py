@@ -51,7 +51,7 @@ def gateways_of(front: psutil.Process) -> list[psutil.Process]:
     return [child for child in front.children() if child.cmdline()[-1:] == ["gateway"]]
 
 
-def arrived(cloud: Cloud, run: str) -> list[ReceivedRequest]:
+def received_calls(cloud: Cloud, run: str) -> list[ReceivedRequest]:
     return [received for received in cloud.calls if f"of {run}:".encode() in received.body]
 
 
@@ -71,7 +71,7 @@ def commit(kill: Kill, cloud: Cloud, home: Path) -> None:
     with front:
         assert front.stdout.readline() == f"at {kill.point}\n"
         if kill.point == "after send":
-            wait_until(lambda: arrived(cloud, kill.run), "the request arrives")
+            wait_until(lambda: received_calls(cloud, kill.run), "the request arrives")
         time.sleep(kill.wait)
         gateways = gateways_of(psutil.Process(front.pid))
         assert gateways
@@ -131,7 +131,7 @@ def test_no_call_is_missing_after_a_kill(tmp_path: Path, part: int, first: int, 
     bills = {bill.number: bill for bill in cloud.bills}
     reached = set()
     for kill in attempts:
-        received = arrived(cloud, kill.run)
+        received = received_calls(cloud, kill.run)
         assert len(received) <= 1, f"{kill} sent twice"
         assert len(charges[kill.run]) <= 1
         if kill.point in ("after send", "mid-stream", "before settle"):

@@ -27,7 +27,7 @@ SELF_TEST = [*BATON, "doctor", "--self-test"]
 """It uses all libraries."""
 
 
-def started(tmp_path: Path, *command: str) -> tuple[set[str], str]:
+def started_programs(tmp_path: Path, *command: str) -> tuple[set[str], str]:
     """Run a program; return all that it and its children started, and what it wrote."""
     trace = tmp_path / "trace"
     watched = [] if missing() else [*WATCHED, "-o", str(trace)]
@@ -62,7 +62,7 @@ def test_a_program_that_is_started_would_be_seen(
     if reason := missing():
         pytest.skip(reason)
     monkeypatch.delenv("PYTHON_KEYRING_BACKEND")
-    programs, _ = started(tmp_path, sys.executable, "-c", code)
+    programs, _ = started_programs(tmp_path, sys.executable, "-c", code)
     assert programs > {sys.executable}
 
 
@@ -78,7 +78,7 @@ def test_openssl_by_itself_would_load_what_a_variable_names(planted: PlantedLibr
 def test_only_batons_own_programs_are_started_and_no_library_that_a_variable_names(
     tmp_path: Path, planted: PlantedLibrary, command: str
 ) -> None:
-    programs, output = started(tmp_path, *COMMANDS.get(command, SELF_TEST))
+    programs, output = started_programs(tmp_path, *COMMANDS.get(command, SELF_TEST))
     assert programs == {sys.executable}
     assert not planted.canary.exists()
     assert "Traceback" not in output

@@ -123,7 +123,7 @@ _PATH = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _RESOLVER = re.compile(r"/etc/(?:resolv\.conf|hosts|gai\.conf|host\.conf)$|nscd|systemd/resolve")
 
 
-def read(trace: Path) -> TracedCalls:
+def read_trace(trace: Path) -> TracedCalls:
     families: set[str] = set()
     reached: set[tuple[str, int]] = set()
     listened: set[int] = set()
@@ -186,7 +186,7 @@ class Tracer:
             timeout=120,
         )
         assert done.returncode == code, done.stderr
-        return done.stdout + done.stderr, read(trace)
+        return done.stdout + done.stderr, read_trace(trace)
 
     def run_all(
         self,
@@ -208,7 +208,7 @@ class Tracer:
         command, trace = self.command([*program, *args])
         terminal = Terminal(command, {**os.environ, **environ})
         use(terminal, lambda: opens in trace.read_text(errors="replace"))
-        return read(trace)
+        return read_trace(trace)
 
 
 def use(app: Terminal, enough: Callable[[], bool] = lambda: True) -> None:
@@ -290,7 +290,7 @@ def test_a_look_for_engines_is_seen_and_goes_nowhere_but_here(
 # Offline
 
 
-def refused(*flags: str) -> list[tuple[list[str], int]]:
+def refused_commands(*flags: str) -> list[tuple[list[str], int]]:
     """Commands that connect somewhere unless Baton is offline, each with its code then."""
     return [
         (["workers", "detect", *flags], 2),
@@ -306,13 +306,13 @@ def test_nothing_that_may_not_leave_is_asked_for_anywhere(
 ) -> None:
     """With cloud workers, a budget and keys: in each of the ways to be offline, or private."""
     configure(home, f"{'offline = true' if way == 'the settings' else ''}\n{CLOUD}")
-    commands, environ = refused(), KEYS
+    commands, environ = refused_commands(), KEYS
     if way == "the environment":
         commands += [(command, 0) for command in CHEAP]
         environ = {"BATON_OFFLINE": "1", **KEYS}
     elif way == "the flag":
         private = ["ask", "--private", "canary", "-m"]
-        commands = [*refused("--offline"), ([*private, "gpt"], 6)]
+        commands = [*refused_commands("--offline"), ([*private, "gpt"], 6)]
         commands += [([*private, "claude", "--budget", "1"], 6)]
     said, seen = tracer.run_all(commands, environ)
     assert said.count("offline") >= 3

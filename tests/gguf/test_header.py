@@ -31,7 +31,7 @@ from support.gguf_writer import (
     facts,
     header,
     hostile,
-    mutated,
+    mutate_header,
     text,
     vocabulary,
     whole,
@@ -373,5 +373,5 @@ def test_mutated_headers_are_read_or_refused(count: int) -> None:
     keys |= vocabulary(300) | {"general.name": "x", "tokenizer.chat_template": "{{ messages }}"}
     honest = header(keys, tensors)
     assert outcome(honest, None) == "read"
-    seen = survive(mutated(honest, chance) for _ in range(count))
+    seen = survive(mutate_header(honest, chance) for _ in range(count))
     assert seen == {"cut", "malformed", "read"}

@@ -29,7 +29,9 @@ async def store() -> AsyncIterator[Store]:
     await opened.aclose()
 
 
-async def replaced(store: Store, draft: str, answer: str, sent: bool = True) -> RecordedRun:
+async def record_replaced_run(
+    store: Store, draft: str, answer: str, sent: bool = True
+) -> RecordedRun:
     """Record a run whose local draft a remote worker replaced."""
     begun = await store.begin(Prompt("How many?"), ConversationPosition(), Label.CLOUD)
     ids = (begun.run, begun.conversation, begun.prompt, begun.answer)
@@ -219,8 +221,10 @@ async def test_the_strongest_counts_and_of_those_the_last(store: Store) -> None:
 async def test_a_replaced_draft_is_judged_by_what_replaced_it(
     store: Store, draft: str, answer: str, found: Signal | None
 ) -> None:
-    await replaced(store, draft, answer)
-    await replaced(store, draft, answer, sent=False)  # both are local: neither is the better one
+    await record_replaced_run(store, draft, answer)
+    await record_replaced_run(
+        store, draft, answer, sent=False
+    )  # both are local: neither is the better one
     known = [
         (known.worker, known.kind, list(known.signals)) for known in await store.feedback.answered()
     ]
@@ -228,7 +232,7 @@ async def test_a_replaced_draft_is_judged_by_what_replaced_it(
 
 
 async def test_a_thumb_on_what_replaced_a_draft_is_for_its_own_author(store: Store) -> None:
-    begun = await replaced(store, "The answer is 5.", "The answer is 6.")
+    begun = await record_replaced_run(store, "The answer is 5.", "The answer is 6.")
     await store.feedback.rate(begun.answer, Signal.GOOD)
     assert {(known.worker, *known.signals) for known in await store.feedback.answered()} == {
         ("gpt", Signal.GOOD),

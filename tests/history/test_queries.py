@@ -26,7 +26,7 @@ async def store() -> AsyncIterator[Store]:
     await opened.aclose()
 
 
-async def called(
+async def record_call(
     store: Store,
     worker: str,
     tokens: int,
@@ -43,8 +43,8 @@ async def called(
 
 
 async def test_speed_is_what_was_written_after_the_first_token(store: Store) -> None:
-    await called(store, "small", 101, 3.0)
-    await called(store, "small", 51, 2.0)
+    await record_call(store, "small", 101, 3.0)
+    await record_call(store, "small", 51, 2.0)
     [(worker, (speed, last))] = (await store.runs.worker_usage()).items()
     assert worker == "small"
     assert speed == pytest.approx(150 / 3.0)
@@ -52,22 +52,22 @@ async def test_speed_is_what_was_written_after_the_first_token(store: Store) -> 
 
 
 async def test_a_call_that_wrote_next_to_nothing_says_nothing_of_speed(store: Store) -> None:
-    await called(store, "small", 3, 1.001)
-    await called(store, "cut", 40, 2.0, first_token=None)
+    await record_call(store, "small", 3, 1.001)
+    await record_call(store, "cut", 40, 2.0, first_token=None)
     assert [speed for speed, _ in (await store.runs.worker_usage()).values()] == [None, None]
 
 
 async def test_the_newest_calls_count_since_a_machine_may_change(store: Store) -> None:
     for _ in range(3):
-        await called(store, "small", 11, 11.0)
+        await record_call(store, "small", 11, 11.0)
     for _ in range(20):
-        await called(store, "small", 101, 2.0)
+        await record_call(store, "small", 101, 2.0)
     assert (await store.runs.worker_usage())["small"][0] == pytest.approx(100.0)
 
 
 @pytest.mark.parametrize("at", [1e300, -1e300, 1e12])
 async def test_an_import_may_say_anything(store: Store, at: float) -> None:
-    await called(store, "small", 10**9, 1e-9, 0.0, at=at)
+    await record_call(store, "small", 10**9, 1e-9, 0.0, at=at)
     [(speed, last)] = (await store.runs.worker_usage()).values()
     assert speed is None
     assert 0 < last <= time.time()
@@ -77,7 +77,7 @@ async def test_nothing_was_asked_yet(store: Store) -> None:
     assert await store.runs.worker_usage() == {}
 
 
-async def marked(store: Store, query: str) -> list[str]:
+async def marked_snippets(store: Store, query: str) -> list[str]:
     """Return the snippets of all hits, with the matches in square brackets."""
     found = []
     for hit in await store.search(query):
@@ -91,10 +91,10 @@ async def marked(store: Store, query: str) -> list[str]:
 async def test_the_newest_turns_with_all_words_are_found(store: Store) -> None:
     first = await ask(store, "Where is the Louvre?", "First line.\nIn Paris, of course.\nBye.")
     second = await ask(store, "And Versailles?", "Near Paris.")
-    assert await marked(store, "paris") == ["Near [Paris].", "In [Paris], of course."]
-    assert await marked(store, "course PARIS") == ["In [Paris], of [course]."]
-    assert await marked(store, "where louv") == ["[Where] is the [Louvre]?"]
-    assert await marked(store, "louv where") == []  # only the last word may be unfinished
+    assert await marked_snippets(store, "paris") == ["Near [Paris].", "In [Paris], of course."]
+    assert await marked_snippets(store, "course PARIS") == ["In [Paris], of [course]."]
+    assert await marked_snippets(store, "where louv") == ["[Where] is the [Louvre]?"]
+    assert await marked_snippets(store, "louv where") == []  # only the last word may be unfinished
     hit, _ = await store.search("paris")
     assert (hit.conversation, hit.turn, hit.role, hit.title) == (
         second.conversation,
@@ -138,7 +138,7 @@ async def test_a_title_is_found_too(store: Store) -> None:
     await store.rename(begun.conversation, "Holiday in Norway")
     [hit] = await store.search("norw")
     assert (hit.conversation, hit.turn) == (begun.conversation, begun.answer)
-    assert await marked(store, "norw") == ["Holiday in [Norway]"]
+    assert await marked_snippets(store, "norw") == ["Holiday in [Norway]"]
     await store.rename(begun.conversation, "Holiday in Sweden")
     assert await store.search("norw") == []
 
@@ -148,7 +148,7 @@ async def test_an_answer_is_found_once_it_is_no_longer_being_written(store: Stor
     await store.write(begun.answer, "halfway", TurnStatus.STREAMING)
     assert await store.search("halfway") == []
     await store.write(begun.answer, "halfway there", TurnStatus.CANCELLED)
-    assert await marked(store, "halfway") == ["[halfway] there"]
+    assert await marked_snippets(store, "halfway") == ["[halfway] there"]
     await store.write(begun.answer, "somewhere else", TurnStatus.DONE)
     assert await store.search("halfway") == []
     await store.write(begun.answer, "once more", TurnStatus.STREAMING)
@@ -166,7 +166,7 @@ async def test_long_lines_are_cut_around_the_match(store: Store) -> None:
 
 async def test_a_match_over_two_lines_ends_with_the_first(store: Store) -> None:
     await ask(store, "one foo\nbar two", "")
-    assert await marked(store, "foo-bar") == ["one [foo]"]
+    assert await marked_snippets(store, "foo-bar") == ["one [foo]"]
 
 
 query_text = st.text() | st.text(st.sampled_from(list("ab \"'*^:(){}+-.\0\ud800\nANDOR")))

@@ -19,7 +19,7 @@ from baton.download.releases import Build, Switch
 from baton.install import Installation
 from baton.install.installation import probe_version
 from support.sample_releases import PLATFORM, program
-from support.update_processes import NEW, OLD, World, memory, switch_here, switched
+from support.update_processes import NEW, OLD, World, memory, switch_here, switch_in_processes
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there it is a folder build")
 
@@ -54,7 +54,7 @@ def quick() -> Iterator[Path]:
 
 @pytest.mark.parametrize("coming", [NEW, OLDER])
 def test_killed_at_any_step_it_is_the_old_or_the_new_version(quick: Path, coming: str) -> None:
-    [steps] = switched([(world(quick / "unharmed"), to(coming), 0)])
+    [steps] = switch_in_processes([(world(quick / "unharmed"), to(coming), 0)])
     assert steps is not None
     done = {step.partition(" ")[2].strip() for step in steps if step.startswith("os.rename")}
     assert "/share/baton/.switch.json.new /share/baton/switch.json" in done
@@ -65,15 +65,15 @@ def test_killed_at_any_step_it_is_the_old_or_the_new_version(quick: Path, coming
     jobs = [
         (machine, to(coming), number) for machine, number in zip(machines, numbers, strict=True)
     ]
-    assert switched(jobs) == [None] * len(steps), "it is killed at each step"
+    assert switch_in_processes(jobs) == [None] * len(steps), "it is killed at each step"
     seen = [machine.version() for machine in machines]
     assert seen == sorted(seen, key=lambda version: version == coming), "there is one moment"
     assert set(seen) == {OLD, coming}
     for machine, here in zip(machines, seen, strict=True):
-        _healed(machine, coming, here)
+        _check_recovery(machine, coming, here)
 
 
-def _healed(machine: World, coming: str, here: str) -> None:
+def _check_recovery(machine: World, coming: str, here: str) -> None:
     """What is started stays what it is, the other one is kept, and nothing else is left."""
     installation = of(machine)
     with installation.hold_lock():

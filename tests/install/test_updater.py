@@ -15,7 +15,7 @@ from baton.core.errors import BatonError
 from baton.download import ReleaseSource
 from baton.install import Installation
 from baton.install.updater import FoundRelease, ReleaseStanding, Updater, UpdateResult
-from support.packaged_machine import Machine, machine, served
+from support.packaged_machine import Machine, machine, serve_release
 from support.sample_releases import PLATFORM, keys, program
 from support.update_processes import NEW, OLD
 
@@ -38,7 +38,7 @@ def releases() -> Iterator[ReleaseSource]:
     asyncio.run(source.aclose())
 
 
-def updating(own: Machine, releases: ReleaseSource) -> Updater:
+def make_updater(own: Machine, releases: ReleaseSource) -> Updater:
     installation = Installation(
         own.world.target, own.world.home / "state", own.world.home / "cache"
     )
@@ -66,7 +66,7 @@ def _other_key(own: Machine, release: Path) -> None:
     (release / "manifest.json.sig").write_text(other.sign(content).hex())
 
 
-def _truncated(own: Machine, release: Path) -> None:
+def _truncate(own: Machine, release: Path) -> None:
     data = (release / BINARY).read_bytes()
     (release / BINARY).write_bytes(data[:-1])
 
@@ -75,7 +75,7 @@ def _later_schema(own: Machine, release: Path) -> None:
     own.resign(release, schema=2)
 
 
-def _renamed(name: str) -> Callable[[Machine, Path], None]:
+def _rename_file(name: str) -> Callable[[Machine, Path], None]:
     def spoil(own: Machine, release: Path) -> None:
         (own.folder / "evil").write_bytes((release / BINARY).read_bytes())
         own.resign(release, file={"name": name})
@@ -105,10 +105,10 @@ FAULTS: dict[str, tuple[Callable[[Machine, Path], object], str]] = {
     "a deep list": (lambda own, release: own.sign(release, b"[" * 100_000), "can't be read"),
     "a list without files": (lambda own, release: own.resign(release, files=[]), "has no file"),
     "a later kind of list": (_later_schema, "in a way that this version doesn't know"),
-    "a name that climbs": (_renamed("../evil"), "list is wrong about '../evil'"),
-    "a name from the root": (_renamed("/etc/passwd"), "list is wrong about '/etc/passwd'"),
-    "a name of a terminal's": (_renamed("baton\x1b]0;x\x07"), "list is wrong about"),
-    "another version's name": (_renamed(f"baton-0.1.0-{PLATFORM}"), "list is wrong about"),
+    "a name that climbs": (_rename_file("../evil"), "list is wrong about '../evil'"),
+    "a name from the root": (_rename_file("/etc/passwd"), "list is wrong about '/etc/passwd'"),
+    "a name of a terminal's": (_rename_file("baton\x1b]0;x\x07"), "list is wrong about"),
+    "another version's name": (_rename_file(f"baton-0.1.0-{PLATFORM}"), "list is wrong about"),
     "no size": (lambda own, release: own.resign(release, file={"size": 0}), "list is wrong about"),
     "no hash": (lambda own, release: own.resign(release, file={"sha256": ""}), "wrong about"),
     "no version": (lambda own, release: own.resign(release, version="../9"), "list is wrong about"),
@@ -120,7 +120,7 @@ FAULTS: dict[str, tuple[Callable[[Machine, Path], object], str]] = {
         lambda own, release: own.resign(release, file={"kind": "folder"}),
         "has no file for",
     ),
-    "one that is too short": (_truncated, r"bytes where|other contents|something else"),
+    "one that is too short": (_truncate, r"bytes where|other contents|something else"),
     "no binary": (lambda own, release: (release / BINARY).unlink(), "isn't there|has no"),
 }
 
@@ -143,16 +143,16 @@ async def test_what_is_wrong_is_not_taken(
     release = own.publish()
     spoil, why = FAULTS[fault]
     spoil(own, release)
-    with served(release) as mirror:
+    with serve_release(release) as mirror:
         where = mirror.address if way == "address" else release
         with pytest.raises(BatonError, match=why) as raised:
-            await update(updating(own, releases), where)
+            await update(make_updater(own, releases), where)
     assert "\x1b" not in str(raised.value)
     assert raised.value.hint
     assert own.is_as_before
     assert not list(own.world.target.parent.glob(".baton-update/baton*"))
     # and the right one is taken after it
-    await update(updating(own, releases), own.publish(name="right"))
+    await update(make_updater(own, releases), own.publish(name="right"))
     assert own.world.version() == NEW
 
 
@@ -165,7 +165,7 @@ async def test_a_new_version_that_does_not_start_is_not_taken(
 ) -> None:
     release = own.publish(programs={("full", ""): program(NEW, says=says)})
     with pytest.raises(BatonError, match=why):
-        await update(updating(own, releases), release)
+        await update(make_updater(own, releases), release)
     assert own.is_as_before
     assert not own.world.staging.exists()
 
@@ -188,7 +188,7 @@ async def test_versions_have_an_order(
     own.become(version=here)
     if here != OLD:
         (own.world.share / "install.json").unlink()
-    found = await updating(own, releases).find_release(str(own.publish(there)))
+    found = await make_updater(own, releases).find_release(str(own.publish(there)))
     assert found.standing is standing
 
 
@@ -198,8 +198,8 @@ async def test_what_was_stopped_goes_on_and_what_is_stopped_changes_nothing(
     from support.http_server import Fault
 
     content = program(NEW, size=3_000_000)
-    updates = updating(own, releases)
-    with served(own.publish(programs={("full", ""): content})) as mirror:
+    updates = make_updater(own, releases)
+    with serve_release(own.publish(programs={("full", ""): content})) as mirror:
         mirror.fault[BINARY] = Fault(rate=4_000_000)
         with updates.installation.hold_lock():
             found = await updates.find_release(mirror.address)

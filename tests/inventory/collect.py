@@ -85,7 +85,7 @@ from inventory.command_run import (
     json_records,
     loaded_modules,
     put_data,
-    replaced,
+    replace_everywhere,
     runs_text,
 )
 from support.app_session import open_app
@@ -363,7 +363,7 @@ def scripted_workers(**scripts: Script) -> Iterator[None]:
         local = LocalWorkers(settings, stock)
         return composition.Baton(orchestra, store, money, settings, paths, stock, local)
 
-    with replaced(composition.compose, compose, baton.__name__):
+    with replace_everywhere(composition.compose, compose, baton.__name__):
         yield
 
 
@@ -462,7 +462,7 @@ SECTIONS: dict[str, Callable[[Path], str]] = {
 """What each file of `data` holds; given an empty folder, each returns the file's text."""
 
 
-def collected(name: str) -> str:
+def current_text(name: str) -> str:
     """Return what a file holds by the code of now."""
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -478,7 +478,7 @@ def difference(name: str) -> str:
     return "".join(
         difflib.unified_diff(
             before.splitlines(keepends=True),
-            collected(name).splitlines(keepends=True),
+            current_text(name).splitlines(keepends=True),
             f"committed {name}",
             f"{name} by the code",
             n=2,
@@ -495,7 +495,7 @@ def write_or_compare() -> int:
     different = 0
     for name in given.files or SECTIONS:
         if given.write:
-            (DATA / name).write_text(collected(name), "utf-8")
+            (DATA / name).write_text(current_text(name), "utf-8")
         elif changed := difference(name):
             print(changed)
             different += 1

@@ -78,7 +78,7 @@ def environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 @contextmanager
-def replaced(real: object, other: object, package: str) -> Iterator[None]:
+def replace_everywhere(real: object, other: object, package: str) -> Iterator[None]:
     """Put another object into every module of a package that holds the real one, for a while."""
     _exchange(real, other, package)
     try:
@@ -208,7 +208,7 @@ class Normaliser:
         return self._ids.setdefault(found, f"<id {len(self._ids) + 1}>")
 
 
-def _shown(line: Line, run: CommandRun, normaliser: Normaliser) -> str:
+def _run_text(line: Line, run: CommandRun, normaliser: Normaliser) -> str:
     """Return a command and all that came of it, as text."""
     words = [repr(word) if " " in word or not word else word for word in line.args]
     set_before = [f"{name}={value}" for name, value in line.variables.items()]
@@ -221,4 +221,4 @@ def _shown(line: Line, run: CommandRun, normaliser: Normaliser) -> str:
 
 def runs_text(main: Main, lines: Iterable[Line], normaliser: Normaliser) -> str:
     """Return command lines with all that comes of them."""
-    return "\n".join(_shown(line, run_line(main, line), normaliser) for line in lines)
+    return "\n".join(_run_text(line, run_line(main, line), normaliser) for line in lines)

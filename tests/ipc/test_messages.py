@@ -42,11 +42,11 @@ EXAMPLES = st.builds(
 )
 
 
-def read(data: bytes) -> Any:
+def read_message(data: bytes) -> Any:
     return messages.read(io.BytesIO(data), DECODER)
 
 
-def framed(body: bytes) -> bytes:
+def frame(body: bytes) -> bytes:
     return struct.pack(">I", len(body)) + body
 
 
@@ -59,7 +59,7 @@ def test_messages_arrive_as_they_were_sent(sent: list[Example]) -> None:
 
 @given(st.text())
 def test_half_a_character_arrives_as_a_question_mark(text: str) -> None:
-    arrived = read(messages.encode(Example(text, {}, 0.0, Path("/"))))
+    arrived = read_message(messages.encode(Example(text, {}, 0.0, Path("/"))))
     assert arrived.text == text.encode("utf-8", "replace").decode()
 
 
@@ -68,13 +68,13 @@ def test_a_cut_frame_is_an_error(sent: Example, data: st.DataObject) -> None:
     whole = messages.encode(sent)
     cut = data.draw(st.integers(1, len(whole) - 1))
     with pytest.raises(messages.CutFrame):
-        read(whole[:cut])
+        read_message(whole[:cut])
 
 
 @given(st.binary(max_size=200), st.booleans())
 def test_any_bytes_are_a_message_or_an_error(body: bytes, measured: bool) -> None:
     try:
-        message = read(framed(body) if measured else body)
+        message = read_message(frame(body) if measured else body)
     except FrameError:
         return
     assert message is None or isinstance(message, Message)
@@ -100,14 +100,14 @@ def test_any_bytes_are_a_message_or_an_error(body: bytes, measured: bool) -> Non
 )
 def test_what_makes_no_sense_is_one_error(body: bytes) -> None:
     with pytest.raises(FrameError, match="no known message"):
-        read(framed(body))
+        read_message(frame(body))
 
 
 def test_an_oversized_frame_is_neither_sent_nor_waited_for() -> None:
     with pytest.raises(FrameError, match="over the limit"):
         messages.encode(Example("x" * messages.MAX_FRAME_BYTES, {}, 0.0, Path("/")))
     with pytest.raises(FrameError, match="over the limit"):
-        read(struct.pack(">I", messages.MAX_FRAME_BYTES + 1))
+        read_message(struct.pack(">I", messages.MAX_FRAME_BYTES + 1))
 
 
 def test_a_failure_is_raised_as_the_class_that_it_names() -> None:

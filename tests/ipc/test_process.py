@@ -86,7 +86,7 @@ def text(what: object) -> dict[str, object]:
     return {"type": "text", "text": what}
 
 
-async def heard(call: Call) -> list[object]:
+async def received_replies(call: Call) -> list[object]:
     """Receive to the end, without it."""
     texts: list[object] = []
     while isinstance(reply := await call.receive(), TextReply):
@@ -99,23 +99,23 @@ async def heard(call: Call) -> list[object]:
 
 async def test_many_at_once_get_each_their_own(child: Child) -> None:
     calls = [child.call(Say([text(n), text(-n), DONE])) for n in range(50)]
-    assert await asyncio.gather(*map(heard, calls)) == [[n, -n] for n in range(50)]
+    assert await asyncio.gather(*map(received_replies, calls)) == [[n, -n] for n in range(50)]
     assert child.calls == []
 
 
 async def test_answers_may_come_in_any_order(child: Child) -> None:
     first = child.call(Say())
     second = child.call(Say([text("2"), {**text("1"), "id": first.id}, DONE]))
-    assert await heard(second) == ["2"]
+    assert await received_replies(second) == ["2"]
     assert child.calls == [first]
     child.call(Say([{**DONE, "id": first.id}]))
-    assert await heard(first) == ["1"]
+    assert await received_replies(first) == ["1"]
 
 
 async def test_what_is_of_no_call_is_kept_apart(child: Child) -> None:
     odd = [0, -1, 99, 2**60]
     call = child.call(Say([*({**DONE, "id": id} for id in odd), text("mine"), DONE]))
-    assert await heard(call) == ["mine"]
+    assert await received_replies(call) == ["mine"]
     assert [(await child.receive()).id for _ in odd] == odd
 
 
@@ -140,17 +140,17 @@ async def test_a_reply_that_makes_no_sense_ends_the_child(
 
 async def test_one_loop_may_ask_and_another_hear(child: Child) -> None:
     def ask() -> list[object]:
-        return asyncio.run(heard(child.call(Say([text("hello"), DONE]))))
+        return asyncio.run(received_replies(child.call(Say([text("hello"), DONE]))))
 
     assert await asyncio.to_thread(ask) == await asyncio.to_thread(ask) == ["hello"]
-    assert await heard(child.call(Say([text("here"), DONE]))) == ["here"]
+    assert await received_replies(child.call(Say([text("here"), DONE]))) == ["here"]
 
 
 async def test_what_is_too_large_is_no_call(child: Child) -> None:
     with pytest.raises(FrameError):
         child.call(Say([text("x" * 17_000_000)]))
     assert child.calls == []
-    assert await heard(child.call(Say([DONE]))) == []
+    assert await received_replies(child.call(Say([DONE]))) == []
 
 
 # Cancelled calls
@@ -163,7 +163,7 @@ async def test_a_late_answer_to_a_cancelled_call_reaches_no_other_call(child: Ch
     waiting.cancel()
     left.cancel()
     after = child.call(Say([text("mine"), {**text("too late"), "id": left.id}, DONE]))
-    assert await heard(after) == ["mine"]
+    assert await received_replies(after) == ["mine"]
     assert child.calls == []
     assert not child.inbox
 
@@ -175,7 +175,9 @@ async def test_a_call_is_closed_when_the_child_has_let_go(child: Child) -> None:
     assert call.ended
     assert not child.killed
     await call.close(60)
-    assert await heard(child.call(Say([DONE]))) == [], "it had one cancellation to answer"
+    assert await received_replies(child.call(Say([DONE]))) == [], (
+        "it had one cancellation to answer"
+    )
 
 
 async def test_a_child_that_does_not_let_go_is_killed(make: Make) -> None:
@@ -192,7 +194,7 @@ async def test_a_child_that_does_not_let_go_is_killed(make: Make) -> None:
 async def test_a_child_that_still_starts_is_not_waited_for_nor_killed(make: Make) -> None:
     child = make("time.sleep(1)" + OBEYS)
     await child.call(Say([text("late")])).close(0)
-    assert await heard(child.call(Say([text("mine"), DONE]))) == ["mine"]
+    assert await received_replies(child.call(Say([text("mine"), DONE]))) == ["mine"]
     assert child.calls == []
 
 
@@ -205,7 +207,7 @@ async def test_a_death_ends_every_call_after_what_was_said(child: Child) -> None
     waiting = [asyncio.create_task(call.receive()) for call in calls]
     answered = child.call(Say([text("before"), DONE]))
     last = child.call(Die([text("last words")]))
-    assert await heard(answered) == ["before"]
+    assert await received_replies(answered) == ["before"]
     assert (await last.receive()).text == "last words"
     for task in (*waiting, asyncio.create_task(last.receive())):
         with pytest.raises(ChildDied, match=r"It crashed \(SIGABRT\)\."):
@@ -337,7 +339,7 @@ async def test_it_is_started_when_it_is_needed_and_again_after_its_end(
     os.kill(second.pid, signal.SIGKILL)
     await second.gone()
     assert keeper.pid is None
-    assert await heard(keeper.running().call(Say([DONE]))) == []
+    assert await received_replies(keeper.running().call(Say([DONE]))) == []
     assert keeper.started == 3
 
 
@@ -348,7 +350,7 @@ async def test_closing_ends_what_is_asked_also_while_it_starts(keeper: ChildSupe
     with pytest.raises(ChildDied, match=r"It was stopped\."):
         await asked
     assert (keeper.pid, keeper.started) == (None, 1)
-    assert await heard(keeper.running().call(Say([DONE]))) == [], "it may be used again"
+    assert await received_replies(keeper.running().call(Say([DONE]))) == [], "it may be used again"
 
 
 async def test_what_cannot_be_started_is_reported(

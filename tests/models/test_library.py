@@ -83,7 +83,7 @@ def entry(hub: Hub, data: bytes = DATA, **own: object) -> CatalogueEntry:
     return replace(known, **own)  # type: ignore[arg-type]
 
 
-async def stated(library: Library) -> list[tuple[str, ModelState]]:
+async def model_states(library: Library) -> list[tuple[str, ModelState]]:
     return [(held.id, held.state) for held in library.models()]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from support.installer_machine import Machine, Server, release, serving
+from support.installer_machine import Machine, Server, release, serve_folder
 from support.single_file import PROBE, ROOT, Make, SingleFile, pack
 
 
@@ -88,7 +88,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def server(folder: Path) -> Iterator[Server]:
-    with serving(folder) as server:
+    with serve_folder(folder) as server:
         yield server
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from support.sample_builds import build as made_small, committed, library, program
+from support.sample_builds import build as made_small, commit_folder, library, program
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -52,7 +52,7 @@ def test_what_differs_from_its_commit_says_so(
 ) -> None:
     (tmp_path / "one.py").write_text("1\n")
     (tmp_path / ".gitignore").write_text("dist/\n")
-    commit, building = committed(tmp_path), module()
+    commit, building = commit_folder(tmp_path), module()
     monkeypatch.setattr(building, "ROOT", tmp_path)
     (tmp_path / "dist").mkdir()
     (tmp_path / "dist" / "baton").touch()
@@ -143,7 +143,7 @@ def test_the_portable_build_answers_before_it_makes_anything(
 NAMES = ("folder/baton/baton", "folder/baton/lib/one", "baton", "baton.cdx.json", "sizes.md")
 
 
-def filled(folder: Path, text: str) -> None:
+def fill_folder(folder: Path, text: str) -> None:
     for name in NAMES:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
@@ -157,14 +157,14 @@ def texts(folder: Path) -> dict[str, str]:
 
 
 def test_what_was_built_takes_its_place_and_the_rest_stays(tmp_path: Path) -> None:
-    filled(tmp_path, "old")
+    fill_folder(tmp_path, "old")
     for other in ("baton-vulkan", "folder/baton-vulkan/baton", "release/baton-0.1.0-linux-x86_64"):
         (tmp_path / other).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / other).write_text("other")
-    filled(tmp_path / "new-killed", "old")
+    fill_folder(tmp_path / "new-killed", "old")
     (tmp_path / "folder" / "baton" / "lib" / "stale").write_text("old")
-    with module().publishing(tmp_path) as new:
-        filled(new, "new")
+    with module().open_staging_folder(tmp_path) as new:
+        fill_folder(new, "new")
         assert set(texts(tmp_path).values()) == {"old", "other"}
     made = texts(tmp_path)
     assert {made[name] for name in NAMES} == {"new"}
@@ -176,11 +176,11 @@ def test_what_was_built_takes_its_place_and_the_rest_stays(tmp_path: Path) -> No
 def test_a_build_that_fails_leaves_all_as_it_was(
     tmp_path: Path, error: type[BaseException]
 ) -> None:
-    filled(tmp_path, "old")
+    fill_folder(tmp_path, "old")
     before = texts(tmp_path)
 
     def fails() -> None:
-        with module().publishing(tmp_path) as new:
+        with module().open_staging_folder(tmp_path) as new:
             (new / "baton").write_text("new")
             raise error
 
@@ -195,11 +195,11 @@ def test_a_build_that_is_killed_at_any_moment_mixes_nothing(tmp_path: Path) -> N
 
     def killed_at(number: int) -> bool:
         dist = tmp_path / str(number)
-        filled(dist, "old")
+        fill_folder(dist, "old")
         if not (child := os.fork()):
             sys.addaudithook(Killer(number))
-            with build.publishing(dist) as new:
-                filled(new, "new")
+            with build.open_staging_folder(dist) as new:
+                fill_folder(new, "new")
             os._exit(0)
         _, status = os.waitpid(child, 0)
         found = set(texts(dist).values())

@@ -21,7 +21,7 @@ from support.installer_machine import (
     SHELLS,
     Machine,
     program,
-    refused,
+    refusal,
     release,
     well,
     write_sums,
@@ -138,12 +138,12 @@ def test_other_tools_check_the_sum_as_well(machine: Machine, folder: Path, tool:
         machine.has("env", "perl")
     well(machine.install("--from", folder))
     (folder / f"baton-0.1.0-{PLATFORM}").write_bytes(b"#!/bin/sh\necho baton 0.1.0 # worse\n")
-    assert "damaged" in refused(machine.install("--from", folder))
+    assert "damaged" in refusal(machine.install("--from", folder))
 
 
 def test_without_any_such_tool_nothing_is_installed(machine: Machine, folder: Path) -> None:
     machine.lacks("sha256sum")
-    assert "sha256sum, shasum or openssl" in refused(machine.install("--from", folder))
+    assert "sha256sum, shasum or openssl" in refusal(machine.install("--from", folder))
     assert machine.files() == {}
 
 
@@ -194,7 +194,7 @@ def test_a_relative_prefix_and_one_with_a_tilde(machine: Machine, folder: Path) 
 def test_without_a_home_a_prefix_is_enough_and_nothing_else_is_touched(
     machine: Machine, folder: Path
 ) -> None:
-    assert "--prefix" in refused(machine.install("--from", folder, HOME=""), 2)
+    assert "--prefix" in refusal(machine.install("--from", folder, HOME=""), 2)
     well(machine.install("--from", folder, "--prefix", machine.root / "p", HOME=""))
     assert {path.name for path in (machine.root / "p").rglob("*") if path.is_file()} == {
         "baton",
@@ -205,7 +205,7 @@ def test_without_a_home_a_prefix_is_enough_and_nothing_else_is_touched(
 # With the launcher in front
 
 
-def packed(folder: Path, launcher: Path, version: str = "0.1.0") -> Path:
+def make_release(folder: Path, launcher: Path, version: str = "0.1.0") -> Path:
     """Make a release of a single file such as the real one, which unpacks a small program."""
     inside = folder.with_name(f"{folder.name} inside")
     (inside / "lib").mkdir(parents=True)
@@ -222,11 +222,11 @@ def test_a_real_single_file_is_unpacked_once_and_starts(
     machine: Machine, tmp_path: Path, launcher: Path
 ) -> None:
     machine.has("bash")
-    well(machine.install("--from", packed(tmp_path / "old", launcher)))
+    well(machine.install("--from", make_release(tmp_path / "old", launcher)))
     assert machine.files()[COMPLETIONS["bash"]] == b"# how bash completes 0.1.0\n"
     apps = machine.home / ".cache" / "baton" / "app"
     assert len([path for path in apps.iterdir() if path.is_dir()]) == 1
-    well(machine.install("--from", packed(tmp_path / "new", launcher, "0.2.0")))
+    well(machine.install("--from", make_release(tmp_path / "new", launcher, "0.2.0")))
     environ = {"HOME": str(machine.home), "PATH": os.environ["PATH"]}
     for file, version in ((machine.baton, "0.2.0"), (machine.previous, "0.1.0")):
         ran = subprocess.run([file, "--version"], env=environ, capture_output=True, text=True)
@@ -235,7 +235,7 @@ def test_a_real_single_file_is_unpacked_once_and_starts(
 
 def test_what_the_launcher_says_is_shown(machine: Machine, tmp_path: Path, launcher: Path) -> None:
     (machine.home / ".cache").write_text("in the way")
-    said = refused(machine.install("--from", packed(tmp_path / "old", launcher)))
+    said = refusal(machine.install("--from", make_release(tmp_path / "old", launcher)))
     assert "doesn't start here. Baton can't make the folder" in said
     assert "BATON_HOME=/a/folder baton (and the same before `sh install.sh`)." in said
     assert str(machine.home / ".cache") in said
@@ -250,12 +250,12 @@ def test_what_was_unpacked_for_nothing_goes_again(
 ) -> None:
     machine.has("od", "tail", "tr")
     if used:
-        well(machine.install("--from", packed(tmp_path / "old", launcher)))
+        well(machine.install("--from", make_release(tmp_path / "old", launcher)))
     files, folders = machine.files(), machine.folders()
-    wrong = packed(tmp_path / "wrong", launcher, "0.2.0")
+    wrong = make_release(tmp_path / "wrong", launcher, "0.2.0")
     (wrong / f"baton-0.2.0-{PLATFORM}").rename(wrong / f"baton-0.3.0-{PLATFORM}")
     write_sums(wrong)
-    assert "says that it is baton 0.2.0" in refused(machine.install("--from", wrong))
+    assert "says that it is baton 0.2.0" in refusal(machine.install("--from", wrong))
     assert machine.files() == files
     assert machine.folders() == folders
 
@@ -268,14 +268,14 @@ def test_a_damaged_file_is_not_installed(machine: Machine, folder: Path) -> None
     damaged = bytearray(file.read_bytes())
     damaged[5000] ^= 1
     file.write_bytes(damaged)
-    said = refused(machine.install("--from", folder))
+    said = refusal(machine.install("--from", folder))
     assert hashlib.sha256(damaged).hexdigest() in said
     assert machine.files() == {}
 
 
 def test_a_wrong_sum_is_not_believed(machine: Machine, folder: Path) -> None:
     (folder / "SHA256SUMS").write_text(f"{'0' * 64}  baton-0.1.0-{PLATFORM}\n")
-    assert "0" * 64 in refused(machine.install("--from", folder))
+    assert "0" * 64 in refusal(machine.install("--from", folder))
     assert machine.files() == {}
 
 
@@ -301,7 +301,7 @@ def test_a_release_that_is_none(
         (folder / "SHA256SUMS").unlink()
     else:
         (folder / "SHA256SUMS").write_text(sums)
-    assert expected in refused(machine.install("--from", folder))
+    assert expected in refusal(machine.install("--from", folder))
     assert machine.files() == {}
 
 
@@ -354,16 +354,16 @@ def test_bad_input_is_one_sentence(
     machine: Machine, shell: str, args: list[str], expected: str
 ) -> None:
     machine.shell = SHELLS[shell]
-    assert expected in refused(machine.install(*args), 2)
+    assert expected in refusal(machine.install(*args), 2)
     assert machine.files() == {}
 
 
 def test_no_path_is_used_that_would_be_two_in_the_receipt(machine: Machine, folder: Path) -> None:
     odd, home = replace(machine, root=machine.root / "a\nb"), str(machine.home)
-    said = refused(odd.install("--from", folder, "--prefix", "p", HOME=home), 2)
+    said = refusal(odd.install("--from", folder, "--prefix", "p", HOME=home), 2)
     assert "can't be printed" in said
     shutil.copytree(folder, odd.root / "release")
-    assert "can't be printed" in refused(odd.install("--from", "release", HOME=home), 2)
+    assert "can't be printed" in refusal(odd.install("--from", "release", HOME=home), 2)
     assert machine.files() == {}
 
 
@@ -396,26 +396,26 @@ def test_help_names_every_option(machine: Machine) -> None:
 
 def test_an_unknown_machine(machine: Machine, folder: Path) -> None:
     machine.gives("uname", '#!/bin/sh\n[ "$1" = -s ] && echo Plan9 || echo mips\n')
-    assert "Plan9 on mips" in refused(machine.install("--from", folder))
+    assert "Plan9 on mips" in refusal(machine.install("--from", folder))
 
 
 def test_windows_is_sent_to_its_own_script(machine: Machine, folder: Path) -> None:
     machine.gives("uname", "#!/bin/sh\necho MINGW64_NT-10.0\n")
-    assert "install.ps1" in refused(machine.install("--from", folder))
+    assert "install.ps1" in refusal(machine.install("--from", folder))
 
 
 def test_a_prefix_that_cannot_be_written(machine: Machine, folder: Path) -> None:
     file = machine.root / "a file"
     file.write_text("")
     for prefix in (file / "x", Path("/proc/baton")):
-        said = refused(machine.install("--from", folder, "--prefix", prefix))
+        said = refusal(machine.install("--from", folder, "--prefix", prefix))
         assert f"{prefix} can't be written" in said
         assert "--prefix" in said
 
 
 def test_a_folder_in_the_way(machine: Machine, folder: Path) -> None:
     machine.baton.mkdir(parents=True)
-    assert "is a folder" in refused(machine.install("--from", folder))
+    assert "is a folder" in refusal(machine.install("--from", folder))
 
 
 # Again
@@ -493,7 +493,7 @@ def test_what_another_user_put_there_is_kept(machine: Machine, folder: Path) -> 
 def test_two_at_once_don_t_meet(machine: Machine, folder: Path) -> None:
     other = machine.prefix / "bin" / f".baton-install.{os.getpid()}"
     other.mkdir(parents=True)
-    assert f"process {os.getpid()}" in refused(machine.install("--from", folder))
+    assert f"process {os.getpid()}" in refusal(machine.install("--from", folder))
     assert other.exists()
     gone = subprocess.Popen(["true"])
     gone.wait()

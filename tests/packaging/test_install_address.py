@@ -17,9 +17,9 @@ from support.installer_machine import (
     Machine,
     Server,
     program,
-    refused,
+    refusal,
     release,
-    serving,
+    serve_folder,
     well,
 )
 
@@ -48,8 +48,8 @@ def test_it_is_led_nowhere_that_nothing_protects(
     machine.has(downloader)
     (machine.root / "wgetrc").write_text(f"ca_certificate = {certificate}\n")
     with (
-        serving(folder, certificate if protected else None) as there,
-        serving(folder, certificate) as first,
+        serve_folder(folder, certificate if protected else None) as there,
+        serve_folder(folder, certificate) as first,
     ):
         first.redirect_to = there.address
         done = machine.install(
@@ -61,14 +61,14 @@ def test_it_is_led_nowhere_that_nothing_protects(
         well(done)
         assert machine.receipt["source"] == first.address
     else:
-        assert "leads on to where nothing protects the way" in refused(done)
+        assert "leads on to where nothing protects the way" in refusal(done)
         assert (machine.files(), machine.folders()) == ({}, set())
 
 
 def test_a_wget_that_believes_every_certificate_is_not_used(machine: Machine) -> None:
     busybox = shutil.which("busybox") or pytest.skip("needs busybox")
     (machine.tools / "wget").symlink_to(busybox)
-    said = refused(machine.install("--from", "https://127.0.0.1:9"))
+    said = refusal(machine.install("--from", "https://127.0.0.1:9"))
     assert "install curl" in said
 
 
@@ -98,7 +98,7 @@ def test_a_file_that_is_listed_and_not_there(
 ) -> None:
     machine.has(downloader)
     (folder / f"baton-0.1.0-{PLATFORM}").unlink()
-    said = refused(machine.install("--from", server.address))
+    said = refusal(machine.install("--from", server.address))
     assert f"SHA256SUMS in {server.address} names baton-0.1.0-{PLATFORM}, but" in said
     assert (machine.files(), machine.folders()) == ({}, set())
 
@@ -122,7 +122,7 @@ def test_what_a_server_answers_is_reported(
 ) -> None:
     give_downloader(machine, downloader)
     server.answers = status
-    said = refused(machine.install("--from", server.address))
+    said = refusal(machine.install("--from", server.address))
     assert ANSWERS[status].format(host=server.address.removeprefix("http://")) in said
     assert (machine.files(), machine.folders()) == ({}, set())
 
@@ -141,7 +141,7 @@ def test_an_unused_port_is_reported(machine: Machine, downloader: str) -> None:
     with socket.socket() as taken:  # no other process listens there meanwhile
         taken.bind(("127.0.0.1", 0))
         host = f"127.0.0.1:{taken.getsockname()[1]}"
-        said = refused(machine.install("--from", f"http://{host}/baton"))
+        said = refusal(machine.install("--from", f"http://{host}/baton"))
     assert f"{host} refuses the connection; check the address and its port" in said
     assert machine.folders() == set()
 
@@ -153,7 +153,7 @@ def test_a_connection_that_breaks_off_is_reported(
 ) -> None:
     give_downloader(machine, downloader)
     server.cut_file = "SHA256SUMS"
-    said = refused(machine.install("--from", server.address))
+    said = refusal(machine.install("--from", server.address))
     assert f"the connection to {server.address[7:]} broke off; run it again." in said
 
 
@@ -161,7 +161,7 @@ def test_a_connection_that_breaks_off_is_reported(
 @pytest.mark.parametrize("downloader", ["curl", "wget"])
 def test_a_name_that_does_not_resolve_is_reported(machine: Machine, downloader: str) -> None:
     machine.has(downloader)
-    said = refused(machine.install("--from", "https://nobody.invalid/baton"))
+    said = refusal(machine.install("--from", "https://nobody.invalid/baton"))
     assert "there is no address for the name nobody.invalid; check how it is written" in said
     assert HERE_OR in said
 
@@ -174,7 +174,7 @@ def test_a_server_that_does_not_prove_itself_is_reported(
 ) -> None:
     machine.has(downloader)
     (machine.root / "wgetrc").write_text(f"ca_certificate = {certificate}\n")
-    with serving(folder, certificate if why != "no https" else None) as server:
+    with serve_folder(folder, certificate if why != "no https" else None) as server:
         name = "localhost" if why == "another name" else "127.0.0.1"
         host = f"{name}:{server.server_port}"
         if why == "no authority":
@@ -184,7 +184,7 @@ def test_a_server_that_does_not_prove_itself_is_reported(
             done = machine.install(
                 "--from", f"https://{host}", CURL_CA_BUNDLE=str(certificate), WGETRC=wgetrc
             )
-    said = refused(done)
+    said = refusal(done)
     expected = "speak https" if why == "no https" else "nothing proves that {host} is itself"
     assert expected.format(host=host) in said
     assert "check the address" in said
@@ -216,21 +216,21 @@ def test_what_is_wrong_with_the_network_is_reported(
         'while [ $# -gt 0 ]; do [ "$1" = -o ] && [ "${0##*/}" = wget ] && out=$2; shift; done\n'
         f"echo '{says}' > \"$out\"\nexit {code}\n",
     )
-    assert expected in refused(machine.install("--from", "http://127.0.0.1/baton"))
+    assert expected in refusal(machine.install("--from", "http://127.0.0.1/baton"))
     assert machine.folders() == set()
 
 
 def test_whom_it_was_led_to_is_named(machine: Machine, folder: Path, certificate: Path) -> None:
     """It is that one who can't be reached."""
     machine.has("curl")
-    with serving(folder, certificate) as server:
+    with serve_folder(folder, certificate) as server:
         server.redirect_to = "https://nobody.invalid"
-        said = refused(machine.install("--from", server.address, CURL_CA_BUNDLE=str(certificate)))
+        said = refusal(machine.install("--from", server.address, CURL_CA_BUNDLE=str(certificate)))
     assert "no address for the name nobody.invalid" in said
 
 
 def test_without_a_downloader_it_says_what_to_do(machine: Machine, server: Server) -> None:
-    said = refused(machine.install("--from", server.address))
+    said = refusal(machine.install("--from", server.address))
     assert "curl or wget" in said
     assert "--from" in said
 
@@ -264,7 +264,7 @@ def test_a_script_that_came_only_in_part_does_nothing(
 @pytest.mark.parametrize("columns", [80, 50, 200])
 def test_at_a_terminal_its_sentences_break_between_words(machine: Machine, columns: int) -> None:
     machine.has("curl", "fold", "stty")
-    said = refused(machine.install("--from", "https://nobody.invalid"))
+    said = refusal(machine.install("--from", "https://nobody.invalid"))
     screen = machine.at_a_terminal("--from", "https://nobody.invalid", columns=columns)
     assert screen.wait_end() == 1
     assert [line.strip() for line in screen.text.splitlines() if line.strip()] == [

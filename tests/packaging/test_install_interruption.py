@@ -20,7 +20,7 @@ from support.installer_machine import (
     Machine,
     Server,
     program,
-    refused,
+    refusal,
     release,
     well,
     write_sums,
@@ -54,12 +54,12 @@ def interrupt(machine: Machine, at: int, kind: str) -> Path:
     return count
 
 
-def started(count: Path) -> int:
+def started_count(count: Path) -> int:
     """Return how many programs it has started."""
     return len(count.read_text())
 
 
-def stopped(machine: Machine, old: dict[str, bytes], kind: str) -> None:
+def check_interrupted(machine: Machine, old: dict[str, bytes], kind: str) -> None:
     """Check what a run that was stopped has left behind."""
     if kind != "KILL":
         assert machine.files() == old | {
@@ -99,9 +99,9 @@ def test_stopped_anywhere_there_is_the_old_version_or_the_new(
         done = machine.install("--from", newer)
         if done.returncode != 0:
             assert done.returncode in (CODES[kind], -signal.Signals[f"SIG{kind}"]), done.stderr
-            stopped(machine, old, kind)
+            check_interrupted(machine, old, kind)
             assert kind == "KILL" or done.stderr.endswith(AS_IT_WAS)
-        elif started(count) < at:
+        elif started_count(count) < at:
             break
         (machine.root / "count").write_text("x" * 1000)
         well(machine.install("--from", newer))
@@ -127,7 +127,7 @@ def test_a_first_installation_that_is_stopped_leaves_nothing_or_is_complete(
         if done.returncode == 0:
             assert machine.receipt["version"] == "0.1.0"
             assert machine.baton.read_bytes() == program("0.1.0")
-            if started(count) < at:
+            if started_count(count) < at:
                 break
             continue
         assert done.returncode == CODES[kind]
@@ -256,7 +256,7 @@ def test_a_full_disk_is_one_sentence_and_nothing_is_left(
     if way != "folder":
         machine.has(way)
     done = on_a_disk(machine, "size=60k", "--from", folder if way == "folder" else server.address)
-    assert "there is no room for it in " in refused(done)
+    assert "there is no room for it in " in refusal(done)
     assert "--prefix" in done.stderr
     assert [line for line in done.stdout.splitlines() if line.startswith("/")] == []
 
@@ -272,7 +272,7 @@ def test_a_disk_on_which_nothing_may_be_started_or_written(
     machine: Machine, folder: Path, options: str, before: str, expected: str
 ) -> None:
     done = on_a_disk(machine, options, "--from", folder, before=before)
-    assert expected.format(bin=machine.baton.parent, prefix=machine.prefix) in refused(done)
+    assert expected.format(bin=machine.baton.parent, prefix=machine.prefix) in refusal(done)
     assert "--prefix" in done.stderr
     assert [line for line in done.stdout.splitlines() if line.startswith("/")] == []
 
@@ -303,7 +303,7 @@ def test_a_file_that_cannot_be_read_is_reported(machine: Machine, folder: Path) 
         f'#!/bin/sh\ncase $1 in *SUMS) exec {shutil.which("cat")} "$1" ;; esac\n'
         "echo part; exit 1\n",
     )
-    said = refused(machine.install("--from", folder))
+    said = refusal(machine.install("--from", folder))
     assert "can't be read" in said
     assert "The one that is here is as it was." in said
     assert machine.files() == before

@@ -31,7 +31,7 @@ def heavy(make: Make) -> SingleFile:
 
 
 @contextmanager
-def locked(single: SingleFile, name: str = "lock") -> Iterator[None]:
+def hold_lock(single: SingleFile, name: str = "lock") -> Iterator[None]:
     """Hold a lock of the cache, as another start does that is at work there."""
     single.app.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (single.app / name).open("w") as lock:
@@ -85,7 +85,7 @@ def test_interrupted_while_unpacking_nothing_is_left(
 
 
 def test_interrupted_while_another_unpacks(single: SingleFile) -> None:
-    with locked(single):
+    with hold_lock(single):
         process = single.open()
         while not (single.app / f"{single.payload.key}.lock").exists():
             time.sleep(0.01)
@@ -98,7 +98,7 @@ def test_interrupted_while_another_unpacks(single: SingleFile) -> None:
 
 def test_what_ignores_an_interrupt_is_not_interrupted(single: SingleFile) -> None:
     """So starts what a shell runs in the background."""
-    with locked(single):
+    with hold_lock(single):
         process = single.open(preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
         while not (single.app / f"{single.payload.key}.lock").exists():
             time.sleep(0.01)
@@ -110,7 +110,7 @@ def test_what_ignores_an_interrupt_is_not_interrupted(single: SingleFile) -> Non
 
 def test_a_wait_is_shown_on_a_terminal_only(single: SingleFile) -> None:
     terminal, end = pty.openpty()
-    with locked(single):
+    with hold_lock(single):
         quiet = single.open()
         process = single.open(stderr=end)
         os.close(end)
@@ -144,7 +144,7 @@ def test_the_tree_is_held_as_long_as_the_program_runs(single: SingleFile) -> Non
 def test_a_lock_that_was_removed_meanwhile_is_taken_again(single: SingleFile) -> None:
     """Who removes an outdated tree removes its lock, for which another process may wait already."""
     name = f"{single.payload.key}.lock"
-    with locked(single, name):
+    with hold_lock(single, name):
         process = single.open("wait")
         time.sleep(0.1)
         (single.app / name).unlink()

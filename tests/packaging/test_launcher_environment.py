@@ -28,7 +28,7 @@ needs_root = pytest.mark.skipif(
 )
 
 
-def refused(ran: subprocess.CompletedProcess[bytes], *words: str) -> str:
+def refusal(ran: subprocess.CompletedProcess[bytes], *words: str) -> str:
     """See that it was refused, in one line that has these words; return it."""
     said = ran.stderr.decode()
     assert (ran.returncode, ran.stdout) == (1, b"")
@@ -61,27 +61,27 @@ def test_no_home(make: Make, home: str | None) -> None:
     single = make(BATON_HOME="", XDG_CACHE_HOME="", HOME=home or "")
     environ = {name: value for name, value in single.environ().items() if home or name != "HOME"}
     ran = subprocess.run([single.file], env=environ, capture_output=True, timeout=60)
-    refused(ran, "HOME isn't set", "BATON_HOME=/a/folder baton")
+    refusal(ran, "HOME isn't set", "BATON_HOME=/a/folder baton")
 
 
 def test_a_home_of_an_unknown_user(make: Make) -> None:
-    refused(make(BATON_HOME="~somebody").start(), "~somebody", "whole path")
+    refusal(make(BATON_HOME="~somebody").start(), "~somebody", "whole path")
 
 
 def test_a_path_that_is_too_long(make: Make) -> None:
-    refused(make(BATON_HOME="/" + "x" * 5000).start(), "too long", "BATON_HOME")
-    refused(make(BATON_HOME="/tmp/" + "x" * 300).start(), "name too long", "BATON_HOME")
+    refusal(make(BATON_HOME="/" + "x" * 5000).start(), "too long", "BATON_HOME")
+    refusal(make(BATON_HOME="/tmp/" + "x" * 300).start(), "name too long", "BATON_HOME")
 
 
 def test_a_file_lies_where_the_cache_should_be(single: SingleFile) -> None:
     single.home.write_text("mine")
-    refused(single.start(), f"{single.home}/cache/app", "Not a directory", "BATON_HOME=/a/folder")
+    refusal(single.start(), f"{single.home}/cache/app", "Not a directory", "BATON_HOME=/a/folder")
     assert single.home.read_text() == "mine"
 
 
 def test_names_cannot_move_the_cursor(make: Make, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    said = refused(make(BATON_HOME=f"{tmp_path}/file/\x1b[2J\x9b31m\n\x7f").start())
+    said = refusal(make(BATON_HOME=f"{tmp_path}/file/\x1b[2J\x9b31m\n\x7f").start())
     assert said.isprintable() or said[:-1].isprintable()
 
 
@@ -109,7 +109,7 @@ def public(make: Make, tmp_path: Path) -> SingleFile:
 @needs_root
 def test_a_home_that_may_not_be_written_to(public: SingleFile) -> None:
     public.home.mkdir()
-    refused(as_nobody(public), "Permission denied", str(public.home), "BATON_HOME=/a/folder baton")
+    refusal(as_nobody(public), "Permission denied", str(public.home), "BATON_HOME=/a/folder baton")
     assert not list(public.home.iterdir())
 
 
@@ -118,7 +118,7 @@ def test_a_home_of_another_user_without_root_s_tree(public: SingleFile) -> None:
     public.home.mkdir()
     os.chown(public.home, NOBODY, NOBODY)
     assert as_nobody(public).returncode == 7
-    refused(public.start(), str(public.app), "belongs to you", "BATON_HOME")
+    refusal(public.start(), str(public.app), "belongs to you", "BATON_HOME")
 
 
 @needs_root
@@ -136,7 +136,7 @@ def test_nothing_planted_is_run(single: SingleFile, tmp_path: Path, planted: str
             single.tree.write_text("mine")
     else:
         single.tree.chmod(0o770 if planted == "group" else 0o707)
-    refused(single.start(), str(single.tree), "belongs to you", "Remove it", "BATON_HOME=/a/folder")
+    refusal(single.start(), str(single.tree), "belongs to you", "Remove it", "BATON_HOME=/a/folder")
 
 
 @needs_root
@@ -152,7 +152,7 @@ def test_no_tree_is_run_among_what_others_may_change(
     else:
         shutil.move(single.app, tmp_path / "other")
         single.app.symlink_to(tmp_path / "other")
-    refused(single.start(), f"{single.app}:", "belongs to you")
+    refusal(single.start(), f"{single.app}:", "belongs to you")
 
 
 @needs_root
@@ -170,7 +170,7 @@ def test_no_tree_is_run_whose_place_others_can_take(
         shared.chmod(0o1777)
         os.chown(single.home, NOBODY, NOBODY)
     theirs = shared if reached == "open to all" else single.home
-    refused(single.start(), f"by way of {theirs}.", "BATON_HOME=/a/folder baton")
+    refusal(single.start(), f"by way of {theirs}.", "BATON_HOME=/a/folder baton")
 
 
 @needs_root
@@ -195,7 +195,7 @@ def test_sudo_leaves_nothing_in_a_persons_home(public: SingleFile) -> None:
     os.chown(public.home, NOBODY, NOBODY)
     own = {"BATON_HOME": "", "XDG_CACHE_HOME": "", "SUDO_UID": str(NOBODY)}
     theirs = replace(public, environment={**own, "HOME": str(public.home)})
-    refused(theirs.start(), "sudo -H", str(public.home))
+    refusal(theirs.start(), "sudo -H", str(public.home))
     assert not list(public.home.iterdir())
     roots = replace(public, environment={**own, "HOME": str(public.home.parent)})
     assert roots.start().returncode == 7
@@ -206,7 +206,7 @@ def test_it_lends_no_user_the_rights_of_its_owner(public: SingleFile) -> None:
     public.file.chmod(0o4755)
     public.home.mkdir()
     os.chown(public.home, NOBODY, NOBODY)
-    refused(as_nobody(public), "chmod ug-s")
+    refusal(as_nobody(public), "chmod ug-s")
     assert not list(public.home.iterdir())
 
 
@@ -214,7 +214,7 @@ def test_it_lends_no_user_the_rights_of_its_owner(public: SingleFile) -> None:
 def test_a_planted_lock_is_not_followed(single: SingleFile, tmp_path: Path) -> None:
     single.app.mkdir(parents=True, mode=0o700)
     (single.app / f"{single.payload.key}.lock").symlink_to(tmp_path / "target")
-    refused(single.start(), ".lock", "BATON_HOME")
+    refusal(single.start(), ".lock", "BATON_HOME")
     assert not (tmp_path / "target").exists()
 
 
@@ -223,7 +223,7 @@ def test_it_must_be_readable(public: SingleFile) -> None:
     public.home.mkdir(mode=0o777)
     public.home.chmod(0o777)
     public.file.chmod(0o711)
-    refused(as_nobody(public), str(public.file), "can't be read", "chmod +r")
+    refusal(as_nobody(public), str(public.file), "can't be read", "chmod +r")
 
 
 @pytest.mark.parametrize("left", [0.02, 0.5, 0.9, 0.999, "a byte"])
@@ -232,7 +232,7 @@ def test_a_part_of_it_is_missing(single: SingleFile, left: float | str) -> None:
     launcher = single.payload.offset
     kept = size - 1 if left == "a byte" else launcher + int((size - launcher) * float(left))
     os.truncate(single.file, kept)
-    refused(single.start(), str(single.file), "is missing", "Download it again")
+    refusal(single.start(), str(single.file), "is missing", "Download it again")
     with pytest.raises(pack.PackError):
         pack.check(single.file)
 
@@ -244,7 +244,7 @@ def test_a_single_wrong_byte_is_noticed(single: SingleFile) -> None:
         wrong = bytearray(whole)
         wrong[at] ^= 0x10
         single.file.write_bytes(wrong)
-        refused(single.start(), str(single.file), "is damaged", "Download it again")
+        refusal(single.start(), str(single.file), "is damaged", "Download it again")
         assert not [path for path in single.app.glob("*") if path.is_dir()]
         with pytest.raises(pack.PackError):
             pack.check(single.file)
@@ -295,14 +295,14 @@ def test_nothing_is_written_outside_its_folder(
         made.linkname = made.linkname.replace("/OUTSIDE", str(tmp_path))
     before = set(tmp_path.rglob("x"))
     forge(single, *HOSTILE[hostile])
-    refused(single.start(), "is damaged")
+    refusal(single.start(), "is damaged")
     assert set(tmp_path.rglob("x")) == before
     assert not single.leftovers()
 
 
 def test_what_is_kept_otherwise_than_it_was_unpacked_is_not_run(single: SingleFile) -> None:
     forge(single, member("baton"))  # there is no MANIFEST
-    refused(single.start(), "isn't kept there as it's written", "BATON_HOME=/a/folder baton")
+    refusal(single.start(), "isn't kept there as it's written", "BATON_HOME=/a/folder baton")
 
 
 def test_what_follows_is_no_matter(single: SingleFile) -> None:
@@ -318,7 +318,7 @@ def test_what_follows_is_no_matter(single: SingleFile) -> None:
 def test_too_little_space(make: Make) -> None:
     single = make({"big": bytes(30 * MEGABYTE)})
     ran = in_own_mounts(single, 'mount -t tmpfs -o size=20m none "$1"; "$0"')
-    said = refused(ran, str(single.app), "36 MB", "BATON_HOME=/a/folder baton")
+    said = refusal(ran, str(single.app), "36 MB", "BATON_HOME=/a/folder baton")
     free = re.search(r"(\d+) MB are free", said)
     assert free
     assert 18 <= int(free[1]) <= 20
@@ -333,7 +333,7 @@ def test_a_disk_that_becomes_full(make: Make) -> None:
         find "$1" -name '*.part.*' -o -type f -size +0 >&2
         exit $status
     """
-    refused(in_own_mounts(single, script), "disk became full", "MB", "BATON_HOME=/a/folder baton")
+    refusal(in_own_mounts(single, script), "disk became full", "MB", "BATON_HOME=/a/folder baton")
 
 
 def test_a_limit_on_the_size_of_files(single: SingleFile) -> None:
@@ -350,14 +350,14 @@ def test_a_limit_on_the_size_of_files(single: SingleFile) -> None:
 
 def test_programs_are_forbidden_there(single: SingleFile) -> None:
     mount = 'mount -t tmpfs -o noexec none "$1"; "$0"'
-    refused(in_own_mounts(single, mount), str(single.app), "noexec", "BATON_HOME=/a/folder baton")
+    refusal(in_own_mounts(single, mount), str(single.app), "noexec", "BATON_HOME=/a/folder baton")
     later = f'{UNPACK} mount -o remount,noexec "$1"; "$0"'
-    refused(in_own_mounts(single, later), str(single.tree), "Permission denied", "BATON_HOME")
+    refusal(in_own_mounts(single, later), str(single.tree), "Permission denied", "BATON_HOME")
 
 
 def test_a_disk_that_may_only_be_read(single: SingleFile) -> None:
     mount = 'mount -t tmpfs -o ro none "$1"; "$0"'
-    refused(in_own_mounts(single, mount), "Read-only file system", "BATON_HOME=/a/folder baton")
+    refusal(in_own_mounts(single, mount), "Read-only file system", "BATON_HOME=/a/folder baton")
     later = f'{UNPACK} mount -o remount,ro "$1"; "$0"'
     ran = in_own_mounts(single, later)  # it was unpacked before
     assert (ran.returncode, ran.stderr) == (7, b"")
@@ -382,4 +382,4 @@ def test_a_bare_root_without_proc(single: SingleFile, tmp_path: Path) -> None:
 
 def test_a_program_that_this_system_cannot_run(make: Make) -> None:
     single = make({"baton": b"#!/not/there\n"})
-    refused(single.start(), "glibc")
+    refusal(single.start(), "glibc")

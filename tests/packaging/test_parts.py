@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.folder_build import build, bundled, canonical, notices, parts
+from support.folder_build import build, bundled_packages, canonical, notices, parts
 
 FEW = ("click", "msgspec", "tokenizers", "python-stdnum")
 
@@ -30,7 +30,7 @@ no_dpkg = pytest.mark.usefixtures("_no_dpkg")
 
 @pytest.mark.sampled(0.34)
 def test_every_package_of_the_lock_may_be_passed_on_and_brings_its_licence(tmp_path: Path) -> None:
-    packages = bundled()
+    packages = bundled_packages()
     assert len(packages) > 60
     modules = build(tmp_path / "all", packages)
     found = parts.parts(tmp_path / "all", modules, packages)
@@ -55,7 +55,7 @@ def test_every_package_of_the_lock_may_be_passed_on_and_brings_its_licence(tmp_p
 @no_dpkg
 def test_only_what_is_in_the_build_counts(tmp_path: Path) -> None:
     modules = build(tmp_path / "one", [distribution("click")])
-    found = parts.parts(tmp_path / "one", modules, bundled())
+    found = parts.parts(tmp_path / "one", modules, bundled_packages())
     assert [part.name for part in found if part.purl.startswith("pkg:pypi/")] == ["click"]
     names = {part.name for part in found}
     assert "SQLite" not in names
@@ -164,7 +164,7 @@ def test_another_llama_cpp_than_the_noted_one_ends_the_build(
     (llama,) = (one for one in parts.parts(folder, modules, []) if one.name == "llama.cpp")
     assert re.fullmatch("[0-9a-f]{40}", llama.version)
     assert llama.purl == f"pkg:github/ggml-org/llama.cpp@{llama.version}"
-    later = forged(tmp_path / "site")
+    later = forge_distribution(tmp_path / "site")
     monkeypatch.setattr(parts, "distribution", lambda _: later)
     with pytest.raises(parts.PartsError, match=r"llama\.cpp was in llama-cpp-python .* is 1\.0"):
         parts.parts(folder, modules, [])
@@ -175,7 +175,7 @@ def test_glibc_in_the_launcher_is_on_the_list_and_its_licence_goes_along(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     modules = build(tmp_path / "build", [], "../baton")
-    pyinstaller = forged(tmp_path / "site")
+    pyinstaller = forge_distribution(tmp_path / "site")
     monkeypatch.setattr(parts, "distribution", lambda _: pyinstaller)
     found = parts.parts(tmp_path / "build", modules, [])
     (glibc,) = (part for part in found if part.name == "glibc in the launcher")
@@ -189,7 +189,7 @@ def test_the_bootloader_s_zlib_is_known_by_what_it_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     modules = build(tmp_path / "build", [], "../baton")
-    pyinstaller = forged(tmp_path / "site")
+    pyinstaller = forge_distribution(tmp_path / "site")
     monkeypatch.setattr(parts, "distribution", lambda _: pyinstaller)
     shown = b"\0ELF\xff inflate 1.3.2 Copyright 1995-2026 Mark Adler \0"
     (tmp_path / "build" / "baton").write_bytes(shown)
@@ -198,7 +198,7 @@ def test_the_bootloader_s_zlib_is_known_by_what_it_shows(
     assert zlib_there.purl == "pkg:generic/zlib@1.3.2"
 
 
-def forged(folder: Path, *lines: str, licence: bool = True) -> Distribution:
+def forge_distribution(folder: Path, *lines: str, licence: bool = True) -> Distribution:
     info = folder / "forged-1.0.dist-info"
     info.mkdir(parents=True)
     (folder / "forged.py").touch()
@@ -224,7 +224,7 @@ def forged(folder: Path, *lines: str, licence: bool = True) -> Distribution:
 def test_a_licence_that_is_unknown_or_not_allowed_ends_the_build(
     tmp_path: Path, lines: list[str], why: str
 ) -> None:
-    package = forged(tmp_path / "site", *lines)
+    package = forge_distribution(tmp_path / "site", *lines)
     modules = build(tmp_path / "build", [package])
     with pytest.raises(parts.PartsError, match=why):
         parts.parts(tmp_path / "build", modules, [package])
@@ -232,7 +232,7 @@ def test_a_licence_that_is_unknown_or_not_allowed_ends_the_build(
 
 @no_dpkg
 def test_a_package_without_the_text_of_its_licence_ends_the_build(tmp_path: Path) -> None:
-    package = forged(tmp_path / "site", "License-Expression: MIT", licence=False)
+    package = forge_distribution(tmp_path / "site", "License-Expression: MIT", licence=False)
     modules = build(tmp_path / "build", [package])
     with pytest.raises(parts.PartsError, match="brings no text"):
         parts.parts(tmp_path / "build", modules, [package])

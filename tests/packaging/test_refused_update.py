@@ -60,18 +60,18 @@ def app(own: Machine) -> Path:
     return own.world.home / "cache" / "app"
 
 
-def left(own: Machine) -> set[str]:
+def remaining_files(own: Machine) -> set[str]:
     return {path.name for path in app(own).iterdir()}
 
 
-def offered(own: Machine, content: bytes) -> Path:
+def publish_update(own: Machine, content: bytes) -> Path:
     """Publish that as the newer version, and return its file."""
     release = own.publish(programs={("full", ""): content})
     (file,) = release.glob("baton-*")
     return file
 
 
-def refused(own: Machine, releases: ReleaseSource, release: Path) -> BatonError:
+def refused_update(own: Machine, releases: ReleaseSource, release: Path) -> BatonError:
     """Try to update to that."""
     home = own.world.home
     installation = Installation(own.world.target, home / "state", home / "cache")
@@ -95,11 +95,11 @@ def refused(own: Machine, releases: ReleaseSource, release: Path) -> BatonError:
 def test_its_tree_goes_at_once(
     own: Machine, releases: ReleaseSource, launcher: Path, script: str
 ) -> None:
-    before = left(own)
-    file = offered(own, single(own, launcher, script))
-    refused(own, releases, file.parent)
+    before = remaining_files(own)
+    file = publish_update(own, single(own, launcher, script))
+    refused_update(own, releases, file.parent)
     assert (
-        left(own)
+        remaining_files(own)
         == before
         == {tree_key(own.world.target), f"{tree_key(own.world.target)}.lock", "lock"}
     )
@@ -107,14 +107,14 @@ def test_its_tree_goes_at_once(
 
 def test_a_tree_in_use_stays(own: Machine, releases: ReleaseSource, launcher: Path) -> None:
     """A person has started that version by hand."""
-    file = offered(own, single(own, launcher, SAYS.format("0.9.9")))
+    file = publish_update(own, single(own, launcher, SAYS.format("0.9.9")))
     subprocess.run([file, "--version"], check=True, capture_output=True)
     key = tree_key(file)
     with (app(own) / f"{key}.lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_SH)
-        refused(own, releases, file.parent)
+        refused_update(own, releases, file.parent)
         assert (app(own) / key / "baton").exists()
-        assert f"{key}.lock" in left(own)
+        assert f"{key}.lock" in remaining_files(own)
 
 
 @pytest.mark.parametrize("whose", ["target", "previous"])
@@ -125,10 +125,10 @@ def test_a_tree_of_a_version_that_is_kept_stays(
     kept = own.world.target if whose == "target" else own.world.share / "previous"
     content = single(own, launcher, SAYS.format(OLD))
     kept.write_bytes(content)
-    file = offered(own, content + b"a signature")
+    file = publish_update(own, content + b"a signature")
     subprocess.run([file, "--version"], check=True, capture_output=True)
     assert tree_key(file) == tree_key(kept)
-    refused(own, releases, file.parent)
+    refused_update(own, releases, file.parent)
     assert (app(own) / tree_key(kept) / "baton").exists()
 
 
@@ -139,12 +139,12 @@ def test_one_that_does_not_come_to_an_end_leaves_no_half_of_a_tree(
     file = own.folder / "slow"
     file.write_bytes(single(own, launcher, SLEEPS))
     file.chmod(0o755)
-    before = left(own)
+    before = remaining_files(own)
     with app(own).joinpath("lock").open() as lock:  # so that it waits before it unpacks
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(BatonError, match="not done after"):
             asyncio.run(probe_version(file, patience=0.5))
-    assert left(own) - before == {f"{tree_key(file)}.lock"}
+    assert remaining_files(own) - before == {f"{tree_key(file)}.lock"}
 
 
 def test_what_is_no_single_file_has_no_key(tmp_path: Path, launcher: Path, own: Machine) -> None:

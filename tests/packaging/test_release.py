@@ -132,7 +132,7 @@ def _longer(release: Path) -> None:
         file.write(b"x")
 
 
-def _changed(release: Path) -> None:
+def _change_binary(release: Path) -> None:
     data = (release / BINARY).read_bytes()
     (release / BINARY).write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
     _rewrite_sums(release)
@@ -148,13 +148,13 @@ def _another_installer(release: Path) -> None:
     _rewrite_sums(release)
 
 
-def _linked(release: Path) -> None:
+def _link_binary(release: Path) -> None:
     moved = release.with_name("moved")
     (release / BINARY).rename(moved)
     (release / BINARY).symlink_to(moved)
 
 
-def _spaced(release: Path) -> None:
+def _space_signature(release: Path) -> None:
     signature = (release / "manifest.json.sig").read_text()
     (release / "manifest.json.sig").write_text(f"{signature[:64]} {signature[64:]}")
 
@@ -166,7 +166,7 @@ def _rewrite_sums(release: Path) -> None:
     (release / "SHA256SUMS").write_bytes(summed.stdout)
 
 
-def _relisted(release: Path) -> None:
+def _change_list(release: Path) -> None:
     manifest = (release / "manifest.json").read_text()
     (release / "manifest.json").write_text(manifest.replace(VERSION, "0.3.0"))
 
@@ -175,8 +175,8 @@ def _relisted(release: Path) -> None:
     ("spoil", "why"),
     [
         (_longer, "size isn't"),
-        (_changed, "contents aren't"),
-        (_relisted, "signature"),
+        (_change_binary, "contents aren't"),
+        (_change_list, "signature"),
         (lambda release: (release / BINARY).unlink(), "isn't there"),
         (lambda release: (release / "SHA256SUMS").unlink(), "SHA256SUMS: it isn't there"),
         (
@@ -186,14 +186,14 @@ def _relisted(release: Path) -> None:
         (_with_new_sums, "install.sh: its contents aren't"),
         (_another_installer, "get.sh: it is no part of the release"),
         (lambda release: (release / "old").mkdir(), "old: it is no plain file"),
-        (_linked, f"{BINARY}: it is no plain file"),
+        (_link_binary, f"{BINARY}: it is no plain file"),
         (lambda release: (release / "install.ps1").unlink(), "install.ps1: it isn't there"),
         (lambda release: (release / "manifest.json.sig").unlink(), "No such file"),
         (
             lambda release: (release / "manifest.json.sig").write_text("ab" * 63),
             "isn't a signature",
         ),
-        (_spaced, "isn't a signature"),
+        (_space_signature, "isn't a signature"),
     ],
 )
 def test_what_is_wrong_with_a_release_is_found(

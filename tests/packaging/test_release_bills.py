@@ -13,7 +13,7 @@ from support.sample_releases import keys, script
 NAME = "baton-0.2.0-linux-x86_64"
 
 
-def released(tmp_path: Path) -> Path:
+def make_release(tmp_path: Path) -> Path:
     key, public = keys(tmp_path / "keys")
     build(tmp_path / "dist", NAME, {"update_key": public})
     script().make(tmp_path / "dist", tmp_path / "release", key, "2026-11-21", "")
@@ -21,7 +21,7 @@ def released(tmp_path: Path) -> Path:
 
 
 def test_the_bill_of_a_file_lies_beside_it_and_is_signed(tmp_path: Path) -> None:
-    folder = released(tmp_path)
+    folder = make_release(tmp_path)
     written = (folder / f"{NAME}.cdx.json").read_text()
     assert json.loads(written)["metadata"]["component"]["bom-ref"] == NAME
     assert f"  {NAME}.cdx.json\n" in (folder / "SHA256SUMS").read_text()
@@ -34,7 +34,7 @@ def test_the_bill_of_a_file_lies_beside_it_and_is_signed(tmp_path: Path) -> None
 
 
 def test_a_stray_file_is_kept(tmp_path: Path) -> None:
-    folder = released(tmp_path)
+    folder = make_release(tmp_path)
     key, _ = keys(tmp_path / "keys")
     (folder / "letters.cdx.json").touch()
     with pytest.raises(script().ReleaseError, match="more than a release"):

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from support.sample_builds import build, committed, library
+from support.sample_builds import build, commit_folder, library
 from support.sample_releases import keys, script
 from support.single_file import ROOT
 
@@ -102,7 +102,7 @@ def test_the_day_is_the_commit_s(tmp_path: Path, key: tuple[Any, str]) -> None:
     commit, day = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.split()
     build(tmp_path / "dist", "baton", {"update_key": key[1], "commit": commit})
     script().make(tmp_path / "dist", tmp_path / "release", key[0], "", "")
-    assert script().signed(tmp_path / "release", key[1]).released == day
+    assert script().read_signed_release(tmp_path / "release", key[1]).released == day
     for commit, why in (("c" * 40, "doesn't know the commit cccc"), ("", "No commit is named")):
         build(tmp_path / "dist", "baton", {"update_key": key[1], "commit": commit})
         with pytest.raises(script().ReleaseError, match=f"{why}.*--released"):
@@ -123,7 +123,7 @@ def test_the_installers_are_those_of_the_commit(
     (root / "packaging").mkdir(parents=True)
     for name in script().INSTALLERS:
         shutil.copy(ROOT / "packaging" / name, root / "packaging" / name)
-    commit = committed(root)
+    commit = commit_folder(root)
     for name in script().INSTALLERS:
         (root / "packaging" / name).write_text("echo changed afterwards\n")
     monkeypatch.setattr(script(), "ROOT", root)

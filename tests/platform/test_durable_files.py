@@ -34,7 +34,7 @@ from baton.platform.sqlite import create_database_file
 from baton.tui import desktop
 from baton.tui.crash_report import write_report
 from baton.tui.desktop import edit_text
-from support.file_modes import baton_watched, made, open_to_others
+from support.file_modes import baton_watched, open_to_others, record_modes
 
 BENCH = BenchSetting("sums", "0" * 64, "best", ("small",))
 PLAYED = PlayedQuestion("2 + 2", 1.0)
@@ -80,7 +80,7 @@ WRITERS: dict[str, Callable[[Path], object]] = {
 @pytest.mark.parametrize("kind", WRITERS)
 def test_nothing_is_open_to_others_at_the_moment_of_making(kind: str, tmp_path: Path) -> None:
     WRITERS[kind](tmp_path / "before")  # libraries that are loaded make files of their own
-    with made() as modes:
+    with record_modes() as modes:
         WRITERS[kind](tmp_path / "new" / "folder")
     assert modes, "nothing was watched"
     assert open_to_others(modes, Path("/")) == {}
@@ -94,7 +94,7 @@ def test_nothing_of_a_first_start_is_open_to_others_at_the_moment_of_making(home
 
 
 def test_folders_above_are_private_too(tmp_path: Path) -> None:
-    with made() as modes:
+    with record_modes() as modes:
         make_folder(tmp_path / "a" / "b" / "c")
     assert modes == {tmp_path / "a": 0o700, tmp_path / "a/b": 0o700, tmp_path / "a/b/c": 0o700}
 

@@ -291,7 +291,7 @@ FIRST = (
 )
 
 
-def reading(files: Mapping[str, str]) -> Read:
+def file_reader(files: Mapping[str, str]) -> Read:
     def read(path: str) -> str:
         if path not in files:
             raise FileNotFoundError(path)
@@ -302,7 +302,7 @@ def reading(files: Mapping[str, str]) -> Read:
 
 def second(own: str, mounts: str = SECOND, **files: str) -> Read:
     named = {f"/sys/fs/cgroup{name}": text for name, text in files.items()}
-    return reading({"/proc/self/cgroup": own, "/proc/self/mountinfo": mounts} | named)
+    return file_reader({"/proc/self/cgroup": own, "/proc/self/mountinfo": mounts} | named)
 
 
 def test_a_container_with_its_own_view_of_the_second_version() -> None:
@@ -340,7 +340,7 @@ def test_the_tightest_of_nested_groups_counts_for_limit_and_for_room() -> None:
 def test_the_first_version_in_a_container_that_sees_a_part_of_the_tree() -> None:
     mounts = FIRST.replace(" / /sys/fs/cgroup/memory", " /docker/ab\\040c /sys/fs/cgroup/memory")
     place = "/sys/fs/cgroup/memory"
-    read = reading(
+    read = file_reader(
         {
             "/proc/self/cgroup": "5:cpu,cpuacct:/docker/ab c\n4:memory:/docker/ab c\n1:name=x:/\n",
             "/proc/self/mountinfo": mounts,
@@ -357,7 +357,7 @@ def test_the_first_version_in_a_container_that_sees_a_part_of_the_tree() -> None
 
 def test_both_versions_side_by_side() -> None:
     unified = "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"
-    read = reading(
+    read = file_reader(
         {
             "/proc/self/cgroup": "4:memory:/a/b\n2:cpu:/\n0::/x\n",
             "/proc/self/mountinfo": FIRST + unified,
@@ -374,15 +374,15 @@ def test_both_versions_side_by_side() -> None:
 
 def test_nothing_limits_where_nothing_is_said() -> None:
     for files in ({}, {"/proc/self/cgroup": ""}, {"/proc/self/cgroup": "0::/\n"}):
-        assert memory_allowance(reading(files)) is None
-        assert allowed_processors(reading(files)) is None
+        assert memory_allowance(file_reader(files)) is None
+        assert allowed_processors(file_reader(files)) is None
     full = second("0::/\n", **{"/memory.max": str(GB), "/memory.current": str(2 * GB)})
     assert memory_allowance(full) == MemoryAllowance(GB, 0), "more is used than is allowed"
 
 
 def test_the_usual_places_serve_where_the_mounts_are_hidden() -> None:
     files = {"/proc/self/cgroup": "0::/a\n", "/sys/fs/cgroup/a/memory.max": str(GB)}
-    assert memory_allowance(reading(files)) == MemoryAllowance(GB, GB)
+    assert memory_allowance(file_reader(files)) == MemoryAllowance(GB, GB)
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -82,7 +82,7 @@ async def route(router: LearnedRouter, text: str) -> Route:
     return await router.route(material(text), ROSTER)
 
 
-async def loaded(router: LearnedRouter) -> int:
+async def wait_until_loaded(router: LearnedRouter) -> int:
     """Wait until the child is ready; return its process."""
     await route(router, "hello")
     assert router.loaded is not None
@@ -166,7 +166,7 @@ ODD = ["nan", "huge", "text", "none", "stranger", "missing", "kinds", "endless",
 @pytest.mark.parametrize("text", ODD)
 async def test_an_invalid_answer_is_not_believed_and_ends_the_child(make: Make, text: str) -> None:
     router = make()
-    await loaded(router)
+    await wait_until_loaded(router)
     assert (await route(router, text)).estimate is None
     assert router.pid is None
 
@@ -183,7 +183,7 @@ async def test_an_invalid_judgement_of_drafts_is_not_believed(make: Make) -> Non
 
 async def test_a_question_that_fails_costs_only_itself(make: Make) -> None:
     router = make()
-    pid = await loaded(router)
+    pid = await wait_until_loaded(router)
     assert (await route(router, "raise")).estimate is None
     assert (await route(router, "hello")).estimate is not None
     assert router.pid == pid
@@ -191,7 +191,7 @@ async def test_a_question_that_fails_costs_only_itself(make: Make) -> None:
 
 async def test_a_slow_answer_is_not_waited_for_nor_taken_for_the_next_one(make: Make) -> None:
     router = make(limits=Patience(warm=0.2, cold=60))
-    pid = await loaded(router)
+    pid = await wait_until_loaded(router)
     assert (await route(router, "sleep 1")).estimate is None
     found = await route(router, "hello")
     for _ in range(200):
@@ -235,7 +235,7 @@ async def test_a_child_that_dies_is_started_again_and_left_alone_in_the_end(
     said: list[str] = []
     router.on_warning = said.append
     for _ in range(supervisor.MAX_DEATHS):
-        await loaded(router)
+        await wait_until_loaded(router)
         assert (await route(router, "die")).estimate is None
     assert router.pid is None
     assert (await route(router, "hello")).estimate is None
@@ -248,7 +248,7 @@ async def test_a_child_that_dies_is_started_again_and_left_alone_in_the_end(
 
 async def test_after_a_death_no_prompt_waits_for_the_next_child(make: Make) -> None:
     router = make()
-    await loaded(router)
+    await wait_until_loaded(router)
     await route(router, "die")
     assert (await route(router, "hello")).estimate is None
     assert router.pid is None
@@ -258,7 +258,7 @@ async def test_a_child_killed_in_the_middle_of_a_question_leaves_it_to_the_rule(
     make: Make,
 ) -> None:
     router = make()
-    pid = await loaded(router)
+    pid = await wait_until_loaded(router)
     asked = asyncio.create_task(route(router, "sleep 60"))
     await asyncio.sleep(0.1)
     os.kill(pid, signal.SIGKILL)
@@ -270,10 +270,10 @@ async def test_a_child_that_owes_an_answer_for_long_is_ended(
 ) -> None:
     monkeypatch.setattr(supervisor, "BACKOFF_SECONDS", (0.0, 0.0, 0.0))
     router = make(limits=Patience(warm=0.05, cold=60))
-    pid = await loaded(router)
+    pid = await wait_until_loaded(router)
     await route(router, "sleep 600")
     monkeypatch.setattr(scorer_process, "STUCK_SECONDS", 0.0)
-    assert await loaded(router) != pid
+    assert await wait_until_loaded(router) != pid
 
 
 async def test_two_at_once_get_each_their_own(make: Make) -> None:
@@ -284,7 +284,7 @@ async def test_two_at_once_get_each_their_own(make: Make) -> None:
 
 async def test_closing_while_it_is_busy_leaves_the_question_to_the_rule(make: Make) -> None:
     router = make()
-    await loaded(router)
+    await wait_until_loaded(router)
     asked = asyncio.create_task(route(router, "sleep 60"))
     await asyncio.sleep(0.1)
     await router.aclose()
@@ -296,7 +296,7 @@ async def test_a_cancelled_question_is_not_computed_and_not_owed(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     router = make()
-    pid = await loaded(router)
+    pid = await wait_until_loaded(router)
     busy = asyncio.create_task(route(router, "sleep 1"))
     await asyncio.sleep(0.1)
     unwanted = asyncio.create_task(route(router, "die"))
@@ -305,7 +305,7 @@ async def test_a_cancelled_question_is_not_computed_and_not_owed(
     assert (await busy).estimate is not None
     assert (await route(router, "hello")).estimate is not None
     monkeypatch.setattr(scorer_process, "STUCK_SECONDS", 0.0)
-    assert await loaded(router) == pid
+    assert await wait_until_loaded(router) == pid
 
 
 def _stand_still() -> None:
@@ -315,7 +315,7 @@ def _stand_still() -> None:
 
 async def test_a_caller_stopped_as_the_child_dies_leaves_nothing_unheard(make: Make) -> None:
     router = make()
-    pid = await loaded(router)
+    pid = await wait_until_loaded(router)
     unheard: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, what: unheard.append(what))
     asked = [asyncio.create_task(route(router, "sleep 5")) for _ in range(12)]
@@ -387,7 +387,7 @@ async def test_what_was_learned_meanwhile_is_taken_up(make: Make, tmp_path: Path
     router = make(learned=own)
 
     async def taken_up() -> bool:
-        await loaded(router)
+        await wait_until_loaded(router)
         return router.loaded is not None and router.loaded.learned
 
     assert not await taken_up()

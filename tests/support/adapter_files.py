@@ -49,7 +49,7 @@ def adapter(
     return path
 
 
-def talking(path: Path, template: str) -> Path:
+def write_with_template(path: Path, template: str) -> Path:
     """Write the starter model with another chat template, no longer than its own; return its path.
 
     The rest of the place is filled with a comment, so that nothing else moves.

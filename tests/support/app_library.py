@@ -110,7 +110,7 @@ class ScriptedModelSource:
         try:
             async for progress in self._steps(id, offer.size, Phase.DOWNLOADING):
                 yield progress
-            _write(target, contents(id))
+            _write_file(target, contents(id))
             yield hashlib.sha256(contents(id)).hexdigest()
         except (asyncio.CancelledError, GeneratorExit):
             self.stopped.append(id)
@@ -120,13 +120,13 @@ class ScriptedModelSource:
         self, source: Path, target: Path, sha256: str = ""
     ) -> AsyncGenerator[Progress | str]:
         """Copy a file at once."""
-        _write(target, _read(source))
-        yield hashlib.sha256(_read(target)).hexdigest()
+        _write_file(target, _read_file(source))
+        yield hashlib.sha256(_read_file(target)).hexdigest()
 
     async def hash_file(self, path: Path) -> AsyncGenerator[Progress | str]:
         """Read a file, unless it is to be found wrong."""
         self._fail(path.name)
-        data = b"wrong" if path.name in self.wrong else _read(path)
+        data = b"wrong" if path.name in self.wrong else _read_file(path)
         async for progress in self._steps(path.name, len(data), Phase.VERIFYING):
             yield progress
         yield hashlib.sha256(data).hexdigest()
@@ -148,12 +148,12 @@ class ScriptedModelSource:
             raise self.errors[name]
 
 
-def _write(path: Path, data: bytes) -> None:
+def _write_file(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
 
 
-def _read(path: Path) -> bytes:
+def _read_file(path: Path) -> bytes:
     return path.read_bytes()
 
 

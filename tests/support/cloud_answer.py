@@ -15,7 +15,7 @@ from support.provider_dialects import (
     ParsedRequest,
     Tokens,
     Usage,
-    altered,
+    change_usage,
     refusal,
     too_long,
 )
@@ -156,7 +156,7 @@ class Answer:
             return None
         usage: Usage = self.speech.usage(self._tokens(self.out))
         change = USAGE_FAULTS.get(self.fault) if self.fault else None
-        return altered(usage, change) if change else usage
+        return change_usage(usage, change) if change else usage
 
     # -- the way of an answer; each part returns whether the connection may be used again
 

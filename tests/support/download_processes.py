@@ -75,7 +75,7 @@ def offer_in(hub: Hub, size: int) -> ModelOffer:
     return offer_of(hub, REPO, FILE, hub.repos[REPO].names["main"], size)
 
 
-def unvouched(hub: Hub, size: int) -> ModelOffer:
+def offer_without_hash(hub: Hub, size: int) -> ModelOffer:
     """Return the same file by its address alone, with no hash of its contents."""
     return ModelOffer(Source(url=f"{hub.url}/{REPO}/resolve/main/{FILE}"), size)
 

@@ -248,7 +248,7 @@ class Hub:
         """Answer as the hub."""
         token = seen.headers.get("authorization", "").removeprefix("Bearer ")
         if token and token not in self.tokens:
-            return _refused(401, "", "Invalid credentials in Authorization header")
+            return _refusal(401, "", "Invalid credentials in Authorization header")
         path = seen.path
         if path.startswith("/api/resolve-cache/models/"):
             repo, rest = self._split(path.removeprefix("/api/resolve-cache/models/"))
@@ -262,7 +262,7 @@ class Hub:
             return Answer(307, b"", {"Location": f"{to}?{query}" if query else to})
         kept = self.repos.get(repo)
         if kept is None or (kept.private and not token):
-            return _refused(404 if token else 401, "RepoNotFound", "Repository not found")
+            return _refusal(404 if token else 401, "RepoNotFound", "Repository not found")
         return self._about(kept, rest, seen) if api else self._resolve(kept, rest, token)
 
     def _about(self, repo: Repo, rest: str, seen: ServedRequest) -> Answer:
@@ -273,7 +273,7 @@ class Hub:
             name, path = (rest or "main"), ""
         commit = _commit(repo, name)
         if commit is None:
-            return _refused(404, "RevisionNotFound", f"Invalid rev id: {name}")
+            return _refusal(404, "RevisionNotFound", f"Invalid rev id: {name}")
         match what:
             case "" | "revision":
                 return as_json(_info(repo, commit, "blobs" in seen.query))
@@ -282,8 +282,8 @@ class Hub:
             case "paths-info":
                 wanted = parse_qs(seen.body.decode()).get("paths", [])
                 files = repo.commits[commit]
-                return as_json([_listed(one, files[one]) for one in wanted if one in files])
-        return _refused(404, "", "Sorry, we can't find the page you are looking for.")
+                return as_json([_file_entry(one, files[one]) for one in wanted if one in files])
+        return _refusal(404, "", "Sorry, we can't find the page you are looking for.")
 
     def _tree(self, repo: Repo, commit: str, folder: str, seen: ServedRequest) -> Answer:
         deep = seen.query.get("recursive", ["false"])[0].lower() == "true"
@@ -298,9 +298,9 @@ class Hub:
                 oid = hashlib.sha1(inner.encode()).hexdigest()
                 listed[inner] = {"type": "directory", "oid": oid, "size": 0, "path": inner}
             if deep or len(parts) == 1:
-                listed[name] = _listed(name, blob)
+                listed[name] = _file_entry(name, blob)
         if folder and not listed:
-            return _refused(404, "EntryNotFound", f"{folder} does not exist on {commit!r}")
+            return _refusal(404, "EntryNotFound", f"{folder} does not exist on {commit!r}")
         at = int(seen.query.get("cursor", ["0"])[0])
         page = list(listed.values())[at : at + self.page]
         more: dict[str, str] = {}
@@ -315,13 +315,13 @@ class Hub:
         name, _, file = rest.partition("/")
         commit = _commit(repo, name)
         if commit is None:
-            return _refused(404, "RevisionNotFound", f"Invalid rev id: {name}")
+            return _refusal(404, "RevisionNotFound", f"Invalid rev id: {name}")
         if repo.gated and token not in self.accepted:
             message = f"Access to model {repo.id} is restricted. You must have access to it."
-            return _refused(403 if token else 401, "GatedRepo", message)
+            return _refusal(403 if token else 401, "GatedRepo", message)
         blob = repo.commits[commit].get(file)
         if blob is None:
-            return _refused(404, "EntryNotFound", "Entry not found", {"X-Repo-Commit": commit})
+            return _refusal(404, "EntryNotFound", "Entry not found", {"X-Repo-Commit": commit})
         etag = f'"{blob.sha256 if blob.lfs else blob.oid}"'
         headers = {
             "X-Repo-Commit": commit,
@@ -428,14 +428,14 @@ def _info(repo: Repo, commit: str, blobs: bool) -> dict[str, Any]:
     }
 
 
-def _listed(name: str, blob: Blob) -> dict[str, Any]:
+def _file_entry(name: str, blob: Blob) -> dict[str, Any]:
     listed: dict[str, Any] = {"type": "file", "oid": blob.oid, "size": blob.size, "path": name}
     if blob.lfs:
         listed["lfs"] = {"oid": blob.sha256, "size": blob.size, "pointerSize": 135}
     return listed
 
 
-def _refused(status: int, code: str, message: str, also: Mapping[str, str] = {}) -> Answer:
+def _refusal(status: int, code: str, message: str, also: Mapping[str, str] = {}) -> Answer:
     headers = {"X-Error-Message": message, **({"X-Error-Code": code} if code else {}), **also}
     answer = as_json({"error": message}, **headers)
     return Answer(status, answer.content, answer.headers)

@@ -54,7 +54,7 @@ class _Watch:
 
 
 @contextmanager
-def made() -> Iterator[Modes]:
+def record_modes() -> Iterator[Modes]:
     """Note the mode of each file and folder that is made meanwhile; the umask is 0."""
     watch = _Watch()
     umask = os.umask(0)

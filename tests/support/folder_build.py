@@ -16,7 +16,7 @@ import contents  # noqa: E402
 import notices  # noqa: E402
 import parts  # noqa: E402
 
-__all__ = ["build", "bundled", "canonical", "notices", "parts"]
+__all__ = ["build", "bundled_packages", "canonical", "notices", "parts"]
 
 NATIVE = ("libpython3.11.so.1.0", "python3.11/lib-dynload/_ssl.so", "libssl.so.3", "libz.so.1")
 
@@ -26,7 +26,7 @@ def canonical(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def bundled() -> list[Distribution]:
+def bundled_packages() -> list[Distribution]:
     """Return the packages of requirements.lock but for those that a build leaves out."""
     lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
     names = {canonical(name) for name in re.findall(r"^([\w.-]+)==", lock, re.MULTILINE)}

@@ -120,7 +120,7 @@ def serve(handle: int) -> None:
             _reap_ended()
             if not size:
                 return
-            code, environ, folder = json.loads(_received(asker, int.from_bytes(size, "big")))
+            code, environ, folder = json.loads(_receive(asker, int.from_bytes(size, "big")))
             if not os.fork():
                 asker.close()
                 _watch(code, environ, folder, handles)
@@ -134,7 +134,7 @@ def _reap_ended() -> None:
             pass
 
 
-def _received(asker: socket.socket, size: int) -> bytes:
+def _receive(asker: socket.socket, size: int) -> bytes:
     content = b""
     while len(content) < size:
         content += asker.recv(size - len(content))

@@ -368,14 +368,14 @@ SEEDS: Mapping[str, Sequence[bytes]] = {
 }
 
 
-def changed(data: bytes, chance: Random) -> bytes:
+def change_json(data: bytes, chance: Random) -> bytes:
     """Return data in which there is JSON, with one value or key of it changed."""
     with suppress(RecursionError):  # it is nested too deeply
-        return _changed(data, chance)
+        return _change_value(data, chance)
     return data
 
 
-def _changed(data: bytes, chance: Random) -> bytes:
+def _change_value(data: bytes, chance: Random) -> bytes:
     text = _text(data)
     starts = [n for n, letter in enumerate(text) if letter == "{"][:50]
     start = chance.choice(starts) if starts else 0

@@ -49,7 +49,7 @@ class Grammar:
         if node.kind == "text":
             return node.value
         if node.kind == "chars":
-            return rng.choice(_allowed(node.value))
+            return rng.choice(_allowed_chars(node.value))
         if node.kind == "name":
             return self._write(self._rules[node.value], rng)
         if node.kind == "any":
@@ -111,7 +111,7 @@ class _Reader:
             node = self._alternatives()
             assert self._tokens.pop(0) == ("sign", ")")
         elif kind == "text":
-            node = Node("text", _unescaped(value[1:-1]))
+            node = Node("text", _unescape(value[1:-1]))
         else:
             assert kind in ("chars", "name"), value
             node = Node(kind, value)
@@ -133,10 +133,10 @@ class _Reader:
 
 
 @cache
-def _allowed(chars: str) -> list[str]:
+def _allowed_chars(chars: str) -> list[str]:
     """Return the sample's characters that a class holds."""
     return [c for c in _SAMPLE if re.fullmatch(chars, c)]
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     return re.sub(r"\\(.)", lambda m: {"n": "\n", "t": "\t"}.get(m[1], m[1]), text)

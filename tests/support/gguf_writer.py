@@ -64,7 +64,7 @@ def _bare(type: int, value: object) -> bytes:
     return text(str(value)) if type == TEXT else struct.pack(f"<{_FORMS[type]}", value)
 
 
-def written(value: Value) -> bytes:
+def value_bytes(value: Value) -> bytes:
     """Write a value with its type."""
     if isinstance(value, TypedValue):
         return struct.pack("<I", value.type) + _bare(value.type, value.value)
@@ -88,7 +88,7 @@ def header(
     """Write a header, padded to where the tensors begin."""
     pairs = list(values.items() if isinstance(values, Mapping) else values)
     data = b"GGUF" + struct.pack("<IQQ", version, len(tensors), len(pairs))
-    data += b"".join(text(key) + written(value) for key, value in pairs)
+    data += b"".join(text(key) + value_bytes(value) for key, value in pairs)
     offset = 0
     for tensor in tensors:
         shape = struct.pack(f"<I{len(tensor.shape)}Q", len(tensor.shape), *tensor.shape)
@@ -146,7 +146,7 @@ def vocabulary(words: int) -> dict[str, Value]:
     }
 
 
-def mutated(data: bytes, chance: random.Random) -> bytes:
+def mutate_header(data: bytes, chance: random.Random) -> bytes:
     """Return a header with something wrong: bytes, lengths, missing and doubled pieces."""
     out = bytearray(data)
     for _ in range(chance.choice((1, 1, 2, 5, 40))):
@@ -172,7 +172,7 @@ _LENGTHS = (0, 1, 255, 2**16, 2**20, 2**31 - 1, 2**32, 2**40, 2**62, 2**63 - 1, 
 
 def hostile() -> Iterator[bytes]:
     """Yield headers that are made to do harm."""
-    named = text("general.architecture") + written("llama")
+    named = text("general.architecture") + value_bytes("llama")
 
     def begun(tensors: int, keys: int, rest: bytes) -> bytes:
         return b"GGUF" + struct.pack("<IQQ", 3, tensors, keys) + rest
@@ -194,11 +194,11 @@ def hostile() -> Iterator[bytes]:
     yield array(ARRAY, 1, struct.pack("<IQ", ARRAY, 1) * 200_000)  # arrays within arrays
     yield array(TEXT, 1_000_000, bytes(8_000_000))  # as many texts as a header may have
     yield array(TEXT, 3, struct.pack("<Q", 2**63) * 3)
-    yield begun(0, 1000, b"".join(text(f"key{n:0500}") + written(1) for n in range(1000)))
-    series = [text(f"{n}.attention.head_count") + written([1] * 512) for n in range(1000)]
+    yield begun(0, 1000, b"".join(text(f"key{n:0500}") + value_bytes(1) for n in range(1000)))
+    series = [text(f"{n}.attention.head_count") + value_bytes([1] * 512) for n in range(1000)]
     yield begun(0, 1000, b"".join(series))
     yield begun(0, 2, named + named)
-    yield begun(0, 1, text(b"\xff\xfe") + written(1))
+    yield begun(0, 1, text(b"\xff\xfe") + value_bytes(1))
     yield begun(0, 1, text("general.architecture") + struct.pack("<I", TEXT) + text(b"\xff"))
     yield header(facts(block_count=513))
     yield header(facts(block_count=-1))

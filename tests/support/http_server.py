@@ -237,7 +237,7 @@ class _Handler(BaseHTTPRequestHandler):
             if not fault.whole:
                 asked = {k: v for k, v in seen.headers.items() if k != "if-range"}
                 asked = asked if fault.careless else seen.headers
-                status, start, end = _ranged(asked, headers.get("ETag", ""), size)
+                status, start, end = _content_range(asked, headers.get("ETag", ""), size)
         if status == 206:
             first, last = start + fault.shift, end - 1 + fault.shift
             headers["Content-Range"] = f"bytes {first}-{last}/{size}"
@@ -267,7 +267,7 @@ class _Handler(BaseHTTPRequestHandler):
         self, seen: ServedRequest, content: bytes | Path, start: int, end: int, fault: Fault
     ) -> None:
         stop = end if fault.cut is None else min(end, start + fault.cut)
-        with _opened(content) as send:
+        with _open_sender(content) as send:
             for first, last, flipped in _pieces(start, stop, fault):
                 send(self.connection, first, last - first, flipped)
                 seen.sent += last - first
@@ -295,7 +295,7 @@ _Send = Callable[[socket.socket, int, int, bool], None]
 
 
 @contextlib.contextmanager
-def _opened(content: bytes | Path) -> Iterator[_Send]:
+def _open_sender(content: bytes | Path) -> Iterator[_Send]:
     """Give what sends a piece of the content, with its first byte flipped if so wanted."""
     if isinstance(content, bytes):
         view = memoryview(content)
@@ -334,7 +334,7 @@ def _size(content: bytes | Path) -> int:
     return len(content) if isinstance(content, bytes) else content.stat().st_size
 
 
-def _ranged(headers: Mapping[str, str], etag: str, size: int) -> tuple[int, int, int]:
+def _content_range(headers: Mapping[str, str], etag: str, size: int) -> tuple[int, int, int]:
     """Return the status for a request's Range, its first byte, and the one after its last."""
     match = re.fullmatch(r"bytes=(\d*)-(\d*)", headers.get("range", "").replace(" ", ""))
     changed = headers.get("if-range", etag) != etag

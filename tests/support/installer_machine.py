@@ -173,7 +173,7 @@ def well(done: Done) -> str:
     return done.stdout
 
 
-def refused(done: Done, code: int = 1) -> str:
+def refusal(done: Done, code: int = 1) -> str:
     """Check that it ended in one sentence, and return that."""
     assert done.returncode == code, done.stderr + done.stdout
     assert done.stderr.startswith("Baton was not installed: ")
@@ -249,7 +249,7 @@ class Handler(http.server.SimpleHTTPRequestHandler):
 
 
 @contextmanager
-def serving(folder: Path, certificate: Path | None = None) -> Iterator[Server]:
+def serve_folder(folder: Path, certificate: Path | None = None) -> Iterator[Server]:
     with Server(("127.0.0.1", 0), Handler) as server:
         server.root = folder
         if certificate:

@@ -14,12 +14,12 @@ from baton.core.money import BilledTokens
 from baton.money import Ledger
 from support.ledger_observer import Observer
 from support.ledger_processes import DOLLAR, bill
-from support.private_mounts import mounted, mounted_alone
+from support.private_mounts import mount_small_disk, mounted_alone
 
 
 def on_small_disk(disk: Path) -> None:
     """Spend with less and less room on a disk that only this process sees; print what came."""
-    print(json.dumps(asyncio.run(_spend(disk)) if mounted(disk, 8 << 20) else None))
+    print(json.dumps(asyncio.run(_spend(disk)) if mount_small_disk(disk, 8 << 20) else None))
 
 
 async def _spend(disk: Path) -> dict[str, Any]:

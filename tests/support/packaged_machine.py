@@ -87,7 +87,7 @@ class Mirror:
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[Mirror]:
+def serve_release(folder: Path) -> Iterator[Mirror]:
     """Serve a folder below /b/; a fault counts for as many `times`, else always."""
     mirror = Mirror("")
 
@@ -112,4 +112,4 @@ def served(folder: Path) -> Iterator[Mirror]:
         assert not server.errors
 
 
-__all__ = ["Machine", "Mirror", "machine", "program", "served"]
+__all__ = ["Machine", "Mirror", "machine", "program", "serve_release"]

@@ -7,18 +7,18 @@ import os
 from pathlib import Path
 
 
-def mounted(folder: Path, size: int) -> bool:
+def mount_small_disk(folder: Path, size: int) -> bool:
     """Put a small disk in memory there, for this process alone; return whether that was allowed."""
     options = f"size={size},mode=0700".encode()
-    return _mounted(b"tmpfs", folder, b"tmpfs", 0, options)
+    return _mount(b"tmpfs", folder, b"tmpfs", 0, options)
 
 
 def mounted_alone(file: Path, place: Path) -> bool:
     """Put a file in another one's place, as containers do; return whether that was allowed."""
-    return _mounted(bytes(file), place, None, 0x1000, None)
+    return _mount(bytes(file), place, None, 0x1000, None)
 
 
-def _mounted(
+def _mount(
     source: bytes, target: Path, kind: bytes | None, flags: int, options: bytes | None
 ) -> bool:
     new_user, new_mounts, private = 0x10000000, 0x00020000, 0x4000 | 0x40000

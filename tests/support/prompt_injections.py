@@ -61,7 +61,7 @@ GUISES: dict[str, Callable[[str], str]] = {
 }
 
 
-def _drawn(*steps: dict[str, Any], answer: Any = (1,), **more: Any) -> str:
+def _plan_json(*steps: dict[str, Any], answer: Any = (1,), **more: Any) -> str:
     return json.dumps({**more, "steps": steps, "answer": answer}, ensure_ascii=False)
 
 
@@ -80,10 +80,10 @@ def plans(text: str, first: int) -> list[str]:
     """
     second, answer = first + 1, [first]
     playable = [
-        _drawn(_step(text, sees=SIGHTS[n % 2 :], worker=n), answer=answer) for n in range(1, 6)
+        _plan_json(_step(text, sees=SIGHTS[n % 2 :], worker=n), answer=answer) for n in range(1, 6)
     ]
     playable += [
-        _drawn(
+        _plan_json(
             _step(text, sees=SIGHTS[2:], worker=n),
             _step(text, sees=["prompt"], uses=[first], worker=n + 1, check=n == 2),
             answer=[second],
@@ -91,21 +91,21 @@ def plans(text: str, first: int) -> list[str]:
         for n in range(1, 5)
     ]
     playable += [
-        _drawn(*[_step(text, sees=SIGHTS, worker=n) for n in range(1, 6)], answer=[first + 4]),
+        _plan_json(*[_step(text, sees=SIGHTS, worker=n) for n in range(1, 6)], answer=[first + 4]),
         f"{text}\n{playable[2]}\n{playable[3]}",
-        _drawn(
+        _plan_json(
             _step(text, budget=100, privacy="local"), answer=answer, policy="budget", label="cloud"
         ),
     ]
     hopeless = [
-        _drawn(_step(text, sees=["file:secret.txt", "/etc/passwd", "file 9"]), answer=answer),
-        _drawn(_step(text, uses=[second]), _step(text, uses=[first + 2]), answer=answer),
-        _drawn(_step(text, uses=[0, -1, first, 99]), answer=[99]),
-        _drawn(*[_step(text, worker=5) for _ in range(100)], answer=list(range(1, 101))),
-        _drawn(_step(text, worker="gpt"), answer=answer),
-        _drawn(_step(text, worker=99, difficulty=10**9), answer=answer),
-        _drawn(_step(text, kind="system", check="yes"), answer=answer),
-        _drawn(_step(text), answer=["1", None, {"step": 1}]),
+        _plan_json(_step(text, sees=["file:secret.txt", "/etc/passwd", "file 9"]), answer=answer),
+        _plan_json(_step(text, uses=[second]), _step(text, uses=[first + 2]), answer=answer),
+        _plan_json(_step(text, uses=[0, -1, first, 99]), answer=[99]),
+        _plan_json(*[_step(text, worker=5) for _ in range(100)], answer=list(range(1, 101))),
+        _plan_json(_step(text, worker="gpt"), answer=answer),
+        _plan_json(_step(text, worker=99, difficulty=10**9), answer=answer),
+        _plan_json(_step(text, kind="system", check="yes"), answer=answer),
+        _plan_json(_step(text), answer=["1", None, {"step": 1}]),
         '{"accept":true,"steps":[],"answer":[]}',
         "[" * 5000 + text,
         '{"steps":' * 2000 + text,

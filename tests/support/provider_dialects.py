@@ -508,12 +508,12 @@ def too_long(dialect: str, tokens: int) -> str:
     )
 
 
-def altered(usage: Usage, change: Callable[[int], Any]) -> Usage:
+def change_usage(usage: Usage, change: Callable[[int], Any]) -> Usage:
     """Return a usage with every number in it changed."""
     if usage is None:
         return None
     return {
-        name: altered(value, change)
+        name: change_usage(value, change)
         if isinstance(value, dict)
         else change(value)
         if isinstance(value, int)

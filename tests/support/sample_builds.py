@@ -59,7 +59,7 @@ def build(
         (folder / exe).chmod(0o755)
         if name.endswith(".zip"):
             (folder / "MANIFEST").write_text("".join(_line(*one) for one in inside.items()))
-            zipped(folder, dist / name)
+            zip_folder(folder, dist / name)
         else:
             Path(place, "launcher").write_bytes(start)
             pack.pack(folder, dist / name, Path(place, "launcher"), level=1)
@@ -77,7 +77,7 @@ def bill(file: Path, says: Mapping[str, str]) -> Path:
     return written
 
 
-def zipped(folder: Path, archive: Path) -> None:
+def zip_folder(folder: Path, archive: Path) -> None:
     """Pack a folder as packaging/windows/make.py does."""
     spec = importlib.util.spec_from_file_location("make", ROOT / "packaging" / "windows/make.py")
     assert spec is not None
@@ -103,7 +103,7 @@ def library(folder: Path, *options: str) -> bytes:
     return data
 
 
-def committed(folder: Path) -> str:
+def commit_folder(folder: Path) -> str:
     """Make a checkout of that folder with all of it in one commit, and return that."""
     git = ["git", "-C", str(folder), "-c", "user.name=A", "-c", "user.email=a@example.com"]
     for command in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "All of it"]):

@@ -53,7 +53,7 @@ def _weights(layers: int) -> list[Tensor]:
     ]
 
 
-def listed(
+def catalogue_entry(
     id: str,
     data: bytes,
     *,

@@ -22,7 +22,7 @@ class PlainTools:
         return [CheckedPart(part.text, "", part.text) for part in parts]
 
 
-def drawn(*steps: tuple[str, str, Sequence[int]]) -> str:
+def plan_text(*steps: tuple[str, str, Sequence[int]]) -> str:
     """Return a plan as a language conductor writes it: kind, task, and what it uses."""
     rows = [
         {"kind": kind, "difficulty": 1, "sees": [] if uses or kind == "calculation" else ["prompt"],

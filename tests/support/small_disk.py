@@ -15,7 +15,7 @@ from baton.download.child import hub_client, transfer
 from baton.download.progress import Progress
 from baton.ipc.parent_channel import Failure
 from support.download_processes import QUICK, ProgressLog, here
-from support.private_mounts import mounted
+from support.private_mounts import mount_small_disk
 
 NEIGHBOUR = b"another model" * 1000
 
@@ -24,7 +24,7 @@ def on_small_disk(
     environ: dict[str, str], offer: ModelOffer, disk: Path, offsets: int, pipe: Connection
 ) -> None:
     """Fill a disk that only this process sees while a file comes; make room; go on."""
-    if not mounted(disk, 4 * offer.size):
+    if not mount_small_disk(disk, 4 * offer.size):
         pipe.send("refused")
         return
     (disk / "neighbour").write_bytes(NEIGHBOUR)

@@ -26,7 +26,7 @@ PLAN = Plan(
 )
 
 
-def called(step: int, worker: str, at: float, cost: int = 0, held: int = 0) -> ev.Called:
+def call_event(step: int, worker: str, at: float, cost: int = 0, held: int = 0) -> ev.Called:
     return ev.Called(
         at=at,
         step=step,
@@ -50,16 +50,16 @@ def called(step: int, worker: str, at: float, cost: int = 0, held: int = 0) -> e
 BEGUN: tuple[ev.Event, ...] = (
     ev.Started("r", "c", "p", "a"),
     ev.Planning("large", at=0.1),
-    called(0, "large", 0.6),
+    call_event(0, "large", 0.6),
     ev.Routed("plan", "It asks for three things.", {"plan": 0.9}, "conductor", at=0.6),
     ev.Planned(PLAN, at=0.7),
     ev.StepStarted(1, "small", at=0.7),
     ev.StepStarted(2, "small", at=0.8),
-    called(1, "small", 1.2),
+    call_event(1, "small", 1.2),
     ev.StepFinished(1, Finish.STOP, "Facts: one.", at=1.2),
     ev.StepRetried(2, "small crashed.", 0.0, at=1.3),
     ev.StepStarted(2, "large", at=1.3),
-    called(2, "large", 2.0),
+    call_event(2, "large", 2.0),
     ev.StepFinished(2, Finish.LENGTH, "2 + 2 = 5", at=2.0),
 )
 """Two of four steps are done; the second one by another worker than was planned."""
@@ -69,7 +69,7 @@ REST: tuple[ev.Event, ...] = (
     ev.Offered("gpt", "Step 3 is for it.", NANO // 100, 500, "1 name", ev.Decision.SENT, at=2.2),
     ev.StepStarted(3, "gpt", at=2.3),
     ev.Sent(3, "gpt", "api.openai.com", 900, at=2.4),
-    called(3, "gpt", 3.0, NANO // 500, NANO // 100),
+    call_event(3, "gpt", 3.0, NANO // 500, NANO // 100),
     ev.StepFinished(3, Finish.STOP, "It is well.", at=3.0),
     ev.StepStarted(4, "large", at=3.1),
     ev.StepFailed(4, "WorkerUnavailable", "large died.", at=3.2),
@@ -83,7 +83,7 @@ def record(*events: ev.Event, status: str = "finished") -> RunRecord:
     return RunRecord("beef", "c0ffee", "p", "a", status, 1_700_000_000.25, events)
 
 
-def stored(*events: ev.Event, prompt: str = "Compare them") -> str:
+def store_run(*events: ev.Event, prompt: str = "Compare them") -> str:
     """Put a run into the history and return its id; one without a terminal event was lost."""
 
     async def put() -> str:

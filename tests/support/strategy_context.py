@@ -49,7 +49,7 @@ RICH = SpendingRoom(None, 0.0)
 NOTHING = Outcome(Plan((Step("", "x"),), (1,)))
 
 
-def routing(
+def routing_context(
     *cards: Card,
     prompt: str = TALE,
     need: Need = CHAT,

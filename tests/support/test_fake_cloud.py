@@ -30,7 +30,7 @@ CHAT = ("openai", "openrouter", "mistral", "deepseek", "groq", "xai", "ollama", 
 DIALECTS = ("openai", "responses", "anthropic", "gemini")
 
 
-def asking(
+def request_parts(
     cloud: Cloud, kind: str, cap: int | None = None, stream: bool = True
 ) -> tuple[str, dict[str, Any], dict[str, str]]:
     """Return address, body and headers with which that provider is asked."""
@@ -56,7 +56,7 @@ def asking(
 
 
 def ask(cloud: Cloud, kind: str, cap: int | None = None, stream: bool = True) -> httpx.Response:
-    address, body, headers = asking(cloud, kind, cap, stream)
+    address, body, headers = request_parts(cloud, kind, cap, stream)
     return httpx.post(address, json=body, headers=headers, timeout=10, verify=False)
 
 
@@ -201,7 +201,7 @@ def test_who_leaves_is_billed_for_what_was_written_or_for_the_whole_cap() -> Non
     for whole, most in ((False, 200), (True, 2000)):
         manner = CloudBehaviour(whole_cap=whole)
         with Cloud(prices=PRICES, reply=Reply(tokens=2000, rate=500), manner=manner) as cloud:
-            address, body, headers = asking(cloud, "openai", cap=2000)
+            address, body, headers = request_parts(cloud, "openai", cap=2000)
             with httpx.stream("POST", address, json=body, headers=headers, verify=False) as answer:
                 next(answer.iter_lines())
             cloud.quiet()
@@ -212,7 +212,7 @@ def test_who_leaves_is_billed_for_what_was_written_or_for_the_whole_cap() -> Non
 def test_endless_goes_on_above_the_cap_until_the_client_leaves() -> None:
     with Cloud(prices=PRICES) as cloud:
         cloud.next(Fault.ENDLESS)
-        address, body, headers = asking(cloud, "anthropic", cap=5)
+        address, body, headers = request_parts(cloud, "anthropic", cap=5)
         with httpx.stream("POST", address, json=body, headers=headers, verify=False) as answer:
             seen = 0
             for line in answer.iter_lines():
@@ -227,7 +227,7 @@ def test_endless_goes_on_above_the_cap_until_the_client_leaves() -> None:
 def test_a_stall_ends_when_the_client_loses_patience(fault: Fault) -> None:
     with Cloud(prices=PRICES) as cloud:
         cloud.next(fault)
-        address, body, headers = asking(cloud, "gemini")
+        address, body, headers = request_parts(cloud, "gemini")
         with pytest.raises(httpx.ReadTimeout):
             httpx.post(address, json=body, headers=headers, timeout=0.2, verify=False)
         cloud.quiet()
@@ -248,7 +248,7 @@ def test_odd_ways_of_sending_change_nothing(fault: Fault, kind: str) -> None:
 async def test_chunks_end_inside_a_character() -> None:
     with Cloud() as cloud:
         cloud.next(Fault.SPLIT_BYTES)
-        address, body, headers = asking(cloud, "openai")
+        address, body, headers = request_parts(cloud, "openai")
         async with (
             httpx.AsyncClient(verify=False) as client,
             client.stream("POST", address, json=body, headers=headers) as answer,
@@ -295,7 +295,7 @@ def test_a_redirect_leads_to_a_place_that_remembers() -> None:
         cloud.next(Fault.REDIRECT, Fault.REDIRECT)
         assert ask(cloud, "openai").status_code == 307
         assert not cloud.trapped
-        address, body, headers = asking(cloud, "openai")
+        address, body, headers = request_parts(cloud, "openai")
         with pytest.raises(httpx.HTTPError):
             httpx.post(
                 address, json=body, headers=headers, follow_redirects=True, timeout=20, verify=False
@@ -338,7 +338,7 @@ async def test_many_at_once_over_kept_connections() -> None:
         Cloud(prices=PRICES, reply=Reply(tokens=40)) as cloud,
         httpx.AsyncClient(verify=False) as client,
     ):
-        address, body, headers = asking(cloud, "openai")
+        address, body, headers = request_parts(cloud, "openai")
 
         async def twice() -> list[str]:
             return [(await client.post(address, json=body, headers=headers)).text for _ in range(2)]

@@ -44,7 +44,7 @@ def _bytes_of(kind: str, seed: int) -> bytes:
     tensors = [Tensor("token_embd.weight", (WIDTH, WORDS)), Tensor("output_norm.weight", (WIDTH,))]
     for at in range(LAYERS):
         recurrent = kind == "qwen35" and at % 2 == 0
-        parts = {**_always(kind), **(_recurrent() if recurrent else _attending(kind))}
+        parts = {**_always(kind), **(_recurrent() if recurrent else _attention_shapes(kind))}
         tensors += [Tensor(f"blk.{at}.{name}", shape) for name, shape in parts.items()]
     return whole(keys | vocabulary(WORDS), tensors, seed)
 
@@ -76,7 +76,7 @@ def _always(kind: str) -> dict[str, tuple[int, ...]]:
     }
 
 
-def _attending(kind: str) -> dict[str, tuple[int, ...]]:
+def _attention_shapes(kind: str) -> dict[str, tuple[int, ...]]:
     gated = 2 if kind == "qwen35" else 1
     norms = () if kind == "llama" else ("attn_q_norm", "attn_k_norm")
     return {

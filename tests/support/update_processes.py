@@ -22,7 +22,7 @@ from typing import Any
 
 from baton.download.releases import Switch
 from support.download_processes import PROCESSES
-from support.private_mounts import mounted
+from support.private_mounts import mount_small_disk
 from support.sample_releases import PLATFORM, program
 
 OLD, NEW = "0.1.0", "0.2.0"
@@ -261,7 +261,7 @@ class Steps:
         self.before(len(self.seen))
 
 
-def switched(jobs: Sequence[tuple[World, Switch, int]]) -> list[list[str] | None]:
+def switch_in_processes(jobs: Sequence[tuple[World, Switch, int]]) -> list[list[str] | None]:
     """Let what is staged take its place, in a process for each, killed before its step of that
     number; return the steps of each, None of those that were killed.
     """
@@ -331,7 +331,7 @@ def on_a_disk_of(
 def _on_disk(size: int, folder: Path, key: str, count: int | None, pipe: Any) -> None:
     disk = folder / "disk"
     disk.mkdir(exist_ok=True)
-    if not mounted(disk, size):
+    if not mount_small_disk(disk, size):
         pipe.send("refused")
         pipe.send("done")
         return
@@ -343,17 +343,17 @@ def _on_disk(size: int, folder: Path, key: str, count: int | None, pipe: Any) ->
         (disk / "prefix").mkdir()
         (root / "prefix").symlink_to(disk / "prefix")
         world = World(root, key, str(folder / "release")).install(previous="0.0.9")
-        code, text = _forked(world, disk, number)
+        code, text = _update_in_process(world, disk, number)
         outcome = {"step": number, "code": code, "text": text, "here": world.version()}
         (disk / "filling").unlink(missing_ok=True)
-        again, _ = _forked(world, disk, 0)
+        again, _ = _update_in_process(world, disk, 0)
         outcome["then"] = (again, world.version(), world.version(world.share / "previous"))
         pipe.send(outcome)
         shutil.rmtree(disk / "prefix")
     pipe.send("done")
 
 
-def _forked(world: World, disk: Path, number: int) -> tuple[int, str]:
+def _update_in_process(world: World, disk: Path, number: int) -> tuple[int, str]:
     """Update in a process of its own, before whose step of that number the disk is filled."""
     result = world.root / "result"
     if not os.fork():
@@ -391,7 +391,7 @@ def read_only(world: World) -> list[tuple[str, int, str]] | None:
 def _read_only(world: World, pipe: Any) -> None:
     disk = world.root / "disk"
     disk.mkdir()
-    if not mounted(disk, 1 << 20):
+    if not mount_small_disk(disk, 1 << 20):
         pipe.send(None)
         return
     shutil.copytree(world.prefix, disk / "prefix", dirs_exist_ok=True)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from gguf_adapter import permuted
+from gguf_adapter import permute_rows
 from request_generator import Generator
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
@@ -79,7 +79,7 @@ def write(folder: Path, architecture: str) -> Path:
     _write_header(writer, text, architecture)
     _write_vocabulary(writer, tokenizer)
     names = gguf.get_tensor_name_map(_gguf_architecture(architecture), text.num_hidden_layers)
-    for name, tensor in _converted(model, architecture):
+    for name, tensor in _converted_tensors(model, architecture):
         found = names.get_name(name, try_suffixes=(".weight", ".bias"))
         assert found is not None, name
         writer.add_tensor(found, tensor)
@@ -185,7 +185,7 @@ def _write_vocabulary(writer: Any, tokenizer: Any) -> None:
     writer.add_add_bos_token(False)
 
 
-def _converted(model: Any, architecture: str) -> Iterator[tuple[str, np.ndarray]]:
+def _converted_tensors(model: Any, architecture: str) -> Iterator[tuple[str, np.ndarray]]:
     """Yield the text model's tensors in single precision, as llama.cpp takes them."""
     config = model.config.get_text_config()
     heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}
@@ -205,7 +205,7 @@ def _converted(model: Any, architecture: str) -> Iterator[tuple[str, np.ndarray]
         array = values.numpy()
         module = name.split(".")[-2]
         if architecture == "llama" and module in heads:
-            array = permuted(array, heads[module])
+            array = permute_rows(array, heads[module])
         yield name, np.ascontiguousarray(array)
 
 

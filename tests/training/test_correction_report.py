@@ -28,24 +28,26 @@ def plan(name: str) -> list[gym.Step]:
     return [gym.Step(name, (1,)), gym.Step(name, (2,))]
 
 
-def played(workers: tuple[gym.Worker, ...], by: str) -> list[report.CorrectionResult]:
+def correction_results(workers: tuple[gym.Worker, ...], by: str) -> list[report.CorrectionResult]:
     rng = random.Random(1)
     return [report.correct(episode(*workers), plan(by), rng) for _ in range(2000)]
 
 
 def test_it_gains_where_a_better_worker_is_there() -> None:
-    found = [one for one in played((WEAK, GOOD), "weak") if not one.was_right]
+    found = [one for one in correction_results((WEAK, GOOD), "weak") if not one.was_right]
     assert statistics.fmean(one.after - one.before for one in found) > 0.1
     assert all(one.after == one.before for one in found if not one.was_changed)
 
 
 def test_no_worker_is_asked_again_or_for_more_than_it_is_worth() -> None:
-    assert not any(one.was_changed for one in played((WEAK, DEAR), "weak"))
-    assert not any(one.was_changed for one in played((WEAK,), "weak"))
+    assert not any(one.was_changed for one in correction_results((WEAK, DEAR), "weak"))
+    assert not any(one.was_changed for one in correction_results((WEAK,), "weak"))
 
 
 def test_what_is_right_mostly_stays() -> None:
-    right = [one for one in played((GOOD, worker("peer", 4.0)), "good") if one.was_right]
+    right = [
+        one for one in correction_results((GOOD, worker("peer", 4.0)), "good") if one.was_right
+    ]
     changed = statistics.fmean(one.was_changed for one in right)
     assert changed == pytest.approx(report.FALSE_ALARM, abs=0.015)  # one part of two can be checked
 

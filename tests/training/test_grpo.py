@@ -99,7 +99,7 @@ def test_the_same_seed_draws_the_same_and_without_one_the_likeliest_is_written()
 
 
 def test_the_difference_is_paired() -> None:
-    found = grpo.compared([0.1, 0.5, 0.9], [0.2, 0.6, 1.0], seed=1)
+    found = grpo.comparison([0.1, 0.5, 0.9], [0.2, 0.6, 1.0], seed=1)
     assert (found["difference"], found["interval"]) == (0.1, [0.1, 0.1])
 
 

@@ -57,7 +57,7 @@ async def store(file: Path) -> AsyncIterator[Store]:
     await opened.aclose()
 
 
-def planning() -> ev.Called:
+def planning_call() -> ev.Called:
     """Return the conductor's call."""
     return ev.Called(
         0, "conductor", Purpose.PLAN, 40, 20, 0, 2048, 0, True, 0.4, 0.1, 0.0, Finish.STOP, at=0.1
@@ -75,7 +75,7 @@ async def play(
     """Record a finished run with these plans, the later replacing the earlier, and its mark."""
     begun = await store.begin(Prompt(prompt), ConversationPosition(), Label.LOCAL)
     ids = (begun.run, begun.conversation, begun.prompt, begun.answer)
-    events: list[ev.Event] = [ev.Started(*ids), *([planning()] if conducted else [])]
+    events: list[ev.Event] = [ev.Started(*ids), *([planning_call()] if conducted else [])]
     events += [ev.Planned(plan, at=0.2) for plan in plans]
     for number, step in enumerate(plans[-1].steps, start=1):
         events.append(ev.StepStarted(number, step.worker, at=0.3))
@@ -92,7 +92,7 @@ async def test_a_split_request_becomes_its_marked_prompt_and_its_lines(
     await play(store, TWO, [TWO_PLAN])
     await play(store, HALVED, [HALVED_PLAN])
     await play(store, "Who painted Guernica?", [WHOLE], conducted=False)
-    examples = {example.prompt: example for example in history_examples.read(file)}
+    examples = {example.prompt: example for example in history_examples.read_examples(file)}
     two = examples["What is 17 times 23, and write a poem about rain"]
     assert (two.kind, two.language) == (OWN, "en")
     assert two.plan == ("calc: 17 * 23", "writing2: write a poem about rain")
@@ -105,7 +105,7 @@ async def test_a_draft_that_another_worker_replaced_leaves_the_request_whole(
     store: Store, file: Path
 ) -> None:
     await play(store, "Who wrote Emma?", [WHOLE, WHOLE.with_steps([direct_step("gpt")], (2,))])
-    [example] = history_examples.read(file)
+    [example] = history_examples.read_examples(file)
     assert example.plan == ("knowledge3: *",)
 
 
@@ -117,7 +117,7 @@ async def test_only_the_newest_mark_of_a_prompt_counts_and_only_a_good_one(
     await play(store, "Who wrote Emma?", [WHOLE])
     await play(store, "Who wrote Emma?", [WHOLE], Signal.BAD)
     await play(store, "Who wrote Ulysses?", [WHOLE], None)
-    [example] = history_examples.read(file)
+    [example] = history_examples.read_examples(file)
     assert len(example.plan) == 2
 
 
@@ -152,9 +152,9 @@ async def test_only_the_newest_mark_of_a_prompt_counts_and_only_a_good_one(
 async def test_what_is_no_sound_split_is_left_out(store: Store, file: Path, plan: Plan) -> None:
     await play(store, TWO, [plan])
     with pytest.raises(ConfigError, match="marked good: 1, but none"):
-        history_examples.read(file)
+        history_examples.read_examples(file)
     await play(store, "Who wrote Emma?", [WHOLE])
-    assert [e.prompt for e in history_examples.read(file)] == ["Who wrote Emma?"]
+    assert [e.prompt for e in history_examples.read_examples(file)] == ["Who wrote Emma?"]
 
 
 async def test_a_template_of_several_steps_is_no_plan_of_the_conductor(
@@ -162,24 +162,24 @@ async def test_a_template_of_several_steps_is_no_plan_of_the_conductor(
 ) -> None:
     await play(store, TWO, [TWO_PLAN], conducted=False)
     with pytest.raises(ConfigError, match="marked good: 1, but none"):
-        history_examples.read(file)
+        history_examples.read_examples(file)
 
 
 async def test_a_text_too_long_for_a_batch_is_left_out(store: Store, file: Path) -> None:
     await play(store, "Who wrote it? " * 60, [WHOLE])
     with pytest.raises(ConfigError, match="marked good: 1, but none"):
-        history_examples.read(file)
+        history_examples.read_examples(file)
 
 
 async def test_without_a_marked_run_it_says_what_to_do(store: Store, file: Path) -> None:
     await play(store, TWO, [TWO_PLAN], None)
     with pytest.raises(ConfigError, match=r"marked good.*baton history rate good"):
-        history_examples.read(file)
+        history_examples.read_examples(file)
 
 
 def test_without_a_history_it_says_where_it_looked_and_makes_none(file: Path) -> None:
     with pytest.raises(ConfigError, match=r"There is no history at .*baton\.db"):
-        history_examples.read(file)
+        history_examples.read_examples(file)
     assert not file.exists()
 
 
@@ -191,7 +191,7 @@ def test_the_history_is_as_it_was(file: Path) -> None:
 
     asyncio.run(fill())
     before = file.read_bytes()
-    history_examples.read(file)
+    history_examples.read_examples(file)
     assert file.read_bytes() == before
 
 
@@ -199,7 +199,7 @@ def test_the_history_is_as_it_was(file: Path) -> None:
 async def test_a_fixed_share_of_what_is_drawn_is_the_persons_own(store: Store, file: Path) -> None:
     step = Step("small", "write a poem about rain", (HISTORY,), Need("writing", 2))
     await play(store, TWO, [Plan((TWO_PLAN.steps[0], step), (1, 2))])
-    own = history_examples.read(file)
+    own = history_examples.read_examples(file)
     drawn = list(islice(iter(Generator(3, own=own)), 1500))
     share = sum(example.kind == OWN for example in drawn) / len(drawn)
     assert share == pytest.approx(OWN_SHARE, abs=0.03)

@@ -37,13 +37,13 @@ def test_a_log_is_drawn_beside_itself_and_the_loss_falls(tmp_path: Path) -> None
 def test_what_was_logged_after_the_last_checkpoint_is_replaced() -> None:
     lines = [line(200, loss=3.0), line(400, loss=2.0), line(600, loss=1.9)]
     again = [line(400, loss=1.8), line(600, loss=1.5)]
-    assert learning_curve.read([*lines, *again]) == {
+    assert learning_curve.read_curves([*lines, *again]) == {
         "loss": [(200.0, 3.0), (400.0, 1.8), (600.0, 1.5)]
     }
 
 
 def test_a_reward_has_a_panel_of_its_own() -> None:
-    curves = learning_curve.read(
+    curves = learning_curve.read_curves(
         [line(8 * n, loss=1.0, reward=n / 10) if n % 2 else line(8 * n, loss=1.0) for n in range(6)]
     )
     assert [len(curve) for curve in curves.values()] == [6, 3]
@@ -56,7 +56,7 @@ def test_a_reward_has_a_panel_of_its_own() -> None:
 )
 def test_lines_that_say_nothing_are_left_out(bad: str) -> None:
     good = [line(200, loss=3.0), line(400, loss=2.0)]
-    assert learning_curve.read([*good, bad]) == learning_curve.read(good)
+    assert learning_curve.read_curves([*good, bad]) == learning_curve.read_curves(good)
 
 
 def test_one_point_is_no_curve(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_one_point_is_no_curve(tmp_path: Path) -> None:
 
 
 def test_a_long_log_keeps_its_ends() -> None:
-    curves = learning_curve.read(line(n, loss=float(n)) for n in range(1, 10_001))
+    curves = learning_curve.read_curves(line(n, loss=float(n)) for n in range(1, 10_001))
     drawn = ElementTree.fromstring(learning_curve.as_svg("Long", curves))
     [curve] = [path for path in drawn.iter(f"{SVG}path") if path.get("fill") == "none"]
     points = str(curve.get("d"))[1:].split("L")

@@ -33,13 +33,13 @@ class FixedRosters(gym.Rosters):
         return WORKERS
 
 
-def drawn(example: Example) -> plan_reward.SampledRequest:
+def draw_request(example: Example) -> plan_reward.SampledRequest:
     found = plan_reward.draw(example, FixedRosters())
     assert found is not None
     return found
 
 
-DRAWN = drawn(REQUEST)
+DRAWN = draw_request(REQUEST)
 
 
 def worth(*lines: str) -> float:
@@ -80,20 +80,20 @@ def test_a_sum_that_cant_be_computed_is_worth_more_than_a_wrong_one_and_less_tha
 
 
 def test_numbers_that_no_float_holds_are_compared() -> None:
-    large = drawn(Example(TOOL, "en", "what is 10 to the power 400", ("calc: 10 ^ 400",)))
+    large = draw_request(Example(TOOL, "en", "what is 10 to the power 400", ("calc: 10 ^ 400",)))
     assert plan_reward.reward(large, "calc: 10 ^ 200 * 10 ^ 200") > 0.9
     assert plan_reward.reward(large, "calc: 10 ^ 401") < 0
     assert worth("calc: 3 ^ 993") < 0
 
 
 def test_a_tool_for_what_wants_none_is_worth_less_than_any_answer() -> None:
-    plain = drawn(Example("none", "en", "Write a poem about 1984 and 42", ("writing2: *",)))
+    plain = draw_request(Example("none", "en", "Write a poem about 1984 and 42", ("writing2: *",)))
     assert plan_reward.reward(plain, "calc: 1984 + 42") < plan_reward.reward(plain, "chat5: *")
 
 
 def test_equal_values_count_in_their_places() -> None:
     example = Example(TOOL, "en", "Add 3 and 4 and round it", ("calc: 3 + 4", "calc: round(#1)"))
-    one = drawn(example)
+    one = draw_request(example)
     assert plan_reward.reward(one, example.target) == pytest.approx(gym.best_plan(one.episode)[1])
 
 

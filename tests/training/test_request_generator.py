@@ -25,7 +25,7 @@ def rows(name: str) -> list[dict[str, object]]:
 
 
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize("language", templates.written())
+@pytest.mark.parametrize("language", templates.written_languages())
 def test_nearly_all_wordings_can_be_drawn_and_their_plans_played(language: str) -> None:
     generator = Generator(17)
     for kind in (TOOL, NONE, TEXT, COMPOUND, HAND):
@@ -51,7 +51,7 @@ def test_the_same_seed_draws_the_same() -> None:
 
 
 def test_what_is_kept_back_is_drawn_only_for_judging() -> None:
-    language = templates.written()[0]
+    language = templates.written_languages()[0]
     tools = templates.texts(language).tools
     kept = [template for template in tools if template.is_held_out]
     assert 0.08 < len(kept) / len(tools) < 0.25

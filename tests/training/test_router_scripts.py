@@ -69,7 +69,7 @@ def test_what_is_missing_is_missing(tmp_path: Path) -> None:
 def test_a_file_that_is_no_table_of_questions_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "x.csv.gz", [{"id": "1"}])
     with pytest.raises(ValueError, match="no column `text`"):
-        rr.read(tmp_path / "x.csv.gz")
+        rr.read_rows(tmp_path / "x.csv.gz")
 
 
 def test_no_question_is_on_both_sides(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def table(count: int = 12) -> list[dict[str, str]]:
     return found
 
 
-def scored(folder: Path, rows: list[dict[str, str]], *more: str) -> list[tuple[str, float]]:
+def score_rows(folder: Path, rows: list[dict[str, str]], *more: str) -> list[tuple[str, float]]:
     write(folder / "rows.csv.gz", rows)
     out = folder / "scores.csv"
     files = ["--model", MODEL, "--rows", folder / "rows.csv.gz", "--out", out]
@@ -193,7 +193,7 @@ def call(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_no_outcome_is_looked_at(mates: str, tmp_path: Path) -> None:
     more = ["--mates", mates] if mates else []
     rows = table()
-    known = scored(tmp_path, rows, *more)
+    known = score_rows(tmp_path, rows, *more)
     assert [id_ for id_, _ in known] == [row["id"] for row in rows]
     assert len({score for _, score in known}) > 1
     shuffled = [
@@ -201,22 +201,22 @@ def test_no_outcome_is_looked_at(mates: str, tmp_path: Path) -> None:
                "group": "?", "qhash": "?", "m:gpt-4o": "1", "p:gpt-4o": "no", "l:gpt-4o": "9"}
         for number, row in enumerate(rows)
     ]  # fmt: skip
-    assert scored(tmp_path, shuffled, *more) == known
+    assert score_rows(tmp_path, shuffled, *more) == known
     if not mates:
         for row in rows:
             del row["p:small"], row["l:small"]
-        assert scored(tmp_path, rows, *more) == known
+        assert score_rows(tmp_path, rows, *more) == known
 
 
 def test_a_question_is_scored_as_if_it_came_alone(tmp_path: Path) -> None:
     rows = table()
-    known = scored(tmp_path, rows, "--mates", "mate")
-    assert scored(tmp_path, rows[5:6], "--mates", "mate") == known[5:6]
-    assert scored(tmp_path, rows[::-1], "--mates", "mate") == known[::-1]
+    known = score_rows(tmp_path, rows, "--mates", "mate")
+    assert score_rows(tmp_path, rows[5:6], "--mates", "mate") == known[5:6]
+    assert score_rows(tmp_path, rows[::-1], "--mates", "mate") == known[::-1]
 
 
 def test_drafts_that_agree_are_kept_here(tmp_path: Path) -> None:
-    scores = dict(scored(tmp_path, table(), "--mates", "mate,third"))
+    scores = dict(score_rows(tmp_path, table(), "--mates", "mate,third"))
     agreeing = [scores[f"sums-{number}"] for number in range(0, 12, 2)]
     apart = [scores[f"sums-{number}"] for number in range(1, 12, 2)]
     assert max(agreeing) < min(apart)

@@ -16,7 +16,7 @@ from routing_skills import skill_table
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def drawn(chances: dict[str, float], count: int = 400) -> dict[str, np.ndarray]:
+def draw_answers(chances: dict[str, float], count: int = 400) -> dict[str, np.ndarray]:
     """Answers that are good as often as that, spread evenly."""
     places = np.linspace(0.5 / count, 1 - 0.5 / count, count)
     return {worker: (places < chance).astype(float) for worker, chance in chances.items()}
@@ -24,8 +24,8 @@ def drawn(chances: dict[str, float], count: int = 400) -> dict[str, np.ndarray]:
 
 def test_who_was_asked_harder_questions_does_not_look_worse() -> None:
     math = np.full(400, KINDS.index("math"))
-    easy = drawn({"qwen2.5-7b": 0.9, "llama-3.1-8b": 0.85, "gemma-2-2b": 0.6, "yi-6b": 0.5})
-    hard = drawn({"qwen2.5-7b": 0.5, "llama-3.1-8b": 0.4, "mixtral-8x22b": 0.6})
+    easy = draw_answers({"qwen2.5-7b": 0.9, "llama-3.1-8b": 0.85, "gemma-2-2b": 0.6, "yi-6b": 0.5})
+    hard = draw_answers({"qwen2.5-7b": 0.5, "llama-3.1-8b": 0.4, "mixtral-8x22b": 0.6})
     table = skill_table(["easy", "hard"], [math, math], [easy, hard])
     means = {model: kinds["math"][0] for model, kinds in table.items()}
     stronger = means[next(model for model in means if "mixtral" in model)]

@@ -63,7 +63,7 @@ def test_moves_are_allowed_as_in_the_product(
 ) -> None:
     rejected = rejected and wrote >= 0
     one = drawn.some(np.array([row]))
-    (found,) = turn_head._allowed(
+    (found,) = turn_head._allowed_moves(
         one, turn, np.array([thought]), np.array([wrote]), np.array([rejected])
     )
     position = TurnPosition(

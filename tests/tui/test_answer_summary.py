@@ -21,7 +21,7 @@ ROSTER = {
 TWO = (direct_step("small"), direct_step("mate"))
 
 
-def begun(*more: ev.Event) -> RunView:
+def run_of_two(*more: ev.Event) -> RunView:
     """Return a run in which two draft side by side, the second with the first word."""
     return fold_events(
         [
@@ -35,10 +35,10 @@ def begun(*more: ev.Event) -> RunView:
     )
 
 
-def asked(*more: ev.Event) -> RunView:
+def run_of_three(*more: ev.Event) -> RunView:
     """Return the same run when a third was asked for, as the two disagree."""
     grown = Plan((*TWO, direct_step("gpt")), (3,))
-    return begun(
+    return run_of_two(
         ev.StepText(1, "345", at=0.2),
         ev.StepFinished(1, Finish.STOP, "", at=0.3),
         ev.StepFinished(2, Finish.STOP, "408", at=0.3),
@@ -47,20 +47,22 @@ def asked(*more: ev.Event) -> RunView:
     )
 
 
-def shown(run: RunView) -> list[str]:
+def shown_texts(run: RunView) -> list[str]:
     return [part.text for part in answers.answer_parts(run, ROSTER)]
 
 
 def test_the_first_draft_stands_there_until_its_successor_has_a_word() -> None:
-    assert shown(begun()) == []
-    assert shown(begun(ev.StepText(1, "345", at=0.2))) == ["345"]
-    assert shown(asked()) == ["345"]
-    assert shown(asked(ev.StepStarted(3, "gpt", at=0.5), ev.StepText(3, "391", at=0.6))) == ["391"]
+    assert shown_texts(run_of_two()) == []
+    assert shown_texts(run_of_two(ev.StepText(1, "345", at=0.2))) == ["345"]
+    assert shown_texts(run_of_three()) == ["345"]
+    assert shown_texts(
+        run_of_three(ev.StepStarted(3, "gpt", at=0.5), ev.StepText(3, "391", at=0.6))
+    ) == ["391"]
 
 
 def test_a_remote_worker_is_not_said_to_have_answered_locally() -> None:
-    assert route_text(asked(), ROSTER).startswith("Answered on this machine, by Small, Mate")
-    helped = asked(ev.StepStarted(3, "gpt", at=0.5), ev.StepText(3, "391", at=0.6))
+    assert route_text(run_of_three(), ROSTER).startswith("Answered on this machine, by Small, Mate")
+    helped = run_of_three(ev.StepStarted(3, "gpt", at=0.5), ev.StepText(3, "391", at=0.6))
     assert route_text(helped, ROSTER).startswith("Answered with remote help, by Small")
 
 
@@ -70,9 +72,10 @@ def test_a_tool_that_checked_did_not_plan() -> None:
             0, "small", purpose, 1, 2, 0, 0, 0, True, 0.1, None, 0.0, Finish.STOP, at=0.4
         )
 
-    assert "\nChecked by Small" in run_summary(begun(called(Purpose.VERIFY)), ROSTER).plain
+    assert "\nChecked by Small" in run_summary(run_of_two(called(Purpose.VERIFY)), ROSTER).plain
     assert (
-        "\nPlanned and checked by Small" in run_summary(begun(called(Purpose.PLAN)), ROSTER).plain
+        "\nPlanned and checked by Small"
+        in run_summary(run_of_two(called(Purpose.PLAN)), ROSTER).plain
     )
 
 

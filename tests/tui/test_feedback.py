@@ -39,7 +39,7 @@ def slow(request: Request) -> Iterable[Chunk | float]:
         yield 0.01
 
 
-async def kept(session: AppSession, conversation: str = "") -> list[set[Signal]]:
+async def stored_signals(session: AppSession, conversation: str = "") -> list[set[Signal]]:
     """Return what is kept of each answer on the screen's branch."""
     await session.app.workers.wait_for_complete()
     store = session.services.store
@@ -58,14 +58,14 @@ async def test_an_answer_is_marked_and_the_mark_is_taken_back(tmp_path: Path) ->
     async with open_app(tmp_path, say) as session:
         await session.ask("Hi")
         await session.press("tab", "+")
-        assert await kept(session) == [{Signal.GOOD}]
+        assert await stored_signals(session) == [{Signal.GOOD}]
         assert head(session).endswith("· good")
         assert "marked as good" in session.screen_text()
         await session.press("-")
-        assert await kept(session) == [{Signal.BAD}]
+        assert await stored_signals(session) == [{Signal.BAD}]
         assert head(session).endswith("· bad")
         await session.press("-")
-        assert await kept(session) == [set()]
+        assert await stored_signals(session) == [set()]
         assert "bad" not in head(session)
         assert "the mark is taken back" in session.screen_text()
 
@@ -75,7 +75,7 @@ async def test_a_mark_on_a_prompt_is_for_its_answer(tmp_path: Path) -> None:
         await session.ask("first")
         await session.ask("second")
         await session.press("tab", "g", "+")
-        assert await kept(session) == [{Signal.GOOD}, set()]
+        assert await stored_signals(session) == [{Signal.GOOD}, set()]
         assert head(session, 0).endswith("· good")
 
 
@@ -83,14 +83,14 @@ async def test_a_mark_is_there_again_when_the_conversation_is_opened(tmp_path: P
     async with open_app(tmp_path, say) as session:
         await session.ask("Hi")
         await session.send("/good")
-        assert await kept(session) == [{Signal.GOOD}]
+        assert await stored_signals(session) == [{Signal.GOOD}]
         id = session.chat.context.chat.id
         await session.press("ctrl+n")
         assert not session.chat.transcript.turns
         await session.chat.conversation.open(id)
         await session.wait_until(lambda: head(session).endswith("· good"))
         await session.send("/bad")
-        assert await kept(session) == [{Signal.BAD}]
+        assert await stored_signals(session) == [{Signal.BAD}]
 
 
 async def test_there_is_nothing_to_mark_before_an_answer(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ async def test_there_is_nothing_to_mark_before_an_answer(tmp_path: Path) -> None
         await session.send("write")
         await session.wait_until(lambda: "word3" in session.screen_text())
         await session.press("tab", "+")
-        assert await kept(session) == [set()]
+        assert await stored_signals(session) == [set()]
         assert "still being written" in session.screen_text()
         await session.press("escape")
         await session.wait_for_answer()
@@ -108,7 +108,9 @@ async def test_there_is_nothing_to_mark_before_an_answer(tmp_path: Path) -> None
         await session.wait_until(lambda: session.chat.queue.is_busy)
         await session.press("escape")
         await session.wait_for_answer()
-        assert await kept(session) == [set()], "what is done with half an answer says nothing"
+        assert await stored_signals(session) == [set()], (
+            "what is done with half an answer says nothing"
+        )
 
 
 async def test_the_letters_mean_nothing_in_the_prompt(tmp_path: Path) -> None:
@@ -116,20 +118,20 @@ async def test_the_letters_mean_nothing_in_the_prompt(tmp_path: Path) -> None:
         await session.ask("Hi")
         await session.press("+", "-")
         assert session.chat.composer.text == "+-"
-        assert await kept(session) == [set()]
+        assert await stored_signals(session) == [set()]
 
 
 async def test_copies_of_an_answer_are_kept_those_of_a_prompt_not(tmp_path: Path) -> None:
     async with open_app(tmp_path, say) as session:
         await session.ask("Hi")
         await session.press("tab", "k", "y", "u")
-        assert await kept(session) == [set()]
+        assert await stored_signals(session) == [set()]
         await session.press("j", "u")
-        assert await kept(session) == [{Signal.COPIED}]
+        assert await stored_signals(session) == [{Signal.COPIED}]
         await session.press("tab")
         await session.ask("Hi again")
         await session.press("tab", "y", "y", "y")
-        assert await kept(session) == [{Signal.COPIED}, {Signal.COPIED}]
+        assert await stored_signals(session) == [{Signal.COPIED}, {Signal.COPIED}]
 
 
 async def test_a_copied_selection_is_a_copy(
@@ -143,12 +145,12 @@ async def test_a_copied_selection_is_a_copy(
         session.chat.selections = {session.chat.query(AnswerView).first(): SELECT_ALL}
         await session.press("ctrl+c")
         assert "Hello there." in copied[0]
-        assert await kept(session) == [{Signal.COPIED}, set()]
+        assert await stored_signals(session) == [{Signal.COPIED}, set()]
         [prompt, *_] = session.chat.transcript.query(TurnView)
         session.chat.selections = {prompt.query(".text").first(): SELECT_ALL}
         await session.press("ctrl+c")
         assert copied[1:] == ["first"]
-        assert await kept(session) == [{Signal.COPIED}, set()]
+        assert await stored_signals(session) == [{Signal.COPIED}, set()]
 
 
 async def test_asking_again_is_kept_with_the_answer_there_was(tmp_path: Path) -> None:
@@ -158,7 +160,7 @@ async def test_asking_again_is_kept_with_the_answer_there_was(tmp_path: Path) ->
         await session.press("tab", "r")
         await session.wait_until(lambda: session.chat.transcript.turns[-1].id != old)
         await session.wait_for_answer()
-        assert await kept(session) == [set()]
+        assert await stored_signals(session) == [set()]
         assert set((await session.services.store.feedback.signals([old]))[old]) == {Signal.AGAIN}
 
 
@@ -172,7 +174,7 @@ async def test_asking_a_stronger_worker_is_kept_with_the_answer_there_was(tmp_pa
         await session.wait_until(lambda: "Better." in session.screen_text())
         await session.wait_for_answer()
         assert session.chat.transcript.turns[-1].worker == GPT.id
-        assert await kept(session) == [set()]
+        assert await stored_signals(session) == [set()]
         assert set((await session.services.store.feedback.signals([old]))[old]) == {Signal.STRONGER}
 
 
@@ -180,7 +182,7 @@ async def test_where_there_is_no_stronger_worker_nothing_was_asked(tmp_path: Pat
     async with open_app(tmp_path, say) as session:
         await session.ask("Hi")
         await session.press("tab", "s")
-        assert await kept(session) == [set()]
+        assert await stored_signals(session) == [set()]
 
 
 async def test_an_edited_prompt_is_kept_with_its_answer_once_it_is_sent(tmp_path: Path) -> None:
@@ -188,7 +190,7 @@ async def test_an_edited_prompt_is_kept_with_its_answer_once_it_is_sent(tmp_path
         await session.ask("Hi")
         old = session.chat.transcript.turns[-1].id
         await session.press("tab", "e", "escape")
-        assert await kept(session) == [set()], "it was left as it was"
+        assert await stored_signals(session) == [set()], "it was left as it was"
         await session.press("tab", "e", "!")
         await session.ask("")
         assert [t.text for t in session.chat.transcript.turns if t.role is Role.USER] == ["Hi!"]
@@ -221,7 +223,7 @@ async def teach(rated: Sequence[RatedAnswer], target: Path) -> RefitResult:
 
 
 @asynccontextmanager
-async def taught(tmp_path: Path, *scripts: Script) -> AsyncIterator[AppSession]:
+async def open_learning_app(tmp_path: Path, *scripts: Script) -> AsyncIterator[AppSession]:
     """Open the app with something that learns."""
     store, versions = Store.open(None), LearnedVersions(tmp_path / "router" / "learned.npz")
     tutor = Personaliser(store.feedback, lambda: [Candidate("small")], teach, versions)
@@ -230,7 +232,7 @@ async def taught(tmp_path: Path, *scripts: Script) -> AsyncIterator[AppSession]:
     await store.aclose()
 
 
-async def judged(store: Store, count: int) -> None:
+async def store_ratings(store: Store, count: int) -> None:
     """Have so many good answers in the history."""
     for number in range(count):
         begun = await store.begin(Prompt(f"Question {number}"), ConversationPosition(), Label.CLOUD)
@@ -239,12 +241,12 @@ async def judged(store: Store, count: int) -> None:
 
 
 async def test_learning_says_what_came_of_it_and_is_taken_back(tmp_path: Path) -> None:
-    async with taught(tmp_path, say) as session:
+    async with open_learning_app(tmp_path, say) as session:
         await session.send("/learn")
         await session.wait_until(
             lambda: "There is no answer to learn from yet." in session.screen_text()
         )
-        await judged(session.services.store, 12)
+        await store_ratings(session.services.store, 12)
         await session.send("/learn")
         await session.wait_until(lambda: "It trusts small more." in session.screen_text())
         assert "There are 12 answers to learn from: 12 you marked good." in session.screen_text()
@@ -261,8 +263,8 @@ async def test_learning_says_what_came_of_it_and_is_taken_back(tmp_path: Path) -
 
 
 async def test_now_and_then_a_mark_says_what_it_is_good_for(tmp_path: Path) -> None:
-    async with taught(tmp_path, say) as session:
-        await judged(session.services.store, LEARN_HINT_ANSWERS - 2)
+    async with open_learning_app(tmp_path, say) as session:
+        await store_ratings(session.services.store, LEARN_HINT_ANSWERS - 2)
         hint = f"{LEARN_HINT_ANSWERS} new: /learn learns from them"
         for text in ("marked as good ", f"marked as good · {hint}"):
             await session.ask("Hi")
@@ -278,7 +280,7 @@ async def test_a_fall_while_learning_is_said(tmp_path: Path) -> None:
     store, versions = Store.open(None), LearnedVersions(tmp_path / "router" / "learned.npz")
     tutor = Personaliser(store.feedback, lambda: [Candidate("small")], fall, versions)
     async with open_app(tmp_path, say, store=store, tutor=lambda: tutor) as session:
-        await judged(store, 12)
+        await store_ratings(store, 12)
         await session.send("/learn")
         await session.wait_until(lambda: "The router failed" in session.screen_text())
         await session.wait_until(lambda: "learning from your answers" not in session.screen_text())

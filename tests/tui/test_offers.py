@@ -23,20 +23,20 @@ Script = Iterable[Chunk | BaseException | float]
 CARD = "Ask gpt-5-mini?"
 
 
-async def offered(session: AppSession, text: str = "Write a poem about herons") -> None:
+async def wait_for_offer(session: AppSession, text: str = "Write a poem about herons") -> None:
     """Send a prompt whose local answer won't do, and wait for the offer."""
     await session.send(text)
     await session.wait_until(lambda: CARD in session.screen_text())
 
 
-async def charged(session: AppSession) -> int:
+async def charged_nanos(session: AppSession) -> int:
     standing = await session.services.orchestra.standing()
     return sum(room.used for room in standing.rooms if room.scope is Scope.DAY)
 
 
 async def test_the_offer_shows_what_would_leave_and_what_it_could_cost(tmp_path: Path) -> None:
     async with open_app(tmp_path, sorry, cloud=remote_script()) as session:
-        await offered(session)
+        await wait_for_offer(session)
         seen = session.screen_text()
         assert "at most $0.009 · $2.00 left today" in seen
         assert "Why: The local worker would not or could not answer." in seen
@@ -69,14 +69,14 @@ async def test_typed_ahead_text_and_enter_never_spend(tmp_path: Path) -> None:
         )
         await session.press("enter", "enter")
         assert session.asked == []
-        assert await charged(session) == 0
+        assert await charged_nanos(session) == 0
 
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("keys", [("escape",), ("tab", "enter")], ids="-".join)
 async def test_a_declined_offer_is_one_quiet_line(tmp_path: Path, keys: tuple[str, ...]) -> None:
     async with open_app(tmp_path, sorry, cloud=remote_script()) as session:
-        await offered(session)
+        await wait_for_offer(session)
         await session.press(*keys)
         await session.wait_for_answer()
         assert CARD not in session.screen_text()
@@ -86,7 +86,7 @@ async def test_a_declined_offer_is_one_quiet_line(tmp_path: Path, keys: tuple[st
         )
         assert SORRY in session.screen_text()
         assert session.chat.transcript.turns[-1].status is TurnStatus.DONE
-        assert await charged(session) == 0
+        assert await charged_nanos(session) == 0
 
 
 async def test_what_is_sent_replaces_the_draft_with_name_and_price(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ async def test_what_is_sent_replaces_the_draft_with_name_and_price(tmp_path: Pat
         yield Usage(400, 800, Finish.STOP)
 
     async with open_app(tmp_path, sorry, cloud=slowly) as session:
-        await offered(session)
+        await wait_for_offer(session)
         await session.press("tab", "right", "enter")
         await session.wait_until(
             lambda: "the local draft; gpt-5-mini was asked" in session.screen_text()
@@ -126,7 +126,7 @@ async def test_what_is_sent_replaces_the_draft_with_name_and_price(tmp_path: Pat
 
 async def test_the_same_head_is_there_when_it_is_opened_again(tmp_path: Path) -> None:
     async with open_app(tmp_path, sorry, cloud=remote_script()) as session:
-        await offered(session)
+        await wait_for_offer(session)
         await session.press("tab", "right", "enter")
         await session.wait_for_answer()
         head = next(line for line in session.screen_text().splitlines() if "2 steps" in line)
@@ -139,19 +139,19 @@ async def test_the_same_head_is_there_when_it_is_opened_again(tmp_path: Path) ->
 
 async def test_a_click_chooses(tmp_path: Path) -> None:
     async with open_app(tmp_path, sorry, cloud=remote_script()) as session:
-        await offered(session)
+        await wait_for_offer(session)
         once = session.app.screen.query(ChoiceView)[1]
         assert once.choice.id == "once"
         await session.pilot.click(once)
         await session.wait_until(lambda: "From far away." in session.screen_text())
         await session.wait_for_answer()
-        assert await charged(session) > 0
+        assert await charged_nanos(session) > 0
         assert len(session.asked) == 1
 
 
 async def test_send_in_this_conversation_asks_no_more_there(tmp_path: Path) -> None:
     async with open_app(tmp_path, sorry, cloud=remote_script()) as session:
-        await offered(session)
+        await wait_for_offer(session)
         await session.press("tab", "right", "right", "enter")
         await session.wait_for_answer()
         await session.ask("another")
@@ -159,12 +159,12 @@ async def test_send_in_this_conversation_asks_no_more_there(tmp_path: Path) -> N
         assert session.screen_text().count("From far away.") == 2
         await session.press("ctrl+n")
         await session.wait_until(lambda: not session.chat.transcript.turns)
-        await offered(session)
+        await wait_for_offer(session)
 
 
 async def test_all_of_a_long_text_can_be_read_before_it_leaves(tmp_path: Path) -> None:
     async with open_app(tmp_path, sorry, cloud=remote_script()) as session:
-        await offered(session, " ".join(f"item{number}" for number in range(600)))
+        await wait_for_offer(session, " ".join(f"item{number}" for number in range(600)))
         card = session.app.screen.query_one(OfferCard)
         assert card.region.height < session.chat.transcript.size.height, "the card fits"
         await session.press("tab")
@@ -205,7 +205,7 @@ async def test_leaving_answers_all_cards_safely(tmp_path: Path) -> None:
 
 async def test_edit_first_gives_the_prompt_back_and_sends_it_there(tmp_path: Path) -> None:
     async with open_app(tmp_path, sorry, cloud=remote_script()) as session:
-        await offered(session, "first words")
+        await wait_for_offer(session, "first words")
         session.chat.composer.prompt.insert("half a thought")
         await session.press("tab", "left", "enter")
         await session.wait_for_answer()
@@ -217,7 +217,7 @@ async def test_edit_first_gives_the_prompt_back_and_sends_it_there(tmp_path: Pat
         await session.wait_until(lambda: "You: first words and more" in session.screen_text())
         assert "Don't send" in session.screen_text()
         assert "Local answer so far" not in session.screen_text()
-        assert await charged(session) == 0, "the edited prompt is shown first as well"
+        assert await charged_nanos(session) == 0, "the edited prompt is shown first as well"
         await session.press("tab", "right", "enter")
         await session.wait_until(lambda: "From far away." in session.screen_text())
         await session.wait_for_answer()
@@ -231,7 +231,7 @@ async def test_a_worker_that_fails_leaves_the_local_answer(tmp_path: Path) -> No
         raise WorkerUnavailable("OpenAI closed the connection.", "Try again.")
 
     async with open_app(tmp_path, sorry, cloud=broken) as session:
-        await offered(session)
+        await wait_for_offer(session)
         await session.press("tab", "right", "enter")
         await session.wait_until(lambda: CARD not in session.screen_text())
         await session.wait_until(
@@ -271,7 +271,7 @@ async def test_the_policy_never_is_shown_and_asks_nothing(tmp_path: Path) -> Non
 
 async def test_a_chosen_cloud_worker_asks_before_anything_else(tmp_path: Path) -> None:
     async with open_app(tmp_path, cloud=remote_script(), worker="gpt") as session:
-        await offered(session, "hello")
+        await wait_for_offer(session, "hello")
         assert "cloud worker" in session.screen_text().splitlines()[0]
         assert "Don't send" in session.screen_text()
         assert "Why: You asked for it." in session.screen_text()
@@ -282,7 +282,7 @@ async def test_a_chosen_cloud_worker_asks_before_anything_else(tmp_path: Path) -
             in session.screen_text()
         )
         assert "Stopped here." not in session.screen_text()
-        await offered(session, "hello again")
+        await wait_for_offer(session, "hello again")
         await session.press("tab", "right", "enter")
         await session.wait_for_answer()
         assert "From far away." in session.screen_text()
@@ -333,11 +333,11 @@ async def test_s_says_in_a_sentence_why_no_worker_can_be_asked(
 async def test_going_offline_or_private_takes_an_open_offer_back(tmp_path: Path) -> None:
     async with open_app(tmp_path, sorry, cloud=remote_script()) as session:
         for command in ("/offline on", "/private"):
-            await offered(session)
+            await wait_for_offer(session)
             await session.send(command)
             await session.wait_for_answer()
             assert CARD not in session.screen_text()
-            assert await charged(session) == 0
+            assert await charged_nanos(session) == 0
             await session.ask("another")
             assert CARD not in session.screen_text()
             await session.send("/offline off")
@@ -449,7 +449,7 @@ async def test_a_waiting_question_is_seen_and_answered_from_every_screen(
         await session.wait_until(lambda: session.app.screen is not session.chat)
         asking.set()
         await session.wait_for_text("Ask gpt-5-mini? Ctrl+G answers.")
-        assert await charged(session) == 0
+        assert await charged_nanos(session) == 0
         if keys[0] != "ctrl+p":
             assert "Ctrl+G answer" in session.screen_text().splitlines()[-1]
         await session.press("z")  # typed for that screen: chooses nothing
@@ -459,7 +459,7 @@ async def test_a_waiting_question_is_seen_and_answered_from_every_screen(
         assert CARD in session.screen_text()
         await session.press("right", "enter")
         await session.wait_for_answer()
-        assert await charged(session) > 0
+        assert await charged_nanos(session) > 0
 
 
 @pytest.mark.sampled
@@ -468,7 +468,7 @@ async def test_the_workflow_beside_the_conversation_covers_no_question(
     tmp_path: Path, columns: int
 ) -> None:
     async with open_app(tmp_path, sorry, cloud=remote_script(), size=(columns, 40)) as session:
-        await offered(session)
+        await wait_for_offer(session)
         await session.chat.run_action("why")
         await session.wait_for_text("Why this way")
         await session.wait_for_text(
@@ -487,17 +487,17 @@ async def test_the_workflow_beside_the_conversation_covers_no_question(
 
 async def test_a_screen_opened_over_a_question_shows_it(tmp_path: Path) -> None:
     async with open_app(tmp_path, sorry, cloud=remote_script()) as session:
-        await offered(session)
+        await wait_for_offer(session)
         await session.press("f1")
         await session.wait_for_text("Ask gpt-5-mini? Ctrl+G answers.")
         await session.press("ctrl+g", "enter", "enter")
         await session.wait_for_answer()
-        assert await charged(session) == 0, "the first choice is to keep it"
+        assert await charged_nanos(session) == 0, "the first choice is to keep it"
 
 
 async def test_the_way_to_the_card_is_named_wherever_the_focus_is(tmp_path: Path) -> None:
     async with open_app(tmp_path, sorry, cloud=remote_script()) as session:
-        await offered(session)
+        await wait_for_offer(session)
         session.chat.transcript.focus()
         await session.wait_until(lambda: "y copy" in session.screen_text().splitlines()[-1])
         assert "Tab choose" in session.screen_text().splitlines()[-1]
@@ -505,15 +505,15 @@ async def test_the_way_to_the_card_is_named_wherever_the_focus_is(tmp_path: Path
 
 async def test_leaving_with_a_waiting_question_sends_nothing(tmp_path: Path) -> None:
     async with open_app(tmp_path, sorry, cloud=remote_script()) as session:
-        await offered(session)
+        await wait_for_offer(session)
         await session.chat.close()
-        assert await charged(session) == 0
+        assert await charged_nanos(session) == 0
         assert session.chat.question == ""
 
 
 async def test_a_double_enter_answers_one_question_only(tmp_path: Path) -> None:
     async with open_app(tmp_path, sorry, cloud=remote_script()) as session:
-        await offered(session)
+        await wait_for_offer(session)
         second = asyncio.create_task(
             session.chat.questions.ask(
                 Question("Really?", (Choice("no", "No"), Choice("yes", "Yes")), "no")
@@ -524,7 +524,7 @@ async def test_a_double_enter_answers_one_question_only(tmp_path: Path) -> None:
         assert not second.done()
         await session.press("escape")
         assert await second == "no"
-        assert await charged(session) == 0
+        assert await charged_nanos(session) == 0
 
 
 @pytest.mark.sampled
@@ -550,7 +550,7 @@ async def test_a_question_survives_every_other_screen(
         await session.wait_for_answer()
         await session.press("ctrl+n")
         await session.wait_until(lambda: not session.chat.transcript.turns)
-        await offered(session)
+        await wait_for_offer(session)
         await session.press(*keys.split())
         await session.wait_until(lambda: session.app.screen is session.chat)
         whose = "In \u201cWrite a poem about herons\u201d: " if is_other else ""
@@ -561,4 +561,4 @@ async def test_a_question_survives_every_other_screen(
         assert CARD in session.screen_text(), "what is said meanwhile stands above it"
         await session.press("ctrl+g", "right", "enter")
         await session.wait_for_answer()
-        assert await charged(session) > 0
+        assert await charged_nanos(session) > 0

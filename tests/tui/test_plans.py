@@ -47,7 +47,7 @@ def say(request: Request) -> Said:
     yield Text("Herons wade.")
 
 
-async def asked(session: AppSession) -> None:
+async def wait_for_card(session: AppSession) -> None:
     await session.wait_until(lambda: session.app.screen.query(PlanCard))
     await session.wait_until(lambda: "Play this plan?" in session.screen_text())
 
@@ -55,7 +55,7 @@ async def asked(session: AppSession) -> None:
 async def test_plan_shows_the_plan_before_anything_is_called(tmp_path: Path) -> None:
     async with open_app(tmp_path, say, size=(100, 30)) as session:
         await session.send("/plan Tell me of herons")
-        await asked(session)
+        await wait_for_card(session)
         flat = " ".join(session.screen_text().split())
         assert "1 step · 1 local" in flat
         assert (
@@ -80,7 +80,7 @@ async def test_plan_alone_is_for_the_next_prompt_only(tmp_path: Path) -> None:
             lambda: "local first · plan first" in session.screen_text().splitlines()[0]
         )
         await session.send("Tell me of herons")
-        await asked(session)
+        await wait_for_card(session)
         assert "plan first" not in session.screen_text().splitlines()[0]
         await session.press("tab", "right", "enter")
         await session.wait_for_answer()
@@ -92,7 +92,7 @@ async def test_plan_alone_is_for_the_next_prompt_only(tmp_path: Path) -> None:
 async def test_a_plan_of_one_step_that_was_left_says_so_and_is_no_work(tmp_path: Path) -> None:
     async with open_app(tmp_path, say) as session:
         await session.send("/plan Tell me of herons")
-        await asked(session)
+        await wait_for_card(session)
         await session.press("tab")
         keys = session.screen_text().splitlines()[-1]
         assert "Enter choose" in keys
@@ -113,22 +113,22 @@ async def test_a_plan_of_one_step_that_was_left_says_so_and_is_no_work(tmp_path:
 async def test_a_prompt_of_several_lines_after_plan(tmp_path: Path) -> None:
     async with open_app(tmp_path, say) as session:
         await session.send("/plan Tell me of herons\nand of storks")
-        await asked(session)
+        await wait_for_card(session)
         await session.press("escape")
         await session.wait_for_answer()
         assert session.chat.transcript.turns[0].text == "Tell me of herons\nand of storks"
 
 
-async def previewed(session: AppSession, plan: Plan) -> None:
+async def preview_plan(session: AppSession, plan: Plan) -> None:
     """Have a plan of several steps shown, as a conductor would draw it."""
     pending = QueuedPrompt(session.chat.context.chat, Prompt("Plan it"), plan=plan, preview=True)
     session.chat.queue.send(pending)
-    await asked(session)
+    await wait_for_card(session)
 
 
 async def test_the_card_names_workers_costs_and_what_each_sees(tmp_path: Path) -> None:
     async with open_app(tmp_path, say, cloud=remote_script(), size=(100, 40)) as session:
-        await previewed(session, PLAN)
+        await preview_plan(session, PLAN)
         seen = session.screen_text()
         flat = " ".join(seen.split())
         assert "3 steps · 1 local, 2 cloud" in flat
@@ -149,7 +149,7 @@ async def test_the_plan_shows_what_the_gate_then_holds(tmp_path: Path) -> None:
     async with open_app(
         tmp_path, say, cloud=remote_script(), terms=BUDGET, size=(100, 40)
     ) as session:
-        await previewed(session, plan)
+        await preview_plan(session, plan)
         (card,) = session.app.screen.query(PlanCard)
         costs = card.question.costs
         assert costs[2] == 0
@@ -168,7 +168,7 @@ async def test_the_plan_shows_what_the_gate_then_holds(tmp_path: Path) -> None:
 
 async def test_a_plan_that_was_left_is_played_later(tmp_path: Path) -> None:
     async with open_app(tmp_path, say, cloud=remote_script(), terms=BUDGET) as session:
-        await previewed(session, PLAN)
+        await preview_plan(session, PLAN)
         await session.press("escape")
         await session.wait_for_answer()
         await session.send("/continue")
@@ -322,7 +322,7 @@ async def test_a_plan_is_edited_and_corrected_and_then_played(tmp_path: Path, ed
     (editor / "next-1.toml").write_text(WRONG)
     (editor / "next-2.toml").write_text(EDITED)
     async with open_app(tmp_path, say, cloud=remote_script(), size=(100, 30)) as session:
-        await previewed(session, PLAN)
+        await preview_plan(session, PLAN)
         await session.press("tab", "right", "right", "enter")
         await session.wait_until(lambda: "Go on editing" in session.screen_text())
         flat = " ".join(session.screen_text().replace("▌", "").split())
@@ -350,7 +350,7 @@ async def test_a_plan_is_edited_and_corrected_and_then_played(tmp_path: Path, ed
 async def test_an_edited_plan_may_be_left(tmp_path: Path, editor: Path) -> None:
     (editor / "next-1.toml").write_text("steps = 1")
     async with open_app(tmp_path, say, cloud=remote_script()) as session:
-        await previewed(session, PLAN)
+        await preview_plan(session, PLAN)
         await session.press("tab", "right", "right", "enter")
         await session.wait_until(lambda: "Go on editing" in session.screen_text())
         await session.press("escape")
@@ -381,13 +381,13 @@ async def test_an_editor_left_without_a_change_plays_and_spends_nothing(
     async with open_app(
         tmp_path, say, cloud=remote_script(), terms=BUDGET, size=(100, 30)
     ) as session:
-        await previewed(session, PLAN)
+        await preview_plan(session, PLAN)
         (card,) = session.app.screen.query(PlanCard)
         await session.press("tab", "right", "right", "enter")
         await session.wait_until(
             lambda: not card.is_attached and session.app.screen.query(PlanCard)
         )
-        await asked(session)
+        await wait_for_card(session)
         assert "3 steps · 1 local, 2 cloud" in session.screen_text()
         await session.press("escape")
         await session.wait_for_answer()
@@ -402,7 +402,7 @@ async def test_an_edited_plan_with_a_paid_step_waits_for_its_confirmation(
     async with open_app(
         tmp_path, say, cloud=remote_script(), terms=BUDGET, size=(100, 30)
     ) as session:
-        await previewed(session, PLAN)
+        await preview_plan(session, PLAN)
         await session.press("tab", "right", "right", "enter")
         await session.wait_until(lambda: "1 step · 1 cloud" in session.screen_text())
         assert "gpt-5-mini · cloud · at most $" in session.screen_line()
@@ -415,7 +415,7 @@ async def test_an_edited_plan_with_a_paid_step_waits_for_its_confirmation(
 async def test_what_waits_is_played_after_the_edited_plan(tmp_path: Path, editor: Path) -> None:
     (editor / "next-1.toml").write_text(EDITED)
     async with open_app(tmp_path, say, cloud=remote_script()) as session:
-        await previewed(session, PLAN)
+        await preview_plan(session, PLAN)
         await session.send("and then")
         await session.press("tab", "right", "right", "enter")
         await session.wait_until(lambda: "1 step · 1 local" in session.screen_text())
@@ -458,7 +458,7 @@ DRAWN = {
 }  # fmt: skip
 
 
-def conducting(go: asyncio.Event) -> Script:
+def conductor_script(go: asyncio.Event) -> Script:
     """Return the script of a worker that draws a plan once it may, and does its steps."""
 
     def script(request: Request) -> Said:
@@ -476,7 +476,7 @@ def conducting(go: asyncio.Event) -> Script:
 
 async def test_a_drawn_plan_is_shown_as_it_is_drawn_asked_about_and_played(tmp_path: Path) -> None:
     go = asyncio.Event()
-    async with open_app(tmp_path, say, conducting(go), size=(100, 30)) as session:
+    async with open_app(tmp_path, say, conductor_script(go), size=(100, 30)) as session:
         await session.send("/strategy conductor")
         await session.send("/plan Write about herons, then put it into Portuguese.")
         await session.wait_until(
@@ -487,7 +487,7 @@ async def test_a_drawn_plan_is_shown_as_it_is_drawn_asked_about_and_played(tmp_p
         await session.wait_until(lambda: "Qwen 4B is planning." in session.screen_text())
         await session.press("escape")
         go.set()
-        await asked(session)
+        await wait_for_card(session)
         seen = session.screen_text()
         assert "2 steps · 2 local" in seen
         assert "2  Translate result 1 into Portuguese." in seen

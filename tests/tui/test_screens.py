@@ -15,7 +15,7 @@ def say(request: Request) -> Iterable[Chunk]:
     yield Text(f"About {request.messages[-1].text}: nothing much.")
 
 
-async def opened(session: AppSession, *prompts: str) -> None:
+async def open_conversations(session: AppSession, *prompts: str) -> None:
     for prompt in prompts:
         await session.press("ctrl+n")
         await session.wait_until(lambda: not session.chat.transcript.turns)
@@ -30,7 +30,7 @@ async def to_conversations(session: AppSession) -> None:
 
 async def test_search_finds_the_line_and_opens_there(tmp_path: Path) -> None:
     async with open_app(tmp_path, say) as session:
-        await opened(session, "herons in Lisbon", "castles", "gardens")
+        await open_conversations(session, "herons in Lisbon", "castles", "gardens")
         await to_conversations(session)
         lines = session.screen_text().splitlines()
         assert [n for n in ("gardens", "castles", "herons") if any(n in line for line in lines)]
@@ -46,7 +46,7 @@ async def test_search_finds_the_line_and_opens_there(tmp_path: Path) -> None:
 
 async def test_a_deleted_conversation_is_kept_for_a_day(tmp_path: Path) -> None:
     async with open_app(tmp_path, say) as session:
-        await opened(session, "alpha", "beta")
+        await open_conversations(session, "alpha", "beta")
         await to_conversations(session)
         await session.press("ctrl+d")
         await session.wait_until(
@@ -67,7 +67,7 @@ async def test_a_deleted_conversation_is_kept_for_a_day(tmp_path: Path) -> None:
 
 async def test_renaming_in_the_list(tmp_path: Path) -> None:
     async with open_app(tmp_path, say) as session:
-        await opened(session, "alpha", "beta")
+        await open_conversations(session, "alpha", "beta")
         await to_conversations(session)
         await session.press("ctrl+r")
         await session.wait_until(lambda: type(session.app.screen).__name__ == "RenameScreen")

@@ -215,7 +215,7 @@ async def test_a_stored_run_draws_the_same_screen(tmp_path: Path) -> None:
         assert session.screen_text() == before
 
 
-async def stored(store: Store, *events: ev.Event, status: TurnStatus = TurnStatus.DONE) -> str:
+async def store_run(store: Store, *events: ev.Event, status: TurnStatus = TurnStatus.DONE) -> str:
     """Write a run down as if it had been played; return its conversation."""
     begun = await store.begin(Prompt("Plan it"), NEW, Label.CLOUD)
     await store.append(
@@ -238,7 +238,7 @@ async def test_checks_skips_and_revisions_are_shown_and_nothing_is_obeyed(tmp_pa
         Step("small", "Fix what was wrong.", ("1", "2"), Need("code", 2)),
     )
     first, all_of_it = Plan(steps[:2], (2,)), Plan(steps, (3,))
-    conversation = await stored(
+    conversation = await store_run(
         store,
         ev.Routed("plan", f"It has {ESC}[bold]two tasks.", strategy="ultra"),
         ev.Planning("small"),

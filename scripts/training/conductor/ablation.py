@@ -31,7 +31,7 @@ from grpo import SampledPlan, text_of, write
 from learner import PROMPT, Learner, starter
 from plan_reward import SampledRequest
 from request_generator import COMPOUND, NONE, TEXT, TOOL, Example, Generator
-from score_episodes import calibrated
+from score_episodes import calibrated_difficulty
 from torch.nn import functional
 from train import EncodedExample, Piece
 
@@ -72,11 +72,11 @@ def requests(seed: int, held_out: bool) -> Iterator[Request]:
     while True:
         kind = rng.choices(tuple(kinds), tuple(kinds.values()))[0]
         example = generator.draw(kind, LANGUAGE)
-        if example is not None and (drawn := _drawn(example, rosters)):
+        if example is not None and (drawn := _draw_request(example, rosters)):
             yield Request(drawn, example.plan)
 
 
-def _drawn(example: Example, rosters: gym.Rosters) -> SampledRequest | None:
+def _draw_request(example: Example, rosters: gym.Rosters) -> SampledRequest | None:
     while drawn := plan_reward.draw(example, rosters):
         if len(_models(drawn)) <= MOST_MODELS:
             break
@@ -108,7 +108,7 @@ class Lines:
 
     def worth(self, request: Request, text: str, spreads: Spreads) -> float:
         """Return the reward of what it wrote."""
-        likely = [calibrated(spread, 3) for spread in spreads]
+        likely = [calibrated_difficulty(spread, 3) for spread in spreads]
         return plan_reward.reward(request.drawn, text, spreads=likely)
 
 
@@ -137,7 +137,7 @@ class Json(Lines):
         """Return the reward of the lines that it stands for."""
         try:
             parts = [json.loads(line) for line in text.split("\n")]
-            lines = [_joined(p["head"], p["text"], p.get("needs", ())) for p in parts]
+            lines = [_step_line(p["head"], p["text"], p.get("needs", ())) for p in parts]
         except (ValueError, TypeError, KeyError, AttributeError):
             return plan_reward.UNREADABLE
         return super().worth(request, "\n".join(lines), spreads)
@@ -167,7 +167,7 @@ class Table(Lines):
         for line, step in zip(request.lines, steps, strict=True):
             head, body, inputs = _split(line)
             head = head if head in TOOL_HEADS else names.get(step.worker, NAMES[0])
-            lines.append(train.pieces(_joined(head, body, inputs.split(", ") if inputs else ())))
+            lines.append(train.pieces(_step_line(head, body, inputs.split(", ") if inputs else ())))
         return lines
 
     def worth(self, request: Request, text: str, spreads: Spreads) -> float:
@@ -185,7 +185,7 @@ class Table(Lines):
                 head = "chat3"
             else:
                 return plan_reward.UNREADABLE
-            lines.append(_joined(head, body, inputs.split(", ") if inputs else ()))
+            lines.append(_step_line(head, body, inputs.split(", ") if inputs else ()))
         return plan_reward.reward(request.drawn, "\n".join(lines), assigner=_Named(named))
 
 
@@ -222,7 +222,7 @@ def _split(line: str) -> tuple[str, str, str]:
     return head, body, inputs
 
 
-def _joined(head: str, body: str, inputs: Sequence[object]) -> str:
+def _step_line(head: str, body: str, inputs: Sequence[object]) -> str:
     return f"{head}: {body}" + (f" <- {', '.join(map(str, inputs))}" if inputs else "")
 
 
@@ -237,7 +237,7 @@ DESIGNS: dict[str, Callable[[], Lines]] = {
 # Training and judging
 
 
-def encoded(learner: Learner, design: Lines, request: Request) -> EncodedExample:
+def encode_example(learner: Learner, design: Lines, request: Request) -> EncodedExample:
     """Return a request and its plan as a design has them."""
     found = train.encode(learner.tokenizer, design.prompt(request), design.plan(request))
     if not design.softness:
@@ -272,7 +272,9 @@ def _difficulties(
 
 def train_design(learner: Learner, design: Lines, seed: int, minutes: float) -> int:
     """Train for so many minutes of the processor; return how many examples were read."""
-    examples = (encoded(learner, design, request) for request in requests(seed, held_out=False))
+    examples = (
+        encode_example(learner, design, request) for request in requests(seed, held_out=False)
+    )
     began, done = time.process_time(), 0
     for batch in train.batches(examples, random.Random(seed)):
         share = (time.process_time() - began) / (60 * minutes)

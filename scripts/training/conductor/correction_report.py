@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import gym
-from gym_report import Row, Steps, believed, episodes, played
+from gym_report import Row, Steps, episodes, perceived_parts, true_steps
 from likely_kinds import KindReader
 
 from baton.bench.conductor_score import bootstrap_interval
@@ -42,7 +42,7 @@ class CorrectionResult:
 
 def correct(episode: gym.Episode, steps: Steps, rng: random.Random) -> CorrectionResult:
     """Play a plan, look at what came of it, and correct it once."""
-    right = drawn(episode, steps, rng)
+    right = draw_outcomes(episode, steps, rng)
     doer = {part: step for step in steps for part in step.parts}
     again = []
     for part, task in enumerate(episode.tasks, start=1):
@@ -52,9 +52,9 @@ def correct(episode: gym.Episode, steps: Steps, rng: random.Random) -> Correctio
             continue
         if is_seen and (other := another(episode, part, step.worker)):
             again.append(gym.Step(other, (part,), step.inputs))
-    before = worth(episode, right) - spent(episode, steps)
-    redone = right | drawn(episode, again, rng)
-    after = worth(episode, redone) - spent(episode, [*steps, *again])
+    before = worth(episode, right) - steps_cost(episode, steps)
+    redone = right | draw_outcomes(episode, again, rng)
+    after = worth(episode, redone) - steps_cost(episode, [*steps, *again])
     return CorrectionResult(before, after, worth(episode, right) == 1, bool(again))
 
 
@@ -76,7 +76,9 @@ def _is_tool(episode: gym.Episode, name: str) -> bool:
     return any(worker.id == name and worker.is_tool for worker in episode.workers)
 
 
-def drawn(episode: gym.Episode, steps: Sequence[gym.Step], rng: random.Random) -> dict[int, bool]:
+def draw_outcomes(
+    episode: gym.Episode, steps: Sequence[gym.Step], rng: random.Random
+) -> dict[int, bool]:
     """Return which parts went well, by how likely the gym says that is."""
     chances, _ = gym.prospects(episode, steps)
     return {part: rng.random() < chance for part, chance in chances.items()}
@@ -91,7 +93,7 @@ def worth(episode: gym.Episode, right: Mapping[int, bool]) -> float:
     return statistics.fmean(good)
 
 
-def spent(episode: gym.Episode, steps: Sequence[gym.Step]) -> float:
+def steps_cost(episode: gym.Episode, steps: Sequence[gym.Step]) -> float:
     """Return what some steps cost in the reward."""
     return gym.prospects(episode, steps)[1]
 
@@ -104,8 +106,8 @@ def results(plans: Mapping[str, Row], seed: int) -> Iterator[CorrectionResult]:
             if (plan := plans.get(row["prompt"])) is None:
                 continue
             has_tool = any(worker.is_tool for worker in truth.workers)
-            parts = believed(row, plan, has_tool, reader)
-            yield correct(truth, played(parts, truth), rng)
+            parts = perceived_parts(row, plan, has_tool, reader)
+            yield correct(truth, true_steps(parts, truth), rng)
 
 
 def main() -> None:

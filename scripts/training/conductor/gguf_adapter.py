@@ -64,7 +64,7 @@ def write_adapter(
         values = tensor.float().numpy()
         heads = {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}
         if part == "b" and module in heads and architecture in PERMUTED:
-            values = permuted(values, heads[module])
+            values = permute_rows(values, heads[module])
         writer.add_tensor(f"blk.{layer}.{module}.weight.lora_{part}", values.astype(np.float16))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -85,7 +85,7 @@ def read_adapter(path: Path, names: Iterable[str], config: Any) -> dict[str, np.
         layer, module, part = _parts(name)
         values = there[f"blk.{layer}.{module}.weight.lora_{part}"].astype(np.float32)
         if part == "b" and module in heads and config.model_type in PERMUTED:
-            values = unpermuted(values, heads[module])
+            values = unpermute_rows(values, heads[module])
         state[name] = values
     return state
 
@@ -97,13 +97,13 @@ def _parts(name: str) -> tuple[int, str, str]:
     return int(layer), NAMES[module], part
 
 
-def permuted(rows: np.ndarray, heads: int) -> np.ndarray:
+def permute_rows(rows: np.ndarray, heads: int) -> np.ndarray:
     """Return rows in llama.cpp's order: of each head the two halves interleaved."""
     count, width = rows.shape
     return rows.reshape(heads, 2, count // heads // 2, width).swapaxes(1, 2).reshape(count, width)
 
 
-def unpermuted(rows: np.ndarray, heads: int) -> np.ndarray:
+def unpermute_rows(rows: np.ndarray, heads: int) -> np.ndarray:
     """Return rows as they were before `permuted`."""
     count, width = rows.shape
     return rows.reshape(heads, count // heads // 2, 2, width).swapaxes(1, 2).reshape(count, width)

@@ -98,7 +98,7 @@ def write(
     tokens = torch.tensor([[0] * (longest - len(r)) + list(r) for r in requests], device=where)
     seen = torch.tensor([[0] * (longest - len(r)) + [1] * len(r) for r in requests], device=where)
     cache = DynamicCache(config=model.config)
-    with torch.no_grad(), lora.merged(model):
+    with torch.no_grad(), lora.merge_adapters(model):
         logits = _next(model, tokens, seen, cache)
         cache.batch_repeat_interleave(count)
         logits, seen = logits.repeat_interleave(count, 0), seen.repeat_interleave(count, 0)
@@ -179,7 +179,7 @@ class RequestSampler:
     """Draws requests with rosters; the same seed draws the same ones."""
 
     def __init__(self, seed: int, data: Path | None, held_out: bool = False) -> None:
-        real = real_texts.read(data) if data else ()
+        real = real_texts.read_texts(data) if data else ()
         self.generator = Generator(seed, held_out=held_out, everything=not held_out, real=real)
         self.rng = random.Random(seed)
 
@@ -243,7 +243,7 @@ class Reinforcement:
                 self._save()
         learning_curve.write(args.out / "log.jsonl")
         self._learner.export(args.out / "adapter.gguf")
-        found = json.dumps(compared(self._before, self._judge(), args.seed))
+        found = json.dumps(comparison(self._before, self._judge(), args.seed))
         (args.out / "judged.json").write_text(found + "\n")
         print(found)
 
@@ -322,7 +322,7 @@ def draws_to_judge(args: argparse.Namespace) -> list[SampledRequest]:
     return sorted(drawn, key=lambda one: len(one.prompt))
 
 
-def compared(before: Sequence[float], after: Sequence[float], seed: int) -> dict[str, Any]:
+def comparison(before: Sequence[float], after: Sequence[float], seed: int) -> dict[str, Any]:
     """Return both means and their difference with its 95 % bootstrap interval, paired."""
     if not before:
         return {}

@@ -211,7 +211,7 @@ def best_split(episode: Episode, curve: Curve = CURVE) -> list[Step]:
 def _plans(episode: Episode, curve: Curve, checks: bool) -> Iterator[list[Step]]:
     everything = tuple(range(1, len(episode.tasks) + 1))
     for worker in episode.workers:
-        yield from _checked(episode, [Step(worker.id, everything)], curve, checks)
+        yield from _checked_plans(episode, [Step(worker.id, everything)], curve, checks)
     if len(everything) > 1:
         yield from _split_plans(episode, curve, checks)
 
@@ -227,7 +227,7 @@ def _split_plans(episode: Episode, curve: Curve, checks: bool) -> Iterator[list[
         steps = [
             Step(chosen[n], (n,), task.inputs) for n, task in enumerate(episode.tasks, start=1)
         ]
-        yield from _checked(episode, steps, curve, checks)
+        yield from _checked_plans(episode, steps, curve, checks)
 
 
 def _is_linked(episode: Episode, number: int) -> bool:
@@ -261,7 +261,7 @@ def _useful(episode: Episode, number: int, curve: Curve) -> list[str]:
     ]
 
 
-def _checked(
+def _checked_plans(
     episode: Episode, steps: list[Step], curve: Curve, checks: bool
 ) -> Iterator[list[Step]]:
     """Yield a plan, and where it gains enough, the same plan with a check of its weakest step."""

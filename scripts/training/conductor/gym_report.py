@@ -72,7 +72,7 @@ def episode_of(row: Row, workers: tuple[gym.Worker, ...]) -> gym.Episode:
     return gym.Episode(tuple(tasks), workers, estimated_tokens(row["prompt"]), id=row["id"])
 
 
-def believed(row: Row, plan: Row, has_tool: bool, reader: KindReader) -> list[PerceivedPart]:
+def perceived_parts(row: Row, plan: Row, has_tool: bool, reader: KindReader) -> list[PerceivedPart]:
     """Return what the conductor's plan for a row's prompt says, as the product reads it.
 
     The plan is a row of those that judge.py keeps.
@@ -90,17 +90,19 @@ def believed(row: Row, plan: Row, has_tool: bool, reader: KindReader) -> list[Pe
         spread = tuple(next(likely, ())) if number < len(parts) and not part.tool else ()
         need = step.need
         if not step.tool:
-            spread = score_episodes.calibrated(spread, need.difficulty)
+            spread = score_episodes.calibrated_difficulty(spread, need.difficulty)
         task = gym.Task(
             need.kind, need.difficulty, step.inputs, computable=bool(step.tool), spread=spread
         )
         text = row["prompt"] if step.is_whole_request else step.text
         task = reader.task(task, text)
-        found.append(PerceivedPart(task, tuple(_covered(step, part, row, len(steps) == 1)), text))
+        found.append(
+            PerceivedPart(task, tuple(_covered_parts(step, part, row, len(steps) == 1)), text)
+        )
     return found
 
 
-def _covered(step: PlanPart, part: PlanPart, row: Row, is_alone: bool) -> Iterator[int]:
+def _covered_parts(step: PlanPart, part: PlanPart, row: Row, is_alone: bool) -> Iterator[int]:
     """Yield the true parts that a step covers: by its value, or by the words that it must hold.
 
     A value counts as written, and with earlier results written out. A single step that no tool does
@@ -128,7 +130,7 @@ class Assigner(Protocol):
         """Return a step for each part, and checks behind them."""
 
 
-def played(
+def true_steps(
     parts: Sequence[PerceivedPart],
     truth: gym.Episode,
     assigner: Assigner | None = None,
@@ -245,9 +247,9 @@ class Report:
             "cheapest": baselines.cheapest(truth),
             "dearest": baselines.dearest(truth),
             "best single": baselines.best_single(truth),
-            "rule": played(rule_parts(row, has_tool), truth, curve=gym.CURVE),
-            "conductor": played(parts, truth),
-            MODEL: played(parts, truth, self._head),
+            "rule": true_steps(rule_parts(row, has_tool), truth, curve=gym.CURVE),
+            "conductor": true_steps(parts, truth),
+            MODEL: true_steps(parts, truth, self._head),
             "oracle": gym.best_plan(truth)[0],
         }
         for name, steps in ways.items():
@@ -285,7 +287,7 @@ def main() -> None:
     for row, truth in episodes(args.seed, args.per_set):
         if row["prompt"] in plans:
             has_tool = any(worker.is_tool for worker in truth.workers)
-            report.add(row, believed(row, plans[row["prompt"]], has_tool, reader), truth)
+            report.add(row, perceived_parts(row, plans[row["prompt"]], has_tool, reader), truth)
     rewards = report.rewards
     print(f"{len(rewards['oracle'])} episodes")
     for name in ("cheapest", "dearest", "best single", "rule", "conductor", MODEL):

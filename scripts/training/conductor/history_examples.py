@@ -34,7 +34,7 @@ _WHERE = " where "
 """What stands between a tool's expression and the earlier results that it takes."""
 
 
-def read(file: Path) -> list[Example]:
+def read_examples(file: Path) -> list[Example]:
     """Return one example for each prompt whose newest mark is good and whose plan can be learned.
 
     Raises ConfigError where there is no history or no such run, StoreError where it can't be read.

@@ -65,7 +65,7 @@ class PlanTools:
         return check_plan(request, parts)
 
 
-def followed(prompt: str, plan: Planning) -> Sequence[PlanPart]:
+def followed_parts(prompt: str, plan: Planning) -> Sequence[PlanPart]:
     """Return the parts that the product would play, () where one worker answers all of it."""
 
     async def write(request: Request) -> PlanText:
@@ -124,7 +124,7 @@ def judge(plan: Planning, languages: Sequence[str], verbose: bool) -> dict[str, 
         for row in rows(file, languages):
             written = plan(row["prompt"])
             seconds.append(written.seconds)
-            found = grade(followed(row["prompt"], plan), row)
+            found = grade(followed_parts(row["prompt"], plan), row)
             counted.update([*found, "prompts"])
             if verbose and good not in found:
                 marked, sure = written.request.text, round(written.confidence, 3)
@@ -149,7 +149,7 @@ def judge_visible(plan: Planning, texts: Sequence[str], verbose: bool) -> dict[s
     """Return what becomes of questions that are one thing; most are no candidates for a plan."""
     counted: Counter[str] = Counter()
     for text in texts:
-        (found,) = grade_whole(followed(text, plan), {})
+        (found,) = grade_whole(followed_parts(text, plan), {})
         counted.update([found, "prompts"])
         if verbose and found != "whole":
             print(found, repr(text))
@@ -213,7 +213,7 @@ def main() -> None:
     planner = Planner(args.base, args.adapter, grammar=args.grammar)
     planning = PlanCache(args.plans, planner.plan, args.adapter) if args.plans else planner.plan
     if args.visible:
-        texts = [text.prompt for text in real_texts.read(args.visible)]
+        texts = [text.prompt for text in real_texts.read_texts(args.visible)]
         some = random.Random(1).sample(texts, min(args.sample, len(texts)))
         found = judge_visible(planning, some, args.verbose)
     else:

@@ -31,7 +31,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 24, 40, 40
 
 def write(log: Path) -> Path | None:
     """Draw a log beside it; return the file, None where there is nothing to draw yet."""
-    curves = read(log.read_text("utf-8").splitlines())
+    curves = read_curves(log.read_text("utf-8").splitlines())
     if not curves:
         return None
     file = log.with_name(FILE_NAME)
@@ -39,7 +39,7 @@ def write(log: Path) -> Path | None:
     return file
 
 
-def read(lines: Iterable[str]) -> dict[str, Curve]:
+def read_curves(lines: Iterable[str]) -> dict[str, Curve]:
     """Return a log's curves of two points or more, by measure.
 
     A run that was broken off goes on from its last checkpoint: what it logged after that is

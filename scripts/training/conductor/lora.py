@@ -81,7 +81,7 @@ def put_on(model: Any, seed: int) -> dict[str, nn.Parameter]:
 
 
 @contextmanager
-def merged(model: nn.Module) -> Iterator[None]:
+def merge_adapters(model: nn.Module) -> Iterator[None]:
     """Have the layers of a model that writes, and doesn't learn, keep their sum W + s B A."""
     layers = [layer for layer in model.modules() if isinstance(layer, AdaptedLinear)]
     for layer in layers:

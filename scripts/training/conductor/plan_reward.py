@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import gym
-from gym_report import Assigner, PerceivedPart, played
+from gym_report import Assigner, PerceivedPart, true_steps
 from plan_check import HEADS, comparable, is_same
 from request_generator import Example
 
@@ -80,12 +80,12 @@ def written_out(parts: Sequence[PlanPart]) -> tuple[PlanPart, ...]:
     for part in parts:
         text = part.text
         if part.tool == "calculator":
-            text = _REFERENCE.sub(lambda match: _inlined(match, found), text)
+            text = _REFERENCE.sub(lambda match: _inline_result(match, found), text)
         found.append(replace(part, text=text))
     return tuple(found)
 
 
-def _inlined(match: re.Match[str], before: Sequence[PlanPart]) -> str:
+def _inline_result(match: re.Match[str], before: Sequence[PlanPart]) -> str:
     named = before[int(match[1]) - 1]
     return f"({named.text})" if named.tool == "calculator" else match[0]
 
@@ -111,7 +111,8 @@ def reward(
         return UNREADABLE
     is_alone = len(parts) == 1
     covers = [
-        tuple(_covered(part, number, drawn, is_alone)) for number, part in enumerate(parts, start=1)
+        tuple(_covered_parts(part, number, drawn, is_alone))
+        for number, part in enumerate(parts, start=1)
     ]
     lost = sum(
         _cost_of_wrong(part)
@@ -123,7 +124,7 @@ def reward(
     for part, those in zip(parts, covers, strict=True):
         task = _task(part) if part.tool else replace(_task(part), spread=next(likely, ()))
         believed.append(PerceivedPart(task, those))
-    steps = played(believed, drawn.episode, assigner, curve)
+    steps = true_steps(believed, drawn.episode, assigner, curve)
     if rng is None:
         found = gym.reward(drawn.episode, steps, curve)
     else:
@@ -140,12 +141,12 @@ def _cost_of_wrong(part: PlanPart) -> float:
     return WRONG
 
 
-def _covered(part: PlanPart, place: int, drawn: SampledRequest, is_alone: bool) -> list[int]:
+def _covered_parts(part: PlanPart, place: int, drawn: SampledRequest, is_alone: bool) -> list[int]:
     """Return the true parts that a part does: by its value, by its words, or all by being whole."""
     if part.is_whole_request or (is_alone and not part.tool and len(drawn.parts) == 1):
         return list(range(1, len(drawn.parts) + 1))
     if part.tool:
-        return _computed(part, place, drawn.parts)
+        return _computed_sums(part, place, drawn.parts)
     return [
         number
         for number, true in enumerate(drawn.parts, start=1)
@@ -153,7 +154,7 @@ def _covered(part: PlanPart, place: int, drawn: SampledRequest, is_alone: bool) 
     ]
 
 
-def _computed(part: PlanPart, place: int, true_parts: Sequence[PlanPart]) -> list[int]:
+def _computed_sums(part: PlanPart, place: int, true_parts: Sequence[PlanPart]) -> list[int]:
     """Return the sum that an expression is the same as, with those that are only there for it.
 
     Where several come to the same, it is the one in its place, else the last.

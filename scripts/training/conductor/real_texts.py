@@ -37,7 +37,7 @@ class RealText:
     group: str
 
 
-def read(folder: Path) -> list[RealText]:
+def read_texts(folder: Path) -> list[RealText]:
     """Return the questions in a folder. Raises OSError."""
     csv.field_size_limit(1 << 26)
     found: list[RealText] = []

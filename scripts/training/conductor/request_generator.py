@@ -105,7 +105,9 @@ class Generator:
         self._random.setstate(state)
 
     def __iter__(self) -> Iterator[Example]:
-        weights = {language: LANGUAGE_WEIGHTS[language] for language in templates.written()}
+        weights = {
+            language: LANGUAGE_WEIGHTS[language] for language in templates.written_languages()
+        }
         kinds = {k: float(w) for k, w in KIND_WEIGHTS.items() if k != REAL or self._real}
         if self._own:
             kinds[OWN] = sum(kinds.values()) * OWN_SHARE / (1 - OWN_SHARE)
@@ -218,7 +220,7 @@ class Generator:
             after = "after_number" if _TOOL_LINE.match(plan[number - 1]) else "after_text"
             template = rng.choice(self._usable(list(source.follow[after])))
             filled = templates.fill(template, rng)
-            texts[number - 1] = _followed(texts[number - 1], filled.text, rng)
+            texts[number - 1] = _with_follow_up(texts[number - 1], filled.text, rng)
             plan.insert(number, _dependent(filled.plan, number, language))
         if len(texts) == 1:
             text = texts[0]
@@ -285,7 +287,7 @@ _JOINT = re.compile(
 )
 
 
-def _followed(text: str, follow_up: str, rng: random.Random) -> str:
+def _with_follow_up(text: str, follow_up: str, rng: random.Random) -> str:
     """Return a part with a follow-up behind it, joined by its own joint or in another way."""
     bare = _JOINT.sub("", follow_up)
     if bare == follow_up or rng.random() < 0.4:

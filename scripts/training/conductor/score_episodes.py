@@ -72,7 +72,7 @@ def answer(
     steps = head.steps(episode, texts) if head else gym.best_plan(episode, gym.BELIEVED)[0]
     return {
         "id": row["id"],
-        "plan": [_written(step, steps, parts, episode) for step in steps],
+        "plan": [_step_json(step, steps, parts, episode) for step in steps],
         "seconds": round(time.perf_counter() - start, 4),
         "valid_free": valid,
     }
@@ -95,7 +95,9 @@ def read_parts(
             parts = parse_lines(written.text)
         except PlanError:
             parts = (WHOLE,)
-    likely = [() if part.tool else spread for part, spread in _paired(parts, written.spreads)]
+    likely = [
+        () if part.tool else spread for part, spread in _parts_with_spreads(parts, written.spreads)
+    ]
     read = as_steps(prompt, parts, has_tool, written.plan)
     for place, step in enumerate(read if has_tool and len(read) > 1 else ()):
         is_open = place >= len(parts) or bool(parts[place].tool and not step.tool)
@@ -154,7 +156,7 @@ def _difficulty(expression: str) -> int:
     return min(5, 1 + digits // 3)
 
 
-def _paired(
+def _parts_with_spreads(
     parts: Sequence[PlanPart], spreads: Spreads
 ) -> Iterator[tuple[PlanPart, tuple[float, ...]]]:
     likely = iter(spreads)
@@ -170,11 +172,11 @@ def _task(part: PlanPart, attached: bool, likely: Iterator[tuple[float, ...]]) -
         part.inputs,
         reads,
         bool(part.tool),
-        () if part.tool else calibrated(next(likely, ()), part.need.difficulty),
+        () if part.tool else calibrated_difficulty(next(likely, ()), part.need.difficulty),
     )
 
 
-def calibrated(spread: tuple[float, ...], difficulty: int) -> tuple[float, ...]:
+def calibrated_difficulty(spread: tuple[float, ...], difficulty: int) -> tuple[float, ...]:
     """Return how likely each difficulty is: the model is surer of them than it is right.
 
     Where it gave no `spread`, it said one difficulty.
@@ -192,7 +194,7 @@ USUAL_DIFFICULTIES = (0.2, 0.35, 0.28, 0.13, 0.04)
 """How often each difficulty occurs in the training texts, about."""
 
 
-def _written(
+def _step_json(
     step: gym.Step, steps: Sequence[gym.Step], parts: Sequence[PlanPart], episode: gym.Episode
 ) -> dict[str, Any]:
     done = steps[step.checks - 1].parts if step.checks else step.parts

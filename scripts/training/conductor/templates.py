@@ -67,7 +67,7 @@ class Texts:
     fill: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
-def written() -> tuple[str, ...]:
+def written_languages() -> tuple[str, ...]:
     """Return the languages that have written texts."""
     return tuple(sorted(folder.name for folder in TEXTS.iterdir() if folder.is_dir()))
 

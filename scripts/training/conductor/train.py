@@ -140,7 +140,7 @@ class Training:
         args.out.mkdir(parents=True, exist_ok=True)
         self._args = args
         self._learner = Learner(args.base, args.seed, args.threads)
-        real = real_texts.read(args.data) if args.data else ()
+        real = real_texts.read_texts(args.data) if args.data else ()
         self._generator = Generator(args.seed, everything=args.everything, real=real, own=own)
         self._rng = random.Random(args.seed)
         self._done = self._seen = self._step = 0
@@ -249,7 +249,7 @@ def main() -> None:
     )
     args = parser.parse_args()
     try:
-        own = history_examples.read(args.from_history) if args.from_history else ()
+        own = history_examples.read_examples(args.from_history) if args.from_history else ()
     except BatonError as error:
         sys.exit(str(error))
     if own:

@@ -109,7 +109,7 @@ def draw_pool(
             pool.chance[row, column] = gym.success(worker, task, read, curve)
             used = 0 if worker.is_tool else read + gym.WRITTEN_TOKENS[task.kind]
             pool.cost[row, column] = gym.cost(worker, used, curve)
-            looks = seen(worker, believed, read)
+            looks = worker_facts(worker, believed, read)
             pool.figures[row, column] = worker_features(looks, column, TurnPosition())
             pool.there[row, column], pool.tools[row, column] = True, worker.is_tool
     return pool
@@ -122,7 +122,7 @@ def misread(task: gym.Task, rng: random.Random) -> gym.Task:
     return replace(task, kind=kind, difficulty=min(5, max(1, task.difficulty + off)))
 
 
-def seen(worker: gym.Worker, believed: gym.Task, read: float) -> WorkerFacts:
+def worker_facts(worker: gym.Worker, believed: gym.Task, read: float) -> WorkerFacts:
     """Return what the head sees of a worker for a part as it is believed to be."""
     chance = gym.success(worker, believed, read)
     skill = 5.0 if worker.is_tool else worker.skills.get(believed.kind, gym.SKILLS_UNKNOWN)
@@ -154,7 +154,7 @@ def rewards(weights: Floats, pool: Pool, rng: np.random.Generator) -> Floats:
             len(rows), len(TurnRole), WORKER_FEATURES
         )
         scores = np.einsum("nrf,nwf->nrw", left, figures)
-        scores[~_allowed(pool, turn, thought, wrote, rejected)] = -np.inf
+        scores[~_allowed_moves(pool, turn, thought, wrote, rejected)] = -np.inf
         flat = scores.reshape(len(rows), -1)
         move = flat.argmax(1)
         best = flat[rows, move]
@@ -164,7 +164,7 @@ def rewards(weights: Floats, pool: Pool, rng: np.random.Generator) -> Floats:
         going = ~over
         spent += np.where(going, pool.cost[rows, who], 0)
         level = np.where(role == TurnRole.WORKER, notes, 0)
-        chance = _moved(pool.chance[rows, who], level)
+        chance = _shifted_chances(pool.chance[rows, who], level)
         chance = np.where((role == TurnRole.WORKER) & failed[rows, who], chance / 2, chance)
         is_good = luck[turn] < chance
         thinks, works, checks = (going & (role == kind) for kind in TurnRole)
@@ -184,14 +184,14 @@ def rewards(weights: Floats, pool: Pool, rng: np.random.Generator) -> Floats:
     return right - spent
 
 
-def _moved(chance: Floats, level: Floats) -> Floats:
+def _shifted_chances(chance: Floats, level: Floats) -> Floats:
     """Return chances of workers whose level is that much higher."""
     held = np.clip(chance, 1e-6, 1 - 1e-6)
     odds = np.log(held / (1 - held)) + gym.SLOPE * level
     return np.where(level == 0, chance, 1 / (1 + np.exp(-odds)))
 
 
-def _allowed(
+def _allowed_moves(
     pool: Pool,
     turn: int,
     thought: NDArray[np.int64],
@@ -213,7 +213,7 @@ def read_texts(data: Path, seed: int, held_out: bool) -> Iterator[tuple[str, gym
     Those kept back are of other wordings, and of other questions.
     """
     generator = Generator(seed, held_out=held_out)
-    languages = list(templates.written())
+    languages = list(templates.written_languages())
     rng = random.Random(seed)
     found = 0
     while found < POOL // 3:
@@ -229,7 +229,7 @@ def read_texts(data: Path, seed: int, held_out: bool) -> Iterator[tuple[str, gym
             task = gym.Task(head[:-1], int(head[-1]))
         found += 1
         yield example.prompt, task
-    questions = real_texts.read(data)
+    questions = real_texts.read_texts(data)
     kept = [text for text in questions if (hash_of(text.prompt) < 0.2) == held_out]
     for text in rng.sample(kept, POOL // 6):
         yield text.prompt, gym.Task(text.kind, text.difficulty)
@@ -274,7 +274,7 @@ class Head:
     def _moves(self, episode: gym.Episode, task: gym.Task, vector: Vectors) -> list[str]:
         """Return who works, and who verifies it if anybody does."""
         read = gym.tokens_read(episode, [task])
-        workers = [seen(worker, task, read) for worker in episode.workers]
+        workers = [worker_facts(worker, task, read) for worker in episode.workers]
         need = Need(task.kind, round(task.difficulty))
         position, names = TurnPosition(), []
         for role in (TurnRole.WORKER, TurnRole.VERIFIER):

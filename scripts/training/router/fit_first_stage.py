@@ -121,7 +121,7 @@ def fit(samples: Sequence[Sample], seed: int = 0, ways: Ways | None = None) -> F
     samples = [sample for sample in samples if sample.workers]
     random = np.random.default_rng(seed)
     figures = np.vstack([sample.figures for sample in samples])
-    basis = Basis(_kept(figures.mean(axis=0)), _kept(figures.std(axis=0) + 1e-3))
+    basis = Basis(_as_stored(figures.mean(axis=0)), _as_stored(figures.std(axis=0) + 1e-3))
     designs = [basis.design(sample.vectors, sample.figures) for sample in samples]
     whole = np.vstack(designs)
     axes = _axes(whole[:, 1 : 1 + WIDTH])
@@ -159,7 +159,7 @@ def points_design(points: Points) -> Floats:
     return np.hstack([np.ones((len(vectors), 1)), vectors, figures])
 
 
-def _kept(numbers: Floats) -> Floats:
+def _as_stored(numbers: Floats) -> Floats:
     """Return numbers as a file will hold them."""
     return numbers.astype(np.float32).astype(np.float64)
 
@@ -170,7 +170,7 @@ def _axes(vectors: Floats) -> Floats:
     _, found = np.linalg.eigh(middle.T @ middle)
     found = found[:, ::-1][:, :AXES]
     largest = np.abs(found).argmax(axis=0)
-    return _kept(found * np.sign(found[largest, np.arange(found.shape[1])]))
+    return _as_stored(found * np.sign(found[largest, np.arange(found.shape[1])]))
 
 
 def _points(
@@ -218,9 +218,9 @@ class _Fitter:
         return SetHeads(
             sample.name,
             sample.workers,
-            _kept(linear),
-            _kept(near * ways[1]),
-            Trees(grown.columns, grown.cuts, _kept(grown.values * ways[2])),
+            _as_stored(linear),
+            _as_stored(near * ways[1]),
+            Trees(grown.columns, grown.cuts, _as_stored(grown.values * ways[2])),
         )
 
     def _ways(

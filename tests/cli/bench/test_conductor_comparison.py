@@ -21,7 +21,7 @@ from baton.money import Ledger
 from baton.platform.settings import Paths, Settings, find_paths, load_settings, write_settings
 from baton.workers.scripted_worker import Script, ScriptedWorker
 from support.command_line import Call
-from support.scripted_conductors import PlainTools, drawn
+from support.scripted_conductors import PlainTools, plan_text
 
 EPISODES = read_episodes(3)
 Bench = Callable[..., None]
@@ -55,10 +55,12 @@ def draws(right: int) -> Script:
         if EPISODES.index(episode) >= right:
             yield Text("no plan")
         elif episode.is_whole:
-            yield Text(drawn(("chat", "Answer the prompt.", ())))
+            yield Text(plan_text(("chat", "Answer the prompt.", ())))
         else:
             kinds = ["calculation" if part.tool else "writing" for part in episode.parts]
-            yield Text(drawn(*((k, p.text, ()) for k, p in zip(kinds, episode.parts, strict=True))))
+            yield Text(
+                plan_text(*((k, p.text, ()) for k, p in zip(kinds, episode.parts, strict=True)))
+            )
 
     return script
 

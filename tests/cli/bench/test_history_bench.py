@@ -69,14 +69,14 @@ def config(home: Path) -> Path:
     return file
 
 
-def looked(call: Call, *words: str) -> dict[str, Any]:
+def bench_report(call: Call, *words: str) -> dict[str, Any]:
     done = call("bench", "--history", "7d", "--json", *words)
     assert done.code == 0, done.err
     found: dict[str, Any] = json.loads(done.out)
     return found
 
 
-def spent() -> tuple[int, int]:
+def ledger_totals() -> tuple[int, int]:
     """Return what the ledger holds: charged in all, and how many requests left."""
 
     async def look() -> tuple[int, int]:
@@ -90,8 +90,8 @@ def spent() -> tuple[int, int]:
 
 def test_what_happened_stands_beside_what_would_have(call: Call) -> None:
     day(*map(PlayedPrompt, HARD + EASY))
-    before = spent()
-    found = looked(call, "--policy", "frugal,best", "--budget", "0.01")
+    before = ledger_totals()
+    found = bench_report(call, "--policy", "frugal,best", "--budget", "0.01")
     then, frugal, best = found["rows"]
     assert [row["policy"] for row in found["rows"]] == ["as it was", "frugal", "best"]
     assert then["asked"] >= 3
@@ -102,12 +102,12 @@ def test_what_happened_stands_beside_what_would_have(call: Call) -> None:
     assert frugal["asked"] <= best["asked"] < then["asked"]
     assert parse_usd(best["cost_usd"]) <= parse_usd("0.01")
     assert frugal["expected_good"] <= best["expected_good"] <= then["expected_good"]
-    assert spent() == before, "nothing was sent, nothing was spent"
+    assert ledger_totals() == before, "nothing was sent, nothing was spent"
 
 
 def test_unestimated_prompts_are_estimated_here(call: Call) -> None:
     day(*(PlayedPrompt(prompt, strategy="single") for prompt in HARD + EASY), allowed=0)
-    found = looked(call, "--policy", "best", "--budget", "1")
+    found = bench_report(call, "--policy", "best", "--budget", "1")
     assert (found["weighed"], found["estimated"]) == (0, len(HARD + EASY))
     assert found["helper"] == "gpt"
     then, best = found["rows"]
@@ -118,7 +118,7 @@ def test_unestimated_prompts_are_estimated_here(call: Call) -> None:
 
 def test_without_options_the_settings_decide(call: Call) -> None:
     day(PlayedPrompt(HARD[0]))
-    found = looked(call)
+    found = bench_report(call)
     assert [row["policy"] for row in found["rows"]] == ["as it was", "balanced"]
     assert found["ceilings_usd"] == {"day": "1"}
 
@@ -128,7 +128,7 @@ def test_what_the_person_said_counts_as_it_is(call: Call) -> None:
         *(PlayedPrompt(prompt, Signal.BAD, "single") for prompt in HARD[:3]),
         *(PlayedPrompt(prompt, Signal.GOOD, "single") for prompt in EASY[:2]),
     )
-    found = looked(call, "--policy", "best")
+    found = bench_report(call, "--policy", "best")
     then, best = found["rows"]
     assert found["judged"] == 5
     assert (then["judged_good"], then["judged_known"]) == (2, 5)
@@ -138,17 +138,17 @@ def test_what_the_person_said_counts_as_it_is(call: Call) -> None:
 
 def test_private_prompts_stay_here_under_any_policy(call: Call) -> None:
     day(*(PlayedPrompt(prompt, strategy="single", label=Label.LOCAL) for prompt in HARD))
-    found = looked(call, "--policy", "best")
+    found = bench_report(call, "--policy", "best")
     assert found["closed"] == len(HARD)
     assert found["rows"][1]["asked"] == 0
 
 
 def test_whom_the_person_named_no_policy_decides(call: Call) -> None:
     day(PlayedPrompt(HARD[0], worker="gpt"), PlayedPrompt(EASY[0]))
-    found = looked(call)
+    found = bench_report(call)
     assert (found["named"], found["prompts"]) == (1, 1)
     assert found["rows"][0]["cost_usd"] == "0"
-    assert parse_usd(found["named_usd"]) == spent()[0] > 0
+    assert parse_usd(found["named_usd"]) == ledger_totals()[0] > 0
 
 
 def test_deleted_and_older_prompts_are_not_looked_at(call: Call) -> None:
@@ -163,7 +163,7 @@ def test_deleted_and_older_prompts_are_not_looked_at(call: Call) -> None:
         await store.aclose()
 
     asyncio.run(hide())
-    assert looked(call)["prompts"] == 1
+    assert bench_report(call)["prompts"] == 1
 
 
 def test_a_person_reads_what_is_known_and_what_is_expected(call: Call) -> None:
@@ -182,16 +182,16 @@ def test_a_person_reads_what_is_known_and_what_is_expected(call: Call) -> None:
 
 def test_offline_it_works_as_well(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     day(PlayedPrompt(HARD[0]), PlayedPrompt(EASY[0]))
-    online = looked(call, "--policy", "best")
+    online = bench_report(call, "--policy", "best")
     monkeypatch.setenv("BATON_OFFLINE", "1")
-    assert looked(call, "--policy", "best") == online
+    assert bench_report(call, "--policy", "best") == online
 
 
 def test_an_empty_history_says_so_in_a_sentence(call: Call) -> None:
     done = call("bench", "--history", "30d", "--policy", "best")
     assert (done.code, done.out) == (0, "")
     assert done.err.startswith("No prompt was answered since ")
-    assert looked(call)["prompts"] == 0
+    assert bench_report(call)["prompts"] == 0
 
 
 def test_without_any_ceiling_there_is_nothing_to_try(call: Call, config: Path) -> None:
@@ -205,7 +205,7 @@ def test_without_any_ceiling_there_is_nothing_to_try(call: Call, config: Path) -
 def test_without_remote_workers_all_stays_here(call: Call, config: Path) -> None:
     config.write_text("")
     day(*(PlayedPrompt(prompt, strategy="single") for prompt in HARD))
-    found = looked(call, "--budget", "1", "--policy", "best")
+    found = bench_report(call, "--budget", "1", "--policy", "best")
     assert (found["helper"], found["rows"][1]["asked"], found["closed"]) == ("", 0, len(HARD))
 
 

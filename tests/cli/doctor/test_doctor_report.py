@@ -132,16 +132,18 @@ def data(file: Path) -> None:
     file.write_text('{"schema": 1, "status": "finished", "baton": {}, "checks": []}')
 
 
-def linked(file: Path) -> None:
+def replace_by_link(file: Path) -> None:
     thesis(file.with_name("other"))
     file.symlink_to("other")
 
 
-def dangling(file: Path) -> None:
+def replace_by_dangling_link(file: Path) -> None:
     file.symlink_to("nowhere")
 
 
-@pytest.mark.parametrize("make", [thesis, data, linked, dangling, os.mkfifo])
+@pytest.mark.parametrize(
+    "make", [thesis, data, replace_by_link, replace_by_dangling_link, os.mkfifo]
+)
 def test_what_is_no_report_is_never_overwritten(
     doctor: Call, tmp_path: Path, make: Callable[[Path], object]
 ) -> None:
@@ -224,7 +226,7 @@ def test_it_does_not_begin_where_there_is_no_room(
 Change = Callable[[Path], object]
 
 
-def packed(folder: Path) -> Path:
+def make_packed_folder(folder: Path) -> Path:
     """Make a small folder with the list of its files, as packaging/launcher/pack.py writes it."""
     (folder / "lib" / "a b").mkdir(parents=True)
     program, library, link = folder / "baton", folder / "lib" / "a b" / "x.so", folder / "lib" / "y"
@@ -242,7 +244,7 @@ def packed(folder: Path) -> Path:
 
 
 def test_a_folder_as_it_was_packed_is_right(tmp_path: Path) -> None:
-    found = program_checks.compare_with_manifest(packed(tmp_path / "baton"))
+    found = program_checks.compare_with_manifest(make_packed_folder(tmp_path / "baton"))
     assert found == "all 3 files are as they were built, 22 B"
 
 
@@ -254,20 +256,20 @@ def test_a_folder_as_it_was_packed_is_right(tmp_path: Path) -> None:
         (lambda folder: (folder / "baton").chmod(0o644), "baton (may not be executed)"),
         (lambda folder: (folder / "lib" / "z.py").touch(), "lib/z.py (doesn't belong there)"),
         (lambda folder: (folder / "lib" / "y").unlink(), "lib/y (is missing)"),
-        (lambda folder: _relinked(folder / "lib" / "y"), "lib/y (was changed)"),
+        (lambda folder: _change_link(folder / "lib" / "y"), "lib/y (was changed)"),
         (lambda folder: (folder / "MANIFEST").unlink(), "(MANIFEST) can't be read"),
         (lambda folder: (folder / "MANIFEST").write_text(""), "(MANIFEST) can't be read"),
         (lambda folder: (folder / "MANIFEST").write_text("f\n"), "(MANIFEST) can't be read"),
     ],
 )
 def test_every_change_in_it_is_reported(tmp_path: Path, change: Change, message: str) -> None:
-    folder = packed(tmp_path / "baton")
+    folder = make_packed_folder(tmp_path / "baton")
     change(folder)
     with pytest.raises(CheckFailed, match=re.escape(message)):
         program_checks.compare_with_manifest(folder)
 
 
-def _relinked(link: Path) -> None:
+def _change_link(link: Path) -> None:
     link.unlink()
     link.symlink_to("a b")
 
@@ -279,20 +281,20 @@ def as_built(monkeypatch: pytest.MonkeyPatch, flavour: str, version: str = "0.1.
         monkeypatch.setattr(module, "build_info", lambda: facts)
 
 
-async def found(name: str) -> CheckResult:
+async def check_result(name: str) -> CheckResult:
     (only,) = [finding async for finding in check_list.self_test([name])]
     return only
 
 
 async def test_a_build_says_what_it_is_and_is_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
     as_built(monkeypatch, "full")
-    check = await found("build")
+    check = await check_result("build")
     assert (check.state, "baton 0.1.0 (full linux-x86_64), built of c0ffee" in check.text) == (
         CheckState.OK,
         True,
     )
     as_built(monkeypatch, "full", "0.0.9")
-    assert (await found("build")).state is CheckState.BROKEN
+    assert (await check_result("build")).state is CheckState.BROKEN
 
 
 # Without a model inside
@@ -305,9 +307,9 @@ async def test_the_slim_flavour_says_that_no_model_is_inside_and_uses_the_person
     model = starter().path
     monkeypatch.setattr("baton.workers.local.model_file.STARTER_PACKAGE", "no_such_package")
     as_built(monkeypatch, "full")
-    assert (await found("answer")).state is CheckState.BROKEN
+    assert (await check_result("answer")).state is CheckState.BROKEN
     as_built(monkeypatch, "slim")
-    check = await found("answer")
+    check = await check_result("answer")
     assert (check.state, check.text[:27]) == (CheckState.OK, "no model inside, as meant; ")
     assert times(home) == {}
     imported = await asyncio.create_subprocess_exec(
@@ -316,7 +318,7 @@ async def test_the_slim_flavour_says_that_no_model_is_inside_and_uses_the_person
     )
     assert await imported.wait() == 0
     before = times(home)
-    check = await found("answer")
+    check = await check_result("answer")
     assert (check.state, "tokens" in check.text) == (CheckState.OK, True), check.text
     assert times(home) == before
 

@@ -10,22 +10,22 @@ from baton.workers.local.messages import GpuDevice, LlamaInfo
 CARD = GpuDevice("CUDA0", "A\x1b GPU", 2 * 10**9, 4 * 10**9)
 
 
-def found(
+def llama_info(
     kinds: dict[str, str], devices: tuple[GpuDevice, ...] = (), gpu: bool = False
 ) -> LlamaInfo:
     return LlamaInfo("b1", "", "", gpu, kinds, list(devices))
 
 
 def test_a_gpu_that_can_be_used_is_named_with_its_memory() -> None:
-    assert gpu_text(found({"vulkan": ""}, (CARD,), gpu=True)) == (
+    assert gpu_text(llama_info({"vulkan": ""}, (CARD,), gpu=True)) == (
         "can use A\x1b GPU (2.0 GB free)",
         "",
     )
-    assert gpu_text(found({}, (CARD,), gpu=True))[1] == "", "one that is compiled for it"
+    assert gpu_text(llama_info({}, (CARD,), gpu=True))[1] == "", "one that is compiled for it"
 
 
 def test_a_build_for_the_processor_has_nothing_to_miss() -> None:
-    assert gpu_text(found({})) == ("CPU only", "")
+    assert gpu_text(llama_info({})) == ("CPU only", "")
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_a_build_for_the_processor_has_nothing_to_miss() -> None:
     ],
 )
 def test_a_build_for_gpus_says_what_it_misses(kind: str, why: str, message: str) -> None:
-    text, missing = gpu_text(found({kind: why}))
+    text, missing = gpu_text(llama_info({kind: why}))
     assert text == "CPU only"
     assert message in missing
     assert missing.endswith("Models run on the processor.")
@@ -50,7 +50,9 @@ def test_a_build_for_gpus_says_what_it_misses(kind: str, why: str, message: str)
 
 
 def test_one_kind_that_works_is_enough() -> None:
-    text, missing = gpu_text(found({"cuda": "libcuda.so.1: no", "vulkan": ""}, (CARD,), gpu=True))
+    text, missing = gpu_text(
+        llama_info({"cuda": "libcuda.so.1: no", "vulkan": ""}, (CARD,), gpu=True)
+    )
     assert text.startswith("can use")
     assert not missing
 

@@ -44,7 +44,7 @@ LEFT_OUT = {
 """Packages with compiled code that no part proves, and why."""
 
 
-async def found(*only: str) -> dict[str, CheckResult]:
+async def check_results(*only: str) -> dict[str, CheckResult]:
     return {finding.name: finding async for finding in check_list.self_test(only)}
 
 
@@ -140,7 +140,7 @@ async def test_each_part_is_missed(
     part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hide(tmp_path, monkeypatch, HIDDEN[part])
-    finding = (await found(part))[part]
+    finding = (await check_results(part))[part]
     assert finding.state is CheckState.BROKEN
     if part != "sqlite":  # which falls back on Python's own, and that is too old
         assert f"no {HIDDEN[part]} here" in finding.text
@@ -165,7 +165,7 @@ async def test_a_part_that_is_there_but_wrong_is_reported(
     part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at_start(tmp_path, monkeypatch, BAD[part])
-    assert states((await found(part)).values()) == {part: CheckState.BROKEN}
+    assert states((await check_results(part)).values()) == {part: CheckState.BROKEN}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and ELF")
@@ -177,7 +177,7 @@ async def test_a_packaged_library_that_lacks_something_is_reported(
     at_start(tmp_path, monkeypatch, f"import sys; sys._MEIPASS = {str(inside)!r}")
 
     async def finding_text() -> str:
-        finding = (await found("libraries"))["libraries"]
+        finding = (await check_results("libraries"))["libraries"]
         assert finding.state is CheckState.BROKEN
         return finding.text
 
@@ -207,7 +207,7 @@ async def test_a_part_that_crashes_is_reported_and_takes_nothing_with_it(
         f"import os, signal, time; os.kill(os.getpid(), signal.{number}); time.sleep(60)"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    findings = await found("tokenizers", "jinja")
+    findings = await check_results("tokenizers", "jinja")
     assert states(findings.values()) == {"tokenizers": CheckState.BROKEN, "jinja": CheckState.OK}
     assert message in findings["tokenizers"].text
     assert "while tokenizers was loaded" in findings["tokenizers"].text
@@ -219,7 +219,7 @@ async def test_a_part_that_never_ends_is_reported(
     (tmp_path / "tokenizers.py").write_text("import time; time.sleep(600)")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr(check_list, "CHECK_SECONDS", 0.5)
-    assert "didn't end within" in (await found("tokenizers"))["tokenizers"].text
+    assert "didn't end within" in (await check_results("tokenizers"))["tokenizers"].text
 
 
 async def test_children_that_are_killed_are_reported_by_each_check_that_needs_one(
@@ -228,7 +228,7 @@ async def test_children_that_are_killed_are_reported_by_each_check_that_needs_on
     code = "import os, sys\nif 'baton.ipc' in ' '.join(sys.orig_argv): os.kill(os.getpid(), 9)"
     at_start(tmp_path, monkeypatch, code)
     needing = ("jinja", "llama.cpp", "router", "tools", "keyring", "cloud")
-    findings = await found(*needing)
+    findings = await check_results(*needing)
     assert states(findings.values()) == dict.fromkeys(needing, CheckState.BROKEN)
 
 
@@ -335,7 +335,7 @@ async def test_a_model_that_is_cut_or_changed_or_gone_is_reported(
     monkeypatch.setattr("baton.workers.local.model_file.STARTER_PACKAGE", "another_starter")
 
     async def finding_text() -> str:
-        finding = (await found("answer"))["answer"]
+        finding = (await check_results("answer"))["answer"]
         assert finding.state is CheckState.BROKEN
         return finding.text
 
@@ -363,12 +363,12 @@ async def test_a_price_that_is_off_by_the_least_there_is_is_reported(
         return cost(self, used) + 1
 
     monkeypatch.setattr(Price, "cost", wrong)
-    assert states((await found(check)).values()) == {check: CheckState.BROKEN}
+    assert states((await check_results(check)).values()) == {check: CheckState.BROKEN}
 
 
 async def test_a_history_that_loses_words_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("baton.history.queries.search", lambda *_: [])
-    assert states((await found("history")).values()) == {"history": CheckState.BROKEN}
+    assert states((await check_results("history")).values()) == {"history": CheckState.BROKEN}
 
 
 async def test_a_step_that_sees_more_than_it_may_is_reported(
@@ -381,7 +381,7 @@ async def test_a_step_that_sees_more_than_it_may_is_reported(
         return [*correct, Message(Role.USER, material.prompt)]
 
     monkeypatch.setattr(Plan, "messages", wrong)
-    assert states((await found("plan")).values()) == {"plan": CheckState.BROKEN}
+    assert states((await check_results("plan")).values()) == {"plan": CheckState.BROKEN}
 
 
 async def test_a_key_is_kept_in_the_keyring_that_is_there_and_taken_out_again(
@@ -392,11 +392,11 @@ async def test_a_key_is_kept_in_the_keyring_that_is_there_and_taken_out_again(
     (tmp_path / "file_keyrings.py").write_text(FILE_KEYRING.format(file=str(keyring)))
     monkeypatch.delenv("PYTHON_KEYRING_BACKEND")
     at_start(tmp_path, monkeypatch, OWN.format(name="FileKeyring"))
-    kept = (await found("keyring"))["keyring"]
+    kept = (await check_results("keyring"))["keyring"]
     assert (kept.state, "file_keyrings" in kept.text) == (CheckState.OK, True)
     assert json.loads(keyring.read_text()) == {"baton openai": "mine"}
     at_start(tmp_path, monkeypatch, OWN.format(name="LossyKeyring"))
-    forgotten = (await found("keyring"))["keyring"]
+    forgotten = (await check_results("keyring"))["keyring"]
     assert (forgotten.state, "private file" in forgotten.text) == (CheckState.WARN, True)
 
 

@@ -30,7 +30,7 @@ def _nothing_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(secrets, "_stuck_thread", None)
 
 
-def found(*only: str) -> dict[str, CheckResult]:
+def check_results(*only: str) -> dict[str, CheckResult]:
     """Return what the doctor finds: by all checks that start no child, or by `only` these."""
     ends = [entry.name for entry in CHECKS].index("tools")
     quick = {entry.name for entry in CHECKS[:ends] if CheckScope.SETUP in entry.scope}
@@ -45,7 +45,7 @@ def found(*only: str) -> dict[str, CheckResult]:
 
 
 def test_a_fresh_machine_is_well_and_stays_untouched(home: Path) -> None:
-    findings = found()
+    findings = check_results()
     assert findings["keyring"].state is CheckState.WARN
     assert "keys for cloud workers can come from the environment" in findings["keyring"].text
     assert findings["keys"] == CheckResult("keys", CheckState.OK, "none")
@@ -61,18 +61,18 @@ def test_what_others_may_look_into_can_be_closed_as_it_says(home: Path) -> None:
     data.mkdir(parents=True, exist_ok=True)
     for path, mode in ((data, 0o755), (config, 0o644)):
         path.chmod(mode)
-    finding = found("folders")["folders"]
+    finding = check_results("folders")["folders"]
     assert finding.state is CheckState.WARN
     subprocess.run(finding.text.split("`")[1], shell=True, check=True)
-    assert found("folders")["folders"].state is CheckState.OK
+    assert check_results("folders")["folders"].state is CheckState.OK
 
 
 def test_the_tools_are_tried_unless_they_are_off(home: Path) -> None:
-    tried = found("tools")["tools"].text
+    tried = check_results("tools")["tools"].text
     assert "sandbox" in tried or "seccomp" in tried
     assert not home.exists()
     write_settings("tools = false\n")
-    assert found("tools")["tools"] == CheckResult(
+    assert check_results("tools")["tools"] == CheckResult(
         "tools", CheckState.OK, "off in the settings (`tools = false`)"
     )
 
@@ -86,7 +86,7 @@ def test_the_machine_and_an_idle_card_are_shown(
     program.write_text("#!/bin/sh\necho 'NVIDIA GeForce RTX 3070, 550.54.14'\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    findings = found("machine", "llama.cpp")
+    findings = check_results("machine", "llama.cpp")
     assert "cores" in findings["machine"].text
     assert " of memory, " in findings["machine"].text
     assert findings["llama.cpp"].state is CheckState.WARN
@@ -96,7 +96,7 @@ def test_the_machine_and_an_idle_card_are_shown(
 def test_what_was_spent_and_left_is_shown(home: Path) -> None:
     write_settings('[budget]\nday = "1"\n')
     spend(find_paths().ledger)
-    findings = found()
+    findings = check_results()
     assert "The cloud is on" in findings["money"].text
     assert "$0.11 is unconfirmed" in findings["money"].text
     assert "2 B to api.openai.com" in findings["egress"].text
@@ -107,12 +107,12 @@ def test_a_missing_key_is_reported_and_no_key_is_shown(
 ) -> None:
     write_settings('[[workers]]\nid = "g"\nkind = "cloud"\nmodel = "groq/openai/gpt-oss-20b"\n')
     monkeypatch.setenv("OPENAI_API_KEY", CANARY)
-    findings = found()
+    findings = check_results()
     assert findings["keys"].state is CheckState.WARN
     assert findings["keys"].text == "openai (OPENAI_API_KEY); missing for groq"
     use(monkeypatch, MemoryKeyring())
     secrets.save_key("groq", CANARY)
-    findings = found()
+    findings = check_results()
     assert findings["keys"].text == "openai (OPENAI_API_KEY), groq (keyring)"
     assert not shows(CANARY, str(findings))
 
@@ -120,7 +120,7 @@ def test_a_missing_key_is_reported_and_no_key_is_shown(
 def test_a_file_of_keys_that_others_can_read_is_reported(home: Path) -> None:
     secrets.save_key("openai", CANARY, file=find_paths().keys_file)
     find_paths().keys_file.chmod(0o644)
-    findings = found()
+    findings = check_results()
     assert findings["folders"].state is CheckState.WARN
     assert str(find_paths().keys_file) in findings["folders"].text
     assert findings["keys"].state is CheckState.BROKEN
@@ -129,7 +129,7 @@ def test_a_file_of_keys_that_others_can_read_is_reported(home: Path) -> None:
 def test_a_ledger_that_was_removed_is_reported_and_not_made(home: Path) -> None:
     spend(find_paths().ledger)
     find_paths().ledger.unlink()
-    findings = found()
+    findings = check_results()
     assert findings["money"].state is findings["egress"].state is CheckState.WARN
     assert "The ledger was removed" in findings["money"].text
     assert not find_paths().ledger.exists()
@@ -138,7 +138,7 @@ def test_a_ledger_that_was_removed_is_reported_and_not_made(home: Path) -> None:
 def test_a_damaged_ledger_is_reported_and_stays_as_it_is(home: Path) -> None:
     spend(find_paths().ledger)
     find_paths().ledger.write_bytes(b"not a database" * 100)
-    findings = found()
+    findings = check_results()
     assert findings["money"].state is findings["egress"].state is CheckState.BROKEN
     assert find_paths().ledger.read_bytes() == b"not a database" * 100
 
@@ -173,7 +173,7 @@ def test_the_conductor_is_tried_like_the_worker(
 ) -> None:
     files = {"writer": home / "writer.gguf", "planner": home / "planner.gguf"}
     write_settings(f'worker = "writer"\nconductor = "{conductor}"\n' + OTHERS.format(**files))
-    finding = found("answer", "conductor")["conductor"]
+    finding = check_results("answer", "conductor")["conductor"]
     assert (finding.state, text in finding.text) == (state, True), finding.text
 
 
@@ -181,18 +181,18 @@ def test_the_conductor_is_tried_like_the_worker(
 def test_the_router_is_asked_and_its_fault_is_reported_with_the_remedy(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    well = found("router")["router"]
+    well = check_results("router")["router"]
     assert well.state is CheckState.OK
     assert "ms per question on CPU, as delivered" in well.text
     assert not home.exists()
     learned = find_paths().data / "router" / "learned.npz"
     learned.parent.mkdir(parents=True)
     learned.write_bytes(b"no numbers")
-    doubtful = found("router")["router"].text
+    doubtful = check_results("router")["router"].text
     assert f"on CPU. What was learned from your answers can't be used: {learned} is" in doubtful
     assert not [odd for odd in ("pickle", "nothing learned", "..") if odd in doubtful]
     monkeypatch.setattr("baton.routing.learned_router.shipped_folder", lambda: tmp_path / "nowhere")
-    ill = found("router")["router"]
+    ill = check_results("router")["router"]
     assert ill.state is CheckState.WARN
     assert "nowhere" in ill.text
     assert "git checkout models/router" in ill.text

@@ -19,7 +19,7 @@ from baton.platform.settings import find_paths, load_settings
 from support import gguf_writer
 from support.command_line import Call
 from support.fake_hub import Fault, Hub
-from support.sample_models import keep_catalogue, listed, models, stock, tiny
+from support.sample_models import catalogue_entry, keep_catalogue, models, stock, tiny
 from support.terminal import Terminal
 
 pytestmark = pytest.mark.sampled(0.34)
@@ -36,8 +36,8 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
             monkeypatch.setenv(name, value)
         revision = hub.add("maker/models", {"tiny.gguf": TINY, "other.gguf": OTHER})
         keep_catalogue(
-            listed("tiny", TINY, revision=revision),
-            listed("other", OTHER, revision=revision, roles=["coder"]),
+            catalogue_entry("tiny", TINY, revision=revision),
+            catalogue_entry("other", OTHER, revision=revision, roles=["coder"]),
         )
         yield hub
 
@@ -97,7 +97,7 @@ def test_the_role_can_be_chosen_and_is_not_taken_again_unasked(call: Call, hub: 
 
 def test_wrong_bytes_are_never_a_model(call: Call, hub: Hub) -> None:
     revision = hub.add("maker/models", {"tiny.gguf": tiny(60_000, seed=9)})
-    keep_catalogue(listed("tiny", TINY, revision=revision))
+    keep_catalogue(catalogue_entry("tiny", TINY, revision=revision))
     done = call("models", "pull", "tiny")
     assert done.code == 5
     assert "stumbled" not in done.err
@@ -150,7 +150,7 @@ def test_an_address_will_do(call: Call, hub: Hub) -> None:
 
 def test_a_licence_that_is_not_free_wants_a_yes(call: Call, hub: Hub) -> None:
     revision = hub.add("maker/models", {"tiny.gguf": TINY})
-    keep_catalogue(listed("tiny", TINY, revision=revision, licence="gemma"))
+    keep_catalogue(catalogue_entry("tiny", TINY, revision=revision, licence="gemma"))
     done = call("models", "pull", "tiny")
     assert done.code == 2
     assert "under the licence gemma. Read it first (hf.co/maker/models)" in done.err
@@ -162,7 +162,7 @@ def test_a_licence_that_is_not_free_wants_a_yes(call: Call, hub: Hub) -> None:
 
 def test_at_a_terminal_the_licence_is_asked_about(hub: Hub) -> None:
     revision = hub.add("maker/models", {"tiny.gguf": TINY})
-    keep_catalogue(listed("tiny", TINY, revision=revision, licence="gemma"))
+    keep_catalogue(catalogue_entry("tiny", TINY, revision=revision, licence="gemma"))
     for typed, code in (("\r", 2), ("y\r", 0)):
         screen = Terminal([*BATON, "models", "pull", "tiny"], os.environ)
         screen.wait_for("Fetch it under this licence?")
@@ -174,7 +174,7 @@ def test_at_a_terminal_the_licence_is_asked_about(hub: Hub) -> None:
 
 def test_what_will_not_fit_wants_force_and_that_is_remembered(call: Call, hub: Hub) -> None:
     revision = hub.add("maker/models", {"tiny.gguf": TINY})
-    keep_catalogue(listed("tiny", TINY, revision=revision, kv_bytes=10**10))
+    keep_catalogue(catalogue_entry("tiny", TINY, revision=revision, kv_bytes=10**10))
     done = call("models", "pull", "tiny")
     assert done.code == 5
     assert "--force" in done.err
@@ -205,7 +205,7 @@ def test_without_a_name_nothing_unwanted_is_fetched(call: Call, hub: Hub) -> Non
 def test_ctrl_c_keeps_what_came_and_pull_goes_on(call: Call, hub: Hub) -> None:
     big = tiny(6_000_000, seed=3)
     revision = hub.add("maker/models", {"tiny.gguf": big})
-    keep_catalogue(listed("tiny", big, revision=revision))
+    keep_catalogue(catalogue_entry("tiny", big, revision=revision))
     hub.fault(Fault(cut=4_000_000, stall=True), on="store")
     screen = Terminal([*BATON, "models", "pull", "tiny"], os.environ)
     screen.wait(lambda shown: "66 %" in shown or "63 %" in shown or "65 %" in shown)
@@ -226,7 +226,7 @@ def test_ctrl_c_keeps_what_came_and_pull_goes_on(call: Call, hub: Hub) -> None:
 def test_two_batons_that_want_the_same_file_fetch_it_once(hub: Hub) -> None:
     big = tiny(3_000_000, seed=5)
     revision = hub.add("maker/models", {"tiny.gguf": big})
-    keep_catalogue(listed("tiny", big, revision=revision))
+    keep_catalogue(catalogue_entry("tiny", big, revision=revision))
     hub.fault(Fault(rate=3_000_000), on="store")
     pulls = [
         subprocess.Popen([*BATON, "models", "pull", "tiny"], stderr=subprocess.PIPE, text=True)
@@ -470,7 +470,7 @@ UNUSABLE = {
 def test_a_download_that_cannot_be_loaded_gets_no_role(call: Call, hub: Hub) -> None:
     content = UNUSABLE["an unknown kind"]
     revision = hub.add("maker/models", {"heron.gguf": content})
-    keep_catalogue(listed("heron", content, revision=revision))
+    keep_catalogue(catalogue_entry("heron", content, revision=revision))
     done = call("models", "pull", "heron")
     assert (done.code, "stumbled" in done.err, "from now on" in done.err) == (5, False, False)
     assert models(call("models", "ls", "--json"))["heron"]["state"] == "broken"

@@ -22,7 +22,7 @@ from baton.workers.local import Memory, starter
 from support.command_line import Call
 from support.fake_hub import Hub
 from support.local_worker_calls import local_worker
-from support.sample_models import keep_catalogue, listed, stock, tiny
+from support.sample_models import catalogue_entry, keep_catalogue, stock, tiny
 
 
 def test_the_recommendation_names_machine_models_and_the_way(call: Call) -> None:
@@ -77,7 +77,7 @@ def test_what_was_recommended_is_what_is_fetched(
         files = {"chatty.gguf": tiny(seed=1), "solver.gguf": tiny(seed=2)}
         revision = hub.add("maker/models", files)
         keep_catalogue(
-            *(listed(name.removesuffix(".gguf"), data, revision=revision)
+            *(catalogue_entry(name.removesuffix(".gguf"), data, revision=revision)
               for name, data in files.items())
         )  # fmt: skip
         picks = [{"id": "chatty", "roles": ["conductor", "chat"]}, {"id": "nobody", "roles": []}]

@@ -15,7 +15,7 @@ import pytest
 from baton.platform.settings import find_paths
 from support.command_line import Call
 from support.http_server import Fault
-from support.packaged_machine import Machine, machine, served
+from support.packaged_machine import Machine, machine, serve_release
 from support.sample_releases import PLATFORM, program
 from support.terminal import Terminal
 from support.update_processes import NEW, OLD
@@ -81,7 +81,7 @@ def test_from_a_folder_and_back_and_forth(call: Call, own: Machine) -> None:
 
 def test_from_an_address_with_a_cut_it_goes_on_where_it_was(call: Call, own: Machine) -> None:
     content = program(NEW, size=2_000_000)
-    with served(own.publish(programs={("full", ""): content})) as mirror:
+    with serve_release(own.publish(programs={("full", ""): content})) as mirror:
         mirror.fault[BINARY] = Fault(cut=700_000)
         mirror.times[BINARY] = 1
         done = call("self", "update", "--from", mirror.address + "/")
@@ -98,7 +98,7 @@ def test_a_mirror_may_be_plain_http_and_never_sees_an_accounts_token(
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")  # of the hub, which this isn't
-    with served(own.publish()) as mirror:
+    with serve_release(own.publish()) as mirror:
         monkeypatch.setenv("HTTP_PROXY", mirror.address.removesuffix("/b"))
         done = call("self", "update", "--from", "http://mirror.example/b")
         assert done.code == 0, done.err
@@ -194,7 +194,7 @@ def test_offline_sends_no_request_and_takes_folders(
         find_paths().config.mkdir(parents=True)
         find_paths().config_file.write_text("offline = true\n")
     release = own.publish()
-    with served(release) as mirror:
+    with serve_release(release) as mirror:
         done = call("self", "update", "--from", mirror.address, *flags)
         assert (done.code, "Baton is offline" in done.err) == (2, True)
         assert "--from FOLDER" in done.err
@@ -332,7 +332,7 @@ def test_going_down_is_asked(own: Machine) -> None:
 
 def test_an_interrupted_download_is_kept_and_the_exit_code_says_so(own: Machine) -> None:
     content = program(NEW, size=1_000_000)
-    with served(own.publish(programs={("full", ""): content})) as mirror:
+    with serve_release(own.publish(programs={("full", ""): content})) as mirror:
         mirror.fault[BINARY] = Fault(rate=100_000)
         code = AS_BINARY.format(own=own, args=["self", "update", "--from", mirror.address])
         process = subprocess.Popen(

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from support.http_server import Fault
-from support.packaged_machine import served
+from support.packaged_machine import serve_release
 from support.sample_releases import keys, program, publish
 from support.update_processes import (
     NEW,
@@ -62,7 +62,7 @@ def world(quick: Path, public: str, source: str = "") -> World:
     return World(root, public, source or str(quick / "release")).install(previous=OLDER)
 
 
-def healed(machine: World, coming: str) -> None:
+def check_recovery(machine: World, coming: str) -> None:
     """After any interruption one of the two starts, and the next command repairs the rest."""
     here = machine.version()
     assert here in (OLD, coming)
@@ -89,10 +89,10 @@ def some(result: CommandResult, count: int | None) -> list[int]:
     [moment] = [n for n, step in enumerate(result.steps, 1) if step.endswith(" /bin/baton")][-1:]
     if count is None:
         return numbers
-    return sorted({moment, moment + 1, *drawn(numbers, count - 2)})
+    return sorted({moment, moment + 1, *draw_numbers(numbers, count - 2)})
 
 
-def drawn(numbers: Sequence[int], count: int) -> list[int]:
+def draw_numbers(numbers: Sequence[int], count: int) -> list[int]:
     """Return so many of the numbers, others each day."""
     return random.Random(SEED).sample(numbers, count)
 
@@ -109,7 +109,7 @@ def test_killed_before_a_step(
         machine = world(quick, public)
         result = baton_self(machine, command, kill_at=number)
         assert result.code is None, f"it was to be killed before {unharmed.steps[number - 1]}"
-        healed(machine, coming)
+        check_recovery(machine, coming)
 
 
 @pytest.mark.parametrize("count", [1, pytest.param(None, marks=pytest.mark.long)])
@@ -121,18 +121,18 @@ def test_killed_in_the_child_too(quick: Path, public: str, count: int | None) ->
     assert any("os.rename" in step for step in steps)
     assert len(steps) > 5
     numbers = range(1, len(steps) + 1)
-    for number in numbers if count is None else drawn(numbers, count):
+    for number in numbers if count is None else draw_numbers(numbers, count):
         machine = world(quick, public)
         result = baton_self(machine, "update", child=number)
         assert result.code is None, f"it was to be killed before {steps[number - 1]}"
         assert machine.version() == OLD
-        healed(machine, NEW)
+        check_recovery(machine, NEW)
 
 
 @pytest.mark.parametrize("kills", [3, pytest.param(100, marks=pytest.mark.long)])
 def test_killed_at_any_time(quick: Path, public: str, kills: int) -> None:
     dice = random.Random(kills)
-    with served(quick / "release") as mirror:
+    with serve_release(quick / "release") as mirror:
         for name in (file.name for file in (quick / "release").iterdir()):
             mirror.fault[name] = Fault(rate=200_000)
         machine = world(quick, public, mirror.address)
@@ -140,7 +140,7 @@ def test_killed_at_any_time(quick: Path, public: str, kills: int) -> None:
             baton_self(machine, "update", kill_after=dice.uniform(0.05, 1.2))
             assert machine.version() in (OLD, NEW)
         mirror.fault.clear()
-        healed(machine, NEW)
+        check_recovery(machine, NEW)
 
 
 @pytest.mark.parametrize("count", [4, pytest.param(None, marks=pytest.mark.long)])

@@ -79,7 +79,7 @@ def plans(draw: st.DrawFn, most: int = 8) -> Plan:
     return Plan(tuple(steps), tuple(answer))
 
 
-def seen(messages: tuple[Message, ...]) -> str:
+def seen_text(messages: tuple[Message, ...]) -> str:
     return "\n".join(message.text for message in messages)
 
 
@@ -87,7 +87,7 @@ def seen(messages: tuple[Message, ...]) -> str:
 def test_a_step_sees_what_it_may_and_nothing_else(plan: Plan) -> None:
     outputs = {n: output(n) for n in range(1, len(plan.steps) + 1)}
     for number, step in enumerate(plan.steps, start=1):
-        text = seen(plan.messages(number, MATERIAL, outputs, "system"))
+        text = seen_text(plan.messages(number, MATERIAL, outputs, "system"))
         for name, secret in SECRETS.items():
             assert (secret in text) == (name in step.access), name
         for n in outputs:
@@ -178,7 +178,7 @@ def test_a_prompt_that_was_never_answered_is_no_part_of_what_went_before(
     turns = [turn(Role.USER, "never answered"), turn(Role.USER, "now")]
     messages = Plan((Step("a", "Do it.", access),), (1,)).messages(1, Material((*turns,)), {})
     assert [message.role for message in messages] == [Role.USER]
-    assert "never answered" not in seen(messages)
+    assert "never answered" not in seen_text(messages)
 
 
 def test_an_answer_that_failed_is_shown_as_nothing() -> None:
@@ -201,7 +201,7 @@ def test_a_piece_is_all_that_is_seen_of_a_file(count: int, data: st.DataObject) 
     number = data.draw(st.integers(1, count))
     plan = Plan((Step("a", "Read.", (f"file:long#{number}/{count}",)),), (1,))
     outputs: Mapping[int, str] = {}
-    text = seen(plan.messages(1, material, outputs))
+    text = seen_text(plan.messages(1, material, outputs))
     parts = text_pieces(long.text, count)
     assert parts[number - 1].strip() in text
     for other, part in enumerate(parts, start=1):

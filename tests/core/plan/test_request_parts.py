@@ -37,7 +37,7 @@ from support.strategy_context import (
     TOOL,
     ScriptedContext,
     play,
-    routing,
+    routing_context,
 )
 
 UNITS = Card("units", "tool", "Units")
@@ -86,7 +86,7 @@ async def parts_of(
         return WrittenPlan(text, confidence, lines) if is_whole else WrittenPlan(alone, -0.01)
 
     conductor = TrainedConductor(ScriptedWorker(card=TINY), tools or FakeTools())
-    return await split_request(conductor, routing(*roster, prompt=prompt), write)
+    return await split_request(conductor, routing_context(*roster, prompt=prompt), write)
 
 
 async def test_each_part_is_a_step_of_its_own_and_the_answer_is_all_of_them() -> None:
@@ -275,7 +275,7 @@ def test_any_parts_make_a_plan_that_can_be_played(
         parts.append(PlanPart(f"text {number}", tool, need, inputs))
     assert parse_lines(format_lines(parts)) == tuple(parts)
     subtasks = [part.text for part in parts]
-    plan = plan_from_parts(parts, routing(TINY, files=["a.txt"]).material)
+    plan = plan_from_parts(parts, routing_context(TINY, files=["a.txt"]).material)
     assert [step.subtask for step in plan.steps] == subtasks
     assert [step.inputs for step in plan.steps] == [part.inputs for part in parts]
     assert plan.answer == tuple(range(1, len(parts) + 1))
@@ -292,7 +292,7 @@ SUM = Plan((Step("calculator", "17 * 23", ("prompt",)),), (1,))
 
 
 def context(parts: Plan | None, *cards: Card, **more: Any) -> ScriptedContext:
-    return ScriptedContext(routing(*cards, prompt=TWO, **more), parts=parts)
+    return ScriptedContext(routing_context(*cards, prompt=TWO, **more), parts=parts)
 
 
 async def test_hybrid_plays_the_parts_in_their_order() -> None:
@@ -351,7 +351,7 @@ class FailingContext(ScriptedContext):
 
 
 async def test_a_conductor_that_fails_leaves_the_request_whole() -> None:
-    broken = FailingContext(routing(TINY, TOOL, prompt=TWO))
+    broken = FailingContext(routing_context(TINY, TOOL, prompt=TWO))
     assert (await play(Hybrid(), broken, lambda n, step: step.worker)).text == "tiny"
     broken.error = StoreError("The disk is full.")
     with pytest.raises(StoreError):

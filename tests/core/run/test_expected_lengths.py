@@ -25,7 +25,7 @@ def turn(role: Role, text: str, files: tuple[Attachment, ...] = ()) -> Turn:
     return Turn("t", "c", None, role, text, TurnStatus.DONE, Label.CLOUD, 0.0, files=files)
 
 
-def asked(*texts: str, file: str = "") -> Material:
+def conversation(*texts: str, file: str = "") -> Material:
     """Return a conversation; its prompts and answers take turns."""
     roles = (Role.USER, Role.ASSISTANT)
     turns = [turn(roles[n % 2], text) for n, text in enumerate(texts)]
@@ -44,15 +44,15 @@ KIND = st.sampled_from(KINDS)
 @given(KIND, st.integers(1, 10**6))
 def test_what_the_router_expects_of_a_prompt_counts(kind: str, tokens: int) -> None:
     step = direct_step("far", need=Need(kind))
-    assert step_tokens_p99(step, asked("Hm?"), route(tokens), True) == max(
-        tokens, step_tokens_p99(step, asked("Hm?"), route(1), True)
+    assert step_tokens_p99(step, conversation("Hm?"), route(tokens), True) == max(
+        tokens, step_tokens_p99(step, conversation("Hm?"), route(1), True)
     )
 
 
 @given(KIND)
 def test_without_an_estimate_it_is_the_kinds(kind: str) -> None:
     assert (
-        step_tokens_p99(direct_step("far", need=Need(kind)), asked("Hm?"), route(), True)
+        step_tokens_p99(direct_step("far", need=Need(kind)), conversation("Hm?"), route(), True)
         == (TOKENS_P99[kind])
     )
 
@@ -62,21 +62,23 @@ def test_more_to_rework_or_a_longer_answer_before_never_means_less(
     kind: str, tokens: int, text: str, before: str
 ) -> None:
     for step in (direct_step("far", need=Need(kind)), Step("far", "Do it.", need=Need(kind))):
-        plain = step_tokens_p99(step, asked("Hm?"), route(tokens), True)
-        assert step_tokens_p99(step, asked(text + "Hm?"), route(tokens), True) >= plain
-        assert step_tokens_p99(step, asked("A?", before, "Hm?"), route(tokens), True) >= plain
+        plain = step_tokens_p99(step, conversation("Hm?"), route(tokens), True)
+        assert step_tokens_p99(step, conversation(text + "Hm?"), route(tokens), True) >= plain
+        assert (
+            step_tokens_p99(step, conversation("A?", before, "Hm?"), route(tokens), True) >= plain
+        )
 
 
 def test_a_long_answer_is_expected_after_a_long_one() -> None:
     step = direct_step("far", need=Need("chat"))
-    talk = asked("Write a story.", "word " * 4000, "Now with a dragon.")
+    talk = conversation("Write a story.", "word " * 4000, "Now with a dragon.")
     assert step_tokens_p99(step, talk, route(300), True) >= 2 * 4000
     apart = Step("far", DIRECT_SUBTASK, ("prompt",), Need("chat"))
     assert step_tokens_p99(apart, talk, route(300), True) == 300, "which this one doesn't see"
 
 
 def test_a_number_of_words_that_is_asked_for_counts_for_the_answer_alone() -> None:
-    talk = asked("Write 9,000 words about Ulm.")
+    talk = conversation("Write 9,000 words about Ulm.")
     assert step_tokens_p99(direct_step("far"), talk, route(300), True) == 18_000
     part = Step("far", "Find the dates.", ("prompt",), Need("summary"))
     assert step_tokens_p99(part, talk, route(300), False) == TOKENS_P99["summary"]
@@ -85,16 +87,22 @@ def test_a_number_of_words_that_is_asked_for_counts_for_the_answer_alone() -> No
 def test_a_translation_of_a_file_may_be_as_long_as_the_file() -> None:
     text = "Das war lang, so lang. " * 4000
     step = direct_step("far", ("a.txt",), Need("translation"))
-    assert step_tokens_p99(step, asked("Translate it.", file=text), route(300), True) > 17_000
+    assert (
+        step_tokens_p99(step, conversation("Translate it.", file=text), route(300), True) > 17_000
+    )
     unseen = direct_step("far", (), Need("translation"))
-    assert step_tokens_p99(unseen, asked("Translate it.", file=text), route(300), True) == 300
+    assert (
+        step_tokens_p99(unseen, conversation("Translate it.", file=text), route(300), True) == 300
+    )
 
 
 def test_a_step_that_is_no_answer_is_judged_by_its_own_kind() -> None:
     step = Step("far", "List the dates.", ("prompt",), Need("summary"))
-    assert step_tokens_p99(step, asked("Hm?"), route(9000), False) == TOKENS_P99["summary"]
-    assert step_tokens_p99(step, asked("Hm?"), route(9000), True) == 9000, "the prompt's own answer"
-    assert step_tokens_p99(step, asked("Hm?"), route(20), True) == TOKENS_P99["summary"]
+    assert step_tokens_p99(step, conversation("Hm?"), route(9000), False) == TOKENS_P99["summary"]
+    assert step_tokens_p99(step, conversation("Hm?"), route(9000), True) == 9000, (
+        "the prompt's own answer"
+    )
+    assert step_tokens_p99(step, conversation("Hm?"), route(20), True) == TOKENS_P99["summary"]
 
 
 class ExpectingRouter(RuleRouter):

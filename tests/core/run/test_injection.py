@@ -85,7 +85,7 @@ def obeys(payload: Payload) -> Responder:
     """Say what the payload wants, and draw the plan that it wants, for any request."""
 
     async def respond(request: Request) -> AsyncGenerator[Chunk]:
-        yield Text(drawn(payload, request) if request.purpose is Purpose.PLAN else payload.text)
+        yield Text(draw_plan(payload, request) if request.purpose is Purpose.PLAN else payload.text)
         yield dear(request)
 
     return respond
@@ -96,7 +96,7 @@ def dear(request: Request) -> Usage:
     return Usage(max_input_tokens(request.messages), request.max_tokens or 99, Finish.STOP)
 
 
-def drawn(payload: Payload, request: Request) -> str:
+def draw_plan(payload: Payload, request: Request) -> str:
     """Draw the payload's plan, with the numbers that a corrective one has to have."""
     numbered = re.search(r"New steps are numbered from (\d+)", request_text(request))
     return payload.plan(int(numbered[1]) if numbered else 1)
@@ -224,7 +224,7 @@ def _harmless_at_first(payload: Payload) -> Responder:
             yield Text(payload.text)
         else:
             yield Text(
-                drawn(payload, request) if payload.mark in request_text(request) else HARMLESS
+                draw_plan(payload, request) if payload.mark in request_text(request) else HARMLESS
             )
         yield dear(request)
 
@@ -371,7 +371,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def printed(monkeypatch: pytest.MonkeyPatch, *args: str, terminal: bool = True) -> str:
+def printed_text(monkeypatch: pytest.MonkeyPatch, *args: str, terminal: bool = True) -> str:
     """Return what a command prints."""
     out = Terminal() if terminal else io.StringIO()
     monkeypatch.setattr(sys, "stdout", out)
@@ -379,7 +379,7 @@ def printed(monkeypatch: pytest.MonkeyPatch, *args: str, terminal: bool = True) 
     return out.getvalue()
 
 
-async def _recorded(payload: Payload) -> ev.Started:
+async def _record_run(payload: Payload) -> ev.Started:
     """Play all seams at once over the history that commands read; return how it began."""
     store = Store.open(find_paths().database)
     try:
@@ -411,7 +411,7 @@ def test_nothing_that_is_printed_is_obeyed_by_a_terminal(
     guise: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     payload = next(p for p in PAYLOADS if p.guise == guise and p.family == "offer")
-    began = asyncio.run(_recorded(payload))
+    began = asyncio.run(_record_run(payload))
     run = began.run
     for args in (
         ("trace", run),
@@ -424,7 +424,7 @@ def test_nothing_that_is_printed_is_obeyed_by_a_terminal(
         ("history", "show", began.conversation),
         ("history", "search", payload.mark),
     ):
-        out = printed(monkeypatch, *args)
+        out = printed_text(monkeypatch, *args)
         assert payload.mark in out or args[0] in ("why", "history"), args
         assert sanitise(out) == out, args
 
@@ -434,13 +434,15 @@ def test_a_story_keeps_its_form_with_any_text_in_it(monkeypatch: pytest.MonkeyPa
     shapes: set[tuple[int, ...]] = set()
     for guise in ("plain", "fenced", "ansi"):
         payload = next(p for p in PAYLOADS if p.guise == guise and p.family == "result")
-        run = asyncio.run(_recorded(payload)).run
-        trace = printed(monkeypatch, "trace", run, terminal=False)
+        run = asyncio.run(_record_run(payload)).run
+        trace = printed_text(monkeypatch, "trace", run, terminal=False)
         assert sanitise(trace) == trace  # in a pipe as well: each line is Baton's own
-        chart = printed(monkeypatch, "trace", run, "--mermaid", terminal=False)
-        spans = printed(monkeypatch, "trace", run, "--otel", terminal=False).splitlines()
+        chart = printed_text(monkeypatch, "trace", run, "--mermaid", terminal=False)
+        spans = printed_text(monkeypatch, "trace", run, "--otel", terminal=False).splitlines()
         assert all(json.loads(span)["resourceSpans"] for span in spans)
-        events = json.loads(printed(monkeypatch, "trace", run, "--json", terminal=False))["events"]
+        events = json.loads(printed_text(monkeypatch, "trace", run, "--json", terminal=False))[
+            "events"
+        ]
         shapes.add((chart.count("\n"), chart.count("-->"), len(spans), len(events)))
     assert len(shapes) == 1
 
@@ -456,8 +458,8 @@ def test_a_model_s_name_from_the_settings_is_only_a_name(
     file = find_paths().config_file
     file.parent.mkdir(parents=True)
     file.write_text(tomlkit.dumps({"workers": entries}), "utf-8", "surrogatepass")
-    out = printed(monkeypatch, "workers", "ls")
+    out = printed_text(monkeypatch, "workers", "ls")
     assert sanitise(out) == out
     assert len(out.splitlines()) >= len(names)
-    shown = printed(monkeypatch, "workers", "show", entries[0]["id"])
+    shown = printed_text(monkeypatch, "workers", "show", entries[0]["id"])
     assert sanitise(shown) == shown

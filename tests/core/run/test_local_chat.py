@@ -46,17 +46,17 @@ async def play(
         return [event async for event in run]
 
 
-def started(events: list[ev.Event]) -> ev.Started:
+def started_event(events: list[ev.Event]) -> ev.Started:
     [event] = (event for event in events if isinstance(event, ev.Started))
     return event
 
 
 async def test_a_conversation_goes_on_where_it_was(orchestra: Orchestra, store: Store) -> None:
-    first = started(await play(orchestra, CAPITAL))
+    first = started_event(await play(orchestra, CAPITAL))
     events = await play(orchestra, "And of Germany?", ConversationPosition(first.conversation))
     [called] = (event for event in events if isinstance(event, ev.Called))
     assert called.cached > 30, "the first turn isn't read again"
-    turns = await store.thread(first.conversation, started(events).answer)
+    turns = await store.thread(first.conversation, started_event(events).answer)
     assert "Paris" in turns[1].text
     assert [turn.status for turn in turns] == [TurnStatus.DONE] * 4
 

@@ -111,7 +111,7 @@ async def routed_event(
     return next(event for event in session.events if isinstance(event, Routed))
 
 
-async def asked(
+async def routed_choice(
     prefer: dict[str, str],
     text: str = CODE,
     limits: PromptLimits | None = None,
@@ -132,34 +132,40 @@ async def asked(
 
 
 async def test_it_answers_prompts_of_that_kind_and_the_route_says_why() -> None:
-    event = await asked({"code": "coder"})
+    event = await routed_choice({"code": "coder"})
     assert event.worker == "coder"
     assert event.why.startswith("Coder is your choice for code.")
-    event = await asked({"code": "coder"}, TALK)
+    event = await routed_choice({"code": "coder"}, TALK)
     assert event.worker == "small"
     assert "your choice" not in event.why
 
 
 async def test_whom_the_person_names_comes_before() -> None:
-    assert (await asked({"code": "coder"}, worker="small")).worker == "small"
-    assert (await asked({"code": "coder"}, limits=PromptLimits(alone=True))).worker == "small"
+    assert (await routed_choice({"code": "coder"}, worker="small")).worker == "small"
+    assert (
+        await routed_choice({"code": "coder"}, limits=PromptLimits(alone=True))
+    ).worker == "small"
 
 
 @pytest.mark.parametrize("name", ["nobody", "far", "lan", "small"])
 async def test_who_is_not_here_is_not_preferred(name: str) -> None:
-    assert (await asked({"code": name})).worker == "small"
+    assert (await routed_choice({"code": name})).worker == "small"
 
 
 async def test_a_private_prompt_may_be_preferred_here_as_well() -> None:
     private = PromptLimits(label=Label.LOCAL, attended=True)
-    assert (await asked({"code": "coder"}, limits=private)).worker == "coder"
+    assert (await routed_choice({"code": "coder"}, limits=private)).worker == "coder"
 
 
 async def test_one_that_cannot_hold_the_conversation_is_not_preferred() -> None:
     narrow = local("coder", context=512)
     text = f"{CODE}\n{'word ' * 3000}"
-    assert (await asked({"code": "coder"}, text, None, None, SMALL, narrow)).worker == "small"
-    assert (await asked({"code": "coder"}, CODE, None, None, SMALL, narrow)).worker == "coder"
+    assert (
+        await routed_choice({"code": "coder"}, text, None, None, SMALL, narrow)
+    ).worker == "small"
+    assert (
+        await routed_choice({"code": "coder"}, CODE, None, None, SMALL, narrow)
+    ).worker == "coder"
 
 
 async def test_the_router_is_asked_once_and_its_estimate_compares_with_who_answers() -> None:

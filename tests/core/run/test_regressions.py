@@ -76,7 +76,7 @@ def at_last(text: str) -> Responder:
     return respond
 
 
-async def resumed(session: OrchestraSession) -> tuple[RunView, list[str]]:
+async def resume_run(session: OrchestraSession) -> tuple[RunView, list[str]]:
     """Go on with the last run; return how it ended, and each answer that was said to stay."""
     record = await session.store.runs.last()
     assert record is not None
@@ -101,7 +101,7 @@ async def test_a_resumed_run_never_takes_back_what_it_said_would_stay() -> None:
     ) as session:
         run = session.begin(None, SUM, PromptLimits(strategy="cascade"))
         await session.watch(run, until=lambda event: isinstance(event, ev.StepFinished))
-        view, finals = await resumed(session)
+        view, finals = await resume_run(session)
     assert (view.status, view.answer) == ("finished", "The answer is 7")
     assert all(view.stable_answer.startswith(text) for text in finals), finals
 
@@ -113,7 +113,7 @@ async def test_a_draft_of_a_resumed_run_is_kept_though_another_answer_came() -> 
     ) as session:
         run = session.begin(None, "Tell me of tea")
         await session.watch(run, until=lambda event: isinstance(event, ev.StepStarted))
-        view, _ = await resumed(session)
+        view, _ = await resume_run(session)
         record = await session.store.runs.last()
     assert record is not None
     assert (
@@ -133,7 +133,7 @@ async def test_a_private_run_goes_on_although_the_default_worker_may_not_see_it(
         limits = PromptLimits(label=Label.LOCAL)
         run = session.orchestra.play(Prompt("Hi"), NEW, limits, session.person, worker="a")
         await session.watch(run, until=lambda event: isinstance(event, ev.StepStarted))
-        view, _ = await resumed(session)
+        view, _ = await resume_run(session)
         assert (view.status, view.answer) == ("finished", "Hello")
         assert not session.workers["far"].requests
 
@@ -152,7 +152,7 @@ async def test_a_resumed_run_stays_within_what_its_person_typed(bound: str) -> N
         await session.watch(run, until=lambda event: isinstance(event, ev.StepStarted))
         session.orchestra.change_terms(mode=usual.mode)
         broken.respond = fail_with(WorkerError("It is broken."))
-        view, _ = await resumed(session)
+        view, _ = await resume_run(session)
         assert (view.status, far.requests) == ("failed", [])
 
 

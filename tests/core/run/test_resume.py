@@ -289,7 +289,7 @@ async def test_a_resumed_run_may_still_be_grown_by_its_strategy() -> None:
 # Within the bounds with which it began
 
 
-async def interrupted(session: OrchestraSession, limits: PromptLimits = ANYTHING) -> None:
+async def interrupt_run(session: OrchestraSession, limits: PromptLimits = ANYTHING) -> None:
     """Stop a run in its second step; from then on only the remote worker can answer."""
     plan = Plan((step("small", "One."), step("small", "Two.", "1")), (2,))
     view = await session.watch(
@@ -308,7 +308,7 @@ async def test_a_run_that_began_here_alone_is_gone_on_with_here_alone(
     async with open_orchestra(
         StubWorker(local(), hang_at("Two.")), StubWorker(cloud()), policy=Policy.BUDGET, **terms
     ) as session:
-        await interrupted(session)
+        await interrupt_run(session)
         changes: dict[str, Any] = {bound: free}
         session.orchestra.change_terms(**changes)
         for _ in range(2):  # the second goes on with what the first left

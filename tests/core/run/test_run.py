@@ -151,7 +151,7 @@ async def test_cancelling_keeps_the_partial_text(store: Store) -> None:
     assert await answer(store, view) == ("kept", TurnStatus.CANCELLED)
 
 
-async def saved(store: Store, events: Sequence[ev.Event], text: str) -> None:
+async def wait_until_saved(store: Store, events: Sequence[ev.Event], text: str) -> None:
     """Wait until a text is stored, while it is being written."""
     async with asyncio.timeout(60):
         while await answer(store, view_of(events)) != (text, TurnStatus.STREAMING):  # noqa: ASYNC110
@@ -166,7 +166,7 @@ async def test_streamed_text_is_saved_while_the_worker_still_thinks(store: Store
             events.append(event)
             if isinstance(event, ev.StepText):
                 break
-        await saved(store, events, "saved early")
+        await wait_until_saved(store, events, "saved early")
 
 
 async def test_a_consumer_that_leaves_stops_the_run(store: Store) -> None:
@@ -390,7 +390,7 @@ async def test_a_disk_that_is_full_for_a_moment_costs_nothing(store: Store) -> N
             events.append(event)
             if isinstance(event, ev.StepText):
                 break
-        await saved(store, events, "saved in the end")
+        await wait_until_saved(store, events, "saved in the end")
 
 
 def test_an_unknown_default_worker_is_named() -> None:

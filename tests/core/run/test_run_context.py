@@ -50,7 +50,9 @@ class GainStrategy:
         return None
 
 
-async def weighed(session: OrchestraSession, limits: PromptLimits | None = None) -> ev.Weighed:
+async def weighed_event(
+    session: OrchestraSession, limits: PromptLimits | None = None
+) -> ev.Weighed:
     view = await session.play(None, limits=limits or PromptLimits())
     assert view.status == "finished"
     [event] = view.weighed
@@ -64,7 +66,7 @@ async def test_a_decision_is_recorded_with_what_it_rests_on(gain: float, ok: boo
     async with open_orchestra(
         StubWorker(local()), StubWorker(cloud()), strategy=strategy, **BUDGET
     ) as session:
-        event = await weighed(session)
+        event = await weighed_event(session)
     assert (event.worker, event.gain, event.ok) == ("far", gain, ok)
     assert event.ok == (event.gain > event.bar)
     assert event.cost > 0
@@ -77,11 +79,11 @@ async def test_where_a_person_decides_that_is_said() -> None:
     async with open_orchestra(
         StubWorker(local()), StubWorker(cloud()), strategy=GainStrategy(0.5)
     ) as session:
-        assert (await weighed(session)).why.endswith("You are asked first.")
+        assert (await weighed_event(session)).why.endswith("You are asked first.")
     async with open_orchestra(
         StubWorker(local()), StubWorker(cloud()), strategy=GainStrategy(0.5), **BUDGET
     ) as session:
-        assert "asked first" not in (await weighed(session)).why
+        assert "asked first" not in (await weighed_event(session)).why
 
 
 @pytest.mark.parametrize(
@@ -101,7 +103,7 @@ async def test_where_a_draft_plainly_will_not_do_the_person_hears_of_help(
         StubWorker(local()), StubWorker(cloud()), ceiling=ceiling, strategy=strategy, **terms
     )
     async with there as session:
-        assert (await weighed(session)).ok is ok
+        assert (await weighed_event(session)).ok is ok
     assert strategy.said == [ok]
 
 
@@ -111,7 +113,7 @@ async def test_what_costs_nothing_is_worth_any_gain() -> None:
         async with open_orchestra(
             StubWorker(local()), StubWorker(free), ceiling=0, strategy=GainStrategy(gain)
         ) as session:
-            event = await weighed(session)
+            event = await weighed_event(session)
         assert (event.ok, event.cost, event.why) == (ok, 0, "It costs nothing.")
 
 
@@ -143,7 +145,7 @@ async def test_where_nothing_may_be_spent_nothing_is_worth_it(
         StubWorker(local()), StubWorker(cloud()), ceiling=ceiling, strategy=strategy, **terms
     )
     async with there as session:
-        event = await weighed(session, limits)
+        event = await weighed_event(session, limits)
     assert (event.ok, event.bar, strategy.said) == (False, 1.0, [False])
     assert event.why.endswith(reason)
 
@@ -155,7 +157,7 @@ async def test_a_typed_budget_pays_though_no_person_can_be_asked() -> None:
     async with open_orchestra(
         StubWorker(local()), StubWorker(cloud()), strategy=strategy, **terms
     ) as session:
-        assert (await weighed(session, limits)).ok
+        assert (await weighed_event(session, limits)).ok
     assert strategy.money == [SpendingRoom(NANO, 0.0)]
 
 
@@ -170,7 +172,7 @@ async def test_a_ledger_that_can_not_be_read_spends_nothing(
             raise StoreError("The disk is gone.", "")
 
         monkeypatch.setattr(session.ledger, "standing", broken)
-        assert not (await weighed(session)).ok
+        assert not (await weighed_event(session)).ok
 
 
 async def test_a_pace_is_known_again_after_a_restart(tmp_path: Path) -> None:
@@ -180,9 +182,9 @@ async def test_a_pace_is_known_again_after_a_restart(tmp_path: Path) -> None:
     async with open_orchestra(
         StubWorker(local()), StubWorker(cloud()), strategy=strategy, home=tmp_path, **scarce
     ) as session:
-        first = await weighed(session)
+        first = await weighed_event(session)
         for strategy.gain in [0.6] * 30:
-            before = await weighed(session)
+            before = await weighed_event(session)
     store = Store.open(tmp_path / "baton.db")
     try:
         past = await store.runs.weighings()

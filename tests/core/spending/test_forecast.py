@@ -24,7 +24,7 @@ def money(day: int | None, month: int | None, used: int = 0, so_far: int = 0) ->
     return Standing((ScopeBalance(Scope.SESSION, None), *rooms))
 
 
-def weighed(days: int, each: int = 10) -> list[Weighing]:
+def past_weighings(days: int, each: int = 10) -> list[Weighing]:
     """Return prompts of so many days before today, with gains from .02 to .40."""
     first = NOON - days * 86400
     return [
@@ -33,7 +33,7 @@ def weighed(days: int, each: int = 10) -> list[Weighing]:
     ]
 
 
-def charged(*amounts: int) -> dict[date, int]:
+def daily_charges(*amounts: int) -> dict[date, int]:
     """Return what was charged on the days before today, the newest first."""
     return {TODAY - timedelta(days=ago): amount for ago, amount in enumerate(amounts, 1) if amount}
 
@@ -45,15 +45,15 @@ def forecast(
 
 
 def test_too_little_is_said_to_be_too_little() -> None:
-    for past in ([], weighed(1, 15), weighed(2, 30)[:15]):
-        found = forecast(money(NANO, NANO), past, charged(CALL, CALL))
+    for past in ([], past_weighings(1, 15), past_weighings(2, 30)[:15]):
+        found = forecast(money(NANO, NANO), past, daily_charges(CALL, CALL))
         assert found.prospects == ()
         assert found.weighed == len(past)
         assert [course.expected for course in found.courses] == [None, None]
 
 
 def test_a_month_goes_on_as_the_last_days_went() -> None:
-    found = forecast(money(None, None, 0, 9 * NANO), daily=charged(NANO, 0, NANO, NANO))
+    found = forecast(money(None, None, 0, 9 * NANO), daily=daily_charges(NANO, 0, NANO, NANO))
     day, month = found.courses
     assert day.expected == round(0.375 * NANO)
     assert month.expected == round((9 + 0.75 * 20.5) * NANO)
@@ -61,7 +61,7 @@ def test_a_month_goes_on_as_the_last_days_went() -> None:
 
 
 def test_when_a_ceiling_would_be_reached() -> None:
-    daily = charged(NANO, NANO, NANO, NANO)
+    daily = daily_charges(NANO, NANO, NANO, NANO)
     loose = forecast(money(None, 40 * NANO, 0, 9 * NANO), daily=daily).courses[1]
     assert loose.reached is None
     tight = forecast(money(None, 14 * NANO, 0, 9 * NANO), daily=daily).courses[1]
@@ -72,7 +72,7 @@ def test_when_a_ceiling_would_be_reached() -> None:
 
 
 def test_each_pace_has_its_price() -> None:
-    frugal, balanced, best = forecast(money(NANO, 20 * NANO), weighed(10)).prospects
+    frugal, balanced, best = forecast(money(NANO, 20 * NANO), past_weighings(10)).prospects
     assert [p.thrift for p in (frugal, balanced, best)] == list(SpendingStyle)
     assert frugal.bar > balanced.bar > best.bar
     rests = [p.rests[Scope.MONTH] for p in (frugal, balanced, best)]
@@ -84,19 +84,19 @@ def test_each_pace_has_its_price() -> None:
 
 def test_scarce_money_is_not_exceeded() -> None:
     left = 30 * CALL
-    for prospect in forecast(money(None, left), weighed(10)).prospects:
+    for prospect in forecast(money(None, left), past_weighings(10)).prospects:
         assert prospect.rests[Scope.MONTH].cost <= left
         assert prospect.rests[Scope.DAY].cost <= left
         assert prospect.bar > 0.2
-    for prospect in forecast(money(2 * CALL, None), weighed(10)).prospects:
+    for prospect in forecast(money(2 * CALL, None), past_weighings(10)).prospects:
         assert prospect.rests[Scope.DAY].cost <= 2 * CALL
         assert prospect.rests[Scope.MONTH].cost <= 22 * 2 * CALL
-    for prospect in forecast(money(NANO, 0), weighed(10)).prospects:
+    for prospect in forecast(money(NANO, 0), past_weighings(10)).prospects:
         assert prospect.rests[Scope.MONTH].helped == prospect.rests[Scope.DAY].helped == 0
 
 
 def test_gains_that_are_all_alike_are_bought_in_part() -> None:
-    past = [replace(one, gain=0.3) for one in weighed(10)]
+    past = [replace(one, gain=0.3) for one in past_weighings(10)]
     best = forecast(money(None, 50 * CALL), past).prospects[2]
     assert 40 <= best.rests[Scope.MONTH].helped <= 50
 

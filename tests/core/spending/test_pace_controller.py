@@ -37,7 +37,7 @@ gains = st.one_of(st.floats(-1, 1), st.sampled_from([0.3, math.nan, math.inf, -m
 costs = st.integers(1, 20 * CENT)
 
 
-def sent(share: float, scores: Sequence[float]) -> list[bool]:
+def sent_decisions(share: float, scores: Sequence[float]) -> list[bool]:
     decide = share_decider(share)
     return [decide(score) for score in scores]
 
@@ -48,7 +48,7 @@ def sent(share: float, scores: Sequence[float]) -> list[bool]:
 @settings(max_examples=EXAMPLES)
 @given(st.floats(0, 1), st.lists(st.one_of(numbers, st.just(0.5)), max_size=300))
 def test_never_more_than_the_share_is_sent(share: float, scores: list[float]) -> None:
-    for seen, total in enumerate(itertools.accumulate(sent(share, scores)), start=1):
+    for seen, total in enumerate(itertools.accumulate(sent_decisions(share, scores)), start=1):
         assert total <= share * seen + 1e-9
 
 
@@ -59,14 +59,14 @@ def test_never_more_than_the_share_is_sent(share: float, scores: list[float]) ->
 def test_nearly_all_of_the_share_is_used_for_the_best(share: float, scale: float) -> None:
     rng = random.Random(7)
     scores = [rng.gauss(0, 1) * scale for _ in range(1500)]
-    taken = [score for score, ok in zip(scores, sent(share, scores), strict=True) if ok]
+    taken = [score for score, ok in zip(scores, sent_decisions(share, scores), strict=True) if ok]
     assert 0.93 * share <= len(taken) / len(scores) <= share
     best = sum(sorted(scores, reverse=True)[: int(share * len(scores))])
     assert sum(taken) > 0.9 * best
 
 
 def test_scores_that_are_all_alike_are_sent_evenly() -> None:
-    taken = sent(0.3, [0.25] * 600)
+    taken = sent_decisions(0.3, [0.25] * 600)
     assert 0.28 <= sum(taken) / 600 <= 0.3
     assert all(sum(taken[at : at + 20]) <= 7 for at in range(0, 600, 20))
     assert all(sum(taken[at : at + 20]) >= 5 for at in range(40, 600, 20))
@@ -77,7 +77,7 @@ def test_another_domain_is_learned_within_tens(before: float, after: float) -> N
     rng = random.Random(3)
     scores = [rng.random() * before for _ in range(300)]
     scores += [rng.random() * after for _ in range(300)]
-    taken = sent(0.3, scores)
+    taken = sent_decisions(0.3, scores)
     assert 0.25 <= sum(taken[300:400]) / 100 <= 0.36
     assert 0.27 <= sum(taken[400:]) / 200 <= 0.33
 
@@ -98,15 +98,17 @@ def test_a_fuller_bucket_never_raises_the_bar(
 # A person's money
 
 
-def standing(day: int | None, used: int = 0, month: int | None = None, more: int = 0) -> Standing:
+def make_standing(
+    day: int | None, used: int = 0, month: int | None = None, more: int = 0
+) -> Standing:
     rooms = (ScopeBalance(Scope.SESSION, None), ScopeBalance(Scope.DAY, day, used))
     return Standing((*rooms, ScopeBalance(Scope.MONTH, month, used + more)))
 
 
-PLENTY = standing(NANO)
+PLENTY = make_standing(NANO)
 
 
-def remembering(past: Sequence[Weighing]) -> ReadWeighings:
+def weighing_reader(past: Sequence[Weighing]) -> ReadWeighings:
     async def memory() -> Sequence[Weighing]:
         return past
 
@@ -121,7 +123,7 @@ def weigh(
     past: Sequence[Weighing] = (),
     now: float = DAWN,
 ) -> PaceDecision:
-    pacing = Pacing(thrift, remembering(past), clock=lambda: now)
+    pacing = Pacing(thrift, weighing_reader(past), clock=lambda: now)
     return asyncio.run(pacing.weigh(gain, cost, money, "here"))
 
 
@@ -147,7 +149,7 @@ pasts = st.lists(
     max_size=80,
 )
 moneys = st.builds(
-    standing,
+    make_standing,
     st.one_of(st.none(), st.integers(0, 3 * NANO)),
     st.integers(0, 2 * NANO),
     st.one_of(st.none(), st.integers(0, 9 * NANO)),
@@ -190,7 +192,7 @@ def test_no_stream_gets_more_than_the_ceilings(
         pacing = Pacing(thrift, clock=lambda: now)
         for gain, cost, later in stream:
             now += later  # clocks go backwards, too
-            pace = await pacing.weigh(gain, cost, standing(day, used, month), "here")
+            pace = await pacing.weigh(gain, cost, make_standing(day, used, month), "here")
             assert pace.ok == (not math.isnan(gain) and min(1.0, gain) > pace.bar)
             assert 0 <= pace.bar <= 1
             used += cost if pace.ok else 0
@@ -203,14 +205,14 @@ def test_no_stream_gets_more_than_the_ceilings(
     ("money", "says"),
     [
         (Standing(()), "nothing may be spent"),
-        (standing(None), "nothing may be spent"),
+        (make_standing(None), "nothing may be spent"),
         (
             Standing((ScopeBalance(Scope.DAY, NANO),), frozen="It charged more."),
             "nothing may be spent",
         ),
-        (standing(NANO, NANO), "more than is left today"),
-        (standing(NANO, 0, NANO, NANO), "more than is left this month"),
-        (standing(0, 0, NANO), "more than is left today"),
+        (make_standing(NANO, NANO), "more than is left today"),
+        (make_standing(NANO, 0, NANO, NANO), "more than is left this month"),
+        (make_standing(0, 0, NANO), "more than is left today"),
     ],
 )
 def test_where_nothing_is_left_nothing_is_worth_it(money: Standing, says: str) -> None:
@@ -225,7 +227,8 @@ def test_plenty_is_spent_on_what_is_worth_its_price_and_scarce_money_on_the_best
     assert least[SpendingStyle.FRUGAL] > least[SpendingStyle.BALANCED] > least[SpendingStyle.BEST]
     assert least[SpendingStyle.BALANCED] == STYLE_RULES[SpendingStyle.BALANCED].floor(CALL)
     scarce = [
-        weigh(0.5, money=standing(5 * CALL), thrift=thrift, past=past) for thrift in SpendingStyle
+        weigh(0.5, money=make_standing(5 * CALL), thrift=thrift, past=past)
+        for thrift in SpendingStyle
     ]
     assert all(0.2 < pace.bar < 0.5 for pace in scarce)
     assert "today you spend on gains above" in scarce[1].why
@@ -234,8 +237,8 @@ def test_plenty_is_spent_on_what_is_worth_its_price_and_scarce_money_on_the_best
 
 def test_the_tightest_scope_decides() -> None:
     past = days(10)
-    loose = weigh(0.4, money=standing(20 * CALL, 0, NANO), past=past)
-    tight = weigh(0.4, money=standing(20 * CALL, 0, 12 * CALL), past=past)
+    loose = weigh(0.4, money=make_standing(20 * CALL, 0, NANO), past=past)
+    tight = weigh(0.4, money=make_standing(20 * CALL, 0, 12 * CALL), past=past)
     assert tight.bar > loose.bar
     assert "this month you spend" in tight.why
     rooms = (
@@ -249,7 +252,7 @@ def test_the_tightest_scope_decides() -> None:
 
 def test_what_a_prompt_may_cost_by_itself_is_spent_on_it() -> None:
     typed = ScopeBalance(Scope.RUN, NANO)
-    rooms = (*standing(2 * CALL, CALL).rooms, typed)
+    rooms = (*make_standing(2 * CALL, CALL).rooms, typed)
     assert weigh(0.1, money=Standing(rooms), past=days(10)).ok
     assert weigh(0.1, money=Standing((typed,))).ok
     assert not weigh(0.1, money=Standing((ScopeBalance(Scope.RUN, NANO, NANO),))).ok
@@ -259,11 +262,13 @@ def test_spending_ahead_of_the_plan_needs_more_gain_until_the_day_catches_up() -
     past = days(10)
     morning = DAWN + 7 * 3600
     bought = [Weighing(morning - n, "here", 0.4, CALL, True) for n in range(12)]
-    early = weigh(0.4, money=standing(20 * CALL, 12 * CALL), past=[*past, *bought], now=morning)
+    early = weigh(
+        0.4, money=make_standing(20 * CALL, 12 * CALL), past=[*past, *bought], now=morning
+    )
     later = [Weighing(morning + n * 1800, "here", 0.1, CALL, False) for n in range(1, 30)]
     late = weigh(
         0.4,
-        money=standing(20 * CALL, 12 * CALL),
+        money=make_standing(20 * CALL, 12 * CALL),
         past=[*past, *bought, *later],
         now=morning + 15 * 3600,
     )
@@ -271,19 +276,20 @@ def test_spending_ahead_of_the_plan_needs_more_gain_until_the_day_catches_up() -
 
 
 def test_what_was_spent_another_way_shrinks_the_plan_but_does_not_stop_it() -> None:
-    money = standing(20 * CALL, 10 * CALL)  # none of it by weighing
+    money = make_standing(20 * CALL, 10 * CALL)  # none of it by weighing
     pace = weigh(0.55, money=money, past=days(10))
     assert pace.ok
-    assert pace.bar > weigh(0.55, money=standing(20 * CALL), past=days(10)).bar
+    assert pace.bar > weigh(0.55, money=make_standing(20 * CALL), past=days(10)).bar
 
 
 def test_plan_steps_share_the_bar() -> None:
     async def extra(money: Standing) -> float:
-        pacing = Pacing(memory=remembering(days(10)), clock=lambda: DAWN)
+        pacing = Pacing(memory=weighing_reader(days(10)), clock=lambda: DAWN)
         return await pacing.extra(money)
 
     rich, scarce, none = (
-        asyncio.run(extra(money)) for money in (standing(NANO), standing(4 * CALL), standing(0))
+        asyncio.run(extra(money))
+        for money in (make_standing(NANO), make_standing(4 * CALL), make_standing(0))
     )
     assert rich == 0.0
     assert 0.1 < scarce < none <= 1.0
@@ -294,7 +300,7 @@ def test_a_history_that_can_not_be_read_is_done_without() -> None:
         raise StoreError("The disk is gone.", "")
 
     pacing = Pacing(memory=broken, clock=lambda: DAWN)
-    assert asyncio.run(pacing.weigh(0.5, CALL, standing(NANO))).ok
+    assert asyncio.run(pacing.weigh(0.5, CALL, make_standing(NANO))).ok
 
 
 # Months
@@ -331,7 +337,7 @@ def test_a_prompt_that_is_stopped_while_the_past_is_read_leaves_it_to_the_next()
             return [Weighing(DAWN, "c", 0.9, CALL, True)] * 40
 
         pacing = Pacing(SpendingStyle.BEST, past, clock=lambda: DAWN)
-        money = standing(None, 0, 100 * CALL, 40 * CALL)
+        money = make_standing(None, 0, 100 * CALL, 40 * CALL)
         stopped = asyncio.create_task(pacing.weigh(0.5, CALL, money))
         await asked.wait()
         stopped.cancel()
@@ -359,7 +365,9 @@ def test_a_months_money_lasts_and_is_used(seed: int, kind: str, thrift: Spending
         pacing = Pacing(thrift, clock=lambda: now)
         for place, (at, gain, cost) in enumerate(prompts):
             now = at
-            pace = await pacing.weigh(gain, cost, standing(None, 0, ceiling, used), str(place // 9))
+            pace = await pacing.weigh(
+                gain, cost, make_standing(None, 0, ceiling, used), str(place // 9)
+            )
             if pace.ok:
                 used, gained = used + cost, gained + gain
             if ceiling - used < CALL and gain > floor(cost):
@@ -390,7 +398,7 @@ def test_a_known_number_of_prompts_uses_the_money_evenly() -> None:
         for place in range(400):
             done = place
             pace = await pacing.weigh(
-                rng.betavariate(2, 3), CALL, standing(None, 0, 120 * CALL, used)
+                rng.betavariate(2, 3), CALL, make_standing(None, 0, 120 * CALL, used)
             )
             used += CALL if pace.ok else 0
             bought.append(pace.ok)

@@ -31,7 +31,7 @@ from support.strategy_context import (
     ScriptedContext,
     expects,
     play,
-    routing,
+    routing_context,
     says,
 )
 
@@ -43,7 +43,7 @@ async def hybrid(
     quality: dict[str, float], *cards: Card, said: tuple[str | BatonError, ...], **more: float
 ) -> Play:
     route = expects(quality, novelty=more.get("novelty", 0.1), tokens=int(more.get("tokens", 100)))
-    context = ScriptedContext(routing(*cards, prompt=SUM, route=route))
+    context = ScriptedContext(routing_context(*cards, prompt=SUM, route=route))
     return await play("hybrid", context, says(*said))
 
 
@@ -55,7 +55,7 @@ async def hybrid(
 @example([TOOL])
 def test_a_plan_is_considered_with_any_workers(cards: list[Card]) -> None:
     route = replace(expects({"tiny": 0.5}, need=Need("reasoning", 4)), where="plan")
-    context = ScriptedContext(routing(*cards, prompt=TALE, route=route))
+    context = ScriptedContext(routing_context(*cards, prompt=TALE, route=route))
     assert asyncio.run(make_strategy("hybrid").first(context)).plan.steps
 
 
@@ -88,11 +88,11 @@ async def test_what_will_surely_go_wrong_here_is_not_drafted() -> None:
 
 async def test_a_helper_that_fails_or_costs_too_much_leaves_the_default_worker() -> None:
     route = expects({"tiny": 0.1, "gpt": 0.9})
-    context = ScriptedContext(routing(TINY, CLOUD, prompt=SUM, route=route))
+    context = ScriptedContext(routing_context(TINY, CLOUD, prompt=SUM, route=route))
     run = await play("hybrid", context, says(DOWN, "7"))
     assert (run.workers, run.answer) == (["gpt", "tiny"], (2,))
     context = ScriptedContext(
-        routing(TINY, CLOUD, prompt=SUM, route=route), SpendingRoom(10**9, 0.9)
+        routing_context(TINY, CLOUD, prompt=SUM, route=route), SpendingRoom(10**9, 0.9)
     )
     run = await play("hybrid", context, says("7"))
     assert (run.workers, context.weighed) == (["tiny"], ["gpt"])
@@ -112,7 +112,7 @@ async def test_one_worker_answers_twice_only_where_that_may_show_something() -> 
 
 async def test_without_money_nothing_is_drafted_twice() -> None:
     route = expects({"llama": 0.6, "gemma": 0.6, "gpt": 0.9})
-    context = ScriptedContext(routing(LLAMA, GEMMA, CLOUD, prompt=SUM, route=route), BROKE)
+    context = ScriptedContext(routing_context(LLAMA, GEMMA, CLOUD, prompt=SUM, route=route), BROKE)
     run = await play("hybrid", context, says("It is 7."))
     assert (run.workers, context.weighed) == (["llama"], [])
 
@@ -173,7 +173,7 @@ async def test_another_draft_replaces_the_first_only_where_that_is_no_answer() -
     route = expects({**PAIR, "gemma": 0.9})
     for first, shown in (("It is 7.", 1), ("I can't.", 2), ("", 2), ("Well, let me think.", 2)):
         context = ScriptedContext(
-            routing(LLAMA, GEMMA, CLOUD, prompt=SUM, route=route), SpendingRoom(10**9, 0.95)
+            routing_context(LLAMA, GEMMA, CLOUD, prompt=SUM, route=route), SpendingRoom(10**9, 0.95)
         )
         run = await play("hybrid", context, says(first, "It is 8."))
         assert (run.workers, run.answer) == (["llama", "gemma"], (shown,))
@@ -182,7 +182,7 @@ async def test_another_draft_replaces_the_first_only_where_that_is_no_answer() -
 @pytest.mark.parametrize(("wrong", "workers"), [({}, ["tiny"]), ({1: "No."}, ["tiny", "gpt"])])
 async def test_a_failed_check_calls_for_help(wrong: dict[int, str], workers: list[str]) -> None:
     route = expects({"tiny": 0.85, "gpt": 0.88}, need=Need("writing", 2))
-    context = ScriptedContext(routing(TINY, CLOUD, prompt=TALE, route=route), wrong=wrong)
+    context = ScriptedContext(routing_context(TINY, CLOUD, prompt=TALE, route=route), wrong=wrong)
     assert (await play("hybrid", context, says("So 3 + 4 = 8.", "7"))).workers == workers
 
 
@@ -193,7 +193,7 @@ async def test_a_refusal_is_weighed_like_any_other_help() -> None:
         (SpendingRoom(10**9, 0.95), ["tiny"]),
         (BROKE, ["tiny", "gpt"]),  # nothing is sent, and the person sees why
     ):
-        context = ScriptedContext(routing(TINY, CLOUD, prompt=TALE, route=route), money)
+        context = ScriptedContext(routing_context(TINY, CLOUD, prompt=TALE, route=route), money)
         assert (await play("hybrid", context, says("I can't.", "Better."))).workers == workers
 
 
@@ -201,7 +201,7 @@ async def test_a_stronger_worker_here_is_asked_only_if_that_is_noticed() -> None
     for gain, workers in ((0.1, ["llama"]), (0.3, ["llama", "big"])):
         route = expects({"llama": 0.5, "big": 0.5 + gain}, need=Need("writing", 2))
         context = ScriptedContext(
-            replace(routing(LLAMA, BIG, prompt=TALE, route=route), helper="big")
+            replace(routing_context(LLAMA, BIG, prompt=TALE, route=route), helper="big")
         )
         assert (await play("hybrid", context, says("A tale.", "Better."))).workers == workers
 
@@ -209,7 +209,7 @@ async def test_a_stronger_worker_here_is_asked_only_if_that_is_noticed() -> None
 async def test_when_everything_fails_there_is_what_there_was() -> None:
     run = await play(
         "hybrid",
-        ScriptedContext(routing(LLAMA, GEMMA, CLOUD, prompt=SUM, route=expects(PAIR))),
+        ScriptedContext(routing_context(LLAMA, GEMMA, CLOUD, prompt=SUM, route=expects(PAIR))),
         says(DOWN, "It is 8.", DOWN),
     )
     assert (run.workers, run.text) == (["llama", "gemma", "gpt"], "It is 8.")
@@ -226,12 +226,14 @@ async def test_the_router_alone_asks_whom_it_expects_most_of() -> None:
         (0.3, BROKE, ["llama"]),
     ):
         route = expects({"llama": 0.5, "gpt": 0.5 + gain})
-        context = ScriptedContext(routing(LLAMA, CLOUD, prompt=SUM, route=route), money)
+        context = ScriptedContext(routing_context(LLAMA, CLOUD, prompt=SUM, route=route), money)
         run = await play("route", context, says("7"))
         assert (run.workers, context.weighed) == (workers, ["gpt"])
-    context = ScriptedContext(routing(TINY, CLOUD, prompt=SUM, need=Need("math", 5)))
+    context = ScriptedContext(routing_context(TINY, CLOUD, prompt=SUM, need=Need("math", 5)))
     assert (await play("route", context, says(DOWN, "8"))).workers == ["gpt", "tiny"]
-    assert (await play("route", ScriptedContext(routing(LLAMA)), says("7"))).workers == ["llama"]
+    assert (await play("route", ScriptedContext(routing_context(LLAMA)), says("7"))).workers == [
+        "llama"
+    ]
 
 
 async def test_the_worker_that_did_best_nearby_answers() -> None:
@@ -246,25 +248,27 @@ async def test_the_worker_that_did_best_nearby_answers() -> None:
         ({}, SpendingRoom(None, 0.0), ["tiny"]),
     ):
         route = expects(quality, nearby=nearby)
-        context = ScriptedContext(routing(*cards, prompt=SUM, route=route), money)
+        context = ScriptedContext(routing_context(*cards, prompt=SUM, route=route), money)
         assert (await play("knn", context, says("7"))).workers == workers
-    context = ScriptedContext(routing(*cards, route=expects(quality, nearby={"gemma": 0.9})))
+    context = ScriptedContext(
+        routing_context(*cards, route=expects(quality, nearby={"gemma": 0.9}))
+    )
     assert (await play("knn", context, says(DOWN, "7"))).workers == ["gemma", "tiny"]
 
 
 async def test_the_answer_that_is_most_like_the_others_counts() -> None:
     cards = (LLAMA, TINY, GEMMA, BIG, CLOUD)
     said = ("A cat sat.", "The dog ran far away.", "I can't.", "The dog ran away.")
-    run = await play("smoothie", ScriptedContext(routing(*cards)), says(*said))
+    run = await play("smoothie", ScriptedContext(routing_context(*cards)), says(*said))
     assert run.workers == ["llama", "big", "gemma", "tiny"]
     assert run.answer in ((2,), (4,))
-    run = await play("smoothie", ScriptedContext(routing(LLAMA, BIG)), says("One.", "Two."))
+    run = await play("smoothie", ScriptedContext(routing_context(LLAMA, BIG)), says("One.", "Two."))
     assert run.answer == (2,), "of two the stronger worker's"
-    run = await play("smoothie", ScriptedContext(routing(LLAMA, BIG)), says("One.", DOWN))
+    run = await play("smoothie", ScriptedContext(routing_context(LLAMA, BIG)), says("One.", DOWN))
     assert run.answer == (1,)
-    assert (await play("smoothie", ScriptedContext(routing(LLAMA, CLOUD)), says("a"))).workers == [
-        "llama"
-    ]
+    assert (
+        await play("smoothie", ScriptedContext(routing_context(LLAMA, CLOUD)), says("a"))
+    ).workers == ["llama"]
 
 
 # A router that knows nothing, or too much
@@ -282,16 +286,18 @@ async def test_no_worker_is_asked_that_is_not_there_or_for_money_that_is_not(
     quality = dict(zip(["llama", "gemma", "gpt"], chances, strict=True))
     route = expects(quality, need=MATH, novelty=novelty, nearby={**quality, "gone": 1.0})
     for name in ("hybrid", "route", "knn", "smoothie"):
-        here = ScriptedContext(routing(LLAMA, GEMMA, prompt=SUM, route=route))
+        here = ScriptedContext(routing_context(LLAMA, GEMMA, prompt=SUM, route=route))
         run = await play(name, here, says(first, second, "9"))
         assert set(run.workers) <= {"llama", "gemma"}
         assert here.weighed == []
-        broke = ScriptedContext(routing(LLAMA, GEMMA, CLOUD, prompt=SUM, route=route), BROKE)
+        broke = ScriptedContext(
+            routing_context(LLAMA, GEMMA, CLOUD, prompt=SUM, route=route), BROKE
+        )
         run = await play(name, broke, says(first, second, "9"))
         plain = first in ("I can't.", "")
         assert "gpt" not in run.workers or (plain and name == "hybrid")
     mine = ScriptedContext(
-        routing(replace(CLOUD, privacy=Label.CLOUD), LLAMA, prompt=SUM, route=route)
+        routing_context(replace(CLOUD, privacy=Label.CLOUD), LLAMA, prompt=SUM, route=route)
     )
     for name in ("hybrid", "route", "knn"):
         assert (await play(name, mine, says("7"))).workers == ["gpt"], "the person wants that one"

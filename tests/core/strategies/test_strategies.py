@@ -37,7 +37,7 @@ from support.strategy_context import (
     ScriptedContext,
     expects,
     play,
-    routing,
+    routing_context,
     says,
 )
 
@@ -45,7 +45,9 @@ from support.strategy_context import (
 
 
 async def test_single_asks_one_worker_of_several() -> None:
-    run = await play("single", ScriptedContext(routing(LLAMA, GEMMA, CLOUD, files=["a"])), says(""))
+    run = await play(
+        "single", ScriptedContext(routing_context(LLAMA, GEMMA, CLOUD, files=["a"])), says("")
+    )
     assert run.workers == ["llama"]
     assert run.outcome.plan.steps[0].access == ("prompt", "history", "file:a")
     assert run.proposals[0].final
@@ -56,7 +58,7 @@ async def test_single_asks_one_worker_of_several() -> None:
 @pytest.mark.parametrize("need", [Need("math", 5), Need("chat", 1), Need("code", 4)])
 async def test_hybrid_with_one_small_worker_is_single(mode: str, where: str, need: Need) -> None:
     route = Route(where, "Because.", need, template="draft-verify-revise")
-    context = ScriptedContext(routing(TINY, mode=mode, route=route, prompt=SUM))
+    context = ScriptedContext(routing_context(TINY, mode=mode, route=route, prompt=SUM))
     run = await play(strategy_of_mode(mode), context, says("I can't."))
     alone = await play("single", context, says("I can't."))
     assert run.outcome == alone.outcome
@@ -68,7 +70,7 @@ async def test_hybrid_with_one_small_worker_is_single(mode: str, where: str, nee
 
 
 async def test_a_draft_that_will_do_stays() -> None:
-    run = await play("hybrid", ScriptedContext(routing(TINY, CLOUD)), says("A tale."))
+    run = await play("hybrid", ScriptedContext(routing_context(TINY, CLOUD)), says("A tale."))
     assert run.workers == ["tiny"]
     assert not run.proposals[0].final
     assert (
@@ -77,10 +79,10 @@ async def test_a_draft_that_will_do_stays() -> None:
 
 
 async def test_what_keeps_a_prompt_on_this_machine_is_said() -> None:
-    private = ScriptedContext(routing(TINY, limits=PromptLimits(label=Label.LOCAL)))
+    private = ScriptedContext(routing_context(TINY, limits=PromptLimits(label=Label.LOCAL)))
     run = await play("hybrid", private, says("A tale."))
     assert run.proposals[0].why == "This conversation is private, so no remote model is asked."
-    run = await play("route", ScriptedContext(routing(TINY, mode="local")), says("A tale."))
+    run = await play("route", ScriptedContext(routing_context(TINY, mode="local")), says("A tale."))
     assert run.proposals[0].why == "The mode is local, so no remote model is asked."
 
 
@@ -96,7 +98,7 @@ async def test_a_draft_that_will_not_do_calls_for_the_helper(
     text: str, cut: Sequence[int], why: str
 ) -> None:
     run = await play(
-        "hybrid", ScriptedContext(routing(TINY, CLOUD)), says(text, "Better."), cut=cut
+        "hybrid", ScriptedContext(routing_context(TINY, CLOUD)), says(text, "Better."), cut=cut
     )
     assert run.workers == ["tiny", "gpt"]
     assert run.answer == (2,)
@@ -105,12 +107,14 @@ async def test_a_draft_that_will_not_do_calls_for_the_helper(
 
 
 async def test_a_cap_that_was_typed_cuts_as_wished() -> None:
-    context = ScriptedContext(routing(TINY, CLOUD, limits=PromptLimits(max_tokens=5)))
+    context = ScriptedContext(routing_context(TINY, CLOUD, limits=PromptLimits(max_tokens=5)))
     assert (await play("hybrid", context, says("A tale"), cut=[1])).workers == ["tiny"]
 
 
 async def test_the_draft_comes_back_if_the_helper_has_not_a_word() -> None:
-    run = await play("hybrid", ScriptedContext(routing(TINY, CLOUD)), says("I can't.", DOWN))
+    run = await play(
+        "hybrid", ScriptedContext(routing_context(TINY, CLOUD)), says("I can't.", DOWN)
+    )
     assert run.answer == (1,)
     assert len(run.outcome.plan.steps) == 2
     assert run.text == "I can't."
@@ -118,21 +122,23 @@ async def test_the_draft_comes_back_if_the_helper_has_not_a_word() -> None:
 
 async def test_what_the_helper_began_is_the_answer_even_if_it_broke_off() -> None:
     run = await play(
-        "hybrid", ScriptedContext(routing(TINY, CLOUD)), says("I can't.", DOWN), tear="Half"
+        "hybrid", ScriptedContext(routing_context(TINY, CLOUD)), says("I can't.", DOWN), tear="Half"
     )
     assert run.answer == (2,)
     assert 2 in run.outcome.failed
 
 
 async def test_a_draft_that_failed_is_the_run_s_error() -> None:
-    run = await play("hybrid", ScriptedContext(routing(TINY, CLOUD)), says(DOWN))
+    run = await play("hybrid", ScriptedContext(routing_context(TINY, CLOUD)), says(DOWN))
     assert run.workers == ["tiny"]
 
 
 async def test_a_remote_default_worker_answers_alone() -> None:
     for name in ("hybrid", "cascade"):
         run = await play(
-            name, ScriptedContext(routing(CLOUD, LLAMA, GEMMA, prompt=SUM)), says("I can't.")
+            name,
+            ScriptedContext(routing_context(CLOUD, LLAMA, GEMMA, prompt=SUM)),
+            says("I can't."),
         )
         assert run.workers == ["gpt"]
         assert run.proposals[0].where == "cloud"
@@ -143,7 +149,7 @@ async def test_a_remote_default_worker_answers_alone() -> None:
 
 def by_tool(*cards: Card) -> RoutingContext:
     route = Route("local", "A plain sum.", Need("calculation", 1), tool="calculator")
-    return routing(*cards, route=route, prompt="3 + 4", files=["a"])
+    return routing_context(*cards, route=route, prompt="3 + 4", files=["a"])
 
 
 async def test_a_tool_answers_by_itself_and_sees_only_the_prompt() -> None:
@@ -163,18 +169,20 @@ HARD = Route("cloud", "This looks hard.", Need("writing", 4))
 
 
 async def test_what_the_router_sends_away_is_offered_to_the_helper_first() -> None:
-    run = await play("hybrid", ScriptedContext(routing(TINY, CLOUD, route=HARD)), says("A tale."))
+    run = await play(
+        "hybrid", ScriptedContext(routing_context(TINY, CLOUD, route=HARD)), says("A tale.")
+    )
     assert run.workers == ["gpt"]
     assert run.proposals[0].where == "cloud"
     refused = says(BudgetExceeded("Not now."), "A tale.")
-    run = await play("hybrid", ScriptedContext(routing(TINY, CLOUD, route=HARD)), refused)
+    run = await play("hybrid", ScriptedContext(routing_context(TINY, CLOUD, route=HARD)), refused)
     assert run.workers == ["gpt", "tiny"]
 
 
 @pytest.mark.parametrize("money", [SpendingRoom(0, 1.0), SpendingRoom(10**9, 1.0)])
 async def test_it_stays_here_when_the_budget_is_used(money: SpendingRoom) -> None:
     near = Route("cloud", "This looks hard.", Need("writing", 3))
-    context = ScriptedContext(routing(LLAMA, CLOUD, route=near), money)
+    context = ScriptedContext(routing_context(LLAMA, CLOUD, route=near), money)
     assert (await play("hybrid", context, says("A tale."))).workers == ["llama"]
 
 
@@ -182,7 +190,7 @@ async def test_it_stays_here_when_the_budget_is_used(money: SpendingRoom) -> Non
 
 
 def two(**more: Any) -> RoutingContext:
-    return routing(LLAMA, GEMMA, CLOUD, prompt=SUM, need=MATH, **more)
+    return routing_context(LLAMA, GEMMA, CLOUD, prompt=SUM, need=MATH, **more)
 
 
 @pytest.mark.parametrize("name", ["hybrid", "cascade"])
@@ -230,21 +238,25 @@ async def test_without_help_the_stronger_one_counts_and_of_peers_the_chosen_one(
     assert (await play("cascade", ScriptedContext(two()), lost)).answer == (1,)
     skilled = replace(GEMMA, skills={"math": 4.5})
     run = await play(
-        "cascade", ScriptedContext(routing(LLAMA, skilled, prompt=SUM, need=MATH)), lost
+        "cascade", ScriptedContext(routing_context(LLAMA, skilled, prompt=SUM, need=MATH)), lost
     )
     assert (run.workers, run.answer) == (["llama", "gemma"], (2,))
-    run = await play("cascade", ScriptedContext(routing(GEMMA, LLAMA, prompt=SUM, need=MATH)), lost)
+    run = await play(
+        "cascade", ScriptedContext(routing_context(GEMMA, LLAMA, prompt=SUM, need=MATH)), lost
+    )
     assert (run.workers, run.answer) == (["gemma", "llama"], (1,))
 
 
 async def test_free_text_is_not_compared() -> None:
     run = await play(
-        "cascade", ScriptedContext(routing(LLAMA, GEMMA, CLOUD)), says("In 1900.", "In 1950.")
+        "cascade",
+        ScriptedContext(routing_context(LLAMA, GEMMA, CLOUD)),
+        says("In 1900.", "In 1950."),
     )
     assert (run.workers, run.answer) == (["llama", "gemma"], (1,))
     run = await play(
         "cascade",
-        ScriptedContext(routing(LLAMA, GEMMA, CLOUD)),
+        ScriptedContext(routing_context(LLAMA, GEMMA, CLOUD)),
         says("I can't.", "Once.", "Twice."),
     )
     assert run.workers == ["llama", "gemma", "gpt"]
@@ -252,13 +264,13 @@ async def test_free_text_is_not_compared() -> None:
 
 async def test_one_worker_cascades_with_itself() -> None:
     run = await play(
-        "cascade", ScriptedContext(routing(LLAMA, CLOUD, prompt=SUM)), says("7", "8", "9")
+        "cascade", ScriptedContext(routing_context(LLAMA, CLOUD, prompt=SUM)), says("7", "8", "9")
     )
     assert run.workers == ["llama", "llama", "gpt"]
 
 
 async def test_workers_of_unlike_strength_do_not_check_each_other() -> None:
-    context = ScriptedContext(routing(TINY, BIG, CLOUD, prompt=SUM, need=MATH))
+    context = ScriptedContext(routing_context(TINY, BIG, CLOUD, prompt=SUM, need=MATH))
     assert (await play("hybrid", context, says("7"))).workers == ["tiny"]
 
 
@@ -266,49 +278,59 @@ async def test_workers_of_unlike_strength_do_not_check_each_other() -> None:
 
 
 async def test_the_majority_of_samples_counts() -> None:
-    run = await play("vote", ScriptedContext(routing(LLAMA, GEMMA)), says("It is 8", "So 7", "7.0"))
+    run = await play(
+        "vote", ScriptedContext(routing_context(LLAMA, GEMMA)), says("It is 8", "So 7", "7.0")
+    )
     assert (run.workers, run.answer) == (["llama"] * 3, (2,))
     assert run.why == "2 of 3 answers agree."
-    run = await play("vote", ScriptedContext(routing(LLAMA)), says(DOWN, "So 7", "8"))
+    run = await play("vote", ScriptedContext(routing_context(LLAMA)), says(DOWN, "So 7", "8"))
     assert run.answer == (2,)
 
 
 async def test_without_a_majority_the_strongest_counts() -> None:
     cards = (TINY, TOOL, LLAMA, BIG, GEMMA, CLOUD)
-    run = await play("majority", ScriptedContext(routing(*cards)), says("1", "2", "3", "4"))
+    run = await play("majority", ScriptedContext(routing_context(*cards)), says("1", "2", "3", "4"))
     assert run.workers == ["tiny", "big", "gemma", "llama"]
     assert run.answer == (2,)
-    run = await play("majority", ScriptedContext(routing(*cards)), says("1", "2", "3", "1"))
+    run = await play("majority", ScriptedContext(routing_context(*cards)), says("1", "2", "3", "1"))
     assert run.answer == (1,)
-    assert (await play("majority", ScriptedContext(routing(LLAMA, CLOUD)), says("1"))).workers == [
-        "llama"
-    ]
+    assert (
+        await play("majority", ScriptedContext(routing_context(LLAMA, CLOUD)), says("1"))
+    ).workers == ["llama"]
 
 
 async def test_the_strongest_makes_one_of_all_proposals() -> None:
-    run = await play("moa", ScriptedContext(routing(LLAMA, GEMMA, CLOUD)), says("a", "b", "c"))
+    run = await play(
+        "moa", ScriptedContext(routing_context(LLAMA, GEMMA, CLOUD)), says("a", "b", "c")
+    )
     assert run.workers == ["llama", "gemma", "gpt"]
     assert run.outcome.plan.steps[2].access == ("prompt", "history", "1", "2")
-    run = await play("moa", ScriptedContext(routing(LLAMA, GEMMA, CLOUD)), says("a", "b", DOWN))
+    run = await play(
+        "moa", ScriptedContext(routing_context(LLAMA, GEMMA, CLOUD)), says("a", "b", DOWN)
+    )
     assert (run.answer, run.text) == ((1,), "a")
-    assert (await play("moa", ScriptedContext(routing(TINY)), says(*"abcd"))).workers == [
+    assert (await play("moa", ScriptedContext(routing_context(TINY)), says(*"abcd"))).workers == [
         "tiny"
     ] * 4
 
 
 async def test_a_revision_sees_prompt_and_draft() -> None:
-    run = await play("reflect", ScriptedContext(routing(LLAMA, CLOUD)), says("a", "b"))
+    run = await play("reflect", ScriptedContext(routing_context(LLAMA, CLOUD)), says("a", "b"))
     assert run.workers == ["llama", "llama"]
     assert run.outcome.plan.steps[1].access == ("prompt", "history", "1")
     assert run.text == "b"
-    assert (await play("reflect", ScriptedContext(routing(LLAMA)), says("a", ""))).text == "a"
+    assert (
+        await play("reflect", ScriptedContext(routing_context(LLAMA)), says("a", ""))
+    ).text == "a"
 
 
 async def test_alone_means_alone() -> None:
     for name in STRATEGIES:
         cards = (LLAMA, GEMMA, BIG)
         route = Route("plan", "Much.", Need("math", 4), template="draft-verify-revise")
-        context = ScriptedContext(routing(*cards, limits=PromptLimits(alone=True), route=route))
+        context = ScriptedContext(
+            routing_context(*cards, limits=PromptLimits(alone=True), route=route)
+        )
         run = await play(name, context, lambda number, step: "Some text.")
         assert set(run.workers) == {"llama"}, name
         assert not context.asked, name
@@ -317,7 +339,7 @@ async def test_alone_means_alone() -> None:
 # Plans
 
 
-def drawn(*tasks: str, answer: Sequence[int] = ()) -> str:
+def plan_json(*tasks: str, answer: Sequence[int] = ()) -> str:
     """Return a plan as a conductor writes it: each step uses the one before."""
     steps = [
         {
@@ -337,7 +359,9 @@ PLAN = Route("plan", "You ask for 3 things.", MATH, template="split-merge")
 
 
 async def test_a_conductor_s_plan_is_played_and_accepted() -> None:
-    context = ScriptedContext(routing(LLAMA, GEMMA, route=PLAN), answers=[drawn("Do a.", "Do b.")])
+    context = ScriptedContext(
+        routing_context(LLAMA, GEMMA, route=PLAN), answers=[plan_json("Do a.", "Do b.")]
+    )
     run = await play("conductor", context, lambda number, step: f"text {number}")
     assert [step.subtask for step in run.outcome.plan.steps] == ["Do a.", "Do b."]
     assert run.text == "text 2"
@@ -347,7 +371,8 @@ async def test_a_conductor_s_plan_is_played_and_accepted() -> None:
 async def test_hybrid_plans_where_the_router_wants_it_and_mini_never() -> None:
     for mode, tasks in (("auto", ["Do a.", "Do b."]), ("mini", ["Answer the prompt."])):
         context = ScriptedContext(
-            routing(LLAMA, GEMMA, route=PLAN, mode=mode), answers=[drawn("Do a.", "Do b.")]
+            routing_context(LLAMA, GEMMA, route=PLAN, mode=mode),
+            answers=[plan_json("Do a.", "Do b.")],
         )
         run = await play(strategy_of_mode(mode), context, lambda number, step: "text")
         assert [step.subtask for step in run.outcome.plan.steps] == tasks
@@ -366,33 +391,33 @@ async def test_a_small_worker_draws_and_plays_no_plan_that_only_money_could(
 ) -> None:
     route = Route("plan", "Hard.", Need("writing", 4), template=template)
     run = await play(
-        "hybrid", ScriptedContext(routing(TINY, CLOUD, route=route), money), says("text")
+        "hybrid", ScriptedContext(routing_context(TINY, CLOUD, route=route), money), says("text")
     )
     assert run.workers == workers
 
 
 async def test_without_a_conductor_the_template_is_played() -> None:
     run = await play(
-        "conductor", ScriptedContext(routing(TINY, route=PLAN)), lambda n, step: f"text {n}"
+        "conductor", ScriptedContext(routing_context(TINY, route=PLAN)), lambda n, step: f"text {n}"
     )
     assert len(run.workers) == 5
     assert run.text == "text 5"
-    context = ScriptedContext(routing(LLAMA, route=PLAN), answers=["invalid", "invalid"])
+    context = ScriptedContext(routing_context(LLAMA, route=PLAN), answers=["invalid", "invalid"])
     run = await play("conductor", context, lambda number, step: "text")
     assert len(run.workers) == 5
     assert "Llama could draw no plan." in run.proposals[0].why
-    context = ScriptedContext(routing(LLAMA), answers=["invalid", "invalid"])
+    context = ScriptedContext(routing_context(LLAMA), answers=["invalid", "invalid"])
     run = await play("conductor", context, lambda number, step: "text")
     assert run.workers == ["llama"]
 
 
 @pytest.mark.parametrize("name", ["conductor", "hybrid", "ultra"])
 async def test_by_the_rule_only_templates_plan(name: str) -> None:
-    context = ScriptedContext(routing(LLAMA, GEMMA, route=PLAN, conductor=RULE_CONDUCTOR))
+    context = ScriptedContext(routing_context(LLAMA, GEMMA, route=PLAN, conductor=RULE_CONDUCTOR))
     run = await play(name, context, lambda number, step: "text")
     assert len(run.proposals[0].plan.steps) == 5, "the template's"
     assert context.asked == []
-    plain = ScriptedContext(routing(LLAMA, GEMMA, conductor=RULE_CONDUCTOR))
+    plain = ScriptedContext(routing_context(LLAMA, GEMMA, conductor=RULE_CONDUCTOR))
     run = await play("conductor", plain, lambda number, step: "text")
     assert (run.workers, plain.asked) == (["llama"], [])
     assert "No model plans, by your setting `conductor`." in run.proposals[0].why
@@ -401,7 +426,7 @@ async def test_by_the_rule_only_templates_plan(name: str) -> None:
 async def test_the_rule_asks_for_no_weaker_worker_than_usual_before_a_template_is_played() -> None:
     run = await play(
         "hybrid",
-        ScriptedContext(routing(TINY, route=PLAN, conductor=RULE_CONDUCTOR)),
+        ScriptedContext(routing_context(TINY, route=PLAN, conductor=RULE_CONDUCTOR)),
         says("text"),
     )
     assert run.workers == ["tiny"]
@@ -412,7 +437,7 @@ async def test_a_broken_template_of_the_person_s_leaves_one_worker_to_answer() -
         raise ConfigError("It is broken.")
 
     for name in ("conductor", "hybrid", "ultra"):
-        context = ScriptedContext(routing(TINY, route=PLAN, templates=broken))
+        context = ScriptedContext(routing_context(TINY, route=PLAN, templates=broken))
         assert (await play(name, context, says("text"))).workers == ["tiny"]
 
 
@@ -420,12 +445,14 @@ async def test_a_plan_that_came_to_nothing_leaves_the_default_worker_to_answer()
     def say(number: int, step: Step) -> str | BatonError:
         return "text" if number == 6 else DOWN
 
-    run = await play("conductor", ScriptedContext(routing(TINY, route=PLAN)), say)
+    run = await play("conductor", ScriptedContext(routing_context(TINY, route=PLAN)), say)
     assert (run.workers[-1], run.answer, run.text) == ("tiny", (6,), "text")
 
 
 async def test_a_plan_s_answer_that_will_not_do_calls_for_the_helper() -> None:
-    context = ScriptedContext(routing(LLAMA, GEMMA, CLOUD, route=PLAN), answers=[drawn("a.", "b.")])
+    context = ScriptedContext(
+        routing_context(LLAMA, GEMMA, CLOUD, route=PLAN), answers=[plan_json("a.", "b.")]
+    )
     run = await play("hybrid", context, lambda n, step: "Good." if step.worker == "gpt" else "")
     assert (run.workers[-1], run.text) == ("gpt", "Good.")
     assert run.why == "The local answer is empty."
@@ -433,7 +460,7 @@ async def test_a_plan_s_answer_that_will_not_do_calls_for_the_helper() -> None:
 
 async def test_a_document_is_read_by_the_template_even_where_a_worker_could_conduct() -> None:
     route = Route("plan", "Long.", Need("summary", 2), template="read-long-document")
-    context = ScriptedContext(routing(TINY, BIG, route=route, files=["a.txt"]))
+    context = ScriptedContext(routing_context(TINY, BIG, route=route, files=["a.txt"]))
     run = await play("hybrid", context, lambda number, step: "text")
     assert run.outcome.plan.steps[0].access == ("prompt", "file:a.txt")
     assert context.asked == []
@@ -442,11 +469,15 @@ async def test_a_document_is_read_by_the_template_even_where_a_worker_could_cond
 async def test_a_template_by_name() -> None:
     template = read_templates()["draft-verify-revise"]
     run = await play(
-        TemplateStrategy(template), ScriptedContext(routing(LLAMA, BIG)), says("a", "b", "c")
+        TemplateStrategy(template),
+        ScriptedContext(routing_context(LLAMA, BIG)),
+        says("a", "b", "c"),
     )
     assert (run.text, run.proposals[0].why) == ("c", template.about)
     run = await play(
-        TemplateStrategy(template), ScriptedContext(routing(LLAMA, BIG)), says("a", DOWN, DOWN)
+        TemplateStrategy(template),
+        ScriptedContext(routing_context(LLAMA, BIG)),
+        says("a", DOWN, DOWN),
     )
     assert (run.text, run.answer) == ("a", (1,))
 
@@ -456,7 +487,7 @@ async def test_a_template_by_name() -> None:
 
 async def test_an_accepted_answer_stays() -> None:
     run = await play(
-        "ultra", ScriptedContext(routing(LLAMA, BIG)), says("It is 7.", "ACCEPT\nIt is.")
+        "ultra", ScriptedContext(routing_context(LLAMA, BIG)), says("It is 7.", "ACCEPT\nIt is.")
     )
     assert (run.workers, run.answer) == (["llama", "big"], (1,))
     audit = run.outcome.plan.steps[1]
@@ -465,14 +496,14 @@ async def test_an_accepted_answer_stays() -> None:
 
 async def test_problems_are_fixed_once() -> None:
     said = says("It is 8.", "- 3 + 4 is 7.", "It is 7.")
-    run = await play("ultra", ScriptedContext(routing(LLAMA, BIG)), said)
+    run = await play("ultra", ScriptedContext(routing_context(LLAMA, BIG)), said)
     assert run.workers == ["llama", "big", "llama"]
     assert run.outcome.plan.steps[2].access == ("prompt", "history", "1", "2")
     assert run.text == "It is 7."
 
 
 async def test_what_a_check_finds_is_fixed_without_an_audit() -> None:
-    context = ScriptedContext(routing(LLAMA, BIG), wrong={1: "3 + 4 is 7, not 8."})
+    context = ScriptedContext(routing_context(LLAMA, BIG), wrong={1: "3 + 4 is 7, not 8."})
     run = await play("ultra", context, says("3 + 4 = 8", "3 + 4 = 7"))
     assert run.workers == ["llama", "llama"]
     assert "3 + 4 is 7, not 8." in run.outcome.plan.steps[1].subtask
@@ -481,23 +512,25 @@ async def test_what_a_check_finds_is_fixed_without_an_audit() -> None:
 
 @pytest.mark.parametrize("repair", ["", DOWN, "3 + 4 = 9"])
 async def test_a_repair_that_is_no_better_is_not_taken(repair: str | BatonError) -> None:
-    context = ScriptedContext(routing(LLAMA, BIG), wrong={3: "3 + 4 is 7, not 9."})
+    context = ScriptedContext(routing_context(LLAMA, BIG), wrong={3: "3 + 4 is 7, not 9."})
     run = await play("ultra", context, says("It is 7.", "- No sum is shown.", repair))
     assert (run.answer, run.text) == ((1,), "It is 7.")
 
 
 async def test_a_repair_that_stopped_at_its_cap_is_not_taken() -> None:
     said = says("It is 7.", "- No sum is shown.", "3 + 4 = 7, which")
-    run = await play("ultra", ScriptedContext(routing(LLAMA, BIG)), said, cut=[3])
+    run = await play("ultra", ScriptedContext(routing_context(LLAMA, BIG)), said, cut=[3])
     assert (run.answer, run.text) == ((1,), "It is 7.")
 
 
 async def test_no_worker_audits_itself_and_the_weak_audit_none() -> None:
-    assert (await play("ultra", ScriptedContext(routing(LLAMA)), says("7"))).workers == ["llama"]
-    assert (await play("ultra", ScriptedContext(routing(LLAMA, TINY)), says("7"))).workers == [
+    assert (await play("ultra", ScriptedContext(routing_context(LLAMA)), says("7"))).workers == [
         "llama"
     ]
-    run = await play("ultra", ScriptedContext(routing(LLAMA, BIG)), says("It is 7.", DOWN))
+    assert (
+        await play("ultra", ScriptedContext(routing_context(LLAMA, TINY)), says("7"))
+    ).workers == ["llama"]
+    run = await play("ultra", ScriptedContext(routing_context(LLAMA, BIG)), says("It is 7.", DOWN))
     assert run.answer == (1,)
 
 
@@ -531,9 +564,11 @@ def scenes(
         novelty, tokens = draw(st.floats(0, 1)), draw(st.sampled_from([0, 90, 2000]))
         expected = expects(known, need=need, novelty=novelty, tokens=tokens, nearby=known)
         route = replace(route, estimate=expected.estimate)
-    plans = st.sampled_from([drawn("a."), drawn("a.", "b."), '{"accept":true}', "invalid", ""])
+    plans = st.sampled_from(
+        [plan_json("a."), plan_json("a.", "b."), '{"accept":true}', "invalid", ""]
+    )
     context = ScriptedContext(
-        routing(
+        routing_context(
             *cards,
             prompt=draw(st.sampled_from([SUM, TALE])),
             route=route,

@@ -32,7 +32,7 @@ from support.strategy_context import (
     Say,
     ScriptedContext,
     play,
-    routing,
+    routing_context,
     says,
 )
 
@@ -50,14 +50,14 @@ def tasks(run_steps: Sequence[object]) -> list[str]:
 
 
 async def test_one_worker_answers_at_once_and_for_good() -> None:
-    run = await play("trinity", ScriptedContext(routing(TINY)), says("A tale."))
+    run = await play("trinity", ScriptedContext(routing_context(TINY)), says("A tale."))
     assert run.workers == ["tiny"]
     assert run.proposals[0].final
     assert run.text == "A tale."
 
 
 async def test_all_three_roles_are_played_until_the_verifier_accepts() -> None:
-    context = ScriptedContext(routing(LLAMA, GEMMA), scores=lambda *_: likes(1, 0, 1))
+    context = ScriptedContext(routing_context(LLAMA, GEMMA), scores=lambda *_: likes(1, 0, 1))
     said = says("Mind the dates.", "In 1812.", "The year is wrong.", "In 1815.")
     run = await play("trinity", context, said)
     steps = run.outcome.plan.steps
@@ -69,20 +69,20 @@ async def test_all_three_roles_are_played_until_the_verifier_accepts() -> None:
 
 
 async def test_an_accepted_answer_stands() -> None:
-    context = ScriptedContext(routing(LLAMA, GEMMA), scores=lambda *_: likes(-1, 0, 1))
+    context = ScriptedContext(routing_context(LLAMA, GEMMA), scores=lambda *_: likes(-1, 0, 1))
     run = await play("trinity", context, says("In 1815.", "ACCEPT"))
     assert tasks(run.outcome.plan.steps)[1:] == [AUDIT]
     assert run.text == "In 1815."
 
 
 async def test_the_answer_before_comes_back_where_the_next_has_not_a_word() -> None:
-    context = ScriptedContext(routing(LLAMA, GEMMA), scores=lambda *_: likes(-1, 0, 1))
+    context = ScriptedContext(routing_context(LLAMA, GEMMA), scores=lambda *_: likes(-1, 0, 1))
     run = await play("trinity", context, says("In 1815.", "Wrong.", ""))
     assert run.text == "In 1815."
 
 
 async def test_no_remote_worker_answers_where_nothing_may_be_spent() -> None:
-    context = ScriptedContext(routing(TINY, CLOUD), SpendingRoom(0, 0.0))
+    context = ScriptedContext(routing_context(TINY, CLOUD), SpendingRoom(0, 0.0))
     context.scores = lambda _, workers: [[-1.0] * len(workers), list(range(len(workers))), [-1.0]]
     run = await play("trinity", context, says("A tale."))
     assert run.workers == ["tiny"]
@@ -95,7 +95,7 @@ async def test_it_ends_after_five_turns_whatever_the_head_says(random: object, c
     draw = random.uniform
     cards = (TINY, LLAMA, GEMMA, BIG)[:count]
     context = ScriptedContext(
-        routing(*cards),
+        routing_context(*cards),
         scores=lambda _, workers: [[draw(-1, 1) for _ in workers] for _ in TurnRole],
     )
     said: Say = lambda number, step: "ACCEPT" if draw(0, 1) < 0.3 else f"Text {number}."  # noqa: E731

@@ -59,20 +59,23 @@ def test_a_program_without_an_end_is_stopped_with_all_it_started() -> None:
     assert (watched.status, watched.out) == (None, "..")
 
 
-def planted(code: str) -> list[tuple[str, CheckState]]:
+def watch_code(code: str) -> list[tuple[str, CheckState]]:
     found = prove_offline([sys.executable, "-c", code])
     return [(finding.name, finding.state) for finding in found]
 
 
 def test_the_doctor_notices_a_planted_attempt_to_connect() -> None:
     connect = "import socket\ntry: socket.create_connection(('127.0.0.1', 9))\nexcept OSError: 0\n"
-    assert planted(ANSWER) == [("network", CheckState.OK), ("answer", CheckState.OK)]
-    assert planted(connect + ANSWER) == [("network", CheckState.BROKEN), ("answer", CheckState.OK)]
+    assert watch_code(ANSWER) == [("network", CheckState.OK), ("answer", CheckState.OK)]
+    assert watch_code(connect + ANSWER) == [
+        ("network", CheckState.BROKEN),
+        ("answer", CheckState.OK),
+    ]
 
 
 def test_a_baton_that_fails_at_once_proves_nothing() -> None:
-    assert planted("raise SystemExit(1)")[1] == ("answer", CheckState.BROKEN)
-    assert planted("print('{}')")[1] == ("answer", CheckState.BROKEN)
+    assert watch_code("raise SystemExit(1)")[1] == ("answer", CheckState.BROKEN)
+    assert watch_code("print('{}')")[1] == ("answer", CheckState.BROKEN)
 
 
 def test_without_any_means_nothing_is_run_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -203,7 +203,7 @@ def test_a_question_that_is_not_wanted_any_more_is_not_asked_again() -> None:
 @pytest.mark.sampled(0.5)
 async def test_a_network_that_puts_its_own_certificate_in(tmp_path: Path) -> None:
     x509 = pytest.importorskip("cryptography.x509")
-    context = certified(x509, tmp_path / "own.pem")
+    context = server_context(x509, tmp_path / "own.pem")
     with Hub(context=context) as hub:
         hub.add("a/b", {"m.gguf": SMALL})
         stranger, friend = (
@@ -226,7 +226,7 @@ async def test_a_network_that_puts_its_own_certificate_in(tmp_path: Path) -> Non
         assert hub.contents() == []
 
 
-def certified(x509: Any, file: Path) -> ssl.SSLContext:
+def server_context(x509: Any, file: Path) -> ssl.SSLContext:
     """Return what a server needs to be 127.0.0.1 by a certificate of its own, kept in the file."""
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec

@@ -18,7 +18,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "release"
 
 
-def signed(folder: Path, content: bytes) -> str:
+def sign_manifest(folder: Path, content: bytes) -> str:
     """Put a manifest with its signature there; return the key that checks it."""
     private, public = keys(folder.with_name("keys"))
     folder.mkdir(exist_ok=True)
@@ -35,7 +35,7 @@ def refusal(folder: Path, key: str) -> str:
 
 
 def test_what_the_key_signed_is_believed(folder: Path) -> None:
-    key = signed(folder, b"{}")
+    key = sign_manifest(folder, b"{}")
     assert signed_release.fetch_manifest(str(folder), key) == "{}"
     (folder / MANIFEST).write_bytes(b"{ }")
     assert "its signature is wrong" in refusal(folder, key)
@@ -47,13 +47,13 @@ def test_what_the_key_signed_is_believed(folder: Path) -> None:
 
 
 def test_a_list_is_read_whole_or_not_at_all(folder: Path) -> None:
-    key = signed(folder, b" " * signed_release.MAX_MANIFEST_BYTES)
+    key = sign_manifest(folder, b" " * signed_release.MAX_MANIFEST_BYTES)
     assert (
         signed_release.fetch_manifest(str(folder), key) == " " * signed_release.MAX_MANIFEST_BYTES
     )
-    key = signed(folder, b" " * (signed_release.MAX_MANIFEST_BYTES + 1))
+    key = sign_manifest(folder, b" " * (signed_release.MAX_MANIFEST_BYTES + 1))
     assert "is far too long" in refusal(folder, key)
-    key = signed(folder, b"\xff")
+    key = sign_manifest(folder, b"\xff")
     assert "its list isn't text" in refusal(folder, key)
 
 

@@ -29,8 +29,8 @@ from support.download_processes import (
     REPO,
     ProgressLog,
     offer_in,
+    offer_without_hash,
     partial_of,
-    unvouched,
 )
 from support.fake_hub import Fault, Hub
 from support.http_server import ServedRequest
@@ -63,7 +63,7 @@ def fetch(
         return transfer.fetch(offer, target, progress, progress.should_stop, web=web, pace=QUICK)
 
 
-def refused(hub: Hub, offer: ModelOffer, target: Path) -> dict[str, Any]:
+def refusal(hub: Hub, offer: ModelOffer, target: Path) -> dict[str, Any]:
     """Return what a fetch says that must fail."""
     with pytest.raises(Failure) as failure:
         fetch(hub, offer, target)
@@ -103,7 +103,7 @@ def test_what_is_here_is_only_verified(hub: Hub, target: Path) -> None:
 def test_a_broken_file_of_that_name_is_noticed_and_fetched_again(hub: Hub, target: Path) -> None:
     target.parent.mkdir(parents=True)
     target.write_bytes(CONTENT[:-1] + b"?" * (CONTENT[-1:] != b"?"))
-    assert "other contents" in refused(hub, offer_in(hub, SIZE), target)["message"]
+    assert "other contents" in refusal(hub, offer_in(hub, SIZE), target)["message"]
     target.write_bytes(b"short")
     fetch(hub, offer_in(hub, SIZE), target)
     assert target.read_bytes() == CONTENT
@@ -309,7 +309,7 @@ def test_what_was_stopped_asks_no_more(hub: Hub, target: Path) -> None:
 def test_a_server_that_is_not_there_is_said(hub: Hub, target: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as gone:
         url = f"http://127.0.0.1:{gone.getsockname()[1]}/m.gguf"
-    fields = refused(hub, ModelOffer(Source(url=url), SIZE, "a" * 64), target)
+    fields = refusal(hub, ModelOffer(Source(url=url), SIZE, "a" * 64), target)
     assert "can't be reached: nothing listens there" in fields["message"]
 
 
@@ -338,7 +338,7 @@ def test_what_goes_wrong_always_is_said(
     hub: Hub, target: Path, fault: Fault, error: str, words: str
 ) -> None:
     hub.fault(fault, times=0)
-    fields = refused(hub, offer_in(hub, SIZE), target)
+    fields = refusal(hub, offer_in(hub, SIZE), target)
     assert fields["error"] == error
     assert words in fields["message"]
     assert fields["hint"]
@@ -351,7 +351,7 @@ def test_what_goes_wrong_always_is_said(
 def test_a_server_that_never_gives_the_right_part_brings_nothing(hub: Hub, target: Path) -> None:
     hub.fault(Fault(cut=300_000))
     hub.fault(Fault(shift=5), times=0)
-    fields = refused(hub, offer_in(hub, SIZE), target)
+    fields = refusal(hub, offer_in(hub, SIZE), target)
     assert "another part" in fields["message"]
     assert "300.0 kB of 700.0 kB are here and kept" in fields["message"]
     assert partial_of(offer_in(hub, SIZE), target).read_bytes() == CONTENT[:300_000]
@@ -359,7 +359,7 @@ def test_a_server_that_never_gives_the_right_part_brings_nothing(hub: Hub, targe
 
 def test_wrong_contents_are_deleted(hub: Hub, target: Path) -> None:
     hub.fault(Fault(wrong=5))
-    assert "was deleted" in refused(hub, offer_in(hub, SIZE), target)["message"]
+    assert "was deleted" in refusal(hub, offer_in(hub, SIZE), target)["message"]
     assert list(target.parent.iterdir()) == []
 
 
@@ -367,7 +367,7 @@ def test_what_was_torn_by_a_power_cut_is_not_believed(hub: Hub, target: Path) ->
     partial = partial_of(offer_in(hub, SIZE), target)
     partial.parent.mkdir(parents=True)
     partial.write_bytes(CONTENT[:200_000] + bytes(100_000))
-    refused(hub, offer_in(hub, SIZE), target)
+    refusal(hub, offer_in(hub, SIZE), target)
     fetch(hub, offer_in(hub, SIZE), target)
     assert target.read_bytes() == CONTENT
 
@@ -385,7 +385,7 @@ def test_another_file_at_its_source_is_not_fetched(hub: Hub, target: Path) -> No
     offer = ModelOffer(Source(REPO, FILE, "main"), SIZE, old.sha256)
     hub.add(REPO, {FILE: CONTENT[::-1]})
     said = f"{FILE} is another file at its source now, so it was not fetched."
-    assert refused(hub, offer, target)["message"] == said
+    assert refusal(hub, offer, target)["message"] == said
     assert list(target.parent.iterdir()) == []
     fetch(hub, old, target)  # the commit of then is still there
     assert target.read_bytes() == CONTENT
@@ -393,14 +393,14 @@ def test_another_file_at_its_source_is_not_fetched(hub: Hub, target: Path) -> No
 
 def test_what_needs_an_account_is_said_at_once(hub: Hub, target: Path) -> None:
     hub.add(REPO, {FILE: CONTENT}, gated="auto")
-    fields = refused(hub, offer_in(hub, SIZE), target)
+    fields = refusal(hub, offer_in(hub, SIZE), target)
     assert fields["error"] == "SecretMissing"
     assert len(hub.log) == 1
 
 
 def test_a_disk_without_room_is_noticed_before(hub: Hub, target: Path) -> None:
     offer = ModelOffer(Source(REPO, FILE, "main"), 10**15, "a" * 64)
-    fields = refused(hub, offer, target)
+    fields = refusal(hub, offer, target)
     assert fields["error"] == "ModelFileError"
     assert "TB more are needed" in fields["message"]
     assert hub.log == []
@@ -408,12 +408,12 @@ def test_a_disk_without_room_is_noticed_before(hub: Hub, target: Path) -> None:
 
 def test_a_folder_that_can_not_be_written_is_said(hub: Hub, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    assert "can't be kept" in refused(hub, offer_in(hub, SIZE), tmp_path / "file" / FILE)["message"]
+    assert "can't be kept" in refusal(hub, offer_in(hub, SIZE), tmp_path / "file" / FILE)["message"]
 
 
 def test_a_file_of_unknown_length_is_not_fetched(hub: Hub, target: Path) -> None:
     assert (
-        "is unknown" in refused(hub, ModelOffer(Source(REPO, FILE, "main"), 0), target)["message"]
+        "is unknown" in refusal(hub, ModelOffer(Source(REPO, FILE, "main"), 0), target)["message"]
     )
 
 
@@ -422,7 +422,7 @@ def test_a_file_of_unknown_length_is_not_fetched(hub: Hub, target: Path) -> None
 
 def test_contents_without_a_hash_are_pinned_as_they_come(hub: Hub, target: Path) -> None:
     hub.fault(Fault(cut=300_000))
-    assert fetch(hub, unvouched(hub, SIZE), target) == hashlib.sha256(CONTENT).hexdigest()
+    assert fetch(hub, offer_without_hash(hub, SIZE), target) == hashlib.sha256(CONTENT).hexdigest()
     assert target.read_bytes() == CONTENT
     assert [seen.start for seen in hub.contents()] == [0, 300_000]
     assert "if-range" in hub.contents()[1].headers
@@ -432,22 +432,22 @@ def test_contents_without_a_hash_are_pinned_as_they_come(hub: Hub, target: Path)
 def test_two_versions_are_never_mixed(hub: Hub, target: Path) -> None:
     hub.fault(Fault(cut=200_000, stall=True))
     with pytest.raises(Stopped):
-        fetch(hub, unvouched(hub, SIZE), target, ProgressLog(200_000), patience=60)
+        fetch(hub, offer_without_hash(hub, SIZE), target, ProgressLog(200_000), patience=60)
     new = CONTENT[::-1]
     hub.add(REPO, {FILE: new})
-    fetch(hub, unvouched(hub, SIZE), target)
+    fetch(hub, offer_without_hash(hub, SIZE), target)
     assert target.read_bytes() == new
 
 
 def test_a_part_from_before_the_machine_was_started_is_not_used(hub: Hub, target: Path) -> None:
     hub.fault(Fault(cut=200_000, stall=True))
     with pytest.raises(Stopped):
-        fetch(hub, unvouched(hub, SIZE), target, ProgressLog(200_000), patience=60)
+        fetch(hub, offer_without_hash(hub, SIZE), target, ProgressLog(200_000), patience=60)
     [partial] = target.parent.glob("*.partial")
     size = partial.stat().st_size
     partial.write_bytes(bytes(size))  # what a power cut may leave: the length, and no contents
     os.utime(partial, (1, 1))
-    fetch(hub, unvouched(hub, SIZE), target)
+    fetch(hub, offer_without_hash(hub, SIZE), target)
     assert target.read_bytes() == CONTENT
     assert hub.contents()[-1].headers.get("range") is None
 
@@ -456,11 +456,11 @@ def test_a_part_of_another_version_throws_the_old_part_away(hub: Hub, target: Pa
     """A server that ignores If-Range sends the rest of a newer file."""
     hub.fault(Fault(cut=200_000, stall=True))
     with pytest.raises(Stopped):
-        fetch(hub, unvouched(hub, SIZE), target, ProgressLog(200_000), patience=60)
+        fetch(hub, offer_without_hash(hub, SIZE), target, ProgressLog(200_000), patience=60)
     new = CONTENT[::-1]
     hub.add(REPO, {FILE: new})
     hub.fault(Fault(careless=True))
-    fetch(hub, unvouched(hub, SIZE), target)
+    fetch(hub, offer_without_hash(hub, SIZE), target)
     assert target.read_bytes() == new
     assert [seen.headers.get("range") for seen in hub.contents()][-2:] == ["bytes=200000-", None]
 
@@ -474,7 +474,7 @@ def test_without_a_version_it_restarts(hub: Hub, target: Path) -> None:
         return Fault(status=200, body=body, unsized=True)
 
     hub.choose = choose
-    fetch(hub, unvouched(hub, SIZE), target)
+    fetch(hub, offer_without_hash(hub, SIZE), target)
     assert target.read_bytes() == CONTENT
     assert [seen.headers.get("range") for seen in hub.contents()] == [None, None]
 

@@ -23,8 +23,8 @@ from support.download_processes import (
     ProgressLog,
     here,
     offer_in,
+    offer_without_hash,
     partial_of,
-    unvouched,
 )
 from support.fake_hub import Fault, Hub
 from support.http_server import ServedRequest
@@ -46,7 +46,7 @@ def web(hub: Hub) -> Iterator[HubClient]:
         yield web
 
 
-def torn(content: bytes, dice: random.Random) -> bytes:
+def corrupted_content(content: bytes, dice: random.Random) -> bytes:
     """Return content in which something is wrong."""
     at = dice.randrange(SIZE)
     match dice.randrange(5):
@@ -70,18 +70,22 @@ def lies(dice: random.Random) -> dict[str, Callable[[], Fault]]:
         "cut": lambda: Fault(cut=dice.randrange(2)),
         "too short": lambda: Fault(length=-dice.randrange(1, SIZE)),
         "too long": lambda: Fault(length=dice.randrange(1, SIZE)),
-        "other bytes": lambda: Fault(status=200, body=torn(CONTENT, dice)),
-        "other bytes, no length": lambda: Fault(status=200, body=torn(CONTENT, dice), unsized=True),
-        "a part that was not asked for": lambda: Fault(status=206, body=torn(CONTENT, dice)),
+        "other bytes": lambda: Fault(status=200, body=corrupted_content(CONTENT, dice)),
+        "other bytes, no length": lambda: Fault(
+            status=200, body=corrupted_content(CONTENT, dice), unsized=True
+        ),
+        "a part that was not asked for": lambda: Fault(
+            status=206, body=corrupted_content(CONTENT, dice)
+        ),
         "another part": lambda: Fault(shift=dice.choice((-1, 1, 4096, SIZE))),
         "all instead of a part": lambda: Fault(whole=True, wrong=dice.randrange(SIZE)),
         "a made up part": lambda: Fault(
             status=206,
             headers={"Content-Range": f"bytes {dice.randrange(9)}-{SIZE - 1}/{SIZE}"},
-            body=torn(CONTENT, dice),
+            body=corrupted_content(CONTENT, dice),
         ),
         "packed": lambda: Fault(
-            status=200, headers={"Content-Encoding": "gzip"}, body=torn(CONTENT, dice)
+            status=200, headers={"Content-Encoding": "gzip"}, body=corrupted_content(CONTENT, dice)
         ),
         "no part": lambda: Fault(status=416, headers={"Content-Range": f"bytes */{SIZE}"}),
     }
@@ -182,7 +186,7 @@ def test_every_story_ends_with_the_right_file_or_a_sentence(
     attempts: list[tuple[list[Fault], tuple[str, int] | None]],
     vouched: bool,
 ) -> None:
-    offer = offer_in(hub, SIZE) if vouched else unvouched(hub, SIZE)
+    offer = offer_in(hub, SIZE) if vouched else offer_without_hash(hub, SIZE)
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "m" / FILE
         lied = False

@@ -25,7 +25,7 @@ def hub() -> Iterator[Hub]:
         yield hub
 
 
-def put(hub: Hub, size: int, seed: int = 1) -> ModelOffer:
+def add_file(hub: Hub, size: int, seed: int = 1) -> ModelOffer:
     content = random.Random(seed).randbytes(size)
     return offer_of(hub, REPO, FILE, hub.add(REPO, {FILE: content}), size)
 
@@ -41,7 +41,7 @@ def put(hub: Hub, size: int, seed: int = 1) -> ModelOffer:
 def test_killed_at_any_time_it_goes_on_where_it_was(
     hub: Hub, tmp_path: Path, kills: int, size: int, rate: int
 ) -> None:
-    offer, target = put(hub, size), tmp_path / "models" / "m" / FILE
+    offer, target = add_file(hub, size), tmp_path / "models" / "m" / FILE
     # Pieces so small that the bytes on their way are few, as on a network.
     hub.choose = lambda seen: Fault(rate=rate) if seen.kind == "store" else None
     dice = random.Random(kills)
@@ -72,7 +72,7 @@ def test_killed_at_any_time_it_goes_on_where_it_was(
 
 
 def test_of_two_that_want_the_same_file_one_fetches_it(hub: Hub, tmp_path: Path) -> None:
-    offer, target = put(hub, 3 * MIB), tmp_path / "m" / FILE
+    offer, target = add_file(hub, 3 * MIB), tmp_path / "m" / FILE
     hub.choose = lambda seen: Fault(rate=6_000_000) if seen.kind == "store" else None
 
     both = [Child(hub, offer, target) for _ in range(2)]
@@ -86,7 +86,7 @@ def test_of_two_that_want_the_same_file_one_fetches_it(hub: Hub, tmp_path: Path)
 
 
 def test_who_waits_goes_on_when_the_other_is_killed(hub: Hub, tmp_path: Path) -> None:
-    offer, target = put(hub, 3 * MIB), tmp_path / "m" / FILE
+    offer, target = add_file(hub, 3 * MIB), tmp_path / "m" / FILE
     hub.choose = lambda seen: Fault(rate=6_000_000) if seen.kind == "store" else None
 
     first = Child(hub, offer, target)
@@ -105,7 +105,7 @@ def test_who_waits_goes_on_when_the_other_is_killed(hub: Hub, tmp_path: Path) ->
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no small disks to be had here")
 @pytest.mark.parametrize("offsets", [5, pytest.param(50, marks=pytest.mark.long)])
 def test_a_disk_that_becomes_full_harms_nothing(hub: Hub, tmp_path: Path, offsets: int) -> None:
-    offer = put(hub, 2 * MIB)
+    offer = add_file(hub, 2 * MIB)
     hub.choose = lambda seen: Fault(rate=16_000_000) if seen.kind == "store" else None
     ours, theirs = PROCESSES.Pipe(duplex=False)
     disk = tmp_path / "disk"

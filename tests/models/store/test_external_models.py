@@ -51,7 +51,9 @@ def lay(path: Path, data: bytes | None = None) -> Path:
     return path
 
 
-def cached(person: Path, repo: str, file: str, data: bytes | None = None) -> tuple[Path, str]:
+def cache_hub_file(
+    person: Path, repo: str, file: str, data: bytes | None = None
+) -> tuple[Path, str]:
     """Lay a file as huggingface_hub does; return its path and hash."""
     folder = person / ".cache/huggingface/hub" / f"models--{repo.replace('/', '--')}"
     data = gguf(file, architecture="qwen3") if data is None else data
@@ -63,7 +65,9 @@ def cached(person: Path, repo: str, file: str, data: bytes | None = None) -> tup
     return path, sha256
 
 
-def pulled(root: Path, name: str, data: bytes | None = None, **changes: Any) -> tuple[Path, str]:
+def pull_ollama_model(
+    root: Path, name: str, data: bytes | None = None, **changes: Any
+) -> tuple[Path, str]:
     """Lay a model as Ollama does; return its path and hash."""
     data = gguf(name, architecture="llama") if data is None else data
     sha256 = hashlib.sha256(data).hexdigest()
@@ -89,7 +93,7 @@ def test_a_person_without_other_programs_has_nothing(store: FolderModelStore, pe
 def test_the_hugging_face_cache_yields_hash_and_source(
     store: FolderModelStore, person: Path
 ) -> None:
-    path, sha256 = cached(person, "unsloth/Qwen3-4B-GGUF", "Q4/Qwen3-4B-Q4_K_M.gguf")
+    path, sha256 = cache_hub_file(person, "unsloth/Qwen3-4B-GGUF", "Q4/Qwen3-4B-Q4_K_M.gguf")
     source = Source("unsloth/Qwen3-4B-GGUF", "Q4/Qwen3-4B-Q4_K_M.gguf", REVISION)
     assert list(store.external_models()) == [
         ExternalModel("Qwen3-4B-Q4_K_M", path, path.stat().st_size, "Hugging Face", sha256, source)
@@ -98,7 +102,7 @@ def test_the_hugging_face_cache_yields_hash_and_source(
 
 @pytest.mark.parametrize("name", ["HF_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME"])
 def test_a_cache_that_was_moved_is_found(person: Path, tmp_path: Path, name: str) -> None:
-    cached(person, "a/b", "model-a.gguf")
+    cache_hub_file(person, "a/b", "model-a.gguf")
     moved = tmp_path / "moved"
     (person / ".cache/huggingface").rename(moved)
     if name == "XDG_CACHE_HOME":
@@ -112,9 +116,9 @@ def test_a_cache_that_was_moved_is_found(person: Path, tmp_path: Path, name: str
 
 def test_ollama_yields_name_and_hash(store: FolderModelStore, person: Path) -> None:
     root = person / ".ollama/models"
-    blob, sha256 = pulled(root, "registry.ollama.ai/library/qwen3/8b")
-    pulled(root, "registry.ollama.ai/someone/tuned/latest")
-    pulled(root, "hf.co/unsloth/Qwen3-GGUF/Q4_K_M")
+    blob, sha256 = pull_ollama_model(root, "registry.ollama.ai/library/qwen3/8b")
+    pull_ollama_model(root, "registry.ollama.ai/someone/tuned/latest")
+    pull_ollama_model(root, "hf.co/unsloth/Qwen3-GGUF/Q4_K_M")
     found = list(store.external_models())
     assert names(found) == ["hf.co/unsloth/Qwen3-GGUF:Q4_K_M", "qwen3:8b", "someone/tuned:latest"]
     assert found[1] == ExternalModel(
@@ -126,8 +130,8 @@ def test_ollama_as_a_service_and_in_another_folder(
     person: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(external_models, "SHARED_OLLAMA_FOLDERS", (tmp_path / "service",))
-    pulled(tmp_path / "service", "registry.ollama.ai/library/a/1b")
-    pulled(tmp_path / "moved", "registry.ollama.ai/library/b/1b")
+    pull_ollama_model(tmp_path / "service", "registry.ollama.ai/library/a/1b")
+    pull_ollama_model(tmp_path / "moved", "registry.ollama.ai/library/b/1b")
     environ = {"HOME": str(person), "OLLAMA_MODELS": str(tmp_path / "moved")}
     assert names(FolderModelStore(tmp_path / "models", environ).external_models()) == [
         "a:1b",
@@ -180,17 +184,17 @@ def test_what_is_no_model_that_talks_is_left_out(store: FolderModelStore, person
     lay(folder / "huge.gguf", b"GGUF" + struct.pack("<IQQQ", 3, 1, 2**63, 2**63))
     lay(folder / "explora.gguf")
     root = person / ".ollama/models"
-    pulled(root, "registry.ollama.ai/library/all-minilm/22m", gguf(architecture="bert"))
-    pulled(root, "registry.ollama.ai/library/mxbai-embed-large/latest")
+    pull_ollama_model(root, "registry.ollama.ai/library/all-minilm/22m", gguf(architecture="bert"))
+    pull_ollama_model(root, "registry.ollama.ai/library/mxbai-embed-large/latest")
     assert names(store.external_models()) == ["explora"]
 
 
 def test_what_is_used_already_is_left_out(
     store: FolderModelStore, person: Path, tmp_path: Path
 ) -> None:
-    path, sha256 = cached(person, "a/b", "model-a.gguf")
-    other, _ = cached(person, "a/c", "model-b.gguf")
-    blob, _ = pulled(person / ".ollama/models", "registry.ollama.ai/library/a/1b")
+    path, sha256 = cache_hub_file(person, "a/b", "model-a.gguf")
+    other, _ = cache_hub_file(person, "a/c", "model-b.gguf")
+    blob, _ = pull_ollama_model(person / ".ollama/models", "registry.ollama.ai/library/a/1b")
     assert names(store.external_models()) == ["model-a", "model-b", "a:1b"]
     store.save(replace(QWEN, id="link", file=path.name, link=os.path.realpath(path)))
     store.save(replace(QWEN, id="blob", file=blob.name, link=str(blob)))
@@ -207,7 +211,7 @@ def test_what_is_used_already_is_left_out(
 def test_the_same_file_is_offered_once(
     store: FolderModelStore, person: Path, tmp_path: Path
 ) -> None:
-    path, _ = cached(person, "a/b", "model-a.gguf")
+    path, _ = cache_hub_file(person, "a/b", "model-a.gguf")
     later = path.parent.with_name("e" * 40) / path.name
     later.parent.mkdir()
     later.symlink_to(os.path.realpath(path))
@@ -252,7 +256,7 @@ def test_a_hostile_manifest_is_passed_over(
     store: FolderModelStore, person: Path, manifest: bytes
 ) -> None:
     root = person / ".ollama/models"
-    pulled(root, "registry.ollama.ai/library/good/1b")
+    pull_ollama_model(root, "registry.ollama.ai/library/good/1b")
     lay(root / "manifests/registry.ollama.ai/library/bad/1b", manifest)
     assert names(store.external_models()) == ["good:1b"]
 
@@ -272,7 +276,7 @@ def test_a_manifest_that_leads_out_of_the_folder_is_passed_over(
     store: FolderModelStore, person: Path, changes: dict[str, Any]
 ) -> None:
     lay(person / "secret")
-    pulled(person / ".ollama/models", "registry.ollama.ai/library/a/1b", **changes)
+    pull_ollama_model(person / ".ollama/models", "registry.ollama.ai/library/a/1b", **changes)
     assert names(store.external_models()) == []
 
 
@@ -280,7 +284,7 @@ def test_a_model_that_needs_an_adapter_is_not_offered_without(
     store: FolderModelStore, person: Path
 ) -> None:
     root = person / ".ollama/models"
-    pulled(root, "registry.ollama.ai/library/a/1b")
+    pull_ollama_model(root, "registry.ollama.ai/library/a/1b")
     path = root / "manifests/registry.ollama.ai/library/a/1b"
     manifest = json.loads(path.read_text())
     manifest["layers"].append(
@@ -315,7 +319,7 @@ def test_pipes_loops_and_strange_names_are_passed_over(
 
 
 def test_a_link_out_of_the_cache_yields_no_hash(store: FolderModelStore, person: Path) -> None:
-    path, _ = cached(person, "a/b", "model-a.gguf")
+    path, _ = cache_hub_file(person, "a/b", "model-a.gguf")
     path.unlink()
     path.symlink_to(lay(person / "other" / ("a" * 64)))
     assert [model.sha256 for model in store.external_models()] == [""]

@@ -56,7 +56,10 @@ def test_mutated_and_hostile_headers_are_reported(store: FolderModelStore, tmp_p
     data = gguf_writer.whole(gguf_writer.facts() | gguf_writer.vocabulary(300), TENSORS)
     chance = random.Random(3)
     path = tmp_path / "model.gguf"
-    for wrong in (*gguf_writer.hostile(), *(gguf_writer.mutated(data, chance) for _ in range(200))):
+    for wrong in (
+        *gguf_writer.hostile(),
+        *(gguf_writer.mutate_header(data, chance) for _ in range(200)),
+    ):
         path.write_bytes(wrong)
         try:
             assert store.read_header(path) == parse_header(wrong, len(wrong))

@@ -94,7 +94,7 @@ def test_putting_and_removing_at_once_leaves_order(store: FolderModelStore, time
     assert [path.name for path in store.folder.iterdir()] == [".lock"]
 
 
-def mutated(data: bytes, seed: random.Random) -> bytes:
+def mutate(data: bytes, seed: random.Random) -> bytes:
     """Return the bytes with something done to them that disks and people do."""
     spoilt = bytearray(data)
     for _ in range(seed.randint(1, 4)):
@@ -121,7 +121,7 @@ def test_mutated_records_are_never_fatal_nor_followed(store: FolderModelStore, t
     seed = random.Random(7)
     read = 0
     for _ in range(500 * times):
-        path.write_bytes(mutated(whole, seed))
+        path.write_bytes(mutate(whole, seed))
         held = store.get(QWEN.id)
         assert {model.id for model in store.models()} == {"other"} | ({held.id} if held else set())
         assert len(store.problems()) == (held is None)
@@ -147,7 +147,7 @@ def test_mutated_descriptions_of_a_stick_are_reported(
     whole = path.read_bytes()
     seed = random.Random(8)
     for _ in range(500 * times):
-        path.write_bytes(mutated(whole, seed))
+        path.write_bytes(mutate(whole, seed))
         try:
             found = store.read_bundle(stick)
         except ModelFileError:

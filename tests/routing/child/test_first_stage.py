@@ -54,13 +54,13 @@ def heads() -> FirstStage:
     return fit_first_stage.fit([sample("first", 0), sample("second", 1)], 0, WAYS)
 
 
-def seen(heads: FirstStage, one: fit_first_stage.Sample) -> Floats:
+def design_of(heads: FirstStage, one: fit_first_stage.Sample) -> Floats:
     return heads.basis.design(one.vectors, one.figures)
 
 
 def test_gain_is_estimated_on_questions_that_were_not_fitted_on(heads: FirstStage) -> None:
     other = replace(sample("first", 0, 400), name="new")
-    reading = heads.read(seen(heads, other)[240:])
+    reading = heads.read(design_of(heads, other)[240:])
     hard = (other.vectors[:, 10] > 0)[240:]
     gain = heads.gain(reading, WEAK, STRONG)
     assert gain[hard].mean() > 0.5
@@ -68,7 +68,7 @@ def test_gain_is_estimated_on_questions_that_were_not_fitted_on(heads: FirstStag
 
 
 def test_quality_and_gain_agree_where_both_workers_are_known(heads: FirstStage) -> None:
-    reading = heads.read(seen(heads, sample("first", 0)))
+    reading = heads.read(design_of(heads, sample("first", 0)))
     difference = heads.quality(reading, STRONG) - heads.quality(reading, WEAK)
     gain = heads.gain(reading, WEAK, STRONG)
     assert np.abs(gain - difference).max() < 0.05
@@ -91,7 +91,7 @@ def test_what_is_new_is_left_to_length(heads: FirstStage) -> None:
 
 
 def test_a_worker_below_all_that_were_measured_is_worse_than_they_are(heads: FirstStage) -> None:
-    reading = heads.read(seen(heads, sample("first", 0)))
+    reading = heads.read(design_of(heads, sample("first", 0)))
     usual, tiny = (
         heads.quality(reading, Candidate(f"nobody-{size}b", billions=size)) for size in (8.0, 0.135)
     )
@@ -102,13 +102,13 @@ def test_a_worker_below_all_that_were_measured_is_worse_than_they_are(heads: Fir
 
 def test_answers_to_hard_questions_are_longer(heads: FirstStage) -> None:
     one = sample("first", 0)
-    tokens = heads.expected_tokens(seen(heads, one))
+    tokens = heads.expected_tokens(design_of(heads, one))
     hard = one.vectors[:, 10] > 0
     assert tokens[hard].mean() > 1.5 * tokens[~hard].mean()
 
 
 def test_one_text_is_read_as_among_others(heads: FirstStage) -> None:
-    design = seen(heads, sample("first", 0))
+    design = design_of(heads, sample("first", 0))
     alone, among = heads.read(design[7:8]), heads.read(design)
     for one in (WEAK, STRONG):
         np.testing.assert_allclose(
@@ -122,7 +122,7 @@ def test_one_text_is_read_as_among_others(heads: FirstStage) -> None:
 def test_a_file_holds_all_of_it(heads: FirstStage, tmp_path: Path) -> None:
     heads.save(tmp_path)
     again = FirstStage.load(tmp_path)
-    design = seen(heads, sample("second", 1))
+    design = design_of(heads, sample("second", 1))
     before, after = heads.read(design), again.read(design)
     for one in (WEAK, STRONG, Candidate("nobody")):
         np.testing.assert_allclose(heads.quality(before, one), again.quality(after, one), atol=2e-3)
@@ -154,7 +154,7 @@ def test_unknown_outcomes_and_few_questions() -> None:
     few = sample("few", 1).take(np.arange(240) < 9)
     heads = fit_first_stage.fit([replace(one, quality=gaps), few])
     assert heads.sets[0].workers == (WEAK.id, STRONG.id)
-    reading = heads.read(seen(heads, one))
+    reading = heads.read(design_of(heads, one))
     assert np.isfinite(heads.quality(reading, WEAK)).all()
 
 

@@ -45,22 +45,22 @@ HERE = Path(__file__).resolve().parent
 LABELLED = HERE.parents[2] / "models" / "router" / "kinds.csv"
 
 
-def read(path: Path) -> list[tuple[str, str]]:
+def read_kinds(path: Path) -> list[tuple[str, str]]:
     with path.open(encoding="utf-8", newline="") as file:
         return [(row["text"], row["kind"]) for row in csv.DictReader(file)]
 
 
-EXAMPLES = read(LABELLED)
-HELD_OUT = read(HERE / "kinds_heldout.csv")
+EXAMPLES = read_kinds(LABELLED)
+HELD_OUT = read_kinds(HERE / "kinds_heldout.csv")
 
 
 @pytest.fixture(scope="module")
 def head() -> KindHead:
     """A head fitted on the words and figures alone, so that no encoder is needed."""
-    return fitted(EXAMPLES)
+    return fit_head(EXAMPLES)
 
 
-def fitted(examples: list[tuple[str, str]]) -> KindHead:
+def fit_head(examples: list[tuple[str, str]]) -> KindHead:
     texts = [text for text, _ in examples]
     figures = np.array([text_features(text) for text in texts], np.float64)
     places = np.array([KINDS.index(kind) for _, kind in examples])
@@ -95,7 +95,7 @@ def test_prompts_in_another_style_are_known_by_their_words(head: KindHead) -> No
 
 def test_the_same_examples_make_the_same_head(head: KindHead, tmp_path: Path) -> None:
     few = EXAMPLES[::12]
-    one, two = fitted(few), fitted(few)
+    one, two = fit_head(few), fit_head(few)
     assert np.array_equal(one.worth, two.worth)
     head.save(tmp_path)
     kept = KindHead.load(tmp_path)

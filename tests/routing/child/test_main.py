@@ -90,7 +90,7 @@ async def shared() -> AsyncIterator[LearnedRouter]:
     await router.aclose()
 
 
-def copied(tmp_path: Path) -> Path:
+def copy_shipped_files(tmp_path: Path) -> Path:
     """Return a folder with the shipped files in it, to be spoilt."""
     folder = tmp_path / "router"
     folder.mkdir()
@@ -197,7 +197,7 @@ SPOILT = {
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("spoilt", SPOILT)
 async def test_a_broken_file_leaves_it_to_the_rule_and_says_so(tmp_path: Path, spoilt: str) -> None:
-    folder = copied(tmp_path)
+    folder = copy_shipped_files(tmp_path)
     name, data = SPOILT[spoilt]
     whole = (folder / name).read_bytes()
     (folder / name).unlink()
@@ -340,7 +340,7 @@ async def test_nothing_is_kept_for_a_remote_worker(tmp_path: Path) -> None:
 
 
 def test_a_checkout_without_the_folder_says_so(tmp_path: Path) -> None:
-    folder = copied(tmp_path)
+    folder = copy_shipped_files(tmp_path)
     shutil.rmtree(folder)
     router = LearnedRouter(folder)
     assert "git checkout models/router" in router.warning

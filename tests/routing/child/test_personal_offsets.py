@@ -65,21 +65,23 @@ class HashedStage:
 STAGE: UnpersonalisedRouter = HashedStage()
 
 
-def sent(personal: PersonalOffsets) -> float:
+def sent_share(personal: PersonalOffsets) -> float:
     """Return the share of varied prompts that the engine's rule finds worth sending."""
     texts = STAGE.read_texts(VARIED)
     now = {c.id: personal.adjusted_quality(STAGE.expected_quality(texts, c), texts, c) for c in ALL}
     return float(((now["small"] < 0.5) & (now["big"] - now["small"] > 0.2)).mean())
 
 
-def taught(rated: Sequence[RatedAnswer], folder: Path) -> tuple[RefitResult, PersonalOffsets]:
+def learn(rated: Sequence[RatedAnswer], folder: Path) -> tuple[RefitResult, PersonalOffsets]:
     target = folder / "learned.npz"
     learned = learn_offsets(STAGE, rated, target)
     assert target.exists() is learned.kept
     return learned, PersonalOffsets.load(target) if learned.kept else PersonalOffsets()
 
 
-def rated(count: int, good: object, worker: Candidate = SMALL, seed: int = 0) -> list[RatedAnswer]:
+def rated_answers(
+    count: int, good: object, worker: Candidate = SMALL, seed: int = 0
+) -> list[RatedAnswer]:
     """Return labels of that many prompts; `good` is a value, or says one by subject and number."""
     dice = random.Random(seed)
     found = []
@@ -98,7 +100,7 @@ def poems_are_bad(subject: str, number: int, dice: random.Random) -> float:
 
 
 def test_it_learns_where_a_worker_is_bad(tmp_path: Path) -> None:
-    learned, personal = taught(rated(300, poems_are_bad), tmp_path)
+    learned, personal = learn(rated_answers(300, poems_are_bad), tmp_path)
     assert learned.kept
     assert learned.after < learned.before - 0.02
     assert learned.used == learned.held == 300
@@ -112,15 +114,15 @@ def test_it_learns_where_a_worker_is_bad(tmp_path: Path) -> None:
 
 
 def test_several_workers_are_learned_at_once(tmp_path: Path) -> None:
-    both = rated(100, poems_are_bad) + rated(100, lambda s, n, d: s != "code", BIG)
-    learned, personal = taught(both, tmp_path)
+    both = rated_answers(100, poems_are_bad) + rated_answers(100, lambda s, n, d: s != "code", BIG)
+    learned, personal = learn(both, tmp_path)
     assert learned.kept
     assert personal.workers == ("gpt-4o", "llama-3.1-8b")
     assert [note.split(":")[0] for note in learned.notes] == ["big", "small"]
 
 
 def test_it_is_the_worker_by_any_name(tmp_path: Path) -> None:
-    _, personal = taught(rated(300, poems_are_bad), tmp_path)
+    _, personal = learn(rated_answers(300, poems_are_bad), tmp_path)
     packed = Candidate("mine", "Meta-Llama-3.1-8B-Instruct-Q4_K_M.gguf")
     texts = STAGE.read_texts(VARIED)
     before = STAGE.expected_quality(texts, SMALL)
@@ -142,14 +144,14 @@ def test_chance_teaches_nothing(tmp_path: Path) -> None:
 
 
 def test_too_few_change_nothing(tmp_path: Path) -> None:
-    for labels in ([], rated(5, 0.0)):
-        learned, _ = taught(labels, tmp_path)
+    for labels in ([], rated_answers(5, 0.0)):
+        learned, _ = learn(labels, tmp_path)
         assert not learned.kept
         assert learned.notes
 
 
 def test_the_same_labels_teach_the_same(tmp_path: Path) -> None:
-    labels = rated(100, poems_are_bad)
+    labels = rated_answers(100, poems_are_bad)
     first = learn_offsets(STAGE, labels, tmp_path / "a.npz")
     again = learn_offsets(STAGE, labels[::-1], tmp_path / "b.npz")
     assert first == again
@@ -165,18 +167,18 @@ def _chaos(_: str, number: int, dice: random.Random) -> float:
 
 
 HISTORIES: dict[str, list[RatedAnswer]] = {
-    "all thumbs down": rated(500, 0.0),
-    "all thumbs up": rated(500, 1.0),
-    "all down for local, all up for cloud": rated(400, 0.0) + rated(400, 1.0, BIG),
-    "all up for local, all down for cloud": rated(400, 1.0) + rated(400, 0.0, BIG),
-    "contradictory": rated(300, 0.0) + rated(300, 1.0),
-    "at random": rated(500, lambda s, n, d: d.random() < 0.5),
+    "all thumbs down": rated_answers(500, 0.0),
+    "all thumbs up": rated_answers(500, 1.0),
+    "all down for local, all up for cloud": rated_answers(400, 0.0) + rated_answers(400, 1.0, BIG),
+    "all up for local, all down for cloud": rated_answers(400, 1.0) + rated_answers(400, 0.0, BIG),
+    "contradictory": rated_answers(300, 0.0) + rated_answers(300, 1.0),
+    "at random": rated_answers(500, lambda s, n, d: d.random() < 0.5),
     "one prompt 10,000 times": [RatedAnswer("sums 1", SMALL, 0.0)] * 10_000,
-    "one prompt 10,000 times among others": rated(50, 1.0)
+    "one prompt 10,000 times among others": rated_answers(50, 1.0)
     + [RatedAnswer(prompt("sums", 3), SMALL, 0.0)] * 10_000,
     "empty texts": [RatedAnswer("", SMALL, 0.0), RatedAnswer(" \n", BIG, 1.0)] * 200,
     "huge texts": [RatedAnswer(f"law {n} " + "x" * 200_000, SMALL, 0.0) for n in range(20)],
-    "one worker only, the cloud one": rated(500, 0.0, BIG),
+    "one worker only, the cloud one": rated_answers(500, 0.0, BIG),
     "from the future, from the past": [
         RatedAnswer(prompt("code", n), SMALL, 0.0, at=(4e12, -1e12, math.nan, math.inf)[n % 4])
         for n in range(400)
@@ -187,10 +189,10 @@ HISTORIES: dict[str, list[RatedAnswer]] = {
         )
         for n in range(400)
     ],
-    "any values": rated(600, _chaos),
-    "almost all down": rated(600, lambda s, n, d: d.random() < 0.05),
-    "almost all up": rated(600, lambda s, n, d: d.random() < 0.95),
-    "the hard ones up, the easy ones down": rated(600, lambda s, n, d: float(n % 20 > 9)),
+    "any values": rated_answers(600, _chaos),
+    "almost all down": rated_answers(600, lambda s, n, d: d.random() < 0.05),
+    "almost all up": rated_answers(600, lambda s, n, d: d.random() < 0.95),
+    "the hard ones up, the easy ones down": rated_answers(600, lambda s, n, d: float(n % 20 > 9)),
     "broken letters": [RatedAnswer(f"poems \ud800\x00 {n}", SMALL, 0.0) for n in range(60)],
 }
 
@@ -199,9 +201,9 @@ HISTORIES: dict[str, list[RatedAnswer]] = {
 def test_no_history_sends_everything_to_the_cloud_or_nothing_ever(
     name: str, tmp_path: Path
 ) -> None:
-    assert 0.1 < sent(PersonalOffsets()) < 0.9
-    learned, personal = taught(HISTORIES[name], tmp_path)
-    assert 0.0 < sent(personal) < 1.0
+    assert 0.1 < sent_share(PersonalOffsets()) < 0.9
+    learned, personal = learn(HISTORIES[name], tmp_path)
+    assert 0.0 < sent_share(personal) < 1.0
     assert math.isfinite(learned.before + learned.after)
     texts = STAGE.read_texts(VARIED)
     for worker in ALL:
@@ -215,13 +217,13 @@ def test_no_history_sends_everything_to_the_cloud_or_nothing_ever(
 
 
 def test_one_prompt_however_often_counts_a_few_times(tmp_path: Path) -> None:
-    few, _ = taught([RatedAnswer("sums 1", SMALL, 0.0)] * 10_000, tmp_path)
+    few, _ = learn([RatedAnswer("sums 1", SMALL, 0.0)] * 10_000, tmp_path)
     assert not few.kept
-    usual = rated(100, poems_are_bad)
+    usual = rated_answers(100, poems_are_bad)
     often = usual + [RatedAnswer(prompt("sums", 3), SMALL, 0.0)] * 10_000
     texts = STAGE.read_texts(VARIED)
     before = STAGE.expected_quality(texts, SMALL)
-    one, other = (taught(labels, tmp_path)[1] for labels in (usual, often))
+    one, other = (learn(labels, tmp_path)[1] for labels in (usual, often))
     difference = one.adjusted_quality(before, texts, SMALL) - other.adjusted_quality(
         before, texts, SMALL
     )
@@ -234,20 +236,22 @@ def test_one_prompt_however_often_counts_a_few_times(tmp_path: Path) -> None:
 def test_its_file_is_written_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
     target = tmp_path / "learned.npz"
     target.write_bytes(b"what was there")
-    assert not learn_offsets(STAGE, rated(5, 0.0), target).kept
+    assert not learn_offsets(STAGE, rated_answers(5, 0.0), target).kept
     assert target.read_bytes() == b"what was there"
-    assert learn_offsets(STAGE, rated(300, poems_are_bad), target).kept
+    assert learn_offsets(STAGE, rated_answers(300, poems_are_bad), target).kept
     assert [path.name for path in tmp_path.iterdir()] == ["learned.npz"]
     assert PersonalOffsets.load(target).workers == ("llama-3.1-8b",)
     assert not stat.S_IMODE(target.stat().st_mode) & 0o077
     with pytest.raises(OSError, match="nowhere"):
-        learn_offsets(STAGE, rated(300, poems_are_bad), tmp_path / "nowhere" / "learned.npz")
+        learn_offsets(
+            STAGE, rated_answers(300, poems_are_bad), tmp_path / "nowhere" / "learned.npz"
+        )
 
 
 @pytest.mark.parametrize("harm", ["empty", "half", "text", "other", "nan"])
 def test_a_broken_file_is_distinguished(harm: str, tmp_path: Path) -> None:
     target = tmp_path / "learned.npz"
-    assert learn_offsets(STAGE, rated(300, poems_are_bad), target).kept
+    assert learn_offsets(STAGE, rated_answers(300, poems_are_bad), target).kept
     whole = target.read_bytes()
     if harm == "nan":
         fitted = PersonalOffsets.load(target)
@@ -261,7 +265,7 @@ def test_a_broken_file_is_distinguished(harm: str, tmp_path: Path) -> None:
 
 
 def test_what_was_learned_on_another_encoder_moves_nothing(tmp_path: Path) -> None:
-    _, personal = taught(rated(300, poems_are_bad), tmp_path)
+    _, personal = learn(rated_answers(300, poems_are_bad), tmp_path)
     texts = STAGE.read_texts(VARIED)
     other = SeenTexts(texts.vectors[:, :10], texts.figures, texts.kinds)
     before = STAGE.expected_quality(texts, SMALL)

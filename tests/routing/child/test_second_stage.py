@@ -65,11 +65,11 @@ SETS = [made_up("one"), made_up("two", seed=1, level=1.5)]
 
 
 @cache
-def fitted() -> SecondStage:
+def fitted_stage() -> SecondStage:
     return fit_second_stage(SETS)
 
 
-@pytest.fixture(params=[SecondStage.unfitted, fitted], ids=["plain", "fitted"])
+@pytest.fixture(params=[SecondStage.unfitted, fitted_stage], ids=["plain", "fitted"])
 def heads(request: pytest.FixtureRequest) -> SecondStage:
     stage: SecondStage = request.param()
     return stage
@@ -193,7 +193,7 @@ def test_where_no_letter_is_asked_for_workers_are_distinguished_by_their_abiliti
     able = {"small": -1.0, "mate": 1.0, "third": 0.0, "big": 2.0}
 
     def quality(expected: Estimate, *answers: str) -> tuple[float, ...]:
-        judged = fitted().judge(
+        judged = fitted_stage().judge(
             WORKERS, drafts(*answers), expected, unlike, lambda candidate: able[candidate.id]
         )
         return judged.quality
@@ -213,7 +213,9 @@ def test_free_text_is_judged_by_what_is_known_of_it() -> None:
 
     def quality(draft: Draft, like: float = 0.7) -> float:
         pair = [draft, Draft("mate", "Another poem.", "", 300)]
-        judged = fitted().judge(WORKERS, pair, EXPECTED, lambda texts: [[1.0, like], [like, 1.0]])
+        judged = fitted_stage().judge(
+            WORKERS, pair, EXPECTED, lambda texts: [[1.0, like], [like, 1.0]]
+        )
         assert judged.agreement == like
         return judged.quality[0]
 
@@ -232,8 +234,8 @@ def test_a_failed_check_outweighs_a_vote() -> None:
     good = drafts("7", "7")
     bad = [replace(draft, wrong=2) for draft in good]
     assert (
-        fitted().judge(WORKERS, bad, EXPECTED, unlike).quality[0]
-        < fitted().judge(WORKERS, good, EXPECTED, unlike).quality[0] - 0.1
+        fitted_stage().judge(WORKERS, bad, EXPECTED, unlike).quality[0]
+        < fitted_stage().judge(WORKERS, good, EXPECTED, unlike).quality[0] - 0.1
     )
 
 
@@ -251,7 +253,7 @@ ODD = st.builds(
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(ODD, max_size=12), st.sampled_from([SecondStage.unfitted, fitted]))
+@given(st.lists(ODD, max_size=12), st.sampled_from([SecondStage.unfitted, fitted_stage]))
 def test_any_drafts_are_judged_within_bounds(
     given_: list[Draft], stage: Callable[[], SecondStage]
 ) -> None:
@@ -276,7 +278,7 @@ def test_what_was_fitted_is_better_than_a_guess_on_another_set() -> None:
             for name in names
         ]
         expected = Estimate({}, {"w1": 0.6, "w2": 0.6, "w3": 0.7, "w6": 0.9}, {})
-        judged = fitted().judge([Candidate("w6")], said, expected, unlike)
+        judged = fitted_stage().judge([Candidate("w6")], said, expected, unlike)
         scores.append(judged.gain["w6"] + judged.quality[judged.best] - judged.quality[0])
     gain = strong[:500] - other.quality["w1"][:500]
     sent = np.argsort(scores)[-150:]
@@ -301,10 +303,10 @@ def test_where_there_is_nothing_to_fit_on_the_votes_stand() -> None:
 
 
 def test_it_is_kept_in_a_file(tmp_path: Path) -> None:
-    fitted().save(tmp_path)
+    fitted_stage().save(tmp_path)
     again = SecondStage.load(tmp_path)
     judged = again.judge(WORKERS, drafts("7", "7", "8"), EXPECTED, unlike)
-    was = fitted().judge(WORKERS, drafts("7", "7", "8"), EXPECTED, unlike)
+    was = fitted_stage().judge(WORKERS, drafts("7", "7", "8"), EXPECTED, unlike)
     assert judged.quality == pytest.approx(was.quality, abs=1e-3)
 
 
@@ -312,6 +314,6 @@ def test_it_is_kept_in_a_file(tmp_path: Path) -> None:
 def test_a_broken_file_is_distinguished(harm: dict[str, object], tmp_path: Path) -> None:
     with pytest.raises(RouterFileError):
         SecondStage.load(tmp_path)
-    (tmp_path / "agreement.json").write_text(json.dumps(fitted().to_numbers() | harm))
+    (tmp_path / "agreement.json").write_text(json.dumps(fitted_stage().to_numbers() | harm))
     with pytest.raises(RouterFileError):
         SecondStage.load(tmp_path)

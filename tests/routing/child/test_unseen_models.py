@@ -74,7 +74,7 @@ def test_a_hostile_name_takes_no_time() -> None:
         unseen_models.likely_billions(Candidate(name))
 
 
-def measured() -> dict[str, dict[str, tuple[float, int]]]:
+def measured_quality() -> dict[str, dict[str, tuple[float, int]]]:
     """Return what workers reached whose ability is what their size makes of them."""
     sizes = {
         "llama-2-7b": -0.2, "llama-2-13b": 0.5, "llama-2-70b": 2.2, "qwen1.5-7b": 0.2,
@@ -91,7 +91,7 @@ def measured() -> dict[str, dict[str, tuple[float, int]]]:
 
 
 def test_abilities_are_on_one_scale_over_all_sets() -> None:
-    found = fit_abilities(measured())
+    found = fit_abilities(measured_quality())
     assert found.level["hard"] - found.level["easy"] == pytest.approx(2.0, abs=0.25)
     ranked = sorted(found.workers, key=lambda worker: found.workers[worker])
     assert ranked[0] == "gemma-2-2b"
@@ -100,7 +100,7 @@ def test_abilities_are_on_one_scale_over_all_sets() -> None:
 
 
 def test_an_unmeasured_one_is_placed_by_its_size_and_price() -> None:
-    found = fit_abilities(measured())
+    found = fit_abilities(measured_quality())
 
     def ability(name: str = "it", billions: float = 0.0, dollars: float = 0.0) -> float:
         return found.ability(Candidate(name, name, billions, dollars, outside=dollars > 0))
@@ -117,7 +117,7 @@ def test_an_unmeasured_one_is_placed_by_its_size_and_price() -> None:
 
 
 def test_a_card_says_something_of_an_unmeasured_one() -> None:
-    found = fit_abilities(measured())
+    found = fit_abilities(measured_quality())
 
     def ability(**skills: float) -> float:
         return found.ability(Candidate("mine", "mine-8b", skills=skills))
@@ -129,7 +129,7 @@ def test_a_card_says_something_of_an_unmeasured_one() -> None:
 
 
 def test_what_was_measured_of_it_counts_by_any_name() -> None:
-    found = fit_abilities(measured())
+    found = fit_abilities(measured_quality())
     packed = Candidate("small", "Gemma-2-9b-it-Q4_K_M.gguf")
     assert found.ability(packed) == found.workers["gemma-2-9b"]
     assert found.nearest_workers(packed, ["gemma-2-2b", "gemma-2-9b"]) == {"gemma-2-9b": 1.0}
@@ -139,7 +139,7 @@ def test_what_was_measured_of_it_counts_by_any_name() -> None:
 
 
 def test_it_is_kept_as_plain_numbers() -> None:
-    found = fit_abilities(measured())
+    found = fit_abilities(measured_quality())
     again = unseen_models.Abilities.from_numbers(json.loads(json.dumps(found.to_numbers())))
     for name in ("gemma-2-9b", "qwen3-32b", "gpt-5", "?"):
         assert again.ability(Candidate(name)) == pytest.approx(

@@ -70,7 +70,7 @@ def ship(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ship]:
     snapshot.cache_clear()
 
 
-def listing(models: object) -> dict[str, object]:
+def price_list(models: object) -> dict[str, object]:
     return {"snapshot": "2026-01-02", "source": "a test", "models": models}
 
 
@@ -106,7 +106,7 @@ def corrupt_entries() -> list[Any]:
 def test_two_hundred_corrupt_entries_are_unknown_and_refused(ship: Ship) -> None:
     entries = corrupt_entries()
     assert len(entries) >= 200
-    ship(listing({"openai/good": GOOD} | {f"openai/{n}": e for n, e in enumerate(entries)}))
+    ship(price_list({"openai/good": GOOD} | {f"openai/{n}": e for n, e in enumerate(entries)}))
     assert price_of("openai/good") is not None
     terms = RunTerms({}, Policy.BUDGET, "auto", False)
     for number, entry in enumerate(entries):
@@ -122,7 +122,7 @@ async def test_not_one_request_is_made_at_a_corrupt_price(
     monkeypatch.setenv("OPENAI_API_KEY", "sk-0123456789")
     entries = corrupt_entries()[::40]  # all are unknown, as the test above shows
     names = {"openai/gpt-4o-mini": GOOD} | {f"openai/{n}": e for n, e in enumerate(entries)}
-    ship(listing(names))
+    ship(price_list(names))
     with Cloud() as cloud:
         here = replace(PROVIDERS["openai"], base_url=cloud.base("openai"))
         monkeypatch.setitem(PROVIDERS, "openai", here)
@@ -154,10 +154,10 @@ async def test_not_one_request_is_made_at_a_corrupt_price(
         [],
         {},
         {"models": {"openai/good": GOOD}},
-        listing(None),
-        listing([]),
-        listing("openai/good"),
-        listing(3),
+        price_list(None),
+        price_list([]),
+        price_list("openai/good"),
+        price_list(3),
     ],
 )
 def test_a_broken_file_knows_no_price(ship: Ship, content: object) -> None:
@@ -167,7 +167,7 @@ def test_a_broken_file_knows_no_price(ship: Ship, content: object) -> None:
 
 
 def test_a_file_cut_or_flipped_anywhere_never_makes_a_price_zero(ship: Ship) -> None:
-    whole = json.dumps(listing({"openai/good": GOOD})).encode()
+    whole = json.dumps(price_list({"openai/good": GOOD})).encode()
     dice = random.Random(3)
     known = 0
     for _ in range(300):
@@ -184,7 +184,7 @@ def test_a_file_cut_or_flipped_anywhere_never_makes_a_price_zero(ship: Ship) -> 
 
 
 def test_a_good_entry_is_read_exactly(ship: Ship) -> None:
-    ship(listing({"openai/good": GOOD | {"reasoning": True, "responses": True}}))
+    ship(price_list({"openai/good": GOOD | {"reasoning": True, "responses": True}}))
     price = price_of("openai/good")
     assert price is not None
     assert price.rates == Rates(2_500_000_000, 15 * NANO, NANO // 4, 3_125_000_000)
@@ -193,7 +193,7 @@ def test_a_good_entry_is_read_exactly(ship: Ship) -> None:
     ]
     assert price.source == "Baton's list of 2026-01-02"
     assert model_facts("openai/good") == price_table.ModelFacts(1_000_000, 64_000, True, True)
-    ship(listing({"openai/good": GOOD | {"max_input": True, "max_output": -3}}))
+    ship(price_list({"openai/good": GOOD | {"max_input": True, "max_output": -3}}))
     assert model_facts("openai/good") == price_table.ModelFacts(0, 0)
 
 
@@ -282,7 +282,7 @@ def test_what_to_do_about_an_unknown_price_is_said_to_the_letter() -> None:
 def test_the_cheapest_model_is_one_that_still_answers(ship: Ship) -> None:
     cheap = GOOD | {"input": "1", "cache_read": "0.1", "cache_write": "1", "tiers": []}
     ship(
-        listing(
+        price_list(
             {
                 "openai/dear": GOOD,
                 "openai/cheap": cheap | {"until": "2026-01-31"},

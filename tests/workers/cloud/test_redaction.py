@@ -26,7 +26,7 @@ def redact(*texts: str, words: tuple[str, ...] = ()) -> RedactedTexts:
     return Redaction(words).redact(texts)
 
 
-def restored(redacted: RedactedTexts) -> tuple[str, ...]:
+def restored_texts(redacted: RedactedTexts) -> tuple[str, ...]:
     texts = []
     for text in redacted.texts:
         restorer = Restorer(redacted.hidden)
@@ -60,7 +60,7 @@ def restored(redacted: RedactedTexts) -> tuple[str, ...]:
 def test_keys_of_a_known_format_are_hidden(secret: str) -> None:
     redacted = redact(f"use {secret}, please")
     assert redacted.texts == ("use [secret key 1], please",)
-    assert restored(redacted) == (f"use {secret}, please",)
+    assert restored_texts(redacted) == (f"use {secret}, please",)
 
 
 def test_a_private_key_that_was_cut_off_is_hidden_as_far_as_it_goes() -> None:
@@ -89,7 +89,7 @@ def test_what_stands_after_the_name_of_a_secret_is_hidden(text: str, secret: str
     redacted = redact(text)
     assert secret not in redacted.texts[0]
     assert len(redacted.hidden) == 1
-    assert restored(redacted) == (text,)
+    assert restored_texts(redacted) == (text,)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_personal_data_is_hidden(text: str, kind: str) -> None:
     redacted = redact(text)
     assert [thing.kind for thing in redacted.hidden] == [kind]
     assert f"[{kind} 1]" in redacted.texts[0]
-    assert restored(redacted) == (text,)
+    assert restored_texts(redacted) == (text,)
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_a_placeholder_that_stands_in_a_text_already_is_not_used() -> None:
         "[mail address 2]",
         "[mail address 4]",
     ]
-    assert restored(redacted) == (text,)
+    assert restored_texts(redacted) == (text,)
 
 
 def test_of_two_that_overlap_the_longer_one_names_it_and_nothing_is_left_over() -> None:
@@ -238,7 +238,7 @@ PIECES = st.sampled_from(
 @given(texts=st.lists(st.lists(PIECES, max_size=8).map("".join), max_size=4))
 def test_all_that_is_hidden_is_gone_from_every_text_and_comes_back(texts: list[str]) -> None:
     redacted = redact(*texts, words=("Acme",))
-    assert restored(redacted) == tuple(texts)
+    assert restored_texts(redacted) == tuple(texts)
     for thing in redacted.hidden:
         assert thing.placeholder not in "".join(texts)
         assert any(thing.original in text for text in texts)

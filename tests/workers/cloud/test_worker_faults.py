@@ -93,7 +93,7 @@ def run_of(received: ReceivedRequest) -> bytes:
     return received.body.split(b"question of ")[1].split(b":")[0]
 
 
-def billed(cloud: Cloud) -> dict[str, list[Bill]]:
+def bills_by_run(cloud: Cloud) -> dict[str, list[Bill]]:
     """Return the bills of each run."""
     found: dict[str, list[Bill]] = {}
     bills = {bill.number: bill for bill in cloud.bills}
@@ -148,7 +148,7 @@ async def check(way: Gateway, home: Path, wanted: Sequence[Pair], manner: CloudB
         await metered.quiet()
         assert cloud.posts == len(wanted)
         assert not cloud.trapped
-        bills = billed(cloud)
+        bills = bills_by_run(cloud)
         problems = {
             f"{done.kind}, {done.fault}": why
             for done in dones
@@ -246,7 +246,7 @@ async def test_the_dearest_way_to_count_fits_what_was_held(way: Gateway, tmp_pat
         )
         await metered.quiet()
         assert (await metered.ledger.standing(ROOM)).frozen == ""
-    bills = billed(cloud)
+    bills = bills_by_run(cloud)
     for done in dones:
         assert done.charge is not None
         (bill,) = bills[done.run]
@@ -312,7 +312,7 @@ async def test_who_stops_answering_is_given_up(tmp_path: Path, kinds: Sequence[s
         wanted = pairs(kinds, SLOW, len(kinds))
         dones = await make(metered, wanted)
         await metered.quiet()
-    bills = billed(cloud)
+    bills = bills_by_run(cloud)
     assert len(dones) == len(SLOW) * len(kinds)
     for done in dones:
         assert isinstance(done.error, WorkerUnavailable)
@@ -333,7 +333,7 @@ async def test_who_stops_listening_pays_at_least_the_bill(
         kinds = list(MODELS)
         dones = await asyncio.gather(*(metered.call(kind, after=2) for kind in kinds))
         await metered.quiet()
-    bills = billed(cloud)
+    bills = bills_by_run(cloud)
     for done in dones:
         assert done.charge is not None
         assert done.charge.status is Status.UNCONFIRMED

@@ -26,7 +26,7 @@ Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
 
 @asynccontextmanager
-async def listening(
+async def serve_locally(
     usual: ServerAddress, answer: Answer
 ) -> AsyncIterator[tuple[ServerAddress, list[bytes]]]:
     """Serve at a free port of loopback; give the place to ask and what it was asked."""
@@ -60,7 +60,7 @@ def models(*named: object) -> Answer:
 
 
 async def found_at(usual: ServerAddress, answer: Answer, limit: float = 30) -> list[ServerModel]:
-    async with listening(usual, answer) as (place, _):
+    async with serve_locally(usual, answer) as (place, _):
         return await find_server_models([place], limit=limit)
 
 
@@ -74,7 +74,7 @@ async def test_a_running_ollama_is_found_and_its_cloud_models_are_distinguished(
         {"name": "bge-m3", "capabilities": ["embedding"]},
         {"name": "hf.co/someone/Llama-3.2-1B-Instruct-GGUF:Q4_K_M", "size": 1},
     )
-    async with listening(OLLAMA, answer) as (place, asked):
+    async with serve_locally(OLLAMA, answer) as (place, asked):
         found = await find_server_models([place], ("qwen3-8b",), limit=30)
     assert [(f.id, f.model, f.size, f.cloud) for f in found] == [
         ("qwen3-8b-2", "qwen3:8b", 5_200_000_000, False),
@@ -168,7 +168,7 @@ async def test_any_other_server_is_no_worker(answer: Answer) -> None:
 
 
 async def test_where_nothing_listens_nothing_is_found() -> None:
-    async with listening(OLLAMA, hang) as (place, _):
+    async with serve_locally(OLLAMA, hang) as (place, _):
         pass
     assert await find_server_models([place]) == []
 

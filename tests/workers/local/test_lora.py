@@ -35,7 +35,7 @@ def plain() -> Iterator[LocalWorker]:
     asyncio.run(worker.aclose())
 
 
-def adapted(plain: LocalWorker, file: Path, scale: float = 1.0) -> LocalWorker:
+def worker_with_adapter(plain: LocalWorker, file: Path, scale: float = 1.0) -> LocalWorker:
     return LocalWorker(
         OTHER, plain.model, GenerationSettings(0.0, adapter=file, adapter_scale=scale)
     )
@@ -50,7 +50,7 @@ async def test_two_workers_share_one_model_and_each_writes_in_its_own_way(
 ) -> None:
     await plain.aclose()
     before = children()
-    other = adapted(plain, file)
+    other = worker_with_adapter(plain, file)
     first = await ask(plain, CAPITAL, max_tokens=8)
     changed = await ask(other, CAPITAL, max_tokens=8)
     assert not [chunk for chunk in changed.chunks if isinstance(chunk, Loading)]
@@ -68,7 +68,7 @@ async def test_two_workers_share_one_model_and_each_writes_in_its_own_way(
 async def test_what_was_read_with_another_adapter_is_not_reused(
     plain: LocalWorker, file: Path
 ) -> None:
-    other = adapted(plain, file)
+    other = worker_with_adapter(plain, file)
     await ask(plain, CAPITAL, max_tokens=5)
     assert (await ask(plain, CAPITAL, max_tokens=5)).usage.cached > 0
     assert (await ask(other, CAPITAL, max_tokens=5)).usage.cached == 0
@@ -80,7 +80,7 @@ async def test_an_adapter_with_a_prompt_of_its_own_reads_plain_text_and_costs_th
     plain: LocalWorker, tmp_path: Path
 ) -> None:
     file = adapter(tmp_path / "plan.gguf", prompt="One, two, three, {prompt},")
-    planner = adapted(plain, file, 0.0)
+    planner = worker_with_adapter(plain, file, 0.0)
     await ask(plain, CAPITAL, max_tokens=5)
     assert (await ask(planner, "four, five", max_tokens=2)).text.startswith(" six")
     assert (await ask(planner, "four, five", max_tokens=2)).usage.cached > 0
@@ -90,14 +90,14 @@ async def test_an_adapter_with_a_prompt_of_its_own_reads_plain_text_and_costs_th
 async def test_a_plain_prompt_that_is_too_long_is_refused(
     plain: LocalWorker, tmp_path: Path
 ) -> None:
-    planner = adapted(plain, adapter(tmp_path / "plan.gguf", prompt="{prompt}"))
+    planner = worker_with_adapter(plain, adapter(tmp_path / "plan.gguf", prompt="{prompt}"))
     with pytest.raises(ContextTooLong):
         await ask(planner, "word " * 5000, max_tokens=5)
 
 
 async def test_a_scale_of_nothing_changes_nothing(plain: LocalWorker, file: Path) -> None:
     first = await ask(plain, CAPITAL)
-    assert (await ask(adapted(plain, file, 0.0), CAPITAL)).text == first.text
+    assert (await ask(worker_with_adapter(plain, file, 0.0), CAPITAL)).text == first.text
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ async def test_what_does_not_fit_is_refused_in_a_sentence_and_the_model_stays(
     process = plain.process
     wrong = adapter(tmp_path / "wrong.gguf", **make)  # type: ignore[arg-type]
     with pytest.raises(ModelFileError, match=says) as refused:
-        await ask(adapted(plain, wrong), CAPITAL)
+        await ask(worker_with_adapter(plain, wrong), CAPITAL)
     assert "wrong.gguf" in refused.value.message
     assert "\n" not in str(refused.value)
     assert "Paris" in (await ask(plain, CAPITAL)).text
@@ -133,11 +133,11 @@ def cut(file: Path) -> Path:
 async def test_broken_and_missing_files_are_refused(
     plain: LocalWorker, file: Path, cut: Path
 ) -> None:
-    model = adapted(plain, starter().path)
+    model = worker_with_adapter(plain, starter().path)
     for worker, says in (
-        (adapted(plain, cut), "it ends after"),
-        (adapted(plain, file.with_name("none.gguf")), "There is no file"),
-        (adapted(plain, Path(__file__)), "isn't a GGUF file"),
+        (worker_with_adapter(plain, cut), "it ends after"),
+        (worker_with_adapter(plain, file.with_name("none.gguf")), "There is no file"),
+        (worker_with_adapter(plain, Path(__file__)), "isn't a GGUF file"),
         (model, "isn't a LoRA adapter"),
     ):
         with pytest.raises(ModelFileError, match=says):
@@ -146,7 +146,7 @@ async def test_broken_and_missing_files_are_refused(
 
 
 async def test_those_that_share_take_turns(plain: LocalWorker, file: Path) -> None:
-    other = adapted(plain, file)
+    other = worker_with_adapter(plain, file)
     alone = [await ask(plain, CAPITAL, max_tokens=6), await ask(other, CAPITAL, max_tokens=6)]
     both = (ask(worker, CAPITAL, max_tokens=6) for worker in (plain, other, plain, other))
     texts = [answer.text for answer in await asyncio.gather(*both)]
@@ -157,7 +157,7 @@ async def test_an_adapter_over_which_the_model_dies_is_left_alone_and_the_model_
     plain: LocalWorker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(supervisor, "BACKOFF_SECONDS", (0.01, 0.01))
-    deadly = adapted(plain, adapter(tmp_path / "deadly.gguf", alpha="much"))
+    deadly = worker_with_adapter(plain, adapter(tmp_path / "deadly.gguf", alpha="much"))
     with pytest.raises(WorkerUnavailable, match="It crashed") as died:
         await ask(deadly, CAPITAL)
     assert "without the adapter deadly.gguf" in died.value.hint

@@ -13,7 +13,7 @@ import pytest
 
 from baton.core.messages import Finish, Text, Thinking
 from baton.workers.local import GenerationSettings, LocalWorker, Memory, starter
-from support.adapter_files import talking
+from support.adapter_files import write_with_template
 from support.local_worker_calls import CAPITAL, CITY, Answer, ask, listen, local_worker, request
 
 pytestmark = [pytest.mark.sampled(0.5), pytest.mark.local_model]
@@ -40,7 +40,7 @@ LONG = "Write a very long story about a river."
 
 
 def thinker(folder: Path, template: str) -> LocalWorker:
-    path = talking(folder / "thinker.gguf", template)
+    path = write_with_template(folder / "thinker.gguf", template)
     card = replace(starter().card, max_output=120)
     return local_worker(card, path, Memory(), settings=GenerationSettings(0.0))
 

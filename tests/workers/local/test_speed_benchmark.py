@@ -15,7 +15,7 @@ from support.local_worker_calls import small
 from support.scripted_plans import StubWorker, cloud, local
 
 
-def paced(request: Request) -> Iterable[Chunk | float]:
+def write_at_pace(request: Request) -> Iterable[Chunk | float]:
     """Write a hundred tokens a second, first as thoughts, for as long as anybody listens."""
     yield 0.05
     yield Text("a")
@@ -28,7 +28,7 @@ def paced(request: Request) -> Iterable[Chunk | float]:
 
 
 async def test_thoughts_and_text_count_but_not_the_wait_before_them() -> None:
-    speed = await measure_speed(ScriptedWorker(paced), 0.5)
+    speed = await measure_speed(ScriptedWorker(write_at_pace), 0.5)
     assert speed is not None
     assert 30 < speed <= 100
 

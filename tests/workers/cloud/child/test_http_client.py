@@ -53,7 +53,7 @@ class CallOutcome:
         return self.failure is not None and self.failure.failed.declined
 
 
-def asked(base_url: str, **more: Any) -> CloudCall:
+def make_call(base_url: str, **more: Any) -> CloudCall:
     """Return a call to a server that speaks Chat Completions."""
     given: dict[str, Any] = {
         "id": 1,
@@ -136,15 +136,15 @@ async def out() -> AsyncIterator[Out]:
 # Proxies
 
 
-def proxied(address: str) -> dict[str, Any]:
+def ask_through_proxy(address: str) -> dict[str, Any]:
     """Ask a server of the home network, with a proxy in the environment, then with a set one."""
     with Cloud(host=address) as server, Cloud() as proxy:
         named = {"HTTP_PROXY": proxy.url, "ALL_PROXY": proxy.url}
-        heard = asyncio.run(hear(outward(proxies=named), asked(server.base("server"))))
+        heard = asyncio.run(hear(outward(proxies=named), make_call(server.base("server"))))
         unset = proxy.posts, [received.key for received in server.calls]
-        keyless = asked(server.base("server"), variable="", needs_key=False)
+        keyless = make_call(server.base("server"), variable="", needs_key=False)
         through = asyncio.run(hear(outward(proxy=proxy.url), keyless))
-        keyed = asyncio.run(hear(outward(proxy=proxy.url), asked(server.base("server"))))
+        keyed = asyncio.run(hear(outward(proxy=proxy.url), make_call(server.base("server"))))
         return {
             "text": heard.text,
             "to": [place == f"{address}:{server.port}" for place in heard.announced],
@@ -160,7 +160,7 @@ def proxied(address: str) -> dict[str, Any]:
 
 
 def test_no_proxy_of_the_environment_sees_what_is_for_the_home_network() -> None:
-    found = at_home(proxied)
+    found = at_home(ask_through_proxy)
     assert found["text"] == ANSWER
     assert found["to"] == [True]
     assert found["unset"] == [0, [KEY]]
@@ -178,14 +178,14 @@ async def test_the_process_that_posts_looks_for_no_proxy_of_its_own(
     with Cloud() as server, Cloud() as proxy:
         for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
             monkeypatch.setenv(name, proxy.url)
-        heard = await hear(out(), asked(server.base("server")))
+        heard = await hear(out(), make_call(server.base("server")))
         assert (heard.text, proxy.posts, server.posts) == (ANSWER, 0, 1)
 
 
 @pytest.mark.parametrize("scheme", ["http", "https", "socks5"])
 async def test_no_key_goes_through_a_proxy_in_the_clear(out: Out, scheme: str) -> None:
     proxies = {"ALL_PROXY": f"{scheme}://me:secret@127.0.0.1:9"}
-    heard = await hear(out(proxies=proxies), asked("http://198.51.100.1/v1"))
+    heard = await hear(out(proxies=proxies), make_call("http://198.51.100.1/v1"))
     assert heard.announced == []
     assert heard.failure is not None
     assert heard.failure.failed.error == "ConfigError"
@@ -196,7 +196,7 @@ async def test_no_key_goes_through_a_proxy_in_the_clear(out: Out, scheme: str) -
 async def test_the_password_of_a_proxy_is_not_announced(out: Out) -> None:
     with Cloud() as proxy:
         named = proxy.url.replace("//", "//me:secret@")
-        call = asked("http://198.51.100.1/v1", variable="", needs_key=False)
+        call = make_call("http://198.51.100.1/v1", variable="", needs_key=False)
         heard = await hear(out(proxies={"HTTP_PROXY": named}), call)
     assert heard.text == ANSWER
     assert heard.announced == [f"198.51.100.1 through 127.0.0.1:{proxy.port}"]
@@ -216,7 +216,7 @@ async def test_the_password_of_a_proxy_is_not_announced(out: Out) -> None:
     ],
 )
 async def test_a_proxy_that_cannot_be_used_is_an_error(out: Out, proxy: str) -> None:
-    heard = await hear(out(proxy=proxy), asked("https://198.51.100.1/v1"))
+    heard = await hear(out(proxy=proxy), make_call("https://198.51.100.1/v1"))
     assert heard.announced == []
     assert heard.said == "The proxy for The lab can't be used. Nothing was sent."
 
@@ -294,7 +294,7 @@ async def test_certificates_that_cannot_be_read_are_an_error(
         environ = {"LAB_KEY": KEY, name: str(path)}
         way = out(environ)
         await way.warm()
-        heard = await hear(way, asked("https://198.51.100.1/v1"))
+        heard = await hear(way, make_call("https://198.51.100.1/v1"))
         assert heard.announced == []
         assert "SSL_CERT_FILE or SSL_CERT_DIR" in heard.said
 
@@ -317,15 +317,15 @@ async def test_a_name_of_the_home_network_leads_nowhere_else(
 
     monkeypatch.setattr(socket, "getaddrinfo", looked_up)
     for name in ("nas", "nas.local"):
-        heard = await hear(out(), asked(f"http://{name}:9/v1"))
+        heard = await hear(out(), make_call(f"http://{name}:9/v1"))
         assert heard.announced == []
         assert f"{found[name]} is not in the home network" in heard.said
-    heard = await hear(out(), asked("http://gone.lan:9/v1"))
+    heard = await hear(out(), make_call("http://gone.lan:9/v1"))
     assert heard.said.startswith("The lab can't be reached: its name is not known.")
     assert heard.declined
     with Cloud() as cloud:
         base = cloud.base("server").replace("127.0.0.1", "box.lan")
-        heard = await hear(out(), asked(base))
+        heard = await hear(out(), make_call(base))
         assert (heard.text, heard.failure) == (ANSWER, None)
         [received] = cloud.calls
         assert dict(received.headers)["host"] == f"box.lan:{cloud.port}"
@@ -401,7 +401,7 @@ async def test_a_compressed_answer_is_never_unpacked(
 ) -> None:
     head = b"HTTP/1.1 %s\r\ncontent-encoding: %s\r\n\r\n" % (status, encoding)
     async with provider(head, BOMB) as server:
-        heard = await hear(out(), asked(server.base_url))
+        heard = await hear(out(), make_call(server.base_url))
     assert heard.text == ""
     assert heard.failure is not None
     assert not heard.declined or status.startswith(b"401")
@@ -411,7 +411,7 @@ async def test_a_compressed_answer_is_never_unpacked(
 async def test_an_answer_as_it_was_asked_for_is_read(out: Out) -> None:
     head = HEAD + b"content-encoding: identity\r\n\r\n"
     async with provider(head, WORD) as server:
-        assert (await hear(out(), asked(server.base_url))).text == "word "
+        assert (await hear(out(), make_call(server.base_url))).text == "word "
 
 
 @pytest.mark.sampled(2)
@@ -424,7 +424,7 @@ async def test_only_text_and_thoughts_keep_a_call_alive(
 ) -> None:
     async with provider(OPEN, *begun, kept, 0.05, again=True) as server:
         async with asyncio.timeout(20):
-            heard = await hear(out(stall=0.4), asked(server.base_url, first=0.4))
+            heard = await hear(out(stall=0.4), make_call(server.base_url, first=0.4))
         await asyncio.wait_for(server.left.wait(), 10)
     assert "stopped answering" in heard.said
 
@@ -434,7 +434,7 @@ async def test_only_text_and_thoughts_keep_a_call_alive(
 async def test_no_call_goes_on_for_ever(out: Out, piece: bytes) -> None:
     async with provider(OPEN, piece, 0.05, again=True) as server:
         async with asyncio.timeout(20):
-            heard = await hear(out(total=1.0), asked(server.base_url, cap=10_000))
+            heard = await hear(out(total=1.0), make_call(server.base_url, cap=10_000))
         await asyncio.wait_for(server.left.wait(), 10)
     assert "stopped answering" in heard.said
 
@@ -442,14 +442,14 @@ async def test_no_call_goes_on_for_ever(out: Out, piece: bytes) -> None:
 @pytest.mark.sampled(0.5)
 async def test_after_the_first_word_it_is_waited_for_longer(out: Out) -> None:
     async with provider(OPEN, WORD, 1.8, WORD) as server:
-        heard = await hear(out(stall=60.0), asked(server.base_url, first=1.5))
+        heard = await hear(out(stall=60.0), make_call(server.base_url, first=1.5))
     assert heard.text == "word " * 2
 
 
 async def test_a_slow_writer_is_waited_for(out: Out) -> None:
     words = [part for _ in range(6) for part in (WORD, 0.15)]
     async with provider(OPEN, *words) as server:
-        heard = await hear(out(stall=5.0), asked(server.base_url, first=5.0))
+        heard = await hear(out(stall=5.0), make_call(server.base_url, first=5.0))
     assert heard.text == "word " * 6
 
 
@@ -460,7 +460,7 @@ async def test_an_error_that_trickles_is_not_waited_for(
     head = b"HTTP/1.1 500 Oops\r\n\r\n"
     async with provider(head, b" ", 0.05, again=True) as server:
         async with asyncio.timeout(20):
-            heard = await hear(out(), asked(server.base_url))
+            heard = await hear(out(), make_call(server.base_url))
         await asyncio.wait_for(server.left.wait(), 10)
     assert "failed (HTTP 500)" in heard.said
     assert not heard.declined
@@ -488,7 +488,7 @@ async def test_an_answer_beyond_its_bounds_is_ended(
 ) -> None:
     async with provider(*pieces, again=True) as server:
         async with asyncio.timeout(30):
-            heard = await hear(out(), asked(server.base_url, cap=100))
+            heard = await hear(out(), make_call(server.base_url, cap=100))
         await asyncio.wait_for(server.left.wait(), 10)
     assert "doesn't come to an end" in heard.said
     assert len(heard.text) < 20_000
@@ -500,7 +500,7 @@ async def test_an_answer_that_surely_passed_its_cap_is_cut_there(
     out: Out, piece: bytes, first: bytes
 ) -> None:
     async with provider(OPEN, first + piece * 10, 0.0, again=True) as server:
-        call = asked(server.base_url, cap=100)
+        call = make_call(server.base_url, cap=100)
         async with asyncio.timeout(30):
             heard = await hear(out(), call)
         await asyncio.wait_for(server.left.wait(), 10)
@@ -512,7 +512,7 @@ async def test_an_answer_that_surely_passed_its_cap_is_cut_there(
 
 async def test_headers_beyond_their_bytes_are_refused(out: Out) -> None:
     async with provider(HEAD + b"x-long: " + b"x" * 300_000) as server:
-        heard = await hear(out(), asked(server.base_url))
+        heard = await hear(out(), make_call(server.base_url))
     assert heard.failure is not None
     assert heard.text == ""
 
@@ -552,7 +552,7 @@ async def test_a_whole_error_before_any_output_costs_nothing(
     out: Out, pieces: tuple[bytes, ...], is_free: bool
 ) -> None:
     async with provider(*pieces) as server:
-        heard = await hear(out(), asked(server.base_url))
+        heard = await hear(out(), make_call(server.base_url))
     assert heard.failure is not None
     assert heard.declined is is_free
 
@@ -561,7 +561,7 @@ async def test_a_whole_error_before_any_output_costs_nothing(
 async def test_a_redirect_that_leads_nowhere_may_cost_something(out: Out, location: bytes) -> None:
     head = b"HTTP/1.1 307 X\r\ncontent-length: 0\r\nlocation: " + location + b"\r\n\r\n"
     async with provider(head) as server:
-        heard = await hear(out(), asked(server.base_url))
+        heard = await hear(out(), make_call(server.base_url))
     assert len(server.heads) == 1
     assert heard.said.startswith("The lab has moved (HTTP 307)")
     assert not heard.declined
@@ -573,7 +573,7 @@ async def test_nothing_that_one_answer_sets_goes_out_with_the_next_call(out: Out
     async with provider(cookie) as server, provider(cookie) as other:
         way = out()
         for base_url in (server.base_url, server.base_url, other.base_url):
-            await hear(way, asked(base_url))
+            await hear(way, make_call(base_url))
     assert len(server.heads + other.heads) == 3
     assert "secret" not in "".join(server.heads + other.heads)
 
@@ -586,7 +586,7 @@ async def test_output_that_is_not_shown_may_have_filled_the_cap(
     out: Out, piece: bytes, is_bounded: bool
 ) -> None:
     async with provider(OPEN, piece) as server:
-        call = asked(server.base_url)
+        call = make_call(server.base_url)
         call.may_think_unseen = False
         await hear(out(), call)
     assert (call.output_bound < call.cap) is is_bounded
@@ -596,7 +596,7 @@ async def test_output_that_is_not_shown_may_have_filled_the_cap(
 async def test_a_wait_that_makes_no_sense_is_a_minute(out: Out, after: str) -> None:
     head = f"HTTP/1.1 429 X\r\nretry-after: {after}\r\ncontent-length: {len(ERROR)}\r\n\r\n"
     async with provider(head.encode() + ERROR) as server:
-        heard = await hear(out(), asked(server.base_url))
+        heard = await hear(out(), make_call(server.base_url))
     assert heard.failure is not None
     assert heard.failure.failed.hint.startswith("Try again in a minute")
     assert heard.declined
@@ -618,7 +618,7 @@ def test_of_a_long_error_only_its_beginning_is_searched_for_the_key() -> None:
             searched += 1
             return str.__contains__(self, str(part))
 
-    call = asked("http://127.0.0.1:1/v1", key=Key(KEY))
+    call = make_call("http://127.0.0.1:1/v1", key=Key(KEY))
     call.reader.error = f"{KEY} " + "x" * 100_000
     failure = call_errors.unfinished_failure(call)
     assert KEY[:8] not in failure.failed.message
@@ -655,7 +655,7 @@ async def test_what_was_charged_and_kept_is_said(
     out: Out, pieces: tuple[bytes, ...], sentences: str, hint: str
 ) -> None:
     async with provider(*pieces) as server:
-        heard = await hear(out(), asked(server.base_url))
+        heard = await hear(out(), make_call(server.base_url))
     assert heard.failure is not None
     assert heard.failure.failed.message.endswith(sentences)
     assert heard.failure.failed.hint.startswith(hint)
@@ -663,7 +663,7 @@ async def test_what_was_charged_and_kept_is_said(
 
 async def test_an_answer_that_falls_silent_is_kept(out: Out) -> None:
     async with provider(OPEN, WORD, 60.0) as server:
-        heard = await hear(out(stall=0.2), asked(server.base_url))
+        heard = await hear(out(stall=0.2), make_call(server.base_url))
         await asyncio.wait_for(server.left.wait(), 10)
     assert heard.text == "word "
     assert heard.said.startswith(f"The lab stopped answering.{KEPT}")
@@ -680,14 +680,14 @@ async def test_the_connection_of_a_refusal_is_closed_or_used_again(
     monkeypatch.setattr(call_errors, "ERROR_SECONDS", 3600.0)
     body = b"x" * 200_000
     async with provider(answer(status, body, 10**9), 60.0) as server:
-        heard = await hear(out(), asked(server.base_url))
+        heard = await hear(out(), make_call(server.base_url))
         await asyncio.wait_for(server.left.wait(), 10)
     assert heard.failure is not None
 
 
 async def test_a_call_that_is_stopped_closes_its_connection(out: Out) -> None:
     async with provider(OPEN, WORD, 60.0) as server:
-        call = asked(server.base_url)
+        call = make_call(server.base_url)
         call.go.set()
         way = out()
         await way.prepare(call)
@@ -703,7 +703,7 @@ async def test_a_request_that_holds_a_key_is_not_sent(out: Out) -> None:
         way = out(environ)
         for key, variable in ((KEY, "LAB_KEY"), (odd, "ODD_KEY"), (KEY, "ODD_KEY")):
             said = [{"role": "user", "content": f"My key is {key}, is it good?"}]
-            call = asked(server.base_url, messages=said, variable=variable)
+            call = make_call(server.base_url, messages=said, variable=variable)
             heard = await hear(way, call)
             assert heard.announced == []
             assert "it holds a key" in heard.said
@@ -714,9 +714,9 @@ async def test_a_key_that_was_changed_after_a_refusal_is_used(out: Out) -> None:
     environ = {"LAB_KEY": "old-key-0123456789"}
     async with provider(answer(401, ERROR)) as server:
         way = out(environ)
-        await hear(way, asked(server.base_url))
+        await hear(way, make_call(server.base_url))
         environ["LAB_KEY"] = "new-key-0123456789"
-        await hear(way, asked(server.base_url))
+        await hear(way, make_call(server.base_url))
         assert server.keys == ["old-key-0123456789", "new-key-0123456789"]
 
 
@@ -732,7 +732,7 @@ async def test_the_key_goes_into_the_writers_header_and_no_other_header_of_its_g
     }
     async with provider(answer(401, ERROR)) as server:
         for needs_key in (True, False):
-            call = asked(server.base_url, needs_key=needs_key)
+            call = make_call(server.base_url, needs_key=needs_key)
             await hear(out(), call, headers=headers)
     for head, keys in zip(server.heads, ({f"x-api-key: {KEY}"}, set[str]()), strict=True):
         lines = set(head.split("\r\n"))
@@ -744,7 +744,7 @@ async def test_the_key_goes_into_the_writers_header_and_no_other_header_of_its_g
 
 async def test_a_placeholder_outside_a_header_is_not_sent(out: Out) -> None:
     async with provider(answer(401, ERROR)) as server:
-        call = asked(server.base_url)
+        call = make_call(server.base_url)
         heard = await hear(out(), call, body_of(call, user=KEY_PLACEHOLDER))
         assert "was not sent: it holds a key" in heard.said
         assert server.heads == []
@@ -755,7 +755,7 @@ async def test_two_workers_of_one_provider_send_their_own_keys(out: Out) -> None
     async with provider(OPEN, WORD) as server:
         way = out(environ)
         for variable in ("ONE_KEY", "TWO_KEY", "ONE_KEY"):
-            await hear(way, asked(server.base_url, variable=variable))
+            await hear(way, make_call(server.base_url, variable=variable))
     one, two = environ.values()
     assert server.keys == [one, two, one]
 
@@ -775,7 +775,7 @@ async def test_two_workers_of_one_provider_send_their_own_keys(out: Out) -> None
 )
 async def test_an_address_that_reads_otherwise_than_it_leads_is_none(out: Out, host: str) -> None:
     """Also letters of other scripts that look like those of a known name."""
-    heard = await hear(out(), asked(f"http://{host}/v1"))
+    heard = await hear(out(), make_call(f"http://{host}/v1"))
     assert "has no address that can be used" in heard.said
     assert heard.announced == []
 
@@ -788,7 +788,7 @@ async def test_no_part_of_a_key_is_repeated(out: Out, size: int, start: int) -> 
         error = json.dumps({"error": {"message": f"Incorrect key {part}."}}).encode()
         pieces = (answer(401, error),) if kind == "error" else (OPEN, b"data: " + error + b"\n\n")
         async with provider(*pieces) as server:
-            heard = await hear(out(), asked(server.base_url))
+            heard = await hear(out(), make_call(server.base_url))
         assert heard.failure is not None
         assert "Incorrect key [key]." in heard.said
         assert parts_of(KEY) & parts_of(str(heard.failure.failed)) == set()
@@ -814,7 +814,7 @@ def words(*texts: str) -> list[bytes]:
 async def test_a_key_in_an_answer_is_replaced(out: Out, pieces: list[str], shown: str) -> None:
     """Also where the connection is cut within it."""
     async with provider(OPEN, *words(*pieces)) as server:
-        heard = await hear(out(), asked(server.base_url))
+        heard = await hear(out(), make_call(server.base_url))
     assert heard.text == shown
     assert "was cut off. What it had written is kept." in heard.said
 

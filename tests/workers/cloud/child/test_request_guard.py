@@ -42,7 +42,7 @@ FORMS: dict[str, dict[str, Any]] = {
 }
 
 
-def checked(
+def check_body(
     dialect: str, body: Any, cap: int = 100, bound: int = 5, has_schema: bool = False
 ) -> None:
     check_request(json.dumps(body).encode(), dialect, "m", cap, bound, has_schema=has_schema)
@@ -50,41 +50,41 @@ def checked(
 
 @pytest.mark.parametrize("dialect", BODIES)
 def test_what_was_asked_for_may_leave(dialect: str) -> None:
-    checked(dialect, BODIES[dialect])
-    checked(dialect, BODIES[dialect], cap=101)
+    check_body(dialect, BODIES[dialect])
+    check_body(dialect, BODIES[dialect], cap=101)
 
 
 @pytest.mark.parametrize("dialect", BODIES)
 def test_a_higher_cap_more_text_or_anything_else_may_not(dialect: str) -> None:
     body = BODIES[dialect]
     with pytest.raises(UnfitRequest, match="cap"):
-        checked(dialect, body, cap=99)
+        check_body(dialect, body, cap=99)
     with pytest.raises(UnfitRequest, match="5 bytes"):
-        checked(dialect, body, bound=4)
+        check_body(dialect, body, bound=4)
     for name in ("tools", "web_search_options", "service_tier", "cachedContent", "plugins"):
         with pytest.raises(UnfitRequest, match=name):
-            checked(dialect, body | {name: []})
+            check_body(dialect, body | {name: []})
 
 
 def test_a_message_without_text_has_no_bytes() -> None:
     said = [{"role": "assistant", "content": None}, {"role": "user", "content": "Hello"}]
     body = BODIES["chat"] | {"messages": said}
-    checked("chat", body, bound=5)
+    check_body("chat", body, bound=5)
     with pytest.raises(UnfitRequest, match="bytes of text"):
-        checked("chat", body, bound=4)
+        check_body("chat", body, bound=4)
 
 
 @pytest.mark.parametrize("dialect", FORMS)
 def test_a_schema_counts_as_text_and_only_where_it_was_asked_for(dialect: str) -> None:
     body = BODIES[dialect] | FORMS[dialect]
     size = len(json.dumps(SCHEMA, ensure_ascii=False, separators=(",", ":")).encode())
-    checked(dialect, body, bound=5 + size, has_schema=True)
+    check_body(dialect, body, bound=5 + size, has_schema=True)
     with pytest.raises(UnfitRequest, match="bytes"):
-        checked(dialect, body, bound=4 + size, has_schema=True)
+        check_body(dialect, body, bound=4 + size, has_schema=True)
     with pytest.raises(UnfitRequest, match="was not asked for"):
-        checked(dialect, body, bound=1000)
+        check_body(dialect, body, bound=1000)
     with pytest.raises(UnfitRequest, match="tools"):
-        checked(dialect, body | {"tools": []}, bound=1000, has_schema=True)
+        check_body(dialect, body | {"tools": []}, bound=1000, has_schema=True)
 
 
 @pytest.mark.parametrize(
@@ -103,36 +103,36 @@ def test_a_schema_counts_as_text_and_only_where_it_was_asked_for(dialect: str) -
 )
 def test_other_changes_of_a_body(change: dict[str, Any]) -> None:
     with pytest.raises(UnfitRequest):
-        checked("chat", BODIES["chat"] | change)
+        check_body("chat", BODIES["chat"] | change)
 
 
 @pytest.mark.parametrize("dialect", ["chat", "responses"])
 def test_the_tier_of_the_known_price_may_be_asked_for(dialect: str) -> None:
-    checked(dialect, BODIES[dialect] | {"service_tier": "default"})
+    check_body(dialect, BODIES[dialect] | {"service_tier": "default"})
     for tier in ("auto", "priority", "flex", None):
         with pytest.raises(UnfitRequest, match="service_tier"):
-            checked(dialect, BODIES[dialect] | {"service_tier": tier})
+            check_body(dialect, BODIES[dialect] | {"service_tier": tier})
 
 
 def test_openrouter_may_be_sent_the_highest_price_and_nothing_else() -> None:
     price = {"max_price": {"prompt": 1.0, "completion": 2.0}}
-    checked("chat", BODIES["chat"] | {"provider": price})
+    check_body("chat", BODIES["chat"] | {"provider": price})
     with pytest.raises(UnfitRequest, match="provider"):
-        checked("chat", BODIES["chat"] | {"provider": price | {"sort": "throughput"}})
+        check_body("chat", BODIES["chat"] | {"provider": price | {"sort": "throughput"}})
 
 
 @pytest.mark.parametrize("name", ["chat", "responses", "messages"])
 def test_no_cap_at_all(name: str) -> None:
     body = {k: v for k, v in BODIES[name].items() if not k.startswith("max_")}
     with pytest.raises(UnfitRequest, match="doesn't show"):
-        checked(name, body)
+        check_body(name, body)
 
 
 @pytest.mark.parametrize("config", [{}, {"maxOutputTokens": 101}, {"candidateCount": 2}])
 def test_geminis_options(config: dict[str, int]) -> None:
     body = BODIES["gemini"]
     with pytest.raises(UnfitRequest):
-        checked("gemini", body | {"generationConfig": config})
+        check_body("gemini", body | {"generationConfig": config})
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"\xff", b"{", b"[" * 100_000])
@@ -183,7 +183,7 @@ NEVER = (
 def test_no_body_holds_what_concerns_privacy(dialect: str, name: str) -> None:
     for value in (None, True, False, 0, "", "x", [], [{"type": "web_search"}], {}, {"a": "b"}):
         with pytest.raises(UnfitRequest, match=name):
-            checked(dialect, BODIES[dialect] | {name: value}, bound=1000)
+            check_body(dialect, BODIES[dialect] | {name: value}, bound=1000)
 
 
 ONLY: dict[str, dict[str, tuple[Any, tuple[Any, ...]]]] = {
@@ -219,17 +219,17 @@ ONLY: dict[str, dict[str, tuple[Any, tuple[Any, ...]]]] = {
 )
 def test_a_field_has_its_one_value(dialect: str, name: str) -> None:
     good, bad = ONLY[dialect][name]
-    checked(dialect, BODIES[dialect] | {name: good})
+    check_body(dialect, BODIES[dialect] | {name: good})
     for value in bad:
         with pytest.raises(UnfitRequest, match=name):
-            checked(dialect, BODIES[dialect] | {name: value})
+            check_body(dialect, BODIES[dialect] | {name: value})
 
 
 @pytest.mark.parametrize("name", ["store", "stream", "model"])
 def test_what_a_body_must_say(name: str) -> None:
     body = {key: value for key, value in BODIES["responses"].items() if key != name}
     with pytest.raises(UnfitRequest, match=f"lacks '{name}'"):
-        checked("responses", body)
+        check_body("responses", body)
     chat = json.dumps(BODIES["chat"]).encode()
     with pytest.raises(UnfitRequest, match="lacks 'store'"):
         check_request(chat, "chat", "m", 100, 5, must_not_store=True)
@@ -250,7 +250,7 @@ def test_a_message_holds_text_alone(dialect: str, more: dict[str, Any]) -> None:
     place = {"responses": "input", "gemini": "contents"}.get(dialect, "messages")
     for said in ([SAID[0] | more], [{"role": "user", "content": [{"text": "Hello"} | more]}]):
         with pytest.raises(UnfitRequest, match="messages"):
-            checked(dialect, BODIES[dialect] | {place: said}, bound=1000)
+            check_body(dialect, BODIES[dialect] | {place: said}, bound=1000)
 
 
 @pytest.mark.parametrize(

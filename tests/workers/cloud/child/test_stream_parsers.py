@@ -193,7 +193,7 @@ CASES: dict[str, tuple[str, bytes, str, TokenCount]] = {
 }
 
 
-def read(dialect: str, *pieces: bytes) -> tuple[str, AnswerReader]:
+def read_answer(dialect: str, *pieces: bytes) -> tuple[str, AnswerReader]:
     reader = DIALECTS[dialect]()
     return "".join(reader.feed(piece) for piece in pieces), reader
 
@@ -201,7 +201,7 @@ def read(dialect: str, *pieces: bytes) -> tuple[str, AnswerReader]:
 @pytest.mark.parametrize("case", CASES)
 def test_every_dialect_is_counted_right(case: str) -> None:
     dialect, data, finish, count = CASES[case]
-    text, reader = read(dialect, data)
+    text, reader = read_answer(dialect, data)
     assert (text, reader.finish, reader.usage) == (TEXT, finish, count)
     assert reader.at_end
 
@@ -212,7 +212,7 @@ def test_it_may_be_cut_anywhere(case: str, cuts: list[int], crlf: bool) -> None:
     data = data.replace(b"\n", b"\r\n") if crlf else data
     borders = sorted({0, len(data), *(cut % len(data) for cut in cuts)})
     pieces = [data[a:b] for a, b in itertools.pairwise(borders)]
-    text, reader = read(dialect, *pieces)
+    text, reader = read_answer(dialect, *pieces)
     assert (text, reader.finish, reader.usage, reader.at_end) == (TEXT, finish, count, True)
 
 
@@ -220,7 +220,7 @@ def test_it_may_be_cut_anywhere(case: str, cuts: list[int], crlf: bool) -> None:
 def test_what_is_not_whole_has_no_end(case: str, missing: int) -> None:
     dialect, data, _, count = CASES[case]
     whole = data.rstrip(b"\n")
-    text, reader = read(dialect, whole[: max(0, len(whole) - missing)])
+    text, reader = read_answer(dialect, whole[: max(0, len(whole) - missing)])
     assert TEXT.startswith(text)
     # Gemini has no last word: everything came once the event with reason and count did.
     assert not reader.at_end or (reader.usage == count and dialect == "gemini")
@@ -228,7 +228,7 @@ def test_what_is_not_whole_has_no_end(case: str, missing: int) -> None:
 
 @given(st.sampled_from(sorted(DIALECTS)), st.binary(max_size=200))
 def test_garbage_is_no_answer_and_no_crash(dialect: str, data: bytes) -> None:
-    _, reader = read(dialect, data, b"\n\n")
+    _, reader = read_answer(dialect, data, b"\n\n")
     assert not reader.at_end
 
 
@@ -259,7 +259,7 @@ def test_garbage_is_no_answer_and_no_crash(dialect: str, data: bytes) -> None:
     ),
 )
 def test_odd_events_do_not_crash_it(dialect: str, event: Any) -> None:
-    _, reader = read(dialect, stream(event, done=True))
+    _, reader = read_answer(dialect, stream(event, done=True))
     assert reader.usage is None or reader.usage.tokens_in > 0
 
 
@@ -280,7 +280,7 @@ def test_odd_events_do_not_crash_it(dialect: str, event: Any) -> None:
     ],
 )
 def test_a_count_that_cannot_be_right_is_none(usage: Any) -> None:
-    text, reader = read("chat", chat(usage))
+    text, reader = read_answer("chat", chat(usage))
     assert (text, reader.usage) == (TEXT, None)
 
 
@@ -288,7 +288,7 @@ def test_a_count_that_cannot_be_right_is_none(usage: Any) -> None:
 def test_an_error_in_mid_stream_is_no_end(dialect: str) -> None:
     [(_, data, _, _), *_] = [case for case in CASES.values() if case[0] == dialect]
     error = stream({"type": "error", "error": {"type": "overloaded", "message": "Too busy"}})
-    _, reader = read(dialect, error, data)
+    _, reader = read_answer(dialect, error, data)
     assert reader.error == "Too busy"
     assert not reader.at_end
 
@@ -310,7 +310,7 @@ def test_sentences_of_errors(body: object) -> None:
 
 
 def test_a_line_without_end_is_given_up() -> None:
-    _, reader = read("chat", *[b"data: " + b"x" * 1_000_000] * 9)
+    _, reader = read_answer("chat", *[b"data: " + b"x" * 1_000_000] * 9)
     assert reader.broken
 
 
@@ -324,7 +324,7 @@ def cohere_piece(**content: str) -> dict[str, Any]:
 LONG = "".join(f"word{number} " for number in range(64))
 
 
-def streamed(dialect: str, text: str, *usages: Any) -> bytes:
+def answer_bytes(dialect: str, text: str, *usages: Any) -> bytes:
     """Return an answer in a dialect, with one count or several."""
     if dialect == "chat":
         counts = [{"choices": [], "usage": usage} for usage in usages]
@@ -360,7 +360,7 @@ NAMES = {
 }
 
 
-def counted(dialect: str, tokens_in: int, tokens_out: int) -> dict[str, int]:
+def token_counts(dialect: str, tokens_in: int, tokens_out: int) -> dict[str, int]:
     return dict(zip(NAMES[dialect], (tokens_in, tokens_out), strict=True))
 
 
@@ -368,9 +368,11 @@ def counted(dialect: str, tokens_in: int, tokens_out: int) -> dict[str, int]:
 def test_a_count_lower_than_the_text_can_come_to_is_none(dialect: str) -> None:
     text = LONG.replace(" ", "")
     least = -(-len(text) // 64)
-    _, reader = read(dialect, streamed(dialect, text, counted(dialect, 10, least)))
+    _, reader = read_answer(dialect, answer_bytes(dialect, text, token_counts(dialect, 10, least)))
     assert reader.usage == TokenCount(10, least)
-    _, reader = read(dialect, streamed(dialect, text, counted(dialect, 10, least - 1)))
+    _, reader = read_answer(
+        dialect, answer_bytes(dialect, text, token_counts(dialect, 10, least - 1))
+    )
     assert reader.at_end
     assert reader.usage is None
 
@@ -387,8 +389,8 @@ THINKING = {
 @pytest.mark.parametrize("dialect", sorted(DIALECTS))
 def test_thoughts_that_came_are_in_a_count_that_is_believed(dialect: str) -> None:
     for tokens_out, usage in ((64, TokenCount(10, 64)), (63, None)):
-        answer = streamed(dialect, LONG, counted(dialect, 10, tokens_out))
-        _, reader = read(dialect, stream(THINKING[dialect]), answer)
+        answer = answer_bytes(dialect, LONG, token_counts(dialect, 10, tokens_out))
+        _, reader = read_answer(dialect, stream(THINKING[dialect]), answer)
         assert reader.at_end
         assert reader.usage == usage
 
@@ -396,41 +398,43 @@ def test_thoughts_that_came_are_in_a_count_that_is_believed(dialect: str) -> Non
 @pytest.mark.parametrize("dialect", sorted(DIALECTS))
 def test_a_long_run_of_one_character_may_be_few_tokens(dialect: str) -> None:
     text = f"{' ' * 2000}x"
-    _, reader = read(dialect, streamed(dialect, text, counted(dialect, 10, 2)))
+    _, reader = read_answer(dialect, answer_bytes(dialect, text, token_counts(dialect, 10, 2)))
     assert reader.usage == TokenCount(10, 2)
 
 
 @pytest.mark.parametrize("dialect", sorted(DIALECTS))
 def test_half_as_many_tokens_as_words_are_believed_and_no_fewer(dialect: str) -> None:
     text = "I am as I was. " * 20
-    _, reader = read(dialect, streamed(dialect, text, counted(dialect, 10, 50)))
+    _, reader = read_answer(dialect, answer_bytes(dialect, text, token_counts(dialect, 10, 50)))
     assert reader.usage == TokenCount(10, 50)
-    _, reader = read(dialect, streamed(dialect, text, counted(dialect, 10, 49)))
+    _, reader = read_answer(dialect, answer_bytes(dialect, text, token_counts(dialect, 10, 49)))
     assert reader.usage is None
 
 
 @pytest.mark.parametrize("text", ["ab" * 32, "a b "])
 def test_the_least_count_that_a_text_can_have_is_believed(text: str) -> None:
     """64 runs of one character, or two words, may be one token."""
-    _, reader = read("chat", streamed("chat", text, counted("chat", 10, 1)))
+    _, reader = read_answer("chat", answer_bytes("chat", text, token_counts("chat", 10, 1)))
     assert reader.usage == TokenCount(10, 1)
-    _, reader = read("chat", streamed("chat", text + "c d ", counted("chat", 10, 1)))
+    _, reader = read_answer(
+        "chat", answer_bytes("chat", text + "c d ", token_counts("chat", 10, 1))
+    )
     assert reader.usage is None
 
 
 def test_no_count_is_not_a_broken_one() -> None:
     """After a broken one the whole cap counts, after none what was written."""
-    _, reader = read("chat", stream(delta(TEXT), delta("", "stop"), done=True))
+    _, reader = read_answer("chat", stream(delta(TEXT), delta("", "stop"), done=True))
     assert (reader.count, reader.is_count_broken) == (None, False)
-    _, reader = read("chat", chat({"a": 1}))
+    _, reader = read_answer("chat", chat({"a": 1}))
     assert (reader.count, reader.is_count_broken) == (None, True)
 
 
 @pytest.mark.parametrize("dialect", sorted(DIALECTS))
 def test_a_second_count_only_grows(dialect: str) -> None:
     for order in ((1, 0), (0, 1)):
-        usages = (counted(dialect, 1, 1), counted(dialect, 50, 40))
-        _, reader = read(dialect, streamed(dialect, TEXT, *(usages[i] for i in order)))
+        usages = (token_counts(dialect, 1, 1), token_counts(dialect, 50, 40))
+        _, reader = read_answer(dialect, answer_bytes(dialect, TEXT, *(usages[i] for i in order)))
         assert reader.usage == TokenCount(50, 40)
 
 
@@ -439,7 +443,7 @@ def test_parts_of_messages_only_grow_wherever_they_come() -> None:
     again = {"type": "message_start", "message": {"usage": {"input_tokens": 20}}}
     late = {"type": "message_delta", "delta": {}, "usage": {"output_tokens": 40}}
     end = [ENDS["messages"] | {"usage": {"output_tokens": 9}}, {"type": "message_stop"}]
-    _, reader = read("messages", stream(start, again, *end, late))
+    _, reader = read_answer("messages", stream(start, again, *end, late))
     assert reader.usage == TokenCount(50, 40)
 
 
@@ -447,19 +451,21 @@ def test_a_dearer_part_of_a_count_is_not_taken_back() -> None:
     """Tokens that are written to a cache cost more, and a provider may name its own cost."""
     dear = PLAIN | {"prompt_tokens_details": {"cache_write_tokens": 3}, "cost": 0.5}
     for usages in ((dear, PLAIN), (PLAIN, dear), (dear, PLAIN | {"cost": 0.1})):
-        _, reader = read("chat", streamed("chat", TEXT, *usages))
+        _, reader = read_answer("chat", answer_bytes("chat", TEXT, *usages))
         assert reader.usage == TokenCount(10, 5, cache_written=3, reported=500_000_000)
 
 
 @pytest.mark.parametrize("bad", [{"total_tokens": 15}, {"prompt_tokens": -1}, {"a": 1}])
 def test_a_count_after_which_comes_one_that_cannot_be_is_none(bad: dict[str, int]) -> None:
-    _, reader = read("chat", streamed("chat", TEXT, PLAIN, bad))
+    _, reader = read_answer("chat", answer_bytes("chat", TEXT, PLAIN, bad))
     assert reader.usage is None
-    _, reader = read("chat", streamed("chat", TEXT, PLAIN, bad, counted("chat", 1, 5)))
+    _, reader = read_answer(
+        "chat", answer_bytes("chat", TEXT, PLAIN, bad, token_counts("chat", 1, 5))
+    )
     assert reader.usage == TokenCount(10, 5), "what came before still counts"
 
 
-def thinking(thoughts: Any, **more: Any) -> dict[str, Any]:
+def thinking_counts(thoughts: Any, **more: Any) -> dict[str, Any]:
     return {"completion_tokens_details": {"reasoning_tokens": thoughts}} | more
 
 
@@ -467,21 +473,21 @@ def thinking(thoughts: Any, **more: Any) -> dict[str, Any]:
     ("usage", "count"),
     [
         # Among the five, or beside them? Nothing says.
-        (thinking(3, prompt_tokens=10, completion_tokens=5), None),
-        (thinking(7, prompt_tokens=10, completion_tokens=5), None),
-        (thinking(0, prompt_tokens=10, completion_tokens=5), TokenCount(10, 5)),
-        (thinking(3, **PLAIN), TokenCount(10, 5)),
-        (thinking(6, **PLAIN), None),
-        (thinking(3, **PLAIN | {"total_tokens": 18}), TokenCount(10, 8)),
-        (thinking(-1, **PLAIN), None),
-        (thinking("3", **PLAIN), None),
+        (thinking_counts(3, prompt_tokens=10, completion_tokens=5), None),
+        (thinking_counts(7, prompt_tokens=10, completion_tokens=5), None),
+        (thinking_counts(0, prompt_tokens=10, completion_tokens=5), TokenCount(10, 5)),
+        (thinking_counts(3, **PLAIN), TokenCount(10, 5)),
+        (thinking_counts(6, **PLAIN), None),
+        (thinking_counts(3, **PLAIN | {"total_tokens": 18}), TokenCount(10, 8)),
+        (thinking_counts(-1, **PLAIN), None),
+        (thinking_counts("3", **PLAIN), None),
         (PLAIN | {"total_tokens": "15"}, None),
         (PLAIN | {"total_tokens": 1}, TokenCount(10, 5)),
         ({"total_tokens": 15}, None),
     ],
 )
 def test_thoughts_are_never_left_out(usage: Any, count: TokenCount | None) -> None:
-    _, reader = read("chat", chat(usage))
+    _, reader = read_answer("chat", chat(usage))
     assert reader.usage == count
 
 
@@ -496,20 +502,20 @@ def test_thoughts_are_never_left_out(usage: Any, count: TokenCount | None) -> No
 )
 def test_parts_of_responses_fit_their_whole(usage: Any, count: TokenCount | None) -> None:
     usage = {"input_tokens": 10, "output_tokens": 5} | usage
-    _, reader = read("responses", responses("completed", usage=usage))
+    _, reader = read_answer("responses", responses("completed", usage=usage))
     assert reader.usage == count
 
 
 def test_the_total_of_gemini_counts_where_it_is_more() -> None:
     usage = {"promptTokenCount": 10, "candidatesTokenCount": 5, "totalTokenCount": 30}
-    _, reader = read("gemini", gemini(usage))
+    _, reader = read_answer("gemini", gemini(usage))
     assert reader.usage == TokenCount(10, 20)
 
 
 def test_what_geminis_tools_read_is_read_too() -> None:
     usage = {"promptTokenCount": 10, "candidatesTokenCount": 5, "toolUsePromptTokenCount": 4}
     for total, count in ((19, TokenCount(14, 5)), (25, TokenCount(14, 11))):
-        _, reader = read("gemini", gemini(usage | {"totalTokenCount": total}))
+        _, reader = read_answer("gemini", gemini(usage | {"totalTokenCount": total}))
         assert reader.usage == count
 
 
@@ -519,25 +525,25 @@ def test_what_geminis_tools_read_is_read_too() -> None:
 @pytest.mark.parametrize("size", [MAX_EVENT_BYTES, MAX_EVENT_BYTES // 4])
 def test_an_event_beyond_all_bounds_is_not_kept(size: int) -> None:
     line = b"data: " + b"x" * (size - 100) + b"\n"
-    _, reader = read("chat", *[line] * 5)
+    _, reader = read_answer("chat", *[line] * 5)
     assert reader.is_too_long
     assert reader.broken
 
 
-def nested(depth: int) -> bytes:
+def nested_event(depth: int) -> bytes:
     return f'data: {{"choices": [], "x": {"[" * depth}{"]" * depth}}}\n\n'.encode()
 
 
 def test_a_string_without_end_is_looked_through_once() -> None:
     """Looked through again from each of its quotes, it would take hours."""
     event = "[" * (MAX_DEPTH + 1) + '"' + '\\"' * 1_000_000
-    _, reader = read("chat", f"data: {event}\n\n".encode())
+    _, reader = read_answer("chat", f"data: {event}\n\n".encode())
     assert reader.broken
 
 
 @pytest.mark.parametrize("cost", ["1e999999", 1e300, "-1e999999", "1e-999999"])
 def test_a_cost_beyond_all_numbers_is_no_crash(cost: Any) -> None:
-    _, reader = read("chat", chat(PLAIN | {"cost": cost}))
+    _, reader = read_answer("chat", chat(PLAIN | {"cost": cost}))
     assert reader.at_end
     assert reader.usage is not None
     assert (reader.usage.reported or 0) <= 1
@@ -545,18 +551,18 @@ def test_a_cost_beyond_all_numbers_is_no_crash(cost: Any) -> None:
 
 @pytest.mark.parametrize("dialect", sorted(DIALECTS))
 def test_a_byte_order_mark_costs_no_text(dialect: str) -> None:
-    text, reader = read(dialect, b"\xef\xbb", b"\xbf" + streamed(dialect, TEXT))
+    text, reader = read_answer(dialect, b"\xef\xbb", b"\xbf" + answer_bytes(dialect, TEXT))
     assert (text, reader.broken) == (TEXT, False)
 
 
 def test_json_is_nested_within_bounds() -> None:
-    _, reader = read("chat", nested(MAX_DEPTH - 1))
+    _, reader = read_answer("chat", nested_event(MAX_DEPTH - 1))
     assert not reader.broken
     for depth in (MAX_DEPTH, 2000, 100_000):
-        _, reader = read("chat", nested(depth))
+        _, reader = read_answer("chat", nested_event(depth))
         assert reader.broken
     brackets = json.dumps(delta("[{" * 5000))
-    text, reader = read("chat", f"data: {brackets}\n\n".encode())
+    text, reader = read_answer("chat", f"data: {brackets}\n\n".encode())
     assert (text, reader.broken) == ("[{" * 5000, False)
 
 
@@ -570,7 +576,7 @@ def test_json_is_nested_within_bounds() -> None:
     ],
 )
 def test_a_second_answer_is_none(dialect: str, event: Any) -> None:
-    text, reader = read(dialect, stream(event))
+    text, reader = read_answer(dialect, stream(event))
     assert (text, reader.broken) == ("", True)
 
 
@@ -606,7 +612,7 @@ def test_a_second_answer_is_none(dialect: str, event: Any) -> None:
     ],
 )
 def test_thoughts_are_counted_and_not_shown(dialect: str, event: Any) -> None:
-    text, reader = read(dialect, stream(event))
+    text, reader = read_answer(dialect, stream(event))
     assert (text, reader.wrote, reader.written) == ("", False, len(TEXT))
     assert reader.size == len(TEXT.encode())
 
@@ -625,13 +631,16 @@ OWN = {
 
 @pytest.mark.parametrize("dialect", sorted(DIALECTS))
 def test_an_own_error_before_any_output_is_a_refusal(dialect: str) -> None:
-    _, reader = read(dialect, b": ping\n\n", stream(OWN[dialect]))
+    _, reader = read_answer(dialect, b": ping\n\n", stream(OWN[dialect]))
     assert (reader.error, reader.is_refusal) == ("Too busy", True)
     whole = stream(OWN[dialect])
-    _, reader = read(dialect, whole[:-2])
+    _, reader = read_answer(dialect, whole[:-2])
     assert not reader.is_refusal, "it was cut"
-    for before in (streamed(dialect, "a"), streamed(dialect, "", counted(dialect, 5, 5))):
-        _, reader = read(dialect, before, whole)
+    for before in (
+        answer_bytes(dialect, "a"),
+        answer_bytes(dialect, "", token_counts(dialect, 5, 5)),
+    ):
+        _, reader = read_answer(dialect, before, whole)
         assert reader.error
         assert not reader.is_refusal
 
@@ -666,13 +675,13 @@ UNREAD = [
     ],
 )
 def test_a_refusal_in_words_is_the_answer(dialect: str, event: Any) -> None:
-    text, reader = read(dialect, stream(event))
+    text, reader = read_answer(dialect, stream(event))
     assert (text, reader.has_unread) == ("I won't.", False)
 
 
 @pytest.mark.parametrize(("dialect", "event"), UNREAD)
 def test_an_error_after_output_that_is_not_shown_is_no_refusal(dialect: str, event: Any) -> None:
-    _, reader = read(dialect, stream(event), stream(OWN[dialect]))
+    _, reader = read_answer(dialect, stream(event), stream(OWN[dialect]))
     assert (reader.error, reader.has_unread) == ("Too busy", True)
     assert not reader.is_refusal
 
@@ -688,20 +697,22 @@ ENDS = {
 
 @pytest.mark.parametrize("dialect", sorted(DIALECTS))
 def test_an_error_after_the_end_of_an_answer_is_no_refusal(dialect: str) -> None:
-    _, reader = read(dialect, stream(ENDS[dialect]), stream(OWN[dialect]))
+    _, reader = read_answer(dialect, stream(ENDS[dialect]), stream(OWN[dialect]))
     assert (reader.error, reader.is_refusal, reader.has_unread) == ("Too busy", False, False)
 
 
 @pytest.mark.parametrize("dialect", sorted(DIALECTS))
 def test_all_of_a_plain_answer_is_read(dialect: str) -> None:
-    _, reader = read(dialect, streamed(dialect, TEXT, counted(dialect, 50, 40)))
+    _, reader = read_answer(dialect, answer_bytes(dialect, TEXT, token_counts(dialect, 50, 40)))
     assert not reader.has_unread
 
 
 @pytest.mark.parametrize("dialect", sorted(DIALECTS))
 def test_an_error_without_words_is_still_one(dialect: str) -> None:
     kind = {"type": "error"} if dialect in ("messages", "responses") else {}
-    usage = counted(dialect, 5, 5)
-    _, reader = read(dialect, stream({"error": {"code": 1}} | kind), streamed(dialect, "a", usage))
+    usage = token_counts(dialect, 5, 5)
+    _, reader = read_answer(
+        dialect, stream({"error": {"code": 1}} | kind), answer_bytes(dialect, "a", usage)
+    )
     assert not reader.at_end
     assert not reader.is_refusal

@@ -53,7 +53,9 @@ def context(model: llama.Model, limit: int = 1024) -> llama.Context:
     return llama.Context(model, limit, 1, lambda: False)
 
 
-def written(model: llama.Model, ours: llama.Context, how: Sampling, count: int) -> list[int]:
+def following_tokens(
+    model: llama.Model, ours: llama.Context, how: Sampling, count: int
+) -> list[int]:
     """Return the tokens that follow."""
     with closing(model.sampler(how)) as sampler:
         return list(islice(ours.write(sampler), count))
@@ -117,7 +119,7 @@ def test_a_context_that_grows_computes_the_same(
         monkeypatch.setattr(llama, "MIN_CONTEXT_TOKENS", least)
         ours = context(small)
         ours.read(PROMPT[:200], ignore)
-        words = written(small, ours, GREEDY, 120)
+        words = following_tokens(small, ours, GREEDY, 120)
         found.append((words, scores(ours)))
     assert len(found[0][0]) == 120
     assert found[0][0] == found[1][0]
@@ -187,7 +189,7 @@ def test_a_seed_repeats_chances(small: llama.Model) -> None:
     def sample(seed: int) -> list[int]:
         ours = context(small)
         ours.read(PROMPT[:10], ignore)
-        return written(small, ours, Sampling(temperature=1, seed=seed), 12)
+        return following_tokens(small, ours, Sampling(temperature=1, seed=seed), 12)
 
     assert sample(1) == sample(1)
     assert sample(1) != sample(2)

@@ -37,7 +37,7 @@ def log_lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     llama.start(lambda _: None)
 
 
-def kept(lines: list[str]) -> float:
+def allocated_mib(lines: list[str]) -> float:
     """Return the MiB that llama.cpp allocated for keys, values and states."""
     found = re.findall(r"(?:KV|RS) buffer size = +([\d.]+) MiB", "".join(lines))
     return sum(map(float, found))
@@ -58,7 +58,7 @@ def test_contexts_take_what_was_estimated(
     c.llama_free(ctx)
     model.free()
     expected = kv_cache_bytes(read_model_header(path), tokens, QUANTISED_BITS if quantised else 16)
-    assert kept(log_lines) == pytest.approx(expected / 2**20, abs=0.02)
+    assert allocated_mib(log_lines) == pytest.approx(expected / 2**20, abs=0.02)
 
 
 def test_the_starter_takes_what_was_estimated(log_lines: list[str]) -> None:
@@ -67,10 +67,12 @@ def test_the_starter_takes_what_was_estimated(log_lines: list[str]) -> None:
     log_lines.clear()
     c.llama_free(model.context(4096, 1))
     model.free()
-    assert kept(log_lines) == kv_cache_bytes(read_model_header(path), 4096) / 2**20 == 90
+    assert allocated_mib(log_lines) == kv_cache_bytes(read_model_header(path), 4096) / 2**20 == 90
 
 
-def continued(model: llama.Model, ctx: llama.Context, prompt: list[int], count: int) -> list[int]:
+def write_tokens(
+    model: llama.Model, ctx: llama.Context, prompt: list[int], count: int
+) -> list[int]:
     """Read a prompt and return what follows."""
     ctx.read(prompt, lambda done, total: None)
     with closing(model.sampler(GREEDY)) as sampler:
@@ -104,7 +106,7 @@ def test_a_quantised_context_makes_sense() -> None:
     llama.start(lambda _: None)
     model = llama.Model(starter().path)
     prompt = model.tokenise("The capital of France is", special=False)
-    words = continued(model, context(model, quantised=True), prompt, 4)
+    words = write_tokens(model, context(model, quantised=True), prompt, 4)
     assert "Paris" in b"".join(map(model.piece, words)).decode()
     model.free()
 
@@ -148,12 +150,12 @@ def test_fewer_layers_are_tried_until_it_loads(
     monkeypatch.setattr(llama, "Model", SmallGpuModel)
     monkeypatch.setattr(SmallGpuModel, "room", room)
     monkeypatch.setattr(SmallGpuModel, "tried", [], raising=False)
-    state = loaded(tiny(tmp_path, "llama"), gpu_layers=99)
+    state = load_model(tiny(tmp_path, "llama"), gpu_layers=99)
     assert SmallGpuModel.tried == tried
     assert state.hardware == "CPU only"
 
 
-def loaded(path: Path, **how: Any) -> ModelLoaded:
+def load_model(path: Path, **how: Any) -> ModelLoaded:
     """Have a runner load a model; return what it says of it."""
     parent = PipeRecorder()
     load = estimate_file_load(path, how.get("context", 4096), how.pop("kv", "f16"))
@@ -166,10 +168,10 @@ def loaded(path: Path, **how: Any) -> ModelLoaded:
 
 def test_a_runner_reports_what_its_model_will_take(tmp_path: Path) -> None:
     path = tiny(tmp_path, "gemma3")
-    sizes = [loaded(path, kv=kv).bytes for kv in ("f16", "q8_0")]
+    sizes = [load_model(path, kv=kv).bytes for kv in ("f16", "q8_0")]
     kvs = [kv_cache_bytes(read_model_header(path), 4096, bits) for bits in (16, QUANTISED_BITS)]
     assert sizes[0] - sizes[1] >= kvs[0] - kvs[1] > 0
-    assert loaded(path, context=2048).bytes < sizes[0]
+    assert load_model(path, context=2048).bytes < sizes[0]
 
 
 def test_layers_that_fit_leave_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,11 +20,11 @@ CHANNELS = known_marks("", {"<|channel|>", "<|message|>"}.__contains__)
 FINAL = "<|start|>assistant<|channel|>final<|message|>"
 
 
-def said(thoughts: ThoughtFilter, *pieces: str) -> str:
+def filtered_text(thoughts: ThoughtFilter, *pieces: str) -> str:
     return "".join([*map(thoughts.feed, pieces), thoughts.flush()])
 
 
-def cut(text: str, places: list[int]) -> list[str]:
+def split_at(text: str, places: list[int]) -> list[str]:
     """Return a text in pieces, cut at places (which may be anywhere)."""
     at = sorted({place % (len(text) + 1) for place in places})
     return [text[a:b] for a, b in zip([0, *at], [*at, len(text)], strict=True)]
@@ -63,13 +63,15 @@ def test_the_answer_is_what_comes_after(
     if mark.closes in thought + closes[: len(mark.closes) - 1]:
         thought = ""
     text = opens + thought + closes + answer
-    assert said(ThoughtFilter(marks), *cut(text, places)) == answer
+    assert filtered_text(ThoughtFilter(marks), *split_at(text, places)) == answer
 
 
 @given(text=free, places=cuts)
 def test_how_the_text_is_cut_makes_no_difference(text: str, places: list[int]) -> None:
     for marks in (QWEN, GEMMA, MISTRAL, CHANNELS, ()):
-        assert said(ThoughtFilter(marks), *cut(text, places)) == said(ThoughtFilter(marks), text)
+        assert filtered_text(ThoughtFilter(marks), *split_at(text, places)) == filtered_text(
+            ThoughtFilter(marks), text
+        )
 
 
 @given(first=st.sampled_from("aé`1 \n"), rest=free, places=cuts)
@@ -78,19 +80,19 @@ def test_an_answer_that_speaks_of_marks_is_left_alone(
 ) -> None:
     text = f"{first}x{rest}"
     for marks in (QWEN, GEMMA, MISTRAL, CHANNELS):
-        assert said(ThoughtFilter(marks), *cut(text, places)) == text
+        assert filtered_text(ThoughtFilter(marks), *split_at(text, places)) == text
 
 
 @given(text=free, places=cuts)
 def test_a_model_that_has_no_marks_says_all_of_it(text: str, places: list[int]) -> None:
-    assert said(ThoughtFilter(), *cut(text, places)) == text
+    assert filtered_text(ThoughtFilter(), *split_at(text, places)) == text
 
 
 @given(thought=free, places=cuts)
 def test_thoughts_that_never_end_are_no_answer(thought: str, places: list[int]) -> None:
     thought = thought.replace("</think>", "")
     thoughts = ThoughtFilter(QWEN)
-    assert said(thoughts, *cut(f"<think>{thought}", places)) == ""
+    assert filtered_text(thoughts, *split_at(f"<think>{thought}", places)) == ""
     assert thoughts.is_thinking
 
 
@@ -102,18 +104,18 @@ def test_thoughts_that_the_prompt_began() -> None:
     assert (thoughts.feed("Hm. <th"), thoughts.is_thinking) == ("", True)
     assert thoughts.feed("ink> </think>") == ""
     assert not thoughts.is_thinking
-    assert said(thoughts, "\n\nParis") == "Paris"
+    assert filtered_text(thoughts, "\n\nParis") == "Paris"
     assert open_marks("<think>\n\n</think>\n\n", QWEN) is None
 
 
 def test_thoughts_in_two_parts_and_a_stray_end() -> None:
-    assert said(ThoughtFilter(QWEN), "<think>a</think>\n<think>b</think>\nc") == "c"
-    assert said(ThoughtFilter(QWEN), "</think>\n\nc") == "c"
-    assert said(ThoughtFilter(QWEN), "<thin") == "<thin"
-    assert said(ThoughtFilter(QWEN), "  <thinking> aloud") == "  <thinking> aloud"
+    assert filtered_text(ThoughtFilter(QWEN), "<think>a</think>\n<think>b</think>\nc") == "c"
+    assert filtered_text(ThoughtFilter(QWEN), "</think>\n\nc") == "c"
+    assert filtered_text(ThoughtFilter(QWEN), "<thin") == "<thin"
+    assert filtered_text(ThoughtFilter(QWEN), "  <thinking> aloud") == "  <thinking> aloud"
     text = f"<|channel|>analysis<|message|>a<|end|>{FINAL}b<|end|>"
-    assert said(ThoughtFilter(CHANNELS), text) == "b<|end|>"
-    assert said(ThoughtFilter(CHANNELS), "<|channel|>final<|message|>b") == "b"
+    assert filtered_text(ThoughtFilter(CHANNELS), text) == "b<|end|>"
+    assert filtered_text(ThoughtFilter(CHANNELS), "<|channel|>final<|message|>b") == "b"
 
 
 def test_an_answer_at_once() -> None:
@@ -133,7 +135,7 @@ def test_thoughts_can_be_brought_to_an_end(marks: tuple[ThoughtMarks, ...], open
     thoughts.feed(f"{opens}Well, ")
     assert thoughts.feed(thoughts.closing_text) == ""
     assert not thoughts.is_thinking
-    assert said(thoughts, "Paris") == "Paris"
+    assert filtered_text(thoughts, "Paris") == "Paris"
 
 
 def test_only_marks_that_a_model_knows_are_marks() -> None:

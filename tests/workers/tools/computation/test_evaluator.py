@@ -26,7 +26,7 @@ LARGE = (
 IRRATIONAL = ("sqrt", "cbrt", "ln", "log", "log2", "exp", "sin", "tan")
 
 
-def combined(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+def combined_expressions(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     several = st.lists(inner, min_size=1, max_size=30)
     return st.one_of(
         st.builds("{} {} {}".format, inner, st.sampled_from("+-*/^"), inner),
@@ -40,7 +40,7 @@ def combined(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     )
 
 
-EXPRESSIONS = st.recursive(st.sampled_from(LARGE), combined, max_leaves=8)
+EXPRESSIONS = st.recursive(st.sampled_from(LARGE), combined_expressions, max_leaves=8)
 
 
 class SizeRecorder:

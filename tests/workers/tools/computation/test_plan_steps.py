@@ -14,13 +14,13 @@ from baton.workers.tools.computation.plan_steps import (
 )
 
 
-def asked(prompt: str, expression: str, **results: str) -> str:
+def step_message(prompt: str, expression: str, **results: str) -> str:
     """Return a message as a tool's step is shown it."""
     shown = [f"Result {n.removeprefix('r')}:\n{fenced(text)}" for n, text in results.items()]
     return "\n\n".join([f"What was asked:\n{fenced(prompt)}", *shown, expression])
 
 
-def computed(tool: str, message: str) -> str:
+def computed_text(tool: str, message: str) -> str:
     """Return what a step comes to, with the results that it uses marked."""
     used = results_in_use(message)
     language = step_language(message)
@@ -40,15 +40,15 @@ def computed(tool: str, message: str) -> str:
     ],
 )
 def test_a_multiple_of_an_amount_keeps_its_unit(expression: str, said: str) -> None:
-    assert computed("calc", expression) == said
+    assert computed_text("calc", expression) == said
 
 
 def test_a_number_in_an_earlier_text_can_be_computed_with() -> None:
-    message = asked("letters in 'cat', squared", "#1^2", r1="There are 3 letters.")
-    assert computed("calc", message) == "3^2 = 9"
+    message = step_message("letters in 'cat', squared", "#1^2", r1="There are 3 letters.")
+    assert computed_text("calc", message) == "3^2 = 9"
     for text in ("There are many.", "Between 3 and 4."):
         with pytest.raises(CannotCompute):
-            computed("calc", asked("letters in 'cat', squared", "#1^2", r1=text))
+            computed_text("calc", step_message("letters in 'cat', squared", "#1^2", r1=text))
 
 
 @pytest.mark.parametrize(
@@ -62,10 +62,10 @@ def test_a_number_in_an_earlier_text_can_be_computed_with() -> None:
 def test_the_answer_is_in_the_language_of_the_request(
     prompt: str, tool: str, expression: str, answer: str
 ) -> None:
-    assert computed(tool, asked(prompt, expression)) == answer
+    assert computed_text(tool, step_message(prompt, expression)) == answer
 
 
 @pytest.mark.parametrize("text", ["", "Tell me a story about 7 dwarfs.", "#1 * 2", "1 where 2"])
 def test_what_is_no_expression_is_not_computed(text: str) -> None:
     with pytest.raises(CannotCompute):
-        computed("calc", text)
+        computed_text("calc", text)

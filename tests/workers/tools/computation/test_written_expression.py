@@ -19,7 +19,7 @@ from baton.workers.tools.computation.written_expression import (
 )
 
 
-def read(text: str, language: str = "") -> str:
+def read_expression(text: str, language: str = "") -> str:
     """Return a text as a line of a plan, "" where it is no expression."""
     written = written_expression(text, language)
     return f"{written.tool}: {written.expression}" if written else ""
@@ -72,7 +72,7 @@ def read(text: str, language: str = "") -> str:
     ],
 )
 def test_a_sum_is_read_as_people_write_it(text: str, expression: str) -> None:
-    assert read(text) == f"calc: {expression}"
+    assert read_expression(text) == f"calc: {expression}"
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_sum_is_read_as_people_write_it(text: str, expression: str) -> None:
     ],
 )
 def test_a_conversion_is_read_with_the_units_of_its_language(text: str, expression: str) -> None:
-    assert read(text) == f"units: {expression}"
+    assert read_expression(text) == f"units: {expression}"
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_a_conversion_is_read_with_the_units_of_its_language(text: str, expressi
     ],
 )
 def test_the_question_for_the_time_is_read_in_many_languages(text: str) -> None:
-    assert read(text) == "clock: now()"
+    assert read_expression(text) == "clock: now()"
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_the_question_for_the_time_is_read_in_many_languages(text: str) -> None:
     ],
 )
 def test_the_question_for_the_date_is_read_in_many_languages(text: str) -> None:
-    assert read(text) == "clock: today()"
+    assert read_expression(text) == "clock: today()"
 
 
 @pytest.mark.parametrize(
