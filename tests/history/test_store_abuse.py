@@ -62,8 +62,8 @@ def test_two_batons_at_once_lose_nothing(tmp_path: Path, turns: int) -> None:
 
 def test_many_first_starts_at_once_make_one_database(tmp_path: Path) -> None:
     path = tmp_path / "baton.db"
-    crowd = [Program(f"talk.chat(pathlib.Path({str(path)!r}), 'P{n}', 1)") for n in range(6)]
-    for one in crowd:
+    processes = [Program(f"talk.chat(pathlib.Path({str(path)!r}), 'P{n}', 1)") for n in range(6)]
+    for one in processes:
         assert one.communicate(timeout=60)[1] == ""
         assert one.returncode == 0
     assert len(kept_texts(path)) == 12
@@ -445,8 +445,8 @@ def test_many_batons_may_meet_an_older_database_at_once(
     shutil.copy(sound_database, path)
     age(path)
     before = kept_texts(path)
-    crowd = [Program(f"talk.chat(pathlib.Path({str(path)!r}), 'P{n}', 1)") for n in range(6)]
-    assert [one.communicate(timeout=60)[1] for one in crowd] == [""] * 6
+    processes = [Program(f"talk.chat(pathlib.Path({str(path)!r}), 'P{n}', 1)") for n in range(6)]
+    assert [one.communicate(timeout=60)[1] for one in processes] == [""] * 6
     assert len(kept_texts(path) - before) == 12
     assert kept_texts(path.with_name("baton.db.before-0003_steps")) == before
     assert [file.name for file in tmp_path.glob("*.part")] == []

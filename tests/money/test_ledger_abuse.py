@@ -262,8 +262,8 @@ async def test_a_late_count_of_a_call_that_was_taken_for_lost_is_charged(
 
 def test_many_first_starts_at_once_make_one_ledger(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
-    crowd = [Program(f"spend.spend(pathlib.Path({str(path)!r}), 'P{n}', 2)") for n in range(4)]
-    for one in crowd:
+    processes = [Program(f"spend.spend(pathlib.Path({str(path)!r}), 'P{n}', 2)") for n in range(4)]
+    for one in processes:
         out, err = one.communicate("1\n", timeout=60)
         assert (one.returncode, out, err) == (0, "1\n", "")
     assert broken_files(path) == []

@@ -167,8 +167,8 @@ async def main():
     input()
     print((await ledger.standing({{}})).frozen)
 asyncio.run(main())"""
-    crowd = [Program(code) for _ in range(4)]
-    outputs = {one.communicate("\n", timeout=60) for one in crowd}
+    processes = [Program(code) for _ in range(4)]
+    outputs = {one.communicate("\n", timeout=60) for one in processes}
     [(frozen, errors)] = outputs
     assert "not known" in frozen
     assert errors == ""

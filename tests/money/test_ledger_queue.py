@@ -313,8 +313,8 @@ async def test_a_crowd_before_a_small_ceiling_is_answered_as_far_as_the_money_go
         async with MeteredGateway(
             cloud, tmp_path, room={Scope.DAY: ceiling}, patience=60
         ) as metered:
-            crowd = [metered.call("server", faults[n % 6]) for n in range(18)]
-            done = await asyncio.gather(*crowd)
+            processes = [metered.call("server", faults[n % 6]) for n in range(18)]
+            done = await asyncio.gather(*processes)
             await metered.quiet()
             standing = await metered.ledger.standing(metered.room)
             left = next(room.left for room in standing.rooms if room.scope is Scope.DAY)

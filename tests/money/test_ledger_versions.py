@@ -80,8 +80,8 @@ async def test_what_is_forgotten_is_not_in_a_copy_from_before(old_ledger: Path) 
 
 def test_many_batons_may_meet_an_old_ledger_at_once(old_ledger: Path) -> None:
     code = f"spend.spend(pathlib.Path({str(old_ledger)!r}), 'Ann', 2)"
-    crowd = [Program(code) for _ in range(4)]
-    assert [one.communicate("400\n", timeout=60) for one in crowd] == [("400\n", "")] * 4
+    processes = [Program(code) for _ in range(4)]
+    assert [one.communicate("400\n", timeout=60) for one in processes] == [("400\n", "")] * 4
     must_be_current(old_ledger)
     assert sorted(file.name for file in old_ledger.parent.glob("ledger.db.*")) == [
         "ledger.db.before-0002_progress"

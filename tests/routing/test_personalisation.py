@@ -74,15 +74,17 @@ def versions(tmp_path: Path) -> LearnedVersions:
     return LearnedVersions(tmp_path / "router" / "learned.npz")
 
 
-def tutor(versions: LearnedVersions, teacher: StubTrainer, *known: AnswerSignals) -> Personaliser:
-    return Personaliser(KnownHistory(*known), lambda: [SMALL], teacher, versions)
+def make_personaliser(
+    versions: LearnedVersions, trainer: StubTrainer, *known: AnswerSignals
+) -> Personaliser:
+    return Personaliser(KnownHistory(*known), lambda: [SMALL], trainer, versions)
 
 
 async def test_too_few_answers_change_nothing(versions: LearnedVersions) -> None:
-    teacher = StubTrainer()
-    lesson = await tutor(versions, teacher, *answers(MIN_ANSWERS - 1)).learn()
+    trainer = StubTrainer()
+    lesson = await make_personaliser(versions, trainer, *answers(MIN_ANSWERS - 1)).learn()
     assert not lesson.is_kept
-    assert teacher.seen == ()
+    assert trainer.seen == ()
     assert not versions.file.parent.exists()
     lines = result_lines(lesson)
     assert (
@@ -91,22 +93,26 @@ async def test_too_few_answers_change_nothing(versions: LearnedVersions) -> None
     )
     assert f"It takes {MIN_ANSWERS}" in lines[1]
     assert "What counts: " in lines[2]
-    gone = result_lines(await tutor(versions, teacher, *answers(1, worker="gone")).learn())
+    gone = result_lines(
+        await make_personaliser(versions, trainer, *answers(1, worker="gone")).learn()
+    )
     assert gone[1] == "1 was written by tools or workers that are no longer here, and left out."
-    [none, *_] = result_lines(await tutor(versions, teacher).learn())
+    [none, *_] = result_lines(await make_personaliser(versions, trainer).learn())
     assert none == "There is no answer to learn from yet."
-    [one, *_] = result_lines(await tutor(versions, teacher, *answers(1, Signal.COPIED)).learn())
+    [one, *_] = result_lines(
+        await make_personaliser(versions, trainer, *answers(1, Signal.COPIED)).learn()
+    )
     assert one == "There is 1 answer to learn from: 1 you copied."
 
 
 async def test_what_does_better_is_kept_and_can_be_taken_back(versions: LearnedVersions) -> None:
-    teacher = StubTrainer()
+    trainer = StubTrainer()
     known = [*answers(8), *answers(4, Signal.AGAIN), *answers(3, worker="gone")]
-    learning = tutor(versions, teacher, *known)
+    learning = make_personaliser(versions, trainer, *known)
     lesson = await learning.learn()
     assert lesson.is_kept
     assert (lesson.answers, lesson.left_out) == (12, 3)
-    assert [(one.good, round(one.weight, 2)) for one in teacher.seen][7:9] == [(1, 1), (0, 0.4)]
+    assert [(one.good, round(one.weight, 2)) for one in trainer.seen][7:9] == [(1, 1), (0, 0.4)]
     assert versions.file.read_text() == "numbers of 12 answers"
     assert result_lines(lesson) == [
         "There are 12 answers to learn from: 8 you marked good, 4 you wanted again.",
@@ -127,9 +133,9 @@ async def test_what_does_better_is_kept_and_can_be_taken_back(versions: LearnedV
 
 
 async def test_what_does_worse_is_not_kept(versions: LearnedVersions) -> None:
-    before = await tutor(versions, StubTrainer(), *answers(12)).learn()
+    before = await make_personaliser(versions, StubTrainer(), *answers(12)).learn()
     assert before.is_kept
-    lesson = await tutor(versions, StubTrainer(WORSE), *answers(20)).learn()
+    lesson = await make_personaliser(versions, StubTrainer(WORSE), *answers(20)).learn()
     assert not lesson.is_kept
     assert versions.file.read_text() == "numbers of 12 answers"
     assert result_lines(lesson)[-1] == "Nothing was changed: prompts go where they went before."
@@ -137,14 +143,14 @@ async def test_what_does_worse_is_not_kept(versions: LearnedVersions) -> None:
 
 
 async def test_a_look_keeps_nothing(versions: LearnedVersions) -> None:
-    lesson = await tutor(versions, StubTrainer(), *answers(12)).learn(dry=True)
+    lesson = await make_personaliser(versions, StubTrainer(), *answers(12)).learn(dry=True)
     assert not lesson.is_kept
     assert result_lines(lesson)[-1] == "Nothing was kept: this was only a look."
     assert list(versions.file.parent.iterdir()) == []
 
 
 async def test_a_trainer_that_fails_leaves_all_as_it_was(versions: LearnedVersions) -> None:
-    await tutor(versions, StubTrainer(), *answers(12)).learn()
+    await make_personaliser(versions, StubTrainer(), *answers(12)).learn()
 
     async def dying(rated: Sequence[RatedAnswer], target: Path) -> RefitResult:
         write(target, "half of it")
@@ -158,13 +164,13 @@ async def test_a_trainer_that_fails_leaves_all_as_it_was(versions: LearnedVersio
 
 
 async def test_only_the_newest_answers_are_looked_at(versions: LearnedVersions) -> None:
-    teacher = StubTrainer()
-    await tutor(versions, teacher, *answers(MAX_ANSWERS + 50)).learn()
-    assert len(teacher.seen) == MAX_ANSWERS
+    trainer = StubTrainer()
+    await make_personaliser(versions, trainer, *answers(MAX_ANSWERS + 50)).learn()
+    assert len(trainer.seen) == MAX_ANSWERS
 
 
 async def test_what_is_new_counts_from_the_last_time(versions: LearnedVersions) -> None:
-    learning = tutor(versions, StubTrainer(), *answers(12))
+    learning = make_personaliser(versions, StubTrainer(), *answers(12))
     assert await learning.count_new_answers() == 12
     await learning.learn()
     assert await learning.count_new_answers() == 0

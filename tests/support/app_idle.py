@@ -3,7 +3,7 @@
 Textual's pilot guesses that from the processor time of the last 20 ms. Beside busy neighbours an
 app that has much to do looks idle to it, and a test is let go too early. Here it is known: no
 callback is ready, no thread is at work for the app, and nothing is to be drawn. What comes by the
-clock or from another process is still to be waited for (`Stage.until`).
+clock or from another process is still to be waited for (`AppSession.wait_until`).
 """
 
 from __future__ import annotations

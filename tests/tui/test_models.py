@@ -586,8 +586,8 @@ class DownloadListener:
 
 
 async def test_no_more_than_three_come_at_once(library_setup: LibrarySetup) -> None:
-    ear = DownloadListener()
-    coming = Downloads(library_setup.library, ear)
+    listener = DownloadListener()
+    coming = Downloads(library_setup.library, listener)
     library_setup.model_source.hold()
     models_there = [library_setup.put(one, here=False) for one in (TALKER, SCOUT, CODER, GATED)]
     for held in models_there:
@@ -599,7 +599,7 @@ async def test_no_more_than_three_come_at_once(library_setup: LibrarySetup) -> N
     assert downloads_text(coming.coming).startswith("downloading 4 models ")
     library_setup.model_source.going.set()
     async with asyncio.timeout(10):
-        await ear.all_here.wait()
+        await listener.all_here.wait()
     assert not coming.coming
     await coming.close()
     coming.fetch(library_setup.put(HUGE, here=False))

@@ -144,9 +144,9 @@ def memory_with(available: int, limit: int = 100 * GB) -> Memory:
 def test_the_least_recently_used_goes_first_and_no_more_than_needed() -> None:
     memory = Memory(100)
     first, second, third = MemoryHolder(0), MemoryHolder(0), MemoryHolder(0)
-    for lodger in (first, second, first):
-        memory.make_room(lodger, 40)
-        lodger.resident = 40
+    for holder in (first, second, first):
+        memory.make_room(holder, 40)
+        holder.resident = 40
     memory.make_room(third, 50)
     assert (first.resident, second.resident) == (40, 0)
 

@@ -42,50 +42,50 @@ async def settle() -> None:
 
 
 async def test_one_that_wants_all_cores_computes_alone_and_others_in_order() -> None:
-    crowd = WaitingModels(4)
+    models = WaitingModels(4)
     for name in "abc":
-        await crowd.come(name, 0)
-    assert crowd.working == ["a"]
-    await crowd.end("a")
-    assert crowd.working == ["b"]
-    await crowd.end("b")
-    assert crowd.working == ["c"]
+        await models.come(name, 0)
+    assert models.working == ["a"]
+    await models.end("a")
+    assert models.working == ["b"]
+    await models.end("b")
+    assert models.working == ["c"]
 
 
 async def test_those_that_fit_beside_each_other_compute_at_once() -> None:
-    crowd = WaitingModels(4)
+    models = WaitingModels(4)
     for name, threads in (("a", 2), ("b", 1), ("c", 2), ("d", 1)):
-        await crowd.come(name, threads)
-    assert crowd.working == ["a", "b"], "none overtakes"
-    await crowd.end("a")
-    assert crowd.working == ["b", "c", "d"]
+        await models.come(name, threads)
+    assert models.working == ["a", "b"], "none overtakes"
+    await models.end("a")
+    assert models.working == ["b", "c", "d"]
 
 
 async def test_more_threads_than_cores_still_get_their_turn() -> None:
-    crowd = WaitingModels(2)
-    await crowd.come("a", 16)
-    assert crowd.working == ["a"]
+    models = WaitingModels(2)
+    await models.come("a", 16)
+    assert models.working == ["a"]
 
 
 async def test_a_model_that_leaves_the_queue_or_the_work_makes_way() -> None:
-    crowd = WaitingModels(2)
-    await crowd.come("a", 1)
-    await crowd.come("b", 2)
-    await crowd.come("c", 1)
-    await crowd.cancel("b")
-    assert crowd.working == ["a", "c"]
-    await crowd.come("d", 2)
-    crowd.tasks["a"].cancel()
-    crowd.tasks["c"].cancel()
+    models = WaitingModels(2)
+    await models.come("a", 1)
+    await models.come("b", 2)
+    await models.come("c", 1)
+    await models.cancel("b")
+    assert models.working == ["a", "c"]
+    await models.come("d", 2)
+    models.tasks["a"].cancel()
+    models.tasks["c"].cancel()
     await settle()
-    assert crowd.working[-1] == "d"
+    assert models.working[-1] == "d"
 
 
 async def test_a_turn_that_comes_with_a_cancellation_is_passed_on() -> None:
-    crowd = WaitingModels(1)
+    models = WaitingModels(1)
     for name in "abc":
-        await crowd.come(name, 1)
-    crowd.stops["a"].set()
-    crowd.tasks["b"].cancel()
+        await models.come(name, 1)
+    models.stops["a"].set()
+    models.tasks["b"].cancel()
     await settle()
-    assert crowd.working == ["c"]
+    assert models.working == ["c"]
