@@ -73,7 +73,7 @@ def differences(model: CatalogueModel) -> Iterator[str]:
 
 
 def look(model: CatalogueModel) -> HubFile:
-    """Ask the hub for a model's file. Raises LookupError and Unreachable."""
+    """Ask the hub for a model's file. Raises LookupError and HubUnreachable."""
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     import httpx
     from huggingface_hub import HfApi, constants

@@ -123,7 +123,7 @@ def keygen(file: Path) -> str:
 
 
 def private_key(file: Path) -> Ed25519PrivateKey:
-    """Return the key in a file. Raises Wrong, also where others can read it."""
+    """Return the key in a file. Raises ReleaseError, also where others can read it."""
     if file.suffix == ".pub":
         raise ReleaseError(
             f"{file} is a public key; a release is signed with the private one beside it."
@@ -146,7 +146,7 @@ def public_hex(key: Ed25519PrivateKey) -> str:
 
 
 def find(dist: Path, key: str) -> list[BuiltFile]:
-    """Return what there is to be released, after a look inside of each. Raises Wrong.
+    """Return what there is to be released, after a look inside of each. Raises ReleaseError.
 
     A build that checks its updates with another key would refuse the next release.
     """
@@ -172,7 +172,7 @@ def find(dist: Path, key: str) -> list[BuiltFile]:
 
 
 def _look(path: Path, key: str) -> BuiltFile:
-    """Return what a file really is, which must be what it is called. Raises Wrong."""
+    """Return what a file really is, which must be what it is called. Raises ReleaseError."""
     try:
         built = inside.look(path)
     except inside.Unfit as error:
@@ -197,7 +197,7 @@ def _look(path: Path, key: str) -> BuiltFile:
 
 
 def _check_bill(one: BuiltFile) -> None:
-    """Refuse a bill of materials that is missing, or another build's. Raises Wrong."""
+    """Refuse a bill of materials that is missing, or another build's. Raises ReleaseError."""
     assert one.bill
     if not one.bill.is_file():
         raise ReleaseError(f"{one.bill} is missing, which says what {one.path.name} is made of.")
@@ -212,7 +212,10 @@ def _check_bill(one: BuiltFile) -> None:
 
 
 def make(dist: Path, folder: Path, key: Ed25519PrivateKey, released: str, origin: str) -> None:
-    """Write a release of what was built; `released` is its day ("": its commit's). Raises Wrong."""
+    """Write a release of what was built; `released` is its day ("": its commit's).
+
+    Raises ReleaseError.
+    """
     if folder.resolve() == dist.resolve():
         raise ReleaseError(f"{folder} holds what is to be released: name another folder.")
     if re.fullmatch(r"(\d{4}-\d\d-\d\d)?", released) is None:
@@ -224,7 +227,7 @@ def make(dist: Path, folder: Path, key: Ed25519PrivateKey, released: str, origin
 def write(
     found: Iterable[BuiltFile], folder: Path, key: Ed25519PrivateKey, released: str, origin: str
 ) -> None:
-    """Write a release into a folder that is new, or holds an earlier one. Raises Wrong."""
+    """Write a release into a folder that is new, or holds an earlier one. Raises ReleaseError."""
     found = sorted(found, key=lambda one: one.name)
     commit = found[0].built.commit if found else ""
     installers = {name: _installer(name, origin, commit) for name in INSTALLERS}
@@ -288,7 +291,7 @@ def check(folder: Path, public: str) -> list[str]:
 
 
 def read_signed_release(folder: Path, public: str) -> SignedRelease:
-    """Return what was signed with that key. Raises Wrong."""
+    """Return what was signed with that key. Raises ReleaseError."""
     content, signature = (folder / MANIFEST).read_bytes(), (folder / SIGNATURE).read_bytes()
     if _SIGNATURE.fullmatch(signature) is None:
         raise ReleaseError(f"{SIGNATURE}: it isn't a signature")
@@ -315,7 +318,7 @@ def digest(path: Path) -> str:
 
 
 def _clear(folder: Path) -> None:
-    """Make the folder, or take an earlier release out of it. Raises Wrong if it holds more."""
+    """Make the folder, or empty it of an earlier release. Raises ReleaseError if it holds more."""
     folder.mkdir(parents=True, exist_ok=True)
     known = {MANIFEST, SIGNATURE, SUMS, *INSTALLERS}
     there = sorted(folder.iterdir())
@@ -332,7 +335,7 @@ def _clear(folder: Path) -> None:
 def _installer(name: str, origin: str, commit: str) -> bytes:
     """Return that commit's installer, which knows where the release will lie, if it was said.
 
-    It is that of this checkout where the commit isn't known here. Raises Wrong.
+    It is that of this checkout where the commit isn't known here. Raises ReleaseError.
     """
     shown = _git("show", "--end-of-options", f"{commit}:packaging/{name}") if commit else None
     content = (ROOT / "packaging" / name).read_bytes() if shown is None else shown
@@ -352,7 +355,7 @@ def _sums(folder: Path) -> bytes:
 
 
 def _day_of(commit: str) -> str:
-    """Return the day of a commit, so that the same one makes the same release. Raises Wrong."""
+    """Return the day of a commit, so that it always makes the same release. Raises ReleaseError."""
     day = _git("log", "-1", "--format=%cs", "--end-of-options", commit) if commit else None
     if day is None:
         known = (

@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def read_known(path: Path, drafted: Sequence[str]) -> Rows:
-    """Read what may be known of each question, and no other column. Raises Missing, OSError."""
+    """Read what may be known of each question, and no other column. Raises MissingFile, OSError."""
     wanted = {"id", "text"}
     wanted |= {f"{what}:{worker}" for worker in drafted for what in "pl"}
     csv.field_size_limit(1 << 30)

@@ -123,7 +123,7 @@ def folder() -> Path:
 
 @pytest.fixture(scope="session")
 def bare(dist: Path) -> Callable[..., BareMachine]:
-    """Return what makes a bare machine of a Debian, a home's folder and options of `Bare`."""
+    """Return what makes a bare machine: a Debian, a home's folder and options of `BareMachine`."""
 
     def make(suite: str, home: Path, **options: object) -> BareMachine:
         return BareMachine(bare_root(suite, CACHE), home, dist, **options)  # type: ignore[arg-type]

@@ -1,6 +1,6 @@
 """With which modes files and folders are made: looked at when they are, not when all is over.
 
-    with made() as modes: ...               # in this process
+    with record_modes() as modes: ...               # in this process
     baton_watched("ask", "hi")              # in the front process of a Baton, from its start
 
 A mode is the one that was asked for: the umask, which Baton sets as well, doesn't count.
@@ -79,8 +79,8 @@ def open_to_others(modes: Modes, folder: Path) -> Modes:
 _WATCHED = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
-from support.file_modes import made
-with made() as modes:
+from support.file_modes import record_modes
+with record_modes() as modes:
     try:
         from baton.cli import main
         main(sys.argv[3:])

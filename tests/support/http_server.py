@@ -1,6 +1,6 @@
 """HTTP/1.1 on loopback as a hub and its store speak it: ranges, signatures of time, and faults.
 
-`Fault` says how one answer goes wrong, `Seen` is what the log keeps of a request. `fake_hub`
+`Fault` says how one answer goes wrong, `ServedRequest` is what the log keeps of one. `fake_hub`
 decides what is answered; here it is sent: a file's content with `sendfile`, whole or a range of it.
 """
 
@@ -187,7 +187,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_HEAD = do_POST = do_GET
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing: `Seen` is the log."""
+        """Say nothing: `ServedRequest` is the log."""
 
     def version_string(self) -> str:
         """Return the server's name."""

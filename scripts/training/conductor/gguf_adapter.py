@@ -104,7 +104,7 @@ def permute_rows(rows: np.ndarray, heads: int) -> np.ndarray:
 
 
 def unpermute_rows(rows: np.ndarray, heads: int) -> np.ndarray:
-    """Return rows as they were before `permuted`."""
+    """Return rows as they were before `permute_rows`."""
     count, width = rows.shape
     return rows.reshape(heads, count // heads // 2, 2, width).swapaxes(1, 2).reshape(count, width)
 

@@ -489,7 +489,7 @@ async def test_a_long_prompt_is_shown_by_its_ends() -> None:
 
 async def test_of_very_many_files_the_newest_can_be_named() -> None:
     asked = material("Compare them.", files={f"n{n}.txt": "x" for n in range(1, 41)})
-    text = plan_json(a_step(sees=["file 1"]), a_step(request_text=["file 32"]), answer=[1, 2])
+    text = plan_json(a_step(sees=["file 1"]), a_step(sees=["file 32"]), answer=[1, 2])
     context = ScriptedPlanningContext(routing_context(THREE, asked=asked), text)
     plan = await LanguageConductor("llama-three").plan(context)
     assert [step.access for step in plan.steps] == [("file:n9.txt",), ("file:n40.txt",)]

@@ -1,6 +1,6 @@
 """Random plans with random failures: every run ends once and leaves nothing behind.
 
-Each scene follows from its number alone: `Scene(4711)` is the same one every time.
+Each scenario follows from its number alone: `RandomScenario(4711)` is the same one every time.
 """
 
 from __future__ import annotations
@@ -338,7 +338,7 @@ def first_of(request: Request) -> int:
 
 
 async def play(number: int) -> str:
-    """Play a scene and check all that must hold after it; return how it ended."""
+    """Play a scenario and check all that must hold after it; return how it ended."""
     scenario = RandomScenario(number)
     store, ledger = FailingStore.open(None), FailingLedger.open(None)
     try:
@@ -539,14 +539,14 @@ async def check_kept(store: Store, events: list[ev.Event]) -> None:
     assert (stored.calls, stored.offers) == (live.calls, live.offers)
 
 
-async def play_scenes(numbers: range, monkeypatch: pytest.MonkeyPatch) -> None:
+async def play_scenarios(numbers: range, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(part, "RETRY_SECONDS", 0.0)
     ends: set[str] = set()
     for number in numbers:
         try:
             ends.add(await play(number))
         except BaseException as error:
-            error.add_note(f"in scene {number}")
+            error.add_note(f"in scenario {number}")
             raise
     assert ends == {"finished", "failed", "cancelled"}
 
@@ -556,7 +556,7 @@ async def play_scenes(numbers: range, monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_every_run_ends_once_and_leaves_nothing_behind(
     first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await play_scenes(range(first, first + 60), monkeypatch)
+    await play_scenarios(range(first, first + 60), monkeypatch)
 
 
 @pytest.mark.long
@@ -564,4 +564,4 @@ async def test_every_run_ends_once_and_leaves_nothing_behind(
 async def test_every_run_of_thousands_ends_once(
     first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await play_scenes(range(first, first + 500), monkeypatch)
+    await play_scenarios(range(first, first + 500), monkeypatch)
