@@ -90,7 +90,7 @@ async def survive(worker: LocalWorker, number: signal.Signals, delay: float) -> 
 SIGNALS = [signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT]
 
 
-@pytest.mark.sampled(0.5)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("number", SIGNALS)
 @pytest.mark.parametrize("loaded", [False, True])
 async def test_a_killed_child_is_survived(number: signal.Signals, loaded: bool) -> None:
