@@ -96,6 +96,28 @@ def test_a_prompt_loads_what_migrates_only_where_a_database_is_behind() -> None:
     assert "sqlite_utils" not in second.stderr
 
 
+CREATE_WHILE_ANOTHER_THREAD_LOOKS = """
+import importlib.util, json, sys, threading
+from baton.platform import sqlite
+seen, has_started, is_done = set(), threading.Event(), threading.Event()
+def look():
+    while not is_done.is_set():
+        seen.add(importlib.util.find_spec("numpy") is not None)
+        has_started.set()
+thread = threading.Thread(target=look)
+thread.start()
+has_started.wait()
+sqlite.utils_database(sqlite.connect(None))
+is_done.set()
+thread.join()
+print(json.dumps({"found": list(seen), "loaded": "numpy" in sys.modules}))
+"""
+
+
+def test_while_a_database_is_created_other_threads_still_find_numpy() -> None:
+    assert printed_by(CREATE_WHILE_ANOTHER_THREAD_LOOKS) == {"found": [True], "loaded": False}
+
+
 def test_no_class_has_too_many_public_methods() -> None:
     counts = printed_by(COUNT_PUBLIC_METHODS)
     assert {name: n for name, n in counts.items() if n > MAX_PUBLIC_METHODS} == {}
