@@ -29,6 +29,11 @@ def test_every_module_that_is_drawn_from_has_tests_that_exist() -> None:
     assert not missing
 
 
+def test_every_module_with_a_change_of_meaning_has_tests() -> None:
+    changed = {mutant.file for mutant in mutate.semantic_mutants()}
+    assert changed <= set(mutate.modules())
+
+
 def test_each_drawn_change_is_python_of_another_meaning() -> None:
     mutants = list(mutate.tool_mutants("app/baton/money/call_funds.py"))
     assert len(mutants) > 50
