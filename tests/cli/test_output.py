@@ -76,10 +76,8 @@ def hostile() -> list[str]:
 
 
 def drain(output: Output) -> None:
-    drained = threading.Event()
-    output.on_drained = drained.set
     output.close()
-    assert drained.wait(60)
+    output.drained.result(60)
 
 
 def test_no_streamed_text_is_obeyed_however_it_is_split(

@@ -9,6 +9,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from functools import partial
 from queue import SimpleQueue
 
@@ -87,14 +88,15 @@ class Output:
     """Writes stdout and stderr in a thread of its own, in order.
 
     A reader that pauses (`| less`, Ctrl+S) would otherwise hold up the event loop, and with it the
-    saving of the text and the way out by Ctrl+C. `on_closed` is called, in that thread, when stdout
-    takes no more; `failure` says why.
+    saving of the text and the way out by Ctrl+C. `closed` is done when stdout takes no more, and
+    `failure` says why; `drained` is done when all has been written after `close`.
     """
 
     def __init__(self, quiet: bool = False) -> None:
         self.failure: OSError | None = None
-        self.on_closed: Callable[[], object] = lambda: None
-        self.on_drained: Callable[[], object] = lambda: None
+        self.closed: Future[None] = Future()
+        self.drained: Future[None] = Future()
+        self.drained.set_running_or_notify_cancel()  # who stops waiting for it must not cancel it
         self.to_terminal = sys.stdout.isatty()
         self._quiet = quiet
         self._may_talk = sys.stderr.isatty() and not quiet
@@ -181,7 +183,7 @@ class Output:
         self._queue.put(call)
 
     def close(self) -> None:
-        """Let the thread end when all is written; `on_drained` is called then."""
+        """Let the thread end when all is written."""
         self.release_output()
         self.show_status("")
         self._queue.put(None)
@@ -198,8 +200,8 @@ class Output:
             except OSError as error:
                 if descriptor == 1 and self.failure is None:
                     self.failure = error
-                    self.on_closed()
-        self.on_drained()
+                    self.closed.set_result(None)
+        self.drained.set_result(None)
 
 
 def _wrap_lines(text: str) -> str:

@@ -11,7 +11,6 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Protocol
 
 from baton.cli import interrupts
@@ -186,9 +185,13 @@ async def _stop_on_signal(output: Output, cancel: Callable[[], None]) -> AsyncIt
             remove_signal_handler(number)
             signal.signal(number, signal.SIG_DFL)
 
+    def stop(_: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the run is over already, and its loop closed
+            loop.call_soon_threadsafe(cancel)
+
     for number in signals:
         add_signal_handler(number, leave, number)
-    output.on_closed = partial(loop.call_soon_threadsafe, cancel)
+    output.closed.add_done_callback(stop)
     try:
         interrupts.raise_if_interrupted()
         yield left
@@ -200,15 +203,12 @@ async def _stop_on_signal(output: Output, cancel: Callable[[], None]) -> AsyncIt
 
 async def _drain_output(output: Output, left: list[int]) -> None:
     """Wait until all is written, unless the reader has paused and the person wants to leave."""
-    loop = asyncio.get_running_loop()
-    drained = asyncio.Event()
-    output.on_drained = partial(loop.call_soon_threadsafe, drained.set)
     output.close()
-    waiting = asyncio.create_task(drained.wait())
-    while not left and not waiting.done():
-        await asyncio.wait({waiting}, timeout=_READER_WAIT_SECONDS)
-    await asyncio.wait({waiting}, timeout=_READER_WAIT_SECONDS)
-    waiting.cancel()
+    drained = asyncio.wrap_future(output.drained)
+    while not left and not drained.done():
+        await asyncio.wait({drained}, timeout=_READER_WAIT_SECONDS)
+    await asyncio.wait({drained}, timeout=_READER_WAIT_SECONDS)
+    drained.cancel()
 
 
 class RunRenderer(Protocol):
