@@ -206,6 +206,18 @@ def test_an_unknown_key_name_is_refused_with_the_nearest() -> None:
     assert "'prompt.send'" in caught.value.hint
 
 
+@pytest.mark.parametrize("name", ["app.quit", "chat.new", "prompt.send"])
+@pytest.mark.parametrize("keys", ["n", "f5,n", "space"])
+def test_a_letter_is_refused_for_what_works_while_a_prompt_is_written(name: str, keys: str) -> None:
+    with pytest.raises(ConfigError, match="no prompt could hold that letter"):
+        key_bindings.check_keymap({name: keys})
+
+
+@pytest.mark.parametrize("name", ["turn.copy", "workflow.up", "chat.models"])
+def test_where_no_prompt_is_written_a_letter_may_be_a_key(name: str) -> None:
+    key_bindings.check_keymap({name: "n"})
+
+
 async def test_the_help_shows_every_key_and_command(tmp_path: Path) -> None:
     async with open_app(tmp_path, size=(100, 120)) as session:
         await session.press("f1")

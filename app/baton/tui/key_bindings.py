@@ -238,12 +238,21 @@ def binding_keys(binding: Binding, keymap: Mapping[str, str]) -> str:
 
 
 def check_keymap(keys: Mapping[str, str]) -> None:
-    """Refuse a keymap with an unknown id: raises ConfigError with the nearest known one."""
-    for name in keys:
+    """Refuse an unknown id, and a letter for what works while a prompt is written.
+
+    Raises ConfigError, with the nearest known id.
+    """
+    for name, value in keys.items():
         if name not in BY_ID:
             near = difflib.get_close_matches(name, BY_ID, n=1)
             hint = f"Did you mean {near[0]!r}?" if near else "`F1` in the app lists the keys."
             raise ConfigError(f"There is no key {name!r} (in [keys]).", hint)
+        letter = next((key for key in value.split(",") if len(key) == 1 or key == "space"), "")
+        if letter and BY_ID[name].priority and name.startswith(("app.", "chat.", "prompt.")):
+            raise ConfigError(
+                f"With {letter!r} for {name!r} (in [keys]) no prompt could hold that letter.",
+                "Choose a function key, or one with Ctrl or Alt.",
+            )
 
 
 _KEY_NAMES = {
