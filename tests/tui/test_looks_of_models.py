@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,23 +11,26 @@ import pytest
 from textual.pilot import Pilot
 
 from baton.core.messages import Chunk, Request, Text
-from baton.core.run.orchestra import Orchestra
-from baton.core.run.run_context import Services
-from baton.history import Store
 from baton.models.model_types import ExternalModel
-from baton.money import Ledger
-from baton.tui.app import BatonApp
 from baton.tui.screens.models_screen import ModelsScreen
-from baton.tui.services import AppServices
 from baton.workers.scripted_worker import ScriptedWorker
 from support.app_library import CODER, GATED, GB, SCOUT, TALKER, LibrarySetup, new_library_setup
 from support.app_session import CARD, GPT
+from support.screen_looks import (
+    LARGE,
+    NOW,
+    SMALL,
+    Look,
+    app_of,
+    each_look,
+    freeze_runs,
+    look,
+    settle,
+)
+
+__all__ = ["look"]
 
 Act = Callable[[Pilot[None], LibrarySetup], Awaitable[None]]
-Compare = Callable[..., bool]
-
-SMALL, LARGE = (80, 24), (140, 40)
-NOW = 1_790_000_000.0
 
 
 def say(request: Request) -> Iterable[Chunk]:
@@ -40,43 +42,13 @@ def say(request: Request) -> Iterable[Chunk]:
 def _frozen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let time stand still, but for the measurement: 80 tokens/s."""
     ticks = itertools.count(0.0, 0.0125)
-    monkeypatch.setattr("baton.core.run.run.Run._now", 1.2)
-    monkeypatch.setattr(
-        "baton.core.run.metered_worker.time", SimpleNamespace(monotonic=lambda: 0.0)
-    )
+    freeze_runs(monkeypatch)
     monkeypatch.setattr(
         "baton.workers.local.speed_benchmark.time", SimpleNamespace(monotonic=lambda: next(ticks))
     )
     monkeypatch.setattr("baton.history.changes.time", SimpleNamespace(time=lambda: NOW - 300))
     monkeypatch.setattr("baton.history.queries.time", SimpleNamespace(time=lambda: NOW))
     monkeypatch.setattr("baton.tui.screens.models_screen.time", SimpleNamespace(time=lambda: NOW))
-
-
-@pytest.fixture
-def store() -> Iterator[Store]:
-    kept = Store.open(None)
-    yield kept
-    asyncio.run(kept.aclose())
-
-
-@pytest.fixture
-def ledger() -> Iterator[Ledger]:
-    kept = Ledger.open(None, lambda: NOW)
-    yield kept
-    asyncio.run(kept.aclose())
-
-
-async def settle(pilot: Pilot[None], condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():
-            await pilot.pause(0.02)
-    await pilot.pause(0.1)
-
-
-def app_of(pilot: Pilot[None]) -> BatonApp:
-    assert isinstance(pilot.app, BatonApp)
-    pilot.app.chat.composer.prompt.cursor_blink = False
-    return pilot.app
 
 
 async def first(pilot: Pilot[None], library_setup: LibrarySetup) -> None:
@@ -143,19 +115,9 @@ CASES = [
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize(
-    ("act", "size", "theme"),
-    CASES,
-    ids=[f"{act.__name__}-{size[0]}-{theme}" for act, size, theme in CASES],
-)
+@each_look(CASES)
 def test_look_of_models(
-    snap_compare: Compare,
-    store: Store,
-    ledger: Ledger,
-    tmp_path: Path,
-    act: Act,
-    size: tuple[int, int],
-    theme: str,
+    look: Look, tmp_path: Path, act: Act, size: tuple[int, int], theme: str
 ) -> None:
     library_setup = new_library_setup(tmp_path, say)
     library_setup.library.offline = act is offline
@@ -165,19 +127,8 @@ def test_look_of_models(
     workers = {"small": ScriptedWorker(say, CARD)}
     if act in (table, detail, roles):
         workers["gpt"] = ScriptedWorker(say, GPT)
-    orchestra = Orchestra(Services(workers, store, ledger=ledger), "small")
-    exports, logs = tmp_path / "exports", tmp_path / "logs"
-    services = AppServices(
-        orchestra,
-        store,
-        ledger,
-        tmp_path / "config.toml",
-        exports,
-        logs,
-        **library_setup.equip(orchestra),
-    )
 
     async def play(pilot: Pilot[None]) -> None:
         await act(pilot, library_setup)
 
-    assert snap_compare(BatonApp(services, theme), terminal_size=size, run_before=play)
+    assert look.is_unchanged(workers, play, size, theme, equip=library_setup.equip)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -28,21 +26,25 @@ from baton.core.messages import (
 from baton.core.money import FREE, NANO, BilledTokens, Price, Rates
 from baton.core.plan.plan import Need, Plan, Step
 from baton.core.redaction_types import HiddenText, RedactedTexts
-from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import RunTerms
-from baton.core.run.run_context import Services
-from baton.history import Store
-from baton.money import Ledger
-from baton.tui.app import BatonApp
 from baton.tui.prompt_queue import QueuedPrompt
-from baton.tui.services import AppServices
 from baton.workers.scripted_worker import ScriptedWorker
 from support.app_session import CARD, GPT, STRONG, sorry
+from support.screen_looks import (
+    LARGE,
+    NOW,
+    SMALL,
+    Look,
+    Play,
+    app_of,
+    each_look,
+    freeze_runs,
+    look,
+    settle,
+)
 
-Act = Callable[[Pilot[None]], Awaitable[None]]
-Compare = Callable[..., bool]
+__all__ = ["look"]
 
-SMALL, LARGE = (80, 24), (140, 40)
 ANSWER = """Three **quiet** days, with `tram 28` once.
 
 ## Day 1
@@ -78,44 +80,14 @@ def script(request: Request) -> Iterable[Chunk | BaseException | float]:
 @pytest.fixture(autouse=True)
 def _frozen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every run take 1.2 s, and every day be the same."""
-    monkeypatch.setattr("baton.core.run.run.Run._now", 1.2)
-    monkeypatch.setattr(
-        "baton.core.run.metered_worker.time", SimpleNamespace(monotonic=lambda: 0.0)
-    )
-    monkeypatch.setattr("baton.history.changes.time", SimpleNamespace(time=lambda: 1_790_000_000.0))
+    freeze_runs(monkeypatch)
+    monkeypatch.setattr("baton.history.changes.time", SimpleNamespace(time=lambda: NOW))
     monkeypatch.setattr("baton.tui.screens.ledger_screens._month_start", lambda: 0.0)
     monkeypatch.setenv("TZ", "UTC")
 
 
-@pytest.fixture
-def store() -> Iterator[Store]:
-    kept = Store.open(None)
-    yield kept
-    asyncio.run(kept.aclose())
-
-
-@pytest.fixture
-def ledger() -> Iterator[Ledger]:
-    kept = Ledger.open(None, lambda: 1_790_000_000.0)
-    yield kept
-    asyncio.run(kept.aclose())
-
-
-def chat(pilot: Pilot[None]) -> BatonApp:
-    assert isinstance(pilot.app, BatonApp)
-    pilot.app.chat.composer.prompt.cursor_blink = False
-    return pilot.app
-
-
-async def settle(pilot: Pilot[None], condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():
-            await pilot.pause(0.02)
-    await pilot.pause(0.1)
-
-
 async def ask(pilot: Pilot[None], text: str) -> None:
-    app = chat(pilot)
+    app = app_of(pilot)
     before = len(app.chat.transcript.turns)
     app.chat.composer.prompt.insert(text)
     await pilot.press("enter")
@@ -126,7 +98,7 @@ async def ask(pilot: Pilot[None], text: str) -> None:
 
 
 async def over(pilot: Pilot[None], key: str, name: str, *typed: str) -> None:
-    app = chat(pilot)
+    app = app_of(pilot)
     await pilot.press(key)
     await settle(pilot, lambda: type(app.screen).__name__ == name)
     await pilot.press(*typed)
@@ -136,9 +108,17 @@ async def over(pilot: Pilot[None], key: str, name: str, *typed: str) -> None:
 
 
 async def first(pilot: Pilot[None]) -> None:
-    app = chat(pilot)
+    app = app_of(pilot)
     await pilot.pause()
     await app.workers.wait_for_complete()
+
+
+def after_start(act: Play) -> Play:
+    async def play(pilot: Pilot[None]) -> None:
+        await first(pilot)
+        await act(pilot)
+
+    return play
 
 
 async def answer(pilot: Pilot[None]) -> None:
@@ -161,7 +141,7 @@ async def selected(pilot: Pilot[None]) -> None:
 
 
 async def streaming(pilot: Pilot[None]) -> None:
-    app = chat(pilot)
+    app = app_of(pilot)
     app.chat.composer.prompt.insert("slow please")
     await pilot.press("enter")
     await settle(pilot, lambda: "writing" in app.chat.footer.status)
@@ -171,7 +151,7 @@ async def streaming(pilot: Pilot[None]) -> None:
 
 
 async def question(pilot: Pilot[None]) -> None:
-    app = chat(pilot)
+    app = app_of(pilot)
     await ask(pilot, "hello")
     app.chat.composer.prompt.insert("too long")
     await pilot.press("enter")
@@ -215,30 +195,10 @@ CASES = [
 
 
 @pytest.mark.sampled(4)
-@pytest.mark.parametrize(
-    ("act", "size", "theme"),
-    CASES,
-    ids=[f"{act.__name__}-{size[0]}-{theme}" for act, size, theme in CASES],
-)
-def test_look(
-    snap_compare: Compare,
-    store: Store,
-    ledger: Ledger,
-    tmp_path: Path,
-    act: Act,
-    size: tuple[int, int],
-    theme: str,
-) -> None:
+@each_look(CASES)
+def test_look(look: Look, act: Play, size: tuple[int, int], theme: str) -> None:
     workers = {"small": ScriptedWorker(script, CARD), "large": ScriptedWorker(script, STRONG)}
-    orchestra = Orchestra(Services(workers, store, ledger=ledger), "small")
-    exports, logs = tmp_path / "exports", tmp_path / "logs"
-    services = AppServices(orchestra, store, ledger, tmp_path / "config.toml", exports, logs)
-
-    async def play(pilot: Pilot[None]) -> None:
-        await first(pilot)
-        await act(pilot)
-
-    assert snap_compare(BatonApp(services, theme), terminal_size=size, run_before=play)
+    assert look.is_unchanged(workers, after_start(act), size, theme)
 
 
 class StubRedactor:
@@ -255,7 +215,7 @@ class StubRedactor:
 
 
 async def offer(pilot: Pilot[None]) -> None:
-    app = chat(pilot)
+    app = app_of(pilot)
     app.chat.composer.prompt.insert(
         "Put this into Portuguese: please write to ana@example.org or call +351 21 342 0001 to "
         "have the rooms confirmed for the three of us."
@@ -266,7 +226,7 @@ async def offer(pilot: Pilot[None]) -> None:
 
 async def replaced(pilot: Pilot[None]) -> None:
     await offer(pilot)
-    app = chat(pilot)
+    app = app_of(pilot)
     await pilot.press("tab", "right", "enter")
     await settle(pilot, lambda: not app.chat.queue.is_busy)
     await app.workers.wait_for_complete()
@@ -274,7 +234,7 @@ async def replaced(pilot: Pilot[None]) -> None:
 
 async def declined(pilot: Pilot[None]) -> None:
     await offer(pilot)
-    app = chat(pilot)
+    app = app_of(pilot)
     await pilot.press("escape")
     await settle(pilot, lambda: not app.chat.queue.is_busy)
     await app.workers.wait_for_complete()
@@ -287,7 +247,7 @@ async def why_remote(pilot: Pilot[None]) -> None:
 
 
 async def typed(pilot: Pilot[None], command: str, name: str) -> None:
-    app = chat(pilot)
+    app = app_of(pilot)
     app.chat.composer.put(command)
     await over(pilot, "enter", name)
     await app.workers.wait_for_complete()
@@ -296,7 +256,7 @@ async def typed(pilot: Pilot[None], command: str, name: str) -> None:
 
 async def money(pilot: Pilot[None]) -> None:
     await replaced(pilot)
-    app = chat(pilot)
+    app = app_of(pilot)
     app.chat.composer.prompt.insert("now break")
     await pilot.press("enter")
     await settle(pilot, lambda: app.screen.query("OfferCard"))
@@ -309,7 +269,7 @@ async def money(pilot: Pilot[None]) -> None:
 
 
 async def egress(pilot: Pilot[None]) -> None:
-    app = chat(pilot)
+    app = app_of(pilot)
     ledger = app.chat.context.services.ledger
     for number, body in enumerate((b'{"model": "gpt-5-mini"}' * 30, b"{}", None)):
         bill = HoldRequest(
@@ -351,38 +311,16 @@ MONEY_CASES = [
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize(
-    ("act", "size", "theme"),
-    MONEY_CASES,
-    ids=[f"{act.__name__}-{size[0]}-{theme}" for act, size, theme in MONEY_CASES],
-)
-def test_look_of_money(
-    snap_compare: Compare,
-    store: Store,
-    ledger: Ledger,
-    tmp_path: Path,
-    act: Act,
-    size: tuple[int, int],
-    theme: str,
-) -> None:
-    orchestra = Orchestra(
-        Services(
-            {"small": ScriptedWorker(sorry, CARD), "gpt": ScriptedWorker(far, FAR)},
-            store,
-            ledger=ledger,
-            redactor=StubRedactor(),
-        ),
-        "small",
-        RunTerms({Scope.SESSION: NANO // 2, Scope.DAY: 2 * NANO}),
+@each_look(MONEY_CASES)
+def test_look_of_money(look: Look, act: Play, size: tuple[int, int], theme: str) -> None:
+    assert look.is_unchanged(
+        {"small": ScriptedWorker(sorry, CARD), "gpt": ScriptedWorker(far, FAR)},
+        after_start(act),
+        size,
+        theme,
+        terms=RunTerms({Scope.SESSION: NANO // 2, Scope.DAY: 2 * NANO}),
+        redactor=StubRedactor(),
     )
-    exports, logs = tmp_path / "exports", tmp_path / "logs"
-    services = AppServices(orchestra, store, ledger, tmp_path / "config.toml", exports, logs)
-
-    async def play(pilot: Pilot[None]) -> None:
-        await first(pilot)
-        await act(pilot)
-
-    assert snap_compare(BatonApp(services, theme), terminal_size=size, run_before=play)
 
 
 WORKFLOW = Plan(
@@ -411,7 +349,7 @@ def table(request: Request) -> Iterable[Chunk | BaseException | float]:
 
 
 async def planned(pilot: Pilot[None], *, preview: bool = False) -> None:
-    app = chat(pilot)
+    app = app_of(pilot)
     prompt = Prompt("Plan three days in Lisbon with two kids, then put it into a table.")
     conversation = app.chat.context.chat
     app.chat.queue.send(QueuedPrompt(conversation, prompt, plan=WORKFLOW, preview=preview))
@@ -430,7 +368,7 @@ async def parts(pilot: Pilot[None]) -> None:
 
 async def workflow(pilot: Pilot[None]) -> None:
     await planned(pilot)
-    chat(pilot).chat.transcript.focus()
+    app_of(pilot).chat.transcript.focus()
     await over(pilot, "w", "WorkflowScreen")
 
 
@@ -441,7 +379,7 @@ async def card(pilot: Pilot[None]) -> None:
 async def interrupted(pilot: Pilot[None]) -> None:
     await card(pilot)
     await pilot.press("escape")
-    await settle(pilot, lambda: not chat(pilot).chat.queue.is_busy)
+    await settle(pilot, lambda: not app_of(pilot).chat.queue.is_busy)
 
 
 WORKFLOW_CASES = [
@@ -455,38 +393,12 @@ WORKFLOW_CASES = [
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize(
-    ("act", "size", "theme"),
-    WORKFLOW_CASES,
-    ids=[f"{act.__name__}-{size[0]}-{theme}" for act, size, theme in WORKFLOW_CASES],
-)
-def test_look_of_workflows(
-    snap_compare: Compare,
-    store: Store,
-    ledger: Ledger,
-    tmp_path: Path,
-    act: Act,
-    size: tuple[int, int],
-    theme: str,
-) -> None:
-    orchestra = Orchestra(
-        Services(
-            {
-                "small": ScriptedWorker(quiet, CARD),
-                "large": ScriptedWorker(quiet, STRONG),
-                "gpt": ScriptedWorker(table, FAR),
-            },
-            store,
-            ledger=ledger,
-        ),
-        "small",
-        RunTerms({Scope.DAY: 2 * NANO}, Policy.BUDGET),
-    )
-    exports, logs = tmp_path / "exports", tmp_path / "logs"
-    services = AppServices(orchestra, store, ledger, tmp_path / "config.toml", exports, logs)
-
-    async def play(pilot: Pilot[None]) -> None:
-        await first(pilot)
-        await act(pilot)
-
-    assert snap_compare(BatonApp(services, theme), terminal_size=size, run_before=play)
+@each_look(WORKFLOW_CASES)
+def test_look_of_workflows(look: Look, act: Play, size: tuple[int, int], theme: str) -> None:
+    workers = {
+        "small": ScriptedWorker(quiet, CARD),
+        "large": ScriptedWorker(quiet, STRONG),
+        "gpt": ScriptedWorker(table, FAR),
+    }
+    terms = RunTerms({Scope.DAY: 2 * NANO}, Policy.BUDGET)
+    assert look.is_unchanged(workers, after_start(act), size, theme, terms=terms)
