@@ -233,6 +233,23 @@ async def test_what_cannot_be_recorded_is_not_sent(cloud_setup: CloudSetup) -> N
     assert cloud_setup.cloud.posts == 0
 
 
+@pytest.mark.parametrize("name", ["openai", "server"])
+async def test_nothing_is_sent_while_it_is_being_recorded(
+    cloud_setup: CloudSetup, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    record, posts = cloud_setup.way.record, []
+
+    async def record_slowly(call: str, destination: str, body: bytes) -> None:
+        await asyncio.sleep(0.5)
+        posts.append(cloud_setup.cloud.posts)
+        await record(call, destination, body)
+
+    monkeypatch.setattr(cloud_setup.way, "record", record_slowly)
+    assert (await collect_answer(cloud_setup.workers[name])).text == ANSWER
+    assert posts == [0]
+    assert cloud_setup.cloud.posts == 1
+
+
 async def test_what_is_not_taken_is_not_sent(cloud_setup: CloudSetup) -> None:
     async with aclosing(cloud_setup.workers["openai"].stream(request())) as chunks:
         assert isinstance(await anext(chunks), RequestSent)
