@@ -75,7 +75,7 @@ class WorkerAnswer:
         return [chunk for chunk in self.chunks if isinstance(chunk, RequestSent)]
 
 
-def gateway(log: Log, folder: Path, **options: Any) -> Gateway:
+def new_gateway(log: Log, folder: Path, **options: Any) -> Gateway:
     """Return a gateway whose keys are in its environment."""
     options.setdefault("environ", {**os.environ, **KEYS})
     options.setdefault("patience", PATIENCE)
@@ -83,7 +83,7 @@ def gateway(log: Log, folder: Path, **options: Any) -> Gateway:
 
 
 def cloud_worker(
-    way: Gateway, cloud: Cloud, provider: str, model: str = "", **options: Any
+    gateway: Gateway, cloud: Cloud, provider: str, model: str = "", **options: Any
 ) -> CloudWorker:
     """Return a worker of that provider, which is the kit's cloud."""
     card = Card(
@@ -99,10 +99,12 @@ def cloud_worker(
     )
     options.setdefault("base_url", cloud.base(provider))
     options.setdefault("api_key_env", PROVIDERS[provider].variable)
-    return CloudWorker(card, way, **options)
+    return CloudWorker(card, gateway, **options)
 
 
-def server_worker(way: Gateway, base_url: str, price: Price = FREE, **options: Any) -> CloudWorker:
+def server_worker(
+    gateway: Gateway, base_url: str, price: Price = FREE, **options: Any
+) -> CloudWorker:
     """Return a worker behind a server on this machine."""
     card = Card(
         "lab",
@@ -114,7 +116,7 @@ def server_worker(way: Gateway, base_url: str, price: Price = FREE, **options: A
         model="qwen3-32b",
         remote=False,
     )
-    return CloudWorker(card, way, base_url=base_url, **options)
+    return CloudWorker(card, gateway, base_url=base_url, **options)
 
 
 def request(*texts: str, system: str = "Be kind.", **options: Any) -> Request:

@@ -283,7 +283,7 @@ def utils_database(connection: Connection) -> Database:
     It also loads numpy where that is installed, for columns that Baton has none of: 0.3 s and 13 MB
     of a first start (2 cores, AVX2). So for this thread there is none meanwhile.
     """
-    hidden = _HiddenModules("numpy", "pandas")
+    hidden = _HiddenNumpy()
     sys.meta_path.insert(0, hidden)
     try:
         from sqlite_utils import Database
@@ -293,17 +293,15 @@ def utils_database(connection: Connection) -> Database:
     return Database(connection, recursive_triggers=False, execute_plugins=False)
 
 
-class _HiddenModules:
-    """Refuses to import some modules in the thread that made it; others still find them."""
+class _HiddenNumpy:
+    """Lets imports of numpy and pandas fail in the thread that made it; others still find them."""
 
-    def __init__(self, *names: str) -> None:
-        self._names = names
+    def __init__(self) -> None:
         self._thread = threading.get_ident()
 
-    def find_spec(self, fullname: str, path: object, target: object = None, /) -> None:
-        """Raise ModuleNotFoundError for a hidden module, leave all others to the next finder."""
-        if fullname in self._names and threading.get_ident() == self._thread:
-            raise ModuleNotFoundError(f"{fullname} is not needed here", name=fullname)
+    def find_spec(self, name: str, path: object, target: object = None, /) -> None:
+        if name in ("numpy", "pandas") and threading.get_ident() == self._thread:
+            raise ModuleNotFoundError(f"{name} is not needed here", name=name)
 
 
 def open_in_memory(migrations: Sequence[Migration]) -> Connection:

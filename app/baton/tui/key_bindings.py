@@ -238,10 +238,7 @@ def binding_keys(binding: Binding, keymap: Mapping[str, str]) -> str:
 
 
 def check_keymap(keys: Mapping[str, str]) -> None:
-    """Refuse an unknown id, and a letter for what works while a prompt is written.
-
-    Raises ConfigError, with the nearest known id.
-    """
+    """Raise ConfigError for an unknown id, and for a letter that no prompt could hold any more."""
     for name, value in keys.items():
         if name not in BY_ID:
             near = difflib.get_close_matches(name, BY_ID, n=1)

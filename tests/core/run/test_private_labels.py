@@ -357,26 +357,26 @@ async def search_leaks_on_the_wire(seeds: range, tmp_path: Path) -> None:
         await worlds[-1].ledger.sent(call, destination, body)
 
     environ = {**os.environ, "OPENAI_API_KEY": "sk-1", "ANTHROPIC_API_KEY": "sk-2"}
-    way = Gateway(record, keys_file=tmp_path / "keys.toml", environ=environ)
+    gateway = Gateway(record, keys_file=tmp_path / "keys.toml", environ=environ)
     gpt = replace(GPT, provider="openai", model="openai/gpt-4o-mini")
     opus = replace(OPUS, provider="anthropic", model="anthropic/claude-haiku-4-5")
     with Cloud() as cloud, Cloud() as lab:
         cloud.choose = lab.choose = lambda _: dice.choice([None, None, None, *REFUSED])
         real: dict[str, Worker] = {
             "gpt": CloudWorker(
-                gpt, way, base_url=cloud.base("openai"), api_key_env="OPENAI_API_KEY"
+                gpt, gateway, base_url=cloud.base("openai"), api_key_env="OPENAI_API_KEY"
             ),
             "opus": CloudWorker(
-                opus, way, base_url=cloud.base("anthropic"), api_key_env="ANTHROPIC_API_KEY"
+                opus, gateway, base_url=cloud.base("anthropic"), api_key_env="ANTHROPIC_API_KEY"
             ),
-            "lab": CloudWorker(LAB, way, base_url=lab.base("server")),
+            "lab": CloudWorker(LAB, gateway, base_url=lab.base("server")),
         }
         for seed in seeds:
             folder = tmp_path / str(seed)
             folder.mkdir()
             worlds.append(RandomScenario(random.Random(seed), folder, real))
             await play_all(worlds[-1])
-        await way.aclose()
+        await gateway.aclose()
     to_cloud, to_lab = (
         in_text(" ".join(sent.body.decode() for sent in kit.received)) for kit in (cloud, lab)
     )

@@ -47,7 +47,7 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayNetwork
 
 
 @pytest.fixture(scope="package")
-def way(network: GatewayNetwork, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+def gateway(network: GatewayNetwork, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     """Return the gateway, which knows a key for each provider."""
     audit, folder = network.log.parent, tmp_path_factory.mktemp("a") / "b" / "c"
     (audit / "sitecustomize.py").write_text(AUDIT.format(log=str(network.log)))

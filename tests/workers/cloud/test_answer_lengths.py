@@ -73,12 +73,12 @@ def router() -> Iterator[LearnedRouter]:
 
 @pytest.fixture
 async def asking(
-    way: Gateway, router: LearnedRouter, tmp_path: Path
+    gateway: Gateway, router: LearnedRouter, tmp_path: Path
 ) -> AsyncIterator[DirectPrompts]:
     store = Store.open(None)
     with Cloud(prices=PRICES) as cloud:
         async with MeteredGateway(
-            cloud, tmp_path, ledger=Ledger.open(None), gateway=way
+            cloud, tmp_path, ledger=Ledger.open(None), gateway=gateway
         ) as metered:
             yield DirectPrompts(cloud, metered, store, router)
     await store.aclose()

@@ -56,23 +56,23 @@ PLACES = ("response_format", "text", "output_format", "tools", "generationConfig
 class CloudSetup:
     """A gateway and a cloud that bills, and answers with a plan."""
 
-    def __init__(self, way: Gateway, cloud: Cloud) -> None:
-        self.way = way
+    def __init__(self, gateway: Gateway, cloud: Cloud) -> None:
+        self.gateway = gateway
         self.cloud = cloud
 
     def worker(self, name: str, model: str = "") -> CloudWorker:
         if name == "server":
-            return server_worker(self.way, self.cloud.base(name), PRICE)
+            return server_worker(self.gateway, self.cloud.base(name), PRICE)
         if name == "responses":
-            return cloud_worker(self.way, self.cloud, "openai", RESPONSES)
-        return cloud_worker(self.way, self.cloud, name, model)
+            return cloud_worker(self.gateway, self.cloud, "openai", RESPONSES)
+        return cloud_worker(self.gateway, self.cloud, name, model)
 
 
 @pytest.fixture
-def cloud_setup(way: Gateway) -> Iterator[CloudSetup]:
-    way.record = Log().record
+def cloud_setup(gateway: Gateway) -> Iterator[CloudSetup]:
+    gateway.record = Log().record
     with Cloud(prices={"": PRICE}, reply=Reply(ANSWER, bytes_per_token=1)) as cloud:
-        yield CloudSetup(way, cloud)
+        yield CloudSetup(gateway, cloud)
 
 
 @pytest.mark.sampled(3)

@@ -18,8 +18,8 @@ from support.cloud_worker_calls import (
     Log,
     cloud_worker,
     collect_answer,
-    gateway,
     gateways,
+    new_gateway,
     request,
     server_worker,
 )
@@ -31,11 +31,11 @@ ANSWER = Reply().text
 
 async def test_offline_nothing_is_started_for_the_cloud(tmp_path: Path) -> None:
     before = gateways()
-    way = gateway(Log(), tmp_path, offline=True)
+    gateway = new_gateway(Log(), tmp_path, offline=True)
     with Cloud() as cloud:
-        worker = cloud_worker(way, cloud, "openai")
+        worker = cloud_worker(gateway, cloud, "openai")
         worker.warm()
-        way.warm()
+        gateway.warm()
         heard = await collect_answer(worker)
     assert isinstance(heard.error, WorkerError)
     assert "offline" in str(heard.error)
@@ -46,9 +46,9 @@ async def test_offline_nothing_is_started_for_the_cloud(tmp_path: Path) -> None:
     "host", ["198.51.100.1", "baton.invalid", "0.0.0.0", "[::ffff:198.51.100.1]", "127.1"]
 )
 async def test_offline_a_server_must_be_on_this_machine(tmp_path: Path, host: str) -> None:
-    way = gateway(Log(), tmp_path, offline=True)
-    heard = await collect_answer(server_worker(way, f"http://{host}:9/v1"))
-    await way.aclose()
+    gateway = new_gateway(Log(), tmp_path, offline=True)
+    heard = await collect_answer(server_worker(gateway, f"http://{host}:9/v1"))
+    await gateway.aclose()
     assert isinstance(heard.error, WorkerError)
     assert "Baton is offline" in str(heard.error)
     assert not heard.has(RequestSent)
@@ -56,47 +56,47 @@ async def test_offline_a_server_must_be_on_this_machine(tmp_path: Path, host: st
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 async def test_offline_a_server_on_this_machine_answers(tmp_path: Path, host: str) -> None:
-    way = gateway(Log(), tmp_path, offline=True)
+    gateway = new_gateway(Log(), tmp_path, offline=True)
     with Cloud() as cloud:
         base = cloud.base("server").replace("127.0.0.1", host)
-        assert (await collect_answer(server_worker(way, base))).text == ANSWER
+        assert (await collect_answer(server_worker(gateway, base))).text == ANSWER
         assert dict(cloud.calls[0].headers)["host"] == f"{host}:{cloud.port}"
-    await way.aclose()
+    await gateway.aclose()
 
 
 async def test_going_offline_ends_what_runs(tmp_path: Path) -> None:
-    way = gateway(Log(), tmp_path)
+    gateway = new_gateway(Log(), tmp_path)
     with Cloud(reply=Reply(tokens=10_000, rate=20)) as cloud:
-        worker = server_worker(way, cloud.base("server"))
+        worker = server_worker(gateway, cloud.base("server"))
         stream = worker.stream(request())
         assert isinstance(await anext(stream), RequestSent)
         await anext(stream)
-        way.offline = True
+        gateway.offline = True
         with pytest.raises(WorkerUnavailable):
             async for _ in stream:
                 pass
         cloud.quiet(2)
         cloud.reply = Reply()
         assert (await collect_answer(worker)).text == ANSWER, "it is on this machine"
-    await way.aclose()
+    await gateway.aclose()
 
 
 async def test_hostile_settings_of_the_folder_and_the_environment_are_ignored(
-    way: Gateway, network: GatewayNetwork
+    gateway: Gateway, network: GatewayNetwork
 ) -> None:
-    way.record = Log().record
+    gateway.record = Log().record
     with Cloud() as cloud:
         for name in MODELS:
-            assert (await collect_answer(cloud_worker(way, cloud, name))).text == ANSWER
+            assert (await collect_answer(cloud_worker(gateway, cloud, name))).text == ANSWER
         assert cloud.posts == len(MODELS)
     assert network.hostile.received == []
 
 
 async def test_a_proxy_that_was_set_is_used_for_remote_addresses(tmp_path: Path) -> None:
     with Cloud() as proxy:
-        way = gateway(Log(), tmp_path, proxy=proxy.url)
-        heard = await collect_answer(server_worker(way, "http://198.51.100.1/v1"))
-        await way.aclose()
+        gateway = new_gateway(Log(), tmp_path, proxy=proxy.url)
+        heard = await collect_answer(server_worker(gateway, "http://198.51.100.1/v1"))
+        await gateway.aclose()
         assert heard.text == ANSWER
         assert [r.path for r in proxy.calls] == ["http://198.51.100.1/v1/chat/completions"]
 

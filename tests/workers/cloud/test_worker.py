@@ -33,8 +33,8 @@ from support.cloud_worker_calls import (
     WorkerAnswer,
     cloud_worker,
     collect_answer,
-    gateway,
     gateways,
+    new_gateway,
     request,
     server_worker,
 )
@@ -51,14 +51,14 @@ ANSWER = Reply().text
 class CloudSetup:
     """A gateway and a cloud, with a worker of every kind."""
 
-    def __init__(self, way: Gateway, cloud: Cloud) -> None:
+    def __init__(self, gateway: Gateway, cloud: Cloud) -> None:
         self.cloud = cloud
         self.log = Log()
-        self.way = way
-        self.way.record = self.log.record
-        self.workers = {name: cloud_worker(self.way, cloud, name) for name in MODELS}
-        self.workers["responses"] = cloud_worker(self.way, cloud, "openai", RESPONSES)
-        self.workers["server"] = server_worker(self.way, cloud.base("server"), PRICE)
+        self.gateway = gateway
+        self.gateway.record = self.log.record
+        self.workers = {name: cloud_worker(self.gateway, cloud, name) for name in MODELS}
+        self.workers["responses"] = cloud_worker(self.gateway, cloud, "openai", RESPONSES)
+        self.workers["server"] = server_worker(self.gateway, cloud.base("server"), PRICE)
 
     @property
     def child(self) -> psutil.Process:
@@ -67,23 +67,25 @@ class CloudSetup:
 
 
 @pytest.fixture
-def cloud_setup(way: Gateway) -> Iterator[CloudSetup]:
+def cloud_setup(gateway: Gateway) -> Iterator[CloudSetup]:
     with Cloud(prices={"": PRICE}) as cloud:
-        yield CloudSetup(way, cloud)
+        yield CloudSetup(gateway, cloud)
 
 
 @pytest.fixture
 async def alone(tmp_path: Path) -> AsyncIterator[Gateway]:
     """A gateway for one test, without litellm as long as it isn't needed."""
-    way = gateway(Log(), tmp_path)
-    yield way
-    await way.aclose()
+    gateway = new_gateway(Log(), tmp_path)
+    yield gateway
+    await gateway.aclose()
 
 
 async def test_a_providers_key_never_goes_to_another_address(cloud_setup: CloudSetup) -> None:
     """Unless the person named its variable for that address."""
     for api_key_env in ("OPENAI_API_KEY", ""):
-        worker = cloud_worker(cloud_setup.way, cloud_setup.cloud, "openai", api_key_env=api_key_env)
+        worker = cloud_worker(
+            cloud_setup.gateway, cloud_setup.cloud, "openai", api_key_env=api_key_env
+        )
         assert (await collect_answer(worker)).text == ANSWER
     assert [call.key for call in cloud_setup.cloud.calls] == [KEYS["OPENAI_API_KEY"], ""]
 
@@ -182,7 +184,7 @@ async def test_errors_are_reported(
 
 
 async def test_a_free_server_that_counts_nothing_is_no_failure(cloud_setup: CloudSetup) -> None:
-    free = server_worker(cloud_setup.way, cloud_setup.cloud.base("server"))
+    free = server_worker(cloud_setup.gateway, cloud_setup.cloud.base("server"))
     cloud_setup.cloud.next(Fault.NO_USAGE)
     heard = await collect_answer(free)
     assert (heard.text, heard.error) == (ANSWER, None)
@@ -223,11 +225,11 @@ async def test_what_cannot_be_recorded_is_not_sent(cloud_setup: CloudSetup) -> N
     async def refuse(call: str, destination: str, body: bytes) -> None:
         raise WorkerError("The disk is full.")
 
-    cloud_setup.way.record, record = refuse, cloud_setup.way.record
+    cloud_setup.gateway.record, record = refuse, cloud_setup.gateway.record
     try:
         heard = await collect_answer(cloud_setup.workers["server"])
     finally:
-        cloud_setup.way.record = record
+        cloud_setup.gateway.record = record
     assert heard.chunks == []
     assert "disk is full" in str(heard.error)
     assert cloud_setup.cloud.posts == 0
@@ -237,14 +239,14 @@ async def test_what_cannot_be_recorded_is_not_sent(cloud_setup: CloudSetup) -> N
 async def test_nothing_is_sent_while_it_is_being_recorded(
     cloud_setup: CloudSetup, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    record, posts = cloud_setup.way.record, []
+    record, posts = cloud_setup.gateway.record, []
 
     async def record_slowly(call: str, destination: str, body: bytes) -> None:
         await asyncio.sleep(0.5)
         posts.append(cloud_setup.cloud.posts)
         await record(call, destination, body)
 
-    monkeypatch.setattr(cloud_setup.way, "record", record_slowly)
+    monkeypatch.setattr(cloud_setup.gateway, "record", record_slowly)
     assert (await collect_answer(cloud_setup.workers[name])).text == ANSWER
     assert posts == [0]
     assert cloud_setup.cloud.posts == 1
@@ -269,15 +271,15 @@ async def test_the_child_knows_its_own_keys_only(cloud_setup: CloudSetup, tmp_pa
     assert cloud_setup.child.cwd() == "/"
     others = {"HF_TOKEN": "canary", "BATON_BUDGET__DAY": "canary", "MISTRAL_API_KEY": "canary"}
     environ = {**os.environ, **others, "LAB_KEY": "sk-lab-key-0123456789"}
-    way = Gateway(Log().record, keys_file=tmp_path / "keys.toml", environ=environ)
+    gateway = Gateway(Log().record, keys_file=tmp_path / "keys.toml", environ=environ)
     before = {process.pid for process in psutil.Process().children()}
     heard = await collect_answer(
-        server_worker(way, cloud_setup.cloud.base("server"), PRICE, api_key_env="LAB_KEY")
+        server_worker(gateway, cloud_setup.cloud.base("server"), PRICE, api_key_env="LAB_KEY")
     )
     [child] = [p for p in psutil.Process().children() if p.pid not in before]
     known = child.environ()
     without = libraries(child)
-    await way.aclose()
+    await gateway.aclose()
     assert heard.text == ANSWER
     assert cloud_setup.cloud.calls[-1].key == "sk-lab-key-0123456789"
     assert "canary" not in str(known)
@@ -288,12 +290,14 @@ async def test_the_child_knows_its_own_keys_only(cloud_setup: CloudSetup, tmp_pa
 
 
 async def test_a_missing_key_is_reported_and_nothing_is_sent(tmp_path: Path) -> None:
-    way = gateway(Log(), tmp_path, environ=dict(os.environ))
+    gateway = new_gateway(Log(), tmp_path, environ=dict(os.environ))
     with Cloud() as cloud:
-        heard = await collect_answer(cloud_worker(way, cloud, "openai"))
-        lab = await collect_answer(server_worker(way, cloud.base("server"), api_key_env="LAB_KEY"))
+        heard = await collect_answer(cloud_worker(gateway, cloud, "openai"))
+        lab = await collect_answer(
+            server_worker(gateway, cloud.base("server"), api_key_env="LAB_KEY")
+        )
         assert cloud.received == []
-    await way.aclose()
+    await gateway.aclose()
     assert isinstance(heard.error, SecretMissing)
     assert "`baton keys set openai`" in str(heard.error)
     assert heard.chunks == []
@@ -364,7 +368,7 @@ async def test_a_dead_gateway_is_reported_and_comes_back(alone: Gateway, costs: 
 async def test_models_are_asked_to_think_little(
     cloud_setup: CloudSetup, provider: str, model: str, wanted: dict[str, object]
 ) -> None:
-    worker = cloud_worker(cloud_setup.way, cloud_setup.cloud, provider, model)
+    worker = cloud_worker(cloud_setup.gateway, cloud_setup.cloud, provider, model)
     heard = await collect_answer(worker, request(max_tokens=3000, temperature=0.3))
     assert (heard.text, heard.error) == (ANSWER, None)
     body = cloud_setup.cloud.calls[0].json
@@ -388,6 +392,6 @@ def test_a_card_names_where_the_bytes_go(
     async def record(call: str, destination: str, body: bytes) -> None:
         raise AssertionError("nothing is sent")
 
-    way = Gateway(record, keys_file=tmp_path / "keys.toml", environ=proxies)
+    gateway = Gateway(record, keys_file=tmp_path / "keys.toml", environ=proxies)
     card = Card("gpt", "cloud", "gpt", Label.CLOUD, provider="openai", model="openai/gpt-5-nano")
-    assert CloudWorker(card, way, base_url=base_url).card.address == address
+    assert CloudWorker(card, gateway, base_url=base_url).card.address == address

@@ -141,9 +141,11 @@ def _is_bounded(done: FinishedCall) -> bool:
     return charged == (0 if done.charge.status is Status.VOID else held)
 
 
-async def check(way: Gateway, home: Path, wanted: Sequence[Pair], manner: CloudBehaviour) -> None:
+async def check(
+    gateway: Gateway, home: Path, wanted: Sequence[Pair], manner: CloudBehaviour
+) -> None:
     cloud = Cloud(prices=PRICES, reply=REPLY, choose=asked_fault, manner=manner)
-    async with cloud, MeteredGateway(cloud, home, gateway=way) as metered:
+    async with cloud, MeteredGateway(cloud, home, gateway=gateway) as metered:
         dones = await make(metered, wanted)
         await metered.quiet()
         assert cloud.posts == len(wanted)
@@ -160,32 +162,32 @@ async def check(way: Gateway, home: Path, wanted: Sequence[Pair], manner: CloudB
         assert not day.held
 
 
-async def test_no_fault_is_settled_below_its_bill(way: Gateway, tmp_path: Path) -> None:
+async def test_no_fault_is_settled_below_its_bill(gateway: Gateway, tmp_path: Path) -> None:
     faults = [None, *(fault for fault in Fault if fault not in APART)]
     wanted = pairs(list(MODELS), faults, 2)
     wanted.append(("gemini", Fault.CUT_BEFORE_MARKER))  # it has none but the connection's end
-    await check(way, tmp_path, wanted, CloudBehaviour(pause=0.3))
+    await check(gateway, tmp_path, wanted, CloudBehaviour(pause=0.3))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("whole_cap", [False, True])
 @pytest.mark.parametrize("kind", MODELS)
 async def test_no_fault_at_any_provider_is_settled_below_its_bill(
-    way: Gateway, tmp_path: Path, kind: str, whole_cap: bool
+    gateway: Gateway, tmp_path: Path, kind: str, whole_cap: bool
 ) -> None:
     faults = [None, *(fault for fault in Fault if fault not in APART)]
     await check(
-        way, tmp_path, pairs([kind], faults, 3), CloudBehaviour(pause=0.3, whole_cap=whole_cap)
+        gateway, tmp_path, pairs([kind], faults, 3), CloudBehaviour(pause=0.3, whole_cap=whole_cap)
     )
 
 
 @pytest.mark.parametrize("kind", ["openai", "xai"])
 async def test_an_answer_without_a_count_is_charged_by_our_own_bound(
-    way: Gateway, tmp_path: Path, kind: str
+    gateway: Gateway, tmp_path: Path, kind: str
 ) -> None:
     """A token has a byte at least; a model that thinks may have written all that its cap allows."""
     cloud = Cloud(prices=PRICES, choose=asked_fault)
-    async with cloud, MeteredGateway(cloud, tmp_path, gateway=way) as metered:
+    async with cloud, MeteredGateway(cloud, tmp_path, gateway=gateway) as metered:
         done = await metered.call(kind, Fault.NO_USAGE, cap=2000)
         await metered.quiet()
         (day,) = [room for room in (await metered.ledger.standing(ROOM)).rooms if room.ceiling]
@@ -198,10 +200,10 @@ async def test_an_answer_without_a_count_is_charged_by_our_own_bound(
     assert done.charge.held - done.charge.charged == (2000 - written) * 4000
 
 
-async def test_how_an_answer_ended_is_kept(way: Gateway, tmp_path: Path) -> None:
+async def test_how_an_answer_ended_is_kept(gateway: Gateway, tmp_path: Path) -> None:
     ends = {None: Finish.STOP, Fault.FILTERED: Finish.FILTER, Fault.CALLS_TOOL: Finish.TOOL}
     cloud = Cloud(prices=PRICES, reply=REPLY, choose=asked_fault)
-    async with cloud, MeteredGateway(cloud, tmp_path, gateway=way) as metered:
+    async with cloud, MeteredGateway(cloud, tmp_path, gateway=gateway) as metered:
         dones = await make(metered, itertools.product(MODELS, ends))
         await metered.quiet()
     found = {
@@ -214,10 +216,10 @@ async def test_how_an_answer_ended_is_kept(way: Gateway, tmp_path: Path) -> None
 
 
 async def test_more_than_was_held_is_all_recorded_and_freezes_the_cloud(
-    way: Gateway, tmp_path: Path
+    gateway: Gateway, tmp_path: Path
 ) -> None:
     cloud = Cloud(prices=PRICES, reply=REPLY, choose=asked_fault)
-    async with cloud, MeteredGateway(cloud, tmp_path, gateway=way) as metered:
+    async with cloud, MeteredGateway(cloud, tmp_path, gateway=gateway) as metered:
         for kind in MODELS:
             above = await metered.call(kind, Fault.ABOVE_CAP)
             posts = cloud.posts
@@ -235,12 +237,14 @@ async def test_more_than_was_held_is_all_recorded_and_freezes_the_cloud(
 TIERED = replace(PRICE, tiers=(Tier(100, Rates(2 * 10**9, 6 * 10**9, 10**9, 3 * 10**9)),))
 
 
-async def test_the_dearest_way_to_count_fits_what_was_held(way: Gateway, tmp_path: Path) -> None:
+async def test_the_dearest_way_to_count_fits_what_was_held(
+    gateway: Gateway, tmp_path: Path
+) -> None:
     # A token for each byte, a price that doubles above 100 of them, all of the prompt put into the
     # cache, an answer up to its cap: nothing dearer can be billed.
     reply = Reply(tokens=500, bytes_per_token=1, overhead=30, written=10**6)
     cloud = Cloud(prices={"": TIERED}, reply=reply, choose=asked_fault)
-    async with cloud, MeteredGateway(cloud, tmp_path, gateway=way, price=TIERED) as metered:
+    async with cloud, MeteredGateway(cloud, tmp_path, gateway=gateway, price=TIERED) as metered:
         dones = await make(
             metered, pairs(list(MODELS), [None, Fault.CUT_BEFORE_MARKER], len(MODELS))
         )
@@ -256,12 +260,12 @@ async def test_the_dearest_way_to_count_fits_what_was_held(way: Gateway, tmp_pat
             assert done.charge.charged == bill.nanos
 
 
-async def test_many_at_once_stay_below_the_ceiling(way: Gateway, tmp_path: Path) -> None:
+async def test_many_at_once_stay_below_the_ceiling(gateway: Gateway, tmp_path: Path) -> None:
     room = {Scope.DAY: 3 * 10**7}
     reply, manner = Reply(tokens=400), CloudBehaviour(whole_cap=True)
     cloud = Cloud(prices=PRICES, reply=reply, choose=asked_fault, manner=manner)
     faults = [None, Fault.CUT_MIDWAY, Fault.CUT_BEFORE_FIRST, Fault.NO_USAGE]
-    async with cloud, MeteredGateway(cloud, tmp_path, gateway=way, room=room) as metered:
+    async with cloud, MeteredGateway(cloud, tmp_path, gateway=gateway, room=room) as metered:
         wanted = pairs(list(MODELS), faults, 10)
         dones = await asyncio.gather(*(metered.call(*pair) for pair in wanted))
         await metered.quiet()
@@ -276,10 +280,10 @@ async def test_many_at_once_stay_below_the_ceiling(way: Gateway, tmp_path: Path)
 
 
 async def test_an_answer_past_its_cap_is_cut_and_freezes_the_cloud(
-    way: Gateway, tmp_path: Path
+    gateway: Gateway, tmp_path: Path
 ) -> None:
     cloud = Cloud(prices=PRICES, choose=asked_fault)
-    async with cloud, MeteredGateway(cloud, tmp_path, gateway=way) as metered:
+    async with cloud, MeteredGateway(cloud, tmp_path, gateway=gateway) as metered:
         for kind in MODELS:
             past = await metered.call(kind, Fault.ENDLESS)
             posts = cloud.posts
@@ -305,8 +309,12 @@ async def test_an_answer_past_its_cap_is_cut_and_freezes_the_cloud(
 async def test_who_stops_answering_is_given_up(tmp_path: Path, kinds: Sequence[str]) -> None:
     cloud = Cloud(prices=PRICES, choose=asked_fault)
     patience = CallTimeouts(connect=10, first=4, first_of_slow=4, stall=3)
-    way = gateway_of(tmp_path, patience)
-    async with aclosing(way), cloud, MeteredGateway(cloud, tmp_path, gateway=way) as metered:
+    gateway = gateway_of(tmp_path, patience)
+    async with (
+        aclosing(gateway),
+        cloud,
+        MeteredGateway(cloud, tmp_path, gateway=gateway) as metered,
+    ):
         for kind in kinds:
             assert (await metered.call(kind)).error is None  # the library is loaded
         wanted = pairs(kinds, SLOW, len(kinds))
@@ -325,11 +333,11 @@ async def test_who_stops_answering_is_given_up(tmp_path: Path, kinds: Sequence[s
 
 @pytest.mark.parametrize("whole_cap", [False, True])
 async def test_who_stops_listening_pays_at_least_the_bill(
-    way: Gateway, tmp_path: Path, whole_cap: bool
+    gateway: Gateway, tmp_path: Path, whole_cap: bool
 ) -> None:
     manner = CloudBehaviour(whole_cap=whole_cap)
     cloud = Cloud(prices=PRICES, reply=Reply(tokens=5000, rate=200), manner=manner)
-    async with cloud, MeteredGateway(cloud, tmp_path, gateway=way) as metered:
+    async with cloud, MeteredGateway(cloud, tmp_path, gateway=gateway) as metered:
         kinds = list(MODELS)
         dones = await asyncio.gather(*(metered.call(kind, after=2) for kind in kinds))
         await metered.quiet()
@@ -358,9 +366,9 @@ async def test_a_call_that_is_stopped_before_it_began_harms_no_other(tmp_path: P
     assert cloud.posts == 1
 
 
-async def test_refusals_are_distinguished(way: Gateway, tmp_path: Path) -> None:
+async def test_refusals_are_distinguished(gateway: Gateway, tmp_path: Path) -> None:
     cloud = Cloud(prices=PRICES, choose=asked_fault)
-    async with cloud, MeteredGateway(cloud, tmp_path, gateway=way) as metered:
+    async with cloud, MeteredGateway(cloud, tmp_path, gateway=gateway) as metered:
         wanted = [(kind, fault) for fault in (Fault.ECHO_KEY, Fault.TOO_LONG) for kind in MODELS]
         wanted += [(kind, Fault.RATE_LIMITED) for kind in ("server", "gemini")]
         dones = await make(metered, wanted)
@@ -395,14 +403,14 @@ ODD = [
 
 @pytest.mark.parametrize("count", [50, pytest.param(1000, marks=pytest.mark.long)])
 async def test_the_log_of_what_left_is_what_arrived(
-    way: Gateway, tmp_path: Path, count: int
+    gateway: Gateway, tmp_path: Path, count: int
 ) -> None:
     dice = random.Random(count)
     bad = [Fault.CUT_MIDWAY, Fault.SERVER_ERROR, Fault.UNAUTHORISED, Fault.REDIRECT]
     faults = [None, None, *bad]
     cloud = Cloud(prices=PRICES, choose=asked_fault)
     gate = asyncio.Semaphore(AT_ONCE)
-    async with cloud, MeteredGateway(cloud, tmp_path, gateway=way) as metered:
+    async with cloud, MeteredGateway(cloud, tmp_path, gateway=gateway) as metered:
 
         async def one() -> FinishedCall:
             text = "".join(dice.choice([*ODD, "words "]) for _ in range(dice.randint(0, 200)))
@@ -443,12 +451,12 @@ COUNTED_IN_OTHER_FIELDS = {
 
 
 async def test_the_gateway_reaches_nothing_but_the_provider(
-    way: Gateway, network: GatewayNetwork, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    gateway: Gateway, network: GatewayNetwork, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for kind, model in COUNTED_IN_OTHER_FIELDS.items():
         monkeypatch.setitem(MODELS, kind, model)
     cloud = Cloud(prices=PRICES)
-    async with cloud, MeteredGateway(cloud, tmp_path, gateway=way) as metered:
+    async with cloud, MeteredGateway(cloud, tmp_path, gateway=gateway) as metered:
         dones = await make(metered, [(kind, None) for kind in MODELS])
         assert [done.error for done in dones] == [None] * len(MODELS)
         assert network.hostile.received == []
