@@ -166,7 +166,8 @@ def answer_prompt(options: AskOptions) -> int:
             from baton.cli.plan_renderer import plan_renderer
 
             special = plan_renderer(baton.orchestra.roster)
-        return runner.run(show_run(begin, _output_options(options), special))
+        manner = _output_options(options, settings)
+        return runner.run(show_run(begin, manner, special))
 
 
 @contextmanager
@@ -270,7 +271,7 @@ def _limits(options: AskOptions) -> PromptLimits:
     )
 
 
-def _output_options(options: AskOptions) -> OutputOptions:
+def _output_options(options: AskOptions, settings: Settings) -> OutputOptions:
     from baton.cli.prompt_run import OutputOptions
 
     return OutputOptions(
@@ -279,6 +280,7 @@ def _output_options(options: AskOptions) -> OutputOptions:
         options.drop_oldest,
         is_kept=not options.no_history,
         is_preview=options.preview,
+        has_warnings=settings.warnings,
     )
 
 

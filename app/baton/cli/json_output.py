@@ -55,7 +55,8 @@ def run_object(
 def run_warnings(view: RunView) -> list[dict[str, str]]:
     """Return what a person must learn though there may be an answer."""
     lack = {"kind": "incomplete", "message": view.incomplete_reason, "hint": ASK_AGAIN_HINT}
-    return [*overcharge_warnings(view), *([lack] if view.incomplete_reason else [])]
+    quality = [{"kind": w.kind, "message": w.message, "hint": w.hint} for w in view.warnings]
+    return [*overcharge_warnings(view), *([lack] if view.incomplete_reason else []), *quality]
 
 
 def overcharge_warnings(view: RunView) -> list[dict[str, str]]:

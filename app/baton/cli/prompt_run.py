@@ -45,7 +45,7 @@ from baton.platform.os_signals import (
     is_ignored,
     remove_signal_handler,
 )
-from baton.presentation.answers import destination_text
+from baton.presentation.answers import destination_text, warning_text
 from baton.presentation.charges import call_price_text
 from baton.presentation.plans import resume_hint
 
@@ -58,6 +58,7 @@ class OutputOptions:
     """How an answer is shown: `format` is text, whole (text at the end), json or events.
 
     `is_kept` says whether the answer is in the history as well; a preview only draws the plan.
+    `has_warnings` is whether doubts about an answer are written beside it.
     """
 
     format: str = "text"
@@ -65,6 +66,7 @@ class OutputOptions:
     drop_oldest: bool = False
     is_kept: bool = True
     is_preview: bool = False
+    has_warnings: bool = True
 
 
 async def show_run(
@@ -123,8 +125,17 @@ def _report_ending(view: RunView, output: Output, manner: OutputOptions, left: l
         output.notify("baton: Nothing was sent; your prompt is kept.")
     if view.notice and view.status != "failed":
         output.notify(f"baton: {view.notice}")
-    if not manner.quiet and (lack := _incomplete_text(view, manner)):
-        output.warn(f"baton: {lack}")
+    for line in _doubts(view, manner):
+        output.warn(f"baton: {line}")
+
+
+def _doubts(view: RunView, manner: OutputOptions) -> list[str]:
+    """Say what is wrong with an answer, or likely is."""
+    if manner.quiet:
+        return []
+    lack = _incomplete_text(view, manner)
+    doubts = map(warning_text, view.warnings if manner.has_warnings else ())
+    return [*filter(None, [lack]), *doubts]
 
 
 def _incomplete_text(view: RunView, manner: OutputOptions) -> str:

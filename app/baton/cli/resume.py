@@ -76,7 +76,11 @@ def resume(
     settings = load_settings(find_paths().config_file, flags={"offline": True} if offline else {})
     baton = compose(settings, find_paths())
     with running_loop(baton) as runner:
-        return runner.run(_resume_run(baton, run, OutputOptions(form, quiet), limits))
+        return runner.run(
+            _resume_run(
+                baton, run, OutputOptions(form, quiet, has_warnings=settings.warnings), limits
+            )
+        )
 
 
 async def _resume_run(

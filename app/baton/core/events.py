@@ -253,6 +253,24 @@ class Checked:
 
 
 @dataclass(frozen=True, slots=True)
+class Warned:
+    """What is said beside an answer: its likely fault in a sentence, and what would help most.
+
+    `kind` is what programs read: likely_wrong, failed_check, repetition, or needs_... for what no
+    worker here can know. `chance` is that of a good answer, where that is the cause; `is_known` is
+    whether the conversation has the same cause and remedy before.
+    """
+
+    at: float = field(default=0.0, kw_only=True)
+    kind: str
+    message: str
+    hint: str = ""
+    chance: float | None = None
+    is_known: bool = False
+    step: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class StepFailed:
     """A step ended without its text (or with part of it, which is kept)."""
 
@@ -304,6 +322,7 @@ Event = (
     | StepSkipped
     | StepFailed
     | Checked
+    | Warned
     | Finished
     | Failed
     | Cancelled

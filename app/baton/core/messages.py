@@ -154,6 +154,7 @@ class Finish(StrEnum):
     FILTER = "filter"  # the provider's content filter ended it
     TOOL = "tool"  # with the call of a tool, and none was offered
     EMPTY = "empty"  # of itself, without a word
+    REPETITION = "repetition"  # it repeated itself and was stopped
 
 
 @dataclass(frozen=True, slots=True)

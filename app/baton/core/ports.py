@@ -96,7 +96,10 @@ NEW = ConversationPosition()
 
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
-    """What the store recorded before anything was called: ids, and what the worker will see."""
+    """What the store recorded before anything was called: ids, and what the worker will see.
+
+    `warned` has the hints that were last given in the conversation, by the kind of the warning.
+    """
 
     run: str
     conversation: str
@@ -106,6 +109,7 @@ class RecordedRun:
     system: str | None
     turns: tuple[Turn, ...]
     policy: Policy | None = None
+    warned: Mapping[str, str] = field(default_factory=dict)
 
 
 class Store(Protocol):

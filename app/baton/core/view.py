@@ -29,6 +29,7 @@ from baton.core.events import (
     StepText,
     Terminal,
     Trimmed,
+    Warned,
     Weighed,
 )
 from baton.core.messages import Finish
@@ -83,9 +84,10 @@ class RunView:
     `status` is running, finished, failed or cancelled. `planning` is who is being asked for a plan.
     With `draft` the answer may still be replaced (`before` is the one that a new plan replaces);
     `revisions` say why it was, or why there were more steps than at first. `offers` are what could
-    have left or did, `sent` what left, `weighed` whether help was thought worth its price. `notice`
-    is the last thing to show that isn't an error (a retry, turns left out, why there is no answer).
-    `seconds` is the time of the last event.
+    have left or did, `sent` what left, `weighed` whether help was thought worth its price,
+    `warnings` what is said beside the answer. `notice` is the last thing to show that isn't an
+    error (a retry, turns left out, why there is no answer). `seconds` is the time of the last
+    event.
     """
 
     status: str = "running"
@@ -101,6 +103,7 @@ class RunView:
     offers: tuple[Offered, ...] = ()
     sent: tuple[Sent, ...] = ()
     weighed: tuple[Weighed, ...] = ()
+    warnings: tuple[Warned, ...] = ()
     notice: str = ""
     failure: Failed | None = None
     seconds: float = 0.0
@@ -198,7 +201,7 @@ class RunView:
                 return view._with_plan(event)
             case Trimmed(turns=turns):
                 return replace(view, notice=f"{turns} earlier turns are not sent from here on.")
-            case Called() | Offered() | Sent() | Checked():
+            case Called() | Offered() | Sent() | Checked() | Warned():
                 return view._note(event)
             case Finished() | Failed() | Cancelled():
                 return view._ended(event)
@@ -237,7 +240,7 @@ class RunView:
         steps = (*self.steps[: step.number - 1], step, *self.steps[step.number :])
         return replace(self, steps=steps)
 
-    def _note(self, event: Called | Offered | Sent | Checked) -> RunView:
+    def _note(self, event: Called | Offered | Sent | Checked | Warned) -> RunView:
         match event:
             case Checked(step=step):
                 old = self.steps[step - 1]
@@ -249,6 +252,8 @@ class RunView:
                 return replace(self, offers=(*self.offers, event), notice=event.message)
             case Sent():
                 return replace(self, sent=(*self.sent, event))
+            case Warned():
+                return replace(self, warnings=(*self.warnings, event))
 
     def _apply_to_step(
         self,

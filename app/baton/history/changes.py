@@ -78,7 +78,18 @@ def begin_run(
         conversation.system,
         sent,
         conversation.policy,
+        _warned(connection, conversation.id),
     )
+
+
+def _warned(connection: Connection, conversation: str) -> dict[str, str]:
+    """Return the hints that were last given in a conversation, by the kind of the warning."""
+    found = connection.execute(
+        "SELECT data ->> 'kind' AS kind, data ->> 'hint' AS hint FROM events JOIN runs ON id = run "
+        "WHERE conversation = ? AND events.kind = 'Warned' ORDER BY created, seq",
+        [conversation],
+    )
+    return {row["kind"]: row["hint"] for row in found}
 
 
 def _get_or_create_conversation(

@@ -232,7 +232,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `worker` is the id of the default worker, `conductor` of the one that draws plans ("": the one
     that comes with Baton; "rule": no model, only templates and the rule). `prefer` names the
     worker for tasks of a kind ({code = "qwen2.5-coder-7b"}). With `tools` off, nothing is computed
-    or executed besides the models.
+    or executed besides the models. With `warnings` off, no doubt is written beside an answer; JSON
+    and traces have them all the same.
     """
 
     mode: Mode = "auto"
@@ -241,6 +242,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     conductor: str = ""
     prefer: dict[KindName, str] = {}
     tools: bool = True
+    warnings: bool = True
     budget: BudgetSettings = BudgetSettings()
     cloud: CloudSettings = CloudSettings()
     workers: tuple[WorkerSettings, ...] = ()

@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from baton.core.events import Called, Decision, Offered, Weighed
+from baton.core.events import Called, Decision, Offered, Warned, Weighed
 from baton.core.hold_decision import overcharge_error, shown_rounded_up
 from baton.core.labels import Label
 from baton.core.messages import Card
 from baton.core.money import show_usd
 from baton.core.ports import CallOffer
+from baton.core.quality.answer_review import FAILED_CHECK
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView, StepView
 from baton.presentation.charges import offer_cost_text
@@ -49,9 +50,10 @@ class AnswerSummary:
 
     `steps` has for each step that was begun where it was done: local, network or cloud.
     `remote_author` is the remote worker that wrote the answer, with its cost; where several workers
-    wrote it, `parts` say which wrote what. `notes` are quiet lines under it, `warnings` are about
-    its charges. `is_withdrawn` is whether the person decided not to send the prompt;
-    `interruption` says how far a run came that can be resumed, `is_unplayed` that nothing was done.
+    wrote it, `parts` say which wrote what. `notes` are quiet lines under it, `doubts` say what is
+    likely wrong with it, `warnings` are about its charges. `is_withdrawn` is whether the person
+    decided not to send the prompt; `interruption` says how far a run came that can be resumed,
+    `is_unplayed` that nothing was done.
     """
 
     seconds: float | None = None
@@ -62,6 +64,7 @@ class AnswerSummary:
     remote_author: str = ""
     parts: tuple[AnswerPart, ...] = ()
     notes: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     is_withdrawn: bool = False
     interruption: str = ""
@@ -92,6 +95,7 @@ def summarise_answer(run: RunView, roster: CardsById) -> AnswerSummary:
         remote_author=_remote_author(author, run, roster) if author else "",
         parts=parts if len(parts) > 1 else (),
         notes=tuple(_summary_notes(run, roster)),
+        doubts=tuple(map(warning_text, run.warnings)),
         warnings=charge_warnings(run, roster),
     )
     if run.status == "running":
@@ -135,6 +139,25 @@ def interruption_text(run: RunView) -> str:
         return ""
     progress = run_progress(run)
     return f"{progress[0].upper()}{progress[1:]}." if progress else ""
+
+
+def warning_text(warned: Warned) -> str:
+    """Return what is said beside an answer: in full, or as a mark where it is known."""
+    if not warned.is_known or warned.kind == FAILED_CHECK:
+        return one_line(f"{warned.message} {warned.hint}".strip(), 400)
+    if warned.chance is not None:
+        return f"{warned.message.partition(':')[0]} ({warned.chance:.0%})."
+    return f"{_MARKS.get(warned.kind, warned.kind.replace('_', ' ')).capitalize()}."
+
+
+_MARKS = {
+    "needs_current_data": "not looked up",
+    "needs_link": "the link was not opened",
+    "needs_this_machine": "this machine was not looked at",
+    "needs_personal_data": "nothing is known about you",
+    "needs_action": "nothing was done",
+    "repetition": "stopped, as it repeated itself",
+}
 
 
 def weighed_text(weighed: Weighed, name: str) -> str:

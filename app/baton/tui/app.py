@@ -276,6 +276,7 @@ def run_app(
         assign=baton.assign,
         state=baton.paths.state,
         started=started,
+        has_warnings=baton.settings.warnings,
     )
     return asyncio.run(_run(BatonApp(services, theme, keymap), baton, mouse))
 

@@ -58,7 +58,8 @@ class AppServices:
     arrived a worker, in the roles of its record, and returns the line that says so; `leave` lets a
     worker go whose file is about to. `roles` says who has which, `assign` gives some to a worker
     and returns a line, too. `state` is the folder for what the app remembers of what was decided.
-    `started` is called once the first frame is on the screen.
+    `started` is called once the first frame is on the screen. `has_warnings` is whether doubts
+    about an answer are shown.
     """
 
     orchestra: Orchestra
@@ -81,3 +82,4 @@ class AppServices:
     assign: Callable[[str, Sequence[ModelRole]], str] = _assign_nothing
     state: Path | None = None
     started: Callable[[], None] = _do_nothing
+    has_warnings: bool = True

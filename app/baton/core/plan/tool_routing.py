@@ -1,4 +1,4 @@
-"""What a tool can answer alone: a sum in signs and digits, a conversion, the time, the date.
+"""What a tool can answer alone: a sum in signs and digits, a conversion, the time, what Baton is.
 
 What matches here never reaches a model, so only unambiguous requests match. Requests in words
 are for the trained conductor, which writes them as expressions. The core reads requests to choose a
@@ -61,12 +61,14 @@ def can_compute(tool: str, text: str) -> bool:
             return re.fullmatch(_CONVERSION, plain, re.IGNORECASE) is not None
         case "clock":
             return bool(clock_expression(text))
+        case tool if tool == ABOUT_BATON:
+            return asks_who_answers(text) or _is_like(_BATON_SKILLS, text)
     return False
 
 
 def is_computable(text: str) -> bool:
     """Whether one of the tools can answer a text alone."""
-    return any(can_compute(tool, text) for tool in ("calculator", "units", "clock"))
+    return any(can_compute(tool, text) for tool in ("calculator", "units", "clock", ABOUT_BATON))
 
 
 def _is_sum(text: str) -> bool:
@@ -140,3 +142,42 @@ def clock_expression(text: str) -> str:
 
 def _bare_text(text: str) -> str:
     return " ".join(text.split()).replace("\u2019", "'").lstrip("\u00bf").strip("` ").rstrip(_TAIL)
+
+
+# What Baton itself answers
+
+
+ABOUT_BATON = "baton"
+"""The id of the tool that says what Baton is and can do."""
+
+_BATON_NAME = (
+    r"(?:(?:so|and|ok|hey|baton),? )?(?:"
+    r"(?:what|which) (?:(?:ai|a\.i\.|language|llm|kind of) )*(?:model|llm|ai) "
+    r"(?:are you|is this|do you use|am i (?:talking|speaking|chatting) (?:to|with))"
+    r"(?: running| using)?|(?:who|what) are you|what(?:'s| is) your name|"
+    r"are you (?:chat ?gpt|gpt(?:-?\d\w*)?|claude|gemini|llama|human|real|"
+    r"an? (?:ai|llm|bot|robot|human|person))|"
+    r"(?:welches|was für ein) (?:sprach|ki-?)?modell bist du|(?:wer|was) bist du|"
+    r"wie hei(?:ß|ss)t du|quel mod(?:è|e)le es[- ]tu|(?:qui|qu) ?'?es[- ]tu|"
+    r"comment t'appelles[- ]tu|qu[eé] modelo eres|(?:quién|qué) eres|cómo te llamas|"
+    r"(?:che|quale) modello sei|chi sei|come ti chiami|que modelo (?:é você|você é|és tu)|"
+    r"quem (?:é você|és tu)|como (?:você )?se chama)"
+)
+_BATON_SKILLS = (
+    r"help|help me|hilfe|aide|ayuda|aiuto|ajuda|(?:(?:so|and|hey|baton),? )?(?:"
+    r"what (?:all )?(?:can|could|do) (?:you|baton) (?:do|help (?:me )?with)(?: for me)?|"
+    r"how (?:can|could) you help(?: me)?|"
+    r"what are you (?:able to do|capable of|good (?:at|for))|"
+    r"was kannst du(?: alles| für mich tun)?|(?:wobei|wie) kannst du mir helfen|"
+    r"que (?:peux|sais)-tu faire|qué (?:puedes|sabes) hacer|"
+    r"(?:che )?cosa (?:sai|puoi) fare|o que (?:você pode|sabes|podes) fazer)"
+)
+
+
+def asks_who_answers(text: str) -> bool:
+    """Whether a text asks which model answers, and nothing more."""
+    return _is_like(_BATON_NAME, text)
+
+
+def _is_like(pattern: str, text: str) -> bool:
+    return re.fullmatch(pattern, _bare_text(text).strip(" !"), re.IGNORECASE) is not None

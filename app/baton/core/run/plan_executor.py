@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from baton.core import events as ev
 from baton.core.errors import PlanError
-from baton.core.messages import Message, Role
+from baton.core.messages import Finish, Message, Role
 from baton.core.plan.plan import Outcome, Plan, single_step_plan
 from baton.core.ports import Choice, Proposal, Question, Strategy
 from baton.core.run.approval import PromptWithdrawn
@@ -122,6 +122,18 @@ class PlanExecutor:
         while strategy is not None and await self._adopt_more(strategy):
             await self._play_steps()
         self._conclude()
+        await self._review()
+
+    async def _review(self) -> None:
+        """Say beside the answer what is likely wrong with it."""
+        from baton.core.quality.answer_review import review_answer
+
+        outcome = self._outcome
+        authors = {n: self._author_of(n) for n in outcome.plan.answer}
+        looped = {n: step.finish is Finish.REPETITION for n, step in self._steps.items()}
+        known = self._run.recorded.warned
+        for warned in await review_answer(self._context, outcome, authors, looped, known):
+            await self._run.emit(warned)
 
     def _take_up(self, kept: Outcome) -> None:
         """Take the steps over that were finished in an earlier run."""

@@ -15,6 +15,7 @@ from baton.core.messages import Card, estimated_tokens, text_with_files
 from baton.core.model_roles import RULE_CONDUCTOR
 from baton.core.plan.plan import Material, Outcome
 from baton.core.plan.short_answer import announced_answer, short_answer
+from baton.core.plan.tool_routing import ABOUT_BATON, can_compute
 from baton.core.plan.turn_roles import TurnRole, scores_by_rule
 from baton.core.ports import RecordedRun, RoutingContext
 from baton.core.routing_types import Draft, Estimate, Judgement
@@ -35,6 +36,8 @@ async def build_routing_context(
     first = _first_worker(request, services, label)
     check(first, label, terms)
     cards = [worker.card for name, worker in services.workers.items() if name != first.id]
+    if not can_compute(ABOUT_BATON, material.prompt):  # no plan may have use for it
+        cards = [card for card in cards if card.id != ABOUT_BATON]
     usable = (first, *(card for card in cards if may_use(card, label, terms)))
     roster = await services.skills.cards_with_skills(usable)
     route = await services.router.route(material, roster)

@@ -10,7 +10,7 @@ from baton.core.messages import Card, estimated_tokens
 from baton.core.plan.assignment import success_difficulty
 from baton.core.plan.plan import KINDS, Material, Need
 from baton.core.plan.skill_estimates import ordinary_difficulty
-from baton.core.plan.tool_routing import can_compute
+from baton.core.plan.tool_routing import ABOUT_BATON, can_compute
 from baton.core.plan.turn_roles import scores_by_rule
 from baton.core.ports import Route
 from baton.core.routing_types import Draft, Estimate, Judgement
@@ -146,6 +146,8 @@ def tool_alone(material: Material, roster: Sequence[Card]) -> Route | None:
     tool = next((tool for tool in there if can_compute(tool, material.prompt)), "")
     if not tool:
         return None
+    if tool == ABOUT_BATON:
+        return Route("local", "Baton answers this about itself.", Need("chat", 1), tool=tool)
     return Route(
         "local",
         f"This is a plain sum, conversion or time, which the {tool} tool computes exactly.",
@@ -169,7 +171,7 @@ def routed(material: Material, roster: Sequence[Card], estimate: Estimate | None
     """
     text = head_and_tail(material.prompt)
     known = estimate if estimate is not None and estimate.novelty <= _NOVEL else None
-    if known is None and _is_greeting(text):
+    if known is None and is_greeting(text):
         estimate = None
     parts = _parts(text)
     kind = _kind(text, bool(material.files))
@@ -237,13 +239,14 @@ def _as_expected(estimate: Estimate, roster: Sequence[Card], kind: str, ruled: i
     return max(1, min(5, round(ruled + (1 - estimate.novelty) * step)))
 
 
-def _is_greeting(text: str) -> bool:
+def is_greeting(text: str) -> bool:
+    """Whether a text is no more than a greeting, thanks, or yes or no."""
     return len(text) < _SHORT and _EASY.match(text) is not None
 
 
 def _kind(text: str, with_files: bool) -> str:
     """Return the task kind whose words come first and most often."""
-    if _is_greeting(text):
+    if is_greeting(text):
         return "chat"
     best, most = "", 0.0
     for kind, words in _KINDS.items():

@@ -32,6 +32,7 @@ from baton.core.messages import (
 )
 from baton.core.plan.plan import Plan
 from baton.core.plan.token_estimates import step_tokens_p99
+from baton.core.quality.repetition import RepetitionWatch
 from baton.core.run.approval import PromptWithdrawn
 from baton.core.run.metered_worker import PreparedCall
 from baton.core.run.run_context import RunContext
@@ -90,6 +91,7 @@ class StepExecution:
         self._why = why
         self._route = route
         self._failure = ""
+        self._watch = RepetitionWatch(run.conversation.material.prompt)
 
     @property
     def is_cut(self) -> bool:
@@ -146,7 +148,8 @@ class StepExecution:
                     await emit(ev.StepRetried(self.number, error.message, delay))
                     await asyncio.sleep(delay)
             is_whole_answer = self._is_alone and self._is_final  # which is kept as such
-            text = "" if is_whole_answer else self.text
+            is_kept_there = is_whole_answer and self.ending is not Finish.REPETITION
+            text = "" if is_kept_there else self.text
             await emit(ev.StepFinished(self.number, self.finish, text))
         except StepAbandoned:
             pass
@@ -200,6 +203,8 @@ class StepExecution:
                     async with aclosing(metered.stream(call)) as chunks:
                         async for chunk in chunks:
                             await self._take(chunk)
+                            if isinstance(chunk, Text) and self._stop_repeating():
+                                break
                     return
             except ContextTooLong as error:
                 if not self.step.is_direct or not await run.conversation.trim(error, shown):
@@ -290,6 +295,13 @@ class StepExecution:
         if self.step.is_direct and self._route:
             return self._route  # all there is goes to it
         return f"Step {self.number} of the plan is for it: {self.step.need.kind}."
+
+    def _stop_repeating(self) -> bool:
+        """Whether the text repeats itself, so that it ends before its first repeat."""
+        if not (end := self._watch.end_of_first(self.text)):
+            return False
+        self.text, self.ending = self.text[:end].rstrip(), Finish.REPETITION
+        return True
 
     async def _take(self, chunk: Chunk) -> None:
         """Turn what the worker yields into events; what it declined, the error after it says."""

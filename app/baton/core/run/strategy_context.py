@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 
 from baton.core import events as ev
 from baton.core.errors import BudgetExceeded
@@ -17,12 +18,18 @@ from baton.core.messages import (
     Text,
     Usage,
 )
-from baton.core.plan.plan import Outcome, Plan
+from baton.core.plan.plan import Material, Outcome, Plan
 from baton.core.plan.request_parts import WrittenPlan
 from baton.core.ports import RoutingContext, SpendingRoom, Worker
 from baton.core.routing_types import Judgement
 from baton.core.run.metered_worker import PreparedCall
-from baton.core.run.routing_context import drafts, sound_judgement, sound_likeness, sound_scores
+from baton.core.run.routing_context import (
+    drafts,
+    sound_estimate,
+    sound_judgement,
+    sound_likeness,
+    sound_scores,
+)
 from baton.core.run.run_context import RunContext
 from baton.core.strategies._draft_scoring import judge_by_rule
 
@@ -40,6 +47,7 @@ class RunStrategyContext:
         self._draft = draft
         self._author = author
         self._wrong: dict[int, int] = {}
+        self._checks: dict[int, tuple[ev.Checked, ...]] = {}
 
     @property
     def routing(self) -> RoutingContext:
@@ -90,7 +98,12 @@ class RunStrategyContext:
         return await split_request(conductor, self.routing, write)
 
     async def check(self, outcome: Outcome, step: int) -> tuple[ev.Checked, ...]:
-        """Check a step's text by executing, parsing and recomputing what can be, and record it."""
+        """Check a step's text by executing, parsing and recomputing what can be, and record it.
+
+        A step that is over is checked once.
+        """
+        if step in self._checks:
+            return self._checks[step]
         from baton.core.plan.checks import check_text
 
         has_tools = any(card.is_tool for card in self.routing.roster)
@@ -105,6 +118,7 @@ class RunStrategyContext:
             self._wrong[step] = sum(event.verdict is ev.Verdict.WRONG for event in decided)
         for event in checked:
             await self._run.emit(event)
+        self._checks[step] = checked
         return checked
 
     async def judge(self, outcome: Outcome, steps: Sequence[int]) -> Judgement:
@@ -116,6 +130,31 @@ class RunStrategyContext:
         said = await router.judge(material, routing.route, routing.roster, shown)
         sound = sound_judgement(said, len(shown), routing.roster)
         return sound or judge_by_rule(routing.route, routing.roster, shown)
+
+    async def chance(self, outcome: Outcome, step: int, part: Material | None) -> float:
+        """Return how likely what a step wrote is good, from 0 to 1.
+
+        An answer to the prompt is compared with the other drafts of it. A `part` of the request is
+        judged as if it were the whole. A router that was too late before is ready by now.
+        """
+        routing, router = self.routing, self._run.services.router
+        numbers = [step]
+        if part is None:
+            steps = enumerate(outcome.plan.steps, start=1)
+            tools = {card.id for card in routing.roster if card.is_tool}
+            numbers = [
+                n for n, s in steps if s.is_direct and outcome.text(n) and s.worker not in tools
+            ]
+        asked = part or self._run.conversation.material
+        if part is not None or routing.route.estimate is None:
+            route = await router.route(asked, routing.roster)
+            estimate = sound_estimate(route.estimate, routing.roster)
+            routing = replace(routing, material=asked, route=replace(route, estimate=estimate))
+        shown = drafts(routing, outcome, {n: self._author(n) for n in numbers}, self._wrong)
+        said = await router.judge(asked, routing.route, routing.roster, shown)
+        sound = sound_judgement(said, len(shown), routing.roster)
+        judged = sound or judge_by_rule(routing.route, routing.roster, shown)
+        return judged.quality[numbers.index(step)]
 
     async def likeness(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """Return how alike each two texts are in meaning, from 0 to 1."""

@@ -18,6 +18,7 @@ from baton.core.plan.plan import (
     direct_step,
 )
 from baton.core.plan.short_answer import answers_agree, majority_index
+from baton.core.plan.tool_routing import ABOUT_BATON
 from baton.core.ports import Proposal, RoutingContext, StrategyContext
 from baton.core.run.policy import help_wanted, strength
 
@@ -170,6 +171,10 @@ class Delegation:
 
 
 def _tool_step(routing: RoutingContext) -> Step:
+    if routing.route.tool == ABOUT_BATON:
+        from baton.core.quality.self_description import self_description
+
+        return Step(ABOUT_BATON, self_description(routing), (), routing.route.need)
     return Step(routing.route.tool, DIRECT_SUBTASK, (PROMPT,), routing.route.need)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 
 from textual.app import SuspendNotSupported
 from textual.screen import Screen
@@ -11,7 +12,8 @@ from textual.worker import Worker
 from baton.core.errors import BatonError
 from baton.core.labels import Label
 from baton.core.sanitiser import one_line
-from baton.presentation.answers import CardsById
+from baton.core.view import RunView
+from baton.presentation.answers import AnswerSummary, CardsById, summarise_answer
 from baton.tui import desktop
 from baton.tui.prompt_queue import ConversationState, PromptQueue
 from baton.tui.screens.overlay import Overlay
@@ -54,6 +56,11 @@ class ChatContext:
         self.strategy = services.limits.strategy
         self.is_previewing = False
         self._report_bug = report_bug
+
+    def summarise(self, run: RunView) -> AnswerSummary:
+        """Return what is known so far of a run's answer, as far as it is to be shown."""
+        summary = summarise_answer(run, self.roster)
+        return summary if self.services.has_warnings else replace(summary, doubts=())
 
     @property
     def roster(self) -> CardsById:

@@ -17,7 +17,6 @@ from baton.core.view import RunView
 from baton.presentation.answers import (
     AnswerSummary,
     answer_parts,
-    summarise_answer,
     without_released_charges,
 )
 from baton.presentation.words import count_text
@@ -211,7 +210,7 @@ class ConversationController:
             run = None
             if turn.role is Role.ASSISTANT and turn.run:
                 run = await self._stored_run(turn.run)
-            summary = summarise_answer(run, self._context.roster) if run else AnswerSummary()
+            summary = self._context.summarise(run) if run else AnswerSummary()
             summary = summary.with_version(versions.index(turn.id) + 1, len(versions))
             if summary != view.summary and view.is_attached:
                 view.show_summary(summary)

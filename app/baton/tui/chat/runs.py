@@ -19,7 +19,6 @@ from baton.presentation.answers import (
     answer_author,
     charge_warnings,
     declined_offer_text,
-    summarise_answer,
     worker_name,
 )
 from baton.tui.chat.budget import BudgetController
@@ -255,7 +254,7 @@ class RunController:
         """Show who is writing, as soon as another worker's words replace a draft."""
         view = self._conversation.view_of(follower)
         if view is not None and follower.view.status == "running":
-            summary = summarise_answer(follower.view, self._context.roster)
+            summary = self._context.summarise(follower.view)
             view.show_summary(summary.with_version(view.summary.version, view.summary.versions))
 
     def _measure(self, run: RunView) -> None:
@@ -296,7 +295,7 @@ class RunController:
             if author is not None and run.calls:
                 turn = replace(turn, worker=author.worker)
             context.transcript.replace(turn)
-            summary = summarise_answer(run, context.roster)
+            summary = context.summarise(run)
             view.finish(turn, summary.with_version(view.summary.version, view.summary.versions))
         if run.failure is not None:
             await self._recover(pending, run)

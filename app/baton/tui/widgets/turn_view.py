@@ -145,10 +145,16 @@ class TurnView(Vertical):
         self._head.right = Content.styled(author, "$accent")
         self.set_class(bool(author), "-remote")
         note, warnings = self._ending(), "\n".join(sanitise(w) for w in self.summary.warnings)
-        lines = [Content(note), Content.styled(warnings, "$warning")]
-        if note or warnings or self._note.display:  # each update lays the whole screen out
-            self._note.update(Content("\n").join([line for line in lines if line.plain]))
-            self._note.display = bool(note or warnings)
+        doubts = "\n".join(one_line(text, 400) for text in self.summary.doubts)
+        lines = [
+            Content.styled(doubts, "$warning"),
+            Content(note),
+            Content.styled(warnings, "$warning"),
+        ]
+        lines = [line for line in lines if line.plain]
+        if lines or self._note.display:  # each update lays the whole screen out
+            self._note.update(Content("\n").join(lines))
+            self._note.display = bool(lines)
         self._note.set_class(self.turn.status is TurnStatus.FAILED, "-failed")
 
     def _heading(self) -> Content:

@@ -18,6 +18,7 @@ from baton.core.errors import WorkerError, WorkerUnavailable
 from baton.core.messages import Card, Chunk, Finish, Request, Role, Text, Usage
 from baton.core.plan.plan_lines import PlanPart
 from baton.core.plan.request_parts import CheckedPart
+from baton.core.plan.tool_routing import ABOUT_BATON
 from baton.ipc.messages import Failed, FrameError
 from baton.ipc.process import Child, ChildDied, environment, error_of, start_child
 from baton.ipc.supervisor import Supervisor
@@ -122,7 +123,9 @@ class ToolWorker:
         asked = [message.text for message in request.messages if message.role is Role.USER]
         if not asked:
             raise WorkerError(f"Nothing was asked of the {self.card.id}.")
-        if self.card is PYTHON:
+        if self.card is BATON:
+            text = asked[-1]  # composed where the workers are known
+        elif self.card is PYTHON:
             text = await self.toolbox.run_code(asked[-1], self._seconds)
         else:
             text = await self._compute(asked[-1])
@@ -161,7 +164,7 @@ def build_tools(
     if not enabled:
         return {}
     toolbox = Toolbox(environ)
-    cards = [CALCULATOR, UNITS, CLOCK, *([PYTHON] if sandbox() else [])]
+    cards = [CALCULATOR, UNITS, CLOCK, BATON, *([PYTHON] if sandbox() else [])]
     return {card.id: ToolWorker(card, toolbox, seconds) for card in cards}
 
 
@@ -184,6 +187,7 @@ CLOCK = _card(
     "Knows the date and the time in all zones, and counts days.",
     {},
 )
+BATON = _card(ABOUT_BATON, "Baton", "Says what Baton is and can do.", {})
 PYTHON = _card(
     "python",
     "Python",

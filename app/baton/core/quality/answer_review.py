@@ -1,0 +1,181 @@
+"""What is said beside an answer: that it is likely wrong, can't be known here, or was checked.
+
+Checks by computing cost nothing, so they are made of every answer; so is the question to the
+router how likely the answer is right. What is said of it once in a conversation is a short mark
+from then on, until its cause or remedy changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Protocol
+
+from baton.core.events import Checked, Verdict, Warned
+from baton.core.labels import Label
+from baton.core.messages import Card, Role, Turn, TurnStatus
+from baton.core.money import show_usd
+from baton.core.plan.checks import is_checkable
+from baton.core.plan.plan import Material, Outcome
+from baton.core.plan.tool_routing import is_computable
+from baton.core.ports import RoutingContext, SpendingRoom
+from baton.core.quality.unknowable import LACK_TEXTS, missing_knowledge
+from baton.core.run.rule_router import is_greeting
+
+MIN_CHANCE = 0.5
+"""An answer that is right with less chance than this is marked."""
+
+MIN_REMEDY_GAIN = 0.15
+"""Another worker is named where it is likelier right by this much."""
+
+LIKELY_WRONG = "likely_wrong"
+FAILED_CHECK = "failed_check"
+REPETITION = "repetition"
+
+_TEXT_KINDS = ("writing", "rewriting", "planning", "chat")
+"""Kinds whose answers are good or weak rather than right or wrong."""
+
+_BETTER_MODEL = "`baton models recommend` names better models for this machine."
+
+
+class ReviewContext(Protocol):
+    """What a review asks of the run."""
+
+    @property
+    def routing(self) -> RoutingContext: ...
+
+    async def funds(self) -> SpendingRoom: ...
+
+    async def check(self, outcome: Outcome, step: int) -> tuple[Checked, ...]: ...
+
+    async def chance(self, outcome: Outcome, step: int, part: Material | None) -> float: ...
+
+
+async def review_answer(
+    context: ReviewContext,
+    outcome: Outcome,
+    authors: Mapping[int, str],
+    looped: Mapping[int, bool],
+    known: Mapping[str, str],
+) -> list[Warned]:
+    """Return what is to be said beside the answer that a plan came to.
+
+    `authors` says who wrote each of its steps, `looped` which were stopped as they repeated
+    themselves. `known` has the hints that were given before in the conversation, by kind.
+    """
+    cards = {card.id: card for card in context.routing.roster}
+    written = [
+        n
+        for n in outcome.plan.answer
+        if outcome.text(n).strip() and n in authors and not _is_tool(cards.get(authors[n]))
+    ]
+    found: list[Warned] = []
+    for number in written:
+        found += await _review_step(context, outcome, number, cards.get(authors[number]))
+        if looped.get(number):
+            message = "The model repeated itself, so it was stopped where that began."
+            found.append(Warned(REPETITION, message, _BETTER_MODEL, step=number))
+    return [replace(one, is_known=known.get(one.kind) == one.hint) for one in _first_of_kind(found)]
+
+
+def _is_tool(card: Card | None) -> bool:
+    return card is not None and card.is_tool
+
+
+def _first_of_kind(found: list[Warned]) -> list[Warned]:
+    """Return each kind once, of likely wrong parts the likeliest; each wrong check by itself."""
+    found = sorted(found, key=lambda one: (one.kind != LIKELY_WRONG, one.chance or 0.0))
+    kept: list[Warned] = []
+    for one in found:
+        if one.kind == FAILED_CHECK or all(one.kind != other.kind for other in kept):
+            kept.append(one)
+    return kept
+
+
+async def _review_step(
+    context: ReviewContext, outcome: Outcome, number: int, card: Card | None
+) -> list[Warned]:
+    """Return what is to be said of one step of the answer."""
+    routing, step = context.routing, outcome.plan.steps[number - 1]
+    part = None if step.is_direct else _part_material(step.subtask)
+    asked = part or routing.material
+    checks = await context.check(outcome, number) if is_checkable(outcome.text(number)) else ()
+    wrong = [
+        Warned(FAILED_CHECK, _check_message(found), step=number)
+        for found in checks
+        if found.verdict is Verdict.WRONG
+    ]
+    if (lack := missing_knowledge(asked)) is not None:
+        texts = LACK_TEXTS[lack]
+        return [Warned(lack.value, texts.message, texts.hint, step=number), *wrong]
+    if _is_proven(checks) or is_greeting(asked.prompt):
+        return wrong
+    chance = await context.chance(outcome, number, part)
+    if chance >= MIN_CHANCE or outcome.plan.steps[number - 1].check:
+        return wrong
+    kind = routing.route.need.kind if step.is_direct else step.need.kind
+    hint = await _remedy(context, asked, card, chance)
+    message = _chance_message(chance, kind, card)
+    return [Warned(LIKELY_WRONG, message, hint, round(chance, 3), step=number), *wrong]
+
+
+def _part_material(subtask: str) -> Material:
+    """Return a part of a request as if it were the whole."""
+    turn = Turn("", "", None, Role.USER, subtask, TurnStatus.DONE, Label.LOCAL, 0.0)
+    return Material((turn,))
+
+
+def _is_proven(checks: tuple[Checked, ...]) -> bool:
+    """Whether an answer's own tests ran and passed, and nothing in it was found wrong."""
+    decided = [found for found in checks if found.verdict is not Verdict.UNCHECKED]
+    has_tests = any(found.what.endswith(("its tests", "its schema")) for found in decided)
+    return has_tests and all(found.verdict is Verdict.RIGHT for found in decided)
+
+
+def _check_message(found: Checked) -> str:
+    """Say what a check found wrong; of sums what is right instead."""
+    if found.what == "sums":
+        return f"Recomputed: {found.note.rstrip('.')}."
+    return f"{found.what}: {found.note.rstrip('.')}."
+
+
+def _chance_message(chance: float, kind: str, card: Card | None) -> str:
+    where = "here" if card is None or card.privacy is Label.LOCAL else f"by {card.name}"
+    if kind in _TEXT_KINDS:
+        return f"Likely weak: about {_tenths(chance)} answers like this are good {where}."
+    return f"Likely wrong: about {_tenths(chance)} answers like this are right {where}."
+
+
+def _tenths(chance: float) -> str:
+    return f"{min(9, max(1, round(10 * chance)))} in 10"
+
+
+async def _remedy(context: ReviewContext, asked: Material, card: Card | None, chance: float) -> str:
+    """Return the one thing that would help most with an answer that is likely wrong."""
+    from baton.core.plan.token_estimates import likely_cost
+    from baton.core.strategies._draft_scoring import expected_quality
+
+    routing = context.routing
+    if is_computable(asked.prompt) and not any(c.is_tool for c in routing.roster):
+        return "`tools = true` in config.toml has this computed exactly."
+    others = [
+        other
+        for other in routing.roster
+        if not other.is_tool
+        and (card is None or other.id != card.id)
+        and expected_quality(other, routing.route) >= chance + MIN_REMEDY_GAIN
+    ]
+    free = [other for other in others if other.price is not None and other.price.is_free]
+    if free:
+        best = max(free, key=lambda other: expected_quality(other, routing.route))
+        return f"{best.name} does better and costs nothing: `-m {best.id}`, or /model {best.id}."
+    if not others:
+        return _BETTER_MODEL
+    best = max(others, key=lambda other: expected_quality(other, routing.route))
+    left = (await context.funds()).left
+    cost = likely_cost(best, asked, routing.route)
+    if left is not None and left < cost:
+        return f"{best.name} does better; `baton budget set day 1` (for example) lets it be asked."
+    return (
+        f"{best.name} does better, for about {show_usd(cost)}: `-m {best.id}`, or /model {best.id}."
+    )
