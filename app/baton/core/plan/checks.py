@@ -14,8 +14,9 @@ import json
 import re
 import textwrap
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 
 from baton.core.code_blocks import LINE_BREAK, CodeBlock, blocks, prose
 from baton.core.errors import BatonError
@@ -94,6 +95,8 @@ async def check_text(text: str, prompt: str, compute: Compute | None) -> tuple[F
     python = [block.text for block in found if block.language in _PYTHON_LANGUAGES]
     findings = await checker.check_python(python)
     findings += await checker.check_documents(found)
+    if wants_json(prompt) and next(_json_in(text), None) is None:
+        findings.append(Finding("JSON", Verdict.WRONG, "It was asked for, and there is none."))
     findings += await checker.check_sums(claimed_sums(prose(text)))
     others = {b.language for b in found} - {
         *_PYTHON_LANGUAGES,
@@ -111,10 +114,33 @@ async def check_text(text: str, prompt: str, compute: Compute | None) -> tuple[F
     return tuple(findings)
 
 
-def is_checkable(text: str) -> bool:
+def is_checkable(text: str, prompt: str = "") -> bool:
     """Whether there is anything in a text that `check_text` might find right or wrong."""
     text = text[:MAX_TEXT_CHARS]
-    return bool(blocks(text) or text.lstrip()[:1] in ("{", "[") or claimed_sums(prose(text)))
+    return bool(
+        blocks(text)
+        or text.lstrip()[:1] in ("{", "[")
+        or wants_json(prompt)
+        or claimed_sums(prose(text))
+    )
+
+
+_JSON_WANTED = re.compile(
+    r"\b(?:as|in|into|to|return|output|valid|only|just|als|nur|en|em|solo|sólo|só)\s"
+    r"(?:\w+\s){0,3}json\b|\bjson (?:array|object|list|only|format)\b",
+    re.IGNORECASE,
+)
+_ABOUT_JSON = re.compile(
+    r"\b(?:python|javascript|typescript|java|rust|function|script|code|class|api|parse[rs]?|flask"
+    r"|how (?:do|can|to)|explain|what is|why|difference|yaml|csv|xml)\b",
+    re.IGNORECASE,
+)
+
+
+def wants_json(prompt: str) -> bool:
+    """Whether a prompt asks for an answer in JSON, and isn't about JSON or code."""
+    asked = prompt[:500]
+    return _JSON_WANTED.search(asked) is not None and _ABOUT_JSON.search(asked) is None
 
 
 class _Checker:
@@ -282,17 +308,20 @@ def _refuse_constant(constant: str) -> None:
 
 def _schemas_in(prompt: str) -> Iterator[dict[str, object]]:
     """Find JSON schemas in a prompt, in blocks or in its lines."""
-    decoder = json.JSONDecoder()
-    start, tries = prompt.find("{"), 0
-    while start >= 0 and tries < 50:
-        try:
-            value, end = decoder.raw_decode(prompt, start)
-        except (ValueError, RecursionError):
-            value, end = None, start + 1
+    for value in _json_in(prompt, "{"):
         if isinstance(value, dict) and ("$schema" in value or _is_schema(value)):
             yield value
-        tries += 1
-        start = prompt.find("{", end)
+
+
+def _json_in(text: str, brackets: str = "{[") -> Iterator[object]:
+    """Find JSON objects and arrays in a text; at most 50 brackets are tried."""
+    decoder, end = json.JSONDecoder(), 0
+    for match in islice(re.finditer(f"[{re.escape(brackets)}]", text), 50):
+        if match.start() < end:
+            continue
+        with suppress(ValueError, RecursionError):
+            value, end = decoder.raw_decode(text, match.start())
+            yield value
 
 
 def _is_schema(value: dict[str, object]) -> bool:

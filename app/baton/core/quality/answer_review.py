@@ -99,7 +99,7 @@ async def _review_step(
     routing, step = context.routing, outcome.plan.steps[number - 1]
     part = None if step.is_direct else _part_material(step.subtask)
     asked = part or routing.material
-    checks = await context.check(outcome, number) if is_checkable(outcome.text(number)) else ()
+    checks = await context.check(outcome, number) if is_checkable(outcome.text(number), asked.prompt) else ()
     wrong = [
         Warned(FAILED_CHECK, _check_message(found), step=number)
         for found in checks
