@@ -39,6 +39,13 @@ def latest(call: Call) -> list[dict[str, str]]:
     return thread
 
 
+@pytest.fixture
+def unwarned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No doubt is written beside an answer, however sure the router is of it."""
+    monkeypatch.setenv("BATON_WARNINGS", "false")
+
+
+@pytest.mark.usefixtures("unwarned")
 def test_the_capital_of_france_and_of_spain(process: Process, call: Call, home: Path) -> None:
     first = process("ask", CAPITAL)
     assert (first.returncode, first.stderr) == (0, b"")
@@ -57,6 +64,27 @@ def test_the_capital_of_france_and_of_spain(process: Process, call: Call, home: 
     assert shown["run_id"] in call("trace").out
 
 
+def test_a_doubt_stands_beside_the_answer_on_stderr_and_in_json(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weather = "What's the weather in Lisbon today?"
+    said = call("ask", weather, "--max-tokens", "20", "--no-stream")
+    assert "No worker here can look up what is happening now" in said.err
+    assert "look up" not in said.out
+    assert "look up" not in call("ask", weather, "--max-tokens", "20", "-q").err
+    again = call("ask", "-c", "And the weather in Porto today?", "--max-tokens", "20")
+    assert "baton: Not looked up." in again.err
+    monkeypatch.setenv("BATON_WARNINGS", "false")
+    muted = call("ask", weather, "--max-tokens", "20")
+    assert "look up" not in muted.err
+    done = call("ask", weather, "--max-tokens", "20", "--json")
+    [warning] = [w for w in json.loads(done.out)["warnings"] if w["kind"] != "incomplete"]
+    assert warning["kind"] == "needs_current_data"
+    assert set(warning) == {"kind", "message", "hint"}
+    assert warning["hint"]
+
+
+@pytest.mark.usefixtures("unwarned")
 @pytest.mark.sampled(0.34)
 def test_a_strategy_is_followed_and_shown(call: Call) -> None:
     done = call("ask", "--strategy", "vote", CAPITAL, "--json")

@@ -46,6 +46,9 @@ async def store() -> AsyncIterator[Store]:
 Said = Chunk | BaseException | float | str
 
 
+LONG = " ".join(map(str, range(35_000)))
+
+
 def says(*items: Said) -> Script:
     chunks = [Text(item) if isinstance(item, str) else item for item in items]
     return lambda request: list(chunks)
@@ -260,10 +263,10 @@ async def test_a_reader_that_pauses_holds_up_neither_the_run_nor_the_way_out(
 
     interrupting = asyncio.create_task(interrupt())
     with stdout_is(writing):
-        code = await asyncio.wait_for(play_prompt(store, says("x" * 200_000, 0.1, "y")), 60)
+        code = await asyncio.wait_for(play_prompt(store, says(LONG, 0.1, "y")), 60)
         await interrupting
         assert code == 128 + signal.SIGINT
-        assert await stored_answer(store) == ("x" * 200_000 + "y", TurnStatus.DONE)
+        assert await stored_answer(store) == (LONG + "y", TurnStatus.DONE)
         os.close(reading)  # lets the thread that still writes go
         await asyncio.sleep(0.1)
     os.close(writing)

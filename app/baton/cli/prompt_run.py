@@ -134,7 +134,8 @@ def _doubts(view: RunView, manner: OutputOptions) -> list[str]:
     if manner.quiet:
         return []
     lack = _incomplete_text(view, manner)
-    doubts = map(warning_text, view.warnings if manner.has_warnings else ())
+    is_text = manner.format in ("text", "whole")  # the others have them
+    doubts = map(warning_text, view.warnings if manner.has_warnings and is_text else ())
     return [*filter(None, [lack]), *doubts]
 
 

@@ -139,7 +139,7 @@ async def test_a_request_says_how_long_its_text_may_get(estimated: bool) -> None
 
 
 async def test_the_answer_before_counts_in_a_conversation() -> None:
-    far = StubWorker(cloud(), answer_with("word " * 4000))
+    far = StubWorker(cloud(), answer_with(" ".join(f"{n:04}" for n in range(4000))))
     async with open_orchestra(far, policy=Policy.BUDGET) as session:
         session.orchestra.configure(router=ExpectingRouter())
         await session.play(None, "Tell me a story.", SOLO)

@@ -443,7 +443,9 @@ def test_a_story_keeps_its_form_with_any_text_in_it(monkeypatch: pytest.MonkeyPa
         events = json.loads(printed_text(monkeypatch, "trace", run, "--json", terminal=False))[
             "events"
         ]
-        shapes.add((chart.count("\n"), chart.count("-->"), len(spans), len(events)))
+        # A fenced text may be checked, and found wrong: those events depend on what it says.
+        played = [event for event in events if event["event"] not in ("Checked", "Warned")]
+        shapes.add((chart.count("\n"), chart.count("-->"), len(spans), len(played)))
     assert len(shapes) == 1
 
 

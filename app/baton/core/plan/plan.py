@@ -240,7 +240,8 @@ class Outcome:
 
     `cut` are those that stopped at their length cap, `failed` those that failed or were left out
     (their text, if any, is only a part), each with a sentence. `confidence` is the mean
-    log-probability of a step's tokens, where its worker reports it.
+    log-probability of a step's tokens, where its worker reports it; `looped` are those that were
+    stopped as they repeated themselves.
     """
 
     plan: Plan
@@ -248,6 +249,7 @@ class Outcome:
     cut: Collection[int] = ()
     failed: Mapping[int, str] = field(default_factory=dict)
     confidence: Mapping[int, float] = field(default_factory=dict)
+    looped: Collection[int] = ()
 
     def text(self, number: int) -> str:
         """Return the whole text of a step that didn't fail, or ""."""

@@ -46,7 +46,9 @@ class ReviewContext(Protocol):
 
     async def funds(self) -> SpendingRoom: ...
 
-    async def check(self, outcome: Outcome, step: int) -> tuple[Checked, ...]: ...
+    async def check(
+        self, outcome: Outcome, step: int, *, decided_only: bool = False
+    ) -> tuple[Checked, ...]: ...
 
     async def chance(self, outcome: Outcome, step: int, part: Material | None) -> float: ...
 
@@ -55,13 +57,12 @@ async def review_answer(
     context: ReviewContext,
     outcome: Outcome,
     authors: Mapping[int, str],
-    looped: Mapping[int, bool],
     known: Mapping[str, str],
 ) -> list[Warned]:
     """Return what is to be said beside the answer that a plan came to.
 
-    `authors` says who wrote each of its steps, `looped` which were stopped as they repeated
-    themselves. `known` has the hints that were given before in the conversation, by kind.
+    `authors` says who wrote each of its steps; `known` has the hints that were given before in the
+    conversation, by kind.
     """
     cards = {card.id: card for card in context.routing.roster}
     written = [
@@ -72,7 +73,7 @@ async def review_answer(
     found: list[Warned] = []
     for number in written:
         found += await _review_step(context, outcome, number, cards.get(authors[number]))
-        if looped.get(number):
+        if number in outcome.looped:
             message = "The model repeated itself, so it was stopped where that began."
             found.append(Warned(REPETITION, message, _BETTER_MODEL, step=number))
     return [replace(one, is_known=known.get(one.kind) == one.hint) for one in _first_of_kind(found)]
@@ -99,7 +100,9 @@ async def _review_step(
     routing, step = context.routing, outcome.plan.steps[number - 1]
     part = None if step.is_direct else _part_material(step.subtask)
     asked = part or routing.material
-    checks = await context.check(outcome, number) if is_checkable(outcome.text(number), asked.prompt) else ()
+    checks: tuple[Checked, ...] = ()
+    if is_checkable(outcome.text(number), asked.prompt):
+        checks = await context.check(outcome, number, decided_only=True)
     wrong = [
         Warned(FAILED_CHECK, _check_message(found), step=number)
         for found in checks

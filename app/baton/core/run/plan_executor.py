@@ -80,6 +80,7 @@ class PlanExecutor:
             {n for n, step in steps if step.is_cut},
             {n: step.error.message for n, step in steps if step.error is not None},
             {n: step.confidence for n, step in steps if step.confidence is not None},
+            {n for n, step in steps if step.finish is Finish.REPETITION},
         )
 
     def _author_of(self, number: int) -> str:
@@ -130,9 +131,8 @@ class PlanExecutor:
 
         outcome = self._outcome
         authors = {n: self._author_of(n) for n in outcome.plan.answer}
-        looped = {n: step.finish is Finish.REPETITION for n, step in self._steps.items()}
         known = self._run.recorded.warned
-        for warned in await review_answer(self._context, outcome, authors, looped, known):
+        for warned in await review_answer(self._context, outcome, authors, known):
             await self._run.emit(warned)
 
     def _take_up(self, kept: Outcome) -> None:

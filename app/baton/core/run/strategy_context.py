@@ -97,10 +97,12 @@ class RunStrategyContext:
 
         return await split_request(conductor, self.routing, write)
 
-    async def check(self, outcome: Outcome, step: int) -> tuple[ev.Checked, ...]:
+    async def check(
+        self, outcome: Outcome, step: int, *, decided_only: bool = False
+    ) -> tuple[ev.Checked, ...]:
         """Check a step's text by executing, parsing and recomputing what can be, and record it.
 
-        A step that is over is checked once.
+        A step is checked once; with `decided_only` what can't be checked isn't recorded.
         """
         if step in self._checks:
             return self._checks[step]
@@ -116,7 +118,7 @@ class RunStrategyContext:
         decided = [event for event in checked if event.verdict is not ev.Verdict.UNCHECKED]
         if decided:
             self._wrong[step] = sum(event.verdict is ev.Verdict.WRONG for event in decided)
-        for event in checked:
+        for event in decided if decided_only else checked:
             await self._run.emit(event)
         self._checks[step] = checked
         return checked
@@ -135,7 +137,7 @@ class RunStrategyContext:
         """Return how likely what a step wrote is good, from 0 to 1.
 
         An answer to the prompt is compared with the other drafts of it. A `part` of the request is
-        judged as if it were the whole. A router that was too late before is ready by now.
+        judged as if it were the whole. A router that was too late before may be ready by now.
         """
         routing, router = self.routing, self._run.services.router
         numbers = [step]
@@ -146,7 +148,7 @@ class RunStrategyContext:
                 n for n, s in steps if s.is_direct and outcome.text(n) and s.worker not in tools
             ]
         asked = part or self._run.conversation.material
-        if part is not None or routing.route.estimate is None:
+        if part is not None:
             route = await router.route(asked, routing.roster)
             estimate = sound_estimate(route.estimate, routing.roster)
             routing = replace(routing, material=asked, route=replace(route, estimate=estimate))

@@ -118,6 +118,8 @@ def prompt_skill(routing: RoutingContext, card: Card) -> float:
 
 def help_reason(routing: RoutingContext, outcome: Outcome, step: int) -> str:
     """Say in a sentence why a step's text calls for a second look, or return ""."""
+    if step in outcome.looped:
+        return "The local model repeated itself and was stopped."
     finish = Finish.LENGTH if step in outcome.cut else Finish.STOP
     return help_wanted(outcome.text(step), finish, routing.limits)
 
