@@ -62,6 +62,7 @@ def test_the_object_has_the_fixed_shape() -> None:
             "why": "It is simple.",
             "scores": {"simple": 0.9},
             "strategy": "hybrid",
+            "decided_by": "",
         },
         "plan": [
             {

@@ -7,23 +7,26 @@ from dataclasses import replace
 
 import pytest
 
-from baton.cli.why import run_reasons, why_object
+from baton.cli.why import why_object
 from baton.core import events as ev
 from baton.core.history_types import RunRecord
 from baton.core.messages import Finish
 from baton.core.money import NANO
 from baton.core.plan.plan import single_step_plan
+from baton.presentation.explanation import run_reasons
 from support.command_line import Call
 from support.stored_runs import BEGUN, EVENTS, call_event, record, store_run
 
 
 def test_a_plan_is_described_in_a_few_lines() -> None:
     assert run_reasons(record(*EVENTS)) == [
-        "It went by a plan (strategy conductor): It asks for three things.",
+        "It went by a plan, parts of which left this machine (strategy conductor):"
+        " It asks for three things.",
         "large planned.",
         "small (local) did step 1.",
         "large (local) did step 2.",
         "gpt (cloud (api.openai.com)) did step 3, for $0.002.",
+        "small failed at step 2: small crashed.",
         "Step 4, given to large, failed: large died.",
         "Step 2 was checked, sums: wrong (2 + 2 is 4).",
     ]
@@ -67,7 +70,7 @@ GOES_ON = "Interrupted after step 2 of 4; `baton resume beef` continues it."
                 ev.Finished(at=0.3),
             ),
             "finished",
-            "gpt was not asked: It was cut. No.",
+            "gpt was not asked. No. The reason to ask it: It was cut.",
         ),
         (
             (ev.StepSkipped(2, "It was too dear.", at=0.2), ev.Finished(at=0.3)),

@@ -65,7 +65,7 @@ def show(number: int, raw: bool, as_json: bool) -> None:
     if as_json:
         return emit_json(egress_object(one))
     facts = {
-        "Sent": format_time(one.at),
+        "Sent": format_time(one.at) if one.left else "nothing: there was no connection",
         "To": one_line(one.destination),
         "Worker": one_line(one.worker),
         "Run": one.run,
@@ -118,6 +118,7 @@ def egress_object(one: Egress, body: bool = True) -> dict[str, Any]:
         "held_usd": format_usd(one.held),
         "charged_usd": format_usd(one.charged),
         "status": one.status.value,
+        "left": one.left,
     }
     return fields | _body_object(one.body) if body else fields
 
@@ -147,7 +148,7 @@ def _egress_row(one: Egress) -> list[str]:
         one_line(one.worker, 24),
         one_line(one.destination, 80),
         show_size(one.size),
-        charge_text(one.status, one.held, one.charged),
+        charge_text(one.status, one.held, one.charged) if one.left else "not sent: no connection",
     ]
 
 

@@ -80,6 +80,7 @@ def route_object(routed: Routed) -> dict[str, Any]:
         "why": routed.why,
         "scores": routed.scores,
         "strategy": routed.strategy,
+        "decided_by": routed.decided_by,
     }
 
 

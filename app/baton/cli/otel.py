@@ -105,7 +105,7 @@ class _SpanBuilder:
             "events": [
                 self._event(event)
                 for event in self._record.events
-                if isinstance(event, ev.StepRetried | ev.Checked | ev.Sent)
+                if isinstance(event, ev.StepRetried | ev.Checked | ev.Sent | ev.Unsent | ev.Warned)
                 and event.step == step.number
             ]
         }
@@ -172,7 +172,14 @@ class _SpanBuilder:
         }
 
     def _event(
-        self, event: ev.Offered | ev.Weighed | ev.StepRetried | ev.Checked | ev.Sent
+        self,
+        event: ev.Offered
+        | ev.Weighed
+        | ev.StepRetried
+        | ev.Checked
+        | ev.Sent
+        | ev.Unsent
+        | ev.Warned,
     ) -> dict[str, Any]:
         facts: dict[str, Value]
         match event:
@@ -188,6 +195,10 @@ class _SpanBuilder:
                 facts = {"what": what, "verdict": verdict.value, "note": note}
             case ev.Sent(destination=host, size=size):
                 facts = {"destination": host, "bytes": size}
+            case ev.Unsent(worker=worker):
+                facts = {"worker": worker}
+            case ev.Warned(kind=kind, message=message):
+                facts = {"kind": kind, "message": message}
         return {
             "timeUnixNano": self._time(event.at),
             "name": type(event).__name__,

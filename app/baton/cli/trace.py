@@ -171,18 +171,11 @@ def _event_lines(event: ev.Event) -> list[str]:
 
 def _step_event_lines(event: ev.Event) -> list[str]:
     match event:
-        case ev.Weighed():
-            return [weighed_text(event, event.worker)]
-        case ev.Sent(step=step, destination=destination, size=size):
-            whose = f"step {step}" if step else "planning"
-            return [f"{whose} sent {size:,} bytes to {one_line(destination)}"]
         case ev.StepFinished(step=step, finish=finish):
             end = FINISH_WORDS.get(finish)
             return [f"step {step} done{f' ({end})' if end else ''}"]
         case ev.StepSkipped(step=step, why=why):
             return [f"step {step} left out: {one_line(why)}"]
-        case ev.Checked():
-            return [f"step {event.step} checked, {check_text(event)}"]
         case ev.StepFailed(step=step, message=message):
             return [f"step {step} failed: {one_line(message)}"]
         case ev.Failed(error=error, message=message):
@@ -191,6 +184,25 @@ def _step_event_lines(event: ev.Event) -> list[str]:
             return ["stopped; the text so far was kept"]
         case ev.Finished():
             return ["finished"]
+        case _:
+            return _finding_lines(event)
+
+
+def _finding_lines(event: ev.Event) -> list[str]:
+    """Return the lines of what was weighed, sent, checked and said."""
+    match event:
+        case ev.Weighed():
+            return [weighed_text(event, event.worker)]
+        case ev.Sent(step=step, destination=destination, size=size):
+            whose = f"step {step}" if step else "planning"
+            return [f"{whose} sent {size:,} bytes to {one_line(destination)}"]
+        case ev.Unsent(step=step, worker=worker):
+            whose = f"step {step}" if step else "planning"
+            return [f"{whose} had no connection to {one_line(worker)}, so that did not leave"]
+        case ev.Checked():
+            return [f"step {event.step} checked, {check_text(event)}"]
+        case ev.Warned(message=message):
+            return [f"said beside the answer: {one_line(message, 400)}"]
         case _:
             return []
 

@@ -39,6 +39,7 @@ def remote_workers(
     gateway = Gateway(
         ledger.sent,
         keys_file=paths.keys_file,
+        record_unsent=ledger.unsent,
         proxy=cloud.proxy,
         effort=cloud.effort,
         offline=settings.offline,

@@ -43,7 +43,8 @@ class Routed:
     A run that goes on with this one keeps within its bounds: `worker` answers unless a plan says
     otherwise, `alone` if so; in the `mode` local or `offline` no remote worker does. `budget` is
     the ceiling for the prompt in nano-dollars, which all such runs share with the first, `root`
-    ("": this one is the first).
+    ("": this one is the first). `decided_by` is what chose: a tool's rule ("tool"), the "router",
+    a "rule" of length and kind, or that rule as the router was too "late".
     """
 
     at: float = field(default=0.0, kw_only=True)
@@ -57,6 +58,7 @@ class Routed:
     offline: bool = False
     budget: int | None = None
     root: str = ""
+    decided_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,15 @@ class Sent:
     worker: str
     destination: str
     size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unsent:
+    """What a step was about to send, as `Sent` says, did not leave: no connection came about."""
+
+    at: float = field(default=0.0, kw_only=True)
+    step: int
+    worker: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,6 +323,7 @@ Event = (
     | Planned
     | Offered
     | Sent
+    | Unsent
     | StepStarted
     | Progress
     | StepText

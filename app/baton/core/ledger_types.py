@@ -206,7 +206,8 @@ class Charge:
 class Egress:
     """One request that left: exactly these bytes, keys removed, to this address.
 
-    `body` None was removed with its conversation (or never kept); size and hash stay.
+    `body` None was removed with its conversation (or never kept); size and hash stay. Where it
+    wasn't `left`, no connection came about.
     """
 
     key: int
@@ -221,6 +222,7 @@ class Egress:
     charged: int
     status: Status
     body: bytes | None
+    left: bool = True
 
 
 @dataclass(frozen=True, slots=True)

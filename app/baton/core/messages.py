@@ -135,7 +135,12 @@ class RequestSent:
 
 @dataclass(frozen=True, slots=True)
 class Declined:
-    """The provider refused the request in a way that costs nothing; an error follows."""
+    """The provider refused the request in a way that costs nothing; an error follows.
+
+    With `unsent` no connection came about, so not a byte of what was announced left.
+    """
+
+    unsent: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -200,7 +200,8 @@ class Route:
     `where` is local, plan or cloud, `why` a sentence for the person, `need` what the prompt asks
     for. `tool` is the id of a tool that answers it alone, `template` the name of a workflow that
     suits it; either may be "". `estimate` is what is expected of each model, where that was
-    predicted; `scores` are its figures, to be shown.
+    predicted; `scores` are its figures, to be shown. `decided_by` is tool, router, rule or late
+    (events.Routed).
     """
 
     where: str
@@ -210,6 +211,7 @@ class Route:
     template: str = ""
     scores: Mapping[str, float] = field(default_factory=dict)
     estimate: Estimate | None = None
+    decided_by: str = "rule"
 
 
 class Router(Protocol):

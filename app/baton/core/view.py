@@ -29,6 +29,7 @@ from baton.core.events import (
     StepText,
     Terminal,
     Trimmed,
+    Unsent,
     Warned,
     Weighed,
 )
@@ -49,7 +50,8 @@ class StepView:
     """One step as it stands: waiting, loading, reading, writing, done, failed or skipped.
 
     `worker` is who does it, `why` what went wrong or why it was left out; it could have cost `most`
-    nano-dollars. Times are in seconds since the run began (None: not yet).
+    nano-dollars. `failures` are the workers that were tried before, each with its reason. Times are
+    in seconds since the run began (None: not yet).
     """
 
     number: int
@@ -65,6 +67,7 @@ class StepView:
     began: float | None = None
     ended: float | None = None
     checks: tuple[Checked, ...] = ()
+    failures: tuple[tuple[str, str], ...] = ()
 
     @property
     def is_over(self) -> bool:
@@ -201,7 +204,7 @@ class RunView:
                 return view._with_plan(event)
             case Trimmed(turns=turns):
                 return replace(view, notice=f"{turns} earlier turns are not sent from here on.")
-            case Called() | Offered() | Sent() | Checked() | Warned():
+            case Called() | Offered() | Sent() | Unsent() | Checked() | Warned():
                 return view._note(event)
             case Finished() | Failed() | Cancelled():
                 return view._ended(event)
@@ -240,7 +243,7 @@ class RunView:
         steps = (*self.steps[: step.number - 1], step, *self.steps[step.number :])
         return replace(self, steps=steps)
 
-    def _note(self, event: Called | Offered | Sent | Checked | Warned) -> RunView:
+    def _note(self, event: Called | Offered | Sent | Unsent | Checked | Warned) -> RunView:
         match event:
             case Checked(step=step):
                 old = self.steps[step - 1]
@@ -252,6 +255,9 @@ class RunView:
                 return replace(self, offers=(*self.offers, event), notice=event.message)
             case Sent():
                 return replace(self, sent=(*self.sent, event))
+            case Unsent(step=step, worker=worker):
+                last = next(s for s in reversed(self.sent) if (s.step, s.worker) == (step, worker))
+                return replace(self, sent=tuple(s for s in self.sent if s is not last))
             case Warned():
                 return replace(self, warnings=(*self.warnings, event))
 
@@ -272,7 +278,9 @@ class RunView:
                 new = replace(old, status=event.phase.value, fraction=event.fraction)
                 return self._with_step(replace(new, tokens_per_second=speed))
             case StepRetried():
+                failures = (*old.failures, (old.worker, event.reason))
                 new = replace(old, status=Phase.LOADING.value, fraction=None, text="")
+                new = replace(new, failures=failures)
                 return replace(self._with_step(new), notice=f"{event.reason} Trying again.")
             case StepFinished():
                 text, finish = event.text or old.text, event.finish

@@ -60,7 +60,8 @@ class Stopped(FinalReply, tag="stopped"):
 class Failed(FinalReply, tag="failed"):
     """A call failed; `error` names the class that the parent raises.
 
-    `needed` and `limit` are ContextTooLong's. `declined` is a refusal that costs nothing.
+    `needed` and `limit` are ContextTooLong's. `declined` is a refusal that costs nothing, `unsent`
+    a request of which not a byte left.
     """
 
     error: str = ""
@@ -69,6 +70,7 @@ class Failed(FinalReply, tag="failed"):
     needed: int = 0
     limit: int = 0
     declined: bool = False
+    unsent: bool = False
 
 
 Decoder = msgspec.json.Decoder[Any]

@@ -33,9 +33,10 @@ class Failure(Exception):
         needed: int = 0,
         limit: int = 0,
         declined: bool = False,
+        unsent: bool = False,
     ) -> None:
         super().__init__(message)
-        self.failed = Failed(error, message, hint, needed, limit, declined)
+        self.failed = Failed(error, message, hint, needed, limit, declined, unsent)
 
     def reply(self, id: int = 0) -> Failed:
         """Return the message that reports it for a call."""

@@ -407,6 +407,13 @@ def record_sent(
     )
 
 
+def record_unsent(connection: Connection, call: str, now: float) -> None:
+    """Record that what `record_sent` announced did not leave: no connection came about."""
+    connection.execute(
+        "INSERT INTO unsent (call, at) SELECT call, ? FROM egress WHERE call = ?", [now, call]
+    )
+
+
 def set_ceiling(connection: Connection, scope: Scope, amount: int | None, now: float) -> None:
     """Set a ceiling for every Baton that runs, or take it away."""
     connection.execute(

@@ -180,6 +180,14 @@ class Ledger:
 
         await self._write(work)
 
+    async def unsent(self, call: str) -> None:
+        """Record that what `sent` announced did not leave."""
+
+        def work(connection: Connection) -> None:
+            call_funds.record_unsent(connection, call, self._clock())
+
+        await self._write(work)
+
     async def standing(
         self, ceilings: Mapping[Scope, int], session: str | None = None, run: str | None = None
     ) -> Standing:

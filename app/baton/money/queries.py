@@ -18,7 +18,8 @@ _GROUPING_COLUMNS: dict[UsageGrouping, str] = {
     "purpose": "purpose",
 }
 
-_EGRESS_QUERY = """SELECT egress.*, run, worker, held, charged, status
+_EGRESS_QUERY = """SELECT egress.*, run, worker, held, charged, status,
+    EXISTS (SELECT 1 FROM unsent WHERE unsent.call = egress.call) AS unsent
     FROM egress JOIN calls ON calls.id = egress.call"""
 
 
@@ -136,6 +137,7 @@ def to_egress(row: Row) -> Egress:
         charged=row["charged"],
         status=Status(row["status"]),
         body=row["body"],
+        left=not row["unsent"],
     )
 
 

@@ -193,7 +193,19 @@ _QUEUE = Migration(
     ),
 )
 
-MIGRATIONS: tuple[Migration, ...] = (_FIRST, _PROGRESS, _QUEUE)
+_UNSENT = Migration(
+    "0004_unsent",
+    (
+        # Calls whose request is in `egress`, as it was recorded first, but never left.
+        """CREATE TABLE unsent (
+            call TEXT PRIMARY KEY REFERENCES calls (id),
+            at REAL NOT NULL
+        ) STRICT, WITHOUT ROWID""",
+        *_keep("unsent"),
+    ),
+)
+
+MIGRATIONS: tuple[Migration, ...] = (_FIRST, _PROGRESS, _QUEUE, _UNSENT)
 
 SUMS = ", ".join(f"sum({amount})" for amount in _amounts("calls"))
 """What calls come to: settled, held, unconfirmed."""

@@ -138,8 +138,18 @@ def call_charge(call: Called) -> str:
 
 
 def step_destination(step: StepView, view: RunView) -> str:
-    """Return the host that a step's request went to last, or "": it was done on this machine."""
-    return next((s.destination for s in reversed(view.sent) if s.step == step.number), "")
+    """Return the host that the request to a step's worker went to, or "": it was done here."""
+    mine = (s for s in reversed(view.sent) if (s.step, s.worker) == (step.number, step.worker))
+    return next((sent.destination for sent in mine), "")
+
+
+def has_left(view: RunView) -> bool:
+    """Whether anything of a run left this machine."""
+    paid = {(call.step, call.worker) for call in view.calls if call.held}
+    return any(
+        (sent.step, sent.worker) in paid or _farthest_label(sent.destination) is not Label.LOCAL
+        for sent in view.sent
+    )
 
 
 def step_place(step: StepView, view: RunView) -> str:
@@ -150,8 +160,14 @@ def step_place(step: StepView, view: RunView) -> str:
     host = step_destination(step, view)
     if not host:
         return Label.LOCAL.value
-    is_paid = any(call.held for call in view.calls if call.step == step.number)
-    on_the_way = {address_label(f"https://{place}") for place in host.split(" through ")}
-    farthest = next(label for label in reversed(Label) if label in on_the_way)
-    label = Label.CLOUD if is_paid else farthest
+    is_paid = any(
+        call.held for call in view.calls if (call.step, call.worker) == (step.number, step.worker)
+    )
+    label = Label.CLOUD if is_paid else _farthest_label(host)
     return f"{label} ({one_line(host)})"
+
+
+def _farthest_label(destination: str) -> Label:
+    """Return how far the farthest place is that a request passed."""
+    on_the_way = {address_label(f"https://{place}") for place in destination.split(" through ")}
+    return next(label for label in reversed(Label) if label in on_the_way)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from baton.core.messages import Card
@@ -102,7 +102,10 @@ class LearnedRouter:
         """Return the route of the newest prompt; see core.ports.Router."""
         if (tool := tool_alone(material, roster)) is not None:
             return tool
-        return routed(material, roster, await self.estimate(material.prompt, candidates(roster)))
+        estimate = await self.estimate(material.prompt, candidates(roster))
+        route = routed(material, roster, estimate)
+        is_late = estimate is None and not self.trouble
+        return replace(route, decided_by="late") if is_late else route
 
     async def estimate(self, text: str, workers: Sequence[Candidate]) -> Estimate | None:
         """Return what is expected of some workers, or None where that isn't known in time."""

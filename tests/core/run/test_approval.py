@@ -170,7 +170,12 @@ async def test_help_is_offered_where_a_local_answer_will_not_do(text: str, finis
 
 
 @pytest.mark.parametrize(
-    "text", ["Paris.", "I can help: do this.", " ".join(f"I cannot overstate how good part {n} is." for n in range(20))]
+    "text",
+    [
+        "Paris.",
+        "I can help: do this.",
+        " ".join(f"I cannot overstate how good part {n} is." for n in range(20)),
+    ],
 )
 async def test_an_answer_that_will_do_stays_here(text: str) -> None:
     async with open_orchestra(local_script(text)) as session:

@@ -116,6 +116,7 @@ class PlanExecutor:
                 offline=request.terms.offline,
                 budget=request.limits.budget,
                 root=request.root,
+                decided_by=routing.route.decided_by,
             )
         )
         await self._adopt_first(replace(proposal, why=""))

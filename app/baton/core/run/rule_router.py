@@ -147,13 +147,20 @@ def tool_alone(material: Material, roster: Sequence[Card]) -> Route | None:
     if not tool:
         return None
     if tool == ABOUT_BATON:
-        return Route("local", "Baton answers this about itself.", Need("chat", 1), tool=tool)
+        return Route(
+            "local",
+            "Baton answers this about itself.",
+            Need("chat", 1),
+            tool=tool,
+            decided_by="tool",
+        )
     return Route(
         "local",
         f"This is a plain sum, conversion or time, which the {tool} tool computes exactly.",
         Need("calculation", 1),
         tool=tool,
         scores={"difficulty": 1.0, "parts": 1.0},
+        decided_by="tool",
     )
 
 
@@ -190,7 +197,10 @@ def routed(material: Material, roster: Sequence[Card], estimate: Estimate | None
         scores["chance"] = likely
     if estimate is not None:
         scores |= figures(estimate, roster)
-    return replace(route, where=where, why=why, scores=scores, estimate=estimate)
+    decider = "rule" if known is None else "router"
+    return replace(
+        route, where=where, why=why, scores=scores, estimate=estimate, decided_by=decider
+    )
 
 
 def rerouted(material: Material, roster: Sequence[Card], route: Route) -> Route:

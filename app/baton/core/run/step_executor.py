@@ -17,6 +17,7 @@ from baton.core.errors import (
 from baton.core.messages import (
     Card,
     Chunk,
+    Declined,
     Finish,
     Loading,
     Purpose,
@@ -315,18 +316,27 @@ class StepExecution:
                 self.confidence = confidence
             case RequestSent(destination=destination, size=size):
                 await emit(ev.Sent(number, self.worker, destination, size))
+            case Declined(unsent=True):
+                await emit(ev.Unsent(number, self.worker))
             case Retrying(reason=reason, delay=delay):
                 await emit(ev.StepRetried(number, reason, delay))
-            case Queued():
-                await emit(ev.Progress(number, ev.Phase.QUEUED, None))
-            case Loading(fraction=fraction):
-                await emit(ev.Progress(number, ev.Phase.LOADING, fraction))
-            case Reading(done=done, total=total):
-                await emit(ev.Progress(number, ev.Phase.READING, done / total if total else None))
-            case Thinking(tokens_per_second=speed):
-                await emit(ev.Progress(number, ev.Phase.THINKING, None, speed))
-            case Writing(tokens_per_second=speed):
-                await emit(ev.Progress(number, ev.Phase.WRITING, None, speed))
+            case Queued() | Loading() | Reading() | Thinking() | Writing():
+                await emit(_progress(number, chunk))
+
+
+def _progress(step: int, chunk: Queued | Loading | Reading | Thinking | Writing) -> ev.Progress:
+    """Return how far a step is."""
+    match chunk:
+        case Queued():
+            return ev.Progress(step, ev.Phase.QUEUED, None)
+        case Loading(fraction=fraction):
+            return ev.Progress(step, ev.Phase.LOADING, fraction)
+        case Reading(done=done, total=total):
+            return ev.Progress(step, ev.Phase.READING, done / total if total else None)
+        case Thinking(tokens_per_second=speed):
+            return ev.Progress(step, ev.Phase.THINKING, None, speed)
+        case Writing(tokens_per_second=speed):
+            return ev.Progress(step, ev.Phase.WRITING, None, speed)
 
 
 def _may_replace(card: Card, failed: Card, error: BatonError) -> bool:

@@ -10,6 +10,7 @@ from baton.core import events as ev
 from baton.core.errors import BudgetExceeded
 from baton.core.messages import (
     AnswerFormat,
+    Declined,
     Message,
     Purpose,
     Request,
@@ -205,6 +206,8 @@ class RunStrategyContext:
                             break
                     case RequestSent(destination=destination, size=size):
                         await run.emit(ev.Sent(0, worker.card.id, destination, size))
+                    case Declined(unsent=True):
+                        await run.emit(ev.Unsent(0, worker.card.id))
                     case Usage():
                         confidence, lines = chunk.confidence, chunk.lines
         return WrittenPlan("".join(pieces), confidence, lines)

@@ -16,6 +16,7 @@ from baton.platform import proxies
 from baton.workers.cloud.messages import REPLIES, CallWorker, SetUpGateway, WarmGateway
 
 RecordRequest = Callable[[str, str, bytes], Awaitable[None]]
+RecordUnsent = Callable[[str], Awaitable[None]]
 """Keeps what a call sends, before it does: the call's id, the destination, exactly these bytes."""
 
 GATEWAY_VARIABLES = frozenset(
@@ -58,10 +59,15 @@ class CallTimeouts:
     total: float = 7200.0
 
 
+async def _keep_no_record(call: str) -> None:
+    """Nothing is kept of what could not be sent."""
+
+
 class Gateway(Supervisor):
     """Starts and asks the gateway's child process.
 
-    `record` writes the egress log. Setting `offline` ends the child at once; while it is set, the
+    `record` writes the egress log before a request is sent, `record_unsent` that it couldn't be.
+    Setting `offline` ends the child at once; while it is set, the
     child is started only for workers on this machine, and refuses every other address. Variables
     with keys that no worker named are not passed on to it.
     """
@@ -71,6 +77,7 @@ class Gateway(Supervisor):
         record: RecordRequest,
         *,
         keys_file: Path,
+        record_unsent: RecordUnsent = _keep_no_record,
         proxy: str = "",
         effort: str = "low",
         offline: bool = False,
@@ -79,6 +86,7 @@ class Gateway(Supervisor):
     ) -> None:
         super().__init__("The gateway process")
         self.record = record
+        self.record_unsent = record_unsent
         self.effort = effort
         self.patience = patience
         self._keys_file = keys_file.absolute()

@@ -154,8 +154,10 @@ class CloudWorker:
                         return
                     case Failed() as failed:
                         self._gateway.forgive()
+                        if failed.unsent and sent:
+                            await self._gateway.record_unsent(request.call)
                         if failed.declined:
-                            yield Declined()
+                            yield Declined(failed.unsent and sent)
                         raise error_of(failed)
                     case _:
                         raise call.child.reject()

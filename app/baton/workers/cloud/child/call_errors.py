@@ -138,6 +138,7 @@ def connection_failure(call: CloudCall, error: Exception) -> Failure:
             f"{call.who} can't be reached: {why}.",
             "Check the address and the network; nothing was sent.",
             declined=True,
+            unsent=True,
         )
     if isinstance(error, TimeoutError | httpx.TimeoutException):
         return Failure("WorkerUnavailable", f"{call.who} stopped answering.{kept}", "Try again.")
