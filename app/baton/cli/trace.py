@@ -34,7 +34,6 @@ from baton.presentation.plans import (
     need_text,
     record_view,
     resume_hint,
-    step_destination,
     step_place,
     subtask_text,
 )
@@ -243,7 +242,7 @@ _SAFE_CHARS = frozenset(" ,.:?!()/'_+-=")
 _MAX_LABEL_CHARS = 120
 
 _STYLES = (
-    "classDef elsewhere stroke-dasharray: 5 5",
+    "classDef remote stroke-dasharray: 5 5",
     "classDef failed stroke:#c00",
     "classDef left_out stroke:#999,color:#999",
 )
@@ -298,7 +297,7 @@ def _escape(text: str) -> str:
 
 def _step_classes(step: StepView, view: RunView) -> list[str]:
     names = {"failed": "failed", "skipped": "left_out"}
-    found = ["elsewhere"] * bool(step_destination(step, view))
+    found = ["remote"] * (not step_place(step, view).startswith("local"))
     if step.status in names:
         found.append(names[step.status])
     return [f"class {_step_id(step.number)} {name}" for name in found]

@@ -1,0 +1,195 @@
+"""Why, trace, workflow and Mermaid say what happened: 300 random runs, compared with their events."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import AsyncGenerator, Callable
+
+import pytest
+
+from baton.cli.trace import flowchart, trace_text
+from baton.core import events as ev
+from baton.core.errors import SecretMissing, WorkerError, WorkerUnavailable
+from baton.core.history_types import RunRecord
+from baton.core.ledger_types import Policy
+from baton.core.messages import Chunk, Declined, Finish, Request, Text, Usage
+from baton.core.money import NANO
+from baton.core.plan.plan import Plan
+from baton.core.run import step_executor
+from baton.core.run.policy import PromptLimits
+from baton.core.strategies import STRATEGIES
+from baton.core.view import RunView, fold_events
+from baton.presentation.explanation import run_reasons
+from support.scripted_plans import (
+    OrchestraSession,
+    StubWorker,
+    answer_with,
+    cloud,
+    fail_with,
+    local,
+    open_orchestra,
+    step,
+)
+
+RUNS = 300
+SEEDS = 10
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step_executor, "RETRY_SECONDS", 0.0)
+
+
+def refused_connection(request: Request) -> AsyncGenerator[Chunk]:
+    async def respond() -> AsyncGenerator[Chunk]:
+        yield Declined(unsent=True)
+        raise WorkerUnavailable("It can't be reached.", "Nothing was sent.")
+
+    return respond()
+
+
+def charged(request: Request) -> AsyncGenerator[Chunk]:
+    async def respond() -> AsyncGenerator[Chunk]:
+        yield Text("The answer of the cloud is 42.")
+        yield Usage(10, 7, Finish.STOP)
+
+    return respond()
+
+
+REMOTE_WAYS: dict[str, Callable[[Request], AsyncGenerator[Chunk]]] = {
+    "well": charged,
+    "no connection": refused_connection,
+    "cut": fail_with(WorkerUnavailable("It was cut.", "Try again."), "Half an"),
+    "error": fail_with(WorkerError("It refused.", "")),
+}
+LOCAL_WAYS: dict[str, Callable[[Request], AsyncGenerator[Chunk]]] = {
+    "well": answer_with("The answer is 41."),
+    "dead": fail_with(WorkerUnavailable("It died.", "Try again.")),
+    "refuses": answer_with("I'm sorry, I can't help with that."),
+    "empty": answer_with(""),
+}
+
+
+class KeylessWorker(StubWorker):
+    """A worker whose key is missing: it fails before anything is announced."""
+
+    async def stream(self, request: Request) -> AsyncGenerator[Chunk]:
+        raise SecretMissing("There is no key.", "`baton keys set`.")
+        yield Text("")
+
+
+def random_plan(dice: random.Random) -> Plan:
+    names = ["small", "big", "far"]
+    steps = [
+        step(dice.choice(names), f"Do part {n}.", *(("prompt", str(n - 1)) if n > 1 else ()))
+        for n in range(1, dice.randint(2, 4))
+    ]
+    return Plan(tuple(steps), (len(steps),))
+
+
+async def play_random(dice: random.Random) -> tuple[RunRecord, OrchestraSession]:
+    far: StubWorker = StubWorker(cloud(), REMOTE_WAYS[dice.choice([*REMOTE_WAYS, "well"])])
+    if dice.random() < 0.15:
+        far = KeylessWorker(cloud())
+    near = [
+        StubWorker(local(name), LOCAL_WAYS[dice.choice([*LOCAL_WAYS, "well"])])
+        for name in ("small", "big")
+    ]
+    order = [*near, far] if dice.random() < 0.7 else [far, *near]
+    choices = [dice.choice(["keep", "once", "conversation", "edit"]) for _ in range(4)]
+    ceiling = dice.choice([0, NANO // 10**6, 5 * NANO])
+    policy = dice.choice(list(Policy))
+    async with open_orchestra(*order, choice=choices, ceiling=ceiling, policy=policy) as session:
+        session.orchestra.change_terms(
+            offline=dice.random() < 0.1, mode=dice.choice(["auto", "auto", "local", "mini"])
+        )
+        names = [name for name in STRATEGIES if name != "plan"]
+        limits = PromptLimits(
+            attended=dice.random() < 0.8,
+            strategy=dice.choice(["", "", *names]),
+            alone=dice.random() < 0.1,
+        )
+        plan = random_plan(dice) if dice.random() < 0.3 else None
+        if plan is not None:
+            limits = PromptLimits(attended=limits.attended)
+        texts = ["Why is the sky blue?", "How many are 3 and 4?", "Write a poem, then explain it."]
+        await session.play(plan, dice.choice(texts), limits)
+        return await session.record(), session
+
+
+def left(view: RunView, record: RunRecord) -> set[tuple[int, str]]:
+    """Return the steps and workers of which something left, read from the events alone."""
+    gone: list[tuple[int, str]] = []
+    for event in record.events:
+        if isinstance(event, ev.Sent):
+            gone.append((event.step, event.worker))
+        elif isinstance(event, ev.Unsent):
+            gone.remove((event.step, event.worker))
+    return set(gone)
+
+
+def writers(record: RunRecord) -> dict[int, str]:
+    """Return who wrote each step that was finished, read from the events alone."""
+    started: dict[int, str] = {}
+    wrote: dict[int, str] = {}
+    for event in record.events:
+        match event:
+            case ev.StepStarted(step=number, worker=worker):
+                started[number] = worker
+            case ev.StepFinished(step=number) if number in started:
+                wrote[number] = started[number]
+    return wrote
+
+
+def check_sentences(record: RunRecord) -> None:
+    view = fold_events(record.events)
+    lines = run_reasons(record)
+    text = "\n".join(lines)
+    gone = left(view, record)
+    first = lines[0]
+    if gone:
+        assert "left this machine" in first or first.startswith("It began"), text
+        assert "stayed" not in first and "Nothing left" not in first, text
+    elif view.routed is not None:
+        assert "left this machine" not in first, text
+        assert not first.startswith("It began"), text
+        if view.routed.where == "cloud":
+            assert first.endswith("Nothing left it."), text
+    for number, worker in writers(record).items():
+        whose = [line for line in lines if re.match(rf"{worker} \(.*\) (did|answered|began)", line)]
+        assert whose, text
+        place = "cloud" if (number, worker) in gone else "local"
+        assert any(f"({place}" in line for line in whose), text
+    for line in lines:
+        if match := re.match(r"(\w+) \(cloud.*\) (did|answered|began)", line):
+            assert match[1] in {worker for _, worker in gone}, text
+        if match := re.match(r"(\w+) planned", line):
+            assert any(
+                call.worker == match[1] and call.step == 0 and (call.finish or call.tokens_out)
+                for call in view.calls
+            ), text
+        if match := re.match(r"(\w+) was not asked", line):
+            refused = {o.worker for o in view.offers if o.decision is not ev.Decision.SENT}
+            assert match[1] in refused, text
+    for event in record.events:
+        if isinstance(event, ev.StepRetried):
+            assert event.reason in text or view.steps[event.step - 1].status == "failed", text
+    chart = flowchart(view)
+    for each in view.steps:
+        is_away = f"class step{each.number} remote" in chart
+        assert is_away == ((each.number, each.worker) in gone), chart
+    unsent_lines = trace_text(record).count("did not leave")
+    assert unsent_lines == sum(isinstance(event, ev.Unsent) for event in record.events)
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+async def test_every_sentence_agrees_with_the_events(seed: int) -> None:
+    dice = random.Random(seed)
+    branches: set[str] = set()
+    for _ in range(RUNS // SEEDS):
+        record, session = await play_random(dice)
+        check_sentences(record)
+        branches |= {type(event).__name__ for event in record.events}
+        branches |= {e.decision.value for e in record.events if isinstance(e, ev.Offered)}
+    assert {"Sent", "StepFinished", "StepFailed"} <= branches
