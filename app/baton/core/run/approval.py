@@ -124,7 +124,7 @@ class Approval:
         decision, message = Decision.SENT, ""
         if refused is not None:
             decision, message = Decision.CEILING, str(refused)
-        elif not (card.price or FREE).is_free or (card.remote and not named):
+        elif not card.is_free or not (card.is_local or named):
             # The person must agree to spending, and to what leaves without their asking.
             shown = CallOffer(card, why, written(messages), hidden, most, None, "", draft, keep)
             decision, message = await self._decide(shown)

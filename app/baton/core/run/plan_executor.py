@@ -177,7 +177,7 @@ class PlanExecutor:
         from baton.core.plan.assignment import assign_workers
 
         # Who did a step in an earlier run may be gone: it takes no worker's time any more.
-        free = next((c for c in roster if c.price and c.price.is_free), roster[0])
+        free = next((c for c in roster if c.is_free), roster[0])
         over = [replace(s, worker=free.id) if n in self._steps else s for n, s in numbered]
         room = await self._run.spending_room()
         assigned = assign_workers(
@@ -227,7 +227,7 @@ class PlanExecutor:
         ]
         self._steps |= {step.number: step for step in fresh}
         cards = {card.id: card for card in self._run.routing.roster}
-        self._run.approval.expect(s.number for s in fresh if cards[s.worker].uses_gateway)
+        self._run.approval.expect(s.number for s in fresh if not cards[s.worker].is_local)
         return fresh
 
     def _execution(self, number: int) -> StepExecution:

@@ -19,12 +19,7 @@ from baton.core.plan.plan import (
 )
 from baton.core.plan.short_answer import answers_agree, majority_index
 from baton.core.ports import Proposal, RoutingContext, StrategyContext
-from baton.core.run.policy import help_wanted, strength
-
-MAX_PEER_SKILL_GAP = 0.75
-"""Workers whose skills differ by less are peers: they check each other. Of two that differ by more
-the weaker one is just wrong where they disagree."""
-
+from baton.core.run.policy import MAX_PEER_SKILL_GAP, help_wanted, strength
 
 def answer_step(routing: RoutingContext, worker: str, *, optional: bool = False) -> Step:
     """Return a step in which a worker answers the prompt, seeing all of the conversation."""
@@ -36,7 +31,7 @@ def single_answer(routing: RoutingContext, why: str = "") -> Proposal:
     """Propose that the default worker alone answers."""
     card = routing.card(routing.worker)
     reason = local_only_reason(routing) or f"{card.name} runs on this machine."
-    if card.uses_gateway:
+    if not card.is_local:
         reason = f"{card.name} was asked for."
     plan = Plan((answer_step(routing, card.id),), (1,))
     said = f"{routing.choice} {why}".strip() or reason
@@ -74,12 +69,11 @@ def conversational_workers(routing: RoutingContext) -> list[Card]:
 
 
 def local_workers(routing: RoutingContext) -> list[Card]:
-    """Return the local workers, the default one first, then by skill."""
-    found = [
-        card
-        for card in conversational_workers(routing)
-        if not card.uses_gateway and not card.is_tool
-    ]
+    """Return the local workers, the default one first, then by skill.
+
+    Those of other programs on this machine are among them.
+    """
+    found = [card for card in conversational_workers(routing) if card.is_local and not card.is_tool]
     others = [card for card in found if card.id != routing.worker]
     others.sort(key=lambda card: (prompt_skill(routing, card), strength(card)), reverse=True)
     return [card for card in found if card.id == routing.worker] + others

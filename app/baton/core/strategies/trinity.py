@@ -162,7 +162,7 @@ async def _allowed_workers(context: StrategyContext) -> list[Card]:
     """Return the workers that may take turns: paid ones only where money may be spent."""
     left = (await context.funds()).left
     mine, *others = conversational_workers(context.routing)
-    return [mine, *(card for card in others if left != 0 or not card.uses_gateway)]
+    return [mine, *(card for card in others if left != 0 or card.is_free)]
 
 
 async def _head_move(
@@ -179,4 +179,4 @@ async def _head_move(
 def _worker_facts(routing: RoutingContext, card: Card) -> WorkerFacts:
     dollars = likely_cost(card, routing.material, routing.route) / NANO
     level = skill(card, routing.route.need.kind)
-    return WorkerFacts(answer_chance(routing, card), level, dollars, card.uses_gateway)
+    return WorkerFacts(answer_chance(routing, card), level, dollars, card.remote)
