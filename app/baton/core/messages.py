@@ -259,14 +259,14 @@ class Card:
 
         It may do so in a process of Baton's or in another program, as Ollama's models do.
         """
-        return not self.remote and self.is_confirmed and self.is_free
+        return self.place is Label.LOCAL and self.is_confirmed and self.is_free
 
     @property
     def place(self) -> Label:
         """Where it computes: on this machine, in the home network, or in the cloud."""
-        if not self.remote:
-            return Label.LOCAL
-        return Label.CLOUD if self.privacy is Label.CLOUD else Label.LAN
+        if self.privacy is Label.CLOUD:
+            return Label.CLOUD
+        return Label.LAN if self.remote else Label.LOCAL
 
 
 @dataclass(frozen=True, slots=True)
