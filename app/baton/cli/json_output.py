@@ -55,7 +55,15 @@ def run_object(
 def run_warnings(view: RunView) -> list[dict[str, str]]:
     """Return what a person must learn though there may be an answer."""
     lack = {"kind": "incomplete", "message": view.incomplete_reason, "hint": ASK_AGAIN_HINT}
-    return [*overcharge_warnings(view), *([lack] if view.incomplete_reason else [])]
+    substituted = [
+        {"kind": "substituted", "message": said, "hint": "`baton workers test` tries a worker."}
+        for said in view.substitutions
+    ]
+    return [
+        *overcharge_warnings(view),
+        *substituted,
+        *([lack] if view.incomplete_reason else []),
+    ]
 
 
 def overcharge_warnings(view: RunView) -> list[dict[str, str]]:

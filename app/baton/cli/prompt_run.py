@@ -121,7 +121,10 @@ def _report_ending(view: RunView, output: Output, manner: OutputOptions, left: l
         output.notify(f"baton: {way}" if way else f"baton: Stopped; {kept}")
     elif _was_withdrawn(view):
         output.notify("baton: Nothing was sent; your prompt is kept.")
-    if view.notice and view.status != "failed":
+    if view.status != "failed":
+        for substitution in view.substitutions:
+            output.warn(f"baton: {substitution}")
+    if view.notice and view.status != "failed" and view.notice not in view.substitutions:
         output.notify(f"baton: {view.notice}")
     if not manner.quiet and (lack := _incomplete_text(view, manner)):
         output.warn(f"baton: {lack}")

@@ -34,7 +34,6 @@ from baton.presentation.plans import (
     need_text,
     record_view,
     resume_hint,
-    step_destination,
     step_place,
     subtask_text,
 )
@@ -159,6 +158,8 @@ def _event_lines(event: ev.Event) -> list[str]:
             return [f"offered: {offer_text(event, event.worker)}"]
         case ev.StepStarted(step=step, worker=worker):
             return [f"step {step} given to {one_line(worker)}"]
+        case ev.StepRetried(step=step, reason=reason, worker=worker) if worker:
+            return [f"step {step} goes to {one_line(worker)} instead: {one_line(reason)}"]
         case ev.StepRetried(step=step, reason=reason, delay=delay):
             return [f"step {step} tried again in {delay:.0f} s: {one_line(reason)}"]
         case ev.Trimmed(turns=turns):
@@ -231,7 +232,7 @@ _SAFE_CHARS = frozenset(" ,.:?!()/'_+-=")
 _MAX_LABEL_CHARS = 120
 
 _STYLES = (
-    "classDef elsewhere stroke-dasharray: 5 5",
+    "classDef remote stroke-dasharray: 5 5",
     "classDef failed stroke:#c00",
     "classDef left_out stroke:#999,color:#999",
 )
@@ -286,7 +287,7 @@ def _escape(text: str) -> str:
 
 def _step_classes(step: StepView, view: RunView) -> list[str]:
     names = {"failed": "failed", "skipped": "left_out"}
-    found = ["elsewhere"] * bool(step_destination(step, view))
+    found = ["remote"] * (not step_place(step, view).startswith("local"))
     if step.status in names:
         found.append(names[step.status])
     return [f"class {_step_id(step.number)} {name}" for name in found]

@@ -96,6 +96,7 @@ class RunView:
     before: str = ""
     draft: bool = False
     revisions: tuple[str, ...] = ()
+    substitutions: tuple[str, ...] = ()
     steps: tuple[StepView, ...] = ()
     calls: tuple[Called, ...] = ()
     offers: tuple[Offered, ...] = ()
@@ -266,9 +267,14 @@ class RunView:
                 speed = event.tokens_per_second or old.tokens_per_second
                 new = replace(old, status=event.phase.value, fraction=event.fraction)
                 return self._with_step(replace(new, tokens_per_second=speed))
-            case StepRetried():
+            case StepRetried(worker=worker):
                 new = replace(old, status=Phase.LOADING.value, fraction=None, text="")
-                return replace(self._with_step(new), notice=f"{event.reason} Trying again.")
+                if not worker:
+                    return replace(self._with_step(new), notice=f"{event.reason} Trying again.")
+                does = "answers" if len(self.steps) == 1 else f"does step {event.step}"
+                said = f"{event.reason} {worker} {does} instead."
+                view = replace(self._with_step(new), notice=said)
+                return replace(view, substitutions=(*self.substitutions, said))
             case StepFinished():
                 text, finish = event.text or old.text, event.finish
                 return self._with_step(

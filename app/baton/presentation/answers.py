@@ -91,7 +91,7 @@ def summarise_answer(run: RunView, roster: CardsById) -> AnswerSummary:
         cost=run.cost,
         remote_author=_remote_author(author, run, roster) if author else "",
         parts=parts if len(parts) > 1 else (),
-        notes=tuple(_summary_notes(run, roster)),
+        notes=(*run.substitutions, *_summary_notes(run, roster)),
         warnings=charge_warnings(run, roster),
     )
     if run.status == "running":

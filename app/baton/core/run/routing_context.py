@@ -19,7 +19,15 @@ from baton.core.plan.short_answer import announced_answer, short_answer
 from baton.core.plan.turn_roles import TurnRole, scores_by_rule
 from baton.core.ports import CheckableWorker, RecordedRun, Route, RoutingContext
 from baton.core.routing_types import Draft, Estimate, Judgement
-from baton.core.run.policy import check, helpers, may_use, must_ask, refuses
+from baton.core.run.policy import (
+    MAX_PEER_SKILL_GAP,
+    check,
+    helpers,
+    may_use,
+    must_ask,
+    refuses,
+    strength,
+)
 from baton.core.run.rule_router import rerouted
 from baton.core.run.run_context import RunRequest, Services
 from baton.core.strategies._draft_scoring import expected_quality, head_and_tail, tenths
@@ -30,6 +38,9 @@ MIN_NEAR_GAIN = 0.2
 
 _MIN_USUAL_CHANCE = 0.5
 """With less chance than this the default worker likely gets it wrong."""
+
+_MIN_TRUSTED_SKILL = 1.7
+"""Without an estimate a worker of less skill (under a billion parameters) is left small talk only."""
 
 _FAULT_SECONDS = 5.0
 """How long to wait for what workers say of themselves: as long as a keyring may take."""
@@ -60,7 +71,7 @@ async def build_routing_context(
         choice = f"{chosen.name} is your choice for {route.need.kind}."
     elif _may_choose_near(request, route, roster):
         better = _better_near(roster, route, material)
-        if better is not None and expected_quality(roster[0], route) < _MIN_USUAL_CHANCE:
+        if better is not None and _is_likely_wrong(roster[0], route):
             chosen, choice = better, _near_choice(roster[0], better, route)
         elif better is not None:
             near = better.id
@@ -118,16 +129,30 @@ def _may_choose_near(request: RunRequest, route: Route, roster: Sequence[Card]) 
 
 def _better_near(roster: Sequence[Card], route: Route, material: Material) -> Card | None:
     """Return the free worker on this machine that would do noticeably better, or None."""
-    mine = expected_quality(roster[0], route)
     others = [card for card in roster[1:] if card.is_local and not card.is_tool]
     others = [card for card in others if _holds(card, material)]
     best = max(others, key=lambda card: expected_quality(card, route), default=None)
-    if best is None or expected_quality(best, route) - mine < MIN_NEAR_GAIN:
+    if best is None:
         return None
-    return best
+    gain = expected_quality(best, route) - expected_quality(roster[0], route)
+    is_no_peer = strength(best)[0] - strength(roster[0])[0] >= MAX_PEER_SKILL_GAP
+    return best if gain >= MIN_NEAR_GAIN or (route.estimate is None and is_no_peer) else None
+
+
+def _is_likely_wrong(card: Card, route: Route) -> bool:
+    """Whether a worker likely gets a prompt wrong that another one here would do better.
+
+    Without an estimate only small talk is left to it: by its size alone a small model is judged too
+    well.
+    """
+    if route.estimate is None:
+        return route.need.kind != "chat" and strength(card)[0] < _MIN_TRUSTED_SKILL
+    return expected_quality(card, route) < _MIN_USUAL_CHANCE
 
 
 def _near_choice(mine: Card, better: Card, route: Route) -> str:
+    if route.estimate is None:
+        return f"{better.name} is larger than {mine.name}, on this machine too, and costs nothing."
     here, there = (tenths(expected_quality(card, route)) for card in (mine, better))
     return (
         f"{mine.name} gets about {here} of such questions right, and {better.name}, which is on "

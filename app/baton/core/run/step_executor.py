@@ -143,7 +143,8 @@ class StepExecution:
                     if delay is None:
                         raise first from None
                     self._failure, self.text = error.message, ""
-                    await emit(ev.StepRetried(self.number, error.message, delay))
+                    other = self.worker if self.worker != tried[-1] else ""
+                    await emit(ev.StepRetried(self.number, error.message, delay, other))
                     await asyncio.sleep(delay)
             is_whole_answer = self._is_alone and self._is_final  # which is kept as such
             text = "" if is_whole_answer else self.text

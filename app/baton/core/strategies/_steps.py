@@ -68,6 +68,13 @@ def conversational_workers(routing: RoutingContext) -> list[Card]:
     return [mine, *others]
 
 
+async def allowed_workers(context: StrategyContext) -> list[Card]:
+    """Return the workers that may be asked: those with a price only where money may be spent."""
+    left = (await context.funds()).left
+    mine, *others = conversational_workers(context.routing)
+    return [mine, *(card for card in others if left != 0 or card.is_free)]
+
+
 def local_workers(routing: RoutingContext) -> list[Card]:
     """Return the local workers, the default one first, then by skill.
 
