@@ -158,4 +158,5 @@ def _step_object(step: StepView) -> dict[str, Any]:
         "subtask": step.step.subtask,
         "access": list(step.step.access),
         "status": "cut" if step.is_cut else step.status,
+        "text": step.text,  # a draft that was replaced is nowhere else in it
     }

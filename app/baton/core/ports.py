@@ -132,6 +132,10 @@ class Store(Protocol):
         """Record an answer's text as far as it is."""
         ...
 
+    async def add_draft(self, answer: str, text: str, worker: str) -> None:
+        """Record the draft that an answer replaced, as the version before it."""
+        ...
+
     async def trim(self, conversation: str, first: str) -> None:
         """From now on send only the turns from `first` on; the earlier ones stay in history."""
         ...
@@ -466,6 +470,15 @@ class CallOffer:
     scope: str
     draft: str = ""
     keep: str = ""
+
+    @property
+    def receiver(self) -> str:
+        """Who is asked: the worker, the provider, and the address to which the bytes go."""
+        card = self.card
+        facts = [f"worker {card.id}"] if card.id != card.name else []
+        facts += [card.provider] if card.kind == "cloud" and card.provider else []
+        facts += [card.address] if card.address else []
+        return f"{card.name} ({', '.join(facts)})" if facts else card.name
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ def check(card: Card, label: Label, terms: RunTerms) -> None:
         if card.place is Label.LOCAL:
             raise WorkerError(
                 f"This conversation is private, and {card.id} is another program's.",
-                f'`privacy = "local"` in its entry of config.toml lets private texts go to it.',
+                f"`baton workers add {card.id} --private` lets private texts go to it.",
             )
         raise WorkerError(
             f"This conversation is {label}, and {card.id} is a {card.privacy} worker.",

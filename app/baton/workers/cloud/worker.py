@@ -180,6 +180,8 @@ class CloudWorker:
 
     async def fault(self) -> str:
         """Say why it can't work now; see core.ports.CheckableWorker."""
+        import asyncio
+
         card = self.card
         provider = PROVIDERS.get(card.provider) if card.kind == "cloud" else None
         if card.kind == "cloud" and provider is None:
@@ -189,8 +191,9 @@ class CloudWorker:
             variables = (self._variable,) if self._variable else own
             if not await self._gateway.has_key(card.provider, self._variable, variables):
                 return f"There is no key for {card.name}."
-        if address_label(self._base_url) is Label.LOCAL and not await _is_listening(self._base_url):
-            return f"{card.name} can't be reached: nothing listens at {self._base_url}."
+        url = self._base_url
+        if address_label(url) is Label.LOCAL and not await asyncio.to_thread(_is_listening, url):
+            return f"{card.name} can't be reached: nothing listens at {url}."
         return ""
 
     async def aclose(self) -> None:
@@ -255,23 +258,21 @@ _CONNECT_SECONDS = 1.0
 """How long a program on this machine may take to take a connection; more says nothing."""
 
 
-async def _is_listening(url: str) -> bool:
+def _is_listening(url: str) -> bool:
     """Whether some program takes connections at an address of this machine."""
-    import asyncio
-    from contextlib import suppress
+    import socket
 
     parts = urlsplit(url)
-    hosts = ["127.0.0.1", "::1"] if parts.hostname == "localhost" else [parts.hostname or ""]
     port = parts.port or (443 if parts.scheme == "https" else 80)
+    hosts = ["127.0.0.1", "::1"] if parts.hostname == "localhost" else [parts.hostname or ""]
     for host in hosts:
-        with suppress(ConnectionError):
-            try:
-                async with asyncio.timeout(_CONNECT_SECONDS):
-                    _, writer = await asyncio.open_connection(host, port)
-            except TimeoutError:
-                return True
-            writer.close()
-            return True
+        try:
+            socket.create_connection((host, port), _CONNECT_SECONDS).close()
+        except ConnectionError:
+            continue
+        except OSError:
+            return True  # it is busy, or the call finds out more
+        return True
     return False
 
 
