@@ -223,7 +223,7 @@ def test_the_flowchart_has_every_step_and_every_access(call: Call) -> None:
         ("step3", "step4"),
         ("step3", "answer"),
     }
-    assert "class step3 elsewhere" in chart
+    assert "class step3 remote" in chart
     assert "step 3: gpt (cloud (api.openai.com)), done<br/>" in chart
     drawn = flowchart(record_view(record(EVENTS[4])))
     assert '"step 3: gpt, waiting<br/>' in drawn  # it isn't known yet where

@@ -93,7 +93,7 @@ def test_what_runs_here_is_shown_and_added_on_request(
     assert "# at noon" in config.read_text()
     added = load_settings(config).workers[-1]
     assert added == ServerWorkerSettings(
-        "baton-test-8b", "baton-test:8b", f"http://127.0.0.1:{ollama.port}/v1"
+        "baton-test-8b", "baton-test:8b", f"http://127.0.0.1:{ollama.port}/v1", here=True
     )
     # What is a worker already isn't new.
     assert "baton-test-8b" not in call("workers", "detect").out

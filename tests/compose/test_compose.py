@@ -149,7 +149,15 @@ HERE = "http://127.0.0.1:11434/v1"
 @pytest.mark.parametrize(
     ("entry", "privacy", "remote"),
     [
-        (ServerWorkerSettings("a", "qwen3:8b", HERE), Label.LOCAL, False),
+        (ServerWorkerSettings("a", "qwen3:8b", HERE), Label.LAN, False),
+        (ServerWorkerSettings("a", "qwen3:8b", HERE, here=True), Label.LAN, False),
+        (ServerWorkerSettings("a", "qwen3:8b", HERE, privacy=Label.LOCAL), Label.LOCAL, False),
+        (ServerWorkerSettings("a", "glm-4.6:cloud", HERE, here=True), Label.CLOUD, True),
+        (ServerWorkerSettings("a", "openai/gpt-oss-20b", HERE), Label.CLOUD, True),
+        (ServerWorkerSettings("a", "openai/gpt-oss-20b", HERE, here=True), Label.LAN, False),
+        (ServerWorkerSettings("a", "Qwen/Qwen3-8B", HERE), Label.LAN, False),
+        (ServerWorkerSettings("a", "gpt-5-mini", HERE), Label.CLOUD, True),
+        (ServerWorkerSettings("a", "mine", "http://127.0.0.1:4000/v1"), Label.CLOUD, True),
         (ServerWorkerSettings("a", "gpt-oss:120b-cloud", HERE), Label.CLOUD, True),
         (ServerWorkerSettings("a", "glm-4.6:Cloud", HERE), Label.CLOUD, True),
         (ServerWorkerSettings("a", "an-alias", HERE, privacy=Label.CLOUD), Label.CLOUD, True),
@@ -166,8 +174,12 @@ HERE = "http://127.0.0.1:11434/v1"
 def test_an_engine_on_this_machine_that_forwards_counts_as_a_cloud(
     entry: ServerWorkerSettings, privacy: Label, remote: bool
 ) -> None:
-    """So it is refused offline, redacted and priced, under any name that it forwards."""
+    """So it is refused offline, redacted and priced, under any name that it forwards.
+
+    Private texts go to another program here only where `privacy` says so.
+    """
     card = card_of(entry)
+    assert card.is_local is (not remote and (entry.here or entry.privacy is Label.LOCAL))
     assert (card.privacy, card.remote) == (privacy, remote)
     assert (card.price is None) is remote
 

@@ -39,6 +39,7 @@ PRICE = Price(Rates(3 * 10**9, 15 * 10**9, 0, 0))
 CLOUD = Card(
     "gpt", "cloud", "GPT", privacy=Label.CLOUD, price=PRICE, remote=True, context=128_000, slots=4
 )
+SERVER = Card("lab", "server", "Lab", Label.LAN, context=32_768, model="qwen2.5:32b")
 TOOL = Card("calculator", "tool", "Calculator")
 
 SUM = "How many apples are 3 and 4 apples?"
@@ -60,8 +61,8 @@ def routing_context(
     turn = Turn(
         "t", "c", None, Role.USER, prompt, TurnStatus.DONE, Label.CLOUD, 0.0, files=attached
     )
-    outside = [card.id for card in cards if card.uses_gateway]
-    helper = outside[0] if outside and not cards[0].uses_gateway else ""
+    remote = [card.id for card in cards if not card.is_local]
+    helper = remote[0] if remote and cards[0].is_local else ""
     facts: dict[str, Any] = {
         "route": Route("local", "Because.", need),
         "templates": read_templates,

@@ -98,7 +98,7 @@ class ReplayWorker:
                 "Replay with another worker beside it.",
             )
         read = sum(recorded_tokens(message.text) for message in request.messages)
-        if self.card.uses_gateway:
+        if self.card.remote:
             yield RequestSent(
                 REPLAY_PROVIDER, sum(len(m.text.encode("utf-8")) for m in request.messages)
             )

@@ -162,7 +162,7 @@ async def _play(
             if (problem := _setup_problem(event)) is not None:
                 error, why = problem
     score, note = await grader(question, view)
-    remote = {card.id for card in orchestra.roster if card.uses_gateway}
+    remote = {card.id for card in orchestra.roster if card.remote}
     played = PlayedQuestion(
         question.id,
         score,
@@ -307,7 +307,7 @@ def _recorded_result(dataset: Dataset, question: Question, card: Card) -> Played
     read = recorded_tokens(system) + recorded_tokens(question.prompt)
     cost = (card.price or FREE).cost(BilledTokens(read, once.tokens))
     return PlayedQuestion(
-        question.id, once.score, read, once.tokens, cost, 0.0, 1, int(card.uses_gateway), card.id
+        question.id, once.score, read, once.tokens, cost, 0.0, 1, int(card.remote), card.id
     )
 
 

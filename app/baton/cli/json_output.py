@@ -55,8 +55,13 @@ def run_object(
 def run_warnings(view: RunView) -> list[dict[str, str]]:
     """Return what a person must learn though there may be an answer."""
     lack = {"kind": "incomplete", "message": view.incomplete_reason, "hint": ASK_AGAIN_HINT}
+    substituted = [
+        {"kind": "substituted", "message": said, "hint": "`baton workers test` tries a worker."}
+        for said in view.substitutions
+    ]
     quality = [{"kind": w.kind, "message": w.message, "hint": w.hint} for w in view.warnings]
-    return [*overcharge_warnings(view), *([lack] if view.incomplete_reason else []), *quality]
+    incomplete = [lack] if view.incomplete_reason else []
+    return [*overcharge_warnings(view), *substituted, *incomplete, *quality]
 
 
 def overcharge_warnings(view: RunView) -> list[dict[str, str]]:
@@ -152,4 +157,5 @@ def _step_object(step: StepView) -> dict[str, Any]:
         "subtask": step.step.subtask,
         "access": list(step.step.access),
         "status": "cut" if step.is_cut else step.status,
+        "text": step.text,  # a draft that was replaced is nowhere else in it
     }

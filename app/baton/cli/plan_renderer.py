@@ -57,7 +57,7 @@ def plan_text(plan: Plan, most: Sequence[int | None], cards: dict[str, Card]) ->
     lines: list[str] = []
     for number, (step, cost) in enumerate(zip(plan.steps, most, strict=True), start=1):
         card = cards.get(step.worker)
-        where = f" ({card.privacy})" if card is not None else ""
+        where = f" ({card.place})" if card is not None else ""
         marks = ", optional" * step.optional + ", checks" * step.check
         head = f"{number:>2}. {one_line(step.worker)}{where}: {need_text(step.need)}{marks}"
         sees = f"sees {access_text(step.access)}"

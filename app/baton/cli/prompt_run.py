@@ -123,7 +123,10 @@ def _report_ending(view: RunView, output: Output, manner: OutputOptions, left: l
         output.notify(f"baton: {way}" if way else f"baton: Stopped; {kept}")
     elif _was_withdrawn(view):
         output.notify("baton: Nothing was sent; your prompt is kept.")
-    if view.notice and view.status != "failed":
+    if view.status != "failed":
+        for substitution in view.substitutions:
+            output.warn(f"baton: {substitution}")
+    if view.notice and view.status != "failed" and view.notice not in view.substitutions:
         output.notify(f"baton: {view.notice}")
     for line in _doubts(view, manner):
         output.warn(f"baton: {line}")
@@ -428,7 +431,7 @@ def offer_text(offer: CallOffer) -> str:
     # The price stands where the question is, however long the text before it.
     return (
         f"{destination_text(offer)}\n{text}\n"
-        f"Ask {offer.card.name}?   {call_price_text(offer.most, offer.left, offer.scope)}\n"
+        f"Ask {offer.receiver}?   {call_price_text(offer.most, offer.left, offer.scope)}\n"
         f"  Why: {offer.why}"
     )
 

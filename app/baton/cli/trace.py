@@ -158,6 +158,8 @@ def _event_lines(event: ev.Event) -> list[str]:
             return [f"offered: {offer_text(event, event.worker)}"]
         case ev.StepStarted(step=step, worker=worker):
             return [f"step {step} given to {one_line(worker)}"]
+        case ev.StepRetried(step=step, reason=reason, worker=worker) if worker:
+            return [f"step {step} goes to {one_line(worker)} instead: {one_line(reason)}"]
         case ev.StepRetried(step=step, reason=reason, delay=delay):
             return [f"step {step} tried again in {delay:.0f} s: {one_line(reason)}"]
         case ev.Trimmed(turns=turns):

@@ -14,9 +14,11 @@ import click
 from baton.cli.completion import complete_worker
 from baton.cli.options import AliasedGroup, offline_option
 from baton.cli.output import emit, emit_json, notify
+from baton.cli.worker_entries import AddOptions, add_worker, append_workers, detected_entries
 from baton.compose import compose
 from baton.core.byte_format import show_size
 from baton.core.errors import BatonError, ConfigError
+from baton.core.labels import Label
 from baton.core.messages import Card
 from baton.core.money import Price, format_usd
 from baton.core.sampling_settings import default_sampling, effective_values
@@ -29,12 +31,19 @@ from baton.platform.settings import (
     WorkerSettings,
     find_paths,
     load_settings,
-    write_settings,
 )
 from baton.presentation.charges import price_text
 
 if TYPE_CHECKING:
     from baton.workers.local import ServerModel
+
+
+_ADD_EXAMPLES = """\b
+Examples:
+  baton workers add openai/gpt-5-mini
+  baton workers add http://127.0.0.1:1234/v1 --model qwen3-8b
+  baton workers add llama3.2-3b --private
+"""
 
 
 @click.group(cls=AliasedGroup)
@@ -74,7 +83,7 @@ def show(worker: str, as_json: bool) -> None:
         "Address": address,
         "Key": f"in {variable}" if variable else "",
         "Runs": card.hardware or card.kind,
-        "Privacy": card.privacy.value,
+        "Privacy": _privacy_text(card),
         "Price": price_text(card) if card.uses_gateway else "",
         "Skills": _skills_text(card),
         "At once": "" if card.slots == 1 else f"{card.slots} requests",
@@ -97,7 +106,8 @@ def show(worker: str, as_json: bool) -> None:
 def detect(ids: tuple[str, ...], add: bool, offline: bool, as_json: bool) -> None:
     """Find engines that run on this machine: Ollama, LM Studio, llama-server.
 
-    With --add their models become workers: those named, or all that aren't yet.
+    With --add their models become workers: those named, or all that aren't yet. That confirms that
+    they compute on this machine, so they are used without asking.
     """
     file = find_paths().config_file
     settings = load_settings(file, flags={"offline": True} if offline else {})
@@ -105,13 +115,53 @@ def detect(ids: tuple[str, ...], add: bool, offline: bool, as_json: bool) -> Non
         raise ConfigError("Baton is offline, so no engine was looked for.", "Leave offline first.")
     found = _select_models(_new_models(settings), ids)
     if add:
-        _add_workers(file, found)
+        append_workers(file, detected_entries(found))
     if as_json:
         return emit_json([asdict(model) for model in found])
     width = max((len(model.id) for model in found), default=0)
     for model in found:
         emit(f"{model.id:{width}}  {model.engine:12}  {_model_text(model)}")
     notify(_detection_text(found, add))
+
+
+@workers.command(short_help="Add a worker to config.toml.", epilog=_ADD_EXAMPLES)
+@click.argument("target", metavar="ID|URL|PROVIDER/MODEL")
+@click.option("--id", "id_", metavar="NAME", default="", help="What it is called from now on.")
+@click.option("--model", metavar="NAME", default="", help="Which of a server's models.")
+@click.option(
+    "--price",
+    nargs=2,
+    metavar="INPUT OUTPUT",
+    help="US dollars for a million tokens read and written.",
+)
+@click.option("--here", is_flag=True, help="It computes on this machine, whatever its name.")
+@click.option("--private", is_flag=True, help="So it does, and private conversations may go to it.")
+@offline_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def add(
+    target: str,
+    id_: str,
+    model: str,
+    price: tuple[str, str] | None,
+    here: bool,
+    private: bool,
+    offline: bool,
+    as_json: bool,
+) -> None:
+    """Add a worker to config.toml: a model that runs here, an address, or a provider's model.
+
+    To add a server on this machine confirms that it computes here: it is used without asking then,
+    as it costs nothing. Private conversations go to it only with --private. What seems to pass on
+    what it is sent counts as cloud, unless --here says otherwise.
+    """
+    file = find_paths().config_file
+    settings = load_settings(file, flags={"offline": True} if offline else {})
+    options = AddOptions(id_, model, price or None, here, private)
+    added = add_worker(target, settings, file, options)
+    entry = added.entry
+    if as_json:
+        return emit_json({"schema": 1, "worker": entry, "changed": added.is_changed})
+    notify(_addition_text(entry, added.is_changed))
 
 
 @workers.command(short_help="Let a worker write a few tokens.")
@@ -175,9 +225,17 @@ def _find_worker(worker: str) -> tuple[Card, WorkerConfiguration | None]:
 def _worker_row(card: Card, default: bool, width: int) -> str:
     mark = "*" if default else " "
     size = show_size(card.size) if card.size else ""
-    more = f"{card.privacy.value}, {sourced_price_text(card)}" if card.uses_gateway else size
+    more = f"{card.place.value}, {sourced_price_text(card)}" if card.uses_gateway else size
+    more += "" if card.is_confirmed else ", not confirmed"
     name = one_line(card.name, 50)
     return f"{mark} {one_line(card.id):{width}}  {card.kind:7}  {name}  {more}".rstrip()
+
+
+def _privacy_text(card: Card) -> str:
+    """Say how far a text travels to a worker, and whether private ones may."""
+    if card.place is Label.LOCAL and card.privacy is not Label.LOCAL:
+        return "local, but private conversations don't go to it"
+    return card.privacy.value
 
 
 def _skills_text(card: Card) -> str:
@@ -236,19 +294,23 @@ def _select_models(found: Sequence[ServerModel], ids: Iterable[str]) -> list[Ser
     return [by_id[id] for id in ids] or list(found)
 
 
-def _add_workers(file: Path, found: Iterable[ServerModel]) -> None:
-    """Append to `[[workers]]`; what stands there stays as it is."""
-    import tomlkit
-
-    try:
-        document = tomlkit.parse(file.read_bytes())
-    except FileNotFoundError:
-        document = tomlkit.document()
-    entries: Any = document.get("workers", tomlkit.aot())
-    for model in found:
-        entries.append(model.entry)
-    if entries:
-        write_settings(file, {"workers": entries})
+def _addition_text(entry: Mapping[str, Any], is_changed: bool) -> str:
+    """Say what a worker counts as now, and what is next."""
+    id = one_line(str(entry["id"]))
+    first = f"{id} is in config.toml." if is_changed else f"{id} was there already, just so."
+    if entry["kind"] == "cloud":
+        provider = str(entry["model"]).partition("/")[0]
+        return f"{first} It needs a key (`baton keys set {provider}`) and a ceiling."
+    if entry.get("privacy") == Label.LOCAL.value:
+        return f"{first} It computes on this machine; private conversations may go to it."
+    if entry.get("here"):
+        return (
+            f"{first} It computes on this machine, so it is used without asking. Private "
+            f"conversations don't go to it; `baton workers add {id} --private` allows that."
+        )
+    if entry.get("privacy") == Label.CLOUD.value:
+        return f"{first} It counts as cloud; `baton workers add {id} --here` if it computes here."
+    return f"{first} You are asked before anything is sent there."
 
 
 def _model_text(model: ServerModel) -> str:

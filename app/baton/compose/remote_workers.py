@@ -6,6 +6,7 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from baton.core.forwarders import forwards_always, looks_forwarded
 from baton.core.labels import Label, address_label
 from baton.core.messages import Card
 from baton.core.money import FREE
@@ -64,11 +65,12 @@ def card_of(entry: CloudSettings | ServerSettings, effort: Effort = "low") -> Ca
     cloud = isinstance(entry, CloudSettings)
     provider, _, name = entry.model.partition("/") if cloud else ("server", "", entry.model)
     known = model_facts(entry.model) if cloud else None
-    privacy = privacy_of(entry)
+    privacy, reach = privacy_of(entry), reach_of(entry)
+    confirmed = cloud or entry.here or entry.privacy is Label.LOCAL
     # What a provider's model costs somewhere else is not in any list.
     listed = entry.model if cloud and not entry.base_url else ""
     price = price_of(listed, entry.price)
-    if price is None and privacy is Label.LOCAL and _reach(entry) is Label.LOCAL:
+    if price is None and reach is Label.LOCAL:
         price = FREE  # this machine's own electricity
     card = Card(
         entry.id,
@@ -80,37 +82,52 @@ def card_of(entry: CloudSettings | ServerSettings, effort: Effort = "low") -> Ca
         price=price,
         provider=provider,
         model=entry.model,
-        # Ollama may forward under any name, which only the person's `privacy` shows.
-        remote=(privacy, _reach(entry)) != (Label.LOCAL, Label.LOCAL),
+        remote=reach is not Label.LOCAL,
+        is_confirmed=confirmed,
         slots=entry.slots,
         skills={str(kind): level for kind, level in entry.skills.items()},
         thinking=thinking_tokens(entry.model, effort) if cloud else 0,
+        note="" if confirmed or reach is not Label.LOCAL else _UNCONFIRMED.format(id=entry.id),
     )
     return card if entry.system is None else replace(card, system=entry.system)
 
 
+_UNCONFIRMED = (
+    "Nothing says yet that it computes on this machine, so you are asked before it is used. "
+    "`baton workers add {id}` confirms it."
+)
+
+
 def privacy_of(entry: CloudSettings | ServerSettings) -> Label:
-    """Return which texts that worker may see: what was set, else how far they travel to it."""
+    """Return which texts that worker may see: what was set, else how far they travel to it.
+
+    Private texts go to another program on this machine only where that was set.
+    """
     if isinstance(entry, ServerSettings) and entry.privacy is not None:
         return entry.privacy
-    return _reach(entry)
+    reach = reach_of(entry)
+    return Label.LAN if reach is Label.LOCAL else reach
 
 
-def _reach(entry: CloudSettings | ServerSettings) -> Label:
-    """Return how far a text really travels.
+def reach_of(entry: CloudSettings | ServerSettings) -> Label:
+    """Return how far a text really travels, as far as that is known.
 
-    An engine on this machine that forwards to a cloud, as Ollama does for its `:cloud` models, is
-    one.
+    An engine on this machine that forwards to a cloud is one: Ollama for its `:cloud` models in any
+    case; what looks like a forwarder, until the person says that it computes here.
     """
-    forwarded = ":" in entry.model and entry.model.lower().endswith("cloud")
-    if isinstance(entry, CloudSettings) or forwarded:
+    if isinstance(entry, CloudSettings) or forwards_always(entry.model):
         return Label.CLOUD
-    return address_label(entry.base_url)
+    reach = address_label(entry.base_url)
+    if reach is not Label.LOCAL or entry.here or entry.privacy is Label.LOCAL:
+        return reach
+    if entry.privacy is not None:
+        return entry.privacy
+    return Label.CLOUD if looks_forwarded(entry.model, entry.base_url) else reach
 
 
 def privacy_warning(entry: CloudSettings | ServerSettings) -> str:
     """Say what is odd about a worker's privacy, in a sentence, or return ""."""
-    label, travels = privacy_of(entry), _reach(entry)
+    label, travels = privacy_of(entry), reach_of(entry)
     if label.allows(travels):
         return ""
     return f"The worker {entry.id!r} is set to {label}, but what it is sent travels to: {travels}."

@@ -178,12 +178,16 @@ class StepText:
 
 @dataclass(frozen=True, slots=True)
 class StepRetried:
-    """A step's worker failed; it begins again after `delay` seconds, maybe with another one."""
+    """A step's worker failed; it begins again after `delay` seconds.
+
+    `worker` is another one that does it instead, or "".
+    """
 
     at: float = field(default=0.0, kw_only=True)
     step: int
     reason: str
     delay: float
+    worker: str = ""
 
 
 @dataclass(frozen=True, slots=True)

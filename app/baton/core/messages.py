@@ -208,7 +208,9 @@ class Card:
     sentence for people; `hardware` says where it runs once that is known ("CPU only",
     "24/32 layers on GPU"); `system` is its system prompt where a conversation has none of its own.
     `price` None is an unknown price, which is never zero. `provider` and `model` are what a person
-    would look for on a bill; `remote` is whether using it connects to anything but this machine.
+    would look for on a bill. `privacy` says which texts it may see. `remote` is whether what it is
+    sent leaves this machine, as far as is known: a program here that forwards is remote. Of another
+    program here `is_confirmed` is whether the person said that it computes on this machine.
     `slots` is how many requests it takes at once. `skills` says how difficult a task of each kind
     may be, from 1 to 5, as the person set it, `published` as was published of its model; kinds that
     are in neither are judged by its size. `thinking` is how many tokens a remote worker may
@@ -232,6 +234,7 @@ class Card:
     provider: str = ""
     model: str = ""
     remote: bool = False
+    is_confirmed: bool = True
     slots: int = 1
     skills: Mapping[str, float] = field(default_factory=dict, hash=False)
     published: Mapping[str, float] = field(default_factory=dict, hash=False)
@@ -245,8 +248,31 @@ class Card:
 
     @property
     def uses_gateway(self) -> bool:
-        """Whether it is reached through the gateway, and so is in the ledger and the egress log."""
+        """Whether it is reached through the gateway, and so is in the ledger and the egress log.
+
+        That is how it is called; where it computes and whether it costs say `place` and `is_local`.
+        """
         return self.kind in ("cloud", "server") or self.remote or self.privacy is not Label.LOCAL
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it is known to cost nothing."""
+        return self.price is not None and self.price.is_free
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it computes on this machine and costs nothing, so that it is used unasked.
+
+        It may do so in a process of Baton's or in another program, as Ollama's models do.
+        """
+        return self.place is Label.LOCAL and self.is_confirmed and self.is_free
+
+    @property
+    def place(self) -> Label:
+        """Where it computes: on this machine, in the home network, or in the cloud."""
+        if self.privacy is Label.CLOUD:
+            return Label.CLOUD
+        return Label.LAN if self.remote else Label.LOCAL
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,6 +70,15 @@ class ResidentWorker(Protocol):
 
 
 @runtime_checkable
+class CheckableWorker(Protocol):
+    """A worker that needs more than Baton itself: a key, a program that runs."""
+
+    async def fault(self) -> str:
+        """Return in a sentence why it can't work now, "" if it may. Quick; sends nothing."""
+        ...
+
+
+@runtime_checkable
 class AdaptedWorker(Protocol):
     """A worker that may put a LoRA adapter on its model."""
 
@@ -125,6 +134,10 @@ class Store(Protocol):
 
     async def write(self, turn: str, text: str, status: TurnStatus, worker: str = "") -> None:
         """Record an answer's text as far as it is."""
+        ...
+
+    async def add_draft(self, answer: str, text: str, worker: str) -> None:
+        """Record the draft that an answer replaced, as the version before it."""
         ...
 
     async def trim(self, conversation: str, first: str) -> None:
@@ -278,9 +291,11 @@ def no_templates() -> Mapping[str, Template]:
 class RoutingContext:
     """What a strategy knows before anything is called.
 
-    `worker` answers unless a plan says otherwise, `helper` is who is asked when that won't do (or
-    ""). `roster` are the cards of all that may be used for this prompt, `worker`'s first: one
-    that may not see it, or has no price, isn't there. `conductor` was named by the person to draw
+    `worker` answers unless a plan says otherwise. When that won't do, `near` is asked first, which
+    is better, on this machine too, and free; then `helper`, which the person is asked about where
+    it costs something or may be remote. Either may be "". `roster` are the cards of all that may be
+    used for this prompt, `worker`'s first: one that may not see it, has no price or can't work now
+    isn't there. `conductor` was named by the person to draw
     plans (or ""; model_roles.RULE_CONDUCTOR: no model may). `mode` is auto, local, mini or ultra,
     `limits` what the person allows. `prefer` names the worker for tasks of a kind; `choice` says in
     a sentence that `worker` answers for that reason (or "").
@@ -297,6 +312,7 @@ class RoutingContext:
     templates: Templates = no_templates
     prefer: Mapping[str, str] = field(default_factory=dict)
     choice: str = ""
+    near: str = ""
 
     def card(self, worker: str) -> Card:
         """Return the card of a worker in the roster. Raises LookupError."""
@@ -460,6 +476,15 @@ class CallOffer:
     scope: str
     draft: str = ""
     keep: str = ""
+
+    @property
+    def receiver(self) -> str:
+        """Who is asked: the worker, the provider, and the address to which the bytes go."""
+        card = self.card
+        facts = [f"worker {card.id}"] if card.id != card.name else []
+        facts += [card.provider] if card.kind == "cloud" and card.provider else []
+        facts += [card.address] if card.address else []
+        return f"{card.name} ({', '.join(facts)})" if facts else card.name
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,6 +101,7 @@ class RunView:
     before: str = ""
     draft: bool = False
     revisions: tuple[str, ...] = ()
+    substitutions: tuple[str, ...] = ()
     steps: tuple[StepView, ...] = ()
     calls: tuple[Called, ...] = ()
     offers: tuple[Offered, ...] = ()
@@ -277,11 +278,15 @@ class RunView:
                 speed = event.tokens_per_second or old.tokens_per_second
                 new = replace(old, status=event.phase.value, fraction=event.fraction)
                 return self._with_step(replace(new, tokens_per_second=speed))
-            case StepRetried():
+            case StepRetried(worker=worker):
                 failures = (*old.failures, (old.worker, event.reason))
                 new = replace(old, status=Phase.LOADING.value, fraction=None, text="")
-                new = replace(new, failures=failures)
-                return replace(self._with_step(new), notice=f"{event.reason} Trying again.")
+                view = self._with_step(replace(new, failures=failures))
+                if not worker:
+                    return replace(view, notice=f"{event.reason} Trying again.")
+                does = "answers" if len(self.steps) == 1 else f"does step {event.step}"
+                said = f"{event.reason} {worker} {does} instead."
+                return replace(view, notice=said, substitutions=(*self.substitutions, said))
             case StepFinished():
                 text, finish = event.text or old.text, event.finish
                 return self._with_step(

@@ -146,12 +146,16 @@ def _add_prompt(
     return turn.id
 
 
-def add_turn(connection: Connection, turn: Turn) -> None:
-    """Insert a turn and its files."""
+def add_turn(connection: Connection, turn: Turn, key: int | None = None) -> None:
+    """Insert a turn and its files, with a key after all others of its conversation, or with this.
+
+    Before an answer there is room for its draft.
+    """
+    gap = 2 if turn.role is Role.ASSISTANT else 1
     connection.execute(
         "INSERT INTO turns VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [
-            _free_key(connection, turn.conversation, turn.created),
+            _free_key(connection, turn.conversation, turn.created, gap) if key is None else key,
             turn.id,
             turn.conversation,
             turn.parent,
@@ -170,11 +174,11 @@ def add_turn(connection: Connection, turn: Turn) -> None:
     )
 
 
-def _free_key(connection: Connection, conversation: str, created: float) -> int:
+def _free_key(connection: Connection, conversation: str, created: float, gap: int) -> int:
     newest = connection.execute(
         "SELECT max(key) FROM turns WHERE conversation = ?", [conversation]
     ).fetchone()[0]
-    key = first = max(int(created * 1000), (newest or 0) + 1)
+    key = first = max(int(created * 1000), (newest or 0) + gap)
     room = 1
     while connection.execute("SELECT 1 FROM turns WHERE key = ?", [key]).fetchone():
         # Any number of conversations may bear the same time: don't try every key after it.
@@ -213,6 +217,37 @@ def write_answer(
             "WHERE id = (SELECT conversation FROM turns WHERE id = ?)",
             [time.time(), turn],
         )
+
+
+_MAX_KEY_TRIES = 64
+"""How many keys before an answer's are tried for its draft."""
+
+
+def add_draft(connection: Connection, answer: str, text: str, worker: str) -> None:
+    """Record the draft that an answer replaced, as the version before it."""
+    found = connection.execute(
+        "SELECT key, parent, conversation, label, created FROM turns WHERE id = ?", [answer]
+    ).fetchone()
+    _require_changed(int(found is not None))
+    least = connection.execute(
+        "SELECT max(key) FROM turns WHERE id = ?", [found["parent"]]
+    ).fetchone()[0]
+    taken = "SELECT 1 FROM turns WHERE key = ?"
+    first = max(found["key"] - _MAX_KEY_TRIES, (least or 0) + 1)
+    before = range(found["key"] - 1, first - 1, -1)
+    key = next((k for k in before if not connection.execute(taken, [k]).fetchone()), None)
+    draft = Turn(
+        new_id(),
+        found["conversation"],
+        found["parent"],
+        Role.ASSISTANT,
+        clean_text(text),
+        TurnStatus.DONE,
+        Label(found["label"]),
+        found["created"],
+        clean_text(worker),
+    )
+    add_turn(connection, draft, key)
 
 
 def trim_conversation(connection: Connection, conversation: str, first: str) -> None:

@@ -90,6 +90,10 @@ class Store:
         """Record an answer's text as far as it is."""
         await self._write(changes.write_answer, turn, text, status, worker)
 
+    async def add_draft(self, answer: str, text: str, worker: str) -> None:
+        """Record the draft that an answer replaced, as the version before it."""
+        await self._write(changes.add_draft, answer, text, worker)
+
     async def trim(self, conversation: str, first: str) -> None:
         """From now on send only the turns from `first` on; the earlier ones stay in history."""
         await self._write(changes.trim_conversation, conversation, first)

@@ -144,8 +144,10 @@ class CloudWorkerSettings(_WorkerSettingsBase, frozen=True, tag="cloud"):
 class ServerWorkerSettings(_WorkerSettingsBase, frozen=True, tag="server"):
     """An OpenAI-compatible engine at `base_url`: Ollama, LM Studio, llama-server, vLLM.
 
-    How far texts travel follows from the address unless `privacy` is set. `price` must be given for
-    an engine that isn't on this machine.
+    `here` is the person's word that an engine on this machine also computes here, and doesn't
+    forward: it is used without asking then. `privacy` "local" says the same, and lets private
+    texts go to it; else how far texts travel follows from the address. `price` must be given for an
+    engine that isn't on this machine.
     """
 
     id: str
@@ -153,6 +155,7 @@ class ServerWorkerSettings(_WorkerSettingsBase, frozen=True, tag="server"):
     base_url: str
     system: str | None = None
     api_key_env: str = ""
+    here: bool = False
     privacy: Label | None = None
     price: PriceSettings | None = None
     context: Tokens | None = None

@@ -94,7 +94,7 @@ def summarise_answer(run: RunView, roster: CardsById) -> AnswerSummary:
         cost=run.cost,
         remote_author=_remote_author(author, run, roster) if author else "",
         parts=parts if len(parts) > 1 else (),
-        notes=tuple(_summary_notes(run, roster)),
+        notes=(*run.substitutions, *_summary_notes(run, roster)),
         doubts=tuple(map(warning_text, run.warnings)),
         warnings=charge_warnings(run, roster),
     )
@@ -182,7 +182,7 @@ def destination_text(offer: CallOffer) -> str:
     card = offer.card
     whose = one_line(card.address or card.provider, 80)
     if not card.address and (card.kind != "cloud" or not whose):
-        whose = "your network" if card.privacy is Label.LAN else "the cloud"
+        whose = "your network" if card.place is Label.LAN else "the cloud"
     return f"Leaves this machine for {whose}{hidden}:"
 
 
@@ -212,7 +212,7 @@ def worker_place(worker: str, run: RunView, roster: CardsById) -> str:
         return "cloud" if worker in away else "local"
     if not card.remote:
         return "local"
-    return "network" if card.privacy is Label.LAN else "cloud"
+    return "network" if card.place is Label.LAN else "cloud"
 
 
 def _remote_author(author: StepView, run: RunView, roster: CardsById) -> str:

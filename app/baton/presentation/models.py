@@ -23,4 +23,4 @@ def gpu_text(gpu: Gpu) -> str:
 
 def place_text(card: Card) -> str:
     """Say where a worker runs: "this machine", "this network", "cloud"."""
-    return _PLACES["local" if card.kind == "local" else card.privacy.value]
+    return _PLACES[card.place.value]

@@ -48,7 +48,7 @@ def candidate(card: Card) -> Candidate:
     dollars = 0.0 if free or card.price is None else card.price.dearest_output / 10**9
     model = card.model or card.name or card.id
     skills = {kind: float(level) for kind, level in card.skills.items()}
-    return Candidate(card.id, model, parameter_billions(card), dollars, card.uses_gateway, skills)
+    return Candidate(card.id, model, parameter_billions(card), dollars, card.remote, skills)
 
 
 def cut_drafts(drafts: Sequence[Draft]) -> list[Draft]:

@@ -283,7 +283,7 @@ def test_steps_side_by_side_are_spread_where_that_costs_little() -> None:
 def test_between_equals_the_nearer_is_taken_then_the_cheaper_then_the_first() -> None:
     skills = dict.fromkeys(("reasoning",), 5.0)
     near = Card("near", "local", "x", skills=skills)
-    lan = Card("lan", "server", "x", privacy=Label.LAN, skills=skills, price=FREE)
+    lan = Card("lan", "server", "x", privacy=Label.LAN, remote=True, skills=skills, price=FREE)
     far = cloud("far", 0, skills=skills)
     one = plan(step(difficulty=1))
     assert workers(assign_workers(one, [far, lan, near], left=None)) == ["near"]

@@ -14,6 +14,7 @@ from baton.core.plan.plan import KINDS, Material
 from baton.core.ports import ConversationPosition, Route
 from baton.core.routing_types import Draft, Estimate, Judgement
 from baton.core.run.orchestra import Orchestra
+from baton.core.run.policy import PromptLimits
 from baton.core.run.rule_router import RuleRouter, routed, tool_alone
 from baton.core.run.run_context import Services
 from baton.core.view import RunView
@@ -65,10 +66,11 @@ def baton(
 
 
 async def play(
-    orchestra: Orchestra, text: str, conversation: str | None = None
+    orchestra: Orchestra, text: str, conversation: str | None = None, strategy: str = ""
 ) -> tuple[RunView, tuple[Warned, ...]]:
     view = RunView()
-    async with orchestra.play(Prompt(text), ConversationPosition(conversation)) as run:
+    place, limits = ConversationPosition(conversation), PromptLimits(strategy=strategy)
+    async with orchestra.play(Prompt(text), place, limits) as run:
         async for event in run:
             view = view.apply(event)
     assert view.status == "finished", view.failure
@@ -88,10 +90,11 @@ async def test_a_likely_right_answer_is_not_marked(store: Store) -> None:
 
 
 async def test_a_free_worker_that_does_better_is_the_remedy(store: Store) -> None:
-    _, warnings = await play(baton(store, "A.", FREE, small=0.1, big=0.45), "Who wrote Emma?")
-    assert [w.kind for w in warnings] == ["likely_wrong"]
-    assert "Qwen3 8B" in warnings[0].hint
-    assert "costs nothing" in warnings[0].hint
+    orchestra = baton(store, "A.", FREE, small=0.1, big=0.45)
+    _, [warned] = await play(orchestra, "Who wrote Emma?", strategy="single")
+    assert warned.kind == "likely_wrong"
+    assert "Qwen3 8B" in warned.hint
+    assert "costs nothing" in warned.hint
 
 
 async def test_what_no_worker_can_know_is_said_whatever_the_chance(store: Store) -> None:

@@ -30,7 +30,7 @@ from support.scripted_plans import (
 CODE = "Write a Python function that reverses a list."
 TALK = "Hello there, how are you?"
 SMALL, CODER, FAR = local("small"), local("coder"), cloud("far")
-LAN = Card("lan", "server", "Lan", privacy=Label.LAN)
+LAN = Card("lan", "server", "Lan", privacy=Label.LAN, remote=True)
 
 # Steps of a plan
 

@@ -23,6 +23,7 @@ from support.strategy_context import (
     GEMMA,
     LLAMA,
     MATH,
+    SERVER,
     SUM,
     TALE,
     TINY,
@@ -76,21 +77,22 @@ async def test_a_worker_is_not_called_bad_where_the_helper_is_no_better() -> Non
     assert "go wrong" not in run.proposals[0].why
 
 
-async def test_what_will_surely_go_wrong_here_is_not_drafted() -> None:
-    poor = {"tiny": 0.1, "gpt": 0.9}
-    run = await hybrid(poor, TINY, CLOUD, said=("7",))
-    assert (run.workers, run.proposals[0].where) == (["gpt"], "cloud")
-    assert run.why == "Questions like this go wrong here about 9 in 10 times."
-    run = await hybrid(poor, TINY, CLOUD, said=("8", "7"), novelty=0.9)
-    assert run.workers == ["tiny", "gpt"], "where it isn't sure, a draft shows"
-    assert run.why == "Local answers like this one are wrong about 9 in 10 times."
+@pytest.mark.parametrize("novelty", [0.1, 0.9])
+async def test_there_is_a_draft_before_the_helper_is_asked(novelty: float) -> None:
+    """A person who is asked has something to compare with, and hears what is gained."""
+    run = await hybrid({"tiny": 0.1, "gpt": 0.9}, TINY, CLOUD, said=("8", "7"), novelty=novelty)
+    assert (run.workers, run.proposals[0].where) == (["tiny", "gpt"], "local")
+    assert run.why == (
+        "Local answers like this one are wrong about 9 in 10 times. Right here: about 1 in 10; "
+        "GPT: about 9 in 10."
+    )
 
 
 async def test_a_helper_that_fails_or_costs_too_much_leaves_the_default_worker() -> None:
     route = expects({"tiny": 0.1, "gpt": 0.9})
     context = ScriptedContext(routing_context(TINY, CLOUD, prompt=SUM, route=route))
-    run = await play("hybrid", context, says(DOWN, "7"))
-    assert (run.workers, run.answer) == (["gpt", "tiny"], (2,))
+    run = await play("hybrid", context, says("7", DOWN))
+    assert (run.workers, run.answer) == (["tiny", "gpt"], (1,))
     context = ScriptedContext(
         routing_context(TINY, CLOUD, prompt=SUM, route=route), SpendingRoom(10**9, 0.9)
     )
@@ -197,13 +199,41 @@ async def test_a_refusal_is_weighed_like_any_other_help() -> None:
         assert (await play("hybrid", context, says("I can't.", "Better."))).workers == workers
 
 
-async def test_a_stronger_worker_here_is_asked_only_if_that_is_noticed() -> None:
-    for gain, workers in ((0.1, ["llama"]), (0.3, ["llama", "big"])):
-        route = expects({"llama": 0.5, "big": 0.5 + gain}, need=Need("writing", 2))
-        context = ScriptedContext(
-            replace(routing_context(LLAMA, BIG, prompt=TALE, route=route), helper="big")
-        )
+@pytest.mark.parametrize("better", [BIG, SERVER])
+async def test_a_better_worker_here_is_asked_only_if_that_is_noticed(better: Card) -> None:
+    for gain, workers in ((0.1, ["llama"]), (0.3, ["llama", better.id])):
+        route = expects({"llama": 0.5, better.id: 0.5 + gain}, need=Need("writing", 2))
+        known = routing_context(LLAMA, better, prompt=TALE, route=route, near=better.id)
+        context = ScriptedContext(known)
         assert (await play("hybrid", context, says("A tale.", "Better."))).workers == workers
+        assert context.weighed == [], "what is free isn't weighed"
+
+
+async def test_the_better_worker_here_is_asked_before_one_for_money() -> None:
+    route = expects({"llama": 0.5, "lab": 0.8, "gpt": 0.95}, need=Need("writing", 2))
+    known = routing_context(LLAMA, SERVER, CLOUD, prompt=TALE, route=route, near="lab")
+    run = await play("hybrid", ScriptedContext(known), says("A tale.", "Better.", "Best."))
+    assert (run.workers, run.answer) == (["llama", "lab", "gpt"], (3,))
+    assert run.why.endswith("Right here: about 8 in 10; GPT: about 9 in 10.")
+    run = await play("hybrid", ScriptedContext(known, BROKE), says("A tale.", "Better."))
+    assert (run.workers, run.answer) == (["llama", "lab"], (2,))
+
+
+@pytest.mark.parametrize(
+    ("said", "workers", "text"),
+    [
+        (("I can't.", "Better.", DOWN), ["llama", "lab", "gpt"], "Better."),
+        (("I can't.", DOWN, "Best."), ["llama", "lab", "gpt"], "Best."),
+        (("I can't.", DOWN, DOWN), ["llama", "lab", "gpt"], "I can't."),
+    ],
+)
+async def test_where_one_of_the_helpers_fails_the_other_is_asked(
+    said: tuple[str | BatonError, ...], workers: list[str], text: str
+) -> None:
+    route = expects({"llama": 0.5, "lab": 0.8, "gpt": 0.95}, need=Need("writing", 2))
+    known = routing_context(LLAMA, SERVER, CLOUD, prompt=TALE, route=route, near="lab")
+    run = await play("hybrid", ScriptedContext(known), says(*said))
+    assert (run.workers, run.text) == (workers, text)
 
 
 async def test_when_everything_fails_there_is_what_there_was() -> None:

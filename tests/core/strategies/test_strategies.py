@@ -168,15 +168,14 @@ async def test_where_the_tool_fails_the_default_worker_answers() -> None:
 HARD = Route("cloud", "This looks hard.", Need("writing", 4))
 
 
-async def test_what_the_router_sends_away_is_offered_to_the_helper_first() -> None:
-    run = await play(
-        "hybrid", ScriptedContext(routing_context(TINY, CLOUD, route=HARD)), says("A tale.")
-    )
-    assert run.workers == ["gpt"]
-    assert run.proposals[0].where == "cloud"
-    refused = says(BudgetExceeded("Not now."), "A tale.")
+async def test_what_the_router_sends_away_is_drafted_before_it_is_offered() -> None:
+    context = ScriptedContext(routing_context(TINY, CLOUD, route=HARD))
+    run = await play("hybrid", context, says("A tale.", "A better tale."))
+    assert (run.workers, run.answer) == (["tiny", "gpt"], (2,))
+    assert [proposal.where for proposal in run.proposals] == ["local", "cloud"]
+    refused = says("A tale.", BudgetExceeded("Not now."))
     run = await play("hybrid", ScriptedContext(routing_context(TINY, CLOUD, route=HARD)), refused)
-    assert run.workers == ["gpt", "tiny"]
+    assert (run.workers, run.answer) == (["tiny", "gpt"], (1,))
 
 
 @pytest.mark.parametrize("money", [SpendingRoom(0, 1.0), SpendingRoom(10**9, 1.0)])
@@ -381,7 +380,7 @@ async def test_hybrid_plans_where_the_router_wants_it_and_mini_never() -> None:
 @pytest.mark.parametrize(
     ("template", "money", "workers"),
     [
-        ("draft-verify-revise", RICH, ["gpt"]),
+        ("draft-verify-revise", RICH, ["tiny", "gpt"]),
         ("draft-verify-revise", SpendingRoom(0, 1.0), ["tiny"]),
         ("split-merge", SpendingRoom(0, 1.0), ["tiny"]),
     ],
@@ -391,7 +390,9 @@ async def test_a_small_worker_draws_and_plays_no_plan_that_only_money_could(
 ) -> None:
     route = Route("plan", "Hard.", Need("writing", 4), template=template)
     run = await play(
-        "hybrid", ScriptedContext(routing_context(TINY, CLOUD, route=route), money), says("text")
+        "hybrid",
+        ScriptedContext(routing_context(TINY, CLOUD, route=route), money),
+        says("text", "better"),
     )
     assert run.workers == workers
 

@@ -257,7 +257,7 @@ def test_the_engine_gives_as_many_figures_as_the_head_takes() -> None:
 
 
 def test_without_a_file_it_is_the_rule(tmp_path: Path) -> None:
-    workers = [WorkerFacts(0.2, 1.0, 0.0), WorkerFacts(0.8, 4.0, 0.01, uses_gateway=True)]
+    workers = [WorkerFacts(0.2, 1.0, 0.0), WorkerFacts(0.8, 4.0, 0.01, remote=True)]
     figures = [worker_features(worker, n, TurnPosition()) for n, worker in enumerate(workers)]
     position = position_features(TurnPosition(), Need("chat", 1))
     scores = TurnHead.load(tmp_path).scores(VECTOR, position, figures)

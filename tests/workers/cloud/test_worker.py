@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 from pathlib import Path
@@ -395,3 +396,25 @@ def test_a_card_names_where_the_bytes_go(
     gateway = Gateway(record, keys_file=tmp_path / "keys.toml", environ=proxies)
     card = Card("gpt", "cloud", "gpt", Label.CLOUD, provider="openai", model="openai/gpt-5-nano")
     assert CloudWorker(card, gateway, base_url=base_url).card.address == address
+
+
+# What it needs
+
+
+async def test_a_worker_without_a_key_says_so_and_nothing_is_sent(tmp_path: Path) -> None:
+    """The gateway looks for the key; the front never gets it."""
+    card = Card("gpt", "cloud", "gpt", Label.CLOUD, price=PRICE, provider="openai", remote=True)
+    for keys, fault in (({}, "There is no key for gpt."), (KEYS, "")):
+        gateway = new_gateway(Log(), tmp_path, environ={**os.environ, "OPENAI_API_KEY": "", **keys})
+        assert await CloudWorker(card, gateway).fault() == fault
+        await gateway.aclose()
+
+
+async def test_a_worker_whose_server_is_down_says_so(tmp_path: Path) -> None:
+    gateway = new_gateway(Log(), tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        there = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
+        assert await server_worker(gateway, there).fault() == ""
+    assert "nothing listens" in await server_worker(gateway, there).fault()
+    assert gateways() == [], "no process is started for that"
+    await gateway.aclose()

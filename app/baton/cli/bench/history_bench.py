@@ -146,16 +146,16 @@ async def _count_cases(estimator: _Estimator, past: Sequence[PastRun]) -> Collec
 
 
 async def _make_estimator(baton: Baton, router: Router) -> _Estimator:
-    from baton.core.run.policy import stronger
+    from baton.core.run.policy import helpers
 
     orchestra = baton.orchestra
     roster = await orchestra.services.skills.cards_with_skills(orchestra.roster)
     by_id = {card.id: card for card in roster}
     mine = by_id[orchestra.worker().card.id]
     terms = replace(orchestra.terms, offline=False, mode="auto")
-    here = next((c for c in (mine, *roster) if not c.uses_gateway and not c.is_tool), mine)
-    helper = stronger(here, roster, Label.CLOUD, terms)
-    return _Estimator(router, by_id, here, helper if helper and helper.uses_gateway else None)
+    here = next((c for c in (mine, *roster) if c.is_local and not c.is_tool), mine)
+    found = helpers(here, roster, Label.CLOUD, terms)
+    return _Estimator(router, by_id, here, found[0] if found else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ class _Estimator:
             return False
         card = self.roster.get(view.routed.worker if view.routed else "")
         if card is not None:
-            return card.uses_gateway
+            return not card.is_local
         left = {sent.worker for sent in view.sent}
         return bool(view.calls) and all(call.worker in left for call in view.calls)
 
@@ -193,7 +193,7 @@ class _Estimator:
 
     def _is_remote_help(self, weighed: Weighed) -> bool:
         card = self.roster.get(weighed.worker)
-        return weighed.cost > 0 or (card is not None and card.uses_gateway)
+        return weighed.cost > 0 or (card is not None and not card.is_local)
 
     def _privacy(self, worker: str) -> Label:
         card = self.roster.get(worker)

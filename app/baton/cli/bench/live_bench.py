@@ -105,7 +105,7 @@ class LiveBench(Bench):
     def _estimate(self, strategy: str, cards: Sequence[Card], done: set[str]) -> int:
         """Return what the questions that are left may cost, about."""
         asked = cards[:1] if strategy == "single" else cards
-        prices = [card.price or FREE for card in asked if card.uses_gateway]
+        prices = [card.price or FREE for card in asked if not card.is_free]
         calls = _CALLS_PER_QUESTION.get(strategy, _DEFAULT_CALLS)
         total = 0
         for question in self.questions:

@@ -352,7 +352,7 @@ def _size_text(known: KnownModel) -> str:
 
 def _place_text(card: Card) -> str:
     where = {"local": "on this machine", "lan": "in this network", "cloud": "in the cloud"}
-    return where["local" if card.kind == "local" else card.privacy.value]
+    return where[card.place.value]
 
 
 def _skill_lines(

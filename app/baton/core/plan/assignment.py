@@ -208,7 +208,7 @@ def _make_option(
         - _CHANCE_PER_DOLLAR * cost / 10**9
         - (gain if most else 0.0)
     )
-    value -= _TIE_BREAK * (LABEL_RANK[card.privacy] + position / 1000)
+    value -= _TIE_BREAK * (LABEL_RANK[card.place] + position / 1000)
     if card.id == wanted and not (most and gain):
         value += _PREFERENCE_VALUE
     if card.is_tool:
@@ -216,7 +216,7 @@ def _make_option(
     resource, slots = (
         (_LOCAL_PROCESSOR, 1) if card.kind == "local" else (card.id, max(1, card.slots))
     )
-    return Option(card.id, value - _CALL_COST[card.privacy], most, resource, slots)
+    return Option(card.id, value - _CALL_COST[card.place], most, resource, slots)
 
 
 def _is_assignable(card: Card, step: Step, size: StepTokens) -> bool:

@@ -81,8 +81,8 @@ def choose_conductor(routing: RoutingContext, funds: SpendingRoom) -> str:
     able = [card for card in routing.roster if can_conduct(card) and _is_affordable(card, funds)]
     if any(card.id == routing.conductor for card in able):
         return routing.conductor
-    for privacy in (Label.LOCAL, Label.LAN, Label.CLOUD):
-        if here := [card for card in able if card.privacy is privacy]:
+    for place in (Label.LOCAL, Label.LAN, Label.CLOUD):
+        if here := [card for card in able if card.place is place]:
             return substitute_worker(_PLANNING_STEP, here, (), funds.left)
     return ""
 
@@ -409,7 +409,7 @@ def _card_text(card: Card) -> str:
         return _TOOL_CARDS.get(card.id, "a tool")
     skills = ", ".join(f"{kind} {skill(card, kind):.1f}" for kind in KINDS)
     reads = f"reads {card.context:,} tokens, " if card.context else ""
-    return f"a model {_PLACES[card.privacy]}, {_price_word(card)}, {reads}skills of 5: {skills}"
+    return f"a model {_PLACES[card.place]}, {_price_word(card)}, {reads}skills of 5: {skills}"
 
 
 def _price_word(card: Card) -> str:

@@ -75,7 +75,7 @@ def skill(card: Card, kind: str) -> float:
     for known in (card.skills, card.published):
         if kind in known:
             return min(5.0, max(1.0, known[kind]))
-    return _with_kind_offset(_general_skill(card), kind)
+    return _with_kind_offset(general_skill(card), kind)
 
 
 def skill_by_size(size: float, kind: str) -> float:
@@ -119,14 +119,15 @@ def parameter_billions(card: Card) -> float:
     return card.size / _BYTES_PER_PARAMETER / 1e9 if card.kind == "local" else 0.0
 
 
-def _general_skill(card: Card) -> float:
+def general_skill(card: Card) -> float:
+    """Return the skill of a worker apart from any kind of task, 1 to 5: by its size or price."""
     size = parameter_billions(card)
     if size:
         return _interpolated_skill(size)
     if card.price is not None and not card.price.is_free:
         dollars = card.price.dearest_output / 10**9
         return next(value for most, value in _SKILL_BY_DOLLARS if dollars <= most)
-    return _SKILL_BY_LABEL[card.privacy]
+    return _SKILL_BY_LABEL[card.place]
 
 
 def _interpolated_skill(size: float) -> float:

@@ -133,7 +133,7 @@ def _reader_and_pieces(
     """
     if not material.files:
         raise PlanError("This workflow reads a document in pieces, and there is no file.")
-    here = [card for card in roster if not card.is_tool and not card.uses_gateway]
+    here = [card for card in roster if not card.is_tool and card.is_local]
     for card in here or [card for card in roster if not card.is_tool][:1]:
         names = _piece_names(material, _readable_tokens(card, material))
         if 0 < len(names) <= most:

@@ -51,7 +51,7 @@ class WorkerFacts:
     chance: float
     skill: float
     dollars: float
-    uses_gateway: bool = False
+    remote: bool = False
     is_tool: bool = False
 
 
@@ -76,7 +76,7 @@ def worker_features(worker: WorkerFacts, place: int, position: TurnPosition) -> 
         worker.skill / 5,
         min(1.0, 50 * worker.dollars),
         float(worker.dollars == 0),
-        float(worker.uses_gateway),
+        float(worker.remote),
         float(worker.is_tool),
         float(place == position.thought),
         float(place == position.wrote),

@@ -124,7 +124,7 @@ class Approval:
         decision, message = Decision.SENT, ""
         if refused is not None:
             decision, message = Decision.CEILING, str(refused)
-        elif not (card.price or FREE).is_free or (card.remote and not named):
+        elif not card.is_free or not (card.is_local or named):
             # The person must agree to spending, and to what leaves without their asking.
             shown = CallOffer(card, why, written(messages), hidden, most, None, "", draft, keep)
             decision, message = await self._decide(shown)
@@ -164,7 +164,7 @@ def question(offer: CallOffer, standing: Standing) -> Question:
         Choice(CONVERSATION, "Send in this conversation"),
         Choice(EDIT, "Edit first"),
     )
-    return Question(f"Ask {offer.card.name}?", choices, KEEP, shown)
+    return Question(f"Ask {offer.receiver}?", choices, KEEP, shown)
 
 
 def written(messages: tuple[Message, ...]) -> str:

@@ -134,7 +134,7 @@ class Orchestra:
         if worker is not None:
             await worker.aclose()
         if self._default not in self._services.workers:
-            here = (card.id for card in self.roster if not (card.is_tool or card.uses_gateway))
+            here = (card.id for card in self.roster if card.is_local and not card.is_tool)
             self._default = next(here, self._default)
 
     def configure(self, *, default: str | None = None, **services: Any) -> None:
@@ -219,16 +219,12 @@ class Orchestra:
         name: str,
         kept: Outcome | None,
     ) -> RunRequest:
-        card, helper = self.worker(worker).card, None
-        if not limits.alone:
-            helper = stronger(card, self.roster, limits.label, terms)
         return RunRequest(
             prompt,
             position,
             limits,
             terms,
-            card.id,
-            helper.id if helper is not None and helper.uses_gateway else "",
+            self.worker(worker).card.id,
             name,
             None if name == "plan" else self._strategy(name),
             kept,

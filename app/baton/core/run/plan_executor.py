@@ -35,7 +35,7 @@ class PlanExecutor:
         self._proposal: Proposal | None = None
         self._route = ""
         self._steps: dict[int, StepExecution] = {}
-        self._text_before = ""
+        self._text_before = self._author_before = ""
         self._reported: set[int] = set()
 
     @property
@@ -64,6 +64,17 @@ class PlanExecutor:
         """The worker that wrote the answer, or the last part of it."""
         steps = self._answering
         return steps[-1].worker if steps else self._run.request.worker
+
+    @property
+    def replaced_draft(self) -> tuple[str, str]:
+        """The local answer that another worker's replaced after an offer, and who wrote it."""
+        cards = {card.id: card for card in self._run.routing.roster}
+        steps = self._answering
+        is_draft = len(steps) == 1 and steps[0].step.is_direct and steps[0].text.strip()
+        before, now = cards.get(self._author_before), cards.get(self.author)
+        if not is_draft or before is None or now is None or now.is_local or not before.is_local:
+            return "", ""
+        return self._text_before, self._author_before
 
     @property
     def is_cut(self) -> bool:
@@ -174,7 +185,8 @@ class PlanExecutor:
         if proposal.plan.steps[: len(played)] != played:
             raise PlanError("A plan may not change the steps that were played.")
         plan = await self._assign(proposal.plan, len(played))
-        self._text_before, self._proposal = self.text, replace(proposal, plan=plan)
+        self._text_before, self._author_before = self.text, self.author
+        self._proposal = replace(proposal, plan=plan)
         await self._run.emit(ev.Planned(plan, proposal.final, proposal.why))
         if self._run.request.kept is not None and not played:
             for number, step in self._steps.items():
@@ -190,7 +202,7 @@ class PlanExecutor:
         from baton.core.plan.assignment import assign_workers
 
         # Who did a step in an earlier run may be gone: it takes no worker's time any more.
-        free = next((c for c in roster if c.price and c.price.is_free), roster[0])
+        free = next((c for c in roster if c.is_free), roster[0])
         over = [replace(s, worker=free.id) if n in self._steps else s for n, s in numbered]
         room = await self._run.spending_room()
         assigned = assign_workers(
@@ -240,7 +252,7 @@ class PlanExecutor:
         ]
         self._steps |= {step.number: step for step in fresh}
         cards = {card.id: card for card in self._run.routing.roster}
-        self._run.approval.expect(s.number for s in fresh if cards[s.worker].uses_gateway)
+        self._run.approval.expect(s.number for s in fresh if not cards[s.worker].is_local)
         return fresh
 
     def _execution(self, number: int) -> StepExecution:

@@ -64,6 +64,11 @@ def check(card: Card, label: Label, terms: RunTerms) -> None:
     Raises WorkerError, or BudgetExceeded for a worker without a price.
     """
     if not label.allows(card.privacy):
+        if card.place is Label.LOCAL:
+            raise WorkerError(
+                f"This conversation is private, and {card.id} is another program's.",
+                f"`baton workers add {card.id} --private` lets private texts go to it.",
+            )
         raise WorkerError(
             f"This conversation is {label}, and {card.id} is a {card.privacy} worker.",
             "Choose a local worker, or start a new conversation.",
@@ -73,9 +78,9 @@ def check(card: Card, label: Label, terms: RunTerms) -> None:
             f"Baton is offline, and {card.id} is not on this machine.",
             "Choose a local worker, or leave offline.",
         )
-    if terms.mode == "local" and card.privacy is not Label.LOCAL:
+    if terms.mode == "local" and card.place is not Label.LOCAL:
         raise WorkerError(
-            f"The mode is local, and {card.id} is a {card.privacy} worker.",
+            f"The mode is local, and {card.id} is a {card.place} worker.",
             "Choose a local worker, or another mode.",
         )
     if card.price is None:
@@ -91,22 +96,47 @@ def may_use(card: Card, label: Label, terms: RunTerms) -> bool:
     return True
 
 
+MAX_PEER_SKILL_GAP = 0.75
+"""Workers whose skills differ by less are peers: they check each other. Of two that differ by more
+the weaker one is just wrong where they disagree."""
+
+
 def stronger(mine: Card, roster: Iterable[Card], label: Label, terms: RunTerms) -> Card | None:
     """Return the worker to ask when this one's answer won't do, or None.
 
-    Remote ones come first, in the order in which the person listed them; then the largest here.
+    What is free and near comes first: the strongest on this machine, if it is no mere peer; then
+    the helpers in the order in which the person listed them; then any stronger one on this machine.
     """
-    others = [card for card in roster if card.id != mine.id and may_use(card, label, terms)]
-    for card in others:
-        if card.uses_gateway and not mine.uses_gateway:
-            return card
-    here = [card for card in others if not card.uses_gateway and strength(card) > strength(mine)]
-    return max(here, key=strength, default=None) if not mine.uses_gateway else None
+    if not mine.is_local:
+        return None
+    others = [card for card in roster if card.id != mine.id and not card.is_tool]
+    others = [card for card in others if may_use(card, label, terms)]
+    here = [card for card in others if card.is_local and strength(card) > strength(mine)]
+    best = max(here, key=strength, default=None)
+    if best is not None and strength(best)[0] - strength(mine)[0] >= MAX_PEER_SKILL_GAP:
+        return best
+    return next((card for card in others if not card.is_local), best)
 
 
-def strength(card: Card) -> tuple[int, int]:
-    """Order the workers on this machine by what they can be expected to do."""
-    return card.parameters, card.size
+def helpers(mine: Card, roster: Iterable[Card], label: Label, terms: RunTerms) -> list[Card]:
+    """Return the workers to offer when a local one's answer won't do, as the person listed them.
+
+    They cost something, or what they are sent may leave this machine.
+    """
+    others = [card for card in roster if not (card.is_local or card.is_tool)]
+    if not mine.is_local:
+        return []
+    return [card for card in others if card.id != mine.id and may_use(card, label, terms)]
+
+
+def strength(card: Card) -> tuple[float, int, int]:
+    """Order the workers on this machine by what they can be expected to do: by size, where known.
+
+    Of a model behind another program only the name says it.
+    """
+    from baton.core.plan.skill_estimates import general_skill
+
+    return general_skill(card), card.parameters, card.size
 
 
 _SORRY = (

@@ -6,6 +6,7 @@ see a prompt and what may be spent is decided here and by the ledger.
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -17,18 +18,39 @@ from baton.core.plan.plan import Material, Outcome
 from baton.core.plan.short_answer import announced_answer, short_answer
 from baton.core.plan.tool_routing import ABOUT_BATON, can_compute
 from baton.core.plan.turn_roles import TurnRole, scores_by_rule
-from baton.core.ports import RecordedRun, RoutingContext
+from baton.core.ports import CheckableWorker, RecordedRun, Route, RoutingContext
 from baton.core.routing_types import Draft, Estimate, Judgement
-from baton.core.run.policy import check, may_use, refuses, stronger
+from baton.core.run.policy import (
+    MAX_PEER_SKILL_GAP,
+    check,
+    helpers,
+    may_use,
+    must_ask,
+    refuses,
+    strength,
+)
 from baton.core.run.rule_router import rerouted
 from baton.core.run.run_context import RunRequest, Services
-from baton.core.strategies._draft_scoring import head_and_tail
+from baton.core.strategies._draft_scoring import expected_quality, head_and_tail, tenths
+
+
+MIN_NEAR_GAIN = 0.2
+"""How much likelier a good answer must be from another worker here to be asked instead."""
+
+_MIN_USUAL_CHANCE = 0.5
+"""With less chance than this the default worker likely gets it wrong."""
+
+_MIN_TRUSTED_SKILL = 1.7
+"""Without an estimate a worker of less skill (under a billion parameters) is left small talk only."""
+
+_FAULT_SECONDS = 5.0
+"""How long to wait for what workers say of themselves: as long as a keyring may take."""
 
 
 async def build_routing_context(
     request: RunRequest, services: Services, recorded: RecordedRun
 ) -> RoutingContext:
-    """Find out who may be used, and where the router would send the prompt.
+    """Find out who may be used and can work, and where the router would send the prompt.
 
     Raises what `check` does where the default worker may not see it.
     """
@@ -40,21 +62,31 @@ async def build_routing_context(
         cards = [card for card in cards if card.id != ABOUT_BATON]
     usable = (first, *(card for card in cards if may_use(card, label, terms)))
     roster = await services.skills.cards_with_skills(usable)
-    route = await services.router.route(material, roster)
+    route, faulty = await asyncio.gather(
+        services.router.route(material, roster), _faulty_workers(request, services, roster[1:])
+    )
+    roster = tuple(card for card in roster if card.id not in faulty)
     route = replace(route, estimate=sound_estimate(route.estimate, roster))
-    helper, choice = request.helper, ""
+    choice = near = ""
     wanted = services.prefer.get(route.need.kind, "") if request.is_open else ""
-    if (preferred := _preferred(wanted, roster, material)) is not None:
-        roster = (preferred, *(card for card in roster if card.id != preferred.id))
+    chosen = _preferred(wanted, roster, material)
+    if chosen is not None:
+        choice = f"{chosen.name} is your choice for {route.need.kind}."
+    elif _may_choose_near(request, route, roster):
+        better = _better_near(roster, route, material)
+        if better is not None and _is_likely_wrong(roster[0], route):
+            chosen, choice = better, _near_choice(roster[0], better, route)
+        elif better is not None:
+            near = better.id
+    if chosen is not None:
+        roster = (chosen, *(card for card in roster if card.id != chosen.id))
         route = rerouted(material, roster, route)
-        found = stronger(preferred, roster, label, terms)
-        helper = found.id if found is not None and found.uses_gateway else ""
-        choice = f"{preferred.name} is your choice for {route.need.kind}."
+    found = [] if request.limits.alone else helpers(roster[0], roster, label, terms)
     allowed = {card.id for card in roster}
     return RoutingContext(
         material,
         roster[0].id,
-        helper if helper in allowed else "",
+        found[0].id if found else "",
         roster,
         route,
         replace(request.limits, label=label),  # an older conversation may be stricter
@@ -63,6 +95,71 @@ async def build_routing_context(
         services.templates,
         services.prefer,
         choice,
+        near,
+    )
+
+
+async def _faulty_workers(
+    request: RunRequest, services: Services, roster: Iterable[Card]
+) -> set[str]:
+    """Return the workers that say of themselves that they can't work now.
+
+    Those are not asked that nothing may be spent on anyway: they may have to start a process.
+    """
+    limits, terms = request.limits, request.terms
+    has_money = bool(limits.budget) or any(terms.ceilings.values())
+    may_spend = has_money and must_ask(terms.policy, limits) is not None
+    tasks: dict[str, asyncio.Task[str]] = {}
+    for card in () if limits.alone else roster:
+        worker = services.workers[card.id]
+        if isinstance(worker, CheckableWorker) and (card.is_free or may_spend):
+            tasks[card.id] = asyncio.create_task(worker.fault())
+    if not tasks:
+        return set()
+    try:
+        await asyncio.wait(tasks.values(), timeout=_FAULT_SECONDS)
+        return {name for name, task in tasks.items() if task.done() and task.result()}
+    finally:
+        for task in tasks.values():
+            task.cancel()
+
+
+def _may_choose_near(request: RunRequest, route: Route, roster: Sequence[Card]) -> bool:
+    """Whether another worker here may answer instead: the person named none, and no strategy."""
+    is_free_to_choose = request.is_open and request.name == "hybrid" and roster[0].is_local
+    return is_free_to_choose and not route.tool
+
+
+def _better_near(roster: Sequence[Card], route: Route, material: Material) -> Card | None:
+    """Return the free worker on this machine that would do noticeably better, or None."""
+    others = [card for card in roster[1:] if card.is_local and not card.is_tool]
+    others = [card for card in others if _holds(card, material)]
+    best = max(others, key=lambda card: expected_quality(card, route), default=None)
+    if best is None:
+        return None
+    gain = expected_quality(best, route) - expected_quality(roster[0], route)
+    is_no_peer = strength(best)[0] - strength(roster[0])[0] >= MAX_PEER_SKILL_GAP
+    return best if gain >= MIN_NEAR_GAIN or (route.estimate is None and is_no_peer) else None
+
+
+def _is_likely_wrong(card: Card, route: Route) -> bool:
+    """Whether a worker likely gets a prompt wrong that another one here would do better.
+
+    Without an estimate only small talk is left to it: by its size alone a small model is judged too
+    well.
+    """
+    if route.estimate is None:
+        return route.need.kind != "chat" and strength(card)[0] < _MIN_TRUSTED_SKILL
+    return expected_quality(card, route) < _MIN_USUAL_CHANCE
+
+
+def _near_choice(mine: Card, better: Card, route: Route) -> str:
+    if route.estimate is None:
+        return f"{better.name} is larger than {mine.name}, on this machine too, and costs nothing."
+    here, there = (tenths(expected_quality(card, route)) for card in (mine, better))
+    return (
+        f"{mine.name} gets about {here} of such questions right, and {better.name}, which is on "
+        f"this machine too and costs nothing, about {there}."
     )
 
 
@@ -81,10 +178,15 @@ def _preferred(wanted: str, roster: tuple[Card, ...], material: Material) -> Car
     Only one on this machine: what leaves it is offered first, even if it is preferred.
     """
     card = next((card for card in roster[1:] if card.id == wanted), None)
-    if card is None or card.is_tool or card.uses_gateway:
+    if card is None or card.is_tool or not card.is_local:
         return None
+    return card if _holds(card, material) else None
+
+
+def _holds(card: Card, material: Material) -> bool:
+    """Whether a conversation fits into a worker's context."""
     size = sum(estimated_tokens(text_with_files(turn.text, turn.files)) for turn in material.turns)
-    return card if not card.context or size < card.context else None
+    return not card.context or size < card.context
 
 
 def drafts(

@@ -239,7 +239,7 @@ def _as_expected(estimate: Estimate, roster: Sequence[Card], kind: str, ruled: i
     No more than a step: skills and chances are rough, and far apart they would say anything.
     """
     cards = [card for card in roster if card.id in estimate.quality and not card.is_tool]
-    cards = [card for card in cards if not card.uses_gateway] or cards
+    cards = [card for card in cards if card.is_local] or cards
     if not cards:
         return ruled
     found = sum(success_difficulty(card, kind, estimate.quality[card.id]) for card in cards) / len(
@@ -319,10 +319,10 @@ def _where(route: Route, parts: int, likely: float, roster: Sequence[Card]) -> t
         return "plan", f"{grade}, so the first answer is checked before you get it."
     if parts > 1 and need.difficulty > 2:
         return "plan", f"You ask for {parts} things, and the later ones build on the first."
-    others = [card for card in roster[1:] if card.uses_gateway]
+    others = [card for card in roster[1:] if not (card.is_local or card.is_tool)]
     if likely < _GOOD and any(_gain(card, route, likely) > _MORE for card in others):
         return "cloud", f"{grade}, and your local worker {_poor(route, likely)}."
-    if roster and not roster[0].uses_gateway:
+    if roster and roster[0].is_local:
         return "local", f"{grade}, which can stay on this machine."
     return "local", f"{grade}, so one worker is enough."
 

@@ -186,6 +186,9 @@ class Run:
         try:
             if recorded is not None:
                 await self._store.write(recorded.answer, text, status, author)
+                draft, drafter = executor.replaced_draft if executor else ("", "")
+                if draft.strip():
+                    await self._store.add_draft(recorded.answer, draft, drafter)
                 if event is not None:
                     await self._store.append(recorded.run, event)
         except StoreError as error:

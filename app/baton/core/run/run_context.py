@@ -83,8 +83,8 @@ class Services:
 class RunRequest:
     """What is to be played: a prompt, where it goes, within which bounds, and who decides how.
 
-    `worker` answers unless a plan says otherwise, `helper` (or "") when that won't do. `strategy`
-    has a `name`; None plays what is given. `kept` is a plan to begin with, and what is known of its
+    `worker` answers unless a plan says otherwise. `strategy` has a `name`; None plays what is
+    given. `kept` is a plan to begin with, and what is known of its
     steps already. Where the worker `is_open`, the person named none: it may be another that they
     prefer for what the prompt asks. `root` is the first of the runs that this one goes on with, or
     ""; `is_budget_inherited` is whether an earlier one's ceiling is in force.
@@ -95,7 +95,6 @@ class RunRequest:
     limits: PromptLimits
     terms: RunTerms
     worker: str
-    helper: str
     name: str
     strategy: Strategy | None
     kept: Outcome | None = None

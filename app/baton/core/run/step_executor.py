@@ -146,7 +146,8 @@ class StepExecution:
                     if delay is None:
                         raise first from None
                     self._failure, self.text = error.message, ""
-                    await emit(ev.StepRetried(self.number, error.message, delay))
+                    other = self.worker if self.worker != tried[-1] else ""
+                    await emit(ev.StepRetried(self.number, error.message, delay, other))
                     await asyncio.sleep(delay)
             is_whole_answer = self._is_alone and self._is_final  # which is kept as such
             is_kept_there = is_whole_answer and self.ending is not Finish.REPETITION
@@ -196,7 +197,7 @@ class StepExecution:
         while True:
             shown = run.conversation.material
             call = await run.budget.prepare(worker.card, self.request())
-            if worker.card.uses_gateway:
+            if not worker.card.is_local:
                 call = await self._approved(worker.card, call)
             try:
                 async with run.services.slots.of(worker.card):
@@ -277,7 +278,7 @@ class StepExecution:
         request, routing = self._run.request, self._run.routing
         if self.step.optional != self._is_alone or request.limits.alone:
             return ""
-        has_others = any(not (c.uses_gateway or c.is_tool) for c in routing.roster)
+        has_others = any(c.is_local and not c.is_tool for c in routing.roster)
         if card.id == request.worker or not has_others:
             return ""
         return "Answer here" if self._is_alone else "Do it here"
@@ -342,7 +343,7 @@ def _progress(step: int, chunk: Queued | Loading | Reading | Thinking | Writing)
 def _may_replace(card: Card, failed: Card, error: BatonError) -> bool:
     """Whether a worker can do better where another had that error."""
     if isinstance(error, BudgetExceeded):
-        return not card.uses_gateway
+        return card.is_local
     if isinstance(error, ContextTooLong):
         return card.context == 0 or card.context > failed.context
     return True

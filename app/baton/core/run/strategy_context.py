@@ -75,7 +75,7 @@ class RunStrategyContext:
         request = Request(tuple(messages), purpose, max_tokens, 0.0, seed, label, shape=shape)
         await run.emit(ev.Planning(worker))
         call = await run.budget.prepare(card, request)
-        if card.uses_gateway:
+        if not card.is_local:
             why, named = "It would plan the work.", run.is_named(worker, 0)
             offered, call = await run.approval.ask_for(
                 card, call, why, draft=self._draft, named=named

@@ -10,11 +10,11 @@ from baton.core.plan.plan import MAX_STEPS, Outcome, Plan
 from baton.core.plan.short_answer import majority_index, short_answer
 from baton.core.ports import Proposal, RoutingContext, StrategyContext
 from baton.core.routing_types import Judgement
+from baton.core.strategies._draft_scoring import tenths
 from baton.core.strategies._estimates import (
     can_pay_helper,
     chance_text,
     has_helper,
-    tenths,
     third_drafter,
 )
 from baton.core.strategies._steps import (
@@ -43,21 +43,22 @@ _MIN_LOCAL_HELP_GAIN = 0.15
 class DraftReview:
     """The default worker drafts, by itself or beside another; then one answer is chosen.
 
-    Where two drafts leave it open, a third worker here is asked before a paid one. Help is asked
-    for where its gain, now that there are drafts, is worth its price. With `weighed` that was
-    decided before: then only a draft that plainly won't do calls for it.
+    Where the drafts won't do, a better worker on this machine is asked first, and where two leave it
+    open, a third one here; then the helper, if its gain is worth its price. The draft is there by
+    then, and stays beside what replaces it. With `is_doubted` the router expects that the helper is
+    needed, although it has no figures.
     """
 
-    def __init__(self, workers: Sequence[str] = (), *, weighed: bool = False) -> None:
+    def __init__(self, workers: Sequence[str] = (), *, is_doubted: bool = False) -> None:
         self._workers = workers
-        self._weighed = weighed
+        self._is_doubted = is_doubted
 
     async def first(self, context: StrategyContext) -> Proposal:
         """Propose the drafts, or the answer where no worker could help."""
         routing = context.routing
         if len(self._workers) > 1:
             return drafts_proposal(routing, self._workers, _drafting_reason(routing, self._workers))
-        if not has_helper(routing):
+        if not has_helper(routing) and not routing.near:
             return single_answer(routing, local_only_reason(routing) or chance_text(routing))
         mine = routing.card(routing.worker).name
         first = f"{mine} answers first, and its answer is looked at before it stays."
@@ -65,57 +66,105 @@ class DraftReview:
 
     async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Propose the draft that stays, or help; where help fails, the draft."""
-        drafts = _draft_numbers(context.routing, outcome.plan)
-        last = len(outcome.plan.steps)
-        if last > len(drafts):
-            lost = outcome.plan.answer == (last,) and is_lost(outcome, last)
-            whole = written_steps(outcome, drafts) or drafts
-            return (
-                keep_step(outcome, _draft_by_rule(context.routing, outcome, whole), NO_HELP_REASON)
-                if lost
-                else None
-            )
-        if last == 1 and (1 in outcome.failed or not has_helper(context.routing)):
+        routing, plan = context.routing, outcome.plan
+        drafts = _draft_numbers(routing, plan)
+        last = len(plan.steps)
+        if last == len(drafts):
+            if last == 1 and (1 in outcome.failed or not (has_helper(routing) or routing.near)):
+                return None
+            return await self._review(context, outcome, drafts)
+        if plan.steps[-1].worker == routing.near:
+            if is_lost(outcome, last):
+                again = await self._review(context, outcome, drafts)
+                return again or self._kept(routing, outcome, drafts)
+            return await self._review_near(context, outcome)
+        if plan.answer != (last,) or not is_lost(outcome, last):
             return None
-        return await self._review(context, outcome, drafts)
+        if last - 1 > len(drafts) and not is_lost(outcome, last - 1):
+            return keep_step(outcome, last - 1, NO_HELP_REASON)
+        return self._kept(routing, outcome, drafts)
+
+    def _kept(self, routing: RoutingContext, outcome: Outcome, drafts: Sequence[int]) -> Proposal:
+        whole = written_steps(outcome, drafts) or drafts
+        return keep_step(outcome, _draft_by_rule(routing, outcome, whole), NO_HELP_REASON)
 
     async def _review(
         self, context: StrategyContext, outcome: Outcome, drafts: Sequence[int]
     ) -> Proposal | None:
-        routing = context.routing
+        routing, last = context.routing, len(outcome.plan.steps)
         plain = _plain_fault(routing, outcome, drafts)
-        if not plain and not await self._may_ask_for_help(context):
+        near = routing.near if last == len(drafts) else ""
+        may_ask = bool(plain) or await self._may_ask_for_help(context)
+        if not may_ask and not near:
             return _keep_draft(outcome, _draft_by_rule(routing, outcome, drafts), "")
         await _check_drafts(context, outcome, written_steps(outcome, drafts))
         judged = await context.judge(outcome, drafts)
         stays = _kept_draft(routing, outcome, drafts, judged)
         quality = dict(zip(drafts, judged.quality, strict=True))
-        gain = judged.gain.get(routing.helper, 0.0)
-        gain += judged.quality[judged.best] - quality[stays]
         hopeless = bool(plain) and len(drafts) == 1
-        if hopeless:  # it is as good as no answer
-            gain += quality[stays]
+        # A draft that plainly won't do is as good as no answer.
+        here = 0.0 if hopeless else quality[stays]
         why = plain or _doubt_reason(drafts, judged)
+        if near and (hopeless or _chance_of(near, judged) - here > _MIN_LOCAL_HELP_GAIN):
+            reason = f"{why} {routing.card(near).name} is on this machine too, and costs nothing."
+            step = answer_step(routing, near, optional=True)
+            plan = outcome.plan.with_steps((step,), (last + 1,))
+            return Proposal(plan, "local", reason, final=not has_helper(routing))
+        gain = _chance_of(routing.helper, judged) - here
         if len(drafts) == 2 and (another := await _third_drafter(context, outcome, gain)):
             step = answer_step(routing, another, optional=True)
             return Proposal(outcome.plan.with_steps((step,), (stays,)), "local", why, final=False)
-        if has_helper(routing) and await _is_help_worth_it(context, gain, hopeless):
-            step = answer_step(routing, routing.helper, optional=True)
-            return Proposal(outcome.plan.with_steps((step,), (len(drafts) + 1,)), "cloud", why)
+        if may_ask and has_helper(routing):
+            chances = None if plain else (here, here + gain)
+            if (offered := await _offer(context, outcome, why, gain, chances)) is not None:
+                return offered
         return _keep_draft(outcome, stays, plain)
+
+    async def _review_near(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
+        """Propose the helper where the answer of the better worker here won't do either."""
+        routing, last = context.routing, len(outcome.plan.steps)
+        plain = help_reason(routing, outcome, last)
+        if not has_helper(routing) or not (plain or await self._may_ask_for_help(context)):
+            return None
+        await _check_drafts(context, outcome, (last,))
+        judged = await context.judge(outcome, (last,))
+        here = 0.0 if plain else judged.quality[0]
+        gain = _chance_of(routing.helper, judged) - here
+        why = plain or _doubt_reason((last,), judged)
+        chances = None if plain else (here, here + gain)
+        return await _offer(context, outcome, why, gain, chances)
 
     async def _may_ask_for_help(self, context: StrategyContext) -> bool:
         """Whether the helper may be asked although the drafts look well."""
-        known = context.routing.route.estimate is not None
-        return known and not self._weighed and await can_pay_helper(context)
+        known = self._is_doubted or context.routing.route.estimate is not None
+        return known and has_helper(context.routing) and await can_pay_helper(context)
 
 
-async def _is_help_worth_it(context: StrategyContext, gain: float, hopeless: bool) -> bool:
-    """Whether the helper's gain is worth its price, and a person's waiting."""
+def _chance_of(worker: str, judged: Judgement) -> float:
+    """Return how likely a worker's answer would be good, now that there are drafts."""
+    return judged.quality[judged.best] + judged.gain.get(worker, 0.0) if worker else 0.0
+
+
+async def _offer(
+    context: StrategyContext,
+    outcome: Outcome,
+    why: str,
+    gain: float,
+    chances: tuple[float, float] | None,
+) -> Proposal | None:
+    """Propose the helper, if its gain is worth its price, and a person's waiting.
+
+    `chances` are of a good answer here and there; without them it is plain why help is needed.
+    """
     routing = context.routing
-    if not routing.card(routing.helper).uses_gateway:
-        return hopeless or gain > _MIN_LOCAL_HELP_GAIN
-    return await context.weigh(routing.helper, gain, plain=hopeless)
+    if not await context.weigh(routing.helper, gain, plain=chances is None):
+        return None
+    if chances is not None:
+        here, there = map(tenths, chances)
+        why = f"{why} Right here: about {here}; {routing.card(routing.helper).name}: about {there}."
+    step = answer_step(routing, routing.helper, optional=True)
+    number = len(outcome.plan.steps) + 1
+    return Proposal(outcome.plan.with_steps((step,), (number,)), "cloud", why)
 
 
 async def _third_drafter(context: StrategyContext, outcome: Outcome, gain: float) -> str:
@@ -131,7 +180,9 @@ async def _third_drafter(context: StrategyContext, outcome: Outcome, gain: float
 
 def _draft_numbers(routing: RoutingContext, plan: Plan) -> Sequence[int]:
     """Return the numbers of the drafts: two or three that may fail, else the first step."""
-    mine = takewhile(lambda step: step.optional and step.worker != routing.helper, plan.steps)
+    mine = takewhile(
+        lambda step: step.optional and step.worker not in (routing.helper, routing.near), plan.steps
+    )
     count = len(list(mine))
     return range(1, min(MAX_DRAFTS, count) + 1) if count > 1 else (1,)
 
@@ -232,5 +283,5 @@ def helper_proposal(routing: RoutingContext, outcome: Outcome) -> Proposal | Non
 def _local_answer_step(routing: RoutingContext, plan: Plan) -> int:
     """Return the last step, if it is the answer and was written here; else 0."""
     last = len(plan.steps)
-    remote = {card.id for card in routing.roster if card.uses_gateway}
+    remote = {card.id for card in routing.roster if not card.is_local}
     return last if plan.answer == (last,) and plan.steps[-1].worker not in remote else 0

@@ -49,6 +49,11 @@ def expected_quality(card: Card, route: Route) -> float:
     return success_chance(card, route.need)
 
 
+def tenths(chance: float) -> str:
+    """Say a chance as a person counts: "3 in 10"; never none nor all."""
+    return f"{min(9, max(1, round(10 * chance)))} in 10"
+
+
 def judge_by_rule(route: Route, roster: Sequence[Card], drafts: Sequence[Draft]) -> Judgement:
     """Return what is expected of drafts by a rule; the first one is shown where none is better."""
     cards = {card.id: card for card in roster}

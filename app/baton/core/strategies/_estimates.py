@@ -7,14 +7,15 @@ from collections.abc import Collection
 
 from baton.core.messages import Card
 from baton.core.ports import RoutingContext, StrategyContext
-from baton.core.strategies._draft_scoring import expected_quality, head_and_tail
-from baton.core.strategies._steps import MAX_PEER_SKILL_GAP, local_workers, prompt_skill
+from baton.core.strategies._draft_scoring import expected_quality, head_and_tail, tenths
+from baton.core.run.policy import MAX_PEER_SKILL_GAP
+from baton.core.strategies._steps import local_workers, prompt_skill
 
 MAX_SURE_NOVELTY = 0.4
 """Up to this novelty a prompt is enough like what is known for its estimate to be acted on."""
 
-MIN_SKIP_DRAFT_GAIN = 0.5
-"""From this gain on a draft here would only cost time, if the estimate is sure."""
+MIN_ONE_DRAFT_GAIN = 0.5
+"""From this gain on a second draft here would only cost time, if the estimate is sure."""
 
 MIN_ONE_DRAFT_CHANCE = 0.9
 """From this chance on one draft is enough, if the estimate is sure."""
@@ -72,19 +73,14 @@ def chance_text(routing: RoutingContext) -> str:
     return f"Your local worker is {often} right with questions like this (about {tenths(chance)})."
 
 
-def tenths(chance: float) -> str:
-    return f"{min(9, max(1, round(10 * chance)))} in 10"
-
-
 def has_helper(routing: RoutingContext) -> bool:
     """Whether there is a helper for the default worker."""
-    return bool(routing.helper) and not routing.card(routing.worker).uses_gateway
+    return bool(routing.helper) and routing.card(routing.worker).is_local
 
 
 async def can_pay_helper(context: StrategyContext) -> bool:
     """Whether the helper may be asked at all, now."""
-    price = context.routing.card(context.routing.helper).price
-    if price is not None and price.is_free:
+    if context.routing.card(context.routing.helper).is_free:
         return True
     return (await context.funds()).left != 0
 
@@ -116,7 +112,7 @@ def _second_drafter(routing: RoutingContext) -> str:
     mine, *others = local_workers(routing)
     if routing.route.estimate is not None:
         return _best_other_worker(routing, (mine.id,), _MIN_MATE_CHANCE)
-    best = next((card for card in others if card.id != routing.helper), None)
+    best = next((card for card in others if card.id not in (routing.helper, routing.near)), None)
     near = (
         best is not None
         and abs(prompt_skill(routing, best) - prompt_skill(routing, mine)) <= MAX_PEER_SKILL_GAP
@@ -133,7 +129,7 @@ def third_drafter(routing: RoutingContext, drafted: Collection[str]) -> str:
 
 
 def _best_other_worker(routing: RoutingContext, drafted: Collection[str], least: float) -> str:
-    used = {*drafted, routing.helper}
+    used = {*drafted, routing.helper, routing.near}
     able = [
         card
         for card in local_workers(routing)

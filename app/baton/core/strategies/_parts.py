@@ -165,6 +165,6 @@ async def _other_worker(context: StrategyContext, step: Step) -> str:
     if not other:
         return ""
     card = routing.card(other)
-    if card.price is not None and card.price.is_free:
+    if card.is_free:
         return other
     return other if await context.weigh(other, success_chance(card, step.need)) else ""

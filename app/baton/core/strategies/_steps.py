@@ -20,11 +20,7 @@ from baton.core.plan.plan import (
 from baton.core.plan.short_answer import answers_agree, majority_index
 from baton.core.plan.tool_routing import ABOUT_BATON
 from baton.core.ports import Proposal, RoutingContext, StrategyContext
-from baton.core.run.policy import help_wanted, strength
-
-MAX_PEER_SKILL_GAP = 0.75
-"""Workers whose skills differ by less are peers: they check each other. Of two that differ by more
-the weaker one is just wrong where they disagree."""
+from baton.core.run.policy import MAX_PEER_SKILL_GAP, help_wanted, strength
 
 
 def answer_step(routing: RoutingContext, worker: str, *, optional: bool = False) -> Step:
@@ -37,7 +33,7 @@ def single_answer(routing: RoutingContext, why: str = "") -> Proposal:
     """Propose that the default worker alone answers."""
     card = routing.card(routing.worker)
     reason = local_only_reason(routing) or f"{card.name} runs on this machine."
-    if card.uses_gateway:
+    if not card.is_local:
         reason = f"{card.name} was asked for."
     plan = Plan((answer_step(routing, card.id),), (1,))
     said = f"{routing.choice} {why}".strip() or reason
@@ -74,13 +70,19 @@ def conversational_workers(routing: RoutingContext) -> list[Card]:
     return [mine, *others]
 
 
+async def allowed_workers(context: StrategyContext) -> list[Card]:
+    """Return the workers that may be asked: those with a price only where money may be spent."""
+    left = (await context.funds()).left
+    mine, *others = conversational_workers(context.routing)
+    return [mine, *(card for card in others if left != 0 or card.is_free)]
+
+
 def local_workers(routing: RoutingContext) -> list[Card]:
-    """Return the local workers, the default one first, then by skill."""
-    found = [
-        card
-        for card in conversational_workers(routing)
-        if not card.uses_gateway and not card.is_tool
-    ]
+    """Return the local workers, the default one first, then by skill.
+
+    Those of other programs on this machine are among them.
+    """
+    found = [card for card in conversational_workers(routing) if card.is_local and not card.is_tool]
     others = [card for card in found if card.id != routing.worker]
     others.sort(key=lambda card: (prompt_skill(routing, card), strength(card)), reverse=True)
     return [card for card in found if card.id == routing.worker] + others

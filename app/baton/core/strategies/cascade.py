@@ -34,7 +34,7 @@ class Cascade:
 
     async def first(self, context: StrategyContext) -> Proposal:
         routing = context.routing
-        if routing.card(routing.worker).uses_gateway:
+        if not routing.card(routing.worker).is_local:
             return single_answer(routing)
         cards = local_workers(routing)
         pair = [cards[0].id, cards[1].id if len(cards) > 1 else cards[0].id]

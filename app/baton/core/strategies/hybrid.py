@@ -10,8 +10,7 @@ from baton.core.plan.plan import Outcome
 from baton.core.ports import Proposal, RoutingContext, SpendingRoom, Strategy, StrategyContext
 from baton.core.strategies._draft_review import DraftReview, helper_proposal
 from baton.core.strategies._estimates import (
-    MIN_SKIP_DRAFT_GAIN,
-    answer_chance,
+    MIN_ONE_DRAFT_GAIN,
     can_pay_helper,
     drafting_pair,
     expected_gain,
@@ -38,11 +37,10 @@ class Hybrid:
     """Chooses one of the ways below by what the router says and who is there.
 
     A tool answers what is written as an expression; a request that has parts, or can be computed,
-    is played as the trained conductor splits it. Where the router is sure that only the helper will
-    do, it is asked at once. Two workers here of about the same strength draft what has a short
-    answer. What calls for a plan gets one, where a worker can draw it. Else the default worker
+    is played as the trained conductor splits it. Two workers here of about the same strength draft
+    what has a short answer, unless the router is sure that only the helper will do. What calls for a plan gets one, where a worker can draw it. Else the default worker
     drafts. Drafts are looked at once more before they stay, and help is asked for where that is
-    worth its price. One worker by itself just answers.
+    worth its price: what is free and on this machine first. One worker by itself just answers.
     """
 
     def __init__(self) -> None:
@@ -84,48 +82,20 @@ async def _choose_strategy(context: StrategyContext) -> Strategy:
 
 
 async def _choose_with_help(context: StrategyContext) -> Strategy:
-    """Choose a strategy where the helper may be asked."""
+    """Choose a strategy where the helper may be asked: never before there is a draft."""
     routing = context.routing
-    weighed = False
-    if _is_helper_clearly_better(routing) and wants_short_answer(routing):
-        if await context.weigh(routing.helper, expected_gain(routing, routing.helper)):
-            return Delegation(routing.helper, _no_draft_reason(routing))
-        weighed = True
-    elif two := drafting_pair(routing):
+    is_better = _is_helper_clearly_better(routing)
+    if not is_better and (two := drafting_pair(routing)):
         return DraftReview(two)
-    if await _should_plan(context):
+    if not (is_better and wants_short_answer(routing)) and await _should_plan(context):
         return ConductorStrategy()
-    if not weighed and _should_ask_helper_first(routing):
-        weighed = True
-        if await context.weigh(routing.helper, expected_gain(routing, routing.helper)):
-            return Delegation(routing.helper, _no_draft_reason(routing))
-    return DraftReview(weighed=weighed)
+    is_sent_away = routing.route.estimate is None and routing.route.where != "local"
+    return DraftReview(is_doubted=is_sent_away and not routing.choice)
 
 
 def _is_helper_clearly_better(routing: RoutingContext) -> bool:
-    """Whether a local draft would only cost time; never where the person prefers that worker."""
-    return (
-        not routing.choice
-        and is_sure(routing)
-        and expected_gain(routing, routing.helper) >= MIN_SKIP_DRAFT_GAIN
-    )
-
-
-def _should_ask_helper_first(routing: RoutingContext) -> bool:
-    """Whether the helper should be asked first, if that is worth its price."""
-    if routing.choice:
-        return False
-    if routing.route.estimate is None:
-        return routing.route.where != "local"
-    return _is_helper_clearly_better(routing)
-
-
-def _no_draft_reason(routing: RoutingContext) -> str:
-    """Say in a sentence why no draft is written here."""
-    if routing.route.estimate is None:
-        return routing.route.why
-    wrong = 1 - answer_chance(routing, routing.card(routing.worker))
-    return f"Questions like this go wrong here about {tenths(wrong)} times."
+    """Whether more than one local draft would only cost time."""
+    return is_sure(routing) and expected_gain(routing, routing.helper) >= MIN_ONE_DRAFT_GAIN
 
 
 def _strategy_of_plan(outcome: Outcome) -> Strategy:

@@ -21,13 +21,13 @@ class NearestNeighbours:
     async def first(self, context: StrategyContext) -> Proposal:
         routing = context.routing
         known = _workers_with_neighbours(routing)
-        if routing.card(routing.worker).uses_gateway:
+        if not routing.card(routing.worker).is_local:
             return single_answer(routing)
         if not known:
             name = routing.card(routing.worker).name
             return single_answer(routing, f"Nothing like this is known yet, so {name} answers.")
         chosen = _best_nearby(routing, known)
-        free = [card for card in known if card.price is not None and card.price.is_free]
+        free = [card for card in known if card.is_free]
         if chosen not in free:
             here = _best_nearby(routing, free) if free else routing.card(routing.worker)
             more = _nearby_quality(routing, chosen) - _nearby_quality(routing, here)

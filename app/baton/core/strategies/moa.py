@@ -5,9 +5,9 @@ from __future__ import annotations
 from baton.core.plan.plan import Outcome, Plan, Step
 from baton.core.ports import Proposal, StrategyContext
 from baton.core.strategies._steps import (
+    allowed_workers,
     answer_step,
     best_step,
-    conversational_workers,
     full_access,
     is_lost,
     keep_step,
@@ -35,7 +35,7 @@ class MixtureOfAgents:
     async def first(self, context: StrategyContext) -> Proposal:
         """Propose the drafts and the step that merges them."""
         routing = context.routing
-        writer = strongest_worker(routing, conversational_workers(routing))
+        writer = strongest_worker(routing, await allowed_workers(context))
         proposers = [card.id for card in local_workers(routing)[:MAX_PROPOSERS]] or [routing.worker]
         if len(proposers) == 1:
             proposers *= MAX_PROPOSERS

@@ -25,7 +25,7 @@ from baton.core.plan.turn_roles import (
 )
 from baton.core.ports import Proposal, RoutingContext, StrategyContext
 from baton.core.strategies._estimates import answer_chance
-from baton.core.strategies._steps import answer_step, conversational_workers, full_access, keep_step
+from baton.core.strategies._steps import allowed_workers, answer_step, full_access, keep_step
 from baton.core.strategies._verification import AUDIT, REPAIR, is_accepted
 
 THINK = (
@@ -50,7 +50,7 @@ class Trinity:
 
     async def first(self, context: StrategyContext) -> Proposal:
         """Propose the writer of the first answer, and a thinker before it where that scores."""
-        proposal = await _next_turns(context, None, await _allowed_workers(context), TurnPosition())
+        proposal = await _next_turns(context, None, await allowed_workers(context), TurnPosition())
         assert proposal is not None
         self._is_over = proposal.final
         return proposal
@@ -68,7 +68,7 @@ class Trinity:
             return keep_step(outcome, kept, "The answer before stays.") if kept else None
         if self._is_over:
             return None
-        cards = await _allowed_workers(context)
+        cards = await allowed_workers(context)
         proposal = await _next_turns(context, outcome.plan, cards, _plan_position(cards, outcome))
         self._is_over = proposal is not None and proposal.final
         return proposal
@@ -158,13 +158,6 @@ def _is_rejected(outcome: Outcome, verifier: int) -> bool:
     return bool(said) and not is_accepted(said)
 
 
-async def _allowed_workers(context: StrategyContext) -> list[Card]:
-    """Return the workers that may take turns: paid ones only where money may be spent."""
-    left = (await context.funds()).left
-    mine, *others = conversational_workers(context.routing)
-    return [mine, *(card for card in others if left != 0 or not card.uses_gateway)]
-
-
 async def _head_move(
     context: StrategyContext, cards: Sequence[Card], position: TurnPosition
 ) -> tuple[TurnRole, int] | None:
@@ -179,4 +172,4 @@ async def _head_move(
 def _worker_facts(routing: RoutingContext, card: Card) -> WorkerFacts:
     dollars = likely_cost(card, routing.material, routing.route) / NANO
     level = skill(card, routing.route.need.kind)
-    return WorkerFacts(answer_chance(routing, card), level, dollars, card.uses_gateway)
+    return WorkerFacts(answer_chance(routing, card), level, dollars, card.remote)

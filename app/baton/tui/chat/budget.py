@@ -243,13 +243,13 @@ class BudgetController:
         is_private = Label.LOCAL in (chat.label, self._services.limits.label)
         card = orchestra.stronger(worker, Label.LOCAL if is_private else chat.label)
         if card is not None:
-            is_free = not card.uses_gateway or (card.price or FREE).is_free
+            is_free = card.is_free
             if is_free or (await orchestra.standing(chat.id)).is_cloud_on:
                 return card
             return CLOUD_OFF.format(name=card.name)
-        if weaker.uses_gateway:
+        if not weaker.is_local:
             return f"{weaker.name} is not on this machine; Baton knows of no stronger worker."
-        remote = [card for card in orchestra.roster if card.uses_gateway]
+        remote = [card for card in orchestra.roster if not (card.is_local or card.is_tool)]
         return self._refusal(remote[0]) if remote else NONE_STRONGER
 
     def _refusal(self, card: Card) -> str:

@@ -129,7 +129,7 @@ class ChatContext:
         if terms.mode == "local":
             return "local only"
         card = self.roster.get(self.worker)
-        return f"{card.privacy.value} worker" if card is not None and card.remote else "local first"
+        return f"{card.place.value} worker" if card is not None and card.remote else "local first"
 
     # Texts and background work
 

@@ -297,6 +297,10 @@ class RunController:
             context.transcript.replace(turn)
             summary = context.summarise(run)
             view.finish(turn, summary.with_version(view.summary.version, view.summary.versions))
+            if run.offers:  # the draft may be a version of its own now
+                versions = await self._services.store.siblings(turn.id)
+                place = versions.index(turn.id) + 1 if turn.id in versions else 1
+                view.show_summary(summary.with_version(place, len(versions)))
         if run.failure is not None:
             await self._recover(pending, run)
         if run.offers:

@@ -21,12 +21,15 @@ if TYPE_CHECKING:
         PASSWORD as PASSWORD,
         Redaction as Redaction,
     )
-    from baton.workers.cloud.worker import CloudWorker as CloudWorker
+    from baton.workers.cloud.worker import (
+        REFUSED_PROVIDERS as REFUSED_PROVIDERS,
+        CloudWorker as CloudWorker,
+    )
 else:
     __getattr__ = lazy_exports(
         __name__,
         gateway="Gateway GATEWAY_VARIABLES CallTimeouts",
         price_table="cheapest_model price_of snapshot",
         redaction="KEY MAIL PASSWORD Redaction",
-        worker="CloudWorker",
+        worker="CloudWorker REFUSED_PROVIDERS",
     )

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from baton.core.errors import WorkerError
+from baton.core.errors import BatonError, WorkerError
 from baton.core.labels import Label
 from baton.core.messages import Card
-from baton.ipc.process import Call, Child, environment, start_child
+from baton.ipc.process import Call, Child, ChildDied, environment, start_child
 from baton.ipc.supervisor import Supervisor
 from baton.platform import proxies
-from baton.workers.cloud.messages import REPLIES, CallWorker, SetUpGateway, WarmGateway
+from baton.workers.cloud.messages import (
+    REPLIES,
+    CallWorker,
+    FindKey,
+    KeyLookedUp,
+    SetUpGateway,
+    WarmGateway,
+)
 
 RecordRequest = Callable[[str, str, bytes], Awaitable[None]]
 RecordUnsent = Callable[[str], Awaitable[None]]
@@ -142,6 +149,22 @@ class Gateway(Supervisor):
                 "Choose a local worker, or leave offline.",
             )
         return (await self.ready()).call(request)
+
+    async def has_key(self, provider: str, variable: str, variables: Iterable[str]) -> bool:
+        """Whether there is a key: in one of these variables, or where the child finds it.
+
+        True as well where that can't be found out, as the call then says what is wrong.
+        """
+        if any(self._environ.get(name, "").strip() for name in variables):
+            return True
+        if self._offline:
+            return True
+        try:
+            call = (await self.ready()).call(FindKey(provider, variable))
+            found = await call.receive()
+            return not isinstance(found, KeyLookedUp) or found.is_there
+        except (BatonError, ChildDied):
+            return True
 
     def _start(self) -> Child:
         known = environment(self._environ, GATEWAY_VARIABLES | self._variables)

@@ -52,11 +52,18 @@ class CallWorker(Message, tag="call"):
     privacy: str
 
 
+class FindKey(Message, tag="find_key"):
+    """Look whether there is a key for a provider, or under a variable's name."""
+
+    provider: str
+    variable: str
+
+
 class SendRequest(Message, tag="go"):
     """The announced request is logged and may be sent."""
 
 
-REQUESTS = SetUpGateway | WarmGateway | CallWorker | SendRequest
+REQUESTS = SetUpGateway | WarmGateway | CallWorker | FindKey | SendRequest
 
 # Replies
 
@@ -93,4 +100,10 @@ class CallDone(FinalReply, tag="done"):
     bound: int
 
 
-REPLIES = RequestAnnounced | AnswerText | CallDone
+class KeyLookedUp(FinalReply, tag="key"):
+    """Whether the key is there. It never goes over the pipes itself."""
+
+    is_there: bool
+
+
+REPLIES = RequestAnnounced | AnswerText | CallDone | KeyLookedUp

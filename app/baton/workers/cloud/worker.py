@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from baton.core.errors import ConfigError, ContextTooLong, WorkerUnavailable
+from baton.core.labels import Label, address_label
 from baton.core.messages import (
     Card,
     Chunk,
@@ -178,6 +180,24 @@ class CloudWorker:
             needed = sum(map(estimated_tokens, texts))
             raise ContextTooLong(needed, self.card.context) from error
 
+    async def fault(self) -> str:
+        """Say why it can't work now; see core.ports.CheckableWorker."""
+        import asyncio
+
+        card = self.card
+        provider = PROVIDERS.get(card.provider) if card.kind == "cloud" else None
+        if card.kind == "cloud" and provider is None:
+            return _unknown_provider(card.provider).message
+        if self._needs_key:
+            own = provider.variables if provider is not None else ()
+            variables = (self._variable,) if self._variable else own
+            if not await self._gateway.has_key(card.provider, self._variable, variables):
+                return f"There is no key for {card.name}."
+        url = self._base_url
+        if address_label(url) is Label.LOCAL and not await asyncio.to_thread(_is_listening, url):
+            return f"{card.name} can't be reached: nothing listens at {url}."
+        return ""
+
     async def aclose(self) -> None:
         """Nothing to close: all workers share the gateway."""
 
@@ -234,6 +254,28 @@ class CloudWorker:
             return Usage(read, estimated_tokens(said), finish, context=context)
         most = max_input_tokens(request.messages, request.shape)
         return Usage(most, done.bound, finish, context=context, is_confirmed=False)
+
+
+_CONNECT_SECONDS = 1.0
+"""How long a program on this machine may take to take a connection; more says nothing."""
+
+
+def _is_listening(url: str) -> bool:
+    """Whether some program takes connections at an address of this machine."""
+    import socket
+
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    hosts = ["127.0.0.1", "::1"] if parts.hostname == "localhost" else [parts.hostname or ""]
+    for host in hosts:
+        try:
+            socket.create_connection((host, port), _CONNECT_SECONDS).close()
+        except ConnectionError:
+            continue
+        except OSError:
+            return True  # it is busy, or the call finds out more
+        return True
+    return False
 
 
 def _unknown_provider(name: str) -> ConfigError:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
         TIMEOUT_SECONDS as TIMEOUT_SECONDS,
         ServerModel as ServerModel,
         find_server_models as find_server_models,
+        list_server_models as list_server_models,
+        suggest_id as suggest_id,
     )
     from baton.workers.local.messages import LlamaInfo as LlamaInfo
     from baton.workers.local.model_file import (
@@ -43,7 +45,7 @@ else:
     __getattr__ = lazy_exports(
         __name__,
         loaded_models="LoadedModel list_loaded_models",
-        local_servers="ServerModel TIMEOUT_SECONDS find_server_models",
+        local_servers="ServerModel TIMEOUT_SECONDS find_server_models list_server_models suggest_id",
         messages="LlamaInfo",
         model_file=(
             "ModelFile STARTER check_gguf conductor_adapter find_model read_model_header starter"

@@ -19,6 +19,7 @@ from io import BytesIO
 from typing import Any
 from urllib.parse import urlsplit
 
+from baton.core.forwarders import is_sellers
 from baton.core.sanitiser import one_line
 
 TIMEOUT_SECONDS = 0.3
@@ -46,10 +47,10 @@ class ServerModel:
     cloud: bool = False
 
     @property
-    def entry(self) -> dict[str, str]:
-        """Its entry in `[[workers]]`."""
+    def entry(self) -> dict[str, str | bool]:
+        """Its entry in `[[workers]]`, once the person confirmed that it computes here."""
         entry = {"id": self.id, "kind": "server", "model": self.model, "base_url": self.base_url}
-        return entry | {"privacy": "cloud"} if self.cloud else entry
+        return {**entry, "privacy": "cloud"} if self.cloud else {**entry, "here": True}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +97,31 @@ async def find_server_models(
     used = set(taken)
     return [
         ServerModel(
-            _id(model.name, used), place.engine, model.name, _base(place), model.size, model.cloud
+            suggest_id(model.name, used),
+            place.engine,
+            model.name,
+            _base(place),
+            model.size,
+            model.cloud,
         )
         for place, answer in zip(asked, answers, strict=True)
         for model in _usable(place, answer)
     ]
+
+
+async def list_server_models(base_url: str, limit: float = TIMEOUT_SECONDS) -> list[ListedModel]:
+    """Return the models of the server at an address of this machine; none where none answers.
+
+    `cloud` are those of which it says who sells them.
+    """
+    try:
+        url = urlsplit(base_url)
+        host, port = url.hostname or "", url.port or 80
+    except ValueError:
+        return []
+    host = "127.0.0.1" if host == "localhost" else host
+    place = ServerAddress("", host, port, f"{url.path.rstrip('/')}/models", _openai)
+    return list(_usable(place, await _ask(place, limit)))
 
 
 def _ollama_host(value: str) -> tuple[str, int]:
@@ -188,7 +209,7 @@ def _ollama(answer: Any) -> Iterator[ListedModel]:
 
 def _openai(answer: Any) -> Iterator[ListedModel]:
     for model in answer["data"]:
-        yield ListedModel(model["id"])
+        yield ListedModel(model["id"], cloud=is_sellers(model.get("owned_by")))
 
 
 def _llama_server(answer: Any) -> Iterator[ListedModel]:
@@ -207,8 +228,8 @@ def _base(place: ServerAddress) -> str:
     return f"http://{host}:{place.port}/v1"
 
 
-def _id(name: str, used: set[str]) -> str:
-    """Make a short id that isn't in use: "hf.co/someone/Qwen3-8B-GGUF:Q4_K_M" is "qwen3-8b"."""
+def suggest_id(name: str, used: set[str]) -> str:
+    """Make a short id, and take it that isn't in use: "hf.co/someone/Qwen3-8B-GGUF:Q4_K_M" is "qwen3-8b"."""
     short = name.rsplit("/", 1)[-1].lower().removesuffix(".gguf").removesuffix(":latest")
     short = re.sub(r"[-.]gguf(:.*)?$", "", short)
     short = re.sub(r"[^a-z0-9._-]+", "-", short).strip("-._")[:40] or "model"

@@ -279,23 +279,33 @@ class CloudHttpClient:
             raise call_errors.unfinished_failure(call)
 
     async def _find_key(self, call: CloudCall) -> str:
-        """Return the call's key; a keyring may take a while to answer."""
-        slot = (call.provider, call.variable)
+        """Return the call's key. Raises Failure where there is none that can be used."""
+        try:
+            key = await self.find_key(call.provider, call.variable)
+        except ConfigError as error:
+            raise Failure("ConfigError", error.message, error.hint) from error
+        if not key:
+            raise call_errors.missing_key_failure(call)
+        return key
+
+    async def find_key(self, provider: str, variable: str) -> str:
+        """Return a provider's key, or the one under a variable's name; "" if there is none.
+
+        A keyring may take a while to answer. Raises ConfigError for what can't be used.
+        """
+        slot = (provider, variable)
         since, key = self._keys.get(slot, (0.0, ""))
         if key and time.monotonic() - since < KEY_SECONDS:
             return key
-        try:
-            found = await asyncio.to_thread(
-                secrets.find_key,
-                call.provider,
-                variable=call.variable,
-                file=self._rules.keys_file,
-                environ=self._environ,
-            )
-        except ConfigError as error:
-            raise Failure("ConfigError", error.message, error.hint) from error
+        found = await asyncio.to_thread(
+            secrets.find_key,
+            provider,
+            variable=variable,
+            file=self._rules.keys_file,
+            environ=self._environ,
+        )
         if found is None:
-            raise call_errors.missing_key_failure(call)
+            return ""
         self._keys[slot] = (time.monotonic(), found.value)
         return found.value
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from msgspec.structs import asdict
 
+from baton.core.errors import ConfigError
 from baton.ipc.messages import Cancel, Failed, FinalReply, Message, Stopped
 from baton.ipc.parent_channel import (
     Failure,
@@ -38,6 +39,8 @@ from baton.workers.cloud.messages import (
     AnswerText,
     CallDone,
     CallWorker,
+    FindKey,
+    KeyLookedUp,
     RequestAnnounced,
     SendRequest,
     SetUpGateway,
@@ -75,6 +78,8 @@ class CallRunner:
                 self._tasks.append(asyncio.create_task(self._warm(models)))
             case CallWorker():
                 self._start_call(message)
+            case FindKey():
+                self._tasks.append(asyncio.create_task(self._find_key(message)))
             case SendRequest(id=number) if number in self._calls:
                 self._calls[number][0].go.set()
             case Cancel(id=number) if number in self._calls:
@@ -88,6 +93,14 @@ class CallRunner:
         for provider, model in models:
             with suppress(Exception):  # the first call meets it again, and reports it
                 await self._litellm.write(unsent_call(provider, model))
+
+    async def _find_key(self, asked: FindKey) -> None:
+        """Say whether a key is there; one that can't be used is, and the call reports it."""
+        try:
+            is_there = bool(await self._http.find_key(asked.provider, asked.variable))
+        except ConfigError:
+            is_there = True
+        self._parent.send(KeyLookedUp(is_there, id=asked.id))
 
     def _start_call(self, asked: CallWorker) -> None:
         def announce(host: str, body: bytes) -> None:
