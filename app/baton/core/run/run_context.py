@@ -159,6 +159,7 @@ def _room(error: ContextTooLong, turns: tuple[Turn, ...]) -> int:
 
 _NO_BALANCES = Standing(())
 _FREE_REASON = "It costs nothing."
+_NO_GAIN_REASON = "It costs nothing, but is not likelier to be right."
 _ASKED_NOTE = " You are asked first."
 _NEVER_REASON = "the policy is never."
 _UNATTENDED_REASON = "there is no person to ask."
@@ -211,7 +212,7 @@ class RunContext:
         """
         gain = valid_gain(gain)
         if card.price is not None and card.price.is_free:
-            return Weighed(card.id, gain, 0.0, 0, gain > 0, _FREE_REASON)
+            return Weighed(card.id, gain, 0.0, 0, gain > 0, _FREE_REASON if gain > 0 else _NO_GAIN_REASON)
         cost = likely_cost(card, self.conversation.material, self.routing.route)
         standing, policy = await self._standing(), self.approval.policy
         pace = await self.services.pacer.weigh(gain, cost, standing, self.budget.session)

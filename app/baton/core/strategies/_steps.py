@@ -32,12 +32,20 @@ def answer_step(routing: RoutingContext, worker: str, *, optional: bool = False)
 def single_answer(routing: RoutingContext, why: str = "") -> Proposal:
     """Propose that the default worker alone answers."""
     card = routing.card(routing.worker)
-    reason = local_only_reason(routing) or f"{card.name} runs on this machine."
-    if not card.is_local:
-        reason = f"{card.name} was asked for."
+    reason = local_only_reason(routing) if card.is_local else ""
+    reason = reason or _single_reason(routing, card)
     plan = Plan((answer_step(routing, card.id),), (1,))
     said = f"{routing.choice} {why}".strip() or reason
     return Proposal(plan, "cloud" if card.remote else "local", said)
+
+
+def _single_reason(routing: RoutingContext, card: Card) -> str:
+    """Say in a sentence why that worker answers, and no other."""
+    if routing.limits.alone:
+        return f"You chose {card.name}."
+    if all(other.is_tool or other.id == card.id for other in routing.roster):
+        return f"{card.name} is the only worker that may answer."
+    return f"{card.name} is set to answer."
 
 
 def local_only_reason(routing: RoutingContext) -> str:
