@@ -42,6 +42,8 @@ from baton.platform.settings import find_paths, load_settings  # noqa: E402
 from baton.workers.tools import build_tools  # noqa: E402
 
 SEED = 7
+MAX_TOKENS = 256
+"""The starter model needs a minute for more on a slow machine, and gets no better by it."""
 MAX_SHOWN_LINES = 12
 MAX_SHOWN_CHARS = 700
 
@@ -101,7 +103,7 @@ def is_answered(prompt: EverydayPrompt, answers: Mapping[str, Mapping[str, Any]]
 async def ask(orchestra: Orchestra, prompt: EverydayPrompt) -> dict[str, Any]:
     """Ask one prompt in a new conversation, and return what `--json` shows of it."""
     view, began = RunView(), time.monotonic()
-    limits = PromptLimits(seed=SEED, attended=False)
+    limits = PromptLimits(max_tokens=MAX_TOKENS, seed=SEED, attended=False)
     async with orchestra.play(Prompt(prompt.prompt), limits=limits) as run:
         async for event in run:
             view = view.apply(event)
@@ -159,7 +161,7 @@ async def judge_all(
     python = build_tools()["python"]
     try:
         return [
-            JudgedAnswer(prompt, row, await is_right(prompt.rule, row["answer"], execute))
+            JudgedAnswer(prompt, row, await is_right(prompt, row["answer"], execute))
             for execute in [code_executor(python)]
             for prompt in prompts
             if is_answered(prompt, answers)

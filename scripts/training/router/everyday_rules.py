@@ -18,7 +18,8 @@ A rule is an object; an answer is right if it fulfils every key of it:
 
 Patterns are regular expressions that ignore case. They begin at the beginning of a word, and are
 searched in the answer as it is and without its accents and Markdown marks. Whatever the rule says,
-an answer that is empty or says a line or a sentence of some length three times is wrong.
+an answer is wrong that is empty, is the prompt again, or says a line or a sentence of some length
+three times.
 """
 
 from __future__ import annotations
@@ -74,10 +75,10 @@ def read_prompts(file: Path) -> list[EverydayPrompt]:
     return found
 
 
-async def is_right(rule: Mapping[str, Any], answer: str, execute: Execute) -> bool:
-    """Whether an answer fulfils a rule; `execute` runs code and its tests in the sandbox."""
-    text = _plain_text(answer)
-    if not text or is_repetitive(text):
+async def is_right(prompt: EverydayPrompt, answer: str, execute: Execute) -> bool:
+    """Whether an answer fulfils its prompt's rule; `execute` runs code and its tests."""
+    rule, text = prompt.rule, _plain_text(answer)
+    if not text or is_repetitive(text) or is_echo(prompt.prompt, text):
         return False
     if not all(_CHECKS[key](text, value) for key, value in rule.items() if key != "python"):
         return False
@@ -100,6 +101,18 @@ def is_repetitive(text: str) -> bool:
     counts = Counter(part for part in parts if part.count(" ") >= MIN_REPEATED_WORDS - 1)
     return any(count > MAX_REPEATS for count in counts.values())
 
+
+def is_echo(prompt: str, text: str) -> bool:
+    """Whether a text is the prompt again, or holds nearly all of it."""
+    asked, said = _words(_plain_text(prompt)), _words(text)
+    runs = set(zip(*(asked[start:] for start in range(ECHO_WORDS)), strict=False))
+    there = runs & set(zip(*(said[start:] for start in range(ECHO_WORDS)), strict=False))
+    is_same = len(asked) >= ECHO_WORDS and asked == said
+    return is_same or len(there) > MAX_ECHO_SHARE * max(len(runs), ECHO_WORDS)
+
+
+ECHO_WORDS = 5
+MAX_ECHO_SHARE = 0.9
 
 _SENTENCE_END = re.compile(r"(?<=[.!?…])[\"')\]]*\s+|\n+")
 
