@@ -6,7 +6,7 @@ A rule is an object; an answer is right if it fulfils every key of it:
     lacks      patterns, none of which is found
     order      patterns that are found one after the other
     number     the result: the last number of the answer's first or last line with numbers, or the
-               one behind "=" or in bold there; [value, tolerance] where it may be rounded
+               one at its beginning, or behind "=" or "is"; [value, tolerance] if it may be rounded
     words      [least, most] words; lines, items and sentences alike: lines that aren't empty, list
                items (- * • 1.), sentences
     full       a pattern for the whole answer but spaces and closing punctuation
@@ -192,7 +192,7 @@ def _has_number(text: str, value: float | Sequence[float]) -> bool:
 
 
 def _stated_numbers(line: str) -> list[str]:
-    """Return the last number of a line, and those behind an equals sign or "is"."""
+    """Return the first number of a line if it begins so, the last, and those behind "=" or "is"."""
     numbers = _NUMBER.findall(line)
     stated = re.findall(
         rf"(?:=|≈|\bis\b|\bare\b|\bist\b|\bsind\b|\best\b|\bes\b|\bè\b|\bé\b|\bson\b|\bfont?\b)"
@@ -200,7 +200,8 @@ def _stated_numbers(line: str) -> list[str]:
         line,
         re.IGNORECASE,
     )
-    return [numbers[-1], *stated]
+    leading = _NUMBER.match(line.lstrip(" $€£"))
+    return [*([leading[0]] if leading else []), numbers[-1], *stated]
 
 
 def _readings(number: str) -> set[float]:
