@@ -150,7 +150,7 @@ class JudgedAnswer:
     @property
     def estimate(self) -> float | None:
         """How likely the router took the answer to be good; None where it was too late."""
-        scores = self.row["scores"]
+        scores: Mapping[str, float] = self.row["scores"]
         return scores.get("quality", scores.get("chance"))
 
 

@@ -16,13 +16,13 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 
-import everyday_answers as bench
-from everyday_rules import EverydayPrompt, is_right, read_prompts
+import everyday_answers as bench  # noqa: E402
+from everyday_rules import EverydayPrompt, is_right, read_prompts  # noqa: E402
 
-from baton.bench.strategy_bench import Execute
-from baton.cli.bench.live_bench import code_executor
-from baton.core.plan.plan import KINDS
-from baton.workers.tools import build_tools
+from baton.bench.strategy_bench import Execute  # noqa: E402
+from baton.cli.bench.live_bench import code_executor  # noqa: E402
+from baton.core.plan.plan import KINDS  # noqa: E402
+from baton.workers.tools import build_tools  # noqa: E402
 
 FOLDER = ROOT / "scripts" / "training" / "router"
 PROMPTS = read_prompts(FOLDER / "everyday.jsonl")
@@ -155,7 +155,12 @@ def test_an_answer_that_repeats_itself_or_the_prompt_is_wrong() -> None:
 def test_a_rule_with_a_mistake_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "prompts.jsonl"
     row = {"id": "a", "kind": "chat", "language": "en", "prompt": "Hi", "good": "", "bad": ""}
-    for change in ({"rule": {"hass": ["x"]}}, {"rule": {}}, {"rule": {"has": ["x"]}, "kind": "y"}):
+    changes: tuple[dict[str, Any], ...] = (
+        {"rule": {"contains": ["x"]}},
+        {"rule": {}},
+        {"rule": {"has": ["x"]}, "kind": "y"},
+    )
+    for change in changes:
         file.write_text(json.dumps(row | change))
         with pytest.raises(ValueError, match="a "):
             read_prompts(file)

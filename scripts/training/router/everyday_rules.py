@@ -119,8 +119,11 @@ _SENTENCE_END = re.compile(r"(?<=[.!?…])[\"')\]]*\s+|\n+")
 
 def _plain_text(answer: str) -> str:
     text = unicodedata.normalize("NFKC", answer)
-    text = text.translate(str.maketrans("’‘“”„«»", "''\"\"\"\"\""))
+    text = text.translate(str.maketrans("’‘“”„«»", '\'\'"""""'))
     return text.replace("**", "").replace("__", "").strip()
+
+
+_QUOTES = dict.fromkeys("\u2018\u2019", "'") | dict.fromkeys("\u201c\u201d\u201e\u00ab\u00bb", '"')
 
 
 def _words(text: str) -> list[str]:
@@ -176,7 +179,7 @@ def _is_full_match(text: str, pattern: str) -> bool:
 # Numbers
 
 
-_NUMBER = re.compile(r"(?<![\w.,])[-−]?\d+(?:[.,' \u202f]\d+)*")
+_NUMBER = re.compile(r"(?<![\w.,])[-\u2212]?\d+(?:[.,' \u202f]\d+)*")
 
 
 def _has_number(text: str, value: float | Sequence[float]) -> bool:
@@ -206,7 +209,7 @@ def _stated_numbers(line: str) -> list[str]:
 
 def _readings(number: str) -> set[float]:
     """Return what a number can mean: 1.234 is one thing in English and another in German."""
-    number = re.sub(r"[' \u202f]", "", number.replace("−", "-"))
+    number = re.sub(r"[' \u202f]", "", number.replace("\u2212", "-"))
     found = set()
     for thousands, decimal in ((",", "."), (".", ",")):
         whole, _, part = number.partition(decimal)
@@ -228,7 +231,7 @@ def _lines(text: str) -> list[str]:
     return [line for line in text.splitlines() if line.strip().strip("`-*_")]
 
 
-_ITEM = re.compile(r"\s*(?:[-*•–+]|\(?\d{1,2}[.):])\s*\S")
+_ITEM = re.compile(r"\s*(?:[-*•\u2013+]|\(?\d{1,2}[.):])\s*\S")
 
 
 def _count_items(text: str) -> int:
@@ -296,13 +299,15 @@ def _is_language(text: str, language: str) -> bool:
 
 
 _ADMISSION = re.compile(
-    r"\b(?:can(?:no|')t|can not|cannot|could(?: not|n't)|unable|not able|(?:do|does)(?: not|n't) (?:have|know)"
+    r"\b(?:can(?:no|')t|can not|cannot|could(?: not|n't)|unable|not able"
+    r"|(?:do|does)(?: not|n't) (?:have|know)"
     r"|have no (?:way|access|information|internet)|no access|not (?:possible|available)|don't see"
     r"|would need|you(?:'ll| will) (?:have|need) to|as of my|my knowledge|isn't possible"
     r"|kann (?:\w+ ){0,6}nicht|nicht in der lage|keinen zugriff|keinen zugang|weiß ich nicht"
     r"|ich weiß nicht|nicht möglich|je ne (?:peux|sais|connais)|je n'ai (?:pas|aucun)|pas accès"
     r"|pas en mesure|impossible|no (?:puedo|tengo|sé|conozco|es posible)|sin acceso"
-    r"|non (?:posso|ho|so|conosco|sono in grado|è possibile)|não (?:posso|tenho|sei|consigo|é possível))",
+    r"|non (?:posso|ho|so|conosco|sono in grado|è possibile)"
+    r"|não (?:posso|tenho|sei|consigo|é possível))",
     re.IGNORECASE,
 )
 
