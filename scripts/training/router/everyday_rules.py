@@ -119,7 +119,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?…])[\"')\]]*\s+|\n+")
 
 def _plain_text(answer: str) -> str:
     text = unicodedata.normalize("NFKC", answer)
-    text = text.translate(str.maketrans("’‘“”„«»", '\'\'"""""'))
+    text = text.translate(str.maketrans(_QUOTES))
     return text.replace("**", "").replace("__", "").strip()
 
 
