@@ -147,12 +147,6 @@ class JudgedAnswer:
         """Whether anything was said beside the answer."""
         return bool(self.row["warnings"])
 
-    @property
-    def estimate(self) -> float | None:
-        """How likely the router took the answer to be good; None where it was too late."""
-        scores: Mapping[str, float] = self.row["scores"]
-        return scores.get("quality", scores.get("chance"))
-
 
 async def judge_all(
     prompts: Sequence[EverydayPrompt], answers: Mapping[str, Mapping[str, Any]]
@@ -172,8 +166,12 @@ async def judge_all(
 
 
 def outcome(judged: JudgedAnswer) -> dict[str, Any]:
-    """Return what the router can learn from, without the text."""
-    row, estimate = judged.row, judged.estimate
+    """Return what the router can learn from, without the text.
+
+    `confidence` is the mean log-probability of the answer's tokens, None for a tool's. `quality` is
+    the router's estimate before it, None where the router was too late; `chance` is the rule's.
+    """
+    row = judged.row
     return {
         "id": judged.prompt.id,
         "kind": judged.prompt.kind,
@@ -181,9 +179,14 @@ def outcome(judged: JudgedAnswer) -> dict[str, Any]:
         "workers": row["workers"],
         "seconds": row["seconds"],
         "tokens": row["tokens"],
-        "confidence": None if row["confidence"] is None else round(row["confidence"], 4),
-        "estimate": None if estimate is None else round(estimate, 4),
+        "confidence": _rounded(row["confidence"]),
+        "quality": _rounded(row["scores"].get("quality")),
+        "chance": _rounded(row["scores"].get("chance")),
     }
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
 
 
 def report(judged: Sequence[JudgedAnswer]) -> Iterable[str]:

@@ -202,4 +202,5 @@ def test_the_page_shows_what_was_said_beside_an_answer() -> None:
     assert "Beside it: Likely wrong. Add a model." in text
     assert "Nothing was said beside it." in text
     assert bench.outcome(marked)["confidence"] == -0.5124
-    assert bench.outcome(marked)["estimate"] == 0.25
+    assert bench.outcome(marked)["quality"] == 0.25
+    assert bench.outcome(marked)["chance"] is None

@@ -119,11 +119,11 @@ _SENTENCE_END = re.compile(r"(?<=[.!?…])[\"')\]]*\s+|\n+")
 
 def _plain_text(answer: str) -> str:
     text = unicodedata.normalize("NFKC", answer)
-    text = text.translate(str.maketrans(_QUOTES))
+    text = text.translate(_QUOTES)
     return text.replace("**", "").replace("__", "").strip()
 
 
-_QUOTES = dict.fromkeys("\u2018\u2019", "'") | dict.fromkeys("\u201c\u201d\u201e\u00ab\u00bb", '"')
+_QUOTES = str.maketrans("\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb", "''" + 5 * '"')
 
 
 def _words(text: str) -> list[str]:
