@@ -9,10 +9,45 @@ import re
 from urllib.parse import urlsplit
 
 _VENDORS = frozenset(
-    "ai21 amazon anthropic azure azure_ai bedrock cerebras cohere databricks deepinfra deepseek "
-    "fireworks_ai gemini google groq litellm litellm_proxy meta-llama microsoft minimax mistral "
-    "mistralai moonshotai nousresearch novita nvidia openai openrouter perplexity qwen sambanova "
-    "together_ai vertex_ai x-ai xai z-ai zai".split()
+    [
+        "ai21",
+        "amazon",
+        "anthropic",
+        "azure",
+        "azure_ai",
+        "bedrock",
+        "cerebras",
+        "cohere",
+        "databricks",
+        "deepinfra",
+        "deepseek",
+        "fireworks_ai",
+        "gemini",
+        "google",
+        "groq",
+        "litellm",
+        "litellm_proxy",
+        "meta-llama",
+        "microsoft",
+        "minimax",
+        "mistral",
+        "mistralai",
+        "moonshotai",
+        "nousresearch",
+        "novita",
+        "nvidia",
+        "openai",
+        "openrouter",
+        "perplexity",
+        "qwen",
+        "sambanova",
+        "together_ai",
+        "vertex_ai",
+        "x-ai",
+        "xai",
+        "z-ai",
+        "zai",
+    ]
 )
 """Who sells models: as OpenRouter and LiteLLM write it before a model, and in `owned_by`."""
 

@@ -34,7 +34,7 @@ _DAY = re.compile(r"(?<![\d.-])[12]\d{3}-\d\d?-\d\d?(?![\d.-])")
 _THOUSANDS = re.compile(r"(?<![\d.,])[1-9]\d{0,2}[.,]\d{3}(?!\d)")
 """One number in English, another one where the point stands between thousands."""
 
-_UNIT = (
+UNIT = (
     r"(?:°\s?[cf]|(?:degrees? )?(?:celsius|fahrenheit)|(?-i:[CFK])|kelvin|"
     r"(?:milli|centi|kilo)?(?:met(?:er|re)|gram|lit(?:er|re))s?|meilen?|millas?|miglia|milhas?|"
     r"inch(?:es)?|foot|feet|yards?|(?:nautical )?miles?|ounces?|pounds?|tonnes?|stones?|gallons?|"
@@ -43,8 +43,8 @@ _UNIT = (
     r"m/s|(?-i:[kMGT]B)|kwh|kcal)"
 )
 _CONVERSION = (
-    rf"[-\u2212]?(?:\d{{1,3}}(?:,\d{{3}})+|\d+)(?:\.\d+)?\s*{_UNIT}"
-    rf"\s(?:in|to|into|nach|en|em)\s{_UNIT}"
+    rf"[-\u2212]?(?:\d{{1,3}}(?:,\d{{3}})+|\d+)(?:\.\d+)?\s*{UNIT}"
+    rf"\s(?:in|to|into|nach|en|em)\s{UNIT}"
 )
 """A text until it is needed: compiling it takes 3 ms of the start."""
 

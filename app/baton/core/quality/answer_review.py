@@ -137,7 +137,7 @@ def _is_proven(checks: tuple[Checked, ...]) -> bool:
 
 def _check_message(found: Checked) -> str:
     """Say what a check found wrong; of sums what is right instead."""
-    if found.what == "sums":
+    if found.what in ("sums", "units"):
         return f"Recomputed: {found.note.rstrip('.')}."
     return f"{found.what}: {found.note.rstrip('.')}."
 

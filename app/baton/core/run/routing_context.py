@@ -33,7 +33,6 @@ from baton.core.run.rule_router import rerouted
 from baton.core.run.run_context import RunRequest, Services
 from baton.core.strategies._draft_scoring import expected_quality, head_and_tail, tenths
 
-
 MIN_NEAR_GAIN = 0.2
 """How much likelier a good answer must be from another worker here to be asked instead."""
 

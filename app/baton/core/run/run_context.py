@@ -212,7 +212,9 @@ class RunContext:
         """
         gain = valid_gain(gain)
         if card.price is not None and card.price.is_free:
-            return Weighed(card.id, gain, 0.0, 0, gain > 0, _FREE_REASON if gain > 0 else _NO_GAIN_REASON)
+            return Weighed(
+                card.id, gain, 0.0, 0, gain > 0, _FREE_REASON if gain > 0 else _NO_GAIN_REASON
+            )
         cost = likely_cost(card, self.conversation.material, self.routing.route)
         standing, policy = await self._standing(), self.approval.policy
         pace = await self.services.pacer.weigh(gain, cost, standing, self.budget.session)

@@ -16,7 +16,6 @@ from baton.core.strategies._estimates import (
     expected_gain,
     has_helper,
     is_sure,
-    tenths,
     wants_short_answer,
 )
 from baton.core.strategies._parts import split_strategy
