@@ -72,6 +72,7 @@ def test_the_object_has_the_fixed_shape() -> None:
                 "subtask": "Answer the prompt.",
                 "access": ["prompt", "history", "file:a.txt"],
                 "status": "cut",
+                "text": "Paris",
             }
         ],
         "answer_steps": [1],

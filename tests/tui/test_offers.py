@@ -40,7 +40,7 @@ async def test_the_offer_shows_what_would_leave_and_what_it_could_cost(tmp_path:
         seen = session.screen_text()
         assert "at most $0.009 · $2.00 left today" in seen
         assert "Why: The local worker would not or could not answer." in seen
-        assert "Leaves this machine for openai:" in seen
+        assert "Leaves this machine for openai (worker gpt):" in seen
         assert "You: Write a poem about herons" in seen
         assert f"Local answer so far: {SORRY}" in seen
         for choice in ("Keep the local answer", "Send once", "Send in this conversation"):
@@ -53,7 +53,7 @@ async def test_the_offer_shows_what_would_leave_and_what_it_could_cost(tmp_path:
 def test_the_offer_names_the_address_and_the_proxy() -> None:
     card = Card("gpt", "cloud", "gpt", provider="openai", address="127.0.0.1:9 through proxy:3128")
     seen = destination_text(CallOffer(card, "", "", "", 1, 1, "day"))
-    assert seen == "Leaves this machine for 127.0.0.1:9 through proxy:3128:"
+    assert seen == "Leaves this machine for 127.0.0.1:9 through proxy:3128 (openai):"
 
 
 async def test_typed_ahead_text_and_enter_never_spend(tmp_path: Path) -> None:
@@ -472,7 +472,7 @@ async def test_the_workflow_beside_the_conversation_covers_no_question(
         await session.chat.run_action("why")
         await session.wait_for_text("Why this way")
         await session.wait_for_text(
-            "Leaves this machine for openai:", "Why: The local worker would not"
+            "Leaves this machine for openai (worker gpt):", "Why: The local worker would not"
         )
         choices = ("Keep the local answer", "Send once", "Send in this conversation", "Edit first")
         await session.wait_for_text(*choices)

@@ -431,7 +431,7 @@ def offer_text(offer: CallOffer) -> str:
     # The price stands where the question is, however long the text before it.
     return (
         f"{destination_text(offer)}\n{text}\n"
-        f"Ask {offer.receiver}?   {call_price_text(offer.most, offer.left, offer.scope)}\n"
+        f"Ask {offer.card.name}?   {call_price_text(offer.most, offer.left, offer.scope)}\n"
         f"  Why: {offer.why}"
     )
 

@@ -477,15 +477,6 @@ class CallOffer:
     draft: str = ""
     keep: str = ""
 
-    @property
-    def receiver(self) -> str:
-        """Who is asked: the worker, the provider, and the address to which the bytes go."""
-        card = self.card
-        facts = [f"worker {card.id}"] if card.id != card.name else []
-        facts += [card.provider] if card.kind == "cloud" and card.provider else []
-        facts += [card.address] if card.address else []
-        return f"{card.name} ({', '.join(facts)})" if facts else card.name
-
 
 @dataclass(frozen=True, slots=True)
 class Question:

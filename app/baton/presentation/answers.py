@@ -177,13 +177,18 @@ def offer_text(offer: Offered, name: str) -> str:
 
 
 def destination_text(offer: CallOffer) -> str:
-    """Say where the text of an offer would go, and what is hidden in it."""
+    """Say to which address, provider and worker a text would go, and what is hidden in it."""
     hidden = f" (hidden: {one_line(offer.hidden)})" if offer.hidden else ""
     card = offer.card
     whose = one_line(card.address or card.provider, 80)
     if not card.address and (card.kind != "cloud" or not whose):
         whose = "your network" if card.place is Label.LAN else "the cloud"
-    return f"Leaves this machine for {whose}{hidden}:"
+    names = [f"worker {one_line(card.id, 40)}"] if card.id != card.name else []
+    names += [one_line(card.provider, 40)] if card.address and card.kind == "cloud" else []
+    who = f" ({', '.join(names)})" if names else ""
+    # A program here that nobody confirmed may pass it on.
+    verb = "Goes to" if card.place is Label.LOCAL else "Leaves this machine for"
+    return f"{verb} {whose}{who}{hidden}:"
 
 
 def answer_author(run: RunView) -> StepView | None:

@@ -12,7 +12,7 @@ from baton.core.labels import Label
 from baton.core.messages import Card
 from baton.core.money import FREE
 from baton.core.run.policy import PromptLimits, RunTerms, stronger
-from baton.presentation.answers import summarise_answer
+from baton.presentation.answers import destination_text, summarise_answer
 from support.scripted_plans import (
     OrchestraSession,
     StubWorker,
@@ -124,7 +124,9 @@ async def test_the_offer_names_worker_provider_and_address_beside_a_draft() -> N
         await session.play(None, PLAIN)
         [question] = session.person.asked
         assert question.offer is not None
-        assert question.text == "Ask gpt-5-mini (worker gpt, openai, api.openai.com)?"
+        assert destination_text(question.offer) == (
+            "Leaves this machine for api.openai.com (worker gpt, openai):"
+        )
         assert question.offer.draft == "I can't."
 
 

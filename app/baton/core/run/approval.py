@@ -163,7 +163,7 @@ def question(offer: CallOffer, standing: Standing) -> Question:
         Choice(CONVERSATION, "Send in this conversation"),
         Choice(EDIT, "Edit first"),
     )
-    return Question(f"Ask {offer.receiver}?", choices, KEEP, shown)
+    return Question(f"Ask {offer.card.name}?", choices, KEEP, shown)
 
 
 def written(messages: tuple[Message, ...]) -> str:
