@@ -46,6 +46,33 @@ def conversation(connection: Connection, typed: str) -> Conversation:
     return rows.conversations(connection, "WHERE c.id = ?", found)[0]
 
 
+def find_conversation(connection: Connection, named: str) -> Conversation:
+    """Return the conversation of a number in `conversations` (from 1), a title, an id, or a part.
+
+    In this order; parts are an id's beginning and words of a title. Raises ConfigError where none
+    or several are meant.
+    """
+    typed = " ".join(named.split()).casefold()
+    known = conversations(connection, _ALL)
+    if typed.isdecimal() and len(typed) <= _MAX_NUMBER_DIGITS and 0 < int(typed) <= len(known):
+        return known[int(typed) - 1]
+    titles = {one.id: " ".join(one.title.split()).casefold() for one in known}
+    found = [one for one in known if typed and typed in (titles[one.id], one.id)][:1]
+    found = found or [one for one in known if typed and one.id.startswith(typed)]
+    found = found or [one for one in known if typed and typed in titles[one.id]]
+    if not found:
+        raise ConfigError(f"There is no conversation {named!r}.", _LIST_HINT)
+    if len(found) > 1:
+        listed = ", ".join(one.id for one in found[:5])
+        raise ConfigError(f"More than one conversation is {named!r}: {listed}.", _LIST_HINT)
+    return found[0]
+
+
+_ALL = 10**9
+_MAX_NUMBER_DIGITS = 5
+_LIST_HINT = "`baton history ls` lists them."
+
+
 def thread(connection: Connection, conversation: str, leaf: str | None) -> tuple[Turn, ...]:
     """Return the branch that ends in `leaf` (None: the one last looked at), oldest first."""
     row = connection.execute(

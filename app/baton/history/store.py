@@ -112,6 +112,13 @@ class Store:
         """Return the conversation whose id begins so. Raises ConfigError if it isn't just one."""
         return await self._read(queries.conversation, id_or_prefix)
 
+    async def find(self, named: str) -> Conversation:
+        """Return a conversation by its number in `conversations`, title, or id. Raises ConfigError.
+
+        Of a title or an id, a part is enough that only one has.
+        """
+        return await self._read(queries.find_conversation, named)
+
     async def latest(self) -> str | None:
         """Return the id of the conversation that was used last."""
         found = await self.conversations(1)
