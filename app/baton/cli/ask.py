@@ -25,9 +25,9 @@ from baton.cli.options import (
     budget_option,
     check_strategy,
     continue_options,
-    find_continued,
     events_option,
     files_option,
+    find_continued,
     json_option,
     mode_option,
     no_stream_option,
@@ -151,9 +151,7 @@ def answer_prompt(options: AskOptions) -> int:
     baton.orchestra.worker(worker)  # an unknown one is reported before anything is read
 
     with running_loop(baton) as runner:
-        conversation = runner.run(
-            find_continued(baton.store, options.latest, options.conversation)
-        )
+        conversation = runner.run(find_continued(baton.store, options.latest, options.conversation))
         # Outside the loop, where Ctrl+C ends a wait for piped text that never comes.
         prompt = _build_prompt(options, text, baton.orchestra.worker(worker).card)
         if conversation is not None and not options.quiet and os.isatty(2):

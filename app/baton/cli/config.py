@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 import msgspec
 
-from baton.cli.output import emit, emit_json, notify
+from baton.cli.output import emit, emit_document, notify
 from baton.core.errors import ConfigError
 from baton.core.ledger_types import Scope
 from baton.core.sanitiser import sanitise
@@ -131,7 +131,7 @@ def path(every: bool, as_json: bool) -> None:
         "cache": str(paths.cache),
     }
     if as_json:
-        emit_json(places)
+        emit_document(**places)
     elif every:
         emit("\n".join(f"{name}  {place}" for name, place in places.items()))
     else:
@@ -154,7 +154,7 @@ def show(as_json: bool) -> None:
         raise
     if as_json:
         rows = [{"setting": ".".join(s.path), "value": s.value, "source": s.source} for s in listed]
-        return emit_json(rows)
+        return emit_document(settings=rows)
     emit(settings_toml(listed))
 
 

@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from baton.cli.output import to_json
+from baton.cli.output import SCHEMA, to_json
 from baton.core.errors import BatonError
 from baton.core.events import Called, Event, Offered, Routed
 from baton.core.hold_decision import overcharge_error
 from baton.core.money import format_usd
 from baton.core.view import RunView, StepView
-
-SCHEMA = 1
 
 ASK_AGAIN_HINT = "Ask another worker, or put it differently."
 """What helps where an answer is empty, or ended otherwise than it should."""

@@ -12,7 +12,14 @@ import msgspec
 
 from baton.cli.completion import completion_items
 from baton.cli.options import AliasedGroup
-from baton.cli.output import confirm_or_exit, emit, emit_json, notify, require_terminal
+from baton.cli.output import (
+    confirm_or_exit,
+    emit,
+    emit_document,
+    emit_json,
+    notify,
+    require_terminal,
+)
 from baton.cli.stores import format_columns
 from baton.core.errors import BatonError, ConfigError, SecretMissing
 from baton.core.money import format_usd, show_usd
@@ -89,7 +96,7 @@ def list_(as_json: bool) -> None:
     names = _key_names()
     found = secrets.find_keys(names, file=find_paths().keys_file, environ=os.environ)
     if as_json:
-        return emit_json([_key_object(name, found.get(name)) for name in names])
+        return emit_document(keys=[_key_object(name, found.get(name)) for name in names])
     emit(format_columns([_key_row(name, found.get(name)) for name in names], left=3))
     keyring, why = secrets.keyring_status()
     if not keyring:

@@ -11,7 +11,7 @@ import click
 
 from baton.cli.completion import complete_run
 from baton.cli.json_output import event_object
-from baton.cli.output import emit, emit_json, wrap_lines
+from baton.cli.output import emit, emit_json, iso_time, wrap_lines
 from baton.cli.stores import find_run, format_time, with_ledger, with_store
 from baton.core import events as ev
 from baton.core.errors import ConfigError
@@ -104,7 +104,7 @@ def trace_object(record: RunRecord, left: Sequence[Egress] = ()) -> dict[str, ob
         "run_id": record.id,
         "conversation_id": record.conversation,
         "status": record.status,
-        "created": record.created,
+        "created": iso_time(record.created),
         "events": [event_object(event) for event in record.events],
         "egress": [one.key for one in left],
     }

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from baton.cli.output import emit, emit_json, notify
+from baton.cli.output import emit, emit_document, emit_json, iso_time, notify
 from baton.cli.stores import format_columns, with_ledger, with_store
 from baton.core.errors import ConfigError
 from baton.core.ledger_types import Policy, Scope, SpendingStyle, UsageRow
@@ -54,7 +54,7 @@ def usage(by: UsageGrouping, since: str | None, as_csv: bool, as_json: bool, ahe
     start = None if since is None else parse_since(since)
     rows = with_ledger(lambda ledger: ledger.usage(by, start))
     if as_json:
-        return emit_json([usage_object(by, row) for row in rows])
+        return emit_document(by=by, usage=[usage_object(by, row) for row in rows])
     if as_csv:
         return emit(_usage_csv(by, rows))
     if not rows:
@@ -213,7 +213,7 @@ def forecast_object(found: Forecast, chosen: SpendingStyle) -> dict[str, Any]:
                 "used_usd": format_usd(course.room.used),
                 "ceiling_usd": _usd_or_none(course.room.ceiling),
                 "expected_usd": _usd_or_none(course.expected),
-                "ceiling_reached_at": course.reached,
+                "ceiling_reached_at": None if course.reached is None else iso_time(course.reached),
             }
             for course in found.courses
         ],

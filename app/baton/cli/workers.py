@@ -13,7 +13,7 @@ import click
 
 from baton.cli.completion import complete_worker
 from baton.cli.options import AliasedGroup, offline_option
-from baton.cli.output import emit, emit_json, notify
+from baton.cli.output import emit, emit_document, notify
 from baton.compose import compose
 from baton.core.byte_format import show_size
 from baton.core.errors import BatonError, ConfigError
@@ -48,7 +48,8 @@ def list_(as_json: bool) -> None:
     """List the workers; a star marks the one that answers unless -m says otherwise."""
     cards, default = list_workers()
     if as_json:
-        return emit_json([card_object(card) | {"default": card.id == default} for card in cards])
+        rows = [card_object(card) | {"default": card.id == default} for card in cards]
+        return emit_document(workers=rows)
     width = max(len(one_line(card.id)) for card in cards)
     emit("\n".join(_worker_row(card, card.id == default, width) for card in cards))
 
@@ -65,7 +66,7 @@ def show(worker: str, as_json: bool) -> None:
     address, variable = configured_address(load_settings(find_paths().config_file), worker)
     if as_json:
         more = configuration_object(manner) if manner is not None else {}
-        return emit_json(card_object(card) | {"address": address, "api_key_env": variable} | more)
+        return emit_document(**card_object(card), address=address, api_key_env=variable, **more)
     facts = {
         "Worker": card.id,
         "Name": card.name,
@@ -107,7 +108,7 @@ def detect(ids: tuple[str, ...], add: bool, offline: bool, as_json: bool) -> Non
     if add:
         _add_workers(file, found)
     if as_json:
-        return emit_json([asdict(model) for model in found])
+        return emit_document(models=[asdict(model) for model in found])
     width = max((len(model.id) for model in found), default=0)
     for model in found:
         emit(f"{model.id:{width}}  {model.engine:12}  {_model_text(model)}")
@@ -127,7 +128,9 @@ def test(worker: str, yes: bool, as_json: bool) -> int:
     budget = confirm_cost(_find_card(worker), settings, yes)
     trial = asyncio.run(try_worker(settings, paths, worker, budget))
     if as_json:
-        emit_json({"schema": 1, "status": "finished", "worker": worker, **asdict(trial)})
+        tried = asdict(trial)
+        cost = format_usd(tried.pop("cost"))
+        emit_document(status="finished", worker=worker, cost_usd=cost, **tried)
         return trial.report_warnings()
     where = f" on {one_line(trial.hardware)}" if trial.hardware else ""
     emit(f"{one_line(worker)} works: {trial.tokens} tokens in {trial.seconds:.1f} s{where}.")

@@ -152,7 +152,11 @@ def loaded() -> Iterator[int]:
 
 
 def test_what_is_loaded_is_listed(call: Call, loaded: int) -> None:
-    [one] = [row for row in json.loads(call("models", "ps", "--json").out) if row["pid"] == loaded]
+    [one] = [
+        row
+        for row in json.loads(call("models", "ps", "--json").out)["models"]
+        if row["pid"] == loaded
+    ]
     assert (one["id"], one["front"]) == ("small", os.getpid())
     assert one["memory_bytes"] > 50_000_000
     done = call("models", "ps")
