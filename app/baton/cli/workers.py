@@ -66,7 +66,9 @@ def show(worker: str, as_json: bool) -> None:
     address, variable = configured_address(load_settings(find_paths().config_file), worker)
     if as_json:
         more = configuration_object(manner) if manner is not None else {}
-        return emit_document(**card_object(card), address=address, api_key_env=variable, **more)
+        return emit_document(
+            **(card_object(card) | {"address": address, "api_key_env": variable} | more)
+        )
     facts = {
         "Worker": card.id,
         "Name": card.name,
