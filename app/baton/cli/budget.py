@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from baton.cli.options import AliasedGroup
 from baton.cli.output import emit, emit_document, iso_time, notify
 from baton.cli.stores import format_columns, format_time, with_ledger
 from baton.core.errors import BatonError, ConfigError
@@ -27,7 +28,7 @@ _STALE_DAYS = 90
 _NO_CEILING = "none"
 
 
-@click.group()
+@click.group(cls=AliasedGroup)
 def budget() -> None:
     """Show and set what may be spent on cloud workers.
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 import msgspec
 
+from baton.cli.options import AliasedGroup
 from baton.cli.output import emit, emit_document, notify
 from baton.core.errors import ConfigError
 from baton.core.ledger_types import Scope
@@ -106,7 +107,7 @@ class Setting(NamedTuple):
     source: str
 
 
-@click.group()
+@click.group(cls=AliasedGroup)
 def config() -> None:
     """Show and edit the settings.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from baton.cli.completion import complete_conversation, complete_worker, completion_items
+from baton.cli.output import notify
 from baton.core.errors import BatonError, ConfigError
 from baton.core.sanitiser import one_line
 from baton.platform.settings import MODES, find_paths
@@ -248,7 +249,17 @@ ALIASES = {"list": "ls", "remove": "rm", "get": "pull"}
 
 
 class AliasedGroup(click.Group):
-    """A group whose commands answer to their longer names as well."""
+    """A group whose commands answer to their longer names as well.
+
+    Alone it lists or shows what it is about.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse words; without any, those of `ls` or `show`."""
+        if not args and not ctx.resilient_parsing:
+            args = ["ls" if "ls" in self.commands else "show"]
+            notify(f"`{ctx.command_path} --help` lists what else there is.")
+        return super().parse_args(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Find a command by either name."""

@@ -124,10 +124,9 @@ class LazyGroup(click.Group):
 def _unknown_command_error(ctx: click.Context, name: str) -> Exception:
     import shlex
 
-    unknown = click.exceptions.NoSuchCommand(name, possibilities=COMMANDS, ctx=ctx)
-    if " " in name.strip() and not unknown.possibilities:
+    if " " in name.strip():
         return ConfigError("A prompt needs the word `ask`.", f"`baton ask {shlex.quote(name)}`")
-    return unknown
+    return click.exceptions.NoSuchCommand(name, ctx=ctx)
 
 
 @click.group(

@@ -426,7 +426,7 @@ def test_another_programs_models_are_found_and_linked(
     assert done.code == 0, done.err
     assert "tiny:1b" in done.out
     assert "Ollama" in done.out
-    [one] = json.loads(call("models", "import", "--found", "--json").out)
+    [one] = json.loads(call("models", "import", "--found", "--json").out)["models"]
     assert (one["file"], one["sha256"]) == (str(blob), sha256)
     near = call("models", "import", "--found", "tiny:1")
     assert (near.code, "Did you mean 'tiny:1b'?" in near.err) == (2, True)
@@ -434,7 +434,7 @@ def test_another_programs_models_are_found_and_linked(
     assert done.code == 0, done.err
     [held] = json.loads(done.out)["models"]
     assert (held["state"], held["sha256"], held["file"]) == ("linked", sha256, str(blob))
-    assert json.loads(call("models", "import", "--found", "--json").out) == []
+    assert json.loads(call("models", "import", "--found", "--json").out)["models"] == []
 
 
 def test_a_damaged_stick_is_reported_and_leaves_nothing(
