@@ -21,7 +21,7 @@ from baton.cli.output import (
     require_terminal,
 )
 from baton.cli.stores import format_columns
-from baton.core.errors import BatonError, ConfigError, SecretMissing
+from baton.core.errors import BatonError, BudgetExceeded, ConfigError, SecretMissing
 from baton.core.money import format_usd, show_usd
 from baton.core.sanitiser import one_line
 from baton.platform import secrets
@@ -182,7 +182,7 @@ def worker_to_test(
         raise ConfigError(f"No worker with a price uses {name}.", "`baton config edit` adds one.")
     known = model or cheapest_model(name, time.strftime("%Y-%m-%d"))
     if not known:
-        raise ConfigError(
+        raise BudgetExceeded(
             f"No price is known for any model of {name}.",
             f"Set a worker of {name} up with a price: `baton config edit`.",
         )

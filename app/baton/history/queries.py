@@ -16,6 +16,7 @@ from typing import Any
 from baton.core.errors import ConfigError
 from baton.core.history_types import Conversation, PastRun, RunRecord, SearchHit, Weighing
 from baton.core.labels import Label
+from baton.core.ledger_types import UsageRow
 from baton.core.messages import Role, Turn
 from baton.core.sanitiser import sanitise
 from baton.history import rows
@@ -162,6 +163,29 @@ def recent_weighings(connection: Connection) -> list[Weighing]:
 _RECENT_RUNS = 500
 _MAX_MEASURED_CALLS = 20
 _MEASURABLE_TOKENS = range(8, 1_000_000)
+
+
+_USAGE_COLUMNS = {
+    "day": "date(created + at, 'unixepoch', 'localtime')",
+    "worker": "data ->> 'worker'",
+    "purpose": "data ->> 'purpose'",
+}
+
+
+def local_usage(connection: Connection, by: str, since: float | None) -> list[UsageRow]:
+    """Return what calls came to that no ledger holds, since they cost nothing; by name."""
+    found = connection.execute(
+        f"""SELECT {_USAGE_COLUMNS[by]} AS name, count(*), sum(data ->> 'tokens_in'),
+            sum(data ->> 'tokens_out')
+        FROM (
+            SELECT runs.created, data, min(max(coalesce(data ->> 'at', 0), 0), ?) AS at
+            FROM runs JOIN events ON events.run = runs.id
+            WHERE events.kind = 'Called' AND coalesce(data ->> 'call', '') = ''
+        ) WHERE created + at >= ? GROUP BY name ORDER BY name""",
+        [_MONTH_SECONDS, since or 0],
+    )
+    with rows.reject_bad_values():
+        return [UsageRow(str(name), int(n), int(i), int(o), 0, 0) for name, n, i, o in found]
 
 
 def worker_usage(connection: Connection) -> dict[str, tuple[float | None, float]]:

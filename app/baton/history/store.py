@@ -20,7 +20,7 @@ from baton.core.events import Event
 from baton.core.feedback import AnswerSignals, GradedAnswer, Signal, graded_answers
 from baton.core.history_types import Conversation, PastRun, RunRecord, SearchHit, Weighing
 from baton.core.labels import Label
-from baton.core.ledger_types import Policy
+from baton.core.ledger_types import Policy, UsageRow
 from baton.core.messages import Prompt, Turn, TurnStatus
 from baton.core.ports import ConversationPosition, RecordedRun
 from baton.history import changes, export, feedback_store, queries
@@ -212,6 +212,10 @@ class RunHistory:
     async def weighings(self) -> list[Weighing]:
         """Return when help was weighed in the last month, the newest times, oldest first."""
         return await self._database.read(queries.recent_weighings)
+
+    async def local_usage(self, by: str, since: float | None = None) -> list[UsageRow]:
+        """Return what calls came to that cost nothing, by day, worker or purpose, in this order."""
+        return await self._database.read(queries.local_usage, by, since)
 
     async def worker_usage(self) -> dict[str, tuple[float | None, float]]:
         """Return by worker how many tokens/s it wrote lately (None: unknown), and its last use.

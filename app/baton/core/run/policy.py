@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from baton.core.errors import BatonError, WorkerError
+from baton.core.errors import BatonError, ConfigError
 from baton.core.hold_decision import unknown_price_error
 from baton.core.labels import Label
 from baton.core.ledger_types import Policy, Scope
@@ -61,20 +61,20 @@ ANYTHING = PromptLimits()
 def check(card: Card, label: Label, terms: RunTerms) -> None:
     """Refuse a worker that may not see a text with this label, or may not be used at all.
 
-    Raises WorkerError, or BudgetExceeded for a worker without a price.
+    Raises ConfigError, or BudgetExceeded for a worker without a price.
     """
     if not label.allows(card.privacy):
-        raise WorkerError(
+        raise ConfigError(
             f"This conversation is {label}, and {card.id} is a {card.privacy} worker.",
-            "Choose a local worker, or start a new conversation.",
+            "Choose a local worker, or start a conversation that isn't private.",
         )
     if terms.offline and card.remote:
-        raise WorkerError(
+        raise ConfigError(
             f"Baton is offline, and {card.id} is not on this machine.",
             "Choose a local worker, or leave offline.",
         )
     if terms.mode == "local" and card.privacy is not Label.LOCAL:
-        raise WorkerError(
+        raise ConfigError(
             f"The mode is local, and {card.id} is a {card.privacy} worker.",
             "Choose a local worker, or another mode.",
         )

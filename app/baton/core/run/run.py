@@ -12,7 +12,7 @@ from typing import Self
 
 from baton.core import events as ev
 from baton.core.aio import uninterrupted
-from baton.core.errors import BatonError, StoreError
+from baton.core.errors import BatonError, StoreError, stored_name
 from baton.core.messages import TurnStatus
 from baton.core.ports import Ask, Question, RecordedRun
 from baton.core.run.approval import Approval, PromptWithdrawn
@@ -92,7 +92,7 @@ class Run:
         except (asyncio.CancelledError, PromptWithdrawn):
             status, event = TurnStatus.CANCELLED, ev.Cancelled()
         except BatonError as error:
-            event = ev.Failed(type(error).__name__, error.message, error.hint)
+            event = ev.Failed(stored_name(error), error.message, error.hint)
         else:
             status = TurnStatus.CUT if self._executor.is_cut else TurnStatus.DONE
             event = ev.Finished()

@@ -13,6 +13,7 @@ from baton.core.errors import (
     ContextTooLong,
     StoreError,
     WorkerUnavailable,
+    stored_name,
 )
 from baton.core.messages import (
     Card,
@@ -152,7 +153,7 @@ class StepExecution:
             pass
         except BatonError as error:
             self.error = error
-            await emit(ev.StepFailed(self.number, type(error).__name__, error.message))
+            await emit(ev.StepFailed(self.number, stored_name(error), error.message))
         finally:
             self.is_over = True
             self._run.approval.forget(self.number)
