@@ -44,6 +44,7 @@ from baton.models.model_types import (
 if TYPE_CHECKING:  # every start opens a library, and most never look further than what is here
     from baton.models.ports import ModelSource, ModelStore
     from baton.models.recommendation import Recommendation
+    from baton.models.recommendation_memory import RecommendationMemory
 
 CheckModel = Callable[[Path], Awaitable[None]]
 
@@ -56,7 +57,7 @@ class Library:
 
     `entries` reads the catalogue, `inspect_machine` this machine as it is now. `workers` are ids of
     other workers, which no model is given. `check` raises ModelFileError for a file that can't be
-    loaded.
+    loaded. `memory` holds what was recommended.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class Library:
         offline: bool = False,
         workers: Collection[str] = (),
         check: CheckModel | None = None,
+        memory: RecommendationMemory | None = None,
     ) -> None:
         self.model_store = model_store
         self.model_source = model_source
@@ -79,6 +81,7 @@ class Library:
         self.workers = frozenset(workers)
         self._entries = entries
         self._check = check
+        self._memory = memory
 
     # What there is
 
@@ -154,13 +157,37 @@ class Library:
         return verdict.fit is Fit.WONT
 
     async def recommend(self, speed: float | None = None) -> Recommendation:
-        """Return what suits this machine; `speed` is the starter model's here, in tokens/s."""
+        """Return what suits this machine, and remember it.
+
+        `speed` is the starter model's here, in tokens/s; without one it is what was measured once.
+        """
         from baton.models.recommendation import recommend
 
+        machine, memory = await self.inspect_machine(), self._memory
         here = [model.id for model in self.models() if model.state.is_usable]
-        choose = partial(recommend, speed=speed, here=here, context=self.context)
+        before = memory.ids_on(machine) if memory is not None else ()
+        speed = speed or self.remembered_speed(machine)
+        choose = partial(recommend, speed=speed, here=here, context=self.context, before=before)
         # In a thread: a tenth of a second is long for a screen.
-        return await asyncio.to_thread(choose, list(self._entries()), await self.inspect_machine())
+        found = await asyncio.to_thread(choose, list(self._entries()), machine)
+        if memory is not None:
+            memory.save(found, machine)
+        return found
+
+    def remembered_speed(self, machine: Hardware) -> float | None:
+        """Return the starter model's tokens/s as measured on this machine, None if they weren't."""
+        return self._memory.speed(machine) if self._memory is not None else None
+
+    def remember_speed(self, speed: float, machine: Hardware, *, busy: bool = False) -> None:
+        """Keep a measured speed, so that it is measured once."""
+        if self._memory is not None:
+            self._memory.save_speed(speed, machine, busy=busy)
+
+    def last_recommendation(self) -> Sequence[tuple[str, tuple[ModelRole, ...]]]:
+        """Return the models that were recommended in the last day, with their roles."""
+        known = self.entries()
+        picks = self._memory.picks() if self._memory is not None else ()
+        return [(id, roles) for id, roles in picks if id in known]
 
     # What comes
 

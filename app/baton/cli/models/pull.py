@@ -16,7 +16,7 @@ from baton.cli.json_output import error_object
 from baton.cli.models.confirmation import ask_agreement
 from baton.cli.models.inventory import complete_wanted, open_library
 from baton.cli.models.model_text import ProgressBoard
-from baton.cli.models.recommend import load_recommendation, measure_and_recommend
+from baton.cli.models.recommend import measure_and_recommend
 from baton.cli.options import offline_option, quiet_option
 from baton.cli.output import emit_json, notify
 from baton.compose import appoint
@@ -128,7 +128,7 @@ async def _pull(
 async def _recommended_results(library: Library, settings: Settings) -> list[PullResult]:
     """Return the last recommendation that the person read, else what suits the machine now."""
     entries = library.entries()
-    picks = load_recommendation(entries)
+    picks = library.last_recommendation()
     if not picks:
         _, found = await measure_and_recommend(library, settings, True)
         picks = [(pick.entry.id, pick.roles) for pick in found.picks]
