@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from baton.core.messages import Text
 from baton.platform.settings import find_paths
 from support.command_line import Call, Process
 from support.scripted_baton import Scripted, scripted
@@ -160,6 +161,26 @@ def test_c_takes_no_value_and_continue_names_a_conversation(scripted: Scripted, 
     for args in (["--continue=nope"], ["--continue=12"], ["--continue="], ["-c", "--continue=1"]):
         assert call("ask", *args, "x").code == 2
     assert len(json.loads(call("history", "ls", "--json").out)["conversations"]) == 2
+
+
+def test_at_its_deadline_an_answer_is_what_there_is(scripted: Scripted, call: Call) -> None:
+    scripted(small=None)
+    whole = call("ask", "Hello", "--deadline", "60", "--json")
+    assert (whole.code, json.loads(whole.out)["warnings"]) == (0, [])
+    scripted(small=lambda _: [Text("It is"), 60.0])
+    done = call("ask", "Hello", "--deadline", "0.5")
+    assert (done.code, done.out) == (0, "It is\n")
+    assert "The 0.5 seconds were over, so this is what there was by then." in done.err
+    shown = json.loads(call("ask", "Hello", "--deadline", "0.5", "--json").out)
+    assert (shown["status"], shown["error"], shown["answer"]) == ("finished", None, "It is")
+    assert shown["plan"][0]["status"] == "cut"
+    [warning] = shown["warnings"]
+    assert warning["kind"] == "deadline"
+    assert latest(call)[-1]["status"] == "cut"
+    none = call("ask", "Hello", "--deadline", "0.001")
+    assert (none.code, none.out) == (6, "")
+    assert "No text was there after 0.001 seconds." in none.err
+    assert call("ask", "Hello", "--deadline", "0").code == 2
 
 
 def sent_files(call: Call) -> dict[str, str]:

@@ -83,6 +83,7 @@ class AskOptions:
     temperature: float | None = None
     seed: int | None = None
     drop_oldest: bool = False
+    deadline: float | None = None
     preview: bool = False
 
 
@@ -111,6 +112,12 @@ class AskOptions:
 )
 @click.option(
     "--drop-oldest", is_flag=True, help="Leave out the oldest turns that don't fit any more."
+)
+@click.option(
+    "--deadline",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="Answer with what there is by then.",
 )
 def ask(**typed: Any) -> int:
     """Answer one prompt on stdout.
@@ -234,6 +241,7 @@ def _limits(options: AskOptions) -> PromptLimits:
         alone=options.worker is not None and options.strategy is None,
         strategy=options.strategy or "",
         preview=options.preview,
+        deadline=options.deadline,
     )
 
 

@@ -17,6 +17,10 @@ ASK_AGAIN_HINT = "Ask another worker, or put it differently."
 """What helps where an answer is empty, or ended otherwise than it should."""
 
 
+DEADLINE_HINT = "`--deadline` with more seconds allows more."
+"""What helps where the time was up."""
+
+
 def run_object(
     view: RunView, error: BatonError | None = None, *, preview: bool = False
 ) -> dict[str, Any]:
@@ -40,7 +44,7 @@ def run_object(
         "run_id": started.run if started else None,
         "conversation_id": started.conversation if started else None,
         "route": route_object(routed) if routed else None,
-        "plan": [_step_object(step) for step in view.steps],
+        "plan": [_step_object(step, view) for step in view.steps],
         "answer_steps": list(view.plan.answer) if view.plan else [],
         "calls": [call_object(call) for call in view.calls],
         "offers": [offer_object(offer) for offer in view.offers],
@@ -52,8 +56,17 @@ def run_object(
 
 def run_warnings(view: RunView) -> list[dict[str, str]]:
     """Return what a person must learn though there may be an answer."""
-    lack = {"kind": "incomplete", "message": view.incomplete_reason, "hint": ASK_AGAIN_HINT}
+    lack = {
+        "kind": "deadline" if view.deadline else "incomplete",
+        "message": view.incomplete_reason,
+        "hint": incomplete_hint(view),
+    }
     return [*overcharge_warnings(view), *([lack] if view.incomplete_reason else [])]
+
+
+def incomplete_hint(view: RunView) -> str:
+    """Return what helps where an answer isn't whole."""
+    return DEADLINE_HINT if view.deadline else ASK_AGAIN_HINT
 
 
 def overcharge_warnings(view: RunView) -> list[dict[str, str]]:
@@ -140,12 +153,13 @@ def failure_line(error: BatonError, args: Sequence[str]) -> str:
     return to_json(failed_object)
 
 
-def _step_object(step: StepView) -> dict[str, Any]:
+def _step_object(step: StepView, view: RunView) -> dict[str, Any]:
+    is_cut = step.is_cut or (view.deadline > 0 and not step.is_over and bool(step.text))
     return {
         "step": step.number,
         "worker": step.worker or step.step.worker,  # who did it, not who was planned
         "need": asdict(step.step.need),
         "subtask": step.step.subtask,
         "access": list(step.step.access),
-        "status": "cut" if step.is_cut else step.status,
+        "status": "cut" if is_cut else step.status,
     }

@@ -16,8 +16,8 @@ from typing import Protocol
 from baton.cli import interrupts
 from baton.cli.error_report import report_error
 from baton.cli.json_output import (
-    ASK_AGAIN_HINT,
     event_object,
+    incomplete_hint,
     is_only_planned,
     overcharge_warnings,
     run_object,
@@ -131,7 +131,7 @@ def _incomplete_text(view: RunView, manner: OutputOptions) -> str:
     """Say why an answer isn't whole, and what helps, or return ""."""
     if view.is_cut:
         return f"The answer was cut at its length cap; {_continue_hint(view, manner)}."
-    return f"{view.incomplete_reason} {ASK_AGAIN_HINT}" if view.incomplete_reason else ""
+    return f"{view.incomplete_reason} {incomplete_hint(view)}" if view.incomplete_reason else ""
 
 
 def _continue_hint(view: RunView, manner: OutputOptions) -> str:

@@ -40,11 +40,11 @@ from baton.models.model_types import (
     ModelRecord,
     ModelState,
 )
+from baton.models.recommendation_memory import RecommendationMemory
 
 if TYPE_CHECKING:  # every start opens a library, and most never look further than what is here
     from baton.models.ports import ModelSource, ModelStore
     from baton.models.recommendation import Recommendation
-    from baton.models.recommendation_memory import RecommendationMemory
 
 CheckModel = Callable[[Path], Awaitable[None]]
 
@@ -81,7 +81,7 @@ class Library:
         self.workers = frozenset(workers)
         self._entries = entries
         self._check = check
-        self._memory = memory
+        self.memory = memory or RecommendationMemory(None)
 
     # What there is
 
@@ -163,31 +163,15 @@ class Library:
         """
         from baton.models.recommendation import recommend
 
-        machine, memory = await self.inspect_machine(), self._memory
+        machine, memory = await self.inspect_machine(), self.memory
         here = [model.id for model in self.models() if model.state.is_usable]
-        before = memory.ids_on(machine) if memory is not None else ()
-        speed = speed or self.remembered_speed(machine)
+        before = memory.ids_on(machine)
+        speed = speed or memory.speed(machine)
         choose = partial(recommend, speed=speed, here=here, context=self.context, before=before)
         # In a thread: a tenth of a second is long for a screen.
         found = await asyncio.to_thread(choose, list(self._entries()), machine)
-        if memory is not None:
-            memory.save(found, machine)
+        memory.save(found, machine)
         return found
-
-    def remembered_speed(self, machine: Hardware) -> float | None:
-        """Return the starter model's tokens/s as measured on this machine, None if they weren't."""
-        return self._memory.speed(machine) if self._memory is not None else None
-
-    def remember_speed(self, speed: float, machine: Hardware, *, busy: bool = False) -> None:
-        """Keep a measured speed, so that it is measured once."""
-        if self._memory is not None:
-            self._memory.save_speed(speed, machine, busy=busy)
-
-    def last_recommendation(self) -> Sequence[tuple[str, tuple[ModelRole, ...]]]:
-        """Return the models that were recommended in the last day, with their roles."""
-        known = self.entries()
-        picks = self._memory.picks() if self._memory is not None else ()
-        return [(id, roles) for id, roles in picks if id in known]
 
     # What comes
 

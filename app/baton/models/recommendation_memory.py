@@ -26,12 +26,12 @@ _BUSY_VALID_SECONDS = 3600.0
 class RecommendationMemory:
     """Two files in a folder: the starter model's speed here, and the last recommendation.
 
-    What can't be read or kept is found out again.
+    What can't be read or kept is found out again; without a folder, nothing is kept.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._speed_file = folder / "starter-speed.json"
-        self._file = folder / "recommended.json"
+    def __init__(self, folder: Path | None) -> None:
+        self._speed_file = folder and folder / "starter-speed.json"
+        self._file = folder and folder / "recommended.json"
 
     def save_speed(self, speed: float, machine: Hardware, *, busy: bool) -> None:
         """Remember the starter model's tokens/s on this machine."""
@@ -73,14 +73,16 @@ class RecommendationMemory:
             return []
         return [id for id, _ in self.picks()]
 
-    def _read(self, file: Path) -> dict[str, Any]:
+    def _read(self, file: Path | None) -> dict[str, Any]:
         try:
-            stored = json.loads(file.read_text("utf-8"))
+            stored = json.loads(file.read_text("utf-8")) if file is not None else {}
         except (OSError, ValueError):
             return {}
         return stored if isinstance(stored, dict) else {}
 
-    def _write(self, file: Path, values: object) -> None:
+    def _write(self, file: Path | None, values: object) -> None:
+        if file is None:
+            return
         with suppress(OSError):
             make_folder(file.parent)
             replace_file(file, json.dumps(values))

@@ -128,7 +128,7 @@ async def _pull(
 async def _recommended_results(library: Library, settings: Settings) -> list[PullResult]:
     """Return the last recommendation that the person read, else what suits the machine now."""
     entries = library.entries()
-    picks = library.last_recommendation()
+    picks = [(id, roles) for id, roles in library.memory.picks() if id in entries]
     if not picks:
         _, found = await measure_and_recommend(library, settings, True)
         picks = [(pick.entry.id, pick.roles) for pick in found.picks]

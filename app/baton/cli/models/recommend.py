@@ -249,12 +249,12 @@ async def measure_and_recommend(
 ) -> tuple[float | None, Recommendation]:
     """Return the starter's speed, measured once if that is wanted, and what suits this machine."""
     machine = await library.inspect_machine()
-    speed = library.remembered_speed(machine)
+    speed = library.memory.speed(machine)
     if speed is None and measures:
         busy = await _is_busy()
         speed = await _measure_speed(settings)
         if speed is not None:
-            library.remember_speed(speed, machine, busy=busy)
+            library.memory.save_speed(speed, machine, busy=busy)
     return speed, await library.recommend(speed)
 
 

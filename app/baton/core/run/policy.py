@@ -39,7 +39,8 @@ class PromptLimits:
     `budget` is what it may cost in nano-dollars; who types one needn't be asked again.
     `attended` is whether a person is there to be asked, `keep` whether the history is kept; with
     `alone` the worker gets no help. `strategy` decides what is played ("": the mode says). With
-    `preview` the person sees the plan before anything of it is called.
+    `preview` the person sees the plan before anything of it is called. After `deadline` seconds the
+    run ends with the text that there is.
     """
 
     label: Label = Label.CLOUD
@@ -52,6 +53,7 @@ class PromptLimits:
     alone: bool = False
     strategy: str = ""
     preview: bool = False
+    deadline: float | None = None
 
 
 ANYTHING = PromptLimits()

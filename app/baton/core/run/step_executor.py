@@ -83,6 +83,7 @@ class StepExecution:
         self.confidence: float | None = None
         self.error: BatonError | None = None
         self.is_over = False
+        self.is_whole = False
         self._run = run
         self._plan = plan
         self._inputs = inputs
@@ -115,7 +116,7 @@ class StepExecution:
 
     def restore(self, text: str, *, is_cut: bool) -> None:
         """Take over what it wrote in an earlier run."""
-        self.text, self.is_over = text, True
+        self.text, self.is_over, self.is_whole = text, True, True
         self.ending = Finish.LENGTH if is_cut else Finish.STOP
 
     async def skip(self, failed: StepExecution) -> None:
@@ -149,6 +150,7 @@ class StepExecution:
             is_whole_answer = self._is_alone and self._is_final  # which is kept as such
             text = "" if is_whole_answer else self.text
             await emit(ev.StepFinished(self.number, self.finish, text))
+            self.is_whole = True
         except StepAbandoned:
             pass
         except BatonError as error:

@@ -170,7 +170,7 @@ class OnboardingController:
             await view.offer(_choices(found, library.offline, bool(foreign)))
 
         if self.starter_speed is None:
-            self.starter_speed = library.remembered_speed(machine)
+            self.starter_speed = library.memory.speed(machine)
         found = await library.recommend(self.starter_speed)
         await show(found)
         if not found.picks or context.is_waited_for or self.starter_speed is not None:
@@ -180,7 +180,7 @@ class OnboardingController:
         self.starter_speed = await measure_speed(self._services.orchestra.worker(), MEASURE_SECONDS)
         if self.starter_speed is None:
             return
-        library.remember_speed(self.starter_speed, machine)
+        library.memory.save_speed(self.starter_speed, machine, busy=False)
         timed = await library.recommend(self.starter_speed)
         picks = [pick.entry.id for pick in timed.picks]
         # What a person has gone to doesn't change under their hand.
