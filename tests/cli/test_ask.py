@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from baton.core.messages import Text
 from baton.platform.settings import find_paths
 from support.command_line import Call, Process
 from support.scripted_baton import Scripted, scripted
@@ -32,7 +33,7 @@ LONG = ["ask", "Write a very long story about a river.", "--max-tokens", "2000"]
 
 def latest(call: Call) -> list[dict[str, str]]:
     """Return the latest conversation's turns."""
-    [newest] = json.loads(call("history", "ls", "-n", "1", "--json").out)
+    [newest] = json.loads(call("history", "ls", "-n", "1", "--json").out)["conversations"]
     thread: list[dict[str, str]] = json.loads(call("history", "show", newest["id"], "--json").out)[
         "thread"
     ]
@@ -157,8 +158,8 @@ def test_what_is_piped_in_goes_before_the_text_and_private_is_recorded(
         (["x", "-m", "nobody"], b"", "There is no worker 'nobody'"),
         (["x", "-m", ""], b"", "-m names no worker"),
         (["x", "-c"], b"", "no conversation to go on with"),
-        (["x", "-c", ""], b"", "There is no conversation ''"),
-        (["x", "-c", "beefbeef"], b"", "There is no conversation 'beefbeef'"),
+        (["x", "--continue="], b"", "There is no conversation ''"),
+        (["x", "--continue", "beefbeef"], b"", "There is no conversation 'beefbeef'"),
         ([os.fsdecode(b"\xff")], b"", "The prompt is not UTF-8 text"),
     ],
 )
@@ -172,20 +173,108 @@ def test_what_can_not_be_asked_is_one_sentence_and_code_2(
     assert message in done.err
 
 
-def test_a_word_after_c_is_an_id_only_where_it_can_be_one(scripted: Scripted, call: Call) -> None:
+def test_c_takes_no_value_and_continue_names_a_conversation(scripted: Scripted, call: Call) -> None:
     scripted(small=None)
-    assert call("ask", "Hello").code == 0
-    id = json.loads(call("history", "ls", "--json").out)[0]["id"]
-    for word in ("abc", "decade", "2024", "be"):
-        if not id.startswith(word):
-            assert call("ask", "-c", word).code == 0
-            assert latest(call)[-2]["text"] == word
-    assert call("ask", "-c", id[:3], "And now?").code == 0
-    assert call("ask", "-c", id[:3], piped=b"Piped").code == 0
-    assert [turn["text"] for turn in latest(call)][-4::2] == ["And now?", "Piped"]
-    assert call("ask", "-c", "0" * 12).code == 2
-    assert call("ask", "-c", id[:3]).code == 2
-    assert len(json.loads(call("history", "ls", "--json").out)) == 1
+    assert call("ask", "Say hello to Kyoto").code == 0
+    first = json.loads(call("history", "ls", "--json").out)["conversations"][0]["id"]
+    assert call("ask", "Second").code == 0
+    for word in ("add", "9999", first):
+        assert call("ask", "-c", word, "more detail").code == 0
+        assert latest(call)[-2]["text"] == f"{word} more detail"
+    for name in ("2", "say hello to kyoto", "KYOTO", first[:6]):
+        assert call("ask", f"--continue={name}", name).code == 0
+        call("ask", "--continue=Second", "x")  # the newest again
+    thread = json.loads(call("history", "show", first, "--json").out)["thread"]
+    assert len(thread) == 2 * 5
+    for args in (["--continue=nope"], ["--continue=12"], ["--continue="], ["-c", "--continue=1"]):
+        assert call("ask", *args, "x").code == 2
+    assert len(json.loads(call("history", "ls", "--json").out)["conversations"]) == 2
+
+
+def test_at_its_deadline_an_answer_is_what_there_is(scripted: Scripted, call: Call) -> None:
+    scripted(small=None)
+    whole = call("ask", "Hello", "--deadline", "60", "--json")
+    assert (whole.code, json.loads(whole.out)["warnings"]) == (0, [])
+    scripted(small=lambda _: [Text("It is"), 60.0])
+    done = call("ask", "Hello", "--deadline", "0.5")
+    assert (done.code, done.out) == (0, "It is\n")
+    assert "The 0.5 seconds were over, so this is what there was by then." in done.err
+    shown = json.loads(call("ask", "Hello", "--deadline", "0.5", "--json").out)
+    assert (shown["status"], shown["error"], shown["answer"]) == ("finished", None, "It is")
+    assert shown["plan"][0]["status"] == "cut"
+    [warning] = shown["warnings"]
+    assert warning["kind"] == "deadline"
+    assert latest(call)[-1]["status"] == "cut"
+    none = call("ask", "Hello", "--deadline", "0.001")
+    assert (none.code, none.out) == (6, "")
+    assert "No text was there after 0.001 seconds." in none.err
+    assert call("ask", "Hello", "--deadline", "0").code == 2
+
+
+def sent_files(call: Call) -> dict[str, str]:
+    """Return what was attached to the latest prompt."""
+    return {file["name"]: file["text"] for file in latest(call)[-2]["files"]}  # type: ignore[index]
+
+
+def test_words_after_f_are_files_as_long_as_they_are_there(
+    scripted: Scripted, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripted(small=None)
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.md", "b.py", "Makefile"):
+        Path(name).write_text(f"this is {name}")
+    done = call("ask", "-f", "a.md", "b.py", "What is this?", "b.py")
+    assert (done.code, done.err.splitlines()) == (
+        0,
+        ["With a.md (12 B, about 3 tokens)", "With b.py (12 B, about 3 tokens)"],
+    )
+    assert set(sent_files(call)) == {"a.md", "b.py"}
+    assert latest(call)[-2]["text"] == "What is this? b.py"
+    cases = {
+        ("-f", "a.md", "Makefile"): (["a.md"], "Makefile"),
+        ("-f", "a.md", "missing.py", "?"): (["a.md"], "missing.py ?"),
+        ("-f", "a.md", "./Makefile", "b.py", "-f", "b.py"): (["a.md", "Makefile", "b.py"], ""),
+        ("--file", "a.md", "--", "b.py"): (["a.md"], "b.py"),
+        ("--file=a.md", "b.py", "x"): (["a.md", "b.py"], "x"),
+    }
+    for args, (files, text) in cases.items():
+        assert call("ask", *args).code == 0, args
+        assert (list(sent_files(call))[: len(files)], latest(call)[-2]["text"]) == (files, text)
+    assert call("ask", "-q", "-f", "a.md", "x").err == ""
+
+
+def test_a_path_in_the_prompt_is_attached_unless_after_the_dashes(
+    scripted: Scripted, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripted(small=None)
+    monkeypatch.chdir(tmp_path)
+    Path("notes.md").write_text("one and two")
+    done = call("ask", "@notes.md", "summarise", "@nobody")
+    assert (done.code, done.err) == (0, "With notes.md (11 B, about 3 tokens)\n")
+    assert sent_files(call) == {"notes.md": "one and two"}
+    call("ask", "-f", "notes.md", "Twice: @notes.md")
+    assert list(sent_files(call)) == ["notes.md"]
+    for piped, args in ((b"", ["--", "@notes.md"]), (b"@notes.md", ["Hello"])):
+        assert call("ask", *args, piped=piped).err == ""
+        assert sent_files(call) == {}
+
+
+def test_piped_text_is_attached_where_asked_for_or_too_long(scripted: Scripted, call: Call) -> None:
+    scripted(small=None)
+    done = call("ask", "-f", "-", "Which letter?", piped=b"alpha\n")
+    assert (done.code, done.err) == (0, "With piped text (5 B, about 2 tokens)\n")
+    assert sent_files(call) == {"piped text": "alpha"}
+    assert latest(call)[-2]["text"] == "Which letter?"
+    assert "Nothing was piped in" in call("ask", "-f", "-", "Which?").err
+
+
+def test_piped_text_longer_than_a_worker_holds_is_read_in_pieces(call: Call) -> None:
+    long = "The heron is grey. " * 3000
+    planned = call("plan", "What colour is the heron?", "--json", piped=long.encode())
+    assert (planned.code, planned.err) == (0, "With piped text (57.0 kB, about 14,250 tokens)\n")
+    steps = json.loads(planned.out)["plan"]
+    assert [step["access"] for step in steps if "file:piped text" in str(step["access"])]
+    assert len(steps) > 2
 
 
 @pytest.mark.sampled(0.5)
@@ -332,7 +421,7 @@ def test_a_pipe_that_says_nothing_is_explained_and_can_be_left() -> None:
 
 def test_workers_are_listed_shown_and_tested(call: Call) -> None:
     assert "* small" in call("workers", "ls").out
-    card, *tools = json.loads(call("workers", "list", "--json").out)
+    card, *tools = json.loads(call("workers", "list", "--json").out)["workers"]
     assert {tool["kind"] for tool in tools} == {"tool"}
     assert (card["id"], card["default"], card["kind"]) == ("small", True, "local")
     assert "Note:" in call("workers", "show", "small").out

@@ -44,7 +44,7 @@ def test_the_folders_are_shown_when_asked_for(call: Call, home: Path) -> None:
     places["config"] += "/config.toml"
     lines = call("config", "path", "--all").out.splitlines()
     assert dict(line.split("  ", 1) for line in lines) == places
-    assert json.loads(call("config", "path", "--json").out) == places
+    assert json.loads(call("config", "path", "--json").out) == {"schema": 1} | places
 
 
 def test_a_wrong_value_names_only_where_something_was_said(
@@ -69,7 +69,9 @@ def test_show_lists_values_and_sources(
         'privacy = "lan"\nprice = { input = "0", output = "0.5" }\n'
     )
     monkeypatch.setenv("BATON_LOCAL__THREADS", "3")
-    rows = {row["setting"]: row for row in json.loads(call("config", "show", "--json").out)}
+    rows = {
+        row["setting"]: row for row in json.loads(call("config", "show", "--json").out)["settings"]
+    }
     assert rows["worker"] == {"setting": "worker", "value": "mine", "source": "config.toml"}
     assert rows["local.threads"]["value"] == 3
     assert rows["local.threads"]["source"] == "BATON_LOCAL__THREADS"

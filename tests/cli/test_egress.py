@@ -18,7 +18,7 @@ BINARY = b"\xff\x00"
 
 def test_nothing_left_yet(call: Call) -> None:
     assert call("egress", "ls").err == "Nothing ever left.\n"
-    assert call("egress", "list", "--json").out == "[]\n"
+    assert json.loads(call("egress", "list", "--json").out)["requests"] == []
     assert (call("egress", "export").code, call("egress", "export").out) == (0, "")
     assert call("egress", "show", "1").code == 2
 
@@ -30,8 +30,8 @@ def test_what_left_is_listed_newest_first(call: Call, spent: SampleCalls) -> Non
     assert "$0.11 unconfirmed" in lines[1]
     assert lines[2].endswith("$0.01 charged")
     assert "Grüße" not in call("egress", "ls", "--json").out
-    assert len(json.loads(call("egress", "ls", "-n", "1", "--json").out)) == 1
-    [one] = json.loads(call("egress", "ls", "--run", "aaaa", "--json").out)
+    assert len(json.loads(call("egress", "ls", "-n", "1", "--json").out)["requests"]) == 1
+    [one] = json.loads(call("egress", "ls", "--run", "aaaa", "--json").out)["requests"]
     assert (one["run_id"], one["size"], one["status"]) == ("aaaa1111", len(BODY), "settled")
     assert call("egress", "ls", "--run", "cccc").err == "Run cccc sent nothing.\n"
 

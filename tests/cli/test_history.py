@@ -51,7 +51,7 @@ def hold_conversation(*prompts: str, label: Label = Label.CLOUD) -> str:
 
 def test_an_empty_history_says_so(call: Call) -> None:
     assert call("history", "ls").err == "There are no conversations yet.\n"
-    assert call("history", "ls", "--json").out == "[]\n"
+    assert json.loads(call("history", "ls", "--json").out)["conversations"] == []
     assert call("history", "search", "x").err == "Nothing was said about that.\n"
     assert call("trace").code == 2
 
@@ -95,14 +95,42 @@ def test_conversations_are_listed_newest_first(call: Call, verb: str) -> None:
     assert [line.split()[0] for line in lines] == [second, first]
     assert lines[0].endswith("Tea in Kyoto")
     assert lines[1].endswith("private")
-    listed = json.loads(call("history", verb, "--json").out)
+    listed = json.loads(call("history", verb, "--json").out)["conversations"]
     assert [c["turns"] for c in listed] == [4, 2]
+
+
+def test_a_conversation_is_named_by_number_title_or_id(call: Call) -> None:
+    first = hold_conversation("Lisbon with kids")
+    second = hold_conversation("Tea in Kyoto")
+    names = {"1": second, "2": first, "lisbon WITH kids": first, "kyoto": second, first[:5]: first}
+    for name, id in names.items():
+        assert json.loads(call("history", "show", name, "--json").out)["id"] == id
+    hold_conversation("Tea in Lisbon")
+    for name, reason in (
+        ("tea", "More than one conversation"),
+        ("nothing", "There is no"),
+        ("", "no"),
+    ):
+        refused = call("history", "show", name)
+        assert (refused.code, refused.err.count("\n")) == (2, 1)
+        assert reason in refused.err
+
+
+def test_ls_says_how_many_there_are_besides(call: Call) -> None:
+    for number in range(3):
+        hold_conversation(f"Question {number}")
+    listed = call("history", "ls", "-n", "2")
+    assert listed.out.count("\n") == 2
+    assert listed.err == "2 of 3 conversations; `-n 3` lists all.\n"
+    shown = json.loads(call("history", "ls", "-n", "2", "--json").out)
+    assert (len(shown["conversations"]), shown["total"]) == (2, 3)
+    assert call("history", "ls").err == ""
 
 
 def test_search_finds_what_was_said_for_any_query(call: Call) -> None:
     id = hold_conversation("Lisbon with kids")
     assert call("history", "search", "lisb").out.startswith(id)
-    hits = json.loads(call("history", "search", "--json", "Lisbon").out)
+    hits = json.loads(call("history", "search", "--json", "Lisbon").out)["matches"]
     assert {hit["role"] for hit in hits} == {"user", "assistant"}
     assert call("history", "search", 'AND " OR (*').code == 0
 
@@ -125,7 +153,7 @@ def test_rm_asks_the_person_or_wants_y(call: Call) -> None:
     assert refused.code == 2
     assert "-y" in refused.err
     assert call("history", "remove", "-y", id[:5], id).err == "Removed 1 conversation.\n"
-    assert call("history", "ls", "--json").out == "[]\n"
+    assert json.loads(call("history", "ls", "--json").out)["conversations"] == []
     assert b"Lisbon" not in find_paths().database.read_bytes()
 
 
@@ -294,8 +322,8 @@ def test_query_prints_the_rows_in_four_forms(call: Call) -> None:
     id = hold_conversation("Lisbon with kids")
     sql = "SELECT conversation, role, parent FROM turns ORDER BY key LIMIT 1"
     row = {"conversation": id, "role": "user", "parent": None}
-    assert json.loads(call("history", "query", sql).out) == [row]
-    assert json.loads(call("history", "query", "--json", sql).out) == [row]
+    assert json.loads(call("history", "query", sql).out)["rows"] == [row]
+    assert json.loads(call("history", "query", "--json", sql).out)["rows"] == [row]
     assert json.loads(call("history", "query", "--ndjson", sql).out) == row
     assert call("history", "query", "--csv", sql).out == f"conversation,role,parent\n{id},user,\n"
     table = call("history", "query", "--table", sql).out.splitlines()
@@ -303,7 +331,7 @@ def test_query_prints_the_rows_in_four_forms(call: Call) -> None:
     none = call("history", "query", "--table", f"{sql} OFFSET 9")
     assert (none.code, none.out, none.err) == (0, "", "The query returns no rows.\n")
     both = call("history", "query", "SELECT 1 AS a, x'ff' AS a")
-    assert json.loads(both.out) == [{"a": 1, "a_2": "ff"}]
+    assert json.loads(both.out)["rows"] == [{"a": 1, "a_2": "ff"}]
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def test_options_are_those_of_ask(call: Call, scripted: Scripted, tmp_path: Path
     assert done.code == 0
     assert "1. large (local)" in done.out
     assert "file a.txt" in done.out
-    assert json.loads(call("history", "ls", "--json").out)[0]["label"] == "local"
+    assert json.loads(call("history", "ls", "--json").out)["conversations"][0]["label"] == "local"
     assert call("plan", "-c", "And now?").code == 0
 
 
@@ -92,7 +92,7 @@ def test_a_mistake_is_reported_before_anything_is_kept(
     done = call("plan", *args)
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
     assert message in done.err
-    assert call("history", "ls", "--json").out == "[]\n"
+    assert json.loads(call("history", "ls", "--json").out)["conversations"] == []
 
 
 def test_pieces_of_files_are_named_as_such() -> None:

@@ -34,7 +34,10 @@ def test_what_is_done_is_kept_and_the_rest_is_done(call: Call, scripted: Scripte
     workers = scripted(small=lambda _: [Text("It is "), Text("well.")], large=None)
     run = store_run(*INTERRUPTED)
     done = call("resume")
-    assert (done.code, done.out, done.err) == (0, "It is well.\n", "")
+    assert (done.code, done.out) == (0, "It is well.\n")
+    assert done.err == (
+        f"Run {run} (Compare them) was interrupted after step 2 of 4; continuing.\n"
+    )
     asked = [r for worker in workers.values() for r in worker.requests]
     assert len(asked) == 2  # the two steps that were left
     [writing] = [r.messages[-1].text for r in asked if "Write it" in r.messages[-1].text]
@@ -71,7 +74,7 @@ def test_a_run_goes_on_within_its_bounds(
     store_run(*(replace(e, **bounds) if isinstance(e, ev.Routed) else e for e in INTERRUPTED))
     done = call("resume", *typed)
     assert (done.code, done.out) == (0, "It is well.\n")
-    assert (said in done.err) if said else not done.err
+    assert (said in done.err) if said else "This run began" not in done.err
     kept = [e for e in json.loads(call("trace", "--json").out)["events"] if e["event"] == "Routed"]
     assert kept[0].get("offline", False) is bounds.get("offline", False)
 
@@ -99,9 +102,12 @@ def test_the_latest_is_meant_unless_one_is_named(call: Call, scripted: Scripted)
         ev.Planned(single_step_plan("gpt")), kept, ev.Cancelled(at=0.1), prompt="five"
     )  # as decided
     assert call("resume", first[:8]).out == "one \n"
-    assert call("resume").out == "two \n"
+    second = store_run(ev.Planned(single_step_plan("small")), ev.Cancelled(at=0.1), prompt="two")
+    done = call("resume")
+    assert (done.out, done.err) == ("two \n", f"Playing the plan of run {second} (two).\n")
+    assert call("resume", "-q").err == ""
     assert call("resume").code == 2
-    assert len(workers["small"].requests) == 2
+    assert len(workers["small"].requests) == 3
 
 
 @pytest.mark.parametrize("form", ["--json", "--events", "--no-stream"])

@@ -43,11 +43,14 @@ def test_no_line_about_a_command_is_cut(call: Call, name: str) -> None:
     assert [line for line in lines if line.endswith("...")] == []
 
 
-@pytest.mark.parametrize("group", ["models", "budget"])
-def test_a_group_alone_shows_its_help_and_nothing_else(call: Call, group: str) -> None:
-    done = call(group)
-    assert done.code == 2
-    assert done.err == call(group, "--help").out
+@pytest.mark.parametrize(
+    ("group", "verb"),
+    [("models", "ls"), ("history", "ls"), ("budget", "show"), ("config", "show"), ("keys", "ls")],
+)
+def test_a_group_alone_lists_or_shows_and_names_its_help(call: Call, group: str, verb: str) -> None:
+    done, meant = call(group), call(group, verb)
+    assert (done.code, done.out) == (0, meant.out)
+    assert done.err == f"`baton {group} --help` lists what else there is.\n{meant.err}"
 
 
 def test_a_word_too_many_is_reported_in_sentences(call: Call) -> None:
@@ -91,6 +94,20 @@ def test_the_version(call: Call) -> None:
         (["foo"], "There is no command 'foo'. `baton --help` lists them."),
         (["models", "foo"], "There is no command 'foo'. `baton models --help` lists them."),
         (["models", "shows"], "There is no command 'shows'. Did you mean `baton models show`?"),
+        (["pull"], "Did you mean `baton models pull`?"),
+        (["get"], "Did you mean `baton models pull`?"),
+        (["list"], "Did you mean `baton models ls`, `baton history ls` or `baton workers ls`?"),
+        (["remove"], "Did you mean `baton models rm`, `baton history rm` or `baton keys rm`?"),
+        (["run"], "Did you mean `baton ask`?"),
+        (["chat"], "Did you mean `baton` or `baton ask`?"),
+        (["search"], "Did you mean `baton history search`?"),
+        (["prices"], "Did you mean `baton budget prices`?"),
+        (["models", "install"], "Did you mean `baton models pull`?"),
+        (["models", "search"], "Did you mean `baton models ls --all`?"),
+        (["history", "delete"], "Did you mean `baton history rm`?"),
+        (["workers", "pull"], "Did you mean `baton models pull`?"),
+        (["config", "list"], "Did you mean `baton config show`?"),
+        (["models", "ask"], "Did you mean `baton ask`?"),
         (["What is this?"], "`baton ask 'What is this?'`"),
         (["--bogus"], "No such option '--bogus'"),
         (["ask", "x", "--sede", "3"], "No such option '--sede'. Did you mean --seed? `baton ask"),

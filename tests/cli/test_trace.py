@@ -179,7 +179,7 @@ def test_an_interrupted_run_says_how_it_goes_on(call: Call) -> None:
     assert "· lost\n" in shown
     assert f"Interrupted after step 2 of 4; `baton resume {run}` continues it." in shown
     assert f"`baton resume {run}`" not in trace_text(record(*EVENTS))
-    conversation = json.loads(call("history", "ls", "--json").out)[0]["id"]
+    conversation = json.loads(call("history", "ls", "--json").out)["conversations"][0]["id"]
     assert (
         f"Interrupted after step 2 of 4; `baton resume {run}` continues it."
         in call("history", "show", conversation).out

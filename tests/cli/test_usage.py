@@ -12,17 +12,34 @@ import pytest
 
 from baton.cli.usage import parse_since
 from baton.core.errors import ConfigError
+from baton.core.events import Called
 from baton.platform.settings import find_paths
 from support.command_line import Call
 from support.sample_ledger import spend
+from support.stored_runs import EVENTS, store_run
 
 
 def test_nothing_yet_is_a_sentence_and_empty_data(call: Call) -> None:
     assert call("usage").err == "Nothing was called yet.\n"
-    assert call("usage", "--json").out == "[]\n"
+    assert json.loads(call("usage", "--json").out)["usage"] == []
     assert call("usage", "--csv").out == (
         "day,calls,tokens_in,tokens_out,charged_usd,unconfirmed_usd\n"
     )
+
+
+def test_calls_on_this_machine_are_counted(call: Call) -> None:
+    store_run(*EVENTS)
+    local = sum(isinstance(event, Called) and not event.call for event in EVENTS)
+    [today] = json.loads(call("usage", "--json").out)["usage"]
+    assert (today["day"], today["calls"]) == (str(datetime.date.today()), local)
+    assert (today["charged_usd"], today["tokens_out"] > 0) == ("0", True)
+    assert call("usage", "--since", "1d").err == ""
+    spend(find_paths().ledger)
+    [both] = json.loads(call("usage", "--json").out)["usage"]
+    assert (both["calls"], both["charged_usd"]) == (local + 2, "0.122")
+    workers = json.loads(call("usage", "--by", "worker", "--json").out)["usage"]
+    assert workers[0]["worker"] == "gpt", "the dearest first"
+    assert sum(row["calls"] for row in workers) == local + 2
 
 
 def test_what_was_charged_is_summed(call: Call) -> None:
@@ -37,7 +54,7 @@ def test_what_was_charged_is_summed(call: Call) -> None:
             "charged_usd": "0.122",
             "unconfirmed_usd": "0.11",
         }
-        assert json.loads(call("usage", "--by", by, "--json").out) == [expected]
+        assert json.loads(call("usage", "--by", by, "--json").out)["usage"] == [expected]
         [row] = csv.DictReader(io.StringIO(call("usage", "--by", by, "--csv").out))
         assert row == {key: str(value) for key, value in expected.items()}
         shown = call("usage", "--by", by).out.splitlines()

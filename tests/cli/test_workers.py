@@ -108,7 +108,7 @@ def test_what_is_only_forwarded_is_added_as_cloud(call: Call, ollama: Ollama, ho
 
 
 def test_what_is_found_is_reported_as_json(call: Call, ollama: Ollama) -> None:
-    found = json.loads(call("workers", "detect", "--json").out)
+    found = json.loads(call("workers", "detect", "--json").out)["models"]
     assert {
         "id": "baton-test-8b",
         "engine": "Ollama",
@@ -148,7 +148,7 @@ def test_a_remote_worker_is_shown_with_its_price_and_how_far_texts_travel(
     facts = json.loads(call("workers", "show", "mine", "--json").out)
     assert (facts["price"]["input"], facts["price"]["output"]) == ("0.0375", "2.5")
     assert facts["address"] == "http://10.0.0.9:8000/v1"
-    rows = {row["id"]: row for row in json.loads(call("workers", "ls", "--json").out)}
+    rows = {row["id"]: row for row in json.loads(call("workers", "ls", "--json").out)["workers"]}
     assert rows["mine"]["privacy"] == "lan"
     assert rows["small"]["default"]
 

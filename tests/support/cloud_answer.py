@@ -52,7 +52,7 @@ class CloudBehaviour:
 
     `whole_cap`: who leaves early pays for the whole cap. `errors_bill`: a 500 that isn't clear
     bills the input. `pause` is the seconds of a slow start or a stall, `trap` where a redirect
-    leads.
+    leads, `not_found` what a 404 says.
     """
 
     whole_cap: bool = False
@@ -60,6 +60,7 @@ class CloudBehaviour:
     retry_after: str = "7"
     pause: float = 30.0
     trap: int = 0
+    not_found: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +186,8 @@ class Answer:
             message = too_long(self.asked.dialect, self.tokens_in)
         elif self.fault is Fault.NO_FORM:
             message = "This response_format type is unavailable now."
+        elif self.fault is Fault.NOT_FOUND:
+            message = self.manner.not_found or message
         elif self.fault is Fault.ECHO_KEY:
             message = f"Incorrect API key provided: {self.received.key}."
         if self.fault is Fault.BARE_ERROR:

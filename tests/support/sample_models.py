@@ -109,4 +109,4 @@ def stock(id: str, data: bytes, file: str = "") -> Path:
 
 def models(done: CallResult) -> dict[str, dict[str, Any]]:
     """Return what `ls --json` printed, by id."""
-    return {one["id"]: one for one in json.loads(done.out)}
+    return {one["id"]: one for one in json.loads(done.out)["models"]}

@@ -19,14 +19,15 @@ import click
 
 from baton.cli import interrupts
 from baton.cli.options import (
-    LATEST_CONVERSATION,
-    StrategyCommand,
+    STDIN,
+    PromptCommand,
     add_named_worker,
     budget_option,
     check_strategy,
-    continue_option,
+    continue_options,
     events_option,
     files_option,
+    find_continued,
     json_option,
     mode_option,
     no_stream_option,
@@ -50,13 +51,9 @@ if TYPE_CHECKING:
 
     from baton.cli.prompt_run import OutputOptions
     from baton.compose import Baton
-    from baton.core.messages import Attachment, Prompt
+    from baton.core.messages import Attachment, Card, Prompt
     from baton.core.run.policy import PromptLimits
     from baton.history import Store
-
-_ID_DIGITS = 12
-_MIN_ID_DIGITS = 3
-"""How many digits of an id -c wants: "a" and "be" are words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +65,7 @@ class AskOptions:
 
     text: tuple[str, ...]
     worker: str | None
+    latest: bool
     conversation: str | None
     files: tuple[Path, ...]
     mode: str | None
@@ -85,14 +83,15 @@ class AskOptions:
     temperature: float | None = None
     seed: int | None = None
     drop_oldest: bool = False
+    deadline: float | None = None
     preview: bool = False
 
 
-@click.command(cls=StrategyCommand)
+@click.command(cls=PromptCommand)
 @click.argument("text", nargs=-1)
 @worker_option
 @click.option("-s", "--system", metavar="TEXT", help="How the worker should behave (system text).")
-@continue_option
+@continue_options
 @files_option
 @mode_option
 @strategy_option
@@ -114,15 +113,24 @@ class AskOptions:
 @click.option(
     "--drop-oldest", is_flag=True, help="Leave out the oldest turns that don't fit any more."
 )
+@click.option(
+    "--deadline",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="Answer with what there is by then.",
+)
 def ask(**typed: Any) -> int:
     """Answer one prompt on stdout.
 
     Piped text goes before TEXT. The answer alone is on stdout; what is happening is said on stderr.
+    After -f, words that are files are attached too, and @FILE in TEXT is; after -- nothing is.
 
     \b
       baton ask "What is the capital of France?"
       git diff | baton ask "Write a commit message for this"
       baton ask -f report.pdf "What are the three main points?"
+      baton ask -f *.md "What do they have in common?"
+      baton ask "Summarise @notes.md"
       baton ask -c "And shorter?"
       baton ask --strategy vote "What is 17 times 23?"
     """
@@ -133,7 +141,7 @@ def answer_prompt(options: AskOptions) -> int:
     """Answer what was typed, or draw a plan for it; return the exit code."""
     settings, worker = _load_settings(options)
     text = _check_utf8(" ".join(options.text))
-    if not (text.strip() or options.conversation or options.files) and os.isatty(0):
+    if not (text.strip() or options.files) and os.isatty(0):
         raise _empty_prompt_error()
     from baton.compose import compose
     from baton.core.plan.tool_routing import is_computable
@@ -150,9 +158,9 @@ def answer_prompt(options: AskOptions) -> int:
     baton.orchestra.worker(worker)  # an unknown one is reported before anything is read
 
     with running_loop(baton) as runner:
-        conversation, text = runner.run(_find_conversation(baton.store, options.conversation, text))
+        conversation = runner.run(find_continued(baton.store, options.latest, options.conversation))
         # Outside the loop, where Ctrl+C ends a wait for piped text that never comes.
-        prompt = _build_prompt(options, text)
+        prompt = _build_prompt(options, text, baton.orchestra.worker(worker).card)
         if conversation is not None and not options.quiet and os.isatty(2):
             runner.run(_report_unfinished(baton.store, conversation))
 
@@ -191,7 +199,7 @@ def _load_settings(options: AskOptions) -> tuple[Settings, str | None]:
     """Return the settings with what was typed on top, and the worker's id."""
     if options.as_json and options.as_events:
         raise ConfigError("--json and --events exclude each other.", "Choose one.")
-    if options.no_history and options.conversation:
+    if options.no_history and (options.latest or options.conversation is not None):
         raise ConfigError("--no-history knows no conversation to go on with.", "Leave out one.")
     if options.budget is not None:
         parse_usd(options.budget)
@@ -200,40 +208,6 @@ def _load_settings(options: AskOptions) -> tuple[Settings, str | None]:
     flags = {name: value for name, value in typed.items() if value}
     settings = load_settings(find_paths().config_file, flags=flags)
     return add_named_worker(settings, options.worker)
-
-
-async def _find_conversation(store: Store, named: str | None, text: str) -> tuple[str | None, str]:
-    """Return a conversation's id and the prompt, as -c takes an id, a prompt, or neither.
-
-    `-c "And of Spain?"` goes on with the latest; so does `-c decade`, unless an id begins so.
-    """
-    if named is None:
-        return None, text
-    if named != LATEST_CONVERSATION and (_is_id(named, text) or await _is_id_prefix(store, named)):
-        return (await store.conversation(named)).id, text
-    conversation = await store.latest()
-    if conversation is None:
-        raise ConfigError("There is no conversation to go on with.", "Leave out -c.")
-    return conversation, text if named == LATEST_CONVERSATION else _check_utf8(
-        f"{named} {text}".rstrip()
-    )
-
-
-def _is_id(word: str, text: str) -> bool:
-    """Whether a word is an id by its looks: it is a whole one, or the prompt comes after."""
-    if not word:
-        return True  # an empty variable in a script must not reach another conversation
-    return _is_hex(word) and len(word) >= (_MIN_ID_DIGITS if text else _ID_DIGITS)
-
-
-async def _is_id_prefix(store: Store, word: str) -> bool:
-    if not _is_hex(word) or len(word) < _MIN_ID_DIGITS:
-        return False
-    return any(c.id.startswith(word.lower()) for c in await store.conversations(limit=10**9))
-
-
-def _is_hex(word: str) -> bool:
-    return len(word) <= _ID_DIGITS and all(c in "0123456789abcdef" for c in word.lower())
 
 
 def _check_utf8(text: str) -> str:
@@ -268,6 +242,7 @@ def _limits(options: AskOptions) -> PromptLimits:
         alone=options.worker is not None and options.strategy is None,
         strategy=options.strategy or "",
         preview=options.preview,
+        deadline=options.deadline,
     )
 
 
@@ -302,28 +277,51 @@ def _output_format(options: AskOptions) -> str:
     return "whole" if options.no_stream else "text"
 
 
-def _build_prompt(options: AskOptions, text: str) -> Prompt:
-    """Gather what goes to the worker, and say what is attached."""
+def _build_prompt(options: AskOptions, text: str, card: Card) -> Prompt:
+    """Gather what goes to the worker, and say what is attached.
+
+    Piped text that `card` can't hold beside what was typed is attached, so that it is read in
+    pieces as a file is.
+    """
     from baton.core.messages import Prompt
     from baton.workers import read_attachment
 
-    files = tuple(read_attachment(path) for path in options.files)
-    _show_files(files, options.quiet)
-    whole = "\n\n".join(
-        part for part in (read_piped(options.quiet).rstrip("\n"), text) if part.strip()
+    piped = read_piped(options.quiet).rstrip("\n")
+    is_attached = STDIN in options.files or _is_too_long(piped, text, card)
+    if is_attached and not piped.strip():
+        raise ConfigError("Nothing was piped in for `-f -`.", "Leave it out, or pipe a text in.")
+    files = tuple(
+        _piped_file(piped) if path == STDIN else read_attachment(path) for path in options.files
     )
+    if is_attached and STDIN not in options.files:
+        files = (_piped_file(piped), *files)
+    _show_files(files, options.quiet)
+    whole = "\n\n".join(part for part in ("" if is_attached else piped, text) if part.strip())
     if not whole and not files:
         raise _empty_prompt_error()
     system = None if options.system is None else _check_utf8(options.system)
     return Prompt(whole, files, system)
 
 
+def _piped_file(text: str) -> Attachment:
+    from baton.core.messages import Attachment
+
+    return Attachment("piped text", text, len(text.encode()))
+
+
+def _is_too_long(piped: str, text: str, card: Card) -> bool:
+    """Whether a worker can't hold piped text beside a question, so that it is to be attached."""
+    if not text.strip():
+        return False  # the piped text is the question itself
+    from baton.core.messages import is_too_long
+
+    return is_too_long(card, [piped], text)
+
+
 def _show_files(files: tuple[Attachment, ...], quiet: bool) -> None:
     from baton.presentation.words import file_text
 
-    if quiet or not os.isatty(2):
-        return
-    for file in files:
+    for file in () if quiet else files:
         notify(f"With {file_text(file)}")
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from baton.cli.output import emit, emit_json, notify
+from baton.cli.options import AliasedGroup
+from baton.cli.output import emit, emit_document, iso_time, notify
 from baton.cli.stores import format_columns, format_time, with_ledger
 from baton.core.errors import BatonError, ConfigError
 from baton.core.hold_decision import shown_rounded_down
@@ -27,7 +28,7 @@ _STALE_DAYS = 90
 _NO_CEILING = "none"
 
 
-@click.group()
+@click.group(cls=AliasedGroup)
 def budget() -> None:
     """Show and set what may be spent on cloud workers.
 
@@ -43,7 +44,7 @@ def show(as_json: bool) -> None:
     ceilings = settings.budget.ceilings
     standing = with_ledger(lambda ledger: ledger.standing(ceilings, ""))
     if as_json:
-        return emit_json(standing_object(settings, standing))
+        return emit_document(**standing_object(settings, standing))
     pace = settings.budget.pace
     lines = [
         budget_verdict(settings, standing),
@@ -93,13 +94,11 @@ def prices(words: tuple[str, ...], every: bool, as_json: bool) -> None:
     listed = snapshot()
     rows = list(_model_prices(words) if words or every else _worker_prices())
     if as_json:
-        return emit_json(
-            {
-                "snapshot": listed.date,
-                "source": listed.source,
-                "age_days": _age_days(listed.date),
-                "prices": [price_object(*row) for row in rows],
-            }
+        return emit_document(
+            snapshot=listed.date,
+            source=listed.source,
+            age_days=_age_days(listed.date),
+            prices=[price_object(*row) for row in rows],
         )
     if rows:
         emit(_price_table(rows))
@@ -261,7 +260,7 @@ async def _release_calls(ledger: Ledger, calls: tuple[str, ...]) -> None:
 def _list_unconfirmed(as_json: bool) -> None:
     found = with_ledger(lambda ledger: ledger.unconfirmed())
     if as_json:
-        return emit_json([charge_object(charge) for charge in found])
+        return emit_document(calls=[charge_object(charge) for charge in found])
     if not found:
         return notify("No charge is unconfirmed.")
     rows = [["call", "when", "worker", "for", "charged"]]
@@ -277,7 +276,7 @@ def charge_object(charge: Charge) -> dict[str, Any]:
     """Return one call of the ledger as JSON prints it."""
     return {
         "call": charge.call,
-        "at": charge.at,
+        "at": iso_time(charge.at),
         "run_id": charge.run,
         "conversation_id": charge.session,
         "worker": charge.worker,

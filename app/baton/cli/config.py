@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 import msgspec
 
-from baton.cli.output import emit, emit_json, notify
+from baton.cli.options import AliasedGroup
+from baton.cli.output import emit, emit_document, notify
 from baton.core.errors import ConfigError
 from baton.core.ledger_types import Scope
 from baton.core.sanitiser import sanitise
@@ -106,7 +107,7 @@ class Setting(NamedTuple):
     source: str
 
 
-@click.group()
+@click.group(cls=AliasedGroup)
 def config() -> None:
     """Show and edit the settings.
 
@@ -131,7 +132,7 @@ def path(every: bool, as_json: bool) -> None:
         "cache": str(paths.cache),
     }
     if as_json:
-        emit_json(places)
+        emit_document(**places)
     elif every:
         emit("\n".join(f"{name}  {place}" for name, place in places.items()))
     else:
@@ -154,7 +155,7 @@ def show(as_json: bool) -> None:
         raise
     if as_json:
         rows = [{"setting": ".".join(s.path), "value": s.value, "source": s.source} for s in listed]
-        return emit_json(rows)
+        return emit_document(settings=rows)
     emit(settings_toml(listed))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import datetime
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from baton.cli.options import AliasedGroup
-from baton.cli.output import emit, emit_export, emit_json, notify, to_json
+from baton.cli.output import emit, emit_document, emit_export, iso_time, notify, to_json
 from baton.cli.stores import format_columns, format_time, with_ledger
 from baton.core.byte_format import show_size
 from baton.core.errors import BatonError, ConfigError
@@ -38,7 +37,13 @@ def egress() -> None:
 
 @egress.command("ls")
 @click.option(
-    "-n", "--limit", metavar="N", type=click.IntRange(1), default=50, help="How many to list."
+    "-n",
+    "--limit",
+    metavar="N",
+    type=click.IntRange(1),
+    default=50,
+    show_default=True,
+    help="How many to list.",
 )
 @click.option("--run", metavar="RUN", help="Of one run: its id, or the beginning of it.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -46,7 +51,7 @@ def list_(limit: int, run: str | None, as_json: bool) -> None:
     """List what left, newest first."""
     found = with_ledger(lambda ledger: ledger.egress(run, limit))
     if as_json:
-        return emit_json([egress_object(one, body=False) for one in found])
+        return emit_document(requests=[egress_object(one, body=False) for one in found])
     if not found:
         return notify("Nothing ever left." if run is None else f"Run {run} sent nothing.")
     rows = [["no.", "when", "run", "worker", "to", "size", "cost"]]
@@ -63,7 +68,7 @@ def show(number: int, raw: bool, as_json: bool) -> None:
     if raw:
         return _write_raw(one)
     if as_json:
-        return emit_json(egress_object(one))
+        return emit_document(**egress_object(one))
     facts = {
         "Sent": format_time(one.at) if one.left else "nothing: there was no connection",
         "To": one_line(one.destination),
@@ -108,7 +113,7 @@ def egress_object(one: Egress, body: bool = True) -> dict[str, Any]:
     """Return one request as JSON prints it, with or without what was sent."""
     fields: dict[str, Any] = {
         "number": one.key,
-        "time": datetime.datetime.fromtimestamp(one.at).astimezone().isoformat("T", "seconds"),
+        "time": iso_time(one.at),
         "run_id": one.run,
         "call": one.call,
         "worker": one.worker,

@@ -23,8 +23,9 @@ from baton.cli.options import AliasedGroup
 from baton.cli.output import (
     confirm_or_exit,
     emit,
+    emit_document,
     emit_export,
-    emit_json,
+    iso_time,
     notify,
     require_terminal,
     to_json,
@@ -53,29 +54,46 @@ MAX_EXPORT_BYTES = 10**9
 def history() -> None:
     """List, search, show, rate, remove, export and import conversations.
 
-    A conversation is named by its id or the beginning of it.
+    A conversation is named by its id, its number in `baton history ls`, or its title.
     """
 
 
 @history.command("ls")
 @click.option(
-    "-n", "--limit", metavar="N", type=click.IntRange(1), default=20, help="How many to list."
+    "-n",
+    "--limit",
+    metavar="N",
+    type=click.IntRange(1),
+    default=20,
+    show_default=True,
+    help="How many to list.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_(limit: int, as_json: bool) -> None:
     """List the conversations, newest first."""
-    found = with_store(lambda store: store.conversations(limit=limit))
+    found, total = with_store(lambda store: _newest_conversations(store, limit))
     if as_json:
-        return emit_json([asdict(conversation) for conversation in found])
+        rows = [_conversation_object(conversation) for conversation in found]
+        return emit_document(conversations=rows, total=total)
     if not found:
         return notify("There are no conversations yet.")
-    emit("\n".join(_conversation_row(conversation) for conversation in found))
+    width = len(str(len(found)))
+    numbered = enumerate(found, start=1)
+    emit("\n".join(_conversation_row(one, f"{number:{width}}  ") for number, one in numbered))
+    if total > len(found):
+        notify(f"{len(found)} of {total:,} conversations; `-n {total}` lists all.")
 
 
 @history.command()
 @click.argument("words", nargs=-1, required=True)
 @click.option(
-    "-n", "--limit", metavar="N", type=click.IntRange(1), default=20, help="How many to list."
+    "-n",
+    "--limit",
+    metavar="N",
+    type=click.IntRange(1),
+    default=20,
+    show_default=True,
+    help="How many to list.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def search(words: tuple[str, ...], limit: int, as_json: bool) -> None:
@@ -83,7 +101,9 @@ def search(words: tuple[str, ...], limit: int, as_json: bool) -> None:
     query = " ".join(words)
     hits = with_store(lambda store: store.search(query, limit=limit))
     if as_json:
-        return emit_json([asdict(hit) for hit in hits])
+        return emit_document(
+            matches=[asdict(hit) | {"created": iso_time(hit.created)} for hit in hits]
+        )
     if not hits:
         return notify("Nothing was said about that.")
     emit("\n".join(_hit_row(hit) for hit in hits))
@@ -96,7 +116,7 @@ def show(conversation: str, as_json: bool) -> None:
     """Show a conversation's current branch."""
     text, value = with_store(lambda store: _read_transcript(store, conversation))
     if as_json:
-        emit_json(value)
+        emit_document(**value)
     else:
         emit(text)
 
@@ -132,7 +152,7 @@ def remove(conversations: tuple[str, ...], yes: bool) -> None:
 @click.argument("sql")
 @click.option("--table", "form", flag_value="table", help="Print columns: usual on a terminal.")
 @click.option("--csv", "form", flag_value="csv", help="Print CSV.")
-@click.option("--json", "form", flag_value="json", help="Print one JSON array: usual in a pipe.")
+@click.option("--json", "form", flag_value="json", help="Print one JSON object: usual in a pipe.")
 @click.option("--ndjson", "form", flag_value="ndjson", help="Print one JSON object a line.")
 def query(sql: str, form: str | None) -> None:
     """Print the rows of a query, for example "SELECT title FROM conversations".
@@ -145,7 +165,7 @@ def query(sql: str, form: str | None) -> None:
         case "csv":
             _emit_csv(rows)
         case "json":
-            emit_json([_json_row(row) for row in rows])
+            emit_document(rows=[_json_row(row) for row in rows])
         case "ndjson":
             for row in rows:
                 emit(to_json(_json_row(row)))
@@ -197,10 +217,17 @@ def import_(file: str) -> None:
     notify(f"Imported {done.conversations} conversations with {done.turns} turns.{known}")
 
 
-def _conversation_row(conversation: Conversation) -> str:
+async def _newest_conversations(store: Store, limit: int) -> tuple[list[Conversation], int]:
+    """Return the newest conversations, and how many there are."""
+    every = await store.conversations(limit=10**9)
+    return every[:limit], len(every)
+
+
+def _conversation_row(conversation: Conversation, number: str = "") -> str:
     private = "  private" if conversation.label is Label.LOCAL else ""
     return (
-        f"{conversation.id}  {_format_time(conversation.updated)}  {conversation.turns:4} turns"
+        f"{conversation.id}  {number}{_format_time(conversation.updated)}"
+        f"  {conversation.turns:4} messages"
         f"  {one_line(conversation.title, 60)}{private}"
     )
 
@@ -216,13 +243,14 @@ def _format_time(seconds: float) -> str:
 
 
 async def _read_transcript(store: Store, name: str) -> tuple[str, dict[str, Any]]:
-    conversation = await store.conversation(name)
+    conversation = await store.find(name)
     turns = await store.thread(conversation.id)
     branches = {turn.id: await store.siblings(turn.id) for turn in turns}
     private = " · stays on this machine" if conversation.label is Label.LOCAL else ""
     head = (
         f"{one_line(conversation.title)}\n"
-        f"{conversation.id} · {_format_time(conversation.created)} · {len(turns)} turns{private}"
+        f"{conversation.id} · {_format_time(conversation.created)}"
+        f" · {count_text(len(turns), 'message')}{private}"
     )
     done = await store.feedback.signals([turn.id for turn in turns])
     blocks = [
@@ -231,10 +259,20 @@ async def _read_transcript(store: Store, name: str) -> tuple[str, dict[str, Any]
     ]
     text = "\n\n".join([head, *blocks])
     listed = [
-        asdict(turn) | {"branches": list(branches[turn.id]), "signals": list(done.get(turn.id, ()))}
+        asdict(turn)
+        | {
+            "created": iso_time(turn.created),
+            "branches": list(branches[turn.id]),
+            "signals": list(done.get(turn.id, ())),
+        }
         for turn in turns
     ]
-    return text, asdict(conversation) | {"thread": listed}
+    return text, _conversation_object(conversation) | {"thread": listed}
+
+
+def _conversation_object(conversation: Conversation) -> dict[str, Any]:
+    times = {name: iso_time(getattr(conversation, name)) for name in ("created", "updated")}
+    return asdict(conversation) | times
 
 
 def _turn_text(turn: Turn, branches: tuple[str, ...], done: Iterable[Signal]) -> str:
@@ -270,7 +308,7 @@ async def _rate_answer(store: Store, run: str | None, rating: Signal | None) -> 
 
 
 async def _remove_conversations(store: Store, names: tuple[str, ...], yes: bool) -> None:
-    chosen = {c.id: c for c in [await store.conversation(name) for name in names]}
+    chosen = {c.id: c for c in [await store.find(name) for name in names]}
     if not yes:
         _confirm_removal(list(chosen.values()))
     # Before the runs are removed: only they name what to forget.
@@ -313,7 +351,7 @@ def _confirm_removal(chosen: list[Conversation]) -> None:
 
 
 async def _export_text(store: Store, names: tuple[str, ...], form: str) -> str:
-    ids = [(await store.conversation(name)).id for name in names] or None
+    ids = [(await store.find(name)).id for name in names] or None
     if form == "json":
         return json.dumps(await store.archive.export(ids), ensure_ascii=False, indent=1)
     if form == "csv":

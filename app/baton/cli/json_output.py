@@ -6,17 +6,19 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from baton.cli.output import to_json
+from baton.cli.output import SCHEMA, to_json
 from baton.core.errors import BatonError
 from baton.core.events import Called, Event, Offered, Routed
 from baton.core.hold_decision import overcharge_error
 from baton.core.money import format_usd
 from baton.core.view import RunView, StepView
 
-SCHEMA = 1
-
 ASK_AGAIN_HINT = "Ask another worker, or put it differently."
 """What helps where an answer is empty, or ended otherwise than it should."""
+
+
+DEADLINE_HINT = "`--deadline` with more seconds allows more."
+"""What helps where the time was up."""
 
 
 def run_object(
@@ -42,7 +44,7 @@ def run_object(
         "run_id": started.run if started else None,
         "conversation_id": started.conversation if started else None,
         "route": route_object(routed) if routed else None,
-        "plan": [_step_object(step) for step in view.steps],
+        "plan": [_step_object(step, view) for step in view.steps],
         "answer_steps": list(view.plan.answer) if view.plan else [],
         "calls": [call_object(call) for call in view.calls],
         "offers": [offer_object(offer) for offer in view.offers],
@@ -54,7 +56,11 @@ def run_object(
 
 def run_warnings(view: RunView) -> list[dict[str, str]]:
     """Return what a person must learn though there may be an answer."""
-    lack = {"kind": "incomplete", "message": view.incomplete_reason, "hint": ASK_AGAIN_HINT}
+    lack = {
+        "kind": "deadline" if view.deadline else "incomplete",
+        "message": view.incomplete_reason,
+        "hint": incomplete_hint(view),
+    }
     substituted = [
         {"kind": "substituted", "message": said, "hint": "`baton workers test` tries a worker."}
         for said in view.substitutions
@@ -62,6 +68,11 @@ def run_warnings(view: RunView) -> list[dict[str, str]]:
     quality = [{"kind": w.kind, "message": w.message, "hint": w.hint} for w in view.warnings]
     incomplete = [lack] if view.incomplete_reason else []
     return [*overcharge_warnings(view), *substituted, *incomplete, *quality]
+
+
+def incomplete_hint(view: RunView) -> str:
+    """Return what helps where an answer isn't whole."""
+    return DEADLINE_HINT if view.deadline else ASK_AGAIN_HINT
 
 
 def overcharge_warnings(view: RunView) -> list[dict[str, str]]:
@@ -149,13 +160,14 @@ def failure_line(error: BatonError, args: Sequence[str]) -> str:
     return to_json(failed_object)
 
 
-def _step_object(step: StepView) -> dict[str, Any]:
+def _step_object(step: StepView, view: RunView) -> dict[str, Any]:
+    is_cut = step.is_cut or (view.deadline > 0 and not step.is_over and bool(step.text))
     return {
         "step": step.number,
         "worker": step.worker or step.step.worker,  # who did it, not who was planned
         "need": asdict(step.step.need),
         "subtask": step.step.subtask,
         "access": list(step.step.access),
-        "status": "cut" if step.is_cut else step.status,
+        "status": "cut" if is_cut else step.status,
         "text": step.text,  # a draft that was replaced is nowhere else in it
     }

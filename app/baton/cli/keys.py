@@ -12,9 +12,16 @@ import msgspec
 
 from baton.cli.completion import completion_items
 from baton.cli.options import AliasedGroup
-from baton.cli.output import confirm_or_exit, emit, emit_json, notify, require_terminal
+from baton.cli.output import (
+    confirm_or_exit,
+    emit,
+    emit_document,
+    emit_json,
+    notify,
+    require_terminal,
+)
 from baton.cli.stores import format_columns
-from baton.core.errors import BatonError, ConfigError, SecretMissing
+from baton.core.errors import BatonError, BudgetExceeded, ConfigError, SecretMissing
 from baton.core.money import format_usd, show_usd
 from baton.core.sanitiser import one_line
 from baton.platform import secrets
@@ -89,7 +96,7 @@ def list_(as_json: bool) -> None:
     names = _key_names()
     found = secrets.find_keys(names, file=find_paths().keys_file, environ=os.environ)
     if as_json:
-        return emit_json([_key_object(name, found.get(name)) for name in names])
+        return emit_document(keys=[_key_object(name, found.get(name)) for name in names])
     emit(format_columns([_key_row(name, found.get(name)) for name in names], left=3))
     keyring, why = secrets.keyring_status()
     if not keyring:
@@ -175,7 +182,7 @@ def worker_to_test(
         raise ConfigError(f"No worker with a price uses {name}.", "`baton config edit` adds one.")
     known = model or cheapest_model(name, time.strftime("%Y-%m-%d"))
     if not known:
-        raise ConfigError(
+        raise BudgetExceeded(
             f"No price is known for any model of {name}.",
             f"Set a worker of {name} up with a price: `baton config edit`.",
         )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from baton.cli.options import quiet_option
-from baton.cli.output import emit, emit_json, notify
+from baton.cli.output import emit, emit_document, emit_json, iso_time, notify
 from baton.core.errors import ConfigError
 from baton.platform.settings import find_paths, load_settings
 
@@ -55,7 +55,8 @@ def _revert_learning(last: bool, as_json: bool) -> None:
     versions = LearnedVersions(learned_file(find_paths().data))
     said = undo(versions) if last else forget(versions)
     if as_json:
-        return emit_json({"schema": 1, "learned_at": versions.learned_at, "message": said})
+        at = versions.learned_at
+        return emit_document(learned_at=None if at is None else iso_time(at), message=said)
     emit(said)
 
 

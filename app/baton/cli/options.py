@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from baton.cli.completion import complete_conversation, complete_worker, completion_items
+from baton.cli.output import notify
 from baton.core.errors import BatonError, ConfigError
 from baton.core.sanitiser import one_line
 from baton.platform.settings import MODES, find_paths
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from click.shell_completion import CompletionItem
 
+    from baton.history import Store
     from baton.platform.settings import Settings
 
-LATEST_CONVERSATION = "latest"
-"""What -c alone stands for."""
+CommandT = TypeVar("CommandT", bound="Callable[..., object] | click.Command")
 
 worker_option = click.option(
     "-m",
@@ -28,16 +31,36 @@ worker_option = click.option(
     shell_complete=complete_worker,
     help="Who answers: a worker's id (`baton workers ls`), a GGUF file, or openai/gpt-5-mini.",
 )
-continue_option = click.option(
-    "-c",
+_latest_option = click.option(
+    "-c", "latest", is_flag=True, help="Go on with the latest conversation."
+)
+_named_option = click.option(
     "--continue",
     "conversation",
-    metavar="[CONVERSATION]",
-    is_flag=False,
-    flag_value=LATEST_CONVERSATION,
+    metavar="ID|NUMBER|TITLE",
     shell_complete=complete_conversation,
-    help="Go on with a conversation: the latest one, or the one with that id.",
+    help="Go on with a conversation: its id, its number in `baton history ls`, or its title.",
 )
+
+
+def continue_options(command: CommandT) -> CommandT:
+    """Add -c (the latest conversation) and --continue (one that is named)."""
+    return _latest_option(_named_option(command))
+
+
+async def find_continued(store: Store, latest: bool, named: str | None) -> str | None:
+    """Return the conversation that -c or --continue asks for, None without. Raises ConfigError."""
+    if latest and named is not None:
+        raise ConfigError("-c and --continue exclude each other.", "Choose one.")
+    if named is not None:
+        return (await store.find(named)).id
+    if not latest:
+        return None
+    if (newest := await store.latest()) is None:
+        raise ConfigError("There is no conversation to go on with.", "Leave out -c.")
+    return newest
+
+
 offline_option = click.option(
     "--offline", is_flag=True, help="Connect to nothing but this machine."
 )
@@ -49,8 +72,11 @@ files_option = click.option(
     metavar="PATH",
     multiple=True,
     type=click.Path(path_type=Path),
-    help="Attach a file: text, code, Markdown, CSV or PDF. Can be repeated.",
+    help="Attach files: text, code, Markdown, CSV or PDF; - is what is piped in.",
 )
+STDIN = Path("-")
+"""The path that stands for what is piped in."""
+
 mode_option = click.option(
     "--mode",
     type=click.Choice(MODES),
@@ -112,14 +138,63 @@ no_stream_option = click.option(
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Say nothing on stderr but errors.")
 
 
-class StrategyCommand(click.Command):
-    """A command whose help ends with the strategies there are, which are imported only for it."""
+class PromptCommand(click.Command):
+    """A command that takes a prompt and files.
+
+    Its help ends with the strategies there are, which are imported only for it.
+    """
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List them."""
+        """List the strategies."""
         with formatter.section("Strategies"):
             formatter.write_dl(list(strategy_helps().items()))
         super().format_epilog(ctx, formatter)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse words; those after -f that are files are files, and so is @FILE in the prompt.
+
+        After `--` each word belongs to the prompt as it is.
+        """
+        end = args.index("--") if "--" in args else len(args)
+        rest = super().parse_args(ctx, _with_each_file(args[:end]))
+        typed: tuple[str, ...] = ctx.params.get("text", ())
+        if any("@" in word for word in typed):
+            from baton.workers import mentioned_files
+
+            known = ctx.params["files"]
+            found = [path for path in mentioned_files(" ".join(typed)) if path not in known]
+            ctx.params["files"] = (*known, *found)
+        ctx.params["text"] = (*typed, *args[end + 1 :])
+        return rest
+
+
+def _with_each_file(args: Sequence[str]) -> list[str]:
+    """Return words with -f before each file: a shell makes `-f a.md b.md` of `-f *.md`.
+
+    Words after a file are files as long as they hold `/` or a dot and exist.
+    """
+    words: list[str] = []
+    is_path = is_listing = False  # whether the next word is a path, or may be a further one
+    for word in args:
+        if is_path:
+            is_path, is_listing = False, True
+        elif word in ("-f", "--file"):
+            is_path = True
+        elif word.startswith(("-f", "--file=")):
+            is_listing = True
+        elif is_listing and not word.startswith("-") and _is_path(word):
+            words.append("-f")
+        else:
+            is_listing = False
+        words.append(word)
+    return words
+
+
+def _is_path(word: str) -> bool:
+    try:
+        return ("/" in word or "." in word) and Path(word).exists()
+    except (OSError, ValueError):  # too long, or a null byte: a prompt
+        return False
 
 
 def check_strategy(name: str | None) -> None:
@@ -174,7 +249,17 @@ ALIASES = {"list": "ls", "remove": "rm", "get": "pull"}
 
 
 class AliasedGroup(click.Group):
-    """A group whose commands answer to their longer names as well."""
+    """A group whose commands answer to their longer names as well.
+
+    Alone it lists or shows what it is about.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse words; without any, those of `ls` or `show`."""
+        if not args and not ctx.resilient_parsing:
+            args = ["ls" if "ls" in self.commands else "show"]
+            notify(f"`{ctx.command_path} --help` lists what else there is.")
+        return super().parse_args(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Find a command by either name."""

@@ -5,6 +5,7 @@ Only answers and exports go into a pipe exactly as they are; JSON is exact becau
 
 from __future__ import annotations
 
+import datetime
 import os
 import sys
 import threading
@@ -15,6 +16,9 @@ from queue import SimpleQueue
 
 from baton.core.errors import ConfigError, StoreError
 from baton.core.sanitiser import StreamSanitiser, escape_json, one_line, sanitise
+
+SCHEMA = 1
+"""The version of what `--json` prints."""
 
 _CLEAR = "\r\x1b[2K"
 
@@ -44,6 +48,16 @@ def _write_stdout(text: str) -> None:
 def emit_json(value: object) -> None:
     """Write one JSON value to stdout, indented for people when that is a terminal."""
     emit(to_json(value, indent=2 if sys.stdout.isatty() else None))
+
+
+def emit_document(**fields: object) -> None:
+    """Write one JSON object to stdout, as every `--json` does: its format's version first."""
+    emit_json({"schema": SCHEMA, **fields})
+
+
+def iso_time(seconds: float) -> str:
+    """Return a time (seconds since the epoch) as JSON holds it: ISO 8601 with its zone."""
+    return datetime.datetime.fromtimestamp(seconds).astimezone().isoformat("T", "milliseconds")
 
 
 def to_json(value: object, indent: int | None = None) -> str:

@@ -8,9 +8,9 @@ import click
 
 from baton.cli.ask import AskOptions, answer_prompt
 from baton.cli.options import (
-    StrategyCommand,
+    PromptCommand,
     budget_option,
-    continue_option,
+    continue_options,
     files_option,
     json_option,
     mode_option,
@@ -22,10 +22,10 @@ from baton.cli.options import (
 )
 
 
-@click.command(cls=StrategyCommand)
+@click.command(cls=PromptCommand)
 @click.argument("text", nargs=-1)
 @worker_option
-@continue_option
+@continue_options
 @files_option
 @mode_option
 @strategy_option

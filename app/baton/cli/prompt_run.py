@@ -16,8 +16,8 @@ from typing import Protocol
 from baton.cli import interrupts
 from baton.cli.error_report import report_error
 from baton.cli.json_output import (
-    ASK_AGAIN_HINT,
     event_object,
+    incomplete_hint,
     is_only_planned,
     overcharge_warnings,
     run_object,
@@ -123,9 +123,6 @@ def _report_ending(view: RunView, output: Output, manner: OutputOptions, left: l
         output.notify(f"baton: {way}" if way else f"baton: Stopped; {kept}")
     elif _was_withdrawn(view):
         output.notify("baton: Nothing was sent; your prompt is kept.")
-    if view.status != "failed":
-        for substitution in view.substitutions:
-            output.warn(f"baton: {substitution}")
     if view.notice and view.status != "failed" and view.notice not in view.substitutions:
         output.notify(f"baton: {view.notice}")
     for line in _doubts(view, manner):
@@ -133,20 +130,21 @@ def _report_ending(view: RunView, output: Output, manner: OutputOptions, left: l
 
 
 def _doubts(view: RunView, manner: OutputOptions) -> list[str]:
-    """Say what is wrong with an answer, or likely is."""
+    """Say who stood in for a worker, and what is wrong with an answer, or likely is."""
+    substitutions = view.substitutions if view.status != "failed" else ()
     if manner.quiet:
-        return []
+        return [*substitutions]
     lack = _incomplete_text(view, manner)
     is_text = manner.format in ("text", "whole")  # the others have them
     doubts = map(warning_text, view.warnings if manner.has_warnings and is_text else ())
-    return [*filter(None, [lack]), *doubts]
+    return [*substitutions, *filter(None, [lack]), *doubts]
 
 
 def _incomplete_text(view: RunView, manner: OutputOptions) -> str:
     """Say why an answer isn't whole, and what helps, or return ""."""
     if view.is_cut:
         return f"The answer was cut at its length cap; {_continue_hint(view, manner)}."
-    return f"{view.incomplete_reason} {ASK_AGAIN_HINT}" if view.incomplete_reason else ""
+    return f"{view.incomplete_reason} {incomplete_hint(view)}" if view.incomplete_reason else ""
 
 
 def _continue_hint(view: RunView, manner: OutputOptions) -> str:

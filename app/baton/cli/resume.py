@@ -21,6 +21,7 @@ from baton.cli.options import (
 from baton.cli.output import notify
 from baton.core.errors import ConfigError
 from baton.core.money import format_usd, parse_usd
+from baton.core.sanitiser import one_line
 from baton.platform.settings import find_paths, load_settings
 from baton.presentation.plans import ENDED_STATUSES, has_not_begun, record_view, run_progress
 
@@ -96,8 +97,9 @@ async def _resume_run(
     for bound in () if manner.quiet else _kept_limits(routed, limits):
         notify(f"baton: {bound}")
 
-    if not manner.quiet and os.isatty(2):
-        notify(_opening_line(record))
+    if not manner.quiet and (named is None or os.isatty(2)):
+        title = (await baton.store.conversation(record.conversation)).title
+        notify(_opening_line(record, title))
     return await show_run(partial(baton.orchestra.resume, record, limits), manner)
 
 
@@ -120,14 +122,16 @@ def _is_resumable(record: RunRecord) -> bool:
     return view.plan is not None and not hopeless and not view.is_withdrawn
 
 
-def _opening_line(record: RunRecord) -> str:
+def _opening_line(record: RunRecord, title: str) -> str:
+    """Say which run is resumed, in the conversation with that title, and from where."""
     view = record_view(record)
     progress = run_progress(view)
+    run = f"run {record.id} ({one_line(title, 60)})"
     if not progress:
-        return f"Asking again what run {record.id} asked."
+        return f"Asking again what {run} asked."
     if has_not_begun(view):
-        return f"Playing the plan of run {record.id}."
-    return f"Run {record.id} was {progress}; continuing."
+        return f"Playing the plan of {run}."
+    return f"R{run[1:]} was {progress}; continuing."
 
 
 async def _find_resumable(store: Store, named: str | None) -> RunRecord:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import click
 
@@ -14,16 +14,13 @@ from baton.cli import INTERRUPTED, interrupts
 from baton.cli.completion import COMPLETE_VARIABLE
 from baton.cli.error_report import discard_stdout, report_failure
 from baton.cli.options import (
-    LATEST_CONVERSATION,
     add_named_worker,
-    continue_option,
+    continue_options,
+    find_continued,
     offline_option,
     worker_option,
 )
 from baton.core.errors import ConfigError
-
-if TYPE_CHECKING:
-    from baton.history import Store
 
 
 class CommandEntry(NamedTuple):
@@ -127,10 +124,9 @@ class LazyGroup(click.Group):
 def _unknown_command_error(ctx: click.Context, name: str) -> Exception:
     import shlex
 
-    unknown = click.exceptions.NoSuchCommand(name, possibilities=COMMANDS, ctx=ctx)
-    if " " in name.strip() and not unknown.possibilities:
+    if " " in name.strip():
         return ConfigError("A prompt needs the word `ask`.", f"`baton ask {shlex.quote(name)}`")
-    return unknown
+    return click.exceptions.NoSuchCommand(name, ctx=ctx)
 
 
 @click.group(
@@ -140,13 +136,14 @@ def _unknown_command_error(ctx: click.Context, name: str) -> Exception:
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, "-V", "--version", message="baton %(version)s")
-@continue_option
+@continue_options
 @worker_option
 @click.option("--private", is_flag=True, help="Never let a conversation leave this machine.")
 @offline_option
 @click.pass_context
 def baton(
     ctx: click.Context,
+    latest: bool,
     conversation: str | None,
     worker: str | None,
     private: bool,
@@ -159,7 +156,7 @@ def baton(
     """
     _warn_of_variables()
     if ctx.invoked_subcommand is None:
-        return _open_app(conversation, worker, private, offline)
+        return _open_app(latest, conversation, worker, private, offline)
     for option in ctx.command.params:
         if ctx.params.get(option.name or ""):
             raise _misplaced_option_error(option.opts[-1], ctx.invoked_subcommand)
@@ -186,7 +183,10 @@ def _misplaced_option_error(option: str, command: str) -> ConfigError:
     )
 
 
-def _open_app(conversation: str | None, worker: str | None, private: bool, offline: bool) -> int:
+def _open_app(
+    latest: bool, named: str | None, worker: str | None, private: bool, offline: bool
+) -> int:
+    import asyncio
     import gc
     import os
 
@@ -211,8 +211,7 @@ def _open_app(conversation: str | None, worker: str | None, private: bool, offli
     lost = "" if worker is not None else baton.stand_in()
     # From here on only the gateway knows the keys; the app starts editors and clipboards.
     remove_keys(os.environ, *(getattr(entry, "api_key_env", "") for entry in settings.roster))
-    if conversation is not None:
-        conversation = _find_conversation(baton.store, conversation)
+    conversation = asyncio.run(find_continued(baton.store, latest, named))
     interrupts.restore_default_handler()
     return run_app(
         baton,
@@ -226,17 +225,6 @@ def _open_app(conversation: str | None, worker: str | None, private: bool, offli
         greeting=" ".join(filter(None, (lost, baton.warning))),
         started=gc.enable,
     )
-
-
-def _find_conversation(store: Store, named: str) -> str:
-    """Return the id of the conversation that -c asks for. Raises ConfigError."""
-    import asyncio
-
-    if named != LATEST_CONVERSATION:
-        return asyncio.run(store.conversation(named)).id
-    if (latest := asyncio.run(store.latest())) is None:
-        raise ConfigError("There is no conversation to go on with.", "Leave out -c.")
-    return latest
 
 
 def run(args: Sequence[str]) -> int:

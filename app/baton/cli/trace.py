@@ -11,7 +11,7 @@ import click
 
 from baton.cli.completion import complete_run
 from baton.cli.json_output import event_object
-from baton.cli.output import emit, emit_json, wrap_lines
+from baton.cli.output import emit, emit_json, iso_time, wrap_lines
 from baton.cli.stores import find_run, format_time, with_ledger, with_store
 from baton.core import events as ev
 from baton.core.errors import ConfigError
@@ -103,7 +103,7 @@ def trace_object(record: RunRecord, left: Sequence[Egress] = ()) -> dict[str, ob
         "run_id": record.id,
         "conversation_id": record.conversation,
         "status": record.status,
-        "created": record.created,
+        "created": iso_time(record.created),
         "events": [event_object(event) for event in record.events],
         "egress": [one.key for one in left],
     }
@@ -158,10 +158,11 @@ def _event_lines(event: ev.Event) -> list[str]:
             return [f"offered: {offer_text(event, event.worker)}"]
         case ev.StepStarted(step=step, worker=worker):
             return [f"step {step} given to {one_line(worker)}"]
-        case ev.StepRetried(step=step, reason=reason, worker=worker) if worker:
-            return [f"step {step} goes to {one_line(worker)} instead: {one_line(reason)}"]
-        case ev.StepRetried(step=step, reason=reason, delay=delay):
-            return [f"step {step} tried again in {delay:.0f} s: {one_line(reason)}"]
+        case ev.StepRetried(step=step, worker=worker, delay=delay):
+            how = (
+                f"goes to {one_line(worker)} instead" if worker else f"tried again in {delay:.0f} s"
+            )
+            return [f"step {step} {how}: {one_line(event.reason)}"]
         case ev.Trimmed(turns=turns):
             return [f"the {turns} oldest turns are left out from here on"]
         case ev.Called():

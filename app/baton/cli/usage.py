@@ -1,17 +1,17 @@
-"""`baton usage`: what calls to remote workers cost."""
+"""`baton usage`: how much workers were called, and what that cost."""
 
 from __future__ import annotations
 
 import datetime
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from baton.cli.output import emit, emit_json, notify
+from baton.cli.output import emit, emit_document, emit_json, iso_time, notify
 from baton.cli.stores import format_columns, with_ledger, with_store
 from baton.core.errors import ConfigError
 from baton.core.ledger_types import Policy, Scope, SpendingStyle, UsageRow
@@ -37,8 +37,9 @@ _DAYS_PATTERN = re.compile(r"0*([1-9][0-9]{0,3})d", re.ASCII)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--forecast", "ahead", is_flag=True, help="Say what today and this month come to.")
 def usage(by: UsageGrouping, since: str | None, as_csv: bool, as_json: bool, ahead: bool) -> None:
-    """Show what calls to remote workers cost: what was charged, and for what.
+    """Show how often workers were called, what they read and wrote, and what was charged.
 
+    Calls on this machine are counted from the history, so those of removed conversations aren't.
     What is unconfirmed is part of what was charged, until you release it.
     """
     if as_csv and (as_json or ahead):
@@ -52,9 +53,13 @@ def usage(by: UsageGrouping, since: str | None, as_csv: bool, as_json: bool, ahe
             )
         return show_forecast(as_json)
     start = None if since is None else parse_since(since)
-    rows = with_ledger(lambda ledger: ledger.usage(by, start))
+    rows = _merged_rows(
+        by,
+        with_ledger(lambda ledger: ledger.usage(by, start)),
+        with_store(lambda store: store.runs.local_usage(by, start)),
+    )
     if as_json:
-        return emit_json([usage_object(by, row) for row in rows])
+        return emit_document(by=by, usage=[usage_object(by, row) for row in rows])
     if as_csv:
         return emit(_usage_csv(by, rows))
     if not rows:
@@ -74,6 +79,26 @@ def parse_since(text: str) -> float:
                 f"{text!r} is no day.", "Write it like 2026-11-01, or 7d for the last seven days."
             ) from error
     return time.mktime(day.timetuple())
+
+
+def _merged_rows(
+    by: UsageGrouping, charged: Sequence[UsageRow], local: Sequence[UsageRow]
+) -> list[UsageRow]:
+    """Join what the ledger and the history hold: days in their order, else the dearest first."""
+    found: dict[str, UsageRow] = {}
+    for row in (*charged, *local):
+        known = found.get(row.name, UsageRow(row.name, 0, 0, 0, 0, 0))
+        found[row.name] = UsageRow(
+            row.name,
+            known.calls + row.calls,
+            known.tokens_in + row.tokens_in,
+            known.tokens_out + row.tokens_out,
+            known.charged + row.charged,
+            known.unconfirmed + row.unconfirmed,
+        )
+    if by == "day":
+        return sorted(found.values(), key=lambda row: row.name)
+    return sorted(found.values(), key=lambda row: (-row.charged, -row.calls, row.name))
 
 
 def usage_object(by: str, row: UsageRow) -> dict[str, object]:
@@ -213,7 +238,7 @@ def forecast_object(found: Forecast, chosen: SpendingStyle) -> dict[str, Any]:
                 "used_usd": format_usd(course.room.used),
                 "ceiling_usd": _usd_or_none(course.room.ceiling),
                 "expected_usd": _usd_or_none(course.expected),
-                "ceiling_reached_at": course.reached,
+                "ceiling_reached_at": None if course.reached is None else iso_time(course.reached),
             }
             for course in found.courses
         ],

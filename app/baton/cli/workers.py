@@ -13,7 +13,7 @@ import click
 
 from baton.cli.completion import complete_worker
 from baton.cli.options import AliasedGroup, offline_option
-from baton.cli.output import emit, emit_json, notify
+from baton.cli.output import emit, emit_document, notify
 from baton.cli.worker_entries import AddOptions, add_worker, append_workers, detected_entries
 from baton.compose import compose
 from baton.core.byte_format import show_size
@@ -57,7 +57,8 @@ def list_(as_json: bool) -> None:
     """List the workers; a star marks the one that answers unless -m says otherwise."""
     cards, default = list_workers()
     if as_json:
-        return emit_json([card_object(card) | {"default": card.id == default} for card in cards])
+        rows = [card_object(card) | {"default": card.id == default} for card in cards]
+        return emit_document(workers=rows)
     width = max(len(one_line(card.id)) for card in cards)
     emit("\n".join(_worker_row(card, card.id == default, width) for card in cards))
 
@@ -74,7 +75,9 @@ def show(worker: str, as_json: bool) -> None:
     address, variable = configured_address(load_settings(find_paths().config_file), worker)
     if as_json:
         more = configuration_object(manner) if manner is not None else {}
-        return emit_json(card_object(card) | {"address": address, "api_key_env": variable} | more)
+        return emit_document(
+            **(card_object(card) | {"address": address, "api_key_env": variable} | more)
+        )
     facts = {
         "Worker": card.id,
         "Name": card.name,
@@ -117,7 +120,7 @@ def detect(ids: tuple[str, ...], add: bool, offline: bool, as_json: bool) -> Non
     if add:
         append_workers(file, detected_entries(found))
     if as_json:
-        return emit_json([asdict(model) for model in found])
+        return emit_document(models=[asdict(model) for model in found])
     width = max((len(model.id) for model in found), default=0)
     for model in found:
         emit(f"{model.id:{width}}  {model.engine:12}  {_model_text(model)}")
@@ -160,7 +163,7 @@ def add(
     added = add_worker(target, settings, file, options)
     entry = added.entry
     if as_json:
-        return emit_json({"schema": 1, "worker": entry, "changed": added.is_changed})
+        return emit_document(worker=entry, changed=added.is_changed)
     notify(_addition_text(entry, added.is_changed))
 
 
@@ -177,7 +180,9 @@ def test(worker: str, yes: bool, as_json: bool) -> int:
     budget = confirm_cost(_find_card(worker), settings, yes)
     trial = asyncio.run(try_worker(settings, paths, worker, budget))
     if as_json:
-        emit_json({"schema": 1, "status": "finished", "worker": worker, **asdict(trial)})
+        tried = asdict(trial)
+        cost = format_usd(tried.pop("cost"))
+        emit_document(status="finished", worker=worker, cost_usd=cost, **tried)
         return trial.report_warnings()
     where = f" on {one_line(trial.hardware)}" if trial.hardware else ""
     emit(f"{one_line(worker)} works: {trial.tokens} tokens in {trial.seconds:.1f} s{where}.")

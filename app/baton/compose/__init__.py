@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from baton.platform.settings import (
     Paths,
     Settings,
     ceiling_variables,
+    configured_values,
     load_settings,
     write_settings,
 )
@@ -157,10 +158,15 @@ class Baton:
 
     def join(self, held: LibraryModel) -> str:
         """Make a model that has arrived a worker, in its roles; return a line that says so."""
-        from baton.core.model_roles import arrival_text
+        from baton.core.model_roles import arrival_text, configured_roles
 
         with _changing:  # others arrive in other threads
-            roles = appoint(held, self.library, load_settings(self.paths.config_file), self.paths)
+            file = self.paths.config_file
+            configured = configured_roles(configured_values(file))
+            # What a recommendation wants for a model is no reason to take a role set by hand.
+            wanted = tuple(role for role in held.record.roles if role not in configured)
+            held = replace(held, record=replace(held.record, roles=wanted))
+            roles = appoint(held, self.library, load_settings(file), self.paths)
             for worker in self.local.workers_of(held).values():
                 self.orchestra.add(worker)
             self._follow_settings(held.id, roles)
@@ -406,10 +412,17 @@ def appoint(
     held: LibraryModel, stock: Library, settings: Settings, paths: Paths
 ) -> tuple[ModelRole, ...]:
     """Give a model that has arrived its roles in the settings; return them."""
-    from baton.core.model_roles import role_holders, roles_on_arrival, settings_for_roles
+    from baton.core.model_roles import (
+        configured_roles,
+        role_holders,
+        roles_on_arrival,
+        settings_for_roles,
+    )
 
     having = role_holders(settings.worker, settings.conductor, settings.prefer)
-    roles = roles_on_arrival(held.record.roles, stock.suitable_roles(held.id), having)
+    suited = stock.suitable_roles(held.id)
+    configured = configured_roles(configured_values(paths.config_file))
+    roles = roles_on_arrival(held.record.roles, suited, having, configured)
     # Those that are its own already are so again, after it had to be fetched again.
     own = [role for role, holder in having.items() if holder == held.id]
     roles += tuple(role for role in own if role not in roles)

@@ -47,6 +47,7 @@ def library(settings: Settings, paths: Paths) -> Library:
     from baton.download import HubSource
     from baton.models.catalogue import read_catalogue
     from baton.models.library import Library
+    from baton.models.recommendation_memory import RecommendationMemory
     from baton.models.store import FolderModelStore
 
     return Library(
@@ -58,6 +59,7 @@ def library(settings: Settings, paths: Paths) -> Library:
         offline=settings.offline,
         workers=[entry.id for entry in settings.roster if not _is_of_library(entry)],
         check=check_model,
+        memory=RecommendationMemory(paths.state),
     )
 
 

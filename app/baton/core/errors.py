@@ -124,3 +124,8 @@ ERROR_CLASSES: dict[str, type[BatonError]] = {
     )
 }
 """Names as they stand in stored events and in `--json`, back to classes (for the exit code)."""
+
+
+def stored_name(error: BatonError) -> str:
+    """Return the name of an error's class in `ERROR_CLASSES`, or of the nearest one above it."""
+    return next(cls.__name__ for cls in type(error).__mro__ if cls.__name__ in ERROR_CLASSES)

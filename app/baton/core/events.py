@@ -297,9 +297,10 @@ class StepFailed:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The run has its answer."""
+    """The run has its answer: with a `deadline` what there was after so many seconds (0: all)."""
 
     at: float = field(default=0.0, kw_only=True)
+    deadline: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

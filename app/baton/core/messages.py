@@ -359,6 +359,14 @@ def estimated_tokens(text: str) -> int:
     return (len(text.encode("utf-8", "replace")) + 3) // 4
 
 
+def is_too_long(card: Card, texts: Sequence[str], prompt: str) -> bool:
+    """Whether texts are likely more than a worker can hold beside a question and its answer."""
+    if not card.context:
+        return False
+    room = card.context - min(1024, card.context // 4) - estimated_tokens(prompt)
+    return sum(map(estimated_tokens, texts)) > max(0, room)
+
+
 def max_input_tokens(messages: Sequence[Message], shape: AnswerFormat | None = None) -> int:
     """Return a number of tokens that these messages can't exceed at any provider.
 

@@ -36,18 +36,34 @@ def role_holders(worker: str, conductor: str, prefer: Mapping[str, str]) -> dict
     return found
 
 
+def configured_roles(configured: Mapping[str, Any]) -> frozenset[ModelRole]:
+    """Return the roles that stand in what a person configured, by setting: nothing takes those."""
+    prefer = configured.get("prefer", {})
+    found = {role for role, kinds in ROLE_KINDS.items() if any(prefer.get(k) for k in kinds)}
+    if configured.get("worker"):
+        found.add(ModelRole.CHAT)
+    if configured.get("conductor"):
+        found.add(ModelRole.CONDUCTOR)
+    return frozenset(found)
+
+
 def roles_on_arrival(
-    wanted: Sequence[ModelRole], suited: Sequence[ModelRole], held: Mapping[ModelRole, str]
+    wanted: Sequence[ModelRole],
+    suited: Sequence[ModelRole],
+    held: Mapping[ModelRole, str],
+    configured: Collection[ModelRole] = (),
 ) -> tuple[ModelRole, ...]:
     """Return the roles that a model gets once it is installed.
 
     What the person `wanted` for it; else those it is `suited` for that no model has but the
-    starter. It never becomes the conductor by itself: the one that comes with Baton plans until
-    the person chooses another, or `baton bench --conductor` measures a better one.
+    starter, unless the person `configured` that. It never becomes the conductor by itself: the one
+    that comes with Baton plans until the person chooses another, or `baton bench --conductor`
+    measures a better one.
     """
     if wanted:
         return tuple(wanted)
-    return recommended_roles([role for role in suited if held.get(role, "") in ("", STARTER_ID)])
+    free = [role for role in suited if held.get(role, "") in ("", STARTER_ID)]
+    return recommended_roles([role for role in free if role not in configured])
 
 
 def recommended_roles(roles: Sequence[ModelRole]) -> tuple[ModelRole, ...]:

@@ -89,8 +89,8 @@ class RunView:
     `revisions` say why it was, or why there were more steps than at first. `offers` are what could
     have left or did, `sent` what left, `weighed` whether help was thought worth its price,
     `warnings` what is said beside the answer. `notice` is the last thing to show that isn't an
-    error (a retry, turns left out, why there is no answer). `seconds` is the time of the last
-    event.
+    error (a retry, turns left out, why there is no answer). `deadline` is after how many seconds it
+    had to end (0: it wasn't cut by that), `seconds` is the time of the last event.
     """
 
     status: str = "running"
@@ -110,6 +110,7 @@ class RunView:
     warnings: tuple[Warned, ...] = ()
     notice: str = ""
     failure: Failed | None = None
+    deadline: float = 0.0
     seconds: float = 0.0
 
     @property
@@ -180,6 +181,8 @@ class RunView:
         """Why a finished answer that wasn't cut at its cap is not whole, in a sentence, or ""."""
         if self.status != "finished" or self.plan is None or self.is_cut:
             return ""
+        if self.deadline:
+            return f"The {self.deadline:g} seconds were over, so this is what there was by then."
         steps = [self.steps[n - 1] for n in self.plan.answer]
         ends = {step.finish for step in steps if step.status == "done"}
         reason = next((words for end, words in _INCOMPLETE_REASONS.items() if end in ends), "")
@@ -214,7 +217,9 @@ class RunView:
 
     def _ended(self, event: Terminal) -> RunView:
         failure = event if isinstance(event, Failed) else None
-        view = replace(self, status=type(event).__name__.lower(), failure=failure)
+        deadline = event.deadline if isinstance(event, Finished) else 0.0
+        status = type(event).__name__.lower()
+        view = replace(self, status=status, failure=failure, deadline=deadline)
         last = self.weighed[-1] if self.weighed and not self.offers else None
         if isinstance(event, Finished) and not self.answer.strip() and last and not last.ok:
             # Without it there would be no reason for the empty answer; an offer shows one.

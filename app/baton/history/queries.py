@@ -16,6 +16,7 @@ from typing import Any
 from baton.core.errors import ConfigError
 from baton.core.history_types import Conversation, PastRun, RunRecord, SearchHit, Weighing
 from baton.core.labels import Label
+from baton.core.ledger_types import UsageRow
 from baton.core.messages import Role, Turn
 from baton.core.sanitiser import sanitise
 from baton.history import rows
@@ -44,6 +45,33 @@ def conversation(connection: Connection, typed: str) -> Conversation:
     """Return the conversation with that id, or whose id begins so. Raises ConfigError."""
     found = rows.find_id(connection, "conversations", typed, "conversation")
     return rows.conversations(connection, "WHERE c.id = ?", found)[0]
+
+
+def find_conversation(connection: Connection, named: str) -> Conversation:
+    """Return the conversation of a number in `conversations` (from 1), a title, an id, or a part.
+
+    In this order; parts are an id's beginning and words of a title. Raises ConfigError where none
+    or several are meant.
+    """
+    typed = " ".join(named.split()).casefold()
+    known = conversations(connection, _ALL)
+    if typed.isdecimal() and len(typed) <= _MAX_NUMBER_DIGITS and 0 < int(typed) <= len(known):
+        return known[int(typed) - 1]
+    titles = {one.id: " ".join(one.title.split()).casefold() for one in known}
+    found = [one for one in known if typed and typed in (titles[one.id], one.id)][:1]
+    found = found or [one for one in known if typed and one.id.startswith(typed)]
+    found = found or [one for one in known if typed and typed in titles[one.id]]
+    if not found:
+        raise ConfigError(f"There is no conversation {named!r}.", _LIST_HINT)
+    if len(found) > 1:
+        listed = ", ".join(one.id for one in found[:5])
+        raise ConfigError(f"More than one conversation is {named!r}: {listed}.", _LIST_HINT)
+    return found[0]
+
+
+_ALL = 10**9
+_MAX_NUMBER_DIGITS = 5
+_LIST_HINT = "`baton history ls` lists them."
 
 
 def thread(connection: Connection, conversation: str, leaf: str | None) -> tuple[Turn, ...]:
@@ -135,6 +163,29 @@ def recent_weighings(connection: Connection) -> list[Weighing]:
 _RECENT_RUNS = 500
 _MAX_MEASURED_CALLS = 20
 _MEASURABLE_TOKENS = range(8, 1_000_000)
+
+
+_USAGE_COLUMNS = {
+    "day": "date(created + at, 'unixepoch', 'localtime')",
+    "worker": "data ->> 'worker'",
+    "purpose": "data ->> 'purpose'",
+}
+
+
+def local_usage(connection: Connection, by: str, since: float | None) -> list[UsageRow]:
+    """Return what calls came to that no ledger holds, since they cost nothing; by name."""
+    found = connection.execute(
+        f"""SELECT {_USAGE_COLUMNS[by]} AS name, count(*), sum(data ->> 'tokens_in'),
+            sum(data ->> 'tokens_out')
+        FROM (
+            SELECT runs.created, data, min(max(coalesce(data ->> 'at', 0), 0), ?) AS at
+            FROM runs JOIN events ON events.run = runs.id
+            WHERE events.kind = 'Called' AND coalesce(data ->> 'call', '') = ''
+        ) WHERE created + at >= ? GROUP BY name ORDER BY name""",
+        [_MONTH_SECONDS, since or 0],
+    )
+    with rows.reject_bad_values():
+        return [UsageRow(str(name), int(n), int(i), int(o), 0, 0) for name, n, i, o in found]
 
 
 def worker_usage(connection: Connection) -> dict[str, tuple[float | None, float]]:

@@ -20,7 +20,7 @@ from baton.core.events import Event
 from baton.core.feedback import AnswerSignals, GradedAnswer, Signal, graded_answers
 from baton.core.history_types import Conversation, PastRun, RunRecord, SearchHit, Weighing
 from baton.core.labels import Label
-from baton.core.ledger_types import Policy
+from baton.core.ledger_types import Policy, UsageRow
 from baton.core.messages import Prompt, Turn, TurnStatus
 from baton.core.ports import ConversationPosition, RecordedRun
 from baton.history import changes, export, feedback_store, queries
@@ -116,6 +116,13 @@ class Store:
         """Return the conversation whose id begins so. Raises ConfigError if it isn't just one."""
         return await self._read(queries.conversation, id_or_prefix)
 
+    async def find(self, named: str) -> Conversation:
+        """Return a conversation by its number in `conversations`, title, or id. Raises ConfigError.
+
+        Of a title or an id, a part is enough that only one has.
+        """
+        return await self._read(queries.find_conversation, named)
+
     async def latest(self) -> str | None:
         """Return the id of the conversation that was used last."""
         found = await self.conversations(1)
@@ -209,6 +216,10 @@ class RunHistory:
     async def weighings(self) -> list[Weighing]:
         """Return when help was weighed in the last month, the newest times, oldest first."""
         return await self._database.read(queries.recent_weighings)
+
+    async def local_usage(self, by: str, since: float | None = None) -> list[UsageRow]:
+        """Return what calls came to that cost nothing, by day, worker or purpose, in this order."""
+        return await self._database.read(queries.local_usage, by, since)
 
     async def worker_usage(self) -> dict[str, tuple[float | None, float]]:
         """Return by worker how many tokens/s it wrote lately (None: unknown), and its last use.

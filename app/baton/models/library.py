@@ -40,6 +40,7 @@ from baton.models.model_types import (
     ModelRecord,
     ModelState,
 )
+from baton.models.recommendation_memory import RecommendationMemory
 
 if TYPE_CHECKING:  # every start opens a library, and most never look further than what is here
     from baton.models.ports import ModelSource, ModelStore
@@ -56,7 +57,7 @@ class Library:
 
     `entries` reads the catalogue, `inspect_machine` this machine as it is now. `workers` are ids of
     other workers, which no model is given. `check` raises ModelFileError for a file that can't be
-    loaded.
+    loaded. `memory` holds what was recommended.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class Library:
         offline: bool = False,
         workers: Collection[str] = (),
         check: CheckModel | None = None,
+        memory: RecommendationMemory | None = None,
     ) -> None:
         self.model_store = model_store
         self.model_source = model_source
@@ -79,6 +81,7 @@ class Library:
         self.workers = frozenset(workers)
         self._entries = entries
         self._check = check
+        self.memory = memory or RecommendationMemory(None)
 
     # What there is
 
@@ -154,13 +157,21 @@ class Library:
         return verdict.fit is Fit.WONT
 
     async def recommend(self, speed: float | None = None) -> Recommendation:
-        """Return what suits this machine; `speed` is the starter model's here, in tokens/s."""
+        """Return what suits this machine, and remember it.
+
+        `speed` is the starter model's here, in tokens/s; without one it is what was measured once.
+        """
         from baton.models.recommendation import recommend
 
+        machine, memory = await self.inspect_machine(), self.memory
         here = [model.id for model in self.models() if model.state.is_usable]
-        choose = partial(recommend, speed=speed, here=here, context=self.context)
+        before = memory.ids_on(machine)
+        speed = speed or memory.speed(machine)
+        choose = partial(recommend, speed=speed, here=here, context=self.context, before=before)
         # In a thread: a tenth of a second is long for a screen.
-        return await asyncio.to_thread(choose, list(self._entries()), await self.inspect_machine())
+        found = await asyncio.to_thread(choose, list(self._entries()), machine)
+        memory.save(found, machine)
+        return found
 
     # What comes
 

@@ -64,15 +64,11 @@ _MISSING_ROLE_COST = 0.5
 _COST_PER_GB = 0.02
 """What a gigabyte to download costs."""
 
-_BUSY_SHARE = 0.5
-"""A machine below this share of its usual speed counts as busy."""
-
-_MAX_SLOWDOWN, _MAX_SPEEDUP = 4.0, 2.0
-"""Other programs slow a machine down by at most the first factor; one that is faster than usual by
-the second is another machine."""
+_SLOW_SHARE = 0.5
+"""A machine below this share of the usual speed counts as slow."""
 
 _MIN_GAIN = 0.3
-"""How much better a set must be before the person is asked to close other programs."""
+"""How much better a set must be to be worth closing other programs, or another recommendation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,14 +122,17 @@ def recommend(
     speed: float | None = None,
     here: Collection[str] = (),
     context: int = 8192,
+    before: Collection[str] = (),
 ) -> Recommendation:
     """Return the set that suits a machine best, of those models that need no agreement.
 
     `speed` is how many tokens/s the starter model makes here, `here` the ids of what is there.
+    What was recommended `before` is so again unless another set is much better: the free memory,
+    by which sets are chosen, is never twice the same.
     """
-    starter = _lasting_speed(speed, machine)
+    starter = speed or usual_starter_speed(machine)
     chooser = _Selector(entries, _with_reserve(machine), starter, here, context)
-    best = chooser.best()
+    best = _steady_choice(chooser.best(), entries, before, chooser)
     emptied = _with_reserve(replace(machine, available=machine.memory))
     roomy = _Selector(entries, emptied, starter, here, context).best()
     more = roomy is not None and (best is None or roomy.worth > best.worth + _MIN_GAIN)
@@ -156,7 +155,7 @@ def role_options(
     context: int = 8192,
 ) -> Mapping[ModelRole, Sequence[RoleOption]]:
     """Return by role all models that need no agreement, the best first and what won't fit last."""
-    starter = _lasting_speed(speed, machine)
+    starter = speed or usual_starter_speed(machine)
     chooser = _Selector(entries, _with_reserve(machine), starter, here, context)
     return {role: chooser.options(role, speed) for role in ModelRole}
 
@@ -199,11 +198,32 @@ class _Selector:
         self._loads = {entry.id: estimate_entry_load(entry, context) for entry in self._entries}
 
     def best(self) -> _ModelSet | None:
-        """Return the best set, None if there is none. Slow models serve where all are."""
-        for patience in (1.0, SLOW_MACHINE_PATIENCE):
-            if (found := self._best_within(patience)) is not None:
-                return found
-        return None
+        """Return the best set of models that are quick enough, None if there is none."""
+        found: dict[ModelRole, list[_Candidate]] = {
+            role: [] for role in (ModelRole.CHAT, *_OPTIONAL_ROLES)
+        }
+        for entry in self._entries:
+            fit = judge_fit(self._loads_at_work(entry), self._machine).fit
+            if fit is Fit.WONT:
+                continue
+            pace = self._speed(entry)
+            for role in found.keys() & set(entry.roles):
+                if is_fast_enough(entry, role, pace):
+                    value = role_worth(entry, role, pace) - self._spill_cost(entry, role)
+                    found[role].append(_Candidate(entry, fit, pace, value))
+        best: _ModelSet | None = None
+        for chat in found[ModelRole.CHAT]:
+            for others, whole in _model_sets(chat, found, best.worth if best else -math.inf):
+                entries = {chat.entry, *(one.entry for one in others.values())}
+                download = self._download_bytes(entries)
+                whole -= _COST_PER_GB * download / 1e9
+                if (best is None or whole > best.worth) and self._has_room(download):
+                    best = self._make_set({ModelRole.CHAT: chat, **others}, whole)
+        return best
+
+    def restricted(self, entries: Sequence[CatalogueEntry]) -> _Selector:
+        """Return a selector for the same machine that knows only these models."""
+        return _Selector(entries, self._machine, self._starter, self._here, self._context)
 
     def picks(self, chosen: _ModelSet, measured: float | None) -> tuple[Pick, ...]:
         """Return a set's models, each once, with all that it is for.
@@ -237,38 +257,12 @@ class _Selector:
             if role in entry.roles:
                 verdict = judge_fit([self._loads[entry.id], ROUTER_LOAD], self._machine)
                 pace = self._speed(entry)
-                fits = verdict.fit is not Fit.WONT and is_fast_enough(
-                    entry, role, pace, SLOW_MACHINE_PATIENCE
-                )
+                fits = verdict.fit is not Fit.WONT and is_fast_enough(entry, role, pace)
                 shown = self._shown_speed(entry, measured)
                 here = entry.id in self._here
                 option = RoleOption(entry, role_level(entry, role), shown, verdict, here)
                 listed.append((not fits, -role_worth(entry, role, pace), entry.id, option))
         return tuple(option for *_, option in sorted(listed, key=lambda line: line[:3]))
-
-    def _best_within(self, patience: float) -> _ModelSet | None:
-        """Return the best set of models that are quick enough, with some patience."""
-        found: dict[ModelRole, list[_Candidate]] = {
-            role: [] for role in (ModelRole.CHAT, *_OPTIONAL_ROLES)
-        }
-        for entry in self._entries:
-            fit = judge_fit(self._loads_at_work(entry), self._machine).fit
-            if fit is Fit.WONT:
-                continue
-            pace = self._speed(entry)
-            for role in found.keys() & set(entry.roles):
-                if is_fast_enough(entry, role, pace, patience):
-                    value = role_worth(entry, role, pace) - self._spill_cost(entry, role)
-                    found[role].append(_Candidate(entry, fit, pace, value))
-        best: _ModelSet | None = None
-        for chat in found[ModelRole.CHAT]:
-            for others, whole in _model_sets(chat, found, best.worth if best else -math.inf):
-                entries = {chat.entry, *(one.entry for one in others.values())}
-                download = self._download_bytes(entries)
-                whole -= _COST_PER_GB * download / 1e9
-                if (best is None or whole > best.worth) and self._has_room(download):
-                    best = self._make_set({ModelRole.CHAT: chat, **others}, whole)
-        return best
 
     def _make_set(self, chosen: Mapping[ModelRole, _Candidate], whole: float) -> _ModelSet:
         loads = (self._loads_at_work(one.entry) for one in chosen.values())
@@ -329,14 +323,19 @@ def _with_reserve(machine: Hardware) -> Hardware:
     return replace(machine, available=max(0, min(machine.available, most)))
 
 
-def _lasting_speed(measured: float | None, machine: Hardware) -> float:
-    """Return the starter's speed in the long run: a machine that is busy now won't stay so.
-
-    Near the usual speed it is the usual one, so that a machine gets the same recommendation each
-    time.
-    """
-    usual = usual_starter_speed(machine)
-    return min(max(usual, measured / _MAX_SPEEDUP), _MAX_SLOWDOWN * measured) if measured else usual
+def _steady_choice(
+    best: _ModelSet | None,
+    entries: Sequence[CatalogueEntry],
+    before: Collection[str],
+    chooser: _Selector,
+) -> _ModelSet | None:
+    """Return the set of before where it still fits and the best one isn't much better."""
+    known = [entry for entry in entries if entry.id in before]
+    kept = chooser.restricted(known).best() if known else None
+    if best is None or kept is None or best.worth > kept.worth + _MIN_GAIN:
+        return best
+    is_whole = {entry.id for entry in kept.roles.values()} == set(before)
+    return kept if is_whole else best
 
 
 def _reason(machine: Hardware, verdict: FitVerdict, more: bool, measured: float | None) -> str:
@@ -346,8 +345,8 @@ def _reason(machine: Hardware, verdict: FitVerdict, more: bool, measured: float 
         said.append(f"only {show_size(machine.available)} are free now, else larger ones would fit")
     elif verdict.fit is Fit.TIGHT:
         said.append("little is left for other programs")
-    if measured and measured < _BUSY_SHARE * usual_starter_speed(machine):
-        said.append("slow just now, perhaps since it is busy")
+    if measured and measured < _SLOW_SHARE * usual_starter_speed(machine):
+        said.append("slow when it was measured, so only small models are quick enough")
     if machine.is_on_battery:
         said.append("on battery, so slower than plugged in")
     return "; ".join(said) + "."
@@ -385,9 +384,6 @@ ROLE_WEIGHTS = {
     ModelRole.REASONING: 0.7,
 }
 """How much a role counts in a set."""
-
-SLOW_MACHINE_PATIENCE = 3.0
-"""How many times slower than the slowest acceptable a model may be where all are slow."""
 
 _MIN_SPEEDS = {
     ModelRole.CHAT: 5.0,
@@ -435,11 +431,9 @@ def role_level(entry: CatalogueEntry, role: ModelRole) -> float:
     return sum(levels) / len(levels) - (_THINKING_COST if thinks else 0.0)
 
 
-def is_fast_enough(
-    entry: CatalogueEntry, role: ModelRole, pace: float, patience: float = 1.0
-) -> bool:
-    """Whether a role can be done at so many tokens/s, `patience` times slower at most."""
-    return _useful_speed(entry, role, pace) * patience >= _MIN_SPEEDS[role]
+def is_fast_enough(entry: CatalogueEntry, role: ModelRole, pace: float) -> bool:
+    """Whether a role can be done at so many tokens/s."""
+    return _useful_speed(entry, role, pace) >= _MIN_SPEEDS[role]
 
 
 def _useful_speed(entry: CatalogueEntry, role: ModelRole, pace: float) -> float:

@@ -350,6 +350,14 @@ def load_settings(
     )
 
 
+def configured_values(file: Path, environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
+    """Return what the file and the environment set, without the defaults. Raises ConfigError."""
+    raw: dict[str, Any] = {}
+    for source in (read_file(file), read_environment(environ, Settings)):
+        merge_tree(raw, check_source(source, Settings, WORKER_KINDS))
+    return raw
+
+
 def ceiling_variables(environ: Mapping[str, str] = os.environ) -> dict[Scope, tuple[int, str]]:
     """Return the ceilings that the environment sets, each with its variable.
 

@@ -305,8 +305,8 @@ def test_real_money_is_asked_for_kept_to_and_gone_on_from(
     assert row["accuracy"] == pytest.approx(1 / 3)
     assert float(str(row["cost_usd"])) == cloud.billed / 1e9
     usage = call("usage", "--json")
-    assert json.loads(usage.out)[0]["calls"] == 3  # the person's own ledger
-    assert json.loads(call("history", "ls", "--json").out) == []
+    assert json.loads(usage.out)["usage"][0]["calls"] == 3  # the person's own ledger
+    assert json.loads(call("history", "ls", "--json").out)["conversations"] == []
 
 
 def terminal(*words: str) -> Terminal:
@@ -333,7 +333,7 @@ def test_at_a_terminal_the_person_is_asked_and_ctrl_c_keeps_what_was_played_and_
         screen.send("\x03")
         assert screen.wait_end() == 130
     assert (here / "out.jsonl").read_bytes().count(b"\n") == 1
-    (day,) = json.loads(call("usage", "--json").out)
+    (day,) = json.loads(call("usage", "--json").out)["usage"]
     assert (day["calls"], day["unconfirmed_usd"] != "0") == (2, True)
 
 
@@ -380,7 +380,7 @@ def test_other_workers_are_not_used(call: Call, home: Path, questions: Path) -> 
         assert done.code == 0, done.err
         cloud.quiet()
         assert cloud.posts >= 1
-    (day,) = json.loads(call("usage", "--json").out)
+    (day,) = json.loads(call("usage", "--json").out)["usage"]
     assert day["charged_usd"] == "0"
 
 

@@ -152,7 +152,7 @@ def test_conversations_with_a_removed_model_stay_readable(call: Call, own: Path)
     asyncio.run(live([PlayedPrompt("Who wrote Faust?")], cards=[Card("own", "local", "Mine")]))
     assert models(call("models", "ls", "--json"))["own"]["last_used"] is not None
     assert call("models", "rm", "own", "-y").code == 0
-    [listed] = json.loads(call("history", "ls", "--json").out)
+    [listed] = json.loads(call("history", "ls", "--json").out)["conversations"]
     assert "Faust" in call("history", "show", listed["id"]).out
 
 

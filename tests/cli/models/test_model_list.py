@@ -105,7 +105,7 @@ def test_models_are_listed_without_tools(call: Call) -> None:
     assert head.split()[:4] == ["id", "role", "state", "size"]
     assert [row.split() for row in rows[1:]] == [["lab", "server"], ["mine", "server"]]
     assert rows[0].split()[:5] == ["*", "small", "chat", "starter", "98.4"]
-    listed = json.loads(call("models", "ls", "--json").out)
+    listed = json.loads(call("models", "ls", "--json").out)["models"]
     assert [one["id"] for one in listed if one["default"]] == ["small"]
     assert {len(one["skills"]) for one in listed} == {12}
     assert [one["state"] for one in listed] == ["starter", "server", "server"]
@@ -141,7 +141,7 @@ def test_what_is_used_has_a_speed_and_a_last_use(call: Call) -> None:
     before = models(call("models", "ls", "--json"))["small"]
     assert (before["tokens_per_second"], before["last_used"]) == (None, None)
     asyncio.run(live([PlayedPrompt("Hello")]))
-    assert models(call("models", "ls", "--json"))["small"]["last_used"] > 0
+    assert models(call("models", "ls", "--json"))["small"]["last_used"] is not None
     assert line(call("models", "show", "small"), "Last used")
 
 

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -272,6 +273,30 @@ def test_a_file_is_copied_verified_and_used(call: Call, tmp_path: Path) -> None:
     assert call("models", "verify", "my-model").code == 0
 
 
+@pytest.mark.parametrize("way", ["import", "import --link", "pull", "pull --recommended"])
+def test_no_role_is_taken_from_what_was_set_by_hand(
+    call: Call, hub: Hub, tmp_path: Path, way: str
+) -> None:
+    mine = tmp_path / "mine.gguf"
+    mine.write_bytes(tiny(70_000, seed=3))
+    assert call("models", "role", "chat", "small").code == 0
+    assert call("models", "role", "conductor", "small").code == 0
+    if way == "pull --recommended":
+        file = find_paths().state / "recommended.json"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        picks = [{"id": "tiny", "roles": ["chat", "conductor"]}]
+        file.write_text(json.dumps({"at": time.time(), "models": picks}))
+    named = {"import": [str(mine)], "pull": ["tiny"]}.get(way.split()[0], [])
+    done = call("models", *way.split(), *(named if "--recommended" not in way else []))
+    assert done.code == 0, done.err
+    assert "is here; `-m " in done.err
+    settings = load_settings(find_paths().config_file)
+    assert (settings.worker, settings.conductor) == ("small", "small")
+    assert models(call("models", "ls", "--json"))["small"]["default"]
+    asked = call("models", "pull", "other", "--role", "chat")
+    assert (asked.code, load_settings(find_paths().config_file).worker) == (0, "other"), "asked for"
+
+
 def test_a_linked_file_stays_where_it_is(call: Call, tmp_path: Path) -> None:
     mine = tmp_path / "mine.gguf"
     mine.write_bytes(TINY)
@@ -401,7 +426,7 @@ def test_another_programs_models_are_found_and_linked(
     assert done.code == 0, done.err
     assert "tiny:1b" in done.out
     assert "Ollama" in done.out
-    [one] = json.loads(call("models", "import", "--found", "--json").out)
+    [one] = json.loads(call("models", "import", "--found", "--json").out)["models"]
     assert (one["file"], one["sha256"]) == (str(blob), sha256)
     near = call("models", "import", "--found", "tiny:1")
     assert (near.code, "Did you mean 'tiny:1b'?" in near.err) == (2, True)
@@ -409,7 +434,7 @@ def test_another_programs_models_are_found_and_linked(
     assert done.code == 0, done.err
     [held] = json.loads(done.out)["models"]
     assert (held["state"], held["sha256"], held["file"]) == ("linked", sha256, str(blob))
-    assert json.loads(call("models", "import", "--found", "--json").out) == []
+    assert json.loads(call("models", "import", "--found", "--json").out)["models"] == []
 
 
 def test_a_damaged_stick_is_reported_and_leaves_nothing(

@@ -7,6 +7,8 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import psutil
 import pytest
@@ -17,6 +19,7 @@ from baton.core.machine import Gpu, Hardware
 from baton.core.messages import Message, Request, Role
 from baton.gguf.memory_fit import Fit, FitVerdict, ModelLoad
 from baton.models.recommendation import Pick, Recommendation
+from baton.models.recommendation_memory import RecommendationMemory
 from baton.platform.settings import find_paths, load_settings, write_settings
 from baton.workers.local import Memory, starter
 from support.command_line import Call
@@ -41,6 +44,37 @@ def test_the_recommendation_names_machine_models_and_the_way(call: Call) -> None
     if report["models"]:
         assert "`baton models pull --recommended`" in done.err
         assert "To download: " in done.out
+
+
+@pytest.mark.local_model
+def test_it_measures_once_and_three_calls_say_the_same(call: Call) -> None:
+    first = call("models", "recommend", "--json")
+    assert first.err.count("Measuring for two seconds") == 1
+    assert json.loads(first.out)["starter_tokens_per_second"] > 0
+    for _ in range(2):
+        again = call("models", "recommend", "--json")
+        assert again.err == ""
+        for name in ("starter_tokens_per_second", "models"):
+            assert json.loads(again.out)[name] == json.loads(first.out)[name]
+
+
+def test_a_speed_counts_for_its_machine_and_briefly_where_others_were_at_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, other = Hardware(8 * 10**9, 10**9, 4, 8, "A"), Hardware(8 * 10**9, 10**9, 2, 4, "A")
+    memory = RecommendationMemory(tmp_path)
+    assert memory.speed(here) is None
+    memory.save_speed(42.5, here, busy=False)
+    assert (memory.speed(replace(here, available=5)), memory.speed(other)) == (42.5, None)
+    now = time.time()
+    monkeypatch.setattr("time.time", lambda: now + 10**8)
+    assert memory.speed(here) == 42.5, "measured once"
+    memory.save_speed(7.0, here, busy=True)
+    assert memory.speed(here) == 7.0
+    monkeypatch.setattr("time.time", lambda: now + 10**8 + 7200)
+    assert memory.speed(here) is None
+    (tmp_path / "starter-speed.json").write_text("[]")
+    assert memory.speed(here) is None
 
 
 def test_what_a_set_takes_is_no_riddle_beside_what_each_takes() -> None:
@@ -152,7 +186,11 @@ def loaded() -> Iterator[int]:
 
 
 def test_what_is_loaded_is_listed(call: Call, loaded: int) -> None:
-    [one] = [row for row in json.loads(call("models", "ps", "--json").out) if row["pid"] == loaded]
+    [one] = [
+        row
+        for row in json.loads(call("models", "ps", "--json").out)["models"]
+        if row["pid"] == loaded
+    ]
     assert (one["id"], one["front"]) == ("small", os.getpid())
     assert one["memory_bytes"] > 50_000_000
     done = call("models", "ps")

@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from baton.core.errors import WorkerError
 from baton.core.events import Verdict
 from baton.core.messages import Message, Request, Role, Text
-from baton.core.plan.checks import Compute, Finding, check_text, claimed_sums
+from baton.core.plan.checks import Compute, Finding, check_text
+from baton.core.plan.claims import claimed_sums
 from baton.workers.tools import build_tools, sandbox
 from baton.workers.tools.computation.written_expression import judge_claims
 

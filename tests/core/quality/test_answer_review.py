@@ -11,7 +11,7 @@ import pytest_asyncio
 from baton.core.events import Warned
 from baton.core.messages import Card, Finish, Prompt, Request, Text, TurnStatus
 from baton.core.plan.plan import KINDS, Material
-from baton.core.ports import ConversationPosition, Route
+from baton.core.ports import ConversationPosition, Route, Worker
 from baton.core.routing_types import Draft, Estimate, Judgement
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import PromptLimits
@@ -61,7 +61,7 @@ def baton(
         return [Text(answer[n : n + 7]) for n in range(0, len(answer), 7)]
 
     workers = {card.id: ScriptedWorker(script, card) for card in (SMALL, *cards)}
-    named = {**(build_tools() if tools else {}), **workers}
+    named: dict[str, Worker] = {**(build_tools() if tools else {}), **workers}
     return Orchestra(Services(named, store, router=SureRouter(chances)), "small")
 
 

@@ -495,3 +495,32 @@ async def test_a_part_of_the_answer_that_may_fail_does_not_sink_the_rest() -> No
             view = await session.play(plan, limits=PromptLimits(alone=True))
         assert view.steps[1].status == "failed"
         assert (view.status, view.answer) == ("finished" if optional else "failed", "first")
+
+
+# When the time is up
+
+
+@pytest.mark.parametrize("begun", ["", "Better"])
+async def test_at_its_deadline_a_whole_draft_is_better_than_what_was_begun(begun: str) -> None:
+    class ReplacingStrategy:
+        async def first(self, context: StrategyContext) -> Proposal:
+            return Proposal(Plan((step("small", "Draft."),), (1,)), final=False)
+
+        async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
+            if len(outcome.plan.steps) > 1:
+                return None
+            return Proposal(Plan((*outcome.plan.steps, step("small", "Again.")), (2,)))
+
+    async def respond(request: Request) -> AsyncGenerator[Chunk]:
+        if "Draft." in request_text(request):
+            yield Text("A whole draft.")
+            return
+        if begun:
+            yield Text(begun)
+        await asyncio.sleep(60)
+
+    strategy = ReplacingStrategy()
+    async with open_orchestra(StubWorker(local(), respond), strategy=strategy) as session:
+        view = await session.play(None, limits=PromptLimits(deadline=0.5))
+        assert (view.status, view.answer, view.deadline) == ("finished", "A whole draft.", 0.5)
+        assert await session.answer() == ("A whole draft.", TurnStatus.CUT)

@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -182,6 +183,34 @@ async def test_errors_are_reported(
     assert type(heard.error) is kind
     assert said in str(heard.error)
     assert heard.has(Declined) == (fault in FREE)
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "said", "successor"),
+    [
+        ("openai", "gpt-4o-2024-05-13", "The model `gpt-4o-2024-05-13` has been deprecated.",
+         "openai/gpt-4o:"),
+        ("openai", "gpt-3.9", "The model `gpt-3.9` was retired; use gpt-4o-mini instead.",
+         "openai/gpt-4o-mini:"),
+        ("openai", "gpt-3.9", "The model `gpt-3.9` does not exist.", ""),
+        ("openai", "gpt-3.9", "The model is no longer there: gpt-4o or gpt-4o-mini are.", ""),
+        ("anthropic", "claude-haiku-4-5-20251001", "model: claude-haiku-4-5-20251001",
+         "anthropic/claude-haiku-4-5:"),
+    ],
+)  # fmt: skip
+async def test_a_withdrawn_model_is_named_with_its_successor(
+    cloud_setup: CloudSetup, provider: str, model: str, said: str, successor: str
+) -> None:
+    cloud = cloud_setup.cloud
+    cloud.manner = replace(cloud.manner, not_found=said)
+    cloud.next(Fault.NOT_FOUND)
+    worker = cloud_worker(cloud_setup.gateway, cloud, provider, f"{provider}/{model}")
+    heard = await collect_answer(worker)
+    assert type(heard.error) is WorkerError
+    assert f"doesn't offer {provider}/{model} (any more): {said}" in heard.error.message
+    expected = f"Its successor is {successor}" if successor else "`baton budget prices openai`"
+    assert expected in heard.error.hint
+    assert "Nothing was charged." in heard.error.hint
 
 
 async def test_a_free_server_that_counts_nothing_is_no_failure(cloud_setup: CloudSetup) -> None:

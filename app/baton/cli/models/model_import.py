@@ -18,7 +18,7 @@ from baton.cli.models.inventory import open_library
 from baton.cli.models.model_text import ProgressBoard
 from baton.cli.models.pull import PullResult, assign_roles, report_failures, results_object
 from baton.cli.options import quiet_option
-from baton.cli.output import emit, emit_json, notify
+from baton.cli.output import emit, emit_document, emit_json, notify
 from baton.cli.stores import format_columns
 from baton.core.byte_format import show_size
 from baton.core.catalogue_types import UNKNOWN_SOURCE
@@ -85,7 +85,7 @@ def import_(
 def _list_found(as_json: bool) -> int:
     listed = asyncio.run(_external_models())
     if as_json:
-        emit_json([_external_object(one) for one in listed])
+        emit_document(models=[_external_object(one) for one in listed])
     elif not listed:
         notify("No other program keeps models here that aren't linked yet.")
     else:

@@ -22,7 +22,7 @@ from baton.cli.models.inventory import (
     list_models,
     open_library,
 )
-from baton.cli.output import emit, emit_json, notify
+from baton.cli.output import emit, emit_document, iso_time, notify
 from baton.cli.stores import format_columns
 from baton.cli.workers import (
     WorkerConfiguration,
@@ -79,7 +79,7 @@ def list_(whole: bool, as_json: bool) -> None:
     """
     found = asyncio.run(list_models(whole))
     if as_json:
-        return emit_json([details_object(known) for known in found])
+        return emit_document(models=[details_object(known) for known in found])
     if found:
         emit(_table(found))
     notify(asyncio.run(_totals()))
@@ -96,7 +96,7 @@ def show(model: str, as_json: bool) -> None:
     known = find_known_model(model, asyncio.run(list_models(whole=True)))
     found = asyncio.run(model_details(known))
     if as_json:
-        return emit_json(details_object(known) | found.more)
+        return emit_document(**(details_object(known) | found.more))
     lines = (f"{name + ':':14}{one_line(text, 400)}" for name, text in found.lines.items() if text)
     emit("\n".join(wrap_line(line, 14) for line in lines))
 
@@ -111,7 +111,7 @@ def ps(as_json: bool) -> None:
     found = asyncio.run(list_models()) if loaded else []
     names = {known.file.resolve(): known.id for known in found if known.file is not None}
     if as_json:
-        return emit_json([_running_object(one, names) for one in loaded])
+        return emit_document(models=[_running_object(one, names) for one in loaded])
     if not loaded:
         return notify("No model is loaded.")
     head = ["model", "memory", "loaded for", "process", "of Baton"]
@@ -219,7 +219,7 @@ def _running_object(one: LoadedModel, names: dict[Path, str]) -> dict[str, Any]:
         "id": None if one.path is None else names.get(one.path.resolve()),
         "file": None if one.path is None else str(one.path),
         "memory_bytes": one.memory,
-        "started": one.started,
+        "started": iso_time(one.started),
         "pid": one.pid,
         "front": one.front,
     }
@@ -387,7 +387,7 @@ def _join_pairs(pairs: Iterable[tuple[str, str]]) -> str:
 
 
 def details_object(known: KnownModel) -> dict[str, Any]:
-    """Return what is known of a model as `--json` prints it; sizes in bytes, times since 1970."""
+    """Return what is known of a model as `--json` prints it; sizes in bytes."""
     record = known.held.record if known.held is not None else None
     return card_object(known.card) | {
         "answers": count_own_answers(known.table),
@@ -402,7 +402,7 @@ def details_object(known: KnownModel) -> dict[str, Any]:
         "bytes": known.held.bytes if known.held is not None else 0,
         "memory_bytes": known.load.total if known.load is not None else None,
         "tokens_per_second": None if known.speed is None else round(known.speed, 1),
-        "last_used": known.used,
+        "last_used": None if known.used is None else iso_time(known.used),
         "licence": known.licence,
         "file": str(known.file) if known.file is not None else None,
         "sha256": known.sha256,

@@ -16,17 +16,22 @@ from baton.cli.json_output import error_object
 from baton.cli.models.confirmation import ask_agreement
 from baton.cli.models.inventory import complete_wanted, open_library
 from baton.cli.models.model_text import ProgressBoard
-from baton.cli.models.recommend import load_recommendation, measure_and_recommend
+from baton.cli.models.recommend import measure_and_recommend
 from baton.cli.options import offline_option, quiet_option
 from baton.cli.output import emit_json, notify
 from baton.compose import appoint
 from baton.core.byte_format import show_size
 from baton.core.catalogue_types import UNKNOWN_SOURCE, ModelRole
 from baton.core.errors import BatonError, ConfigError, ModelFileError
-from baton.core.model_roles import arrival_text, recommended_roles, role_holders, roles_on_arrival
+from baton.core.model_roles import (
+    arrival_text,
+    configured_roles,
+    role_holders,
+    roles_on_arrival,
+)
 from baton.gguf.memory_fit import Fit
 from baton.models import LibraryModel, ModelDownload, ModelState, NeedsAgreement
-from baton.platform.settings import find_paths, load_settings
+from baton.platform.settings import configured_values, find_paths, load_settings
 from baton.presentation.words import join_words
 
 if TYPE_CHECKING:
@@ -123,16 +128,17 @@ async def _pull(
 async def _recommended_results(library: Library, settings: Settings) -> list[PullResult]:
     """Return the last recommendation that the person read, else what suits the machine now."""
     entries = library.entries()
-    picks = load_recommendation(entries)
+    picks = [(id, roles) for id, roles in library.memory.picks() if id in entries]
     if not picks:
         _, found = await measure_and_recommend(library, settings, True)
         picks = [(pick.entry.id, pick.roles) for pick in found.picks]
     here = {held.id for held in library.models() if held.state.is_usable}
-    missing = [(id, recommended_roles(roles)) for id, roles in picks if id not in here]
-    # Also after an attempt that was killed when a model had come, before it had its roles.
+    # Roles also for those that are here: an attempt may have been killed before they had theirs.
     having = role_holders(settings.worker, settings.conductor, settings.prefer)
-    idle = [(id, roles_on_arrival((), roles, having)) for id, roles in picks if id in here]
-    idle = [(id, roles) for id, roles in idle if roles]
+    configured = configured_roles(configured_values(find_paths().config_file))
+    free = {id: roles_on_arrival((), roles, having, configured) for id, roles in picks}
+    missing = [(id, roles) for id, roles in free.items() if id not in here]
+    idle = [(id, roles) for id, roles in free.items() if id in here and roles]
     if missing:
         size = show_size(sum(entries[id].size for id, _ in missing))
         notify(f"{join_words([id for id, _ in missing])}, {size}, will be fetched.")

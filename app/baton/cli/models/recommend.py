@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import time
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -38,7 +34,6 @@ from baton.core.model_roles import (
 )
 from baton.core.sanitiser import one_line
 from baton.models import ModelState
-from baton.platform.durable_files import make_folder, replace_file
 from baton.platform.settings import Settings, find_paths, load_settings, write_settings
 from baton.presentation.models import gpu_text, licence_text
 from baton.presentation.words import count_text
@@ -57,9 +52,10 @@ _ROLE_NAMES = [role.value for role in ModelRole]
 def recommend(no_measure: bool, as_json: bool) -> None:
     """Say which models suit this machine, what they take, and about how fast they will be.
 
-    The starter model writes for two seconds first: how fast it is here says how fast the others
-    will be. Nothing is fetched and nothing leaves this machine. Only models under licences that
-    allow any use are recommended; `baton models ls --all` lists the others too.
+    The first time the starter model writes for two seconds: how fast it is here says how fast the
+    others will be. That is remembered. Nothing is fetched and nothing leaves this machine. Only
+    models under licences that allow any use are recommended; `baton models ls --all` lists the
+    others too.
     """
     interrupts.restore_default_handler()
     machine, found, speed = asyncio.run(_recommend(not no_measure))
@@ -248,44 +244,32 @@ def _holder_text(role: ModelRole, holder: str, here: Collection[str], default: s
     return f"{one_line(holder)}, which isn't here" if here else "no model yet"
 
 
-_VALID_SECONDS = 86400.0
-"""After a day a machine may have other things to do, and is looked at again."""
-
-RecommendedRoles = Sequence[tuple[str, tuple[ModelRole, ...]]]
-
-
-def _recommendation_file() -> Path:
-    return find_paths().state / "recommended.json"
-
-
-def save_recommendation(found: Recommendation) -> None:
-    """Remember what was recommended; where that can't be kept, it is found out again."""
-    picks = [{"id": pick.entry.id, "roles": list(pick.roles)} for pick in found.picks]
-    with suppress(OSError):
-        make_folder(_recommendation_file().parent)
-        replace_file(_recommendation_file(), json.dumps({"at": time.time(), "models": picks}))
-
-
-def load_recommendation(known: Collection[str]) -> RecommendedRoles:
-    """Return what was recommended in the last day, of models that are known; else nothing."""
-    try:
-        stored = json.loads(_recommendation_file().read_text("utf-8"))
-        if not 0 <= time.time() - stored["at"] < _VALID_SECONDS:
-            return []
-        picks = [(one["id"], tuple(map(ModelRole, one["roles"]))) for one in stored["models"]]
-    except (OSError, ValueError, LookupError, TypeError):
-        return []
-    return [(id, roles) for id, roles in picks if id in known]
-
-
 async def measure_and_recommend(
     library: Library, settings: Settings, measures: bool
 ) -> tuple[float | None, Recommendation]:
-    """Measure, if wanted, and return how fast the starter is and what suits this machine."""
-    speed = await _measure_speed(settings) if measures else None
-    found = await library.recommend(speed)
-    save_recommendation(found)
-    return speed, found
+    """Return the starter's speed, measured once if that is wanted, and what suits this machine."""
+    machine = await library.inspect_machine()
+    speed = library.memory.speed(machine)
+    if speed is None and measures:
+        busy = await _is_busy()
+        speed = await _measure_speed(settings)
+        if speed is not None:
+            library.memory.save_speed(speed, machine, busy=busy)
+    return speed, await library.recommend(speed)
+
+
+_BUSY_PERCENT = 40.0
+_IDLE_TRIES = 5
+
+
+async def _is_busy() -> bool:
+    """Wait up to a few seconds until other programs leave the processor; return whether in vain."""
+    import psutil
+
+    for _ in range(_IDLE_TRIES):
+        if await asyncio.to_thread(psutil.cpu_percent, 0.5) < _BUSY_PERCENT:
+            return False
+    return True
 
 
 async def _measure_speed(settings: Settings) -> float | None:

@@ -36,6 +36,7 @@ class PlanExecutor:
         self._route = ""
         self._steps: dict[int, StepExecution] = {}
         self._text_before = self._author_before = ""
+        self._answer_before: tuple[int, ...] = ()
         self._reported: set[int] = set()
 
     @property
@@ -185,6 +186,7 @@ class PlanExecutor:
         if proposal.plan.steps[: len(played)] != played:
             raise PlanError("A plan may not change the steps that were played.")
         plan = await self._assign(proposal.plan, len(played))
+        self._answer_before = self._proposal.plan.answer if self._proposal is not None else ()
         self._text_before, self._author_before = self.text, self.author
         self._proposal = replace(proposal, plan=plan)
         await self._run.emit(ev.Planned(plan, proposal.final, proposal.why))
@@ -279,6 +281,18 @@ class PlanExecutor:
                 self._steps[n] = self._execution(n)
                 await self._steps[n].skip(self._steps[number])
         self._reported = set(self._steps)  # the strategy decides what comes now
+
+    async def keep_best(self) -> bool:
+        """Let the answer be what there is, as no time is left; return whether there is any.
+
+        A whole draft is better than the beginning of what was to replace it.
+        """
+        is_whole = self._answering and all(step.is_whole and step.text for step in self._answering)
+        if self._text_before.strip() and not is_whole:
+            plan = replace(self._plan, answer=self._answer_before)
+            self._proposal = replace(self._adopted, plan=plan, final=True)
+            await self._run.emit(ev.Planned(plan, True, "The time was up, so the draft stays."))
+        return bool(self.text.strip())
 
     def _conclude(self) -> None:
         """Raise the error of an answer's step that has no whole text.

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from baton.core.errors import BatonError, WorkerError
+from baton.core.errors import BatonError, ConfigError
 from baton.core.hold_decision import unknown_price_error
 from baton.core.labels import Label
 from baton.core.ledger_types import Policy, Scope
@@ -39,7 +39,8 @@ class PromptLimits:
     `budget` is what it may cost in nano-dollars; who types one needn't be asked again.
     `attended` is whether a person is there to be asked, `keep` whether the history is kept; with
     `alone` the worker gets no help. `strategy` decides what is played ("": the mode says). With
-    `preview` the person sees the plan before anything of it is called.
+    `preview` the person sees the plan before anything of it is called. After `deadline` seconds the
+    run ends with the text that there is.
     """
 
     label: Label = Label.CLOUD
@@ -52,6 +53,7 @@ class PromptLimits:
     alone: bool = False
     strategy: str = ""
     preview: bool = False
+    deadline: float | None = None
 
 
 ANYTHING = PromptLimits()
@@ -61,25 +63,25 @@ ANYTHING = PromptLimits()
 def check(card: Card, label: Label, terms: RunTerms) -> None:
     """Refuse a worker that may not see a text with this label, or may not be used at all.
 
-    Raises WorkerError, or BudgetExceeded for a worker without a price.
+    Raises ConfigError, or BudgetExceeded for a worker without a price.
     """
     if not label.allows(card.privacy):
         if card.place is Label.LOCAL:
-            raise WorkerError(
+            raise ConfigError(
                 f"This conversation is private, and {card.id} is another program's.",
                 f"`baton workers add {card.id} --private` lets private texts go to it.",
             )
-        raise WorkerError(
+        raise ConfigError(
             f"This conversation is {label}, and {card.id} is a {card.privacy} worker.",
-            "Choose a local worker, or start a new conversation.",
+            "Choose a local worker, or start a conversation that isn't private.",
         )
     if terms.offline and card.remote:
-        raise WorkerError(
+        raise ConfigError(
             f"Baton is offline, and {card.id} is not on this machine.",
             "Choose a local worker, or leave offline.",
         )
     if terms.mode == "local" and card.place is not Label.LOCAL:
-        raise WorkerError(
+        raise ConfigError(
             f"The mode is local, and {card.id} is a {card.place} worker.",
             "Choose a local worker, or another mode.",
         )

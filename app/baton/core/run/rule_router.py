@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from baton.core.messages import Card, estimated_tokens
+from baton.core.messages import Card, is_too_long
 from baton.core.plan.assignment import success_difficulty
 from baton.core.plan.plan import KINDS, Material, Need
 from baton.core.plan.skill_estimates import ordinary_difficulty
@@ -301,10 +301,8 @@ def _template(material: Material, roster: Sequence[Card], need: Need, parts: int
 def _too_long(material: Material, roster: Sequence[Card]) -> bool:
     """Whether the files are more than the first worker can hold beside the question."""
     files = {file.name: file for turn in material.turns for file in turn.files}
-    if not files or not roster or not roster[0].context:
-        return False
-    room = roster[0].context - min(1024, roster[0].context // 4) - estimated_tokens(material.prompt)
-    return sum(estimated_tokens(file.text) for file in files.values()) > max(0, room)
+    texts = [file.text for file in files.values()]
+    return bool(texts and roster) and is_too_long(roster[0], texts, material.prompt)
 
 
 def _where(route: Route, parts: int, likely: float, roster: Sequence[Card]) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from typing import Self
 
 from baton.core import events as ev
 from baton.core.aio import uninterrupted
-from baton.core.errors import BatonError, StoreError
+from baton.core.errors import BatonError, StoreError, stored_name
 from baton.core.messages import TurnStatus
 from baton.core.ports import Ask, Question, RecordedRun
 from baton.core.run.approval import Approval, PromptWithdrawn
@@ -46,10 +46,14 @@ class Run:
         self._recorded: RecordedRun | None = None
         self._executor: PlanExecutor | None = None
         self._unstored: list[ev.Called] = []
+        self._is_late = False
 
     async def __aenter__(self) -> Self:
         self._task = asyncio.create_task(self._play())
         self._task.add_done_callback(lambda _: self._queue.put_nowait(None))
+        if (deadline := self._request.limits.deadline) is not None:
+            alarm = self._task.get_loop().call_later(deadline, self._stop_late)
+            self._task.add_done_callback(lambda _: alarm.cancel())
         return self
 
     async def __aexit__(
@@ -75,6 +79,10 @@ class Run:
             # Not before its first step: the prompt would not even be recorded.
             self._task.get_loop().call_soon(self._task.cancel)
 
+    def _stop_late(self) -> None:
+        self._is_late = True
+        self.cancel()
+
     async def _ask(self, question: Question) -> str:
         """Ask the person one thing at a time, however many steps have a question."""
         async with self._asking:
@@ -91,13 +99,27 @@ class Run:
             await self._executor.play()
         except (asyncio.CancelledError, PromptWithdrawn):
             status, event = TurnStatus.CANCELLED, ev.Cancelled()
+            if self._is_late:
+                status, event = await uninterrupted(self._end_late())
         except BatonError as error:
-            event = ev.Failed(type(error).__name__, error.message, error.hint)
+            event = ev.Failed(stored_name(error), error.message, error.hint)
         else:
             status = TurnStatus.CUT if self._executor.is_cut else TurnStatus.DONE
             event = ev.Finished()
         finally:  # a bug ends the run without an event
             await uninterrupted(self._end(status, event))
+
+    async def _end_late(self) -> tuple[TurnStatus, ev.Terminal]:
+        """Return how the run ends whose time is up: with what there is, or an error."""
+        deadline = self._request.limits.deadline or 0.0
+        try:
+            if self._executor is not None and await self._executor.keep_best():
+                return TurnStatus.CUT, ev.Finished(deadline=deadline)
+        except StoreError as error:
+            return TurnStatus.FAILED, ev.Failed("StoreError", error.message, error.hint)
+        message = f"No text was there after {deadline:g} seconds."
+        hint = "Allow more of them, or ask a faster worker."
+        return TurnStatus.FAILED, ev.Failed("WorkerUnavailable", message, hint)
 
     async def _record(self) -> RecordedRun:
         request = self._request

@@ -13,6 +13,7 @@ from baton.core.errors import (
     ContextTooLong,
     StoreError,
     WorkerUnavailable,
+    stored_name,
 )
 from baton.core.messages import (
     Card,
@@ -84,6 +85,7 @@ class StepExecution:
         self.confidence: float | None = None
         self.error: BatonError | None = None
         self.is_over = False
+        self.is_whole = False
         self._run = run
         self._plan = plan
         self._inputs = inputs
@@ -117,7 +119,7 @@ class StepExecution:
 
     def restore(self, text: str, *, is_cut: bool) -> None:
         """Take over what it wrote in an earlier run."""
-        self.text, self.is_over = text, True
+        self.text, self.is_over, self.is_whole = text, True, True
         self.ending = Finish.LENGTH if is_cut else Finish.STOP
 
     async def skip(self, failed: StepExecution) -> None:
@@ -153,11 +155,12 @@ class StepExecution:
             is_kept_there = is_whole_answer and self.ending is not Finish.REPETITION
             text = "" if is_kept_there else self.text
             await emit(ev.StepFinished(self.number, self.finish, text))
+            self.is_whole = True
         except StepAbandoned:
             pass
         except BatonError as error:
             self.error = error
-            await emit(ev.StepFailed(self.number, type(error).__name__, error.message))
+            await emit(ev.StepFailed(self.number, stored_name(error), error.message))
         finally:
             self.is_over = True
             self._run.approval.forget(self.number)

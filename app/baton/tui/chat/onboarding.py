@@ -94,9 +94,6 @@ class OnboardingController:
                 hint = "" if can_answer else f" {PUT_OFF_TEXT}"
                 await self._context.transcript.note(text + hint)
             return
-        if self.starter_speed is None:
-            uses = await self._services.store.runs.worker_usage()
-            self.starter_speed = uses.get(STARTER_ID, (None,))[0]
         self._is_undecided = bool(text)  # without a greeting the offer was seen before
         self.advise(text)
 
@@ -172,6 +169,8 @@ class OnboardingController:
             view.say("\n".join(part for part in (text, models, foreign, stick) if part))
             await view.offer(_choices(found, library.offline, bool(foreign)))
 
+        if self.starter_speed is None:
+            self.starter_speed = library.memory.speed(machine)
         found = await library.recommend(self.starter_speed)
         await show(found)
         if not found.picks or context.is_waited_for or self.starter_speed is not None:
@@ -181,6 +180,7 @@ class OnboardingController:
         self.starter_speed = await measure_speed(self._services.orchestra.worker(), MEASURE_SECONDS)
         if self.starter_speed is None:
             return
+        library.memory.save_speed(self.starter_speed, machine, busy=False)
         timed = await library.recommend(self.starter_speed)
         picks = [pick.entry.id for pick in timed.picks]
         # What a person has gone to doesn't change under their hand.

@@ -106,10 +106,38 @@ def cheapest_model(provider: str, today: str) -> str:
     """Return the provider's model that costs least and isn't at its end on that day, or ""."""
     costs = {}
     for model in (name for name in snapshot().models if name.startswith(f"{provider}/")):
-        price, known = price_of(model), model_facts(model)
-        if price is not None and known is not None and not "" < known.until <= today:
+        price = price_of(model)
+        if price is not None and not _is_over(model, today):
             costs[model] = price.max_cost(1000, 100)
     return min(costs, key=lambda model: costs[model], default="")
+
+
+_DATE_SUFFIX = re.compile(r"-(?:\d{4}-\d{2}-\d{2}|\d{8}|latest)$")
+
+
+def successor_of(model: str, said: str, today: str) -> str:
+    """Return the model that takes the place of a withdrawn one, or "" where that isn't certain.
+
+    It is the only other model of the list that the provider names in what it `said`, else the same
+    one without its date.
+    """
+    provider, _, name = model.partition("/")
+    offered = {
+        other.removeprefix(f"{provider}/")
+        for other in snapshot().models
+        if other.startswith(f"{provider}/") and other != model and not _is_over(other, today)
+    }
+    words = {word.strip(".,:;!?'\"`()[]") for word in re.split(r"\s+", said)}
+    named = {word.removeprefix(f"{provider}/") for word in words} & offered
+    if len(named) == 1:
+        return f"{provider}/{named.pop()}"
+    undated = _DATE_SUFFIX.sub("", name)
+    return f"{provider}/{undated}" if undated in offered and not named else ""
+
+
+def _is_over(model: str, today: str) -> bool:
+    known = model_facts(model)
+    return known is not None and "" < known.until <= today
 
 
 @cache

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from baton.core.errors import ConfigError, ContextTooLong, WorkerUnavailable
+from baton.core.errors import (
+    BatonError,
+    ConfigError,
+    ContextTooLong,
+    WorkerError,
+    WorkerUnavailable,
+)
 from baton.core.labels import Label, address_label
 from baton.core.messages import (
     Card,
@@ -32,6 +40,7 @@ from baton.workers.cloud.messages import (
     RequestAnnounced,
     SendRequest,
 )
+from baton.workers.cloud.price_table import successor_of
 
 if TYPE_CHECKING:
     from baton.workers.cloud.gateway import Gateway
@@ -57,6 +66,13 @@ PROVIDER_NAMES = {
     "xai": "xAI",
     "zai": "Z.ai",
 }
+
+_WITHDRAWN = re.compile(
+    r"\bmodels?\b.{0,160}\b(?:not found|not exist|deprecated|decommissioned|retired|no longer"
+    r"|withdrawn|shut down|discontinued)|invalid model|: model: \S+$",
+    re.IGNORECASE,
+)
+"""Words of providers about a model that they don't offer (any more)."""
 
 _NEEDS_LOGIN = "it wants a login or a signature, not a key alone"
 _NO_COUNT = "litellm can't ask it to count the tokens of a streamed answer"
@@ -160,7 +176,7 @@ class CloudWorker:
                             await self._gateway.record_unsent(request.call)
                         if failed.declined:
                             yield Declined(failed.unsent and sent)
-                        raise error_of(failed)
+                        raise self._explained(failed)
                     case _:
                         raise call.child.reject()
         except ChildDied as death:
@@ -200,6 +216,24 @@ class CloudWorker:
 
     async def aclose(self) -> None:
         """Nothing to close: all workers share the gateway."""
+
+    def _explained(self, failed: Failed) -> BatonError:
+        """Return the error of a failure: of a withdrawn model with what takes its place."""
+        error, model = error_of(failed), self.card.model
+        is_refusal = failed.declined and type(error) is WorkerError
+        if self.card.kind != "cloud" or not is_refusal or not _WITHDRAWN.search(error.message):
+            return error
+        name = PROVIDER_NAMES.get(self.card.provider, self.card.provider)
+        said = error.message.partition(": ")[2]
+        message = f"{name} doesn't offer {model} (any more){f': {said}' if said else '.'}"
+        successor = successor_of(model, said, time.strftime("%Y-%m-%d"))
+        remedy = (
+            f"Its successor is {successor}: put that into the worker's entry (`baton config edit`)"
+            f" or name it with `-m {successor}`."
+            if successor
+            else f"`baton budget prices {self.card.provider}` lists others."
+        )
+        return WorkerError(message, f"Nothing was charged. {remedy}")
 
     def _charged(self, sent: bool) -> str:
         """Return a sentence about the charge for a call that broke off, or ""."""

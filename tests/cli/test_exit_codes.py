@@ -1,0 +1,74 @@
+"""One cause has one exit code, whichever command meets it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from baton.core.errors import ERROR_CLASSES, BatonError, MoneyHeld, stored_name
+from baton.workers.local.model_memory import NotEnoughMemory
+from support.command_line import Call, write_settings
+
+CLOUD = """
+[budget]
+day = "1"
+[[workers]]
+id = "gpt"
+kind = "cloud"
+model = "openai/gpt-5-mini"
+[[workers]]
+id = "unpriced"
+kind = "cloud"
+model = "openai/gpt-99"
+"""
+
+
+def expect(call: Call, code: int, reason: str, *args: str) -> None:
+    done = call(*args)
+    assert (done.code, reason in done.err) == (code, True), (args, done.err)
+
+
+def test_offline_is_2_everywhere(call: Call, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_settings(CLOUD)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-" + "test" * 8)
+    for args in (
+        ("ask", "-m", "gpt", "Hello", "--offline", "--budget", "0.1"),
+        ("ask", "-m", "gpt", "Hello", "--private", "--budget", "0.1"),
+        ("ask", "-m", "gpt", "Hello", "--mode", "local", "--budget", "0.1"),
+    ):
+        done = call(*args, "--json")
+        assert (done.code, json.loads(done.out)["error"]["type"]) == (2, "ConfigError"), args
+    expect(call, 2, "Baton is offline", "models", "pull", "qwen3.5-4b", "--offline")
+    expect(call, 2, "Baton is offline", "workers", "detect", "--offline")
+    monkeypatch.setenv("BATON_OFFLINE", "1")
+    expect(call, 2, "Baton is offline", "workers", "test", "gpt", "-y")
+    expect(call, 2, "Baton is offline", "keys", "test", "openai", "-y")
+
+
+def test_an_unknown_price_is_4_everywhere(
+    call: Call, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_settings(CLOUD)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-" + "test" * 8)
+    monkeypatch.setenv("OPENROUTER_API_KEY", "sk-" + "test" * 8)
+    expect(call, 4, "not known", "ask", "-m", "unpriced", "Hello", "--budget", "0.1")
+    expect(call, 4, "not known", "workers", "test", "unpriced", "-y")
+    expect(call, 4, "No price is known", "keys", "test", "openrouter", "-y")
+
+
+def test_too_little_memory_is_5_everywhere(
+    call: Call, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BATON_LOCAL__MEMORY_GB", "0.01")
+    done = call("ask", "-m", "small", "Tell me a story.", "--json")
+    assert (done.code, json.loads(done.out)["error"]["type"]) == (5, "ModelFileError")
+    assert "are allowed" in done.err
+    expect(call, 5, "Not even a small model fits", "models", "pull", "qwen3.5-4b")
+
+
+def test_every_error_is_stored_as_one_with_the_same_code() -> None:
+    errors = [NotEnoughMemory("m", "", 1, 0), MoneyHeld("m", "", "day"), BatonError("m")]
+    for error in errors:
+        assert ERROR_CLASSES[stored_name(error)].exit_code == error.exit_code
