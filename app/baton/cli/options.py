@@ -155,6 +155,8 @@ class PromptCommand(click.Command):
 
         After `--` each word belongs to the prompt as it is.
         """
+        if ctx.resilient_parsing:  # for the tab key, where words are missing
+            return super().parse_args(ctx, args)
         end = args.index("--") if "--" in args else len(args)
         rest = super().parse_args(ctx, _with_each_file(args[:end]))
         typed: tuple[str, ...] = ctx.params.get("text", ())

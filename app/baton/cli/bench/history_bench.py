@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from baton.bench import PastPrompt, PolicyRow, actual_row, replay_policy
 from baton.cli.bench.base_bench import show_progress
-from baton.cli.output import emit, emit_json, notify
+from baton.cli.output import emit, emit_json, iso_time, notify
 from baton.cli.stores import format_columns
 from baton.cli.usage import parse_since
 from baton.core.errors import ConfigError
@@ -339,7 +339,7 @@ def _report_object(
     cases = looked.cases
     return {
         "schema": 1,
-        "since": since,
+        "since": iso_time(since),
         "prompts": len(cases),
         "weighed": sum(case.weighed for case in cases),
         "estimated": sum(not case.weighed for case in cases),
