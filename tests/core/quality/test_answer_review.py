@@ -153,6 +153,19 @@ async def test_a_loop_is_stopped_and_the_stored_answer_ends_before_it(store: Sto
     assert (turn.text, turn.status) == (kept, TurnStatus.DONE)
 
 
+@pytest.mark.parametrize("strategy", ["ultra", "conductor"])
+async def test_a_plan_that_was_asked_for_and_is_not_drawn_is_said(
+    store: Store, strategy: str
+) -> None:
+    orchestra = baton(store, "They purr to rest.", small=0.9)
+    _, [warned] = await play(orchestra, "Why do cats purr?", strategy=strategy)
+    assert warned.kind == "not_conducted"
+    orchestra.change_terms(mode="ultra")
+    async with orchestra.play(Prompt("Why do cats purr?"), limits=PromptLimits(alone=True)) as run:
+        kinds = [event.kind async for event in run if isinstance(event, Warned)]
+    assert kinds == ["not_conducted"]
+
+
 @pytest.mark.parametrize("text", ["hello", "Hi!", "thanks"])
 async def test_a_greeting_is_not_marked(store: Store, text: str) -> None:
     _, warnings = await play(baton(store, "Hello!", small=0.2), text)

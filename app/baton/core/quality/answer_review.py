@@ -31,6 +31,10 @@ MIN_REMEDY_GAIN = 0.15
 LIKELY_WRONG = "likely_wrong"
 FAILED_CHECK = "failed_check"
 REPETITION = "repetition"
+UNCONDUCTED = "not_conducted"
+
+CONDUCTED = ("ultra", "conductor")
+"""The strategies that a person chooses for their plans."""
 
 _TEXT_KINDS = ("writing", "rewriting", "planning", "chat")
 """Kinds whose answers are good or weak rather than right or wrong."""
@@ -77,6 +81,24 @@ async def review_answer(
             message = "The model repeated itself, so it was stopped where that began."
             found.append(Warned(REPETITION, message, _BETTER_MODEL, step=number))
     return [replace(one, is_known=known.get(one.kind) == one.hint) for one in _first_of_kind(found)]
+
+
+def unconducted(routing: RoutingContext, strategy: str, outcome: Outcome) -> Warned | None:
+    """Return what is said where a person asked for a plan, and one worker answered."""
+    steps = outcome.plan.steps
+    if len(steps) > 1 or not steps[0].is_direct or _is_tool(_card_of(routing, steps[0].worker)):
+        return None
+    if strategy in CONDUCTED:
+        message = "No worker here could draw a plan, so one worker answered."
+        return Warned(UNCONDUCTED, message, _BETTER_MODEL)
+    if routing.mode == "ultra" and routing.limits.alone:
+        message = "One worker was chosen to answer alone, so the mode ultra had no effect."
+        return Warned(UNCONDUCTED, message, "Leave out -m, or name a --strategy with it.")
+    return None
+
+
+def _card_of(routing: RoutingContext, worker: str) -> Card | None:
+    return next((card for card in routing.roster if card.id == worker), None)
 
 
 def _is_tool(card: Card | None) -> bool:
