@@ -44,9 +44,39 @@ def slow(request: Request) -> Script:
         yield 0.01
 
 
+def flat(session: AppSession) -> str:
+    """Return what is on the screen as one line, however it is broken."""
+    return " ".join(session.screen_text().split())
+
+
 def count(request: Request) -> Script:
     """Say how many messages were seen."""
     yield Text(f"I was shown {len(request.messages)} messages.")
+
+
+async def test_the_lines_of_a_poem_stay_lines_and_no_word_of_a_table_is_cut(tmp_path: Path) -> None:
+    text = (
+        "Roses are red,\nviolets are blue.\n\n"
+        "| temperature and pressure | internationalisation |\n|---|---|\n"
+        "| " + "warm " * 30 + "| " + "x" * 70 + " |\n| cold | y |\n"
+    )
+    async with open_app(tmp_path, lambda request: [Text(text)]) as session:
+        await session.ask("Write a poem.")
+        lines = [line.strip() for line in session.screen_text().splitlines()]
+        assert "Roses are red," in lines
+        assert "violets are blue." in lines
+        assert not any("\u2026" in line and "warm" in line for line in lines)
+        assert sum(line.count("x") for line in lines) >= 70
+
+
+async def test_a_doubt_stands_under_the_answer_once_in_full_and_then_short(tmp_path: Path) -> None:
+    async with open_app(tmp_path, lambda request: [Text("Sunny.")]) as session:
+        await session.ask("What's the weather in Lisbon today?")
+        assert "No worker here can look up what is happening now" in flat(session)
+        await session.ask("And the weather in Porto today?")
+        assert "Not looked up." in flat(session)
+        await session.ask("Who wrote Emma?")
+        assert flat(session).count("look up") == 1
 
 
 async def test_a_prompt_is_answered_and_kept(tmp_path: Path) -> None:

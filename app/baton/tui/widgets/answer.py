@@ -11,10 +11,11 @@ from functools import cache
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
-from rich import markdown as rich_markdown
+from rich import box, markdown as rich_markdown
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.style import Style
 from rich.syntax import ANSISyntaxTheme, Syntax, SyntaxTheme
+from rich.table import Table
 from rich.theme import Theme as Styles
 from textual.content import Content
 from textual.geometry import Region, Size
@@ -179,6 +180,18 @@ class _Heading(rich_markdown.Heading):
     LEVEL_ALIGN = {f"h{level}": "left" for level in range(1, 7)}  # noqa: RUF012 (as in Rich)
 
 
+class _Table(rich_markdown.TableElement):
+    """A table with rules between its rows; a word that is wider than its column goes on below."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for table in super().__rich_console__(console, options):
+            assert isinstance(table, Table)
+            table.box, table.show_lines = box.HORIZONTALS, True
+            for column in table.columns:
+                column.overflow = "fold"
+            yield table
+
+
 class _Markdown(rich_markdown.Markdown):
     """One block, already parsed."""
 
@@ -187,6 +200,7 @@ class _Markdown(rich_markdown.Markdown):
         "heading_open": _Heading,
         "fence": _CodeBlock,
         "code_block": _CodeBlock,
+        "table_open": _Table,
     }
 
     def __init__(self, block: Block, code: tuple[SyntaxTheme, str]) -> None:
@@ -202,9 +216,12 @@ def _parser() -> MarkdownIt:
 
 
 def parse_blocks(text: str) -> list[Block]:
-    """Split a Markdown text into its blocks."""
+    """Split a Markdown text into its blocks; a line break of a poem or an address stays one."""
     blocks: list[list[Token]] = []
     for token in _parser().parse(text):
+        for child in token.children or ():
+            if child.type == "softbreak":
+                child.type = "hardbreak"
         if token.level == 0 and token.nesting >= 0:
             blocks.append([])
         blocks[-1].append(token)
