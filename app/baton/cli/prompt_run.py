@@ -122,12 +122,17 @@ def _report_ending(view: RunView, output: Output, manner: OutputOptions, left: l
     elif _was_withdrawn(view):
         output.notify("baton: Nothing was sent; your prompt is kept.")
     if view.status != "failed":
-        for substitution in view.substitutions:
-            output.warn(f"baton: {substitution}")
-    if view.notice and view.status != "failed" and view.notice not in view.substitutions:
-        output.notify(f"baton: {view.notice}")
+        _report_notices(view, output)
     if not manner.quiet and (lack := _incomplete_text(view, manner)):
         output.warn(f"baton: {lack}")
+
+
+def _report_notices(view: RunView, output: Output) -> None:
+    """Say who answered instead of whom, in a script as well; and the last notice."""
+    for substitution in view.substitutions:
+        output.warn(f"baton: {substitution}")
+    if view.notice and view.notice not in view.substitutions:
+        output.notify(f"baton: {view.notice}")
 
 
 def _incomplete_text(view: RunView, manner: OutputOptions) -> str:

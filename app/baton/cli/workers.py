@@ -135,9 +135,7 @@ def detect(ids: tuple[str, ...], add: bool, offline: bool, as_json: bool) -> Non
     help="US dollars for a million tokens read and written.",
 )
 @click.option("--here", is_flag=True, help="It computes on this machine, whatever its name.")
-@click.option(
-    "--private", is_flag=True, help="So it does, and private conversations may go to it."
-)
+@click.option("--private", is_flag=True, help="So it does, and private conversations may go to it.")
 @offline_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def add(

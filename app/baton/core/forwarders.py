@@ -8,12 +8,15 @@ from __future__ import annotations
 import re
 from urllib.parse import urlsplit
 
-_VENDORS = frozenset(
-    "ai21 amazon anthropic azure azure_ai bedrock cerebras cohere databricks deepinfra deepseek "
-    "fireworks_ai gemini google groq litellm litellm_proxy meta-llama microsoft minimax mistral "
-    "mistralai moonshotai nousresearch novita nvidia openai openrouter perplexity qwen sambanova "
-    "together_ai vertex_ai x-ai xai z-ai zai".split()
-)
+# fmt: off
+_VENDORS = frozenset((
+    "ai21", "amazon", "anthropic", "azure", "azure_ai", "bedrock", "cerebras", "cohere",
+    "databricks", "deepinfra", "deepseek", "fireworks_ai", "gemini", "google", "groq", "litellm",
+    "litellm_proxy", "meta-llama", "microsoft", "minimax", "mistral", "mistralai", "moonshotai",
+    "nousresearch", "novita", "nvidia", "openai", "openrouter", "perplexity", "qwen", "sambanova",
+    "together_ai", "vertex_ai", "x-ai", "xai", "z-ai", "zai",
+))
+# fmt: on
 """Who sells models: as OpenRouter and LiteLLM write it before a model, and in `owned_by`."""
 
 _SOLD_MODEL = re.compile(r"(?:gpt-[345]|chatgpt|claude|gemini-|grok-[2-9]|o[1-9](?:-|$))")
@@ -36,7 +39,9 @@ def looks_forwarded(model: str, base_url: str) -> bool:
     """
     vendor, slash, _ = model.partition("/")
     is_sold = bool(slash) and model == model.lower() and vendor in _VENDORS
-    return is_sold or _SOLD_MODEL.match(model.lower()) is not None or _port(base_url) == _LITELLM_PORT
+    return (
+        is_sold or _SOLD_MODEL.match(model.lower()) is not None or _port(base_url) == _LITELLM_PORT
+    )
 
 
 def is_sellers(owner: object) -> bool:

@@ -10,7 +10,6 @@ from baton.core.errors import StoreError
 from baton.core.events import Decision, Event, Offered
 from baton.core.ledger_types import Policy, Standing
 from baton.core.messages import Card, Message, Role
-from baton.core.money import FREE
 from baton.core.ports import Ask, CallOffer, Choice, Question, RecordedRun, Store
 from baton.core.redaction_types import RedactedTexts
 from baton.core.run.metered_worker import PreparedCall, RunBudget

@@ -21,6 +21,7 @@ from baton.core.plan.short_answer import answers_agree, majority_index
 from baton.core.ports import Proposal, RoutingContext, StrategyContext
 from baton.core.run.policy import MAX_PEER_SKILL_GAP, help_wanted, strength
 
+
 def answer_step(routing: RoutingContext, worker: str, *, optional: bool = False) -> Step:
     """Return a step in which a worker answers the prompt, seeing all of the conversation."""
     step = direct_step(worker, routing.material.files, routing.route.need)

@@ -11,7 +11,7 @@ from baton.core.errors import BatonError, ConfigError
 from baton.core.labels import Label
 from baton.core.ledger_types import Policy, Scope, ScopeBalance, SpendingStyle
 from baton.core.messages import Card
-from baton.core.money import FREE, show_usd
+from baton.core.money import show_usd
 from baton.core.run.policy import check
 from baton.core.view import RunView
 from baton.presentation import charges

@@ -97,16 +97,19 @@ async def find_server_models(
     used = set(taken)
     return [
         ServerModel(
-            suggest_id(model.name, used), place.engine, model.name, _base(place), model.size, model.cloud
+            suggest_id(model.name, used),
+            place.engine,
+            model.name,
+            _base(place),
+            model.size,
+            model.cloud,
         )
         for place, answer in zip(asked, answers, strict=True)
         for model in _usable(place, answer)
     ]
 
 
-async def list_server_models(
-    base_url: str, limit: float = TIMEOUT_SECONDS
-) -> list[ListedModel]:
+async def list_server_models(base_url: str, limit: float = TIMEOUT_SECONDS) -> list[ListedModel]:
     """Return the models of the server at an address of this machine; none where none answers.
 
     `cloud` are those of which it says who sells them.
@@ -226,7 +229,10 @@ def _base(place: ServerAddress) -> str:
 
 
 def suggest_id(name: str, used: set[str]) -> str:
-    """Make a short id, and take it that isn't in use: "hf.co/someone/Qwen3-8B-GGUF:Q4_K_M" is "qwen3-8b"."""
+    """Return a short id that isn't in use, and take it.
+
+    "hf.co/someone/Qwen3-8B-GGUF:Q4_K_M" is "qwen3-8b".
+    """
     short = name.rsplit("/", 1)[-1].lower().removesuffix(".gguf").removesuffix(":latest")
     short = re.sub(r"[-.]gguf(:.*)?$", "", short)
     short = re.sub(r"[^a-z0-9._-]+", "-", short).strip("-._")[:40] or "model"
