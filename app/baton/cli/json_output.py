@@ -133,6 +133,7 @@ def offer_object(offer: Offered) -> dict[str, Any]:
         "hidden": offer.hidden,
         "decision": offer.decision.value,
         "message": offer.message,
+        "step": offer.step,
     }
 
 

@@ -123,21 +123,28 @@ def _report_ending(view: RunView, output: Output, manner: OutputOptions, left: l
         output.notify(f"baton: {way}" if way else f"baton: Stopped; {kept}")
     elif _was_withdrawn(view):
         output.notify("baton: Nothing was sent; your prompt is kept.")
-    if view.notice and view.status != "failed" and view.notice not in view.substitutions:
-        output.notify(f"baton: {view.notice}")
+    if view.status != "failed":
+        _report_notices(view, output)
     for line in _doubts(view, manner):
         output.warn(f"baton: {line}")
 
 
 def _doubts(view: RunView, manner: OutputOptions) -> list[str]:
-    """Say who stood in for a worker, and what is wrong with an answer, or likely is."""
-    substitutions = view.substitutions if view.status != "failed" else ()
+    """Say what is wrong with an answer, or likely is."""
     if manner.quiet:
-        return [*substitutions]
+        return []
     lack = _incomplete_text(view, manner)
     is_text = manner.format in ("text", "whole")  # the others have them
     doubts = map(warning_text, view.warnings if manner.has_warnings and is_text else ())
-    return [*substitutions, *filter(None, [lack]), *doubts]
+    return [*filter(None, [lack]), *doubts]
+
+
+def _report_notices(view: RunView, output: Output) -> None:
+    """Say who answered instead of whom, in a script as well; and the last notice."""
+    for substitution in view.substitutions:
+        output.warn(f"baton: {substitution}")
+    if view.notice and view.notice not in view.substitutions:
+        output.notify(f"baton: {view.notice}")
 
 
 def _incomplete_text(view: RunView, manner: OutputOptions) -> str:

@@ -158,11 +158,10 @@ def _event_lines(event: ev.Event) -> list[str]:
             return [f"offered: {offer_text(event, event.worker)}"]
         case ev.StepStarted(step=step, worker=worker):
             return [f"step {step} given to {one_line(worker)}"]
-        case ev.StepRetried(step=step, worker=worker, delay=delay):
-            how = (
-                f"goes to {one_line(worker)} instead" if worker else f"tried again in {delay:.0f} s"
-            )
-            return [f"step {step} {how}: {one_line(event.reason)}"]
+        case ev.StepRetried(step=step, reason=reason, delay=delay):
+            other = f"goes to {one_line(event.worker)} instead" if event.worker else ""
+            how = other or f"tried again in {delay:.0f} s"
+            return [f"step {step} {how}: {one_line(reason)}"]
         case ev.Trimmed(turns=turns):
             return [f"the {turns} oldest turns are left out from here on"]
         case ev.Called():

@@ -66,7 +66,7 @@ def card_of(entry: CloudSettings | ServerSettings, effort: Effort = "low") -> Ca
     provider, _, name = entry.model.partition("/") if cloud else ("server", "", entry.model)
     known = model_facts(entry.model) if cloud else None
     privacy, reach = privacy_of(entry), reach_of(entry)
-    confirmed = cloud or entry.here or entry.privacy is Label.LOCAL
+    confirmed = isinstance(entry, CloudSettings) or entry.here or entry.privacy is Label.LOCAL
     # What a provider's model costs somewhere else is not in any list.
     listed = entry.model if cloud and not entry.base_url else ""
     price = price_of(listed, entry.price)

@@ -100,7 +100,8 @@ class Decision(StrEnum):
 class Offered:
     """A remote worker could help: what it would see and cost at most, and what was decided.
 
-    `most` is in nano-dollars, `size` in bytes of text; `hidden` says what was taken out.
+    `most` is in nano-dollars, `size` in bytes of text; `hidden` says what was taken out. It is for
+    a step, or for planning (0).
     """
 
     at: float = field(default=0.0, kw_only=True)
@@ -111,6 +112,7 @@ class Offered:
     hidden: str
     decision: Decision
     message: str = ""
+    step: int = 0
 
 
 @dataclass(frozen=True, slots=True)

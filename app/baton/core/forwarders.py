@@ -8,47 +8,15 @@ from __future__ import annotations
 import re
 from urllib.parse import urlsplit
 
-_VENDORS = frozenset(
-    [
-        "ai21",
-        "amazon",
-        "anthropic",
-        "azure",
-        "azure_ai",
-        "bedrock",
-        "cerebras",
-        "cohere",
-        "databricks",
-        "deepinfra",
-        "deepseek",
-        "fireworks_ai",
-        "gemini",
-        "google",
-        "groq",
-        "litellm",
-        "litellm_proxy",
-        "meta-llama",
-        "microsoft",
-        "minimax",
-        "mistral",
-        "mistralai",
-        "moonshotai",
-        "nousresearch",
-        "novita",
-        "nvidia",
-        "openai",
-        "openrouter",
-        "perplexity",
-        "qwen",
-        "sambanova",
-        "together_ai",
-        "vertex_ai",
-        "x-ai",
-        "xai",
-        "z-ai",
-        "zai",
-    ]
-)
+# fmt: off
+_VENDORS = frozenset((
+    "ai21", "amazon", "anthropic", "azure", "azure_ai", "bedrock", "cerebras", "cohere",
+    "databricks", "deepinfra", "deepseek", "fireworks_ai", "gemini", "google", "groq", "litellm",
+    "litellm_proxy", "meta-llama", "microsoft", "minimax", "mistral", "mistralai", "moonshotai",
+    "nousresearch", "novita", "nvidia", "openai", "openrouter", "perplexity", "qwen", "sambanova",
+    "together_ai", "vertex_ai", "x-ai", "xai", "z-ai", "zai",
+))
+# fmt: on
 """Who sells models: as OpenRouter and LiteLLM write it before a model, and in `owned_by`."""
 
 _SOLD_MODEL = re.compile(r"(?:gpt-[345]|chatgpt|claude|gemini-|grok-[2-9]|o[1-9](?:-|$))")

@@ -184,10 +184,15 @@ def destination_text(offer: CallOffer) -> str:
     if not card.address and (card.kind != "cloud" or not whose):
         whose = "your network" if card.place is Label.LAN else "the cloud"
     names = [f"worker {one_line(card.id, 40)}"] if card.id != card.name else []
-    names += [one_line(card.provider, 40)] if card.address and card.kind == "cloud" else []
+    names += (
+        [one_line(card.provider, 40)]
+        if card.address and card.provider and card.kind == "cloud"
+        else []
+    )
     who = f" ({', '.join(names)})" if names else ""
     # A program here that nobody confirmed may pass it on.
-    verb = "Goes to" if card.place is Label.LOCAL else "Leaves this machine for"
+    is_here = card.kind == "server" and card.place is Label.LOCAL
+    verb = "Goes to" if is_here else "Leaves this machine for"
     return f"{verb} {whose}{who}{hidden}:"
 
 

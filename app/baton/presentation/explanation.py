@@ -168,6 +168,8 @@ _DECISIONS = {
 def _offer_text(offer: Offered) -> str:
     """Say what became of an offer to ask a worker, and why it was made."""
     said = _DECISIONS[offer.decision].format(worker=one_line(offer.worker))
+    if not offer.step:
+        said = f"{said[:-1]} (to plan)."
     message = f" {one_line(offer.message)}" if offer.message else ""
     return f"{said}{message} The reason to ask it: {one_line(offer.why)}"
 

@@ -141,11 +141,10 @@ def step_detail(step: StepView, run: RunView, text: str, roster: CardsById) -> C
             _muted("Its draft:" if draft else "It wrote:"),
             Content(sanitise(_quote_text(step, text)).strip("\n")),
         ]
-    owners = _offer_steps(run)
     lines += [
         _muted(f"Offered: {offer_text(o, worker_name(o.worker, roster))}")
-        for o, n in zip(run.offers, owners, strict=True)
-        if n == step.number
+        for o in run.offers
+        if o.step == step.number
     ]
     return Content("\n").join(
         [*lines, *(_muted(line) for call in calls for line in _call_lines(call))]
@@ -173,13 +172,12 @@ def _call_lines(call: Called) -> list[str]:
 def run_totals(run: RunView, roster: CardsById) -> Content:
     """Write what went wrong, and what a run held, was charged and sent.
 
-    Offers stand here whose worker has no step.
+    Offers to plan stand here.
     """
-    offers = zip(run.offers, _offer_steps(run), strict=True)
     lines = [
         _muted(f"Offered: {offer_text(offer, worker_name(offer.worker, roster))}")
-        for offer, number in offers
-        if not number
+        for offer in run.offers
+        if not offer.step
     ]
     if run.failure is not None:
         lines.append(Content.styled(one_line(run.failure.message, 400), "$error"))
@@ -193,30 +191,6 @@ def run_totals(run: RunView, roster: CardsById) -> Content:
         hosts = ", ".join(dict.fromkeys(one_line(sent.destination, 80) for sent in run.sent))
         parts.append(f"Sent to {hosts}: {size:,} bytes (e shows them).")
     return Content("\n").join([*lines, Content(" ".join(parts))] if parts else lines)
-
-
-def _offer_steps(run: RunView) -> list[int]:
-    """Return the number of the step that each offer was for; 0 where it was for none.
-
-    An offer comes before its step begins, or is left out; again where it is tried again.
-    """
-    owners: list[int] = []
-    for offer in run.offers:
-        mine = [step for step in run.steps if step.worker == offer.worker]
-        later = [
-            step for step in mine if step.number not in owners and _step_start(step) >= offer.at
-        ]
-        owner = min(later, key=_step_start, default=None) or max(
-            mine, key=_step_start, default=None
-        )
-        owners.append(owner.number if owner is not None else 0)
-    return owners
-
-
-def _step_start(step: StepView) -> float:
-    """Return when a step began, or was left out; what didn't happen yet is last."""
-    known = step.began if step.began is not None else step.ended
-    return float("inf") if known is None else known
 
 
 def _muted(text: str) -> Content:

@@ -493,7 +493,7 @@ def check_workers(scenario: RandomScenario, events: list[ev.Event]) -> None:
         card = worker.card
         assert may_use(card, scenario.label, scenario.terms)
         assert all(request.label is scenario.label for request in worker.requests)
-        if card.uses_gateway:
+        if not card.is_local:
             sent = [e for e in events if isinstance(e, ev.Offered) and e.worker == name]
             leave = [e for e in sent if e.decision is ev.Decision.SENT]
             assert len(worker.requests) <= len(leave)

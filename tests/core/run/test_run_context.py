@@ -70,7 +70,7 @@ async def test_a_decision_is_recorded_with_what_it_rests_on(gain: float, ok: boo
     assert (event.worker, event.gain, event.ok) == ("far", gain, ok)
     assert event.ok == (event.gain > event.bar)
     assert event.cost > 0
-    assert "balanced asks for more than 5 %" in event.why
+    assert "balanced wants a gain above 5 %" in event.why
     assert strategy.said == [ok]
     assert strategy.money == [SpendingRoom(NANO, 0.0)]
 

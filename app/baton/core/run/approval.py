@@ -97,7 +97,7 @@ class Approval:
             except StoreError as error:
                 if not text:
                     raise
-                offered, cap = Offered(card.id, why, 0, 0, "", Decision.NEVER, str(error)), 0
+                offered, cap = Offered(card.id, why, 0, 0, "", Decision.NEVER, str(error), step), 0
             if offered.decision is not Decision.SENT:
                 self.forget(step)
             # Within the lock: a person who takes the prompt back isn't asked about the next step.
@@ -127,7 +127,7 @@ class Approval:
             # The person must agree to spending, and to what leaves without their asking.
             shown = CallOffer(card, why, written(messages), hidden, most, None, "", draft, keep)
             decision, message = await self._decide(shown)
-        return Offered(card.id, why, most, size, hidden, decision, message), cap
+        return Offered(card.id, why, most, size, hidden, decision, message, step), cap
 
     async def _decide(self, offer: CallOffer) -> tuple[Decision, str]:
         policy = self.policy

@@ -22,6 +22,9 @@ from baton.core.run.strategy_context import RunStrategyContext
 BYTES_PER_TOKEN = 4
 """About how many bytes a token of an answer has: the step that reads it is billed for them."""
 
+_GIVEN_REASON = "You gave the plan."
+_KEPT_REASON = "The plan is that of the run that this one goes on with."
+
 GO, STOP, EDIT = "go", "stop", "edit"
 """What a person may say to a plan."""
 
@@ -110,7 +113,7 @@ class PlanExecutor:
         if request.kept is not None:
             self._take_up(request.kept)
             # A strategy may look at it again, as it would have without the interruption.
-            why = "The plan was there already."
+            why = _KEPT_REASON if request.root else _GIVEN_REASON
             proposal = Proposal(request.kept.plan, "plan", why, final=strategy is None)
         else:
             assert strategy is not None

@@ -40,7 +40,7 @@ _MIN_USUAL_CHANCE = 0.5
 """With less chance than this the default worker likely gets it wrong."""
 
 _MIN_TRUSTED_SKILL = 1.7
-"""Without an estimate a worker of less skill (under a billion parameters) is left small talk only."""
+"""Without an estimate a worker of less skill, under a billion parameters, keeps small talk only."""
 
 _FAULT_SECONDS = 5.0
 """How long to wait for what workers say of themselves: as long as a keyring may take."""

@@ -236,7 +236,7 @@ class Pacing:
             return _MAX_BAR, closed
         rule = STYLE_RULES[self.thrift]
         bar = min(_MAX_BAR, rule.floor(cost))
-        why = f"; at that price, {self.thrift} asks for more than {100 * bar:.0f} %"
+        why = f"; at that price, the pace {self.thrift} wants a gain above {100 * bar:.0f} %"
         if any(room.scope is Scope.RUN and room.ceiling for room in standing.rooms):
             return bar, why  # the person said what this prompt may cost
         prior = [(gain / cost, cost) for gain in _PRIOR_GAINS] if cost else []

@@ -43,10 +43,10 @@ _MIN_LOCAL_HELP_GAIN = 0.15
 class DraftReview:
     """The default worker drafts, by itself or beside another; then one answer is chosen.
 
-    Where the drafts won't do, a better worker on this machine is asked first, and where two leave it
-    open, a third one here; then the helper, if its gain is worth its price. The draft is there by
-    then, and stays beside what replaces it. With `is_doubted` the router expects that the helper is
-    needed, although it has no figures.
+    Where the drafts won't do, a better worker on this machine is asked first, and where two leave
+    it open, a third one here; then the helper, if its gain is worth its price. The draft is there
+    by then, and stays beside what replaces it. With `is_doubted` the router expects that the helper
+    is needed, although it has no figures.
     """
 
     def __init__(self, workers: Sequence[str] = (), *, is_doubted: bool = False) -> None:
@@ -180,9 +180,8 @@ async def _third_drafter(context: StrategyContext, outcome: Outcome, gain: float
 
 def _draft_numbers(routing: RoutingContext, plan: Plan) -> Sequence[int]:
     """Return the numbers of the drafts: two or three that may fail, else the first step."""
-    mine = takewhile(
-        lambda step: step.optional and step.worker not in (routing.helper, routing.near), plan.steps
-    )
+    asked = (routing.helper, routing.near)
+    mine = takewhile(lambda step: step.optional and step.worker not in asked, plan.steps)
     count = len(list(mine))
     return range(1, min(MAX_DRAFTS, count) + 1) if count > 1 else (1,)
 

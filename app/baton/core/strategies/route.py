@@ -30,9 +30,8 @@ class RouteAlone:
             more = expected_gain(routing, routing.helper) - expected_gain(routing, here.id)
             if await context.weigh(routing.helper, more):
                 points = round(100 * more)
-                why = (
-                    f"{name} is likelier to get this right, by about {points} %, which is worth it."
-                )
+                by = f"by about {points} %, which is worth it."
+                why = f"{name} is likelier to get this right, {by}"
                 return await Delegation(routing.helper, why).first(context)
         if here.id != mine.id:
             points = round(100 * expected_gain(routing, here.id))

@@ -45,7 +45,9 @@ else:
     __getattr__ = lazy_exports(
         __name__,
         loaded_models="LoadedModel list_loaded_models",
-        local_servers="ServerModel TIMEOUT_SECONDS find_server_models list_server_models suggest_id",
+        local_servers=(
+            "ServerModel TIMEOUT_SECONDS find_server_models list_server_models suggest_id"
+        ),
         messages="LlamaInfo",
         model_file=(
             "ModelFile STARTER check_gguf conductor_adapter find_model read_model_header starter"

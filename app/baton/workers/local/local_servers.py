@@ -229,7 +229,10 @@ def _base(place: ServerAddress) -> str:
 
 
 def suggest_id(name: str, used: set[str]) -> str:
-    """Make a short id, and take it that isn't in use: "hf.co/someone/Qwen3-8B-GGUF:Q4_K_M" is "qwen3-8b"."""
+    """Return a short id that isn't in use, and take it.
+
+    "hf.co/someone/Qwen3-8B-GGUF:Q4_K_M" is "qwen3-8b".
+    """
     short = name.rsplit("/", 1)[-1].lower().removesuffix(".gguf").removesuffix(":latest")
     short = re.sub(r"[-.]gguf(:.*)?$", "", short)
     short = re.sub(r"[^a-z0-9._-]+", "-", short).strip("-._")[:40] or "model"
