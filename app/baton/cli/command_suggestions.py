@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import click
 
 from baton.cli.options import ALIASES
-from baton.cli.root import COMMANDS, baton
 
 _MAX_SUGGESTIONS = 3
 
@@ -50,15 +49,18 @@ _COMMAND_WORDS = {
 """Other programs' words for whole commands, some for those of one group."""
 
 
-def suggest_commands(name: str, path: str) -> list[str]:
-    """Return what likely is meant by a command that the group at `path` doesn't have, best first.
+def suggest_commands(name: str, context: click.Context) -> list[str]:
+    """Return what likely is meant by a command that the context's group doesn't have, best first.
 
     Names that differ by a letter or two come last, as they are guessed.
     """
-    every = dict(_subcommands())
+    top = context.find_root()
+    assert isinstance(top.command, click.Group), "all commands are in a group"
+    commands, every = top.command.list_commands(top), dict(_subcommands(top))
+    path = context.command_path
     group = path.removeprefix("baton").strip()
     word = _WORDS.get(name, name)
-    beside = list(COMMANDS) if not group else every.get(group, [])
+    beside = commands if not group else every.get(group, [])
     words = [word, "show"] if word == "ls" else [word]
     if group and (own := next((one for one in words if one in beside), "")):
         return [f"{path} {own}"]
@@ -67,7 +69,7 @@ def suggest_commands(name: str, path: str) -> list[str]:
     near = difflib.get_close_matches(name, beside, n=1)
     for found in (
         known,
-        [f"baton {name}"] if name in COMMANDS else [],
+        [f"baton {name}"] if name in commands else [],
         [f"{path} {one}" for one in near] if group else [],
         same,
         [f"{path} {one}" for one in near],
@@ -81,10 +83,10 @@ def suggest_commands(name: str, path: str) -> list[str]:
     ][:_MAX_SUGGESTIONS]
 
 
-def _subcommands() -> Iterator[tuple[str, list[str]]]:
+def _subcommands(top: click.Context) -> Iterator[tuple[str, list[str]]]:
     """Yield each group with the names of its commands."""
-    context = click.Context(baton, info_name="baton")
+    assert isinstance(top.command, click.Group), "all commands are in a group"
     for name in _GROUP_ORDER:
-        command = baton.get_command(context, name)
+        command = top.command.get_command(top, name)
         if isinstance(command, click.Group):
-            yield name, command.list_commands(context)
+            yield name, command.list_commands(top)

@@ -45,8 +45,8 @@ def _as_baton_error(error: Exception) -> BatonError:
         return error
     if isinstance(error, click.UsageError):
         path = error.ctx.command_path if error.ctx else "baton"
-        if isinstance(error, click.exceptions.NoSuchCommand):
-            return _unknown_command_error(error.command_name, path)
+        if isinstance(error, click.exceptions.NoSuchCommand) and error.ctx is not None:
+            return _unknown_command_error(error.command_name, error.ctx)
         near: Sequence[str] = getattr(error, "possibilities", None) or ()
         what = one_line(error.message if near else error.format_message(), 1000)
         meant = f"Did you mean {near[0]}? " if near else ""
@@ -59,12 +59,12 @@ def _as_baton_error(error: Exception) -> BatonError:
     return _internal_error(error)
 
 
-def _unknown_command_error(name: str, path: str) -> ConfigError:
+def _unknown_command_error(name: str, context: click.Context) -> ConfigError:
     from baton.cli.command_suggestions import suggest_commands
 
-    quoted = [f"`{command}`" for command in suggest_commands(name, path)]
+    quoted = [f"`{command}`" for command in suggest_commands(name, context)]
     listed = " or ".join(filter(None, (", ".join(quoted[:-1]), *quoted[-1:])))
-    meant = f"Did you mean {listed}?" if listed else f"`{path} --help` lists them."
+    meant = f"Did you mean {listed}?" if listed else f"`{context.command_path} --help` lists them."
     return ConfigError(f"There is no command {name!r}.", meant)
 
 
