@@ -66,7 +66,7 @@ GOES_ON = "Interrupted after step 2 of 4; `baton resume beef` continues it."
         ((), "lost", GOES_ON),
         (
             (
-                ev.Offered("gpt", "It was cut.", NANO, 9, "", ev.Decision.NEVER, "No.", at=0.2),
+                ev.Offered("gpt", "It was cut.", NANO, 9, "", ev.Decision.NEVER, "No.", 3, at=0.2),
                 ev.Finished(at=0.3),
             ),
             "finished",

@@ -114,7 +114,8 @@ async def test_what_costs_nothing_is_worth_any_gain() -> None:
             StubWorker(local()), StubWorker(free), ceiling=0, strategy=GainStrategy(gain)
         ) as session:
             event = await weighed_event(session)
-        assert (event.ok, event.cost, event.why) == (ok, 0, "It costs nothing.")
+        assert (event.ok, event.cost) == (ok, 0)
+        assert event.why.startswith("It costs nothing")
 
 
 @pytest.mark.parametrize(
