@@ -149,6 +149,19 @@ async def test_a_click_chooses(tmp_path: Path) -> None:
         assert len(session.asked) == 1
 
 
+async def test_the_draft_stays_as_the_version_before_the_answer(tmp_path: Path) -> None:
+    async with open_app(tmp_path, sorry, cloud=remote_script(), size=(120, 40)) as session:
+        await wait_for_offer(session)
+        await session.press("tab", "right", "enter")
+        await session.wait_for_answer()
+        await session.wait_for_text("From far away.", "2 of 2")
+        await session.press("escape", "[")
+        await session.wait_for_text(SORRY, "1 of 2")
+        assert "From far away." not in session.screen_text()
+        await session.press("]")
+        await session.wait_for_text("From far away.", "2 of 2")
+
+
 async def test_send_in_this_conversation_asks_no_more_there(tmp_path: Path) -> None:
     async with open_app(tmp_path, sorry, cloud=remote_script()) as session:
         await wait_for_offer(session)
