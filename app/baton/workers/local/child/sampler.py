@@ -70,6 +70,16 @@ class Confidence:
         return _mean(list(itertools.chain(*self._lines))) if any(self._lines) else None
 
     @property
+    def least(self) -> float | None:
+        """The least log-probability of a token so far; None if there was none."""
+        return min(itertools.chain(*self._lines), default=None)
+
+    @property
+    def first(self) -> float | None:
+        """The log-probability of the first token; None if there was none."""
+        return next(itertools.chain(*self._lines), None)
+
+    @property
     def lines(self) -> list[float]:
         """The same for each line in which there was one."""
         return [_mean(line) for line in self._lines if line]
