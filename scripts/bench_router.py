@@ -11,9 +11,9 @@
 DIR holds files as scripts/routing_rows.py reads them; they are no part of Baton. For each seed a
 new split is drawn, the project's own training runs on its visible part, and the rest is scored as
 scripts/score_router does. Whole tasks, files and workers are left out of further trainings. What
-the folder doesn't hold is left out of the table. With --fast only stage A is fitted again, and stage B
-where a whole file is left out: what models/router says in a few dozen numbers (what each way is
-worth, trust, stage B) is taken from there.
+the folder doesn't hold is left out of the table. With --fast only stage A is fitted again, and
+stage B where a whole file is left out: what models/router says in a few dozen numbers (what each
+way is worth, trust, stage B) is taken from there.
 """
 
 from __future__ import annotations

@@ -174,10 +174,8 @@ class Reliability:
                 own = places == place
                 few = own.sum() < 50
                 cells.append("" if few else f"{100 * outcomes[own].mean():.0f}")
-            yield (
-                f"| {name} | {kind or 'all'} | {len(chances)} | {calibration_error(chances, outcomes):.3f}"
-                f" | {' | '.join(cells)} |"
-            )
+            error = f"{calibration_error(chances, outcomes):.3f}"
+            yield f"| {' | '.join((name, kind or 'all', str(len(chances)), error, *cells))} |"
 
 
 RELIABILITY_HEAD = (

@@ -62,8 +62,8 @@ def fit_draft_signals(recorded: Recorded | None = None) -> DraftSignals:
 
 def fit_line(figures: Floats, right: Floats) -> SignalLine:
     """Return a logistic regression as what each figure above its mean is worth."""
-    worth, _ = _logistic(figures, right)
-    return SignalLine(tuple(figures.mean(axis=0).tolist()), tuple(worth.tolist()))
+    worth, level = _logistic(figures, right)
+    return SignalLine(tuple(figures.mean(axis=0).tolist()), tuple(worth.tolist()), level)
 
 
 def _logistic(figures: Floats, right: Floats) -> tuple[Floats, float]:

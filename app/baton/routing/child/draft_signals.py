@@ -34,10 +34,11 @@ _WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True)
 class SignalLine:
-    """What a figure above its usual value is worth in log-odds."""
+    """What a figure above its usual value is worth in log-odds; `level` is where none is."""
 
     usual: tuple[float, ...]
     worth: tuple[float, ...]
+    level: float = 0.0
 
     def shift(self, figures: tuple[float, ...]) -> float:
         """Return by how much figures move the log-odds that a draft is right."""
@@ -60,8 +61,20 @@ class DraftSignals:
         """Return lines by which nothing moves."""
         return cls({}, SignalLine((0.0,), (0.0,)))
 
-    def shift(self, prompt: str, draft: Draft, worker: Candidate) -> float:
-        """Return by how much a draft's signals move the log-odds that it is right; 0 if unknown."""
+    def shift(
+        self,
+        prompt: str,
+        draft: Draft,
+        worker: Candidate,
+        *,
+        expected: float = 0.0,
+        novelty: float = 0.0,
+    ) -> float:
+        """Return by how much a draft's signals move the log-odds that it is right; 0 if unknown.
+
+        As far as the prompt is new, `expected` (log-odds, before the draft) gives way to the level
+        that was measured with the signals.
+        """
         if draft.confidence is None or not math.isfinite(draft.confidence):
             return 0.0
         family = parse_model_name(worker.model or worker.id).family
@@ -69,7 +82,8 @@ class DraftSignals:
             known = [draft.confidence, draft.least, draft.first]
             usual = (one if one is not None and math.isfinite(one) else mean
                      for one, mean in zip(known, line.usual, strict=False))  # fmt: skip
-            return line.shift((*usual, *text_figures(prompt, draft.text)))
+            moved = line.shift((*usual, *text_figures(prompt, draft.text)))
+            return moved + novelty * (2.0 - novelty) * (line.level - expected)
         return _OTHER_TRUST * self.alone.shift((draft.confidence,))
 
     def to_numbers(self) -> dict[str, object]:
@@ -98,10 +112,11 @@ def text_figures(prompt: str, text: str) -> tuple[float, float]:
     return math.log1p(min(len(text), _MAX_CHARS)), copied
 
 
-def _numbers(line: SignalLine) -> dict[str, list[float]]:
+def _numbers(line: SignalLine) -> dict[str, object]:
     return {
         "usual": [round(one, 6) for one in line.usual],
         "worth": [round(one, 6) for one in line.worth],
+        "level": round(line.level, 6),
     }
 
 
@@ -109,6 +124,8 @@ def _line(numbers: object, size: int) -> SignalLine:
     if not isinstance(numbers, dict):
         raise TypeError("No signals.")
     usual, worth = (tuple(float(one) for one in numbers[key]) for key in ("usual", "worth"))
-    if len(usual) != size or len(worth) != size or not all(map(math.isfinite, usual + worth)):
+    level = float(numbers["level"])
+    is_finite = all(map(math.isfinite, (*usual, *worth, level)))
+    if len(usual) != size or len(worth) != size or not is_finite:
         raise ValueError("No signals.")
-    return SignalLine(usual, worth)
+    return SignalLine(usual, worth, level)

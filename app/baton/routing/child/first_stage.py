@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -191,6 +191,11 @@ class TextReading:
     nearest_weights: Floats
 
     @property
+    def without_trust(self) -> TextReading:
+        """Return the same with no belief in any heads."""
+        return replace(self, trust=np.zeros_like(self.trust))
+
+    @property
     def novelty(self) -> Floats:
         """Return from 0 to 1 how little of the heads is in the estimates of each text."""
         return np.asarray(1.0 - (self.trust * self.shares[:, :-1]).sum(axis=1), np.float64)
@@ -303,26 +308,34 @@ class FirstStage:
     def gain(self, reading: TextReading, local: Candidate, other: Candidate) -> Floats:
         """Return how much likelier a good answer by another worker is than by the local one.
 
-        Not just the difference: sets that both of them answered have the most to say.
+        Not just the difference: where heads differ from their set's mean, those of sets that both
+        of them answered have the most to say. (Had they as much to say of the mean, a text's
+        likeness to such a set would decide: GSM8K, left out, .545 instead of .555.)
         """
         here, there = self.level(local), self.level(other)
         apart = there - here
         # Who is outside is asked because it should know more, though it may look the same.
         sign = float(np.sign(apart) if local.outside == other.outside else other.outside * 2 - 1)
-        length = sign * reading.length
-        longer = self.slope * max(abs(apart), _MIN_LEVEL_GAP) * reading.novelty
-        total = reading.shares[:, -1] * apart + (longer + _STEM_GAIN) * length
-        weights, gains = [], []
+        weights, means, apart_from_means = [], [], []
         for place, block in enumerate(self.sets):
             near = [self.abilities.nearest_workers(one, block.workers) for one in (local, other)]
             met = all(len(one) == 1 for one in near)
             weights.append(reading.shares[:, place] * (1.0 if met else _UNMET_WEIGHT))
-            first, second = (self._set_quality(reading, place, one) for one in (local, other))
-            gains.append(second - first)
+            gain, mean = (
+                self._set_quality(one, place, other) - self._set_quality(one, place, local)
+                for one in (reading, reading.without_trust)
+            )
+            means.append(mean)
+            apart_from_means.append(gain - mean)
         held = np.array(weights)
         known = 1.0 - reading.shares[:, -1]
         held *= known / np.maximum(held.sum(axis=0), 1e-12)
-        total += (held * np.array(gains)).sum(axis=0)
+        # Length has as much to say as is believed of none of the sets that speak for this pair.
+        new = 1.0 - (held * reading.trust.T).sum(axis=0)
+        longer = self.slope * max(abs(apart), _MIN_LEVEL_GAP) * new + _STEM_GAIN
+        total = reading.shares[:, -1] * apart + longer * sign * reading.length
+        total += (reading.shares[:, :-1].T * np.array(means)).sum(axis=0)
+        total += (held * np.array(apart_from_means)).sum(axis=0)
         return np.asarray(np.clip(total, -1.0, 1.0), np.float64)
 
     def nearby_quality(self, reading: TextReading, candidate: Candidate) -> Floats:

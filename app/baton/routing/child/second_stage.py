@@ -367,13 +367,19 @@ class SecondStage:
         """
         known = drafts[:MAX_DRAFTS]
         if not known:
-            gain = {c.id: estimate.quality.get(c.id, _UNKNOWN_QUALITY) for c in candidates}
+            gain = {c.id: _expected(estimate, c.id) for c in candidates}
             return Judgement((), 0, gain)
         groups = group_answers([draft.answer for draft in known])
         by_id = {candidate.id: candidate for candidate in candidates}
         evidence = [
             _evidence_log_odds(draft)
-            + self.signals.shift(prompt, draft, by_id.get(draft.worker, Candidate(draft.worker)))
+            + self.signals.shift(
+                prompt,
+                draft,
+                by_id.get(draft.worker, Candidate(draft.worker)),
+                expected=float(log_odds(np.array(_expected(estimate, draft.worker)))),
+                novelty=estimate.novelty,
+            )
             for draft in known
         ]
         if any(groups):
@@ -410,9 +416,7 @@ class SecondStage:
         workers = [draft.worker for draft in drafts]
         by_id = {candidate.id: candidate for candidate in candidates}
         everyone = [*(by_id.get(one, Candidate(one)) for one in workers), *candidates]
-        odds = log_odds(
-            np.array([estimate.quality.get(one.id, _UNKNOWN_QUALITY) for one in everyone])
-        )
+        odds = log_odds(np.array([_expected(estimate, one.id) for one in everyone]))
         if ability is not None:
             able = np.array([ability(one) for one in everyone])
             odds = combined_log_odds(odds[None], able[None], len(drafts), is_choice(answers))[0]
@@ -436,6 +440,10 @@ class SecondStage:
         return right[: len(drafts)].tolist(), {c.id: chance for c, chance in gained}
 
 
+def _expected(estimate: Estimate, worker: str) -> float:
+    return estimate.quality.get(worker, _UNKNOWN_QUALITY)
+
+
 # Where there is nothing to compare but the texts
 
 
@@ -448,14 +456,14 @@ def _judge_by_likeness(
 ) -> tuple[list[float], dict[str, float]]:
     quality = []
     for place, draft in enumerate(drafts):
-        odds = float(log_odds(np.array(estimate.quality.get(draft.worker, _UNKNOWN_QUALITY))))
+        odds = float(log_odds(np.array(_expected(estimate, draft.worker))))
         odds += evidence[place]
         if len(drafts) > 1:
             others = [row for number, row in enumerate(table[place]) if number != place]
             # Agreement of whole texts says little: measured on one set, .611 to .627.
             odds += min(0.4, max(-0.6, 2.0 * (sum(others) / len(others) - 0.7)))
         quality.append(float(chances_from_log_odds(np.array(odds))))
-    return quality, {c.id: estimate.quality.get(c.id, _UNKNOWN_QUALITY) for c in candidates}
+    return quality, {c.id: _expected(estimate, c.id) for c in candidates}
 
 
 def _evidence_log_odds(draft: Draft) -> float:
