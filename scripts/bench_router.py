@@ -6,6 +6,7 @@
     scripts/bench_router lengths --data DIR            answers within their p99
     scripts/bench_router domains --data DIR            one source left out at a time
     scripts/bench_router domains --data DIR --fast     in minutes, see below
+    scripts/bench_router everyday --data DIR           everyday prompts, where they are there
     scripts/bench_router --data DIR --markdown FILE    the table as the README has it
 
 DIR holds files as scripts/routing_rows.py reads them; they are no part of Baton. For each seed a
@@ -39,6 +40,7 @@ from bench_router_domains import (
     RELIABILITY_HEAD,
     Comparison,
     Reliability,
+    everyday_lines,
     sources,
     summary,
 )
@@ -254,7 +256,9 @@ class LengthCoverage:
         )
 
 
-PARTS = ("split", "lengths", "domains", "tasks", "workers", "files", "feedback", "speed")
+PARTS = (
+    "split", "lengths", "domains", "tasks", "workers", "files", "feedback", "everyday", "speed"
+)  # fmt: skip
 
 
 # One training after the other
@@ -524,7 +528,10 @@ def main() -> None:
         cache.keep()
         print("\n".join(tables(bench, None)), file=sys.stderr, flush=True)
     speed = latency(SHIPPED, of_64_tokens(SHIPPED, data)) if "speed" in parts else None
-    text = "\n".join(tables(bench, speed))
+    lines = [*tables(bench, speed)]
+    if "everyday" in parts:
+        lines += everyday_lines(RouterModel.load(SHIPPED))
+    text = "\n".join(lines)
     print(text)
     if chosen.markdown:
         chosen.markdown.write_text(text + "\n", "utf-8")

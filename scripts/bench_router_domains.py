@@ -7,8 +7,11 @@ draft, votes and length after. How well its probabilities hold is measured here 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import routing_rows as rr
@@ -17,6 +20,8 @@ from routing_pairs import GSM_B, MANY, MATH_B, PRO, SEEN, Pair
 from routing_rows import Floats, Holdout, Rows
 
 from baton.core.plan.plan import KINDS
+from baton.core.routing_types import Candidate
+from baton.routing.child.router_model import RouterModel
 
 MARGIN = 0.02
 """By so much the router may be behind the better rule."""
@@ -200,3 +205,41 @@ def calibration_error(chances: Floats, outcomes: Floats) -> float:
         if own.any():
             apart += abs(float(chances[own].sum() - outcomes[own].sum()))
     return apart / max(1, len(chances))
+
+
+# Prompts of everyday life, as the starter model answered them
+
+EVERYDAY = Path(__file__).resolve().parent / "training" / "router"
+"""Holds everyday.jsonl (prompts with rules) and everyday_outcomes.jsonl (what came of them)."""
+
+STARTER = Candidate("small", "SmolLM2-135M-Instruct", 0.135)
+
+
+def everyday_lines(model: RouterModel, folder: Path = EVERYDAY) -> Iterator[str]:
+    """Return by kind how many answers were right, and what was expected before; nothing if unknown.
+
+    Only answers that the starter model wrote alone count.
+    """
+    prompts, outcomes = folder / "everyday.jsonl", folder / "everyday_outcomes.jsonl"
+    if not (prompts.exists() and outcomes.exists()):
+        return
+    texts = {one["id"]: one["prompt"] for one in _json_lines(prompts)}
+    found = [one for one in _json_lines(outcomes) if one["workers"] == [STARTER.id]]
+    estimates = model.estimates([texts[one["id"]] for one in found], [STARTER])
+    expected = np.array([one.quality[STARTER.id] for one in estimates])
+    novelty = np.array([one.novelty for one in estimates])
+    right = np.array([float(one["right"]) for one in found])
+    kinds = np.array([one["kind"] for one in found])
+    yield "| everyday prompts | answers | right | expected before the draft | ECE | novelty |"
+    yield "| --- | --- | --- | --- | --- | --- |"
+    for kind in ("all", *(kind for kind in KINDS if kind in set(kinds))):
+        own = kinds == kind if kind != "all" else np.ones(len(kinds), bool)
+        yield (
+            f"| {kind} | {own.sum()} | {100 * right[own].mean():.0f} % | "
+            f"{100 * expected[own].mean():.0f} % | "
+            f"{calibration_error(expected[own], right[own]):.3f} | {novelty[own].mean():.2f} |"
+        )
+
+
+def _json_lines(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text("utf-8").splitlines() if line]

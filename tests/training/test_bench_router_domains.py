@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
+from typing import cast
 
 import numpy as np
+
+from baton.core.routing_types import Candidate, Estimate
+from baton.routing.child.router_model import RouterModel
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 import routing_rows as rr  # noqa: E402
-from bench_router_domains import Comparison, Reliability, calibration_error, sources  # noqa: E402
+from bench_router_domains import (  # noqa: E402
+    Comparison,
+    Reliability,
+    calibration_error,
+    everyday_lines,
+    sources,
+)
 from routing_pairs import GEMINI, LLAMA, PRO  # noqa: E402
 
 
@@ -59,3 +70,26 @@ def test_each_subject_is_a_source_of_its_own() -> None:
         visible, hidden = rr.split([rows], "", one.holdout)
         assert sum(map(len, visible)) == left
         assert {pair.rows(hidden) is not None for pair in one.pairs} == {True}
+
+
+class FixedModel:
+    """Expects one half of every prompt."""
+
+    def estimates(self, texts: list[str], workers: list[Candidate]) -> list[Estimate]:
+        return [Estimate({}, {worker.id: 0.5 for worker in workers}, {}) for _ in texts]
+
+
+def test_everyday_answers_are_counted_by_kind_and_only_the_starters(tmp_path: Path) -> None:
+    model = cast("RouterModel", FixedModel())
+    assert list(everyday_lines(model, tmp_path)) == []
+    prompts = [{"id": str(n), "prompt": f"Prompt {n}"} for n in range(6)]
+    outcomes = [
+        {"id": str(n), "kind": "chat" if n < 4 else "code", "right": n % 2 == 0,
+         "workers": ["small"] if n != 5 else ["calculator"]}
+        for n in range(6)
+    ]  # fmt: skip
+    for name, rows in (("everyday", prompts), ("everyday_outcomes", outcomes)):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    _, _, every, *kinds = everyday_lines(model, tmp_path)
+    assert every == "| all | 5 | 60 % | 50 % | 0.100 | 1.00 |"
+    assert [line[:22] for line in kinds] == ["| code | 1 | 100 % | 5", "| chat | 4 | 50 % | 50"]

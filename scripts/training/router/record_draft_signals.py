@@ -43,7 +43,9 @@ def main() -> None:
         for number, question in enumerate(questions()):
             if question.prompt not in known:
                 known[question.prompt] = {
-                    "drawn": starter.answer(question, Sampling(repeat_penalty=PENALTY, seed=number)),
+                    "drawn": starter.answer(
+                        question, Sampling(repeat_penalty=PENALTY, seed=number)
+                    ),
                     "likeliest": starter.answer(question, Sampling(0.0, repeat_penalty=PENALTY)),
                 }
                 line = {"prompt": question.prompt, **known[question.prompt]}

@@ -73,7 +73,7 @@ class DraftSignals:
         """Return by how much a draft's signals move the log-odds that it is right; 0 if unknown.
 
         As far as the prompt is new, `expected` (log-odds, before the draft) gives way to the level
-        that was measured with the signals.
+        that was measured with the signals; not for long drafts, which weren't measured.
         """
         if draft.confidence is None or not math.isfinite(draft.confidence):
             return 0.0
@@ -83,7 +83,8 @@ class DraftSignals:
             usual = (one if one is not None and math.isfinite(one) else mean
                      for one, mean in zip(known, line.usual, strict=False))  # fmt: skip
             moved = line.shift((*usual, *text_figures(prompt, draft.text)))
-            return moved + novelty * (2.0 - novelty) * (line.level - expected)
+            is_short = len(draft.text) <= _MAX_CHARS
+            return moved + is_short * novelty * (2.0 - novelty) * (line.level - expected)
         return _OTHER_TRUST * self.alone.shift((draft.confidence,))
 
     def to_numbers(self) -> dict[str, object]:
