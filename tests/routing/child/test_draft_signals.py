@@ -72,7 +72,8 @@ def test_lines_survive_their_file(signals: DraftSignals) -> None:
     assert again.shift(PROMPT, DRAFT, STARTER) == pytest.approx(
         signals.shift(PROMPT, DRAFT, STARTER), abs=1e-4
     )
-    for broken in (None, {}, {"families": {"smollm": {}}, "alone": {}}):
+    every: tuple[object, ...] = (None, {}, {"families": {"smollm": {}}, "alone": {}})
+    for broken in every:
         with pytest.raises((KeyError, TypeError, ValueError)):
             DraftSignals.from_numbers(broken)
 

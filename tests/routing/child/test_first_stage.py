@@ -105,12 +105,15 @@ def test_shrunk_estimates_lie_between_the_heads_and_the_means(
     def read(values: list[float]) -> TextReading:
         return replace(reading, trust=np.repeat(np.array(values)[:, None], sets, axis=1))
 
-    for figure in (
-        lambda read: heads.quality(read, WEAK),
-        lambda read: heads.quality(read, STRONG),
-        lambda read: heads.gain(read, WEAK, STRONG),
-    ):
-        learned, means, shrunk = (figure(read(one)) for one in ([1.0] * 4, [0.0] * 4, trust))
+    for figure in ("weak", "strong", "gain"):
+
+        def found(values: list[float], figure: str = figure) -> Floats:
+            one = read(values)
+            if figure == "gain":
+                return heads.gain(one, WEAK, STRONG)
+            return heads.quality(one, WEAK if figure == "weak" else STRONG)
+
+        learned, means, shrunk = (found(one) for one in ([1.0] * 4, [0.0] * 4, trust))
         assert (shrunk >= np.minimum(learned, means) - 1e-9).all()
         assert (shrunk <= np.maximum(learned, means) + 1e-9).all()
 

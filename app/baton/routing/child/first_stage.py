@@ -277,7 +277,8 @@ class FirstStage:
         )
         hidden = ~np.isin(np.arange(len(self.sets)), self.points.origin)
         known[:, hidden] *= shares[:, :-1][:, hidden]
-        return known + (1.0 - known) * np.array([block.transfer for block in self.sets])
+        transfer = np.array([block.transfer for block in self.sets])
+        return np.asarray(known + (1.0 - known) * transfer, np.float64)
 
     def quality(self, reading: TextReading, candidate: Candidate) -> Floats:
         """Return the chance of a good answer by a worker to each text."""
