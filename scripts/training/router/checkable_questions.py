@@ -137,7 +137,7 @@ _PASTS = (
     "begin began|break broke|speak spoke|choose chose|drive drove|fly flew|grow grew|know knew|"
     "throw threw|draw drew|fall fell|feel felt|find found|get got|hold held|keep kept|leave left|"
     "lose lost|make made|meet met|pay paid|say said|sell sold|send sent|sit sat|sleep slept|"
-    "stand stood|tell told|understand understood|win won|build built|forget forgot|ride rode|"
+    "stand stood|understand understood|win won|build built|forget forgot|ride rode|"
     "steal stole"
 )
 _ELEMENTS = (

@@ -72,8 +72,8 @@ def rows(known: dict[str, dict[str, Any]]) -> Iterator[tuple[object, ...]]:
         for words in ("drawn", "likeliest"):
             one = known[question.prompt][words]
             logs = one["log_probabilities"]
-            known = (sum(logs) / len(logs), min(logs), logs[0])
-            figures = (*known, *text_figures(question.prompt, one["text"]))
+            certainty = (sum(logs) / len(logs), min(logs), logs[0])
+            figures = (*certainty, *text_figures(question.prompt, one["text"]))
             right = int(question.is_right(one["text"]))
             yield question.kind, words, *(f"{figure:.4f}" for figure in figures), right
 
