@@ -4,12 +4,17 @@
     scripts/bench_router --data DIR --quick            one split
     scripts/bench_router split feedback --data DIR     some of it
     scripts/bench_router lengths --data DIR            answers within their p99
+    scripts/bench_router domains --data DIR            one source left out at a time
+    scripts/bench_router domains --data DIR --fast     in minutes, see below
+    scripts/bench_router everyday --data DIR           everyday prompts, where they are there
     scripts/bench_router --data DIR --markdown FILE    the table as the README has it
 
 DIR holds files as scripts/routing_rows.py reads them; they are no part of Baton. For each seed a
 new split is drawn, the project's own training runs on its visible part, and the rest is scored as
 scripts/score_router does. Whole tasks, files and workers are left out of further trainings. What
-the folder doesn't hold is left out of the table.
+the folder doesn't hold is left out of the table. With --fast only stage A is fitted again, and
+stage B where a whole file is left out: what models/router says in a few dozen numbers (what each
+way is worth, trust, stage B) is taken from there.
 """
 
 from __future__ import annotations
@@ -26,8 +31,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent / "training" / "router"))
 
+import fit_first_stage
 import routing_rows as rr
+from bench_router_domains import (
+    COMPARISON_HEAD,
+    RELIABILITY_HEAD,
+    Comparison,
+    Reliability,
+    everyday_lines,
+    sources,
+    summary,
+)
+from fit_second_stage import fit_second_stage
+from fit_trust import Trust
 from routing_pairs import (
     GPT4O,
     GSM8K_A,
@@ -41,15 +59,25 @@ from routing_pairs import (
     of_unseen_groups,
 )
 from routing_rows import Floats, Holdout, Rows
-from score_router import candidate, scores
-from train_router import SHIPPED, VectorCache, kind_of, known_answers, train
+from score_router import Expected, candidate, expected, scores
+from train_router import (
+    SHIPPED,
+    VectorCache,
+    fit_sample,
+    kind_of,
+    known_answers,
+    train,
+    usable,
+    with_trust,
+)
 
 from baton.core.plan.plan import KINDS
 from baton.core.routing_types import RatedAnswer
 from baton.core.spending.pace_controller import share_decider
+from baton.routing.child.linear_heads import KindHead, LengthHead
 from baton.routing.child.personal_offsets import PersonalOffsets
 from baton.routing.child.router_model import RouterModel
-from baton.routing.child.second_stage import group_answers
+from baton.routing.child.second_stage import SecondStage, group_answers
 
 
 @dataclass
@@ -63,6 +91,7 @@ class Figures:
     best: list[float] = field(default_factory=list)
     calls: list[float] = field(default_factory=list)
     ahead: list[Floats] = field(default_factory=list)
+    over_votes: list[Floats] = field(default_factory=list)
     count: int = 0
 
     def add(self, score: Floats, rows: Rows, pair: Pair, seen: Sequence[Rows]) -> None:
@@ -72,18 +101,20 @@ class Figures:
         self.ours.append(rr.apgr(score, weak, strong))
         self.length.append(rr.apgr(length, weak, strong))
         self.task.append(rr.apgr(by_task(pair, rows, seen), weak, strong))
+        rules = [length]
         if team := pair.team(rows):
-            self.votes.append(rr.apgr(by_votes(rows, pair.local, team), weak, strong))
+            rules.append(by_votes(rows, pair.local, team))
+            self.votes.append(rr.apgr(rules[1], weak, strong))
         self.best.append(rr.apgr(strong - weak, weak, strong))
         self.calls.append(100 * rr.calls_for(score, weak, strong, 0.8))
-        drawn = rr.bootstrap([score, length], weak, strong, rounds=400, seed=len(self.ours))
+        drawn = rr.bootstrap([score, *rules], weak, strong, rounds=400, seed=len(self.ours))
         self.ahead.append(drawn[:, 0] - drawn[:, 1])
+        if team:
+            self.over_votes.append(drawn[:, 0] - drawn[:, 2])
         self.count = max(self.count, len(rows))
 
     def line(self, pair: Pair) -> str:
         """Return its row of the table."""
-        ahead = np.mean(np.stack(self.ahead), axis=0)
-        low, high = np.quantile(ahead, [0.025, 0.975])
         calls = f"{np.mean(self.calls):.0f} %"
         must = "" if pair.must is None else f"{pair.must:.2f}"
         must += "" if pair.calls is None else f", {pair.calls:.0f} %"
@@ -92,15 +123,23 @@ class Figures:
             pair.name, str(self.count), f"**{np.mean(self.ours):.3f}**{spread}", calls, must,
             f"{np.mean(self.length):.3f}", f"{np.mean(self.task):.3f}",
             f"{np.mean(self.votes):.3f}" if self.votes else "", f"{np.mean(self.best):.2f}",
-            f"{low:+.3f} to {high:+.3f}",
+            _interval(self.ahead), _interval(self.over_votes),
         )  # fmt: skip
         return f"| {' | '.join(cells)} |"
 
 
+def _interval(apart: Sequence[Floats]) -> str:
+    """Return where 95 % of the resampled differences are, each averaged over the splits."""
+    if not apart:
+        return ""
+    low, high = np.quantile(np.mean(np.stack(apart), axis=0), [0.025, 0.975])
+    return f"{low:+.3f} to {high:+.3f}"
+
+
 HEAD = (
     "| test | questions | APGR | calls for 80 % | must | length | task | votes | best possible "
-    "| more than length, 95 % |\n"
-    "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+    "| more than length, 95 % | more than votes, 95 % |\n"
+    "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
 )
 
 
@@ -217,7 +256,9 @@ class LengthCoverage:
         )
 
 
-PARTS = ("split", "lengths", "tasks", "workers", "files", "feedback", "speed")
+PARTS = (
+    "split", "lengths", "domains", "tasks", "workers", "files", "feedback", "everyday", "speed"
+)  # fmt: skip
 
 
 # One training after the other
@@ -226,15 +267,19 @@ PARTS = ("split", "lengths", "tasks", "workers", "files", "feedback", "speed")
 class Bench:
     """Trains on parts of the data and keeps what came out."""
 
-    def __init__(self, data: Sequence[Rows], cache: VectorCache) -> None:
-        self.data, self.cache = data, cache
+    def __init__(self, data: Sequence[Rows], cache: VectorCache, is_fast: bool = False) -> None:
+        self.data, self.cache, self.is_fast = data, cache, is_fast
         self.figures: dict[str, tuple[Pair, Figures]] = {}
         self.carried: dict[str, list[CarriedBudget]] = {}
         self.taught: list[tuple[float, float]] = []
         self.covered = LengthCoverage()
+        self.compared: list[Comparison] = []
+        self.reliable: dict[str, Reliability] = {}
 
     def model(self, visible: Sequence[Rows], seed: int) -> RouterModel:
         """Return what the project's training makes of that."""
+        if self.is_fast:
+            return fast_model(self.data, visible, seed, self.cache)
         with tempfile.TemporaryDirectory() as folder:
             train(visible, Path(folder), seed, self.cache)
             model = RouterModel.load(Path(folder))
@@ -246,6 +291,8 @@ class Bench:
         salt = f"bench {seed}"
         if {"split", "lengths"} & set(parts):
             self._train("split", salt, seed, Holdout(), SEEN if "split" in parts else ())
+        if "domains" in parts and seed == 0:
+            self.leave_out_sources(seed)
         if "tasks" in parts:
             unseen = of_unseen_groups(self.data, seed)
             groups = frozenset(f"{pair.file}:{group}" for pair in unseen for group in pair.groups)
@@ -271,9 +318,11 @@ class Bench:
         for pair in pairs:
             rows = pair.rows(hidden)
             if rows is not None:
-                score = scores(model, rows, pair.local, pair.cloud, pair.team(rows))
+                found = expected(model, rows, pair.local, pair.cloud, pair.team(rows))
                 _, figures = self.figures.setdefault(pair.name, (pair, Figures()))
-                figures.add(score, rows, pair, visible)
+                figures.add(found.gain, rows, pair, visible)
+                if what == "split":
+                    self._compare_chances("in domain", found, rows, pair)
         if what == "split":
             self.covered.add(model, hidden, seed)
         if holdout.files:
@@ -281,6 +330,36 @@ class Bench:
         done = time.monotonic()
         print(f"seed {seed}, {what}: trained in {trained - began:.0f} s, scored in "
               f"{done - trained:.0f} s", file=sys.stderr, flush=True)  # fmt: skip
+
+    def leave_out_sources(self, seed: int) -> None:
+        """Measure each source with a training that saw nothing of it."""
+        for source in sources(self.data):
+            visible, hidden = rr.split(self.data, "", source.holdout)
+            model = self.model(visible, seed)
+            for pair in source.pairs:
+                rows = pair.rows(hidden)
+                if rows is None:
+                    continue
+                team = pair.team(rows)
+                found = expected(model, rows, pair.local, pair.cloud, team)
+                weak, strong = rows.quality[pair.local], rows.quality[pair.cloud]
+                rules = {"length": np.log([max(1, len(text)) for text in rows.texts])}
+                if team:
+                    rules["votes"] = by_votes(rows, pair.local, team)
+                else:
+                    rules["random"] = np.zeros(len(rows))
+                one = Comparison.of(source.name, found.gain, rules, weak, strong)
+                self.compared.append(one)
+                print(one.line(), file=sys.stderr, flush=True)
+                self._compare_chances("left out", found, rows, pair)
+
+    def _compare_chances(self, where: str, found: Expected, rows: Rows, pair: Pair) -> None:
+        kinds = [kind_of(group) for group in rows.groups]
+        when = "after drafts" if pair.team(rows) else "before a draft"
+        for worker, chances in ((pair.local, found.local), (pair.cloud, found.cloud)):
+            which = "local" if worker == pair.local else "cloud"
+            held = self.reliable.setdefault(f"{where}, {when}, {which}", Reliability())
+            held.add(chances, rows.quality[worker], kinds)
 
     def teach(self, seed: int) -> None:
         """Measure what 200 prompts of another domain teach, and a budget carried to it."""
@@ -318,6 +397,23 @@ class Bench:
             score = scores(model, rows, pair.local, pair.cloud)
             found = CarriedBudget.of(score, rows.quality[pair.local], rows.quality[pair.cloud])
             self.carried.setdefault(name, []).append(found)
+
+
+def fast_model(
+    data: Sequence[Rows], visible: Sequence[Rows], seed: int, cache: VectorCache
+) -> RouterModel:
+    """Return the shipped router with stage A fitted on some questions, as --fast says."""
+    shipped = RouterModel.load(SHIPPED)
+    known = [usable(rows) for rows in visible]
+    samples = [fit_sample(rows, cache) for rows in known]
+    old = shipped.first_stage
+    trust = Trust(old.trust, {block.name: block.transfer for block in old.sets})
+    heads = with_trust(fit_first_stage.fit(samples, seed, old.ways), trust)
+    agreement = SecondStage.load(SHIPPED)
+    if {rows.name for rows in visible} != {rows.name for rows in data}:
+        agreement = fit_second_stage(known, None, seed, heads.abilities)
+    kinds, lengths = KindHead.load(SHIPPED), LengthHead.load(SHIPPED)
+    return RouterModel(cache, heads, kinds, lengths, agreement)  # type: ignore[arg-type]
 
 
 # How fast
@@ -377,6 +473,17 @@ def tables(bench: Bench, speed: tuple[float, float] | None) -> Iterator[str]:
             f"{after:.3f} after (**{np.mean(gains):+.3f}** ± {np.std(gains):.3f}; must +.030)."
         )
         yield ""
+    if bench.compared:
+        yield COMPARISON_HEAD
+        yield from (one.line() for one in bench.compared)
+        yield ""
+        yield from summary(bench.compared)
+        yield ""
+    if bench.reliable:
+        yield RELIABILITY_HEAD
+        for name, held in sorted(bench.reliable.items()):
+            yield from held.lines(name)
+        yield ""
     if bench.covered.within:
         yield from bench.covered.lines()
         yield ""
@@ -403,6 +510,7 @@ def main() -> None:
     options.add_argument("--data", type=Path, required=True, help="questions with outcomes")
     options.add_argument("--seeds", type=int, default=5, help="how many splits are drawn")
     options.add_argument("--quick", action="store_true", help="one split only")
+    options.add_argument("--fast", action="store_true", help="fit stage A only")
     options.add_argument("--vectors", type=Path, help="keep the texts' vectors in this file")
     options.add_argument("--markdown", type=Path, help="write the tables there too")
     options.add_argument("parts", nargs="*", help=f"some of: {', '.join(PARTS)} (else all)")
@@ -414,13 +522,16 @@ def main() -> None:
     if not data:
         raise SystemExit(f"There is no *.csv.gz in {chosen.data}.")
     cache = VectorCache(chosen.vectors)
-    bench = Bench(data, cache)
+    bench = Bench(data, cache, chosen.fast)
     for seed in range(1 if chosen.quick else chosen.seeds):
         bench.run(seed, parts)
         cache.keep()
         print("\n".join(tables(bench, None)), file=sys.stderr, flush=True)
     speed = latency(SHIPPED, of_64_tokens(SHIPPED, data)) if "speed" in parts else None
-    text = "\n".join(tables(bench, speed))
+    lines = [*tables(bench, speed)]
+    if "everyday" in parts:
+        lines += everyday_lines(RouterModel.load(SHIPPED))
+    text = "\n".join(lines)
     print(text)
     if chosen.markdown:
         chosen.markdown.write_text(text + "\n", "utf-8")

@@ -20,6 +20,7 @@ import gzip
 import sys
 import zlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -91,20 +92,37 @@ def rank(model: RouterModel, texts: Sequence[str], local: Candidate, cloud: Cand
     return np.array([one.gain[cloud.id] for one in model.estimates(texts, [local, cloud])])
 
 
+@dataclass(frozen=True)
+class Expected:
+    """What is expected of each question: the gain, and how likely each worker answers well."""
+
+    gain: Floats
+    local: Floats
+    cloud: Floats
+
+
 def scores(
     model: RouterModel, rows: Rows, local: str, cloud: str, mates: Sequence[str] = ()
 ) -> Floats:
     """Return the expected gain of the cloud worker over the local one on each question."""
+    return expected(model, rows, local, cloud, mates).gain
+
+
+def expected(
+    model: RouterModel, rows: Rows, local: str, cloud: str, mates: Sequence[str] = ()
+) -> Expected:
+    """Return what is expected of both workers on each question."""
     here, there = candidate(local), candidate(cloud, outside=True)
-    if not mates:
-        return rank(model, rows.texts, here, there)
     everyone = [here, *(candidate(mate) for mate in mates), there]
     found = []
     for start in range(0, len(rows), AT_ONCE):
         texts = rows.texts[start : start + AT_ONCE]
-        for place, expected in enumerate(model.estimates(texts, everyone), start=start):
-            found.append(_gain(model, rows, place, everyone, expected))
-    return np.array(found, np.float64)
+        for place, one in enumerate(model.estimates(texts, everyone), start=start):
+            if mates:
+                found.append(_after_drafts(model, rows, place, everyone, one))
+            else:
+                found.append((one.gain[cloud], one.quality[local], one.quality[cloud]))
+    return Expected(*np.array(found, np.float64).reshape(-1, 3).T)
 
 
 def candidate(worker: str, outside: bool = False) -> Candidate:
@@ -112,18 +130,18 @@ def candidate(worker: str, outside: bool = False) -> Candidate:
     return Candidate(worker, worker, outside=outside)
 
 
-def _gain(
+def _after_drafts(
     model: RouterModel,
     rows: Rows,
     place: int,
     everyone: Sequence[Candidate],
-    expected: Estimate,
-) -> float:
+    before: Estimate,
+) -> tuple[float, float, float]:
+    """Return the gain and both chances of a question once there are drafts."""
     written = [_draft(rows, place, worker.id) for worker in everyone[:-1]]
-    judgement = model.judge(rows.texts[place], everyone, written, expected)
-    return (
-        judgement.gain[everyone[-1].id] + judgement.quality[judgement.best] - judgement.quality[0]
-    )
+    judgement = model.judge(rows.texts[place], everyone, written, before)
+    asked = judgement.gain[everyone[-1].id] + judgement.quality[judgement.best]
+    return asked - judgement.quality[0], judgement.quality[0], asked
 
 
 def _draft(rows: Rows, place: int, worker: str) -> Draft:

@@ -29,8 +29,8 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -43,18 +43,21 @@ import fit_first_stage
 import routing_rows
 from fit_heads import FOLDS, fit_kind_head, fit_length_head
 from fit_second_stage import fit_second_stage
+from fit_trust import HeldOut, Trust, fit_trust
 from routing_rows import Rows
 from routing_skills import skill_table
 
 from baton.core.plan.plan import KINDS
 from baton.core.routing_types import Candidate
-from baton.routing.child.first_stage import Basis, FirstStage, Floats
+from baton.routing.child.first_stage import Basis, FirstStage, Floats, set_inputs
 from baton.routing.child.linear_heads import DESIGN_COLUMNS, KindHead, LengthHead
 from baton.routing.child.text_features import FEATURE_NAMES, WIDTH, Encoder, text_features
 
 SHIPPED = Path(__file__).resolve().parent.parent / "models" / "router"
 KINDS_FILE = SHIPPED / "kinds.csv"
 ENCODER = ("encoder.onnx", "tokenizer.json")
+
+Mask = NDArray[np.bool_]
 
 KIND_OF = tuple(
     (re.compile(pattern), kind)
@@ -90,6 +93,9 @@ BASE = re.compile(r"-base$")
 
 PARTS = 3
 """So many parts are held out in turn, for stage B to see how good stage A is."""
+
+DOMAIN_PARTS = 4
+"""So many parts of the groups are left out in turn, to see what holds on new ones."""
 
 
 def main() -> None:
@@ -130,7 +136,12 @@ def train(
     data = [usable(rows) for rows in data]
     samples = [fit_sample(rows, cache) for rows in data]
     heads = fit_first_stage.fit(samples, seed)
-    agreement = fit_second_stage(data, held_out(data, samples, heads.ways), seed, heads.abilities)
+    parts = [Part.of(data, samples, heads.ways, parts_of(data, n)) for n in range(PARTS)]
+    groups = [Part.of(data, samples, heads.ways, groups_of(data, n)) for n in range(DOMAIN_PARTS)]
+    known, new = ([one for part in some for one in part.held_out()] for some in (parts, groups))
+    trust = fit_trust(known, new)
+    heads = with_trust(heads, trust)
+    agreement = fit_second_stage(data, expected(data, parts, trust), seed, heads.abilities)
     out.mkdir(parents=True, exist_ok=True)
     for name in ENCODER:
         if not (out / name).exists():
@@ -253,19 +264,91 @@ def length_head(data: Sequence[Rows], cache: VectorCache, basis: Basis) -> Lengt
     )
 
 
-def held_out(
-    data: Sequence[Rows], samples: Sequence[fit_first_stage.Sample], ways: fit_first_stage.Ways
-) -> dict[str, dict[str, Floats]]:
-    """Return by set and worker what stage A expects of each question, fitted on others."""
-    parts = [np.array([int(key_of(key), 16) % PARTS for key in rows.qhash]) for rows in data]
-    found = {rows.name: {worker: np.zeros(len(rows)) for worker in rows.quality} for rows in data}
-    for part in range(PARTS):
-        rest = [one.take(own != part) for one, own in zip(samples, parts, strict=True)]
-        heads = fit_first_stage.fit([one for one in rest if len(one.vectors)], 0, ways)
-        for one, own in zip(samples, parts, strict=True):
-            out = own == part
+def parts_of(data: Sequence[Rows], part: int) -> list[Mask]:
+    """Return which questions are in a part of them; the same question is in the same everywhere."""
+    return [np.array([int(key_of(key), 16) % PARTS == part for key in rows.qhash]) for rows in data]
+
+
+def groups_of(data: Sequence[Rows], part: int) -> list[Mask]:
+    """Return which questions are of the groups of a part; a set of one group is in the first."""
+    found = []
+    for rows in data:
+        names = sorted(set(rows.groups))
+        own = set(names[part::DOMAIN_PARTS])
+        found.append(np.array([group in own for group in rows.groups], bool))
+    return found
+
+
+@dataclass(frozen=True)
+class Part:
+    """Stage A fitted without some questions, and those questions as it reads them, by set."""
+
+    heads: FirstStage | None
+    samples: Sequence[fit_first_stage.Sample]
+    masks: Sequence[Mask]
+
+    @classmethod
+    def of(
+        cls,
+        data: Sequence[Rows],
+        samples: Sequence[fit_first_stage.Sample],
+        ways: fit_first_stage.Ways,
+        masks: Sequence[Mask],
+    ) -> Part:
+        """Fit without some questions, and without the same ones of other sets."""
+        hidden = {
+            rows.qhash[n]
+            for rows, out in zip(data, masks, strict=True)
+            for n in np.flatnonzero(out)
+        }
+        rest = [
+            one.take(np.array([key not in hidden for key in rows.qhash], bool))
+            for rows, one in zip(data, samples, strict=True)
+        ]
+        rest = [one for one in rest if len(one.vectors) and one.workers]
+        return cls(fit_first_stage.fit(rest, 0, ways) if rest else None, samples, masks)
+
+    def held_out(self) -> Iterator[HeldOut]:
+        """Return what the heads make of the questions of each set."""
+        heads = self.heads
+        places = {} if heads is None else {block.name: n for n, block in enumerate(heads.sets)}
+        for one, out in zip(self.samples, self.masks, strict=True):
+            if heads is None or not out.any():
+                continue
             design = heads.basis.design(one.vectors[out], one.figures[out])
             reading = heads.read(design)
+            place = places.get(one.name)
+            seen = set_inputs(
+                *heads.points.similarity(design), heads.points.origin, len(heads.sets)
+            )
+            # Where nothing of a set is known, that to which a text seems to belong has the say.
+            most = reading.shares[:, :-1].argmax(axis=1) if place is None else place
+            inputs = seen[np.arange(len(design)), most]
+            if place is None:
+                yield HeldOut(one.name, inputs)
+            else:
+                predicted = fit_first_stage.contrast(reading.tables[place])
+                actual = fit_first_stage.contrast(one.take(out).table(heads.sets[place].workers))
+                yield HeldOut(one.name, inputs, predicted, actual, reading.length)
+
+
+def with_trust(heads: FirstStage, trust: Trust) -> FirstStage:
+    """Return the heads believed as far as left-out domains say."""
+    sets = tuple(replace(one, transfer=trust.transfer.get(one.name, 0.0)) for one in heads.sets)
+    return replace(heads, trust=trust.head.astype(np.float32).astype(np.float64), sets=sets)
+
+
+def expected(
+    data: Sequence[Rows], parts: Sequence[Part], trust: Trust
+) -> dict[str, dict[str, Floats]]:
+    """Return by set and worker what stage A expects of each question, fitted on others."""
+    found = {rows.name: {worker: np.zeros(len(rows)) for worker in rows.quality} for rows in data}
+    for part in parts:
+        heads = None if part.heads is None else with_trust(part.heads, trust)
+        for one, out in zip(part.samples, part.masks, strict=True):
+            if heads is None or not out.any():
+                continue
+            reading = heads.read(heads.basis.design(one.vectors[out], one.figures[out]))
             for worker, column in found[one.name].items():
                 column[out] = heads.quality(reading, Candidate(worker))
     return found

@@ -170,7 +170,8 @@ class Usage:
     `cache_written` the part of it that a provider charges for keeping, `context` the size of the
     worker's context. `reported` is a cost in nano-dollars that the provider itself named.
     `confidence` is the mean log-probability of the tokens that were written, where that is known,
-    and `lines`, of a plan, that of each line's. Without `is_confirmed` the worker gave no plausible
+    `least` and `first` are those of the unlikeliest and the first, and `lines`, of a plan, the mean
+    of each line's. Without `is_confirmed` the worker gave no plausible
     count, and these are the most it can be.
     """
 
@@ -182,6 +183,8 @@ class Usage:
     cache_written: int = 0
     reported: int | None = None
     confidence: float | None = None
+    least: float | None = None
+    first: float | None = None
     is_confirmed: bool = True
     lines: tuple[float, ...] = ()
 

@@ -52,8 +52,9 @@ class Draft:
     """An answer that a candidate has written, and what is known of it.
 
     `answer` is the short answer in it ("" where there is none to compare). `length` is in
-    characters. `confidence` is the mean log-probability of its tokens, `wrong` the number of checks
-    by computing that it failed; None where neither is known.
+    characters. `confidence` is the mean log-probability of its tokens, `least` and `first` are
+    those of the unlikeliest and the first, `wrong` is the number of checks by computing that it
+    failed; None where they aren't known.
     """
 
     worker: str
@@ -63,6 +64,8 @@ class Draft:
     cut: bool = False
     refused: bool = False
     confidence: float | None = None
+    least: float | None = None
+    first: float | None = None
     wrong: int | None = None
 
 

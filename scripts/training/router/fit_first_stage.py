@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from baton.routing.child.first_stage import (
     FIGURE_STEPS,
-    LENGTH_COLUMN,
+    STEM_COLUMN,
     Basis,
     FirstStage,
     Floats,
@@ -42,7 +42,7 @@ PARTS, _ENOUGH = 3, 1500
 """Of so many parts one after the other is held out to weigh the ways, until that is enough."""
 
 _LINEAR, _NEAR, _JITTER, _MEMBER, _TOKENS = 4000.0, 3.0, 1e-3, 300.0, 1000.0
-_SLOPES, _MIN_MEAN_GAIN = (0.1, 0.4), 0.05
+_SLOPES, _MIN_MEAN_GAIN = (0.2, 0.4), 0.05
 _FEW, _MANY = 60, 1200
 """With fewer questions length is not used; or ways are not weighed, and no trees are grown."""
 
@@ -83,9 +83,9 @@ class Sample:
         known = [name for name, column in self.quality.items() if not np.isnan(column).all()]
         return tuple(sorted(known, key=lambda name: (np.nanmean(self.quality[name]), name)))
 
-    def table(self) -> Floats:
+    def table(self, workers: Sequence[str] | None = None) -> Floats:
         """Return a column of qualities for each of the workers; what isn't known is their mean."""
-        columns = [self.quality[name] for name in self.workers]
+        columns = [self.quality[name] for name in workers or self.workers]
         filled = [np.where(np.isnan(one), np.nanmean(one), one) for one in columns]
         return np.column_stack(filled) if filled else np.zeros((len(self.vectors), 0))
 
@@ -113,8 +113,12 @@ def ridge(design: Floats, targets: Floats, penalty: float | Floats) -> Floats:
 Ways = Mapping[str, tuple[float, float, float]]
 
 
+FULL_TRUST = np.array([30.0, 0.0, 0.0])
+"""The head of trust before anything is known: the others count in full."""
+
+
 def fit(samples: Sequence[Sample], seed: int = 0, ways: Ways | None = None) -> FirstStage:
-    """Fit all heads but that of the kinds.
+    """Fit all heads but that of the kinds, and leave it to others how far they are trusted.
 
     What each way is worth in each set is found out, which takes as long again, unless it is given.
     """
@@ -133,7 +137,7 @@ def fit(samples: Sequence[Sample], seed: int = 0, ways: Ways | None = None) -> F
         inputs = Inputs(design, points.similarity(design)[0], asked)
         fitter = _Fitter(own_points, seed)
         if sample.name not in found:
-            found[sample.name] = fitter.weights(inputs, _contrast(sample.table()))
+            found[sample.name] = fitter.weights(inputs, contrast(sample.table()))
         blocks.append(fitter.block(sample, inputs, found[sample.name]))
     which = np.repeat(np.arange(len(samples)), [len(design) for design in designs])
     scores = {sample.name: _scores(sample) for sample in samples}
@@ -145,6 +149,7 @@ def fit(samples: Sequence[Sample], seed: int = 0, ways: Ways | None = None) -> F
         ridge(whole, np.eye(len(samples))[which], _MEMBER),
         _tokens(samples, whole),
         KNOWN,
+        FULL_TRUST,
         _slope(samples, designs),
         found,
         fit_abilities(scores),
@@ -212,12 +217,14 @@ class _Fitter:
         """Fit the heads of a set, each way as much as it is worth there."""
         table = sample.table()
         mean = table.mean(axis=0)
-        linear, near, grown = self._ways(inputs, table - mean, _contrast(table), ways)
+        linear, near, grown = self._ways(inputs, table - mean, contrast(table), ways)
         linear = linear * ways[0]
         linear[0] += mean
         return SetHeads(
             sample.name,
             sample.workers,
+            _as_stored(mean),
+            0.0,
             _as_stored(linear),
             _as_stored(near * ways[1]),
             Trees(grown.columns, grown.cuts, _as_stored(grown.values * ways[2])),
@@ -286,7 +293,7 @@ def _worth(predicted: Floats, truth: Floats) -> tuple[float, float, float]:
     return first, second, third
 
 
-def _contrast(table: Floats) -> Floats:
+def contrast(table: Floats) -> Floats:
     """Return by how much the stronger half of the workers (the last columns) did better."""
     half = table.shape[1] // 2
     if half == 0:
@@ -298,7 +305,7 @@ def _slope(samples: Sequence[Sample], designs: Sequence[Floats]) -> float:
     """Return by what part of itself the gain grows with a standard deviation of length, usually."""
     slopes = [_SLOPES[0]]
     for sample, design in zip(samples, designs, strict=True):
-        gain, length = _contrast(sample.table()), design[:, LENGTH_COLUMN]
+        gain, length = contrast(sample.table()), design[:, STEM_COLUMN]
         if gain.mean() > _MIN_MEAN_GAIN and len(gain) >= _FEW:
             apart = length - length.mean()
             slopes.append(float(apart @ gain / (apart @ apart + 1e-9) / gain.mean()))

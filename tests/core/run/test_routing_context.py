@@ -130,7 +130,7 @@ async def test_the_second_look_sees_who_wrote_what_and_how_it_ended() -> None:
 
     async def sure(request: Request):  # type: ignore[no-untyped-def]
         yield Text("It is 7.")
-        yield Usage(10, 4, Finish.STOP, confidence=-0.25)
+        yield Usage(10, 4, Finish.STOP, confidence=-0.25, least=-0.75, first=-0.5)
 
     async def cut(request: Request):  # type: ignore[no-untyped-def]
         yield Text("It is perhaps")
@@ -154,6 +154,8 @@ async def test_the_second_look_sees_who_wrote_what_and_how_it_ended() -> None:
             if wild.judge_calls and len(wild.shown) == 2:
                 break
         first, second = wild.shown
+        assert (first.least, first.first) == (-0.75, -0.5)
+        assert (second.least, second.first) == (None, None)
         assert (first.worker, first.answer, first.confidence, first.cut) == (
             "small",
             "7",

@@ -10,15 +10,17 @@ import fit_first_stage
 import numpy as np
 import pytest
 from fit_trees import fit_trees
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from baton.core.routing_types import Candidate
 from baton.routing.child import RouterFileError
 from baton.routing.child.first_stage import (
     ARRAYS_FILE,
-    LENGTH_COLUMN,
     METADATA_FILE,
+    STEM_COLUMN,
     FirstStage,
     Floats,
+    TextReading,
 )
 from baton.routing.child.text_features import FEATURE_NAMES, WIDTH
 
@@ -79,7 +81,7 @@ def test_quality_and_gain_agree_where_both_workers_are_known(heads: FirstStage) 
 def test_what_is_new_is_left_to_length(heads: FirstStage) -> None:
     design = np.zeros((3, 1 + WIDTH + len(FEATURE_NAMES)))
     design[:, 0], design[:, 300] = 1.0, np.sqrt(WIDTH)
-    design[:, LENGTH_COLUMN] = [-2.0, 0.0, 2.0]
+    design[:, STEM_COLUMN] = [-2.0, 0.0, 2.0]
     reading = heads.read(design)
     assert (reading.shares[:, -1] == 1.0).all()
     short, usual, long = heads.gain(reading, WEAK, STRONG)
@@ -88,6 +90,44 @@ def test_what_is_new_is_left_to_length(heads: FirstStage) -> None:
     like = replace(WEAK, id="like", outside=True)
     assert (np.diff(heads.gain(reading, WEAK, like)) > 0).all()
     assert (np.diff(heads.quality(reading, WEAK)) < 0).all()
+
+
+@given(trust=st.lists(st.floats(0, 1), min_size=4, max_size=4))
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_shrunk_estimates_lie_between_the_heads_and_the_means(
+    heads: FirstStage, trust: list[float]
+) -> None:
+    design = design_of(heads, sample("first", 0, 4))
+    design[:, STEM_COLUMN] = 0.0  # length counts by itself
+    reading = heads.read(design)
+    sets = len(heads.sets)
+
+    def read(values: list[float]) -> TextReading:
+        return replace(reading, trust=np.repeat(np.array(values)[:, None], sets, axis=1))
+
+    for figure in ("weak", "strong", "gain"):
+
+        def found(values: list[float], figure: str = figure) -> Floats:
+            one = read(values)
+            if figure == "gain":
+                return heads.gain(one, WEAK, STRONG)
+            return heads.quality(one, WEAK if figure == "weak" else STRONG)
+
+        learned, means, shrunk = (found(one) for one in ([1.0] * 4, [0.0] * 4, trust))
+        assert (shrunk >= np.minimum(learned, means) - 1e-9).all()
+        assert (shrunk <= np.maximum(learned, means) + 1e-9).all()
+
+
+def test_novelty_grows_as_less_of_the_heads_counts(heads: FirstStage) -> None:
+    design = design_of(heads, sample("first", 0, 40))
+    known = replace(heads, trust=np.array([2.0, 4.0, 1.0]))
+    near, far = known.read(design), known.read(-design)
+    assert near.novelty.mean() < far.novelty.mean()
+    assert ((near.novelty >= 0) & (far.novelty <= 1)).all()
+    doubtful = replace(heads, trust=np.array([-2.0, 4.0, 1.0])).read(design)
+    assert (doubtful.novelty > near.novelty).all()
+    spread = [float(heads.gain(one, WEAK, STRONG).std()) for one in (near, doubtful)]
+    assert spread[1] < spread[0]
 
 
 def test_a_worker_below_all_that_were_measured_is_worse_than_they_are(heads: FirstStage) -> None:

@@ -62,6 +62,9 @@ async def test_it_answers_paris_and_reports_its_phases(worker: LocalWorker) -> N
     assert (usage.tokens_in, usage.context) == (36, 8192)
     assert usage.confidence is not None
     assert -2 < usage.confidence < 0
+    assert usage.least is not None
+    assert usage.first is not None
+    assert usage.least <= min(usage.confidence, usage.first) < 0
     assert usage.tokens_out == sum(c.tokens for c in answer.chunks if isinstance(c, Text))
     order = [type(chunk) for chunk in answer.chunks if not isinstance(chunk, Writing)]
     assert order == sorted(order, key=[Loading, Reading, Text, type(usage)].index)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 from baton.core.errors import PlanError
-from baton.core.messages import Message, Role, Turn, conversation_messages, fenced
+from baton.core.messages import Message, Role, Turn, Usage, conversation_messages, fenced
 from baton.core.sanitiser import one_line
 
 Kind = Literal[
@@ -239,16 +239,15 @@ class Outcome:
     """The outcome of a plan: the texts of its steps, and why some have none.
 
     `cut` are those that stopped at their length cap, `failed` those that failed or were left out
-    (their text, if any, is only a part), each with a sentence. `confidence` is the mean
-    log-probability of a step's tokens, where its worker reports it; `looped` are those that were
-    stopped as they repeated themselves.
+    (their text, if any, is only a part), each with a sentence. `usage` is how its worker ended a
+    step; `looped` are those that were stopped as they repeated themselves.
     """
 
     plan: Plan
     texts: Mapping[int, str] = field(default_factory=dict)
     cut: Collection[int] = ()
     failed: Mapping[int, str] = field(default_factory=dict)
-    confidence: Mapping[int, float] = field(default_factory=dict)
+    usage: Mapping[int, Usage] = field(default_factory=dict)
     looped: Collection[int] = ()
 
     def text(self, number: int) -> str:

@@ -94,7 +94,7 @@ class PlanExecutor:
             {n: step.text for n, step in steps if step.text},
             {n for n, step in steps if step.is_cut},
             {n: step.error.message for n, step in steps if step.error is not None},
-            {n: step.confidence for n, step in steps if step.confidence is not None},
+            {n: step.usage for n, step in steps if step.usage is not None},
             {n for n, step in steps if step.finish is Finish.REPETITION},
         )
 

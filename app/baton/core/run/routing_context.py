@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from baton.core.labels import Label
-from baton.core.messages import Card, estimated_tokens, text_with_files
+from baton.core.messages import Card, Usage, estimated_tokens, text_with_files
 from baton.core.model_roles import RULE_CONDUCTOR
 from baton.core.plan.plan import Material, Outcome
 from baton.core.plan.short_answer import announced_answer, short_answer
@@ -210,8 +210,8 @@ def drafts(
             len(text),
             step in outcome.cut and routing.limits.max_tokens is None,
             refuses(text),
-            _finite(outcome.confidence.get(step)),
-            wrong.get(step),
+            **_signals(outcome.usage.get(step)),
+            wrong=wrong.get(step),
         )
         for step, author in authors.items()
         for text in [outcome.text(step)]
@@ -270,6 +270,13 @@ def sound_scores(
         len(row) == len(workers) and all(map(math.isfinite, row)) for row in rows
     )
     return rows if is_sound else scores_by_rule(workers)
+
+
+def _signals(usage: Usage | None) -> dict[str, float | None]:
+    """Return how likely a worker held the tokens that it wrote, as a draft says it."""
+    if usage is None:
+        return {}
+    return {name: _finite(getattr(usage, name)) for name in ("confidence", "least", "first")}
 
 
 def _finite(value: float | None) -> float | None:

@@ -82,7 +82,7 @@ class StepExecution:
         self.worker = self.step.worker
         self.text = ""
         self.ending = Finish.STOP
-        self.confidence: float | None = None
+        self.usage: Usage | None = None
         self.error: BatonError | None = None
         self.is_over = False
         self.is_whole = False
@@ -315,9 +315,9 @@ class StepExecution:
             case Text(text=text):
                 self.text += text
                 await emit(ev.StepText(number, text))
-            case Usage(finish=finish, confidence=confidence):
-                self.ending = finish
-                self.confidence = confidence
+            case Usage():
+                self.ending = chunk.finish
+                self.usage = chunk
             case RequestSent(destination=destination, size=size):
                 await emit(ev.Sent(number, self.worker, destination, size))
             case Declined(unsent=True):

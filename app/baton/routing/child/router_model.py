@@ -98,6 +98,7 @@ class RouterModel:
         nearby = {c.id: self.first_stage.nearby_quality(reading, c).tolist() for c in candidates}
         tokens = self._tokens(seen, reading).tolist()
         longest = self._tokens_p99(seen, reading).tolist()
+        novelty = reading.novelty.tolist()
         return [
             Estimate(
                 kinds=dict(zip(KINDS, seen.kinds[row].tolist(), strict=True)),
@@ -105,7 +106,7 @@ class RouterModel:
                 gain={id_: column[row] for id_, column in gain.items()},
                 nearby={id_: column[row] for id_, column in nearby.items()},
                 tokens=round(tokens[row]),
-                novelty=float(reading.shares[row, -1]),
+                novelty=novelty[row],
                 tokens_p99=math.ceil(longest[row]),
             )
             for row in range(len(texts))
@@ -121,7 +122,12 @@ class RouterModel:
         """Return what is expected now that there are drafts."""
         expected = estimate or self.estimate(text, candidates)
         return self._second_stage.judge(
-            candidates, drafts, expected, self.likeness, self.first_stage.abilities.ability
+            candidates,
+            drafts,
+            expected,
+            self.likeness,
+            ability=self.first_stage.abilities.ability,
+            prompt=text,
         )
 
     def score_turns(

@@ -9,17 +9,16 @@ for the chance that a draft is right, one for another worker's. Both were fitted
 workers, so that they know no worker and no task by name.
 
 Where there is no short answer to compare, nothing could be fitted (no such data may be used): the
-drafts' likeness, refusals, cut ends, failed checks and the model's own confidence then move what
-the first stage expected, by weights that are no more than sane.
+drafts' likeness, refusals, cut ends and failed checks then move what the first stage expected, by
+weights that are no more than sane, and the model's own signals by measured ones (draft_signals.py).
 """
 
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
@@ -30,6 +29,7 @@ from numpy.typing import NDArray
 from baton.core.plan.short_answer import normalised_answer
 from baton.core.routing_types import Candidate, Draft, Estimate, Judgement
 from baton.routing.child import RouterFileError
+from baton.routing.child.draft_signals import DraftSignals
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -296,6 +296,7 @@ class SecondStage:
     asked: Floats
     centre: Floats
     scale: Floats
+    signals: DraftSignals = field(default_factory=DraftSignals.unfitted)
 
     @classmethod
     def unfitted(cls) -> SecondStage:
@@ -319,19 +320,22 @@ class SecondStage:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise RouterFileError(f"{folder / AGREEMENT_FILE}: {error}") from error
 
-    def to_numbers(self) -> dict[str, list[float]]:
+    def to_numbers(self) -> dict[str, object]:
         """Return all of it as plain values, for a JSON file."""
-        return {
+        heads: dict[str, object] = {
             name: [round(float(value), 6) for value in getattr(self, name)]
             for name in ("right", "asked", "centre", "scale")
         }
+        return {**heads, "signals": self.signals.to_numbers()}
 
     @classmethod
     def from_numbers(cls, numbers: Mapping[str, object]) -> SecondStage:
         """Return what `numbers` gave. Raises KeyError, TypeError, ValueError."""
-        found = cls(*(
+        right, asked, centre, scale = (
             np.array(numbers[name], np.float64) for name in ("right", "asked", "centre", "scale")
-        ))  # fmt: skip
+        )
+        signals = DraftSignals.from_numbers(numbers["signals"])
+        found = cls(right, asked, centre, scale, signals)
         sizes = [column.shape for column in (found.right, found.asked, found.centre, found.scale)]
         size = len(VOTE_FEATURES)
         whole = np.concatenate([found.right, found.asked, found.centre, found.scale])
@@ -353,24 +357,39 @@ class SecondStage:
         estimate: Estimate,
         likeness: Likeness,
         ability: Ability | None = None,
+        prompt: str = "",
     ) -> Judgement:
         """Return what is expected now. The first draft is the one that is shown so far.
 
         `gain` is against the best draft; who wrote one has what that draft gains. `likeness` is
         asked only where there are no short answers to compare. `ability` says how able a worker
-        generally is, in log-odds.
+        generally is, in log-odds. The drafts' own signals are read beside the prompt.
         """
         known = drafts[:MAX_DRAFTS]
         if not known:
-            gain = {c.id: estimate.quality.get(c.id, _UNKNOWN_QUALITY) for c in candidates}
+            gain = {c.id: _expected(estimate, c.id) for c in candidates}
             return Judgement((), 0, gain)
         groups = group_answers([draft.answer for draft in known])
+        by_id = {candidate.id: candidate for candidate in candidates}
+        evidence = [
+            _evidence_log_odds(draft)
+            + self.signals.shift(
+                prompt,
+                draft,
+                by_id.get(draft.worker, Candidate(draft.worker)),
+                expected=float(log_odds(np.array(_expected(estimate, draft.worker)))),
+                novelty=estimate.novelty,
+            )
+            for draft in known
+        ]
         if any(groups):
-            quality, asked = self._judge_by_votes(groups, candidates, known, estimate, ability)
+            quality, asked = self._judge_by_votes(
+                groups, candidates, known, estimate, evidence, ability
+            )
             agreement = _agreeing_share(groups)
         else:
             table = likeness([draft.text for draft in known]) if len(known) > 1 else [[1.0]]
-            quality, asked = _judge_by_likeness(table, candidates, known, estimate)
+            quality, asked = _judge_by_likeness(table, candidates, known, estimate, evidence)
             agreement = _mean_likeness(table)
         quality += [min(quality)] * (len(drafts) - len(known))
         best = max(range(len(quality)), key=lambda place: quality[place])
@@ -390,19 +409,18 @@ class SecondStage:
         candidates: Sequence[Candidate],
         drafts: Sequence[Draft],
         estimate: Estimate,
+        evidence: Sequence[float],
         ability: Ability | None,
     ) -> tuple[list[float], dict[str, float]]:
         answers = [draft.answer for draft in drafts]
         workers = [draft.worker for draft in drafts]
         by_id = {candidate.id: candidate for candidate in candidates}
         everyone = [*(by_id.get(one, Candidate(one)) for one in workers), *candidates]
-        odds = log_odds(
-            np.array([estimate.quality.get(one.id, _UNKNOWN_QUALITY) for one in everyone])
-        )
+        odds = log_odds(np.array([_expected(estimate, one.id) for one in everyone]))
         if ability is not None:
             able = np.array([ability(one) for one in everyone])
             odds = combined_log_odds(odds[None], able[None], len(drafts), is_choice(answers))[0]
-        prior = odds[: len(drafts)] + np.array([_evidence_log_odds(draft) for draft in drafts])
+        prior = odds[: len(drafts)] + np.array(evidence)
         lengths = np.array([float(max(0, draft.length)) for draft in drafts])
         alike = np.array(chances_alike(answers, workers))
         # A row with each draft in focus, then one with each candidate that may be asked.
@@ -422,6 +440,10 @@ class SecondStage:
         return right[: len(drafts)].tolist(), {c.id: chance for c, chance in gained}
 
 
+def _expected(estimate: Estimate, worker: str) -> float:
+    return estimate.quality.get(worker, _UNKNOWN_QUALITY)
+
+
 # Where there is nothing to compare but the texts
 
 
@@ -430,28 +452,27 @@ def _judge_by_likeness(
     candidates: Sequence[Candidate],
     drafts: Sequence[Draft],
     estimate: Estimate,
+    evidence: Sequence[float],
 ) -> tuple[list[float], dict[str, float]]:
     quality = []
     for place, draft in enumerate(drafts):
-        odds = float(log_odds(np.array(estimate.quality.get(draft.worker, _UNKNOWN_QUALITY))))
-        odds += _evidence_log_odds(draft)
+        odds = float(log_odds(np.array(_expected(estimate, draft.worker))))
+        odds += evidence[place]
         if len(drafts) > 1:
             others = [row for number, row in enumerate(table[place]) if number != place]
             # Agreement of whole texts says little: measured on one set, .611 to .627.
             odds += min(0.4, max(-0.6, 2.0 * (sum(others) / len(others) - 0.7)))
         quality.append(float(chances_from_log_odds(np.array(odds))))
-    return quality, {c.id: estimate.quality.get(c.id, _UNKNOWN_QUALITY) for c in candidates}
+    return quality, {c.id: _expected(estimate, c.id) for c in candidates}
 
 
 def _evidence_log_odds(draft: Draft) -> float:
-    """Return by how much what is known of a draft moves the log-odds that it is right."""
+    """Return by how much what a draft looks like moves the log-odds that it is right."""
     moved = 0.0 if draft.length or draft.text.strip() or draft.answer else -4.0
     moved -= 3.0 if draft.refused else 0.0
     moved -= 1.0 if draft.cut else 0.0
     if draft.wrong is not None:
         moved += 0.4 if draft.wrong <= 0 else -1.5 * min(draft.wrong, 2)
-    if draft.confidence is not None and math.isfinite(draft.confidence):
-        moved += min(0.4, max(-1.0, 1.5 * (draft.confidence + 0.4)))
     return moved
 
 

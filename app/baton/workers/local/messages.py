@@ -116,6 +116,8 @@ class AnswerDone(FinalReply, tag="done"):
     cached: int
     context: int
     confidence: float | None
+    least: float | None
+    first: float | None
     lines: list[float]
 
 

@@ -341,6 +341,8 @@ def _chunk_of(message: Message, child: Child) -> Chunk:
                 end.cached,
                 end.context,
                 confidence=end.confidence,
+                least=end.least,
+                first=end.first,
                 lines=tuple(end.lines),
             )
         case Failed() as failed:

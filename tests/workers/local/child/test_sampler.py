@@ -98,9 +98,11 @@ def test_how_sure_the_model_was_is_what_its_figures_say(
 ) -> None:
     how = Sampling(0.0, repeat_penalty=1.3)
     with closing(model.sampler(how, None)) as sampler:
-        assert sampler.confidence.mean is None
+        found = sampler.confidence
+        assert (found.mean, found.least, found.first) == (None, None, None)
         logs = writer.watch(sampler, most=12)
-        mean = sampler.confidence.mean
+        mean = found.mean
+        assert (found.least, found.first) == pytest.approx((min(logs), logs[0]), abs=1e-4)
     assert mean == pytest.approx(sum(logs) / len(logs), abs=1e-4)
     assert all(one < 0 for one in logs)
 

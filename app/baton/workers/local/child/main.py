@@ -214,8 +214,7 @@ class Runner:
             with contextlib.closing(sampler):
                 known = self._context.read(prompt, self._every(0, PromptProgress))
                 written = self._write(sampler, prompt, cap)
-                confidence = sampler.confidence.mean
-                lines = sampler.confidence.lines if form else []
+                confidence = sampler.confidence
         except GrammarRefused as error:
             raise Failure(
                 "WorkerError",
@@ -233,8 +232,10 @@ class Runner:
                 finish="length" if written >= cap or self._thoughts.is_thinking else "stop",
                 cached=known,
                 context=self._limit,
-                confidence=confidence,
-                lines=lines,
+                confidence=confidence.mean,
+                least=confidence.least,
+                first=confidence.first,
+                lines=confidence.lines if form else [],
                 id=self._call,
             )
         )

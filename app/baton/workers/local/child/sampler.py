@@ -65,9 +65,24 @@ class Confidence:
         self._seen = 0
 
     @property
+    def log_probabilities(self) -> list[float]:
+        """Those of the tokens that counted so far."""
+        return list(itertools.chain(*self._lines))
+
+    @property
     def mean(self) -> float | None:
         """The mean log-probability of the tokens so far; None if there was none."""
-        return _mean(list(itertools.chain(*self._lines))) if any(self._lines) else None
+        return _mean(self.log_probabilities) if any(self._lines) else None
+
+    @property
+    def least(self) -> float | None:
+        """The least log-probability of a token so far; None if there was none."""
+        return min(self.log_probabilities, default=None)
+
+    @property
+    def first(self) -> float | None:
+        """The log-probability of the first token; None if there was none."""
+        return next(iter(self.log_probabilities), None)
 
     @property
     def lines(self) -> list[float]:
