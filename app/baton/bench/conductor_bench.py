@@ -18,7 +18,7 @@ from baton.bench.conductor_score import (
     score_plan,
     value_text,
 )
-from baton.core.errors import PlanError, WorkerError, WorkerUnavailable
+from baton.core.errors import ConfigError, PlanError, WorkerError, WorkerUnavailable
 from baton.core.labels import Label
 from baton.core.ledger_types import NO_LEDGER
 from baton.core.messages import (
@@ -214,7 +214,7 @@ class ConductorBench:
                 plan = await draw(context)
             except WorkerUnavailable:
                 raise
-            except (PlanError, WorkerError) as error:
+            except (ConfigError, PlanError, WorkerError) as error:
                 problem = error.message
             seconds = time.monotonic() - start
             score = PlanScore(0.0, False) if problem else await self._score(context, plan, episode)
