@@ -146,7 +146,7 @@ def warning_text(warned: Warned) -> str:
     if not warned.is_known or warned.kind == FAILED_CHECK:
         return one_line(f"{warned.message} {warned.hint}".strip(), 400)
     if warned.chance is not None:
-        return f"{warned.message.partition(':')[0]} ({warned.chance:.0%})."
+        return f"{warned.message.partition(':')[0]}: right with a chance of {warned.chance:.0%}."
     return f"{_MARKS.get(warned.kind, warned.kind.replace('_', ' ')).capitalize()}."
 
 

@@ -111,7 +111,7 @@ async def test_the_line_is_said_once_and_then_a_mark(store: Store) -> None:
     conversation = view.started.conversation
     _, [second] = await play(orchestra, "Who wrote Persuasion?", conversation)
     assert (first.is_known, second.is_known) == (False, True)
-    assert warning_text(second) == "Likely wrong (13%)."
+    assert warning_text(second) == "Likely wrong: right with a chance of 13%."
     assert first.hint in warning_text(first)
     _, [other] = await play(orchestra, "What's the weather in Lisbon?", conversation)
     assert not other.is_known  # another cause
