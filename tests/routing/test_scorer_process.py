@@ -37,6 +37,7 @@ FAR = Card(
     "cloud",
     "Far",
     privacy=Label.CLOUD,
+    remote=True,
     model="openai/far",
     price=Price(Rates(10**9, 2 * 10**9, 10**9, 10**9)),
 )
@@ -154,7 +155,7 @@ async def test_a_private_prompt_stays_against_the_routers_wish(make: Make) -> No
             assert view.routed is not None
             seen += [name for name, worker in session.workers.items() if worker.requests]
             assert view.steps[-1].worker == where
-    assert seen == ["far", "small"]
+    assert seen == ["small", "far", "small"]
 
 
 # When it can't
