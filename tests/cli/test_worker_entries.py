@@ -93,7 +93,7 @@ def test_the_person_s_word_counts_more_than_a_name(call: Call) -> None:
     with listing(("openai/gpt-oss-20b", "organization_owner")) as url:
         assert call("workers", "add", url, "--here").code == 0
     shown = json.loads(call("workers", "ls", "--json").out)
-    card = next(card for card in shown if card["id"] == "gpt-oss-20b")
+    card = next(card for card in shown["workers"] if card["id"] == "gpt-oss-20b")
     assert (card["remote"], card["is_confirmed"], card["privacy"]) == (False, True, "lan")
 
 
@@ -158,7 +158,7 @@ def test_a_question_that_the_starter_gets_wrong_goes_to_ollama_s_model_unasked(
     assert "costs nothing" in why
     assert "remote" not in mermaid.partition("class step")[2]
     assert vote.code == 0
-    assert private.code == 6
+    assert private.code == 2
     assert "--private" in private.err
 
 
@@ -172,4 +172,4 @@ def test_who_answers_instead_of_a_server_that_is_down_is_said_in_a_pipe(call: Ca
     assert done.code == 0
     assert "small answers instead" in done.err
     warnings = json.loads(call("ask", "--json", "Name a colour.").out)["warnings"]
-    assert [warning["kind"] for warning in warnings] == ["substituted"]
+    assert "substituted" in {warning["kind"] for warning in warnings}

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from baton.core.errors import WorkerError
+from baton.core.errors import ConfigError
 from baton.core.labels import Label
 from baton.core.ledger_types import Hold, HoldRequest, Scope, Status
 from baton.core.messages import Card, Message, Request, Role, Text
@@ -74,7 +74,7 @@ async def test_nothing_stricter_than_a_worker_may_see_passes_the_gate(
 ) -> None:
     """The gate is the last to look, for every caller."""
     worker, metered, usages = gate(ledger)
-    with pytest.raises(WorkerError):
+    with pytest.raises(ConfigError):
         await anext(metered.stream(replace(REQUEST, label=label)))
     assert (worker.requests, usages, await ledger.charges()) == ([], [], [])
 
