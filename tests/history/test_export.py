@@ -139,7 +139,7 @@ async def test_imports_keep_their_place_in_time(store: Store) -> None:
     newer = await ask(other_store, "new orange")
     await other_store.archive.import_(document)
     assert (await other_store.search("orange"))[0].conversation == newer.conversation
-    assert await other_store.recent_prompts() == ["old orange", "new orange"]
+    assert await other_store.runs.recent_prompts() == ["old orange", "new orange"]
     await other_store.aclose()
 
 

@@ -323,7 +323,7 @@ async def test_deleting_can_be_undone_until_it_is_meant(store: Store) -> None:
     await store.hide(begun.conversation)
     assert [c.id for c in await store.conversations()] == [other.conversation]
     assert await store.search("secret") == []
-    assert await store.recent_prompts() == ["else"]
+    assert await store.runs.recent_prompts() == ["else"]
     assert [run.id for run in await store.runs.newest()] == [other.run]
     with pytest.raises(ConfigError):
         await store.conversation(begun.conversation)
@@ -431,8 +431,8 @@ async def test_drafts_and_earlier_prompts_come_back(store: Store) -> None:
     assert await store.draft("") == ""
     for text in ("one", "two", "one", "three"):
         await ask(store, text)
-    assert await store.recent_prompts() == ["two", "one", "three"]
-    assert await store.recent_prompts(2) == ["one", "three"]
+    assert await store.runs.recent_prompts() == ["two", "one", "three"]
+    assert await store.runs.recent_prompts(2) == ["one", "three"]
 
 
 async def test_conversations_come_newest_first(store: Store) -> None:

@@ -136,10 +136,6 @@ class Store:
         """Return the turns that stand in the same place, this one among them, oldest first."""
         return await self._read(queries.siblings, turn)
 
-    async def recent_prompts(self, limit: int = 200) -> list[str]:
-        """Return what was asked last, each text once, the newest last."""
-        return await self._read(queries.recent_prompts, limit)
-
     async def draft(self, conversation: str) -> str:
         """Return what was typed in a conversation ("": a new one) and not sent."""
         return await self._read(queries.draft, conversation)
@@ -204,6 +200,10 @@ class RunHistory:
     async def newest(self, limit: int = 50) -> list[RunRecord]:
         """Return the newest runs, newest first, without their events."""
         return await self._database.read(queries.runs, limit)
+
+    async def recent_prompts(self, limit: int = 200) -> list[str]:
+        """Return what was asked last, each text once, the newest last."""
+        return await self._database.read(queries.recent_prompts, limit)
 
     async def finished(self, since: float, limit: int = 2_000) -> list[PastRun]:
         """Return the newest finished runs since then with their events, oldest first."""

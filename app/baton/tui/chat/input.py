@@ -88,7 +88,7 @@ class InputController:
 
     async def recall(self) -> None:
         """Load earlier prompts, to be gone through with the arrow keys."""
-        self._composer.prompt.remember(await self._context.services.store.recent_prompts())
+        self._composer.prompt.remember(await self._context.services.store.runs.recent_prompts())
 
     def press(self, key: events.Key) -> None:
         """Go to the prompt, and press a key there."""
