@@ -239,7 +239,7 @@ JSON_EMPTY = (
     Line("self show --json"),
     Line("learn --json"),
     Line("plan --json hi", varying=MACHINE),
-    Line("models recommend --json", varying=MACHINE),
+    Line("models recommend --json", varying=(*MACHINE, "models")),
     Line("doctor --json"),
 )
 """In an empty home, with the starter model: only types are kept."""

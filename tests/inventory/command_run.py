@@ -176,6 +176,7 @@ _NUMBERS = r"at|seconds|\w+_s|created|updated|\w+UnixNano|most_usd|expected_toke
 _PATTERNS = (
     (re.compile(rf'("(?:{_NUMBERS})": )"?[\d.e-]+"?'), r"\1<number>"),
     (re.compile(r'("scores": ){[^{}]*}'), r"\1<scores>"),  # those of the router, or of the rule
+    (re.compile(r'("decided_by": )"(?:rule|late|router)"'), r"\1<router or rule>"),
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?(Z|\+00:00)?"), "<time>"),
     (re.compile(r"\d{4}-\d\d-\d\d"), "<date>"),
     (re.compile(r"(?<![\w$.])\d+(\.\d+)? (ms|s)\b"), "<seconds> s"),
