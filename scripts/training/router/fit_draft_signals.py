@@ -8,6 +8,8 @@ prints the table of the router's card. The figures were recorded by record_draft
 from __future__ import annotations
 
 import csv
+import json
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,7 +23,11 @@ from baton.routing.child.draft_signals import FIGURES, DraftSignals, SignalLine
 Floats = NDArray[np.float64]
 
 RECORDED = Path(__file__).with_name("draft_signals.csv")
+EVERYDAY = Path(__file__).with_name("everyday_outcomes.jsonl")
 FAMILY = "smollm"
+TEXT_KINDS = ("writing", "rewriting", "summary", "extraction", "translation", "planning")
+"""What is asked for is a text: the checkable questions have none of these at length."""
+
 _PENALTY, _ROUNDS = 3.0, 30
 _RESAMPLES = 500
 
@@ -57,7 +63,22 @@ def fit_draft_signals(recorded: Recorded | None = None) -> DraftSignals:
     known = recorded or Recorded.read()
     own = fit_line(known.chosen(FIGURES), known.right)
     alone = fit_line(known.chosen(FIGURES[:1]), known.right)
-    return DraftSignals({FAMILY: own}, alone)
+    return DraftSignals({FAMILY: own}, alone, {FAMILY: text_levels()})
+
+
+def text_levels(file: Path = EVERYDAY) -> dict[str, float]:
+    """Return by kind of text the log-odds that the starter model does an everyday prompt well.
+
+    One more right and three more wrong ones are taken to have been there, so that no kind is sure.
+    """
+    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    levels = {}
+    for kind in TEXT_KINDS:
+        right = [
+            row["right"] for row in rows if row["kind"] == kind and row["workers"] == ["small"]
+        ]
+        levels[kind] = math.log((sum(right) + 1) / (len(right) - sum(right) + 3))
+    return levels
 
 
 def fit_line(figures: Floats, right: Floats) -> SignalLine:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from baton.core.model_names import parse_model_name
 from baton.core.routing_types import Candidate, Draft
@@ -51,10 +51,15 @@ class SignalLine:
 
 @dataclass(frozen=True)
 class DraftSignals:
-    """By family of models a line of all FIGURES; for others one of the log-probability alone."""
+    """By family of models a line of all FIGURES; for others one of the log-probability alone.
+
+    `texts` has, by family, the log-odds of a good answer to everyday prompts of the kinds that want
+    a text: the lines were measured on questions with one short answer, and take a copy for sure.
+    """
 
     families: Mapping[str, SignalLine]
     alone: SignalLine
+    texts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     @classmethod
     def unfitted(cls) -> DraftSignals:
@@ -69,15 +74,19 @@ class DraftSignals:
         *,
         expected: float = 0.0,
         novelty: float = 0.0,
+        kind: str = "",
     ) -> float:
         """Return by how much a draft's signals move the log-odds that it is right; 0 if unknown.
 
         As far as the prompt is new, `expected` (log-odds, before the draft) gives way to the level
-        that was measured with the signals; not for long drafts, which weren't measured.
+        that was measured with the signals; not for long drafts, which weren't measured. Of a `kind`
+        in `texts` the level there counts instead.
         """
         if draft.confidence is None or not math.isfinite(draft.confidence):
             return 0.0
         family = parse_model_name(worker.model or worker.id).family
+        if (level := self.texts.get(family, {}).get(kind)) is not None:
+            return level - expected + self.alone.shift((draft.confidence,))
         if (line := self.families.get(family)) is not None:
             known = [draft.confidence, draft.least, draft.first]
             usual = (one if one is not None and math.isfinite(one) else mean
@@ -92,6 +101,10 @@ class DraftSignals:
         return {
             "families": {name: _numbers(line) for name, line in sorted(self.families.items())},
             "alone": _numbers(self.alone),
+            "texts": {
+                name: {kind: round(level, 6) for kind, level in sorted(levels.items())}
+                for name, levels in sorted(self.texts.items())
+            },
         }
 
     @classmethod
@@ -102,7 +115,13 @@ class DraftSignals:
         families = {
             str(name): _line(one, len(FIGURES)) for name, one in numbers["families"].items()
         }
-        return cls(families, _line(numbers["alone"], 1))
+        texts = {
+            str(name): {str(kind): float(level) for kind, level in levels.items()}
+            for name, levels in numbers["texts"].items()
+        }
+        if not all(math.isfinite(level) for levels in texts.values() for level in levels.values()):
+            raise ValueError("No signals.")
+        return cls(families, _line(numbers["alone"], 1), texts)
 
 
 def text_figures(prompt: str, text: str) -> tuple[float, float]:

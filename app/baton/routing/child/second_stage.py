@@ -379,6 +379,7 @@ class SecondStage:
                 by_id.get(draft.worker, Candidate(draft.worker)),
                 expected=float(log_odds(np.array(_expected(estimate, draft.worker)))),
                 novelty=estimate.novelty,
+                kind=max(estimate.kinds, key=lambda one: estimate.kinds[one], default=""),
             )
             for draft in known
         ]
