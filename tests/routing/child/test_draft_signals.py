@@ -86,3 +86,20 @@ def test_questions_are_the_same_each_time_and_their_rules_judge() -> None:
         right = one.accepted[0] if one.judge != "list" else ", ".join(one.accepted)
         assert one.is_right(right), one
         assert not one.is_right("?"), one
+
+
+def test_a_text_is_judged_by_what_everyday_prompts_of_its_kind_came_to(
+    signals: DraftSignals,
+) -> None:
+    copied = replace(DRAFT, text=PROMPT, confidence=-0.3)
+    short = signals.shift(PROMPT, copied, STARTER, expected=0.0, novelty=0.8)
+    text = signals.shift(PROMPT, copied, STARTER, expected=0.0, novelty=0.8, kind="extraction")
+    assert text < 0.0 < short, "a copy is sure of itself, and seldom what was asked for"
+    surer = signals.shift(
+        PROMPT, replace(copied, confidence=-0.1), STARTER, expected=2.0, kind="extraction"
+    )
+    assert surer + 2.0 > text, "its own words still count, what was expected doesn't"
+    assert signals.shift(PROMPT, copied, OTHER, kind="extraction") == signals.shift(
+        PROMPT, copied, OTHER
+    )
+    assert DraftSignals.from_numbers(signals.to_numbers()).texts.keys() == signals.texts.keys()
