@@ -35,9 +35,9 @@ def _model_text(card: Card) -> str:
     """Name a worker, its size and its place in a phrase."""
     size = ""
     if card.parameters:
-        billions = card.parameters / 1e9
-        size = f", {billions:.0f} billion" if billions >= 10 else f", {billions:.2g} billion"
-        size += " parameters"
+        millions = card.parameters / 1e6
+        count = f"{millions:.0f} million" if millions < 1000 else f"{millions / 1000:.3g} billion"
+        size = f", {count} parameters"
     place = "on this machine"
     if card.privacy is not Label.LOCAL:
         place = f"at {card.provider or card.address or 'a remote server'}"
