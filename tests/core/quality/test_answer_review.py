@@ -9,6 +9,7 @@ import pytest
 import pytest_asyncio
 
 from baton.core.events import Warned
+from baton.core.ledger_types import Policy
 from baton.core.messages import Card, Finish, Prompt, Request, Text, TurnStatus
 from baton.core.plan.plan import KINDS, Material
 from baton.core.ports import ConversationPosition, Route, Worker
@@ -22,6 +23,7 @@ from baton.history import Store
 from baton.presentation.answers import warning_text
 from baton.workers.scripted_worker import ScriptedWorker
 from baton.workers.tools import build_tools
+from support.scripted_plans import StubWorker, answer_with, cloud, open_orchestra
 
 SMALL = Card("small", "local", "SmolLM2 135M", context=8192, parameters=135_000_000)
 FREE = Card("big", "local", "Qwen3 8B", context=8192, parameters=8_000_000_000)
@@ -151,6 +153,15 @@ async def test_a_loop_is_stopped_and_the_stored_answer_ends_before_it(store: Sto
     assert view.started is not None
     *_, turn = await store.thread(view.started.conversation)
     assert (turn.text, turn.status) == (kept, TurnStatus.DONE)
+
+
+async def test_a_call_that_costs_money_is_left_to_its_end() -> None:
+    round_ = "The old king went to the sea and looked at the ships. "
+    far = StubWorker(cloud(), answer_with(*[round_] * 30))
+    async with open_orchestra(far, policy=Policy.BUDGET) as session:
+        view = await session.play(None, "Tell me a story.")
+    assert view.answer == round_ * 30
+    assert view.calls[0].confirmed, "broken off, it would cost all that was held"
 
 
 @pytest.mark.parametrize("strategy", ["ultra", "conductor"])

@@ -302,8 +302,13 @@ class StepExecution:
         return f"Step {self.number} of the plan is for it: {self.step.need.kind}."
 
     def _stop_repeating(self) -> bool:
-        """Whether the text repeats itself, so that it ends before its first repeat."""
-        if not (end := self._watch.end_of_first(self.text)):
+        """Whether the text repeats itself, so that it ends before its first repeat.
+
+        A call that costs money is left to its end: broken off, it stays charged at all that was
+        held for it.
+        """
+        card = self._run.services.workers[self.worker].card
+        if not card.is_free or not (end := self._watch.end_of_first(self.text)):
             return False
         self.text, self.ending = self.text[:end].rstrip(), Finish.REPETITION
         return True
