@@ -257,6 +257,7 @@ def test_conversations_are_recovered_though_marks_on_them_can_not_be(
     connection = sqlite.connect(path)
     if older:
         connection.execute("DROP INDEX events_of_plans")
+        connection.execute("DROP INDEX events_of_warnings")
         connection.execute("ALTER TABLE runs DROP COLUMN started")
         connection.execute("DROP TABLE signals")
         connection.execute("DELETE FROM migrations WHERE name >= '0004_signals'")
@@ -433,6 +434,7 @@ def age(path: Path) -> None:
     connection.execute("DELETE FROM migrations WHERE name >= '0003_steps'")
     connection.execute("DROP TABLE signals")
     connection.execute("DROP INDEX events_of_plans")
+    connection.execute("DROP INDEX events_of_warnings")
     connection.execute("ALTER TABLE runs DROP COLUMN started")
     connection.execute("PRAGMA user_version = 2")
     connection.close()

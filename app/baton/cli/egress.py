@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from baton.cli.options import AliasedGroup
+from baton.cli.options import AliasedGroup, limit_option
 from baton.cli.output import emit, emit_document, emit_export, iso_time, notify, to_json
 from baton.cli.stores import format_columns, format_time, with_ledger
 from baton.core.byte_format import show_size
@@ -36,15 +36,7 @@ def egress() -> None:
 
 
 @egress.command("ls")
-@click.option(
-    "-n",
-    "--limit",
-    metavar="N",
-    type=click.IntRange(1),
-    default=50,
-    show_default=True,
-    help="How many to list.",
-)
+@limit_option(50)
 @click.option("--run", metavar="RUN", help="Of one run: its id, or the beginning of it.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_(limit: int, run: str | None, as_json: bool) -> None:

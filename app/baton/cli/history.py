@@ -19,7 +19,7 @@ from typing import Any
 import click
 
 from baton.cli.completion import complete_conversation, complete_run
-from baton.cli.options import AliasedGroup
+from baton.cli.options import AliasedGroup, limit_option
 from baton.cli.output import (
     confirm_or_exit,
     emit,
@@ -59,15 +59,7 @@ def history() -> None:
 
 
 @history.command("ls")
-@click.option(
-    "-n",
-    "--limit",
-    metavar="N",
-    type=click.IntRange(1),
-    default=20,
-    show_default=True,
-    help="How many to list.",
-)
+@limit_option(20)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_(limit: int, as_json: bool) -> None:
     """List the conversations, newest first."""
@@ -86,15 +78,7 @@ def list_(limit: int, as_json: bool) -> None:
 
 @history.command()
 @click.argument("words", nargs=-1, required=True)
-@click.option(
-    "-n",
-    "--limit",
-    metavar="N",
-    type=click.IntRange(1),
-    default=20,
-    show_default=True,
-    help="How many to list.",
-)
+@limit_option(20)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def search(words: tuple[str, ...], limit: int, as_json: bool) -> None:
     """Find what was said about WORDS, newest first."""

@@ -61,6 +61,19 @@ async def find_continued(store: Store, latest: bool, named: str | None) -> str |
     return newest
 
 
+def limit_option(default: int) -> Callable[[CommandT], CommandT]:
+    """Return -n, with how many rows are listed without it."""
+    return click.option(
+        "-n",
+        "--limit",
+        metavar="N",
+        type=click.IntRange(1),
+        default=default,
+        show_default=True,
+        help="How many to list.",
+    )
+
+
 offline_option = click.option(
     "--offline", is_flag=True, help="Connect to nothing but this machine."
 )

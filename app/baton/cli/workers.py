@@ -137,7 +137,7 @@ def detect(ids: tuple[str, ...], add: bool, offline: bool, as_json: bool) -> Non
     metavar="INPUT OUTPUT",
     help="US dollars for a million tokens read and written.",
 )
-@click.option("--here", is_flag=True, help="It computes on this machine, whatever its name.")
+@click.option("--here", is_flag=True, help="It computes on this machine, not in a cloud.")
 @click.option("--private", is_flag=True, help="So it does, and private conversations may go to it.")
 @offline_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -302,7 +302,7 @@ def _select_models(found: Sequence[ServerModel], ids: Iterable[str]) -> list[Ser
 def _addition_text(entry: Mapping[str, Any], is_changed: bool) -> str:
     """Say what a worker counts as now, and what is next."""
     id = one_line(str(entry["id"]))
-    first = f"{id} is in config.toml." if is_changed else f"{id} was there already, just so."
+    first = f"{id} is in config.toml." if is_changed else f"{id} was there already; nothing was changed."
     if entry["kind"] == "cloud":
         provider = str(entry["model"]).partition("/")[0]
         return f"{first} It needs a key (`baton keys set {provider}`) and a ceiling."

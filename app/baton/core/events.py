@@ -269,6 +269,10 @@ class Checked:
     note: str = ""
 
 
+FAILED_CHECK = "failed_check"
+"""The kind of a warning about what was computed again and is wrong: never shortened."""
+
+
 @dataclass(frozen=True, slots=True)
 class Warned:
     """What is said beside an answer: its likely fault in a sentence, and what would help most.

@@ -1,4 +1,4 @@
-"""Tells programs on this machine that compute from those that pass texts on to a cloud.
+"""Which programs on this machine compute, and which pass texts on to a cloud.
 
 No more than a guess by names: the person's word (`here`, `privacy`) counts before it.
 """
@@ -20,7 +20,7 @@ _VENDORS = frozenset((
 """Who sells models: as OpenRouter and LiteLLM write it before a model, and in `owned_by`."""
 
 _SOLD_MODEL = re.compile(r"(?:gpt-[345]|chatgpt|claude|gemini-|grok-[2-9]|o[1-9](?:-|$))")
-"""Models that nobody can run on a machine of their own."""
+"""Models that can only be bought, not run."""
 
 _LITELLM_PORT = 4000
 """Where LiteLLM's proxy listens by default: docs.litellm.ai/docs/proxy/quick_start."""

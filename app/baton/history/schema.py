@@ -178,4 +178,10 @@ _OWNER = Migration(
     ("ALTER TABLE runs ADD COLUMN started REAL",),
 )
 
-MIGRATIONS: tuple[Migration, ...] = (_FIRST, _POLICY, _STEPS, _SIGNALS, _OWNER)
+_WARNINGS = Migration(
+    "0006_warnings",
+    # Each prompt asks which warnings its conversation had; without this, of all its events.
+    ("CREATE INDEX events_of_warnings ON events (run) WHERE kind = 'Warned'",),
+)
+
+MIGRATIONS: tuple[Migration, ...] = (_FIRST, _POLICY, _STEPS, _SIGNALS, _OWNER, _WARNINGS)

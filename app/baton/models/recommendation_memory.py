@@ -89,7 +89,7 @@ class RecommendationMemory:
 
 
 def _identity(machine: Hardware) -> str:
-    """Return what tells machines apart, as far as their speed goes."""
+    """Return what distinguishes machines, as far as their speed goes."""
     cards = ",".join(f"{gpu.name}/{gpu.total}" for gpu in machine.gpus)
     return f"{machine.processor}|{machine.cores}|{machine.memory}|{cards}"
 

@@ -6,13 +6,12 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from baton.core.events import Called, Decision, Offered, Warned, Weighed
+from baton.core.events import FAILED_CHECK, Called, Decision, Offered, Warned, Weighed
 from baton.core.hold_decision import overcharge_error, shown_rounded_up
 from baton.core.labels import Label
 from baton.core.messages import Card
 from baton.core.money import show_usd
 from baton.core.ports import CallOffer
-from baton.core.quality.answer_review import FAILED_CHECK
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView, StepView
 from baton.presentation.charges import offer_cost_text
@@ -190,7 +189,7 @@ def destination_text(offer: CallOffer) -> str:
         else []
     )
     who = f" ({', '.join(names)})" if names else ""
-    # A program here that nobody confirmed may pass it on.
+    # A program here that is not confirmed may pass it on.
     is_here = card.kind == "server" and card.place is Label.LOCAL
     verb = "Goes to" if is_here else "Leaves this machine for"
     return f"{verb} {whose}{who}{hidden}:"

@@ -30,7 +30,7 @@ _UNFINISHED_TEXTS = {
     "running": "It is still running.",
 }
 
-LATE_ROUTER = "The router was not ready in time, so a rule of length and kind of task decided."
+_LATE_ROUTER = "The router was not ready in time, so a rule of length and kind of task decided."
 
 
 def run_reasons(record: RunRecord) -> list[str]:
@@ -38,7 +38,7 @@ def run_reasons(record: RunRecord) -> list[str]:
     view = record_view(record)
     lines = [_route_text(view)]
     if view.routed is not None and view.routed.decided_by == "late":
-        lines.append(LATE_ROUTER)
+        lines.append(_LATE_ROUTER)
     lines += _planner_lines(view)
     lines += [weighed_text(weighed, weighed.worker) for weighed in view.weighed]
     lines += _worker_lines(view)

@@ -122,13 +122,10 @@ async def check_text(text: str, prompt: str, compute: Compute | None) -> tuple[F
 def is_checkable(text: str, prompt: str = "") -> bool:
     """Whether there is anything in a text that `check_text` might find right or wrong."""
     text = text[:MAX_TEXT_CHARS]
-    return bool(
-        blocks(text)
-        or text.lstrip()[:1] in ("{", "[")
-        or wants_json(prompt)
-        or claimed_sums(prose(text))
-        or claimed_conversions(prose(text))
-    )
+    if blocks(text) or text.lstrip()[:1] in ("{", "[") or wants_json(prompt):
+        return True
+    plain = prose(text)
+    return bool(claimed_sums(plain) or claimed_conversions(plain))
 
 
 _JSON_WANTED = re.compile(

@@ -9,18 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from baton.core.events import Checked, Verdict, Warned
+from baton.core.events import FAILED_CHECK, Checked, Verdict, Warned
 from baton.core.labels import Label
 from baton.core.messages import Card, Role, Turn, TurnStatus
 from baton.core.money import show_usd
 from baton.core.plan.checks import is_checkable
 from baton.core.plan.plan import Material, Outcome
+from baton.core.plan.token_estimates import likely_cost
 from baton.core.plan.tool_routing import is_computable
-from baton.core.ports import RoutingContext, SpendingRoom
+from baton.core.ports import RoutingContext
 from baton.core.quality.unknowable import LACK_TEXTS, missing_knowledge
 from baton.core.run.rule_router import is_greeting
+from baton.core.strategies._draft_scoring import expected_quality, tenths
+
+if TYPE_CHECKING:
+    from baton.core.run.strategy_context import RunStrategyContext
 
 MIN_CHANCE = 0.5
 """An answer that is right with less chance than this is marked."""
@@ -29,7 +34,6 @@ MIN_REMEDY_GAIN = 0.15
 """Another worker is named where it is likelier right by this much."""
 
 LIKELY_WRONG = "likely_wrong"
-FAILED_CHECK = "failed_check"
 REPETITION = "repetition"
 UNCONDUCTED = "not_conducted"
 
@@ -42,23 +46,8 @@ _TEXT_KINDS = ("writing", "rewriting", "planning", "chat")
 _BETTER_MODEL = "`baton models recommend` names better models for this machine."
 
 
-class ReviewContext(Protocol):
-    """What a review asks of the run."""
-
-    @property
-    def routing(self) -> RoutingContext: ...
-
-    async def funds(self) -> SpendingRoom: ...
-
-    async def check(
-        self, outcome: Outcome, step: int, *, decided_only: bool = False
-    ) -> tuple[Checked, ...]: ...
-
-    async def chance(self, outcome: Outcome, step: int, part: Material | None) -> float: ...
-
-
 async def review_answer(
-    context: ReviewContext,
+    context: RunStrategyContext,
     outcome: Outcome,
     authors: Mapping[int, str],
     known: Mapping[str, str],
@@ -69,10 +58,9 @@ async def review_answer(
     conversation, by kind.
     """
     cards = {card.id: card for card in context.routing.roster}
+    tools = {card.id for card in cards.values() if card.is_tool}
     written = [
-        n
-        for n in outcome.plan.answer
-        if outcome.text(n).strip() and n in authors and not _is_tool(cards.get(authors[n]))
+        n for n in outcome.plan.answer if outcome.text(n).strip() and authors[n] not in tools
     ]
     found: list[Warned] = []
     for number in written:
@@ -85,8 +73,8 @@ async def review_answer(
 
 def unconducted(routing: RoutingContext, strategy: str, outcome: Outcome) -> Warned | None:
     """Return what is said where a person asked for a plan, and one worker answered."""
-    steps = outcome.plan.steps
-    if len(steps) > 1 or not steps[0].is_direct or _is_tool(_card_of(routing, steps[0].worker)):
+    steps, tools = outcome.plan.steps, {card.id for card in routing.roster if card.is_tool}
+    if len(steps) > 1 or not steps[0].is_direct or steps[0].worker in tools:
         return None
     if strategy in CONDUCTED:
         message = "No worker here could draw a plan, so one worker answered."
@@ -95,14 +83,6 @@ def unconducted(routing: RoutingContext, strategy: str, outcome: Outcome) -> War
         message = "One worker was chosen to answer alone, so the mode ultra had no effect."
         return Warned(UNCONDUCTED, message, "Leave out -m, or name a --strategy with it.")
     return None
-
-
-def _card_of(routing: RoutingContext, worker: str) -> Card | None:
-    return next((card for card in routing.roster if card.id == worker), None)
-
-
-def _is_tool(card: Card | None) -> bool:
-    return card is not None and card.is_tool
 
 
 def _first_of_kind(found: list[Warned]) -> list[Warned]:
@@ -116,7 +96,7 @@ def _first_of_kind(found: list[Warned]) -> list[Warned]:
 
 
 async def _review_step(
-    context: ReviewContext, outcome: Outcome, number: int, card: Card | None
+    context: RunStrategyContext, outcome: Outcome, number: int, card: Card | None
 ) -> list[Warned]:
     """Return what is to be said of one step of the answer."""
     routing, step = context.routing, outcome.plan.steps[number - 1]
@@ -158,49 +138,39 @@ def _is_proven(checks: tuple[Checked, ...]) -> bool:
 
 
 def _check_message(found: Checked) -> str:
-    """Say what a check found wrong; of sums what is right instead."""
-    if found.what in ("sums", "units"):
-        return f"Recomputed: {found.note.rstrip('.')}."
-    return f"{found.what}: {found.note.rstrip('.')}."
+    """Say what a check found wrong; of sums and units what is right instead."""
+    what = "Recomputed" if found.what in ("sums", "units") else found.what
+    return f"{what}: {found.note.rstrip('.')}."
 
 
 def _chance_message(chance: float, kind: str, card: Card | None) -> str:
-    where = "here" if card is None or card.privacy is Label.LOCAL else f"by {card.name}"
+    where = "here" if card is None or card.place is Label.LOCAL else f"by {card.name}"
     if kind in _TEXT_KINDS:
-        return f"Likely weak: about {_tenths(chance)} answers like this are good {where}."
-    return f"Likely wrong: about {_tenths(chance)} answers like this are right {where}."
+        return f"Likely weak: about {tenths(chance)} answers like this are good {where}."
+    return f"Likely wrong: about {tenths(chance)} answers like this are right {where}."
 
 
-def _tenths(chance: float) -> str:
-    return f"{min(9, max(1, round(10 * chance)))} in 10"
-
-
-async def _remedy(context: ReviewContext, asked: Material, card: Card | None, chance: float) -> str:
+async def _remedy(
+    context: RunStrategyContext, asked: Material, card: Card | None, chance: float
+) -> str:
     """Return the one thing that would help most with an answer that is likely wrong."""
-    from baton.core.plan.token_estimates import likely_cost
-    from baton.core.strategies._draft_scoring import expected_quality
-
     routing = context.routing
     if is_computable(asked.prompt) and not any(c.is_tool for c in routing.roster):
         return "`tools = true` in config.toml has this computed exactly."
-    others = [
+    better = [
         other
         for other in routing.roster
-        if not other.is_tool
-        and (card is None or other.id != card.id)
+        if not (other.is_tool or (card is not None and other.id == card.id))
         and expected_quality(other, routing.route) >= chance + MIN_REMEDY_GAIN
     ]
-    free = [other for other in others if other.price is not None and other.price.is_free]
-    if free:
-        best = max(free, key=lambda other: expected_quality(other, routing.route))
-        return f"{best.name} does better and costs nothing: `-m {best.id}`, or /model {best.id}."
-    if not others:
+    if not better:
         return _BETTER_MODEL
-    best = max(others, key=lambda other: expected_quality(other, routing.route))
-    left = (await context.funds()).left
-    cost = likely_cost(best, asked, routing.route)
+    free = [other for other in better if other.is_free]
+    best = max(free or better, key=lambda other: expected_quality(other, routing.route))
+    way = f"`-m {best.id}`, or /model {best.id}"
+    if best.is_free:
+        return f"{best.name} does better and costs nothing: {way}."
+    left, cost = (await context.funds()).left, likely_cost(best, asked, routing.route)
     if left is not None and left < cost:
         return f"{best.name} does better; `baton budget set day 1` (for example) lets it be asked."
-    return (
-        f"{best.name} does better, for about {show_usd(cost)}: `-m {best.id}`, or /model {best.id}."
-    )
+    return f"{best.name} does better, for about {show_usd(cost)}: {way}."

@@ -94,7 +94,6 @@ class StepExecution:
         self._why = why
         self._route = route
         self._failure = ""
-        self._watch = RepetitionWatch(run.conversation.material.prompt)
 
     @property
     def is_cut(self) -> bool:
@@ -197,6 +196,8 @@ class StepExecution:
         run, number = self._run, self.number
         worker = run.services.workers[self.worker]
         metered = run.metered(worker, number, lambda: run.approval.take_share(number))
+        watch = RepetitionWatch(run.conversation.material.prompt)
+        may_stop = worker.card.is_free  # broken off, a paid call stays charged at all its hold
         while True:
             shown = run.conversation.material
             call = await run.budget.prepare(worker.card, self.request())
@@ -208,7 +209,8 @@ class StepExecution:
                     async with aclosing(metered.stream(call)) as chunks:
                         async for chunk in chunks:
                             await self._take(chunk)
-                            if isinstance(chunk, Text) and self._stop_repeating():
+                            if may_stop and (end := watch.end_of_first(self.text)):
+                                self.text, self.ending = self.text[:end].rstrip(), Finish.REPETITION
                                 break
                     return
             except ContextTooLong as error:
@@ -300,18 +302,6 @@ class StepExecution:
         if self.step.is_direct and self._route:
             return self._route  # all there is goes to it
         return f"Step {self.number} of the plan is for it: {self.step.need.kind}."
-
-    def _stop_repeating(self) -> bool:
-        """Whether the text repeats itself, so that it ends before its first repeat.
-
-        A call that costs money is left to its end: broken off, it stays charged at all that was
-        held for it.
-        """
-        card = self._run.services.workers[self.worker].card
-        if not card.is_free or not (end := self._watch.end_of_first(self.text)):
-            return False
-        self.text, self.ending = self.text[:end].rstrip(), Finish.REPETITION
-        return True
 
     async def _take(self, chunk: Chunk) -> None:
         """Turn what the worker yields into events; what it declined, the error after it says."""

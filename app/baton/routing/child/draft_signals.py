@@ -27,7 +27,7 @@ _MAX_SHIFT = 2.0
 """By how much a draft moves the log-odds at most."""
 
 _OTHER_TRUST = 0.5
-"""How much of the line for the log-probability alone counts for models that nobody measured."""
+"""How much of the line for the log-probability alone counts for models that were not measured."""
 
 _WORD = re.compile(r"\w+")
 
