@@ -302,7 +302,11 @@ def _select_models(found: Sequence[ServerModel], ids: Iterable[str]) -> list[Ser
 def _addition_text(entry: Mapping[str, Any], is_changed: bool) -> str:
     """Say what a worker counts as now, and what is next."""
     id = one_line(str(entry["id"]))
-    first = f"{id} is in config.toml." if is_changed else f"{id} was there already; nothing was changed."
+    first = (
+        f"{id} is in config.toml."
+        if is_changed
+        else f"{id} was there already; nothing was changed."
+    )
     if entry["kind"] == "cloud":
         provider = str(entry["model"]).partition("/")[0]
         return f"{first} It needs a key (`baton keys set {provider}`) and a ceiling."
