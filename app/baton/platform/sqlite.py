@@ -284,11 +284,12 @@ def utils_database(connection: Connection) -> Database:
     of a first start (2 cores, AVX2). So for this thread there is none meanwhile.
     """
     hidden = _HiddenNumpy()
-    sys.meta_path.insert(0, hidden)
+    # Lists of their own: another thread may be on its way through the one that is there.
+    sys.meta_path = [hidden, *sys.meta_path]
     try:
         from sqlite_utils import Database
     finally:
-        sys.meta_path.remove(hidden)
+        sys.meta_path = [finder for finder in sys.meta_path if finder is not hidden]
     # Its own pragma and plugins would make this connection another one than at the next start.
     return Database(connection, recursive_triggers=False, execute_plugins=False)
 

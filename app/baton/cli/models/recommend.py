@@ -251,25 +251,13 @@ async def measure_and_recommend(
     machine = await library.inspect_machine()
     speed = library.memory.speed(machine)
     if speed is None and measures:
-        busy = await _is_busy()
+        from baton.workers.local import is_machine_busy
+
+        busy = await is_machine_busy()
         speed = await _measure_speed(settings)
         if speed is not None:
             library.memory.save_speed(speed, machine, busy=busy)
     return speed, await library.recommend(speed)
-
-
-_BUSY_PERCENT = 40.0
-_IDLE_TRIES = 5
-
-
-async def _is_busy() -> bool:
-    """Wait up to a few seconds until other programs leave the processor; return whether in vain."""
-    import psutil
-
-    for _ in range(_IDLE_TRIES):
-        if await asyncio.to_thread(psutil.cpu_percent, 0.5) < _BUSY_PERCENT:
-            return False
-    return True
 
 
 async def _measure_speed(settings: Settings) -> float | None:

@@ -172,5 +172,6 @@ async def _remedy(
         return f"{best.name} does better and costs nothing: {way}."
     left, cost = (await context.funds()).left, likely_cost(best, asked, routing.route)
     if left is not None and left < cost:
-        return f"{best.name} does better; `baton budget set day 1` (for example) lets it be asked."
+        allow = f"`-m {best.id} --budget 0.05` (for example), or a ceiling in /budget"
+        return f"{best.name} does better: {allow} lets it be asked."
     return f"{best.name} does better, for about {show_usd(cost)}: {way}."

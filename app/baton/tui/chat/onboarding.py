@@ -154,7 +154,7 @@ class OnboardingController:
             view.say(f"{text}\n{error}".strip())
 
     async def _fill_advice(self, view: RecommendationView, text: str) -> None:
-        from baton.workers.local import measure_speed
+        from baton.workers.local import is_machine_busy, measure_speed
 
         library, context = self._services.library, self._context
         assert library is not None
@@ -177,10 +177,11 @@ class OnboardingController:
             return
         if not context.can_answer:
             return  # there is nothing to measure with
+        busy = await is_machine_busy()
         self.starter_speed = await measure_speed(self._services.orchestra.worker(), MEASURE_SECONDS)
         if self.starter_speed is None:
             return
-        library.memory.save_speed(self.starter_speed, machine, busy=False)
+        library.memory.save_speed(self.starter_speed, machine, busy=busy)
         timed = await library.recommend(self.starter_speed)
         picks = [pick.entry.id for pick in timed.picks]
         # What a person has gone to doesn't change under their hand.

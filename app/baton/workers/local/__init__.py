@@ -36,7 +36,10 @@ if TYPE_CHECKING:
         probe_gpus as probe_gpus,
         probe_library as probe_library,
     )
-    from baton.workers.local.speed_benchmark import measure_speed as measure_speed
+    from baton.workers.local.speed_benchmark import (
+        is_machine_busy as is_machine_busy,
+        measure_speed as measure_speed,
+    )
     from baton.workers.local.worker import (
         GenerationSettings as GenerationSettings,
         LocalWorker as LocalWorker,
@@ -55,6 +58,6 @@ else:
         model_memory="Memory",
         model_process="LoadSettings ModelProcess",
         native_probe="check_model probe_gpus probe_library",
-        speed_benchmark="measure_speed",
+        speed_benchmark="is_machine_busy measure_speed",
         worker="GenerationSettings LocalWorker",
     )

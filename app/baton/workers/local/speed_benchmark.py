@@ -15,6 +15,19 @@ _MAX_TOKENS = 1024
 _LOADING_SECONDS = 120.0
 """How long the first word may take: with a large model on a slow disk."""
 
+_BUSY_PERCENT = 40.0
+_IDLE_TRIES = 5
+
+
+async def is_machine_busy() -> bool:
+    """Wait up to a few seconds until other programs leave the processor; return whether in vain."""
+    import psutil
+
+    for _ in range(_IDLE_TRIES):
+        if await asyncio.to_thread(psutil.cpu_percent, 0.5) < _BUSY_PERCENT:
+            return False
+    return True
+
 
 async def measure_speed(worker: Worker, seconds: float = 2.0) -> float | None:
     """Return how many tokens a worker on this machine writes per second; None if it can't.
