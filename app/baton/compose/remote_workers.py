@@ -40,7 +40,7 @@ def remote_workers(
     gateway = Gateway(
         ledger.sent,
         keys_file=paths.keys_file,
-        record_unsent=ledger.unsent,
+        record_unsent=ledger.record_unsent,
         proxy=cloud.proxy,
         effort=cloud.effort,
         offline=settings.offline,

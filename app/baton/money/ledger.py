@@ -180,7 +180,7 @@ class Ledger:
 
         await self._write(work)
 
-    async def unsent(self, call: str) -> None:
+    async def record_unsent(self, call: str) -> None:
         """Record that what `sent` announced did not leave."""
 
         def work(connection: Connection) -> None:

@@ -7,7 +7,7 @@ import re
 import pytest
 from hypothesis import given, strategies as st
 
-from baton.core.quality.repetition import RepetitionWatch, end_of_first
+from baton.core.quality.repetition import RepetitionWatch, end_before_repeat
 
 INTRO = "The mountains are high and the air is thin. "
 ROUND = "I walked up to the summit and saw a bird that sang. It was a wonderful bird. "
@@ -21,7 +21,7 @@ def stop(text: str, prompt: str = "Tell me more.", piece: int = 4) -> tuple[int,
     """Return after how many characters a growing text is stopped, and what stays of it."""
     watch = RepetitionWatch(prompt)
     for end in range(piece, len(text) + piece, piece):
-        if cut := watch.end_of_first(text[:end]):
+        if cut := watch.end_before_repeat(text[:end]):
             return min(end, len(text)), text[:cut].rstrip()
     return None
 
@@ -45,7 +45,7 @@ def test_a_word_without_end_is_a_loop() -> None:
 
 
 def test_a_loop_longer_than_what_is_looked_at_ends_before_its_first_repeat() -> None:
-    assert end_of_first(INTRO + ROUND * 300) == len(INTRO + ROUND) - 1
+    assert end_before_repeat(INTRO + ROUND * 300) == len(INTRO + ROUND) - 1
 
 
 @pytest.mark.parametrize(

@@ -35,9 +35,9 @@ MIN_REMEDY_GAIN = 0.15
 
 LIKELY_WRONG = "likely_wrong"
 REPETITION = "repetition"
-UNCONDUCTED = "not_conducted"
+NOT_CONDUCTED = "not_conducted"
 
-CONDUCTED = ("ultra", "conductor")
+CONDUCTED_STRATEGIES = ("ultra", "conductor")
 """The strategies that a person chooses for their plans."""
 
 _TEXT_KINDS = ("writing", "rewriting", "planning", "chat")
@@ -71,17 +71,17 @@ async def review_answer(
     return [replace(one, is_known=known.get(one.kind) == one.hint) for one in _first_of_kind(found)]
 
 
-def unconducted(routing: RoutingContext, strategy: str, outcome: Outcome) -> Warned | None:
+def missing_plan_warning(routing: RoutingContext, strategy: str, outcome: Outcome) -> Warned | None:
     """Return what is said where a person asked for a plan, and one worker answered."""
     steps, tools = outcome.plan.steps, {card.id for card in routing.roster if card.is_tool}
     if len(steps) > 1 or not steps[0].is_direct or steps[0].worker in tools:
         return None
-    if strategy in CONDUCTED:
+    if strategy in CONDUCTED_STRATEGIES:
         message = "No worker here could draw a plan, so one worker answered."
-        return Warned(UNCONDUCTED, message, _BETTER_MODEL)
+        return Warned(NOT_CONDUCTED, message, _BETTER_MODEL)
     if routing.mode == "ultra" and routing.limits.alone:
         message = "One worker was chosen to answer alone, so the mode ultra had no effect."
-        return Warned(UNCONDUCTED, message, "Leave out -m, or name a --strategy with it.")
+        return Warned(NOT_CONDUCTED, message, "Leave out -m, or name a --strategy with it.")
     return None
 
 
@@ -113,10 +113,10 @@ async def _review_step(
     if (lack := missing_knowledge(asked)) is not None:
         texts = LACK_TEXTS[lack]
         return [Warned(lack.value, texts.message, texts.hint, step=number), *wrong]
-    if _is_proven(checks) or is_greeting(asked.prompt):
+    if step.check or _is_proven(checks) or is_greeting(asked.prompt):
         return wrong
     chance = await context.chance(outcome, number, part)
-    if chance >= MIN_CHANCE or outcome.plan.steps[number - 1].check:
+    if chance >= MIN_CHANCE:
         return wrong
     kind = routing.route.need.kind if step.is_direct else step.need.kind
     hint = await _remedy(context, asked, card, chance)

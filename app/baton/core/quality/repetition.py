@@ -44,15 +44,15 @@ class RepetitionWatch:
         self._is_wanted = _WANTED.search(prompt) is not None
         self._looked_at = 0
 
-    def end_of_first(self, text: str) -> int:
+    def end_before_repeat(self, text: str) -> int:
         """Return where the text ends before its first repeat, 0 while it doesn't repeat itself."""
         if self._is_wanted or len(text) - self._looked_at < CHECK_CHARS:
             return 0
         self._looked_at = len(text)
-        return end_of_first(text)
+        return end_before_repeat(text)
 
 
-def end_of_first(text: str) -> int:
+def end_before_repeat(text: str) -> int:
     """Return where a text that ends in a loop ends before its first repeat; 0 if it has none."""
     window = text[-_WINDOW_CHARS:]
     if len(window) < MIN_CHARS:

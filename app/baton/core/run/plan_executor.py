@@ -143,14 +143,16 @@ class PlanExecutor:
 
     async def _review(self) -> None:
         """Say beside the answer what is likely wrong with it."""
-        from baton.core.quality.answer_review import review_answer, unconducted
+        from baton.core.quality.answer_review import missing_plan_warning, review_answer
 
         outcome = self._outcome
         authors = {n: self._author_of(n) for n in outcome.plan.answer}
         known = self._run.recorded.warned
         for warned in await review_answer(self._context, outcome, authors, known):
             await self._run.emit(warned)
-        if (lack := unconducted(self._run.routing, self._run.request.name, outcome)) is not None:
+        if (
+            lack := missing_plan_warning(self._run.routing, self._run.request.name, outcome)
+        ) is not None:
             await self._run.emit(lack)
 
     def _take_up(self, kept: Outcome) -> None:

@@ -209,7 +209,7 @@ class StepExecution:
                     async with aclosing(metered.stream(call)) as chunks:
                         async for chunk in chunks:
                             await self._take(chunk)
-                            if may_stop and (end := watch.end_of_first(self.text)):
+                            if may_stop and (end := watch.end_before_repeat(self.text)):
                                 self.text, self.ending = self.text[:end].rstrip(), Finish.REPETITION
                                 break
                     return

@@ -76,15 +76,17 @@ class DraftReview:
         if plan.steps[-1].worker == routing.near:
             if is_lost(outcome, last):
                 again = await self._review(context, outcome, drafts)
-                return again or self._kept(routing, outcome, drafts)
+                return again or self._kept_proposal(routing, outcome, drafts)
             return await self._review_near(context, outcome)
         if plan.answer != (last,) or not is_lost(outcome, last):
             return None
         if last - 1 > len(drafts) and not is_lost(outcome, last - 1):
             return keep_step(outcome, last - 1, NO_HELP_REASON)
-        return self._kept(routing, outcome, drafts)
+        return self._kept_proposal(routing, outcome, drafts)
 
-    def _kept(self, routing: RoutingContext, outcome: Outcome, drafts: Sequence[int]) -> Proposal:
+    def _kept_proposal(
+        self, routing: RoutingContext, outcome: Outcome, drafts: Sequence[int]
+    ) -> Proposal:
         whole = written_steps(outcome, drafts) or drafts
         return keep_step(outcome, _draft_by_rule(routing, outcome, whole), NO_HELP_REASON)
 
