@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given, strategies as st
@@ -95,3 +97,12 @@ def test_what_stays_is_a_beginning_that_has_the_piece_once(unit: str, piece: int
     assert text.startswith(kept)
     assert len(kept) <= len("Begin. ") + 2 * len(unit) + 4
     assert length > len(kept)
+
+
+EVERYDAY = Path(__file__).parents[3] / "scripts/training/router/everyday.jsonl"
+
+
+def test_none_of_300_good_answers_to_everyday_prompts_is_stopped() -> None:
+    rows = [json.loads(line) for line in EVERYDAY.read_text(encoding="utf-8").splitlines()]
+    assert len(rows) == 300
+    assert [row["id"] for row in rows if stop(row["good"], row["prompt"]) is not None] == []
