@@ -68,6 +68,32 @@ from baton.workers.tools.computation.marked_text import mark
         ("calcula el 75% de 16", "calc: 75% * 16", ""),
         ("160 euros, -35%, how much", "calc: 160 - 35%", ""),
         ("quantos meses faltam até o natal", "clock: months(today, christmas)", ""),
+        (
+            "My invoice is 2,340.00 net. What is it with 20% VAT?",
+            "calc: 2340.00 / (1 + 20%)",
+            "an amount without tax",
+        ),
+        ("119 Euro netto, 19% MwSt dazu", "calc: 119 / (1 + 19%)", "an amount without tax"),
+        ("My invoice is 2,340.00 net. What is it with 20% VAT?", "calc: 2340 + 20%", ""),
+        ("119 euros with 19% VAT: what is that net?", "calc: 119 / (1 + 19%)", ""),
+        (
+            "The angles of a triangle are 35 and 75 degrees. How big is the third?",
+            "calc: 35 * 75 / 2",
+            "a product of angles",
+        ),
+        ("A triangle has base 35 and height 75", "calc: 35 * 75 / 2", ""),
+        (
+            "En una clase hay 12 chicos y 18 chicas. ¿Qué porcentaje son chicas?",
+            "calc: pct(12; 18)",
+            "a share of another part",
+        ),
+        ("What percentage is 12 of 18?", "calc: pct(12; 18)", ""),
+        (
+            "Si aujourd'hui c'est mardi, quel jour dans dix jours ?",
+            "clock: weekday(today + 10 d)",
+            "today",
+        ),
+        ("Quel jour serons-nous dans dix jours ?", "clock: weekday(today + 10 d)", ""),
     ],
 )
 def test_what_the_request_does_not_hold_is_found(request_: str, line: str, foreign: str) -> None:

@@ -1,7 +1,8 @@
 """Checks that a plan holds the request's numbers, dates, units and names: all of them, no others.
 
 The small conductor copies literals well and sometimes leaves one out or makes one up; such a part
-isn't computed. What it can't find is a wrong operation: the expression is shown beside the answer.
+isn't computed. Of wrong operations only those are found that its mistakes showed to be frequent: the
+expression is shown beside the answer.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def find_problem(tool: str, expression: str, request: MarkedText) -> str:
         return foreign
     match tool:
         case "calc":
-            return _find_repeated_number(expression, request.text) or _find_other_factors(
+            return _find_repeated_number(expression, request.text) or _find_other_operation(
                 expression, request.text
             )
         case "units":
@@ -203,11 +204,27 @@ def _find_repeated_number(expression: str, request: str) -> str:
     return next((f"a second {number}" for number in more), "")
 
 
-def _find_other_factors(expression: str, request: str) -> str:
-    """Say what an expression gives instead where a request asks for factors that aren't prime."""
-    is_asked = "factors(" not in expression or _PRIME_FACTORS.search(request)
-    return "" if is_asked else "prime factors"
+def _find_other_operation(expression: str, request: str) -> str:
+    """Say what an expression gives that its request doesn't ask for, "" where nothing is known."""
+    if "factors(" in expression and not _PRIME_FACTORS.search(request):
+        return "prime factors"
+    if _WITHOUT_TAX.search(expression) and _NET_AMOUNT.search(request):
+        return "an amount without tax"
+    if _PRODUCT.match(expression) and _ANGLE.search(request):
+        return "a product of angles"
+    share = _SHARE.fullmatch(expression)
+    if share and re.search(_PARTS.format(*share.groups()), request, re.IGNORECASE):
+        return "a share of another part"
+    return ""
 
+
+_WITHOUT_TAX = re.compile(r"/ ?\(1 \+ \d+(?:\.\d+)?%\)")
+_NET_AMOUNT = re.compile(r"\d ?(?:[^\W\d_]+ |[$€£] ?)?(?:net|netto|nett[ieao]s?|netos?|líquidos?)(?!\w)", re.I)
+_PRODUCT = re.compile(r"\d+(?:\.\d+)? \* \d")
+_ANGLE = re.compile(r"\d deg(?!\w)")
+_SHARE = re.compile(r"pct\((\d+)[;,] ?(\d+)\)")
+_PARTS = r"(?<![\w.]){} [^\W\d_]+ (?:and|und|et|y|e) {} [^\W\d_]"
+"""Two numbers of things side by side, as in "12 boys and 18 girls": neither is a share of the other."""
 
 _PRIME_FACTORS = re.compile(
     r"prim|factor \d|fa[ck]?tt?ori[sz]|fatora|fatore \d|zerleg|descomp|décompos|scompo",
@@ -244,6 +261,9 @@ def _find_foreign_name(expression: str, request: MarkedText) -> str:
         return "a time difference"
     words = lexicon(request.language)
     said = request.text.casefold()
+    weekdays = alternatives(form.casefold() for forms in words.weekdays for form in forms)
+    if _FROM_TODAY.match(expression) and re.search(rf"(?<!\w)(?:{weekdays})(?!\w)", said):
+        return "today"  # "if today is Tuesday": not the clock's today
     if expression.startswith("week(") and not re.search(_WEEK_NUMBER, said):
         return "the number of a week"
     known = {
@@ -261,6 +281,7 @@ def _find_foreign_name(expression: str, request: MarkedText) -> str:
     return ""
 
 
+_FROM_TODAY = re.compile(r"weekday\(today [+-]")
 _WEEK_NUMBER = r"week|woche|\bkw\b|semaine|semana|settimana"
 
 
