@@ -17,9 +17,7 @@ from baton.cli import interrupts
 from baton.cli.error_report import report_error
 from baton.cli.json_output import (
     event_object,
-    incomplete_hint,
     is_only_planned,
-    overcharge_warnings,
     run_object,
 )
 from baton.cli.output import Output, to_json, unwritable_error
@@ -48,6 +46,7 @@ from baton.platform.os_signals import (
 from baton.presentation.answers import destination_text, warning_text
 from baton.presentation.charges import call_price_text
 from baton.presentation.plans import resume_hint
+from baton.presentation.run_objects import incomplete_hint, overcharge_warnings
 
 _READER_WAIT_SECONDS = 0.5
 """Once the person wants to leave: how many seconds a reader that has paused is waited for."""

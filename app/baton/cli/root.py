@@ -35,6 +35,7 @@ COMMANDS = {
     "plan": CommandEntry(
         "baton.cli.plan:plan", "Draw the plan for a prompt, and play nothing of it."
     ),
+    "serve": CommandEntry("baton.cli.serve:serve", "Let other programs use Baton as one model."),
     "resume": CommandEntry(
         "baton.cli.resume:resume", "Go on with an interrupted run, or play a plan."
     ),
@@ -75,6 +76,7 @@ Examples:
   git diff | baton ask "Write a commit message for this"
   baton ask -c "And of Spain?"            go on with the latest conversation
   baton plan "Compare these two drafts"   see who would do what; `baton resume` plays it
+  baton serve                             let editors and scripts use Baton as a model
   baton why                               who answered last, and why
   baton history search lisbon
   baton models recommend                  which models suit this machine, and how to get them

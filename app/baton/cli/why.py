@@ -7,7 +7,6 @@ from typing import Any
 import click
 
 from baton.cli.completion import complete_run
-from baton.cli.json_output import route_object
 from baton.cli.output import emit, emit_json
 from baton.cli.stores import find_run, with_store
 from baton.core.events import Weighed
@@ -16,6 +15,7 @@ from baton.core.money import format_usd
 from baton.core.view import RunView, StepView
 from baton.presentation.explanation import run_reasons
 from baton.presentation.plans import record_view, step_destination
+from baton.presentation.run_objects import route_object
 
 
 @click.command()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from baton.cli.json_output import overcharge_warnings
 from baton.cli.output import confirm_or_exit, notify, require_terminal
 from baton.compose import compose
 from baton.core.errors import ERROR_CLASSES, BatonError, BudgetExceeded
@@ -17,6 +16,7 @@ from baton.core.run.rule_router import RuleRouter
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView
 from baton.platform.settings import Paths, Settings
+from baton.presentation.run_objects import overcharge_warnings
 
 LOCAL_TOKENS = 8
 REMOTE_TOKENS = 16

@@ -43,8 +43,9 @@ class Message:
 class AnswerFormat:
     """The form of a text, twice: as GBNF for llama.cpp and as JSON Schema (its JSON) for others.
 
-    A local worker can't write anything else. A remote one is asked for it, where its provider
-    supports that; its answer must still be validated.
+    A local worker can't write anything else; without a `grammar` it makes one of the schema. A
+    remote one is asked for it, where its provider supports that; its answer must still be
+    validated.
     """
 
     grammar: str
@@ -57,8 +58,8 @@ class Request:
 
     `label` is the strictest of everything in the messages: without one they stay on this machine.
     `call` is the id under which the ledger knows this use, once money is held for it. `shape` is
-    what the text must look like. `expected_tokens` is the 99th percentile of its length, None where
-    nothing is known of it.
+    what the text must look like; it ends before the first of `stop` that it would hold.
+    `expected_tokens` is the 99th percentile of its length, None where nothing is known of it.
     """
 
     messages: tuple[Message, ...]
@@ -70,6 +71,8 @@ class Request:
     call: str = ""
     shape: AnswerFormat | None = None
     expected_tokens: int | None = None
+    top_p: float | None = None
+    stop: tuple[str, ...] = ()
 
 
 # What a worker yields, in order: any Loading, Reading and RequestSent, then any Thinking, then Text

@@ -91,12 +91,14 @@ class ConversationPosition:
     """Where in the tree of turns a prompt goes.
 
     `conversation` None is a new one. `after` None is the conversation's newest turn, "" its very
-    beginning. With `again`, the id of a prompt, that prompt is answered once more.
+    beginning. With `again`, the id of a prompt, that prompt is answered once more. `earlier` is
+    what was said before it where another program keeps the conversation: by turns of the two.
     """
 
     conversation: str | None = None
     after: str | None = None
     again: str | None = None
+    earlier: tuple[Message, ...] = ()
 
 
 NEW = ConversationPosition()

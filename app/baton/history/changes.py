@@ -12,7 +12,7 @@ from baton.core.events import TERMINAL, Cancelled, Event, Failed, Finished
 from baton.core.history_types import Conversation
 from baton.core.labels import Label, strictest
 from baton.core.ledger_types import Policy
-from baton.core.messages import Prompt, Role, Turn, TurnStatus, conversation_title
+from baton.core.messages import Message, Prompt, Role, Turn, TurnStatus, conversation_title
 from baton.core.ports import ConversationPosition, RecordedRun
 from baton.history import rows
 from baton.history.queries import turn_position
@@ -47,7 +47,10 @@ def begin_run(
     if strictest([label, conversation.label]) is not conversation.label:
         set_label(connection, conversation.id, label)
         conversation = replace(conversation, label=label)
-    asked = place.again or _add_prompt(connection, conversation, prompt, place.after, label, now)
+    after = place.after
+    for message in place.earlier:
+        after = _add_earlier(connection, conversation, message, after, label, now)
+    asked = place.again or _add_prompt(connection, conversation, prompt, after, label, now)
     sent = rows.turns(connection, rows.PATH_CONDITION, asked, conversation.sent_from)
     derived = strictest(
         [label, conversation.label]
@@ -142,6 +145,24 @@ def _add_prompt(
         now,
         files=prompt.files,
     )
+    add_turn(connection, turn)
+    return turn.id
+
+
+def _add_earlier(
+    connection: Connection,
+    conversation: Conversation,
+    message: Message,
+    after: str | None,
+    label: Label,
+    now: float,
+) -> str:
+    """Record a turn that another program kept, after the one before it; return its id."""
+    if message.role is Role.USER:
+        prompt = Prompt(clean_text(message.text))
+        return _add_prompt(connection, conversation, prompt, after, label, now)
+    text, strict = clean_text(message.text), strictest([label, conversation.label])
+    turn = Turn(new_id(), conversation.id, after, message.role, text, TurnStatus.DONE, strict, now)
     add_turn(connection, turn)
     return turn.id
 

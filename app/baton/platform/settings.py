@@ -299,6 +299,11 @@ class Paths:
         return self.config / "keys.toml"
 
     @property
+    def server_tokens(self) -> Path:
+        """What other programs show to use `baton serve`."""
+        return self.data / "server-tokens.json"
+
+    @property
     def logs(self) -> Path:
         """Crash reports and the children's own prints."""
         return self.state / "log"

@@ -172,19 +172,21 @@ class Orchestra:
         *,
         worker: str | None = None,
         plan: Plan | None = None,
+        terms: RunTerms | None = None,
     ) -> Run:
         """Begin a run: enter it with `async with`, then iterate over its events.
 
         `ask` puts a question to the person. Where a local worker's answer won't do, a stronger
-        remote one is offered. A `plan` is played as it is, but by workers that may be used. Raises
-        ConfigError for an unknown worker or strategy.
+        remote one is offered. A `plan` is played as it is, but by workers that may be used. `terms`
+        hold instead of the settings'. Raises ConfigError for an unknown worker or strategy.
         """
+        terms = terms or self._terms
         prompt = replace(prompt, files=with_unique_names(prompt.files))
-        name = limits.strategy or ("single" if limits.alone else strategy_of_mode(self._terms.mode))
+        name = limits.strategy or ("single" if limits.alone else strategy_of_mode(terms.mode))
         kept = None
         if plan is not None:
             name, kept = "plan", Outcome(plan)
-        request = self._request(prompt, conversation, limits, self._terms, worker, name, kept)
+        request = self._request(prompt, conversation, limits, terms, worker, name, kept)
         return Run(request, self._services, ask)
 
     def resume(

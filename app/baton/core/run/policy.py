@@ -10,7 +10,7 @@ from baton.core.errors import BatonError, ConfigError
 from baton.core.hold_decision import unknown_price_error
 from baton.core.labels import Label
 from baton.core.ledger_types import Policy, Scope
-from baton.core.messages import Card, Finish
+from baton.core.messages import AnswerFormat, Card, Finish
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,8 @@ class PromptLimits:
     `attended` is whether a person is there to be asked, `keep` whether the history is kept; with
     `alone` the worker gets no help. `strategy` decides what is played ("": the mode says). With
     `preview` the person sees the plan before anything of it is called. After `deadline` seconds the
-    run ends with the text that there is.
+    run ends with the text that there is. `shape` is the form that the answer must have, and before
+    the first of `stop` it ends: other programs ask for both.
     """
 
     label: Label = Label.CLOUD
@@ -54,6 +55,9 @@ class PromptLimits:
     strategy: str = ""
     preview: bool = False
     deadline: float | None = None
+    shape: AnswerFormat | None = None
+    top_p: float | None = None
+    stop: tuple[str, ...] = ()
 
 
 ANYTHING = PromptLimits()

@@ -57,6 +57,8 @@ async def build_routing_context(
     first = _first_worker(request, services, label)
     check(first, label, terms)
     cards = [worker.card for name, worker in services.workers.items() if name != first.id]
+    if request.limits.shape is not None:  # no tool writes in a form that is asked for
+        cards = [card for card in cards if not card.is_tool]
     if not can_compute(ABOUT_BATON, material.prompt):  # no plan may have use for it
         cards = [card for card in cards if card.id != ABOUT_BATON]
     usable = (first, *(card for card in cards if may_use(card, label, terms)))

@@ -239,7 +239,10 @@ class StepExecution:
             temperature,
             None if limits.seed is None else (limits.seed + self.number - 1) % 2**32,
             run.recorded.label,
+            shape=limits.shape if is_answer else None,
             expected_tokens=step_tokens_p99(step, material, run.routing.route, is_answer),
+            top_p=limits.top_p if is_answer else None,
+            stop=limits.stop if is_answer else (),
         )
 
     @property

@@ -46,7 +46,9 @@ class CallWorker(Message, tag="call"):
     context: int
     first: float
     temperature: float | None
+    top_p: float | None
     seed: int | None
+    stop: tuple[str, ...]
     schema: str
     most: dict[str, float] | None
     privacy: str

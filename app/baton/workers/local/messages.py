@@ -29,7 +29,11 @@ class LoadModel(Message, tag="load"):
 
 
 class AnswerPrompt(Message, tag="ask"):
-    """Answer a conversation; None is what the model file recommends, and see GenerationSettings."""
+    """Answer a conversation; None is what the model file recommends, and see GenerationSettings.
+
+    The answer keeps to the `grammar` (GBNF), or else to the JSON `schema`, and ends before the
+    first of `stop`.
+    """
 
     messages: list[dict[str, str]]
     max_tokens: int | None
@@ -44,6 +48,8 @@ class AnswerPrompt(Message, tag="ask"):
     min_p: float | None = None
     repeat_penalty: float | None = None
     seed: int | None = None
+    schema: str = ""
+    stop: tuple[str, ...] = ()
 
 
 class CheckFile(Message, tag="check"):

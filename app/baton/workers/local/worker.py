@@ -85,16 +85,18 @@ class LocalWorker:
             [{"role": m.role.value, "content": m.text} for m in request.messages],
             request.max_tokens,
             self.card.max_output,
-            grammar=request.shape.grammar if request.shape else None,
+            grammar=(request.shape.grammar or None) if request.shape else None,
             thinking=own.thinking,
             adapter=own.adapter,
             adapter_scale=own.adapter_scale,
             temperature=own.temperature if request.temperature is None else request.temperature,
-            top_p=own.top_p,
+            top_p=own.top_p if request.top_p is None else request.top_p,
             top_k=own.top_k,
             min_p=own.min_p,
             repeat_penalty=own.repeat_penalty,
             seed=None if seed is None else seed & _SEED_BITS,
+            schema=request.shape.schema if request.shape and not request.shape.grammar else "",
+            stop=request.stop,
         )
 
     async def aclose(self) -> None:

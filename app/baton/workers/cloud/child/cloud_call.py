@@ -45,8 +45,9 @@ class CloudCall:
     of text the request may have, `context` the worker's, `first` how many seconds it may take to
     the first word (a model may think that long in silence). `privacy` is the worker's label, `most`
     the highest prices in dollars per million tokens, for OpenRouter, which asks others whose prices
-    differ. `schema` is the JSON Schema that the answer must keep to, "" where none can be asked
-    for. `announce` reports to the front what will be sent; nothing is until `go` is set.
+    differ. It ends before the first of `stop`, where the dialect can ask for that. `schema` is
+    the JSON Schema that the answer must keep to, "" where none can be asked for. `announce` reports
+    to the front what will be sent; nothing is until `go` is set.
     `ended_well` is whether all of the answer came, or all until it passed its cap;
     `may_think_unseen` whether the model may have written more than it shows.
     """
@@ -70,6 +71,8 @@ class CloudCall:
     privacy: str = "cloud"
     most: dict[str, float] | None = None
     schema: str = ""
+    top_p: float | None = None
+    stop: tuple[str, ...] = ()
     dialect: str = "chat"
     key: str = ""
     go: asyncio.Event = field(default_factory=asyncio.Event)

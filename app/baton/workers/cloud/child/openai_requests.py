@@ -28,8 +28,12 @@ def chat_request(call: CloudCall) -> HttpRequest:
     }
     if call.temperature is not None:
         body["temperature"] = call.temperature
+    if call.top_p is not None:
+        body["top_p"] = call.top_p
     if call.seed is not None:
         body["seed"] = call.seed
+    if call.stop:
+        body["stop"] = list(call.stop)
     if call.schema:
         body["response_format"] = response_format(call.schema)
     return _request(call, body)

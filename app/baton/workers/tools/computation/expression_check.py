@@ -1,8 +1,8 @@
 """Checks that a plan holds the request's numbers, dates, units and names: all of them, no others.
 
 The small conductor copies literals well and sometimes leaves one out or makes one up; such a part
-isn't computed. Of wrong operations only those are found that its mistakes showed to be frequent: the
-expression is shown beside the answer.
+isn't computed. Of wrong operations only those are found that it was seen to choose: the expression
+is shown beside the answer.
 """
 
 from __future__ import annotations
@@ -219,12 +219,14 @@ def _find_other_operation(expression: str, request: str) -> str:
 
 
 _WITHOUT_TAX = re.compile(r"/ ?\(1 \+ \d+(?:\.\d+)?%\)")
-_NET_AMOUNT = re.compile(r"\d ?(?:[^\W\d_]+ |[$€£] ?)?(?:net|netto|nett[ieao]s?|netos?|líquidos?)(?!\w)", re.I)
+_NET_AMOUNT = re.compile(
+    r"\d ?(?:[^\W\d_]+ |[$€£] ?)?(?:net|netto|nett[ieao]s?|netos?|líquidos?)(?!\w)", re.IGNORECASE
+)
 _PRODUCT = re.compile(r"\d+(?:\.\d+)? \* \d")
 _ANGLE = re.compile(r"\d deg(?!\w)")
 _SHARE = re.compile(r"pct\((\d+)[;,] ?(\d+)\)")
 _PARTS = r"(?<![\w.]){} [^\W\d_]+ (?:and|und|et|y|e) {} [^\W\d_]"
-"""Two numbers of things side by side, as in "12 boys and 18 girls": neither is a share of the other."""
+"""Two numbers side by side, as in "12 boys and 18 girls": neither is a share of the other."""
 
 _PRIME_FACTORS = re.compile(
     r"prim|factor \d|fa[ck]?tt?ori[sz]|fatora|fatore \d|zerleg|descomp|décompos|scompo",

@@ -1,0 +1,134 @@
+"""`baton serve`: other programs use Baton as one model, on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from baton.cli.options import offline_option, quiet_option
+from baton.cli.output import emit, notify
+from baton.platform.os_signals import (
+    ENDING_SIGNALS,
+    add_signal_handler,
+    is_ignored,
+    remove_signal_handler,
+)
+from baton.platform.settings import find_paths, load_settings
+
+if TYPE_CHECKING:
+    from baton.compose import Baton
+    from baton.server import Address
+
+DEFAULT_PORT = 8765
+
+
+@click.command()
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=DEFAULT_PORT,
+    show_default=True,
+    metavar="N",
+    help="Listen at this port; 0 takes any free one.",
+)
+@click.option(
+    "--host",
+    metavar="ADDRESS",
+    help="Listen at another address than loopback: others in the network can reach it then.",
+)
+@click.option("--show-token", is_flag=True, help="Print the tokens that programs need, and end.")
+@click.option(
+    "--print-config", metavar="NAME", help="Print the settings of a client, and end; `list` lists."
+)
+@offline_option
+@quiet_option
+def serve(
+    port: int,
+    host: str | None,
+    show_token: bool,
+    print_config: str | None,
+    offline: bool,
+    quiet: bool,
+) -> int:
+    """Let other programs use Baton as one model, until Ctrl+C.
+
+    Editors and scripts that speak OpenAI's or Anthropic's protocol find the models baton/auto,
+    baton/local, baton/mini and baton/ultra there, and each worker by its id. They need a token. The
+    one that may spend does so within the ceilings of `baton budget`.
+
+    \b
+      baton serve
+      baton serve --show-token
+      baton serve --print-config aider
+    """
+    paths = find_paths()
+    if show_token or print_config is not None:
+        from baton.server import read_tokens
+
+        tokens = read_tokens(paths.server_tokens)
+        if show_token:
+            emit(f"uses what is free   {tokens.free}\nmay also spend      {tokens.spend}")
+            return 0
+        from baton.server.client_settings import client_settings
+
+        emit(client_settings(print_config or "", port, tokens))
+        return 0
+    settings = load_settings(paths.config_file, flags={"offline": True} if offline else {})
+    from baton.compose import compose
+    from baton.server import is_loopback
+
+    if host is not None and not is_loopback(host):
+        notify(
+            f"baton: Everyone who reaches {host} can ask Baton now, if they have a token;"
+            " what they send isn't encrypted."
+        )
+    baton = compose(settings, paths, warm=settings.worker)
+    with asyncio.Runner() as runner:
+        try:
+            baton.must_know_conductor()
+            if baton.warning:
+                notify(f"baton: {baton.warning}")
+            return runner.run(_serve(baton, port, host, quiet))
+        finally:
+            runner.run(baton.aclose())
+
+
+def _ready_text(address: Address) -> str:
+    return (
+        f"baton: Serving at {address.url}; Ctrl+C ends it.\n"
+        "baton: `baton serve --show-token` shows the tokens, `--print-config list` names clients."
+    )
+
+
+@asynccontextmanager
+async def _stopped_by_signal() -> AsyncIterator[asyncio.Event]:
+    """Yield what the first signal to end sets; a second one ends this process at once."""
+    stopped = asyncio.Event()
+    signals = [number for number in (signal.SIGINT, *ENDING_SIGNALS) if not is_ignored(number)]
+
+    def stop() -> None:
+        stopped.set()
+        for number in signals:
+            remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL)
+
+    for number in signals:
+        add_signal_handler(number, stop)
+    yield stopped
+
+
+async def _serve(baton: Baton, port: int, host: str | None, quiet: bool) -> int:
+    from baton.server import LOOPBACK, serving
+
+    hosts = LOOPBACK if host is None else (host,)
+    async with _stopped_by_signal() as stopped, serving(baton, port, hosts) as (address, _):
+        if not quiet:
+            notify(_ready_text(address))
+        await stopped.wait()
+        notify("baton: Stopping; what is being answered may end.")
+    return 0

@@ -1,0 +1,23 @@
+"""Baton as one model: an endpoint on loopback that other programs use."""
+
+from typing import TYPE_CHECKING
+
+from baton.core.lazy_exports import lazy_exports
+
+if TYPE_CHECKING:
+    from baton.server.http_server import (
+        DEFAULT_PORT as DEFAULT_PORT,
+        LOOPBACK as LOOPBACK,
+        Address as Address,
+        is_loopback as is_loopback,
+        serving as serving,
+    )
+    from baton.server.player import Player as Player, ServedRun as ServedRun
+    from baton.server.tokens import ServerTokens as ServerTokens, read_tokens as read_tokens
+else:
+    __getattr__ = lazy_exports(
+        __name__,
+        http_server="DEFAULT_PORT LOOPBACK Address is_loopback serving",
+        player="Player ServedRun",
+        tokens="ServerTokens read_tokens",
+    )

@@ -1,0 +1,94 @@
+"""Who may ask the endpoint: the exact address, no page of another origin, and a token.
+
+A page in the person's own browser can send requests to this machine. It can't choose the Host that
+the browser writes, can't hide its origin, and doesn't know the token; each of the three would do
+alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from baton.server.api_errors import ApiError
+
+OPEN_PATHS = frozenset({"/health"})
+"""What is answered without a token: that Baton runs, and nothing else."""
+
+
+class Grant(StrEnum):
+    """What a token allows: to use what is free, or to spend within the ceilings as well."""
+
+    FREE = "free"
+    SPEND = "spend"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What a request must show: one of these `hosts`, and one of these tokens.
+
+    `tokens` has the grant of each token, by its SHA-256.
+    """
+
+    hosts: frozenset[str]
+    tokens: Mapping[bytes, Grant]
+
+    def check(self, headers: Mapping[str, str], path: str) -> Grant | None:
+        """Return what a request's token grants, None where it needs none.
+
+        `headers` are by their lower-case names. Raises ApiError with status 421 for another Host,
+        403 for a page of another origin, 401 without a known token.
+        """
+        host = headers.get("host", "").lower()
+        if host not in self.hosts:
+            raise ApiError(421, "host_not_allowed", "This address isn't Baton's.")
+        if not _is_of_origin(headers, host):
+            raise ApiError(403, "origin_not_allowed", "Pages of other origins may not use Baton.")
+        grant = self._grant(_token(headers))
+        if grant is None and path not in OPEN_PATHS:
+            raise ApiError(
+                401,
+                "invalid_api_key",
+                "The token is missing or unknown.",
+                "`baton serve --show-token` shows the tokens.",
+            )
+        return grant
+
+    def _grant(self, token: str) -> Grant | None:
+        """Return what a token grants; each known one is compared, in constant time."""
+        shown = hash_token(token)
+        granted = None
+        for known, grant in self.tokens.items():
+            if hmac.compare_digest(known, shown):
+                granted = grant
+        return granted
+
+
+def allowed_hosts(port: int, names: Iterable[str] = ()) -> frozenset[str]:
+    """Return the Host values of a server on loopback, and of the addresses that it was given."""
+    bracketed = (f"[{name}]" if ":" in name else name for name in names)
+    known: Collection[str] = ["127.0.0.1", "[::1]", "localhost", *bracketed]
+    return frozenset(f"{name.lower()}:{port}" for name in known)
+
+
+def hash_token(token: str) -> bytes:
+    """Return a token's SHA-256: what is compared is then always as long."""
+    return hashlib.sha256(token.encode("utf-8", "replace")).digest()
+
+
+def _is_of_origin(headers: Mapping[str, str], host: str) -> bool:
+    """Whether a request comes from no page, or from one that this server itself gave."""
+    origin = headers.get("origin")
+    site = headers.get("sec-fetch-site", "none")
+    return origin in (None, f"http://{host}") and site in ("none", "same-origin")
+
+
+def _token(headers: Mapping[str, str]) -> str:
+    """Return the token of a request, as clients of OpenAI's or of Anthropic's protocol send it."""
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        return token.strip()
+    return headers.get("x-api-key", "")

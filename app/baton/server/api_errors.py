@@ -1,0 +1,94 @@
+"""What goes wrong, as programs read it: a status, a code, and an object in the protocol's shape."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from baton.core.errors import (
+    ERROR_CLASSES,
+    AdapterError,
+    BatonError,
+    BudgetExceeded,
+    ConfigError,
+    ContextTooLong,
+    ModelFileError,
+    SecretMissing,
+    StoreError,
+    WorkerError,
+    WorkerUnavailable,
+)
+
+_KINDS: dict[type[BatonError], tuple[int, str]] = {
+    AdapterError: (503, "model_unavailable"),
+    BudgetExceeded: (402, "budget_exceeded"),
+    ConfigError: (400, "invalid_request"),
+    ContextTooLong: (400, "context_length_exceeded"),
+    ModelFileError: (503, "model_unavailable"),
+    SecretMissing: (503, "provider_key_missing"),
+    StoreError: (503, "storage_unavailable"),
+    WorkerError: (502, "worker_failed"),
+    WorkerUnavailable: (503, "worker_unavailable"),
+}
+"""The status and the code of each error; a class that isn't there is as the one it derives from."""
+
+_OPENAI_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "insufficient_quota",
+    403: "permission_error",
+    404: "not_found_error",
+    405: "invalid_request_error",
+    408: "timeout_error",
+    413: "invalid_request_error",
+    421: "invalid_request_error",
+    429: "rate_limit_error",
+}
+_ANTHROPIC_TYPES = {
+    **_OPENAI_TYPES,
+    402: "billing_error",
+    413: "request_too_large",
+    503: "overloaded_error",
+}
+
+
+class ApiError(Exception):
+    """An error that a client is told, with an HTTP status; `param` names the field at fault."""
+
+    def __init__(
+        self, status: int, code: str, message: str, hint: str = "", param: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = f"{message} {hint}".strip()
+        self.param = param
+
+    def openai(self) -> dict[str, Any]:
+        """Return it as OpenAI's clients read it."""
+        kind = _OPENAI_TYPES.get(self.status, "server_error")
+        error = {"message": self.message, "type": kind, "param": self.param, "code": self.code}
+        return {"error": error}
+
+    def anthropic(self) -> dict[str, Any]:
+        """Return it as Anthropic's clients read it."""
+        kind = _ANTHROPIC_TYPES.get(self.status, "api_error")
+        return {"type": "error", "error": {"type": kind, "message": self.message}}
+
+
+def api_error(error: BatonError) -> ApiError:
+    """Return what a client is told of an error of Baton's."""
+    kinds = (_KINDS[cls] for cls in type(error).__mro__ if cls in _KINDS)
+    status, code = next(kinds, (502, "failed"))
+    return ApiError(status, code, error.message, error.hint)
+
+
+def error_of_name(name: str, message: str, hint: str) -> ApiError:
+    """Return what a client is told of an error that a run recorded by its class's name."""
+    kind = ERROR_CLASSES.get(name, BatonError)
+    fitting = next((_KINDS[cls] for cls in kind.__mro__ if cls in _KINDS), (502, "failed"))
+    return ApiError(*fitting, message, hint)
+
+
+def bad_request(message: str, param: str | None = None, hint: str = "") -> ApiError:
+    """Return the error of a request that can't be understood or kept to."""
+    return ApiError(400, "invalid_request", message, hint, param)

@@ -1,0 +1,248 @@
+"""What a request asks for, whatever protocol it came in; and what all of them read alike."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import msgspec
+
+from baton.core.errors import ConfigError
+from baton.core.messages import AnswerFormat, Message, Role
+from baton.core.money import parse_usd
+from baton.server.api_errors import ApiError, bad_request
+from baton.server.tool_calls import ToolOffer
+
+MAX_BODY_BYTES = 8 * 10**6
+MAX_SCHEMA_BYTES = 32 * 1024
+MAX_STOPS = 8
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """What a request allows, besides its token: in headers, or in a field `baton` of its body.
+
+    `budget` is its ceiling in nano-dollars, `deadline` its time in seconds. With `is_strict` it
+    fails where the ceiling stands in the way, instead of being finished on this machine.
+    `is_private` texts never leave this machine; what isn't `kept` is in no history.
+    """
+
+    budget: int | None = None
+    deadline: float | None = None
+    is_strict: bool = False
+    is_private: bool = False
+    is_kept: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request: what was said before, what is asked now, and how the answer must be.
+
+    `continues` is the run whose conversation it goes on with, where Baton keeps it.
+    """
+
+    model: str
+    prompt: str
+    earlier: tuple[Message, ...] = ()
+    system: str | None = None
+    max_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    shape: AnswerFormat | None = None
+    tools: ToolOffer | None = None
+    is_streamed: bool = False
+    has_usage: bool = True
+    is_background: bool = False
+    continues: str = ""
+    conditions: Conditions = field(default_factory=Conditions)
+
+
+def parse_body(body: bytes) -> dict[str, Any]:
+    """Return a body's JSON object. Raises ApiError."""
+    try:
+        parsed = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise bad_request("The body is not JSON.") from error
+    if not isinstance(parsed, dict):
+        raise bad_request("The body is not a JSON object.")
+    return parsed
+
+
+def read_fields(body: Mapping[str, Any], kind: type[T]) -> T:
+    """Return a body's fields, those that Baton knows. Raises ApiError for one of another type."""
+    try:
+        return msgspec.convert(body, kind)
+    except (msgspec.ValidationError, RecursionError) as error:
+        said, _, place = str(error).partition(" - at `$")
+        param = place.rstrip("`").lstrip(".") or None
+        raise bad_request(f"The request is not as it should be: {said}.", param) from error
+
+
+def refuse_unknown(
+    body: Mapping[str, Any],
+    kind: type[msgspec.Struct],
+    harmless: Set[str],
+    neutral: Mapping[str, Sequence[object]],
+) -> None:
+    """Refuse what Baton can't keep to, by name: to ignore it would change what is meant.
+
+    `harmless` fields may be anything: they don't change the answer. `neutral` ones may only be what
+    they are without being said. None counts as not said.
+    """
+    known = {each.encode_name for each in msgspec.structs.fields(kind)}
+    for name, value in body.items():
+        if value is None or name in known or name in harmless:
+            continue
+        if name in neutral and any(value == allowed for allowed in neutral[name]):
+            continue
+        allowed = f" but {json.dumps(neutral[name][0])}" if name in neutral else ""
+        said = f"Baton doesn't support {name[:60]!r}{allowed}."
+        raise ApiError(400, "unsupported_parameter", said, param=name[:60])
+
+
+def read_text(content: object, kinds: Set[str], param: str) -> str:
+    """Return the text of a message's content: a string, or parts of these kinds."""
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        raise bad_request("A message's content is text, or a list of parts.", param)
+    texts = []
+    for part in content:
+        kind = part.get("type") if isinstance(part, dict) else None
+        text = part.get("text", part.get("refusal")) if isinstance(part, dict) else part
+        if kind not in kinds:
+            raise ApiError(
+                400,
+                "unsupported_content",
+                f"Baton's workers read text, and a message holds {str(kind)[:40]!r}.",
+                param=param,
+            )
+        if not isinstance(text, str):
+            raise bad_request("A part of a message has no text.", param)
+        texts.append(text)
+    return "".join(texts)
+
+
+def split_conversation(
+    messages: Iterable[Message], param: str
+) -> tuple[str | None, tuple[Message, ...], str]:
+    """Return the system text, the turns before the prompt, and the prompt.
+
+    Turns alternate: what one side says twice is put together. Raises ApiError where the last word
+    isn't the person's.
+    """
+    system: list[str] = []
+    turns: list[Message] = []
+    for message in messages:
+        if message.role is Role.SYSTEM:
+            system.append(message.text)
+        elif turns and turns[-1].role is message.role:
+            turns[-1] = Message(message.role, f"{turns[-1].text}\n\n{message.text}")
+        else:
+            turns.append(message)
+    if not turns or turns[-1].role is not Role.USER:
+        raise bad_request("The last message must be the user's.", param)
+    if not turns[-1].text.strip():
+        raise bad_request("The last message is empty.", param)
+    if turns[0].role is Role.ASSISTANT:
+        turns.insert(0, Message(Role.USER, "…"))  # chat templates want the person to begin
+    return "\n\n".join(system) if system else None, tuple(turns[:-1]), turns[-1].text
+
+
+def read_stop(stop: str | list[str] | None, param: str) -> tuple[str, ...]:
+    """Return the texts before which an answer ends."""
+    stops = [stop] if isinstance(stop, str) else stop or []
+    if len(stops) > MAX_STOPS or not all(stops):
+        raise bad_request(f"There may be {MAX_STOPS} stop texts, none of them empty.", param)
+    return tuple(stops)
+
+
+def check_count(value: int | None, param: str) -> int | None:
+    """Return a number of tokens. Raises ApiError for none or fewer."""
+    if value is not None and not 0 < value < 2**31:
+        raise bad_request("The most tokens of an answer are a number above 0.", param)
+    return value
+
+
+def check_range(value: float | None, most: float, param: str) -> float | None:
+    """Return a number from 0 to `most`. Raises ApiError for another."""
+    if value is not None and not 0 <= value <= most:
+        raise bad_request(f"{param} is a number from 0 to {most:g}.", param)
+    return value
+
+
+def json_shape(schema: object, param: str) -> AnswerFormat:
+    """Return the form of an answer that keeps to a JSON Schema."""
+    if not isinstance(schema, dict):
+        raise bad_request("The schema of the answer is not an object.", param)
+    text = json.dumps(schema, ensure_ascii=False)
+    if len(text.encode("utf-8", "replace")) > MAX_SCHEMA_BYTES:
+        raise bad_request(f"The schema is larger than {MAX_SCHEMA_BYTES:,} bytes.", param)
+    return AnswerFormat("", text)
+
+
+ANY_OBJECT: Mapping[str, str] = {"type": "object"}
+"""The schema of an answer that must be some JSON object."""
+
+
+class ConditionFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The field `baton` of a body: conditions that OpenAI's protocol has no words for."""
+
+    budget: str | float | None = None
+    deadline: float | None = None
+    strict: bool = False
+    private: bool = False
+    keep: bool = True
+
+
+def read_conditions(
+    headers: Mapping[str, str], said: ConditionFields | None, store: bool | None = None
+) -> Conditions:
+    """Return what a request allows; a header comes before the body's field.
+
+    Where it says that it is not to be stored, it isn't kept.
+    """
+    said = said or ConditionFields()
+    budget = headers.get("x-baton-budget", said.budget)
+    deadline = headers.get("x-baton-deadline", said.deadline)
+    return Conditions(
+        None if budget is None else _read_budget(str(budget)),
+        None if deadline is None else _read_deadline(str(deadline)),
+        _read_flag(headers, "x-baton-strict", said.strict),
+        _read_flag(headers, "x-baton-private", said.private),
+        _read_flag(headers, "x-baton-keep", said.keep and store is not False),
+    )
+
+
+def _read_budget(text: str) -> int:
+    try:
+        return parse_usd(text)
+    except ConfigError as error:
+        raise bad_request(error.message, "X-Baton-Budget", error.hint) from error
+
+
+def _read_deadline(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < 1e6:
+        raise bad_request("The deadline is a number of seconds above 0.", "X-Baton-Deadline")
+    return seconds
+
+
+def _read_flag(headers: Mapping[str, str], name: str, otherwise: bool) -> bool:
+    value = headers.get(name)
+    if value is None:
+        return otherwise
+    if value.lower() not in ("0", "1", "true", "false"):
+        raise bad_request(f"The header {name} is 1 or 0.", name)
+    return value.lower() in ("1", "true")

@@ -1,0 +1,125 @@
+"""Responses in the background: played while no client waits, and asked for by their id."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from baton.core.errors import ConfigError
+from baton.core.view import fold_events
+from baton.server.access import Grant
+from baton.server.api_errors import ApiError
+from baton.server.asked import Asked
+from baton.server.offered_models import OfferedModel
+from baton.server.player import Player, ServedRun
+from baton.server.reply import make_reply, reply_head
+from baton.server.responses import response, run_of
+from baton.server.tool_calls import ToolCall, read_calls
+
+MAX_REMEMBERED = 200
+"""How many responses that are over are remembered as they were asked for."""
+
+_STATUSES = {
+    "running": "in_progress",
+    "finished": "completed",
+    "failed": "failed",
+    "cancelled": "cancelled",
+    "lost": "failed",
+}
+
+
+@dataclass(slots=True)
+class _Kept:
+    served: ServedRun
+    task: asyncio.Task[None]
+    text: str = ""
+    calls: tuple[ToolCall, ...] = ()
+
+
+class BackgroundRuns:
+    """The responses that are played in the background; others are found in the history."""
+
+    def __init__(self, player: Player) -> None:
+        self._player = player
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+
+    async def begin(self, served: ServedRun, grant: Grant) -> dict[str, Any]:
+        """Begin a response; return it as it stands, once it is recorded. Raises ApiError."""
+        kept = _Kept(served, asyncio.current_task())  # type: ignore[arg-type]
+        kept.task = asyncio.create_task(self._play(kept, grant))
+        recorded = asyncio.create_task(served.recorded.wait())
+        await asyncio.wait({kept.task, recorded}, return_when=asyncio.FIRST_COMPLETED)
+        recorded.cancel()
+        if not served.id:
+            raise served.error or ApiError(503, "stopped", "Baton stopped before it began.")
+        self._kept[served.id] = kept
+        while len(self._kept) > MAX_REMEMBERED and next(iter(self._kept.values())).task.done():
+            self._kept.popitem(last=False)
+        return self._describe(kept)
+
+    async def describe(self, id: str) -> dict[str, Any]:
+        """Return a response as it stands. Raises ApiError (404)."""
+        kept = self._kept.get(run_of(id))
+        return self._describe(kept) if kept is not None else await self._past(run_of(id))
+
+    async def cancel(self, id: str) -> dict[str, Any]:
+        """Stop a response that is played in the background; return it. Raises ApiError."""
+        kept = self._kept.get(run_of(id))
+        if kept is None:
+            message = "There is no response in the background with this id."
+            raise ApiError(404, "response_not_found", message)
+        await _stop(kept.task)
+        return self._describe(kept)
+
+    async def aclose(self) -> None:
+        """Stop them all."""
+        for kept in list(self._kept.values()):
+            await _stop(kept.task)
+
+    async def _play(self, kept: _Kept, grant: Grant) -> None:
+        served = kept.served
+        with suppress(ApiError):  # it stays in `served`
+            async with aclosing(self._player.play(served, grant)) as pieces:
+                async for text, calls in read_calls(served.asked.tools, pieces):
+                    kept.text += text
+                    kept.calls += tuple(calls)
+
+    def _describe(self, kept: _Kept) -> dict[str, Any]:
+        served = kept.served
+        if not kept.task.done():
+            return response(reply_head(served), served.asked, "in_progress")
+        if served.error is not None and served.view.status != "cancelled":
+            return _failed(response(reply_head(served), served.asked, "failed"), served.error)
+        roster = self._player.orchestra.roster
+        reply = make_reply(served, roster, kept.text, kept.calls)
+        return response(reply, served.asked, _STATUSES[served.view.status])
+
+    async def _past(self, run: str) -> dict[str, Any]:
+        """Return the response of a run in the history. Raises ApiError (404)."""
+        try:
+            record = await self._player.store.runs.get(run)
+        except ConfigError as error:
+            message = "There is no response with this id."
+            raise ApiError(404, "response_not_found", message) from error
+        asked, model = Asked("baton/auto", ""), OfferedModel("baton/auto", "auto")
+        served = ServedRun(asked, model, record.created, fold_events(record.events))
+        thread = await self._player.store.thread(record.conversation, record.answer)
+        text = next((turn.text for turn in thread if turn.id == record.answer), "")
+        reply = make_reply(served, self._player.orchestra.roster, text, ())
+        status = _STATUSES.get(record.status, "failed")
+        if (failure := served.view.failure) is None:
+            return response(reply, asked, status)
+        told = ApiError(502, failure.error, failure.message, failure.hint)
+        return _failed(response(reply, asked, "failed"), told)
+
+
+def _failed(described: dict[str, Any], error: ApiError) -> dict[str, Any]:
+    return {**described, "error": {"code": "server_error", "message": error.message}}
+
+
+async def _stop(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait({task})

@@ -1,0 +1,374 @@
+"""The endpoint: routes, and the way of one request through access, limits and a run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from baton import __version__
+from baton.server.access import Access, Grant
+from baton.server.api_errors import ApiError
+from baton.server.asked import MAX_BODY_BYTES, Asked, parse_body
+from baton.server.background import BackgroundRuns
+from baton.server.chat_completions import ChatStream, completion, read_chat
+from baton.server.messages import MessageStream, message_object, read_messages
+from baton.server.offered_models import OfferedModel, find_model, offered_models
+from baton.server.openapi import describe_endpoint
+from baton.server.player import Player, ServedRun
+from baton.server.reply import Reply, make_reply, reply_head
+from baton.server.responses import ResponseStream, read_responses, response
+from baton.server.tool_calls import ToolCall, read_calls
+
+BODY_SECONDS = 30.0
+"""How long a body may take to arrive."""
+
+KEEPALIVE_SECONDS = 15.0
+"""After so many seconds without a piece a stream says that it is still alive."""
+
+
+class StreamWriter(Protocol):
+    """Writes an answer in a protocol's events, while it comes."""
+
+    def begin(self, reply: Reply) -> list[dict[str, Any]]: ...
+
+    def text(self, reply: Reply, piece: str) -> list[dict[str, Any]]: ...
+
+    def call(self, reply: Reply, call: ToolCall) -> list[dict[str, Any]]: ...
+
+    def end(self, reply: Reply) -> list[dict[str, Any]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """A protocol: how requests are read and answers written.
+
+    `is_named` is whether each event of a stream has its type beside it, `last` what ends one.
+    """
+
+    read: Callable[[Mapping[str, Any], Mapping[str, str]], Asked]
+    whole: Callable[[Reply, Asked], dict[str, Any]]
+    stream: Callable[[Asked], StreamWriter]
+    is_named: bool = True
+    last: bytes = b""
+    is_anthropic: bool = False
+
+    def error(self, error: ApiError) -> dict[str, Any]:
+        """Return an error as this protocol's clients read it."""
+        return error.anthropic() if self.is_anthropic else error.openai()
+
+
+CHAT = Dialect(
+    read_chat,
+    lambda reply, asked: completion(reply),
+    lambda asked: ChatStream(asked.has_usage),
+    is_named=False,
+    last=b"data: [DONE]\n\n",
+)
+RESPONSES = Dialect(read_responses, response, ResponseStream)
+MESSAGES = Dialect(
+    read_messages,
+    lambda reply, asked: message_object(reply),
+    lambda asked: MessageStream(),
+    is_anthropic=True,
+)
+
+
+class Endpoint:
+    """Answers requests with a player. `access` says who may ask."""
+
+    def __init__(self, player: Player, access: Access) -> None:
+        self._player = player
+        self._access = access
+        self._background = BackgroundRuns(player)
+        routes = [
+            Route("/health", self._health, methods=["GET"]),
+            Route("/openapi.json", self._describe, methods=["GET"]),
+            Route("/v1/models", self._models, methods=["GET"]),
+            Route("/v1/models/{name:path}", self._model, methods=["GET"]),
+            Route("/v1/chat/completions", _Ask(self, CHAT), methods=["POST"]),
+            Route("/v1/responses", _Ask(self, RESPONSES), methods=["POST"]),
+            Route("/v1/responses/{id}", self._response, methods=["GET"]),
+            Route("/v1/responses/{id}/cancel", self._cancel, methods=["POST"]),
+            Route("/v1/messages", _Ask(self, MESSAGES), methods=["POST"]),
+        ]
+        self._app = Starlette(
+            routes=routes,
+            exception_handlers={ApiError: _show_error, HTTPException: _show_http_error},
+        )
+        self._app.router.redirect_slashes = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            return
+        headers = _headers(scope)
+        try:
+            scope["grant"] = self._access.check(headers, scope["path"])
+        except ApiError as error:
+            await _json(_shape_for(scope, error), error.status)(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+    async def aclose(self) -> None:
+        """Stop what runs in the background."""
+        await self._background.aclose()
+
+    async def _health(self, request: Request) -> Response:
+        return _json({"status": "ok", "name": "baton", "version": __version__})
+
+    async def _describe(self, request: Request) -> Response:
+        return _json(describe_endpoint())
+
+    async def _models(self, request: Request) -> Response:
+        models = offered_models(self._player.orchestra.roster)
+        listed = [_model_object(model) for model in models]
+        ends = {"first_id": models[0].id, "last_id": models[-1].id, "has_more": False}
+        return _json({"object": "list", "data": listed, **ends})
+
+    async def _model(self, request: Request) -> Response:
+        found = find_model(request.path_params["name"], self._player.orchestra.roster)
+        return _json(_model_object(found))
+
+    async def _response(self, request: Request) -> Response:
+        return _json(await self._background.describe(request.path_params["id"]))
+
+    async def _cancel(self, request: Request) -> Response:
+        return _json(await self._background.cancel(request.path_params["id"]))
+
+    async def ask(self, dialect: Dialect, request: Request, send: Send) -> None:
+        """Answer a request for a run, as long as the client is there. Raises ApiError."""
+        grant = request.scope["grant"] or Grant.FREE
+        asked = dialect.read(parse_body(await _read_body(request)), _headers(request.scope))
+        served = await self._player.begin(asked, grant)
+        if asked.is_background:
+            begun = await self._background.begin(served, grant)
+            await _json(begun)(request.scope, request.receive, send)
+            return
+        work = self._answer(dialect, served, grant, request.scope, request.receive, send)
+        await _while_connected(request.receive, work)
+
+    async def _answer(
+        self,
+        dialect: Dialect,
+        served: ServedRun,
+        grant: Grant,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        async with aclosing(self._player.play(served, grant)) as pieces:
+            if served.asked.is_streamed:
+                await self._stream(dialect, served, pieces, send)
+                return
+            text, calls = "", list[ToolCall]()
+            async for shown, found in read_calls(served.asked.tools, pieces):
+                text += shown
+                calls += found
+        text = text.rstrip() if calls else text
+        whole = dialect.whole(self._reply(served, text, calls), served.asked)
+        await _json(whole)(scope, receive, send)
+
+    async def _stream(
+        self, dialect: Dialect, served: ServedRun, pieces: AsyncGenerator[str], send: Send
+    ) -> None:
+        """Send an answer as server-sent events.
+
+        An error before the first of them has a status of its own; one after that is an event.
+        """
+        writer = dialect.stream(served.asked)
+        stream = EventStream(send, dialect)
+        calls: list[ToolCall] = []
+        try:
+            async with stream.kept_alive():
+                async for text, found in read_calls(served.asked.tools, pieces):
+                    head = reply_head(served)
+                    if not stream.has_begun:
+                        await stream.begin(writer.begin(head))
+                    if text:
+                        await stream.send(writer.text(head, text))
+                    for call in found:
+                        await stream.send(writer.call(head, call))
+                    calls += found
+        except ApiError as error:
+            if not stream.has_begun:
+                raise
+            await stream.fail(error)
+            return
+        reply = self._reply(served, "", calls)
+        if not stream.has_begun:
+            await stream.begin(writer.begin(reply))
+        await stream.send(writer.end(reply))
+        await stream.finish()
+
+    def _reply(self, served: ServedRun, text: str, calls: list[ToolCall]) -> Reply:
+        return make_reply(served, self._player.orchestra.roster, text, calls)
+
+
+class EventStream:
+    """Server-sent events, in a dialect's form."""
+
+    def __init__(self, send: Send, dialect: Dialect) -> None:
+        self.has_begun = False
+        self._send = send
+        self._dialect = dialect
+        self._is_idle = True
+        self._sending = asyncio.Lock()
+
+    async def begin(self, events: list[dict[str, Any]]) -> None:
+        """Send the head and the first events."""
+        self.has_begun = True
+        headers = [
+            (b"content-type", b"text/event-stream; charset=utf-8"),
+            (b"cache-control", b"no-store"),
+            (b"x-content-type-options", b"nosniff"),
+        ]
+        await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+        await self.send(events)
+
+    async def send(self, events: list[dict[str, Any]]) -> None:
+        """Send events."""
+        await self._write(b"".join(map(self._frame, events)))
+
+    async def fail(self, error: ApiError) -> None:
+        """End a stream that had begun with an error."""
+        await self.send([{"type": "error", **self._dialect.error(error)}])
+        await self.finish()
+
+    async def finish(self) -> None:
+        """End the stream."""
+        await self._write(self._dialect.last, more=False)
+
+    @asynccontextmanager
+    async def kept_alive(self) -> AsyncIterator[None]:
+        """Say now and then that the stream goes on, where nothing else does."""
+        beating = asyncio.create_task(self._keep_alive())
+        try:
+            yield
+        finally:
+            beating.cancel()
+            with suppress(asyncio.CancelledError):
+                await beating
+
+    async def _keep_alive(self) -> None:
+        while True:
+            self._is_idle = True
+            await asyncio.sleep(KEEPALIVE_SECONDS)
+            if self._is_idle and self.has_begun:
+                await self._write(b": still here\n\n")
+
+    async def _write(self, data: bytes, *, more: bool = True) -> None:
+        self._is_idle = False
+        async with self._sending:
+            await self._send({"type": "http.response.body", "body": data, "more_body": more})
+
+    def _frame(self, event: dict[str, Any]) -> bytes:
+        data = b"data: " + msgspec.json.encode(event) + b"\n\n"
+        return f"event: {event['type']}\n".encode() + data if self._dialect.is_named else data
+
+
+class _Ask:
+    """A route that asks for a run: it may answer in any way, so it is an application itself."""
+
+    def __init__(self, endpoint: Endpoint, dialect: Dialect) -> None:
+        self._endpoint = endpoint
+        self._dialect = dialect
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._endpoint.ask(self._dialect, Request(scope, receive), send)
+        except ApiError as error:
+            await _json(self._dialect.error(error), error.status)(scope, receive, send)
+        except ClientDisconnect:
+            pass
+
+
+async def _while_connected(receive: Receive, work: Coroutine[Any, Any, None]) -> None:
+    """Do some work until it is done or the client is gone, which cancels it."""
+    working = asyncio.create_task(work)
+    watching = asyncio.create_task(_until_gone(receive))
+    try:
+        await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        watching.cancel()
+        if not working.done():
+            working.cancel()
+        await asyncio.wait({working, watching})
+    if not working.cancelled():
+        working.result()
+
+
+async def _until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _read_body(request: Request) -> bytes:
+    """Return a request's body. Raises ApiError for one that is too large or too slow."""
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for part in request.stream():
+                body += part
+                if len(body) > MAX_BODY_BYTES:
+                    said = f"The body is larger than {MAX_BODY_BYTES:,} bytes."
+                    raise ApiError(413, "request_too_large", said)
+    except TimeoutError as error:
+        said = f"The body did not arrive within {BODY_SECONDS:g} seconds."
+        raise ApiError(408, "timeout", said) from error
+    return bytes(body)
+
+
+def _headers(scope: Scope) -> dict[str, str]:
+    return {
+        name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]
+    }
+
+
+def _json(content: object, status: int = 200) -> Response:
+    headers = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+    body = msgspec.json.encode(content)
+    return Response(body, status, headers, media_type="application/json")
+
+
+def _model_object(model: OfferedModel) -> dict[str, Any]:
+    return {
+        "id": model.id,
+        "object": "model",
+        "created": 0,
+        "owned_by": "baton",
+        "type": "model",
+        "display_name": model.id,
+        "created_at": "1970-01-01T00:00:00Z",
+        "description": model.note,
+    }
+
+
+def _shape_for(scope: Scope, error: ApiError) -> dict[str, Any]:
+    """Return an error in the shape of the protocol whose path was asked for."""
+    return MESSAGES.error(error) if scope["path"] == "/v1/messages" else error.openai()
+
+
+def _show_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, ApiError)
+    return _json(_shape_for(request.scope, error), error.status)
+
+
+def _show_http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    known = {404: "There is nothing at this address.", 405: "This address takes another method."}
+    message = known.get(error.status_code, str(error.detail))
+    shown = ApiError(error.status_code, "not_found", message)
+    answer = _json(_shape_for(request.scope, shown), error.status_code)
+    answer.headers.update(error.headers or {})
+    return answer

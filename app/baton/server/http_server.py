@@ -1,0 +1,194 @@
+"""The HTTP server: its sockets on loopback, its limits, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ipaddress
+import socket
+from collections.abc import AsyncIterator, Callable, Generator, Iterable
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from baton.compose import Baton
+from baton.core.errors import ConfigError
+from baton.server.access import Access, allowed_hosts
+from baton.server.endpoint import Endpoint
+from baton.server.player import Player
+from baton.server.tokens import ServerTokens, read_tokens
+
+DEFAULT_PORT = 8765
+LOOPBACK = ("127.0.0.1", "::1")
+
+HEADER_SECONDS = 10.0
+"""How long a request's head may take to arrive."""
+
+IDLE_SECONDS = 75
+MAX_HEADER_BYTES = 64 * 1024
+MAX_CONNECTIONS = 512
+GRACE_SECONDS = 10
+"""How long requests may take to end when the server is stopped."""
+
+_PORTS_TO_TRY = 50
+
+
+class _TimedProtocol(H11Protocol):
+    """HTTP/1.1 as uvicorn speaks it; a head that takes too long to arrive ends the connection."""
+
+    _alarm: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._alarm = self.loop.call_later(HEADER_SECONDS, self._end_slow)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._alarm is None and (self.cycle is None or self.cycle.response_complete):
+            self._alarm = self.loop.call_later(HEADER_SECONDS, self._end_slow)
+        before = self.cycle
+        super().data_received(data)
+        if self.cycle is not before and self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+
+    def _end_slow(self) -> None:
+        self._alarm = None
+        if not self.transport.is_closing():
+            self.transport.close()
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves the signals to the program it is a part of."""
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Capture none."""
+        yield
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where the endpoint is, and the tokens for it."""
+
+    hosts: tuple[str, ...]
+    port: int
+    tokens: ServerTokens
+
+    @property
+    def url(self) -> str:
+        """The address for clients."""
+        host = self.hosts[0]
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}/v1"
+
+
+@asynccontextmanager
+async def serving(
+    baton: Baton,
+    port: int = DEFAULT_PORT,
+    hosts: Iterable[str] = LOOPBACK,
+    watch: Callable[[], None] = lambda: None,
+) -> AsyncIterator[tuple[Address, Player]]:
+    """Serve with the parts of a Baton until this is left, which lets running requests end.
+
+    Raises ConfigError for a port that is taken, or an address that isn't this machine's.
+    """
+    asked = tuple(hosts)
+    tokens = read_tokens(baton.paths.server_tokens)
+    sockets = _listen(asked, port)
+    bound = sockets[0].getsockname()[1]
+    player = Player(baton, watch)
+    endpoint = Endpoint(player, Access(allowed_hosts(bound, asked), tokens.grants()))
+    server = _Server(_config(endpoint))
+    running = asyncio.create_task(server.serve(sockets))
+    try:
+        yield Address(asked, bound, tokens), player
+    finally:
+        server.should_exit = True
+        await endpoint.aclose()
+        await running
+        await player.aclose()
+
+
+def _config(app: Any) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http=_TimedProtocol,
+        loop="none",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="critical",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        limit_concurrency=MAX_CONNECTIONS,
+        timeout_keep_alive=IDLE_SECONDS,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+        h11_max_incomplete_event_size=MAX_HEADER_BYTES,
+    )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is reached from this machine only."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _listen(hosts: Iterable[str], port: int) -> list[socket.socket]:
+    """Return sockets that listen at all of these addresses. Raises ConfigError."""
+    sockets: list[socket.socket] = []
+    try:
+        for host in hosts:
+            try:
+                sockets.append(_bind(host, port))
+            except OSError as error:
+                if sockets and host == "::1" and error.errno != errno.EADDRINUSE:
+                    continue  # there is no IPv6 here
+                raise _unusable(host, port, error) from error
+            port = sockets[0].getsockname()[1]
+    except BaseException:
+        for one in sockets:
+            one.close()
+        raise
+    return sockets
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        made.bind((host, port))
+        made.listen(128)
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def _unusable(host: str, port: int, error: OSError) -> ConfigError:
+    if error.errno != errno.EADDRINUSE:
+        return ConfigError(f"Nothing can listen at {host}: {error.strerror or error}.")
+    free = next((n for n in range(port + 1, port + _PORTS_TO_TRY) if _is_free(host, n)), 0)
+    hint = f"`--port {free}` is free." if free else "Choose another one."
+    return ConfigError(f"Port {port} is taken by another program.", hint)
+
+
+def _is_free(host: str, port: int) -> bool:
+    try:
+        _bind(host, port).close()
+    except OSError:
+        return False
+    return True

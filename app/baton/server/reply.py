@@ -1,0 +1,113 @@
+"""An answer with all that is known of it, whatever protocol it leaves in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from baton.core.events import Decision
+from baton.core.labels import Label
+from baton.core.messages import Card, Finish
+from baton.core.money import format_usd
+from baton.core.view import RunView
+from baton.presentation.run_objects import route_object, run_warnings
+from baton.server.player import ServedRun
+from baton.server.tool_calls import ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class TokenCount:
+    """What all calls of a run used: tokens, those of them in the cloud, nano-dollars."""
+
+    read: int = 0
+    written: int = 0
+    cached: int = 0
+    cloud: int = 0
+    cost: int = 0
+
+    def shares(self) -> dict[str, Any]:
+        """Return what the protocols have no fields for."""
+        return {
+            "cost_usd": format_usd(self.cost),
+            "local_tokens": self.read + self.written - self.cloud,
+            "cloud_tokens": self.cloud,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer, or as much of it as there is.
+
+    `finish` is stop, length, content_filter or tool_calls; `report` says what happened, and which
+    warnings there are. `created` is in seconds since the epoch.
+    """
+
+    run: str
+    model: str
+    created: int
+    text: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    finish: str = "stop"
+    usage: TokenCount = field(default_factory=TokenCount)
+    report: Mapping[str, Any] = field(default_factory=dict)
+
+
+def reply_head(served: ServedRun) -> Reply:
+    """Return a request's answer without what is known at its end only."""
+    return Reply(served.id, served.asked.model, int(served.began))
+
+
+def make_reply(
+    served: ServedRun, roster: Iterable[Card], text: str, calls: Iterable[ToolCall]
+) -> Reply:
+    """Return a request's answer as it stands."""
+    called = tuple(calls)
+    return Reply(
+        served.id,
+        served.asked.model,
+        int(served.began),
+        text,
+        called,
+        "tool_calls" if called else _finish(served.view),
+        _count(served.view, {card.id: card for card in roster}),
+        run_report(served.view),
+    )
+
+
+def run_report(view: RunView) -> dict[str, Any]:
+    """Return what happened in a run: who answered, why, and what a person should know of it."""
+    workers = dict.fromkeys(call.worker for call in view.calls)
+    refused = [offer for offer in view.offers if offer.decision is Decision.CEILING]
+    return {
+        "run_id": view.started.run if view.started else None,
+        "conversation_id": view.started.conversation if view.started else None,
+        "route": route_object(view.routed) if view.routed else None,
+        "workers": list(workers),
+        "budget_reached": bool(refused),
+        "budget_message": refused[-1].message if refused else "",
+        "warnings": run_warnings(view),
+    }
+
+
+def _finish(view: RunView) -> str:
+    if view.is_cut or view.deadline:
+        return "length"
+    answer = view.plan.answer if view.plan is not None else ()
+    is_filtered = any(view.steps[n - 1].finish is Finish.FILTER for n in answer)
+    return "content_filter" if is_filtered else "stop"
+
+
+def _count(view: RunView, cards: Mapping[str, Card]) -> TokenCount:
+    cloud = 0
+    for call in view.calls:
+        card = cards.get(call.worker)
+        if card is not None and card.place is Label.CLOUD:
+            cloud += call.tokens_in + call.tokens_out
+    return TokenCount(
+        sum(call.tokens_in for call in view.calls),
+        sum(call.tokens_out for call in view.calls),
+        sum(call.cached for call in view.calls),
+        cloud,
+        view.cost,
+    )

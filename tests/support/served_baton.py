@@ -1,0 +1,73 @@
+"""A Baton that serves on loopback with scripted workers, in this process."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from baton.compose import Baton, library
+from baton.compose.local_workers import LocalWorkers
+from baton.core.ledger_types import Scope
+from baton.core.ports import Worker
+from baton.core.run.orchestra import Orchestra
+from baton.core.run.policy import RunTerms
+from baton.core.run.run_context import Services
+from baton.history import Store
+from baton.money import Ledger
+from baton.platform.settings import Settings, find_paths
+from baton.server import Player, serving
+from baton.server.access import Grant
+from baton.workers.scripted_worker import ScriptedWorker
+
+NO_CEILINGS: Mapping[Scope, int] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """The endpoint: its address, its tokens, and what is behind it."""
+
+    url: str
+    port: int
+    tokens: Mapping[Grant, str]
+    baton: Baton
+    player: Player
+
+    @property
+    def token(self) -> str:
+        """The token that uses what is free."""
+        return self.tokens[Grant.FREE]
+
+    def client(self, grant: Grant = Grant.FREE, **options: object) -> httpx.AsyncClient:
+        """Return a client that shows a token."""
+        headers = {"authorization": f"Bearer {self.tokens[grant]}"}
+        return httpx.AsyncClient(base_url=self.url, headers=headers, timeout=60)
+
+
+@asynccontextmanager
+async def served_baton(
+    home: Path,
+    workers: Sequence[Worker] = (),
+    *,
+    terms: RunTerms | None = None,
+    ceilings: Mapping[Scope, int] = NO_CEILINGS,
+) -> AsyncIterator[Served]:
+    """Serve with these workers, the first of which answers; all is kept below `home`."""
+    paths = find_paths({"BATON_HOME": str(home)})
+    used = workers or [ScriptedWorker()]
+    store, ledger = Store.open(paths.database), Ledger.open(paths.ledger)
+    services = Services({w.card.id: w for w in used}, store, ledger=ledger)
+    orchestra = Orchestra(services, used[0].card.id, terms or RunTerms(ceilings))
+    settings = Settings()
+    stock = library(settings, paths)
+    local = LocalWorkers(settings, stock)
+    baton = Baton(orchestra, store, ledger, settings, paths, stock, local)
+    try:
+        async with serving(baton, 0) as (address, player):
+            tokens = {Grant.FREE: address.tokens.free, Grant.SPEND: address.tokens.spend}
+            yield Served(address.url, address.port, tokens, baton, player)
+    finally:
+        await baton.aclose()
