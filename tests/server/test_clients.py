@@ -14,7 +14,7 @@ import pytest
 
 from baton.core.messages import Card, Chunk, Finish, Request, Text, Usage
 from baton.workers.scripted_worker import ScriptedWorker
-from tests.support.served_baton import Served, served_baton
+from support.served_baton import Served, served_baton
 
 HELLO: Any = [{"role": "user", "content": "Hello there"}]
 WEATHER: Any = {
@@ -22,6 +22,7 @@ WEATHER: Any = {
     "function": {
         "name": "weather",
         "description": "The weather at a place.",
+        "strict": True,
         "parameters": {"type": "object", "properties": {"place": {"type": "string"}}},
     },
 }

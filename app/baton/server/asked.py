@@ -81,7 +81,8 @@ def read_fields(body: Mapping[str, Any], kind: type[T]) -> T:
     except (msgspec.ValidationError, RecursionError) as error:
         said, _, place = str(error).partition(" - at `$")
         param = place.rstrip("`").lstrip(".") or None
-        raise bad_request(f"The request is not as it should be: {said}.", param) from error
+        where = f" (at {param})" if param else ""
+        raise bad_request(f"The request is not as it should be: {said}{where}.", param) from error
 
 
 def refuse_unknown(

@@ -11,12 +11,14 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from baton.compose import Baton
 from baton.core.errors import ConfigError
 from baton.server.access import Access, allowed_hosts
+from baton.server.api_errors import bad_request
 from baton.server.endpoint import Endpoint
 from baton.server.player import Player
 from baton.server.tokens import ServerTokens, read_tokens
@@ -58,6 +60,19 @@ class _TimedProtocol(H11Protocol):
         if self.cycle is not before and self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
+
+    def send_400_response(self, msg: str) -> None:
+        """Say in the shape of other errors that this was no HTTP; then end the connection."""
+        body = msgspec.json.encode(
+            bad_request("This is no HTTP request that Baton reads.").openai()
+        )
+        head = (
+            "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\n"
+            f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        )
+        if self.cycle is None or not self.cycle.response_started or self.cycle.response_complete:
+            self.transport.write(head.encode() + body)
+        self.transport.close()
 
     def _end_slow(self) -> None:
         self._alarm = None

@@ -1,0 +1,301 @@
+"""Served requests as runs: cancelled with their client, under a ceiling, never mixed up."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import itertools
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+from baton.core.labels import Label
+from baton.core.ledger_types import Scope
+from baton.core.messages import Card, Chunk, Declined, Finish, Request, RequestSent, Text, Usage
+from baton.core.money import NANO, Price, Rates
+from baton.platform.settings import find_paths
+from baton.server import read_tokens
+from baton.server.access import Grant
+from baton.workers.scripted_worker import ScriptedWorker
+from support.processes import wait_until_over
+from support.served_baton import Served, served_baton
+
+HELLO: Any = [{"role": "user", "content": "Hello there"}]
+SMALL = Card("small", "local", "Small", context=8192, slots=64)
+GPT = Card(
+    "gpt",
+    "cloud",
+    "GPT",
+    privacy=Label.CLOUD,
+    context=100_000,
+    price=Price(Rates(10 * NANO, 10 * NANO, 0, 0), source="test"),
+    provider="openai",
+    model="openai/gpt-5-mini",
+    remote=True,
+)
+
+
+def endless(request: Request) -> Iterable[Chunk | float]:
+    for number in itertools.count():
+        yield Text(f"{number} ")
+        yield 0.01
+
+
+def cut(request: Request) -> Iterable[Chunk]:
+    yield Text("Half of an ans")
+    yield Usage(10, 4, Finish.LENGTH)
+
+
+def remote(request: Request) -> Iterable[Chunk]:
+    yield RequestSent("api.openai.com", 500)
+    yield Text("From far away.")
+    yield Usage(40, 5, Finish.STOP)
+
+
+async def post(
+    client: httpx.AsyncClient, headers: dict[str, str] | None = None, **body: Any
+) -> httpx.Response:
+    asked = {"model": "baton/auto", "messages": HELLO, **body}
+    return await client.post("/chat/completions", json=asked, headers=headers)
+
+
+@pytest.mark.parametrize("is_streamed", [True, False])
+async def test_a_client_that_leaves_stops_its_run(tmp_path: Path, is_streamed: bool) -> None:
+    async with served_baton(tmp_path, [ScriptedWorker(endless, SMALL)]) as served:
+        async with served.client() as client:
+            asking = asyncio.create_task(post(client, stream=is_streamed))
+            while not (served.player.served and served.player.served[0].view.answer):
+                await asyncio.sleep(0.01)
+            asking.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asking
+        (run,) = served.player.served
+        async with asyncio.timeout(2):
+            while not run.is_over:
+                await asyncio.sleep(0.01)
+        record = await served.baton.store.runs.get(run.id)
+        assert record.status == "cancelled"
+
+
+async def test_a_stopped_server_lets_what_runs_end(tmp_path: Path) -> None:
+    def slow(request: Request) -> Iterable[Chunk | float]:
+        yield Text("First ")
+        yield 0.4
+        yield Text("and last.")
+
+    async with httpx.AsyncClient() as client:
+        async with served_baton(tmp_path, [ScriptedWorker(slow, SMALL)]) as served:
+            headers = {"authorization": f"Bearer {served.token}"}
+            body = {"model": "baton/auto", "messages": HELLO}
+            url = f"{served.url}/chat/completions"
+            asking = asyncio.create_task(client.post(url, json=body, headers=headers))
+            while not (served.player.served and served.player.served[0].view.answer):
+                await asyncio.sleep(0.01)
+        answer = await asking
+    assert answer.json()["choices"][0]["message"]["content"] == "First and last."
+
+
+async def test_a_ceiling_ends_the_answer_here_and_says_so(tmp_path: Path) -> None:
+    workers = [ScriptedWorker(cut, SMALL), ScriptedWorker(remote, GPT)]
+    async with served_baton(tmp_path, workers, ceilings={Scope.DAY: 1000}) as served:
+        async with served.client(Grant.SPEND) as client:
+            answer = (await post(client)).json()
+            assert answer["choices"][0]["message"]["content"] == "Half of an ans"
+            assert answer["baton"]["budget_reached"] is True
+            assert answer["baton"]["budget_message"]
+
+            strict = await post(client, {"x-baton-strict": "1"})
+            assert strict.status_code == 402
+            assert strict.json()["error"]["type"] == "insufficient_quota"
+
+
+@pytest.mark.parametrize(
+    ("grant", "headers", "said"),
+    [
+        (Grant.SPEND, {}, "From far away."),
+        (Grant.SPEND, {"x-baton-budget": "0.50"}, "From far away."),
+        (Grant.SPEND, {"x-baton-budget": "0.0000001"}, "Half of an ans"),
+        (Grant.SPEND, {"x-baton-private": "1"}, "Half of an ans"),
+        (Grant.FREE, {}, "Half of an ans"),
+        (Grant.FREE, {"x-baton-budget": "0.50"}, "Half of an ans"),
+    ],
+)
+async def test_only_a_token_that_may_spend_asks_the_cloud(
+    tmp_path: Path, grant: Grant, headers: dict[str, str], said: str
+) -> None:
+    workers = [ScriptedWorker(cut, SMALL), ScriptedWorker(remote, GPT)]
+    async with served_baton(tmp_path, workers, ceilings={Scope.DAY: NANO}) as served:
+        async with served.client(grant) as client:
+            answer = (await post(client, headers)).json()
+    assert answer["choices"][0]["message"]["content"] == said
+    spent = answer["usage"]
+    assert (spent["cost_usd"] != "0") is (said == "From far away.")
+    assert (spent["cloud_tokens"] > 0) is (said == "From far away.")
+
+
+async def test_a_deadline_gives_what_there_is(tmp_path: Path) -> None:
+    async with served_baton(tmp_path, [ScriptedWorker(endless, SMALL)]) as served:
+        async with served.client() as client:
+            answer = (await post(client, {"x-baton-deadline": "0.5"})).json()
+    assert answer["choices"][0]["message"]["content"].startswith("0 1 2")
+    assert answer["choices"][0]["finish_reason"] == "length"
+    assert [warning["kind"] for warning in answer["baton"]["warnings"]] == ["deadline"]
+
+
+async def test_a_failed_worker_is_an_error_with_a_status(tmp_path: Path) -> None:
+    from baton.core.errors import WorkerUnavailable
+
+    def broken(request: Request) -> Iterable[Chunk | BaseException]:
+        yield Declined()
+        yield WorkerUnavailable("The model is gone.", "Fetch it.")
+
+    async with served_baton(tmp_path, [ScriptedWorker(broken, SMALL)]) as served:
+        async with served.client() as client:
+            for streamed in (False, True):
+                answer = await post(client, stream=streamed)
+                assert answer.status_code == 503
+                assert answer.json()["error"]["message"] == "The model is gone. Fetch it."
+
+
+async def play_stream(client: httpx.AsyncClient, number: int) -> str:
+    """Return what one stream says; each says its own number."""
+    messages = [{"role": "user", "content": f"Say number {number}."}]
+    body = {"model": "baton/mini", "messages": messages, "stream": True}
+    said = ""
+    async with client.stream("POST", "/chat/completions", json=body) as answer:
+        async for line in answer.aiter_lines():
+            if line.startswith("data: {"):
+                choices = json.loads(line.removeprefix("data: "))["choices"]
+                said += choices[0]["delta"].get("content") or ""
+    return said
+
+
+def echo_number(request: Request) -> Iterable[Chunk | float]:
+    number = re.findall(r"number (\d+)", request.messages[-1].text)[-1]
+    for place in range(20):
+        yield Text(f"{number}.{place} ")
+        yield 0.01
+
+
+async def check_streams(served: Served, rounds: int) -> None:
+    """Play 64 streams at once, over and over: none is mixed up or lost, and memory stays."""
+    process = psutil.Process()
+    limits = httpx.Limits(max_connections=64)
+    headers = {"authorization": f"Bearer {served.token}"}
+    memory: list[int] = []
+    async with httpx.AsyncClient(
+        base_url=served.url, headers=headers, timeout=120, limits=limits
+    ) as client:
+        for turn in range(rounds):
+            numbers = range(turn * 64, turn * 64 + 64)
+            said = await asyncio.gather(*(play_stream(client, number) for number in numbers))
+            for number, text in zip(numbers, said, strict=True):
+                assert text.split() == [f"{number}.{place}" for place in range(20)]
+            gc.collect()
+            memory.append(process.memory_info().rss)
+    assert memory[-1] < memory[len(memory) // 2] * 1.1
+
+
+async def test_64_streams_at_once_are_not_mixed_up(tmp_path: Path) -> None:
+    async with served_baton(tmp_path, [ScriptedWorker(echo_number, SMALL)]) as served:
+        await check_streams(served, 1)
+
+
+@pytest.mark.long
+async def test_64_streams_at_once_for_five_minutes(tmp_path: Path) -> None:
+    end = time.monotonic() + 300
+    async with served_baton(tmp_path, [ScriptedWorker(echo_number, SMALL)]) as served:
+        while time.monotonic() < end:
+            await check_streams(served, 4)
+
+
+def start_serving(home: Path) -> tuple[subprocess.Popen[str], str]:
+    """Start `baton serve`; return it and its address."""
+    command = [sys.executable, "-P", "-m", "baton", "serve", "--port", "0"]
+    process = subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, env={**os.environ, "BATON_HOME": str(home)}
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if found := re.search(r"http://\S+/v1", line):
+            return process, found[0]
+    raise AssertionError("it doesn't serve")
+
+
+def test_killed_in_mid_stream_it_has_everything_after_the_restart(home: Path) -> None:
+    process, url = start_serving(home)
+    tokens = read_tokens(find_paths().server_tokens)
+    headers = {"authorization": f"Bearer {tokens.free}"}
+    messages = [{"role": "user", "content": "Write a long story about a lighthouse."}]
+    body = {"model": "baton/mini", "messages": messages, "stream": True}
+    children = psutil.Process(process.pid).children(recursive=True)
+    said = ""
+    with contextlib.suppress(httpx.HTTPError), httpx.stream(
+        "POST", f"{url}/chat/completions", json=body, headers=headers, timeout=60
+    ) as answer:
+        for line in answer.iter_lines():
+            if line.startswith("data: {"):
+                choices = json.loads(line.removeprefix("data: "))["choices"]
+                said += choices[0]["delta"].get("content") or ""
+            if len(said) > 80 and process.poll() is None:
+                time.sleep(0.5)  # it saves all that is older than a quarter second
+                children = psutil.Process(process.pid).children(recursive=True)
+                process.send_signal(signal.SIGKILL)
+                process.wait()
+    assert process.stderr is not None
+    process.stderr.close()
+    assert len(said) > 80
+    wait_until_over(children)
+
+    again, url = start_serving(home)
+    try:
+        models = httpx.get(f"{url}/models", headers=headers, timeout=30).json()
+        assert models["data"][0]["id"] == "baton/auto"
+    finally:
+        again.send_signal(signal.SIGINT)
+        again.wait(30)
+        assert again.stderr is not None
+        again.stderr.close()
+    assert again.returncode == 0
+
+    from baton.history import Store
+
+    async def kept() -> str:
+        store = Store.open(find_paths().database)
+        try:
+            (conversation,) = await store.conversations()
+            _, turn = await store.thread(conversation.id)
+            assert turn.status == "lost"
+            return turn.text
+        finally:
+            await store.aclose()
+
+    text = asyncio.run(kept())
+    assert text.startswith(said[:60])
+
+
+def test_a_taken_port_names_a_free_one(home: Path) -> None:
+    process, url = start_serving(home)
+    try:
+        port = int(re.findall(r":(\d+)/", url)[0])
+        command = [sys.executable, "-P", "-m", "baton", "serve", "--port", str(port)]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert ended.returncode == 2
+        assert re.search(rf"Port {port} is taken .* `--port \d+` is free", ended.stderr)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+        assert process.stderr is not None
+        process.stderr.close()
