@@ -58,8 +58,8 @@ BAD_HOSTS = [
     "null",
     "about:blank",
 ]
-GOOD_ORIGINS = [None, "http://{host}"]
-BAD_ORIGINS = [
+GOOD_ORIGINS: list[str | None] = [None, "http://{host}"]
+BAD_ORIGINS: list[str | None] = [
     "",
     "null",
     "*",
@@ -117,15 +117,14 @@ def test_exactly_the_allowed_cells_pass() -> None:
 async def test_a_drawn_part_of_the_cells_over_http(tmp_path: Path) -> None:
     drawn = random.Random(20).sample(CELLS, 250)
     drawn += [cell for cell in CELLS if cell[0] in GOOD_HOSTS and cell[1] in GOOD_ORIGINS]
-    async with served_baton(tmp_path) as served:
-        async with httpx.AsyncClient(base_url=served.url) as client:
-            for host, origin, token, method in drawn:
-                headers = headers_of(host, origin, token, served.token, served.port)
-                status = (await client.request(method, "/models", headers=headers)).status_code
-                wanted = expected(host, origin, token)
-                if wanted == 200 and method != "GET":
-                    wanted = 405
-                assert status in (wanted, 400 if host not in GOOD_HOSTS else wanted), (host, origin)
+    async with served_baton(tmp_path) as served, httpx.AsyncClient(base_url=served.url) as client:
+        for host, origin, token, method in drawn:
+            headers = headers_of(host, origin, token, served.token, served.port)
+            status = (await client.request(method, "/models", headers=headers)).status_code
+            wanted = expected(host, origin, token)
+            if wanted == 200 and method != "GET":
+                wanted = 405
+            assert status in (wanted, 400 if host not in GOOD_HOSTS else wanted), (host, origin)
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])

@@ -50,7 +50,7 @@ def anthropic_client(served: Served) -> anthropic.AsyncAnthropic:
 
 
 async def test_chat_completions_whole_and_streamed(tmp_path: Path) -> None:
-    worker = saying("Hel", "lo ", "you.")
+    worker = saying("Hello", " ", "you.")
     async with served_baton(tmp_path, [worker]) as served, openai_client(served) as client:
         whole = await client.chat.completions.create(model="baton/auto", messages=HELLO)
         assert whole.choices[0].message.content == "Hello you."
@@ -80,43 +80,47 @@ async def test_chat_completions_whole_and_streamed(tmp_path: Path) -> None:
 
 
 async def test_responses_whole_and_streamed(tmp_path: Path) -> None:
-    async with served_baton(tmp_path, [saying("Hel", "lo.")]) as served:
-        async with openai_client(served) as client:
-            whole = await client.responses.create(model="baton/auto", input="Hello there")
-            assert whole.output_text == "Hello."
-            assert whole.status == "completed"
+    async with (
+        served_baton(tmp_path, [saying("Hello", ".")]) as served,
+        openai_client(served) as client,
+    ):
+        whole = await client.responses.create(model="baton/auto", input="Hello there")
+        assert whole.output_text == "Hello."
+        assert whole.status == "completed"
 
-            kinds, numbers, text = [], [], ""
-            async for event in await client.responses.create(
-                model="baton/auto", input="Hello there", stream=True
-            ):
-                kinds.append(event.type)
-                numbers.append(event.sequence_number)
-                if event.type == "response.output_text.delta":
-                    text += event.delta
-            assert text == "Hello."
-            assert numbers == list(range(len(numbers)))
-            assert kinds[0] == "response.created"
-            assert kinds[-1] == "response.completed"
+        kinds, numbers, text = [], [], ""
+        async for event in await client.responses.create(
+            model="baton/auto", input="Hello there", stream=True
+        ):
+            kinds.append(event.type)
+            numbers.append(event.sequence_number)
+            if event.type == "response.output_text.delta":
+                text += event.delta
+        assert text == "Hello."
+        assert numbers == list(range(len(numbers)))
+        assert kinds[0] == "response.created"
+        assert kinds[-1] == "response.completed"
 
-            following = await client.responses.create(
-                model="baton/auto", input="And now?", previous_response_id=whole.id
-            )
-            first = await served.baton.store.runs.get(whole.id.removeprefix("resp_"))
-            second = await served.baton.store.runs.get(following.id.removeprefix("resp_"))
-            assert first.conversation == second.conversation
+        following = await client.responses.create(
+            model="baton/auto", input="And now?", previous_response_id=whole.id
+        )
+        first = await served.baton.store.runs.get(whole.id.removeprefix("resp_"))
+        second = await served.baton.store.runs.get(following.id.removeprefix("resp_"))
+        assert first.conversation == second.conversation
 
 
 async def test_the_responses_helper_of_the_client_gathers_a_stream(tmp_path: Path) -> None:
-    async with served_baton(tmp_path, [saying("Hel", "lo.")]) as served:
-        async with openai_client(served) as client:
-            async with client.responses.stream(model="baton/auto", input="Hello") as stream:
-                final = await stream.get_final_response()
-            assert final.output_text == "Hello."
+    async with (
+        served_baton(tmp_path, [saying("Hello", ".")]) as served,
+        openai_client(served) as client,
+    ):
+        async with client.responses.stream(model="baton/auto", input="Hello") as stream:
+            final = await stream.get_final_response()
+        assert final.output_text == "Hello."
 
 
 async def test_messages_whole_and_streamed(tmp_path: Path) -> None:
-    worker = saying("Hel", "lo.")
+    worker = saying("Hello", ".")
     async with served_baton(tmp_path, [worker]) as served, anthropic_client(served) as client:
         whole = await client.messages.create(
             model="baton/auto", max_tokens=50, system="Be brief.", messages=HELLO
@@ -158,7 +162,7 @@ async def test_tools_are_called_in_every_protocol(tmp_path: Path) -> None:
             assert final.choices[0].message.tool_calls[0].function.name == "weather"
             assert CALL not in (final.choices[0].message.content or "")
 
-            function = {"type": "function", **WEATHER["function"]}
+            function: Any = {"type": "function", **WEATHER["function"]}
             answered: Any = await client.responses.create(
                 model="baton/auto", input="Hello", tools=[function]
             )
@@ -238,12 +242,14 @@ async def test_wishes_reach_the_worker(tmp_path: Path) -> None:
 
 
 async def test_a_cut_answer_says_so(tmp_path: Path) -> None:
-    async with served_baton(tmp_path, [saying("Half", finish=Finish.LENGTH)]) as served:
-        async with openai_client(served) as client:
-            chat = await client.chat.completions.create(model="baton/auto", messages=HELLO)
-            assert chat.choices[0].finish_reason == "length"
-            answered = await client.responses.create(model="baton/auto", input="Hello")
-            assert answered.status == "incomplete"
+    async with (
+        served_baton(tmp_path, [saying("Half", finish=Finish.LENGTH)]) as served,
+        openai_client(served) as client,
+    ):
+        chat = await client.chat.completions.create(model="baton/auto", messages=HELLO)
+        assert chat.choices[0].finish_reason == "length"
+        answered = await client.responses.create(model="baton/auto", input="Hello")
+        assert answered.status == "incomplete"
 
 
 async def test_a_conversation_goes_on_where_it_was(tmp_path: Path) -> None:

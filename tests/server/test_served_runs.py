@@ -109,16 +109,18 @@ async def test_a_stopped_server_lets_what_runs_end(tmp_path: Path) -> None:
 
 async def test_a_ceiling_ends_the_answer_here_and_says_so(tmp_path: Path) -> None:
     workers = [ScriptedWorker(cut, SMALL), ScriptedWorker(remote, GPT)]
-    async with served_baton(tmp_path, workers, ceilings={Scope.DAY: 1000}) as served:
-        async with served.client(Grant.SPEND) as client:
-            answer = (await post(client)).json()
-            assert answer["choices"][0]["message"]["content"] == "Half of an ans"
-            assert answer["baton"]["budget_reached"] is True
-            assert answer["baton"]["budget_message"]
+    async with (
+        served_baton(tmp_path, workers, ceilings={Scope.DAY: 1000}) as served,
+        served.client(Grant.SPEND) as client,
+    ):
+        answer = (await post(client)).json()
+        assert answer["choices"][0]["message"]["content"] == "Half of an ans"
+        assert answer["baton"]["budget_reached"] is True
+        assert answer["baton"]["budget_message"]
 
-            strict = await post(client, {"x-baton-strict": "1"})
-            assert strict.status_code == 402
-            assert strict.json()["error"]["type"] == "insufficient_quota"
+        strict = await post(client, {"x-baton-strict": "1"})
+        assert strict.status_code == 402
+        assert strict.json()["error"]["type"] == "insufficient_quota"
 
 
 @pytest.mark.parametrize(
@@ -136,9 +138,11 @@ async def test_only_a_token_that_may_spend_asks_the_cloud(
     tmp_path: Path, grant: Grant, headers: dict[str, str], said: str
 ) -> None:
     workers = [ScriptedWorker(cut, SMALL), ScriptedWorker(remote, GPT)]
-    async with served_baton(tmp_path, workers, ceilings={Scope.DAY: NANO}) as served:
-        async with served.client(grant) as client:
-            answer = (await post(client, headers)).json()
+    async with (
+        served_baton(tmp_path, workers, ceilings={Scope.DAY: NANO}) as served,
+        served.client(grant) as client,
+    ):
+        answer = (await post(client, headers)).json()
     assert answer["choices"][0]["message"]["content"] == said
     spent = answer["usage"]
     assert (spent["cost_usd"] != "0") is (said == "From far away.")
@@ -146,9 +150,11 @@ async def test_only_a_token_that_may_spend_asks_the_cloud(
 
 
 async def test_a_deadline_gives_what_there_is(tmp_path: Path) -> None:
-    async with served_baton(tmp_path, [ScriptedWorker(endless, SMALL)]) as served:
-        async with served.client() as client:
-            answer = (await post(client, {"x-baton-deadline": "0.5"})).json()
+    async with (
+        served_baton(tmp_path, [ScriptedWorker(endless, SMALL)]) as served,
+        served.client() as client,
+    ):
+        answer = (await post(client, {"x-baton-deadline": "0.5"})).json()
     assert answer["choices"][0]["message"]["content"].startswith("0 1 2")
     assert answer["choices"][0]["finish_reason"] == "length"
     assert [warning["kind"] for warning in answer["baton"]["warnings"]] == ["deadline"]
@@ -161,12 +167,14 @@ async def test_a_failed_worker_is_an_error_with_a_status(tmp_path: Path) -> None
         yield Declined()
         yield WorkerUnavailable("The model is gone.", "Fetch it.")
 
-    async with served_baton(tmp_path, [ScriptedWorker(broken, SMALL)]) as served:
-        async with served.client() as client:
-            for streamed in (False, True):
-                answer = await post(client, stream=streamed)
-                assert answer.status_code == 503
-                assert answer.json()["error"]["message"] == "The model is gone. Fetch it."
+    async with (
+        served_baton(tmp_path, [ScriptedWorker(broken, SMALL)]) as served,
+        served.client() as client,
+    ):
+        for streamed in (False, True):
+            answer = await post(client, stream=streamed)
+            assert answer.status_code == 503
+            assert answer.json()["error"]["message"] == "The model is gone. Fetch it."
 
 
 async def play_stream(client: httpx.AsyncClient, number: int) -> str:
@@ -242,9 +250,12 @@ def test_killed_in_mid_stream_it_has_everything_after_the_restart(home: Path) ->
     body = {"model": "baton/mini", "messages": messages, "stream": True}
     children = psutil.Process(process.pid).children(recursive=True)
     said = ""
-    with contextlib.suppress(httpx.HTTPError), httpx.stream(
-        "POST", f"{url}/chat/completions", json=body, headers=headers, timeout=60
-    ) as answer:
+    with (
+        contextlib.suppress(httpx.HTTPError),
+        httpx.stream(
+            "POST", f"{url}/chat/completions", json=body, headers=headers, timeout=60
+        ) as answer,
+    ):
         for line in answer.iter_lines():
             if line.startswith("data: {"):
                 choices = json.loads(line.removeprefix("data: "))["choices"]

@@ -52,7 +52,7 @@ _ANTHROPIC_TYPES = {
 
 
 class ApiError(Exception):
-    """An error that a client is told, with an HTTP status; `param` names the field at fault."""
+    """An error that a client is shown, with an HTTP status; `param` names the field at fault."""
 
     def __init__(
         self, status: int, code: str, message: str, hint: str = "", param: str | None = None
@@ -76,14 +76,14 @@ class ApiError(Exception):
 
 
 def api_error(error: BatonError) -> ApiError:
-    """Return what a client is told of an error of Baton's."""
+    """Return what a client is shown of an error of Baton's."""
     kinds = (_KINDS[cls] for cls in type(error).__mro__ if cls in _KINDS)
     status, code = next(kinds, (502, "failed"))
     return ApiError(status, code, error.message, error.hint)
 
 
 def error_of_name(name: str, message: str, hint: str) -> ApiError:
-    """Return what a client is told of an error that a run recorded by its class's name."""
+    """Return what a client is shown of an error that a run recorded by its class's name."""
     kind = ERROR_CLASSES.get(name, BatonError)
     fitting = next((_KINDS[cls] for cls in kind.__mro__ if cls in _KINDS), (502, "failed"))
     return ApiError(*fitting, message, hint)

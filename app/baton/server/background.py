@@ -12,11 +12,11 @@ from baton.core.errors import ConfigError
 from baton.core.view import fold_events
 from baton.server.access import Grant
 from baton.server.api_errors import ApiError
-from baton.server.asked import Asked
+from baton.server.client_request import ClientRequest
 from baton.server.offered_models import OfferedModel
 from baton.server.player import Player, ServedRun
-from baton.server.reply import make_reply, reply_head
 from baton.server.responses import response, run_of
+from baton.server.served_answer import answer_head, make_answer
 from baton.server.tool_calls import ToolCall, read_calls
 
 MAX_REMEMBERED = 200
@@ -90,12 +90,12 @@ class BackgroundRuns:
     def _describe(self, kept: _Kept) -> dict[str, Any]:
         served = kept.served
         if not kept.task.done():
-            return response(reply_head(served), served.asked, "in_progress")
+            return response(answer_head(served), served.asked, "in_progress")
         if served.error is not None and served.view.status != "cancelled":
-            return _failed(response(reply_head(served), served.asked, "failed"), served.error)
+            return _failed(response(answer_head(served), served.asked, "failed"), served.error)
         roster = self._player.orchestra.roster
-        reply = make_reply(served, roster, kept.text, kept.calls)
-        return response(reply, served.asked, _STATUSES[served.view.status])
+        answer = make_answer(served, roster, kept.text, kept.calls)
+        return response(answer, served.asked, _STATUSES[served.view.status])
 
     async def _past(self, run: str) -> dict[str, Any]:
         """Return the response of a run in the history. Raises ApiError (404)."""
@@ -104,16 +104,16 @@ class BackgroundRuns:
         except ConfigError as error:
             message = "There is no response with this id."
             raise ApiError(404, "response_not_found", message) from error
-        asked, model = Asked("baton/auto", ""), OfferedModel("baton/auto", "auto")
+        asked, model = ClientRequest("baton/auto", ""), OfferedModel("baton/auto", "auto")
         served = ServedRun(asked, model, record.created, fold_events(record.events))
         thread = await self._player.store.thread(record.conversation, record.answer)
         text = next((turn.text for turn in thread if turn.id == record.answer), "")
-        reply = make_reply(served, self._player.orchestra.roster, text, ())
+        answer = make_answer(served, self._player.orchestra.roster, text, ())
         status = _STATUSES.get(record.status, "failed")
         if (failure := served.view.failure) is None:
-            return response(reply, asked, status)
-        told = ApiError(502, failure.error, failure.message, failure.hint)
-        return _failed(response(reply, asked, "failed"), told)
+            return response(answer, asked, status)
+        shown = ApiError(502, failure.error, failure.message, failure.hint)
+        return _failed(response(answer, asked, "failed"), shown)
 
 
 def _failed(described: dict[str, Any], error: ApiError) -> dict[str, Any]:

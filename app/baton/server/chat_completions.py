@@ -9,9 +9,9 @@ import msgspec
 
 from baton.core.messages import AnswerFormat, Message, Role
 from baton.server.api_errors import bad_request
-from baton.server.asked import (
+from baton.server.client_request import (
     ANY_OBJECT,
-    Asked,
+    ClientRequest,
     ConditionFields,
     check_count,
     check_range,
@@ -23,7 +23,7 @@ from baton.server.asked import (
     refuse_unknown,
     split_conversation,
 )
-from baton.server.reply import Reply
+from baton.server.served_answer import Answer
 from baton.server.tool_calls import (
     Tool,
     ToolCall,
@@ -142,13 +142,13 @@ class ChatRequest(msgspec.Struct, frozen=True):
     baton: ConditionFields | None = None
 
 
-def read_chat(body: Mapping[str, Any], headers: Mapping[str, str]) -> Asked:
+def read_chat(body: Mapping[str, Any], headers: Mapping[str, str]) -> ClientRequest:
     """Return what a request asks for. Raises ApiError."""
     refuse_unknown(body, ChatRequest, HARMLESS, NEUTRAL)
     asked = read_fields(body, ChatRequest)
     system, earlier, prompt = split_conversation(_messages(asked.messages), "messages")
     conditions = read_conditions(headers, asked.baton, asked.store)
-    return Asked(
+    return ClientRequest(
         asked.model,
         prompt,
         earlier,
@@ -224,21 +224,21 @@ def _tool(tool: ToolFields) -> Tool:
     return Tool(function.name, function.description or "", function.parameters or {})
 
 
-def completion(reply: Reply) -> dict[str, Any]:
+def completion(answer: Answer) -> dict[str, Any]:
     """Return a whole answer as one object."""
     message: dict[str, Any] = {
         "role": "assistant",
-        "content": reply.text or (None if reply.calls else ""),
+        "content": answer.text or (None if answer.calls else ""),
         "refusal": None,
     }
-    if reply.calls:
-        message["tool_calls"] = [_call(call) for call in reply.calls]
-    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": reply.finish}
+    if answer.calls:
+        message["tool_calls"] = [_call(call) for call in answer.calls]
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": answer.finish}
     return {
-        **_head(reply, "chat.completion"),
+        **_head(answer, "chat.completion"),
         "choices": [choice],
-        "usage": _usage(reply),
-        "baton": reply.report,
+        "usage": _usage(answer),
+        "baton": answer.report,
     }
 
 
@@ -249,45 +249,45 @@ class ChatStream:
         self._has_usage = has_usage
         self._calls = 0
 
-    def begin(self, reply: Reply) -> list[dict[str, Any]]:
+    def begin(self, answer: Answer) -> list[dict[str, Any]]:
         """Return what comes before the first piece."""
-        return [self._chunk(reply, {"role": "assistant", "content": "", "refusal": None})]
+        return [self._chunk(answer, {"role": "assistant", "content": "", "refusal": None})]
 
-    def text(self, reply: Reply, piece: str) -> list[dict[str, Any]]:
+    def text(self, answer: Answer, piece: str) -> list[dict[str, Any]]:
         """Return a piece of the answer."""
-        return [self._chunk(reply, {"content": piece})]
+        return [self._chunk(answer, {"content": piece})]
 
-    def call(self, reply: Reply, call: ToolCall) -> list[dict[str, Any]]:
+    def call(self, answer: Answer, call: ToolCall) -> list[dict[str, Any]]:
         """Return a call of a tool."""
         delta = {"tool_calls": [{"index": self._calls, **_call(call)}]}
         self._calls += 1
-        return [self._chunk(reply, delta)]
+        return [self._chunk(answer, delta)]
 
-    def end(self, reply: Reply) -> list[dict[str, Any]]:
+    def end(self, answer: Answer) -> list[dict[str, Any]]:
         """Return what comes after the last piece."""
-        last = self._chunk(reply, {}, reply.finish)
-        last["baton"] = reply.report
+        last = self._chunk(answer, {}, answer.finish)
+        last["baton"] = answer.report
         if not self._has_usage:
             return [last]
-        usage = {**_head(reply, "chat.completion.chunk"), "choices": [], "usage": _usage(reply)}
+        usage = {**_head(answer, "chat.completion.chunk"), "choices": [], "usage": _usage(answer)}
         return [last, usage]
 
     def _chunk(
-        self, reply: Reply, delta: Mapping[str, Any], finish: str | None = None
+        self, answer: Answer, delta: Mapping[str, Any], finish: str | None = None
     ) -> dict[str, Any]:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
-        chunk: dict[str, Any] = {**_head(reply, "chat.completion.chunk"), "choices": [choice]}
+        chunk: dict[str, Any] = {**_head(answer, "chat.completion.chunk"), "choices": [choice]}
         if self._has_usage:
             chunk["usage"] = None
         return chunk
 
 
-def _head(reply: Reply, kind: str) -> dict[str, Any]:
+def _head(answer: Answer, kind: str) -> dict[str, Any]:
     return {
-        "id": f"chatcmpl-{reply.run}",
+        "id": f"chatcmpl-{answer.run}",
         "object": kind,
-        "created": reply.created,
-        "model": reply.model,
+        "created": answer.created,
+        "model": answer.model,
     }
 
 
@@ -296,8 +296,8 @@ def _call(call: ToolCall) -> dict[str, Any]:
     return {"id": call.id, "type": "function", "function": function}
 
 
-def _usage(reply: Reply) -> dict[str, Any]:
-    used = reply.usage
+def _usage(answer: Answer) -> dict[str, Any]:
+    used = answer.usage
     return {
         "prompt_tokens": used.read,
         "completion_tokens": used.written,

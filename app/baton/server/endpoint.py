@@ -19,15 +19,15 @@ from starlette.types import Receive, Scope, Send
 from baton import __version__
 from baton.server.access import Access, Grant
 from baton.server.api_errors import ApiError
-from baton.server.asked import MAX_BODY_BYTES, Asked, parse_body
 from baton.server.background import BackgroundRuns
 from baton.server.chat_completions import ChatStream, completion, read_chat
+from baton.server.client_request import MAX_BODY_BYTES, ClientRequest, parse_body
 from baton.server.messages import MessageStream, message_object, read_messages
 from baton.server.offered_models import OfferedModel, find_model, offered_models
 from baton.server.openapi import describe_endpoint
 from baton.server.player import Player, ServedRun
-from baton.server.reply import Reply, make_reply, reply_head
 from baton.server.responses import ResponseStream, read_responses, response
+from baton.server.served_answer import Answer, answer_head, make_answer
 from baton.server.tool_calls import ToolCall, read_calls
 
 BODY_SECONDS = 30.0
@@ -40,13 +40,13 @@ KEEPALIVE_SECONDS = 15.0
 class StreamWriter(Protocol):
     """Writes an answer in a protocol's events, while it comes."""
 
-    def begin(self, reply: Reply) -> list[dict[str, Any]]: ...
+    def begin(self, answer: Answer) -> list[dict[str, Any]]: ...
 
-    def text(self, reply: Reply, piece: str) -> list[dict[str, Any]]: ...
+    def text(self, answer: Answer, piece: str) -> list[dict[str, Any]]: ...
 
-    def call(self, reply: Reply, call: ToolCall) -> list[dict[str, Any]]: ...
+    def call(self, answer: Answer, call: ToolCall) -> list[dict[str, Any]]: ...
 
-    def end(self, reply: Reply) -> list[dict[str, Any]]: ...
+    def end(self, answer: Answer) -> list[dict[str, Any]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +56,9 @@ class Dialect:
     `is_named` is whether each event of a stream has its type beside it, `last` what ends one.
     """
 
-    read: Callable[[Mapping[str, Any], Mapping[str, str]], Asked]
-    whole: Callable[[Reply, Asked], dict[str, Any]]
-    stream: Callable[[Asked], StreamWriter]
+    read: Callable[[Mapping[str, Any], Mapping[str, str]], ClientRequest]
+    whole: Callable[[Answer, ClientRequest], dict[str, Any]]
+    stream: Callable[[ClientRequest], StreamWriter]
     is_named: bool = True
     last: bytes = b""
     is_anthropic: bool = False
@@ -70,7 +70,7 @@ class Dialect:
 
 CHAT = Dialect(
     read_chat,
-    lambda reply, asked: completion(reply),
+    lambda answer, asked: completion(answer),
     lambda asked: ChatStream(asked.has_usage),
     is_named=False,
     last=b"data: [DONE]\n\n",
@@ -78,7 +78,7 @@ CHAT = Dialect(
 RESPONSES = Dialect(read_responses, response, ResponseStream)
 MESSAGES = Dialect(
     read_messages,
-    lambda reply, asked: message_object(reply),
+    lambda answer, asked: message_object(answer),
     lambda asked: MessageStream(),
     is_anthropic=True,
 )
@@ -155,10 +155,10 @@ class Endpoint:
             begun = await self._background.begin(served, grant)
             await _json(begun)(request.scope, request.receive, send)
             return
-        work = self._answer(dialect, served, grant, request.scope, request.receive, send)
+        work = self._play(dialect, served, grant, request.scope, request.receive, send)
         await _while_connected(request.receive, work)
 
-    async def _answer(
+    async def _play(
         self,
         dialect: Dialect,
         served: ServedRun,
@@ -176,7 +176,7 @@ class Endpoint:
                 text += shown
                 calls += found
         text = text.rstrip() if calls else text
-        whole = dialect.whole(self._reply(served, text, calls), served.asked)
+        whole = dialect.whole(self._answer(served, text, calls), served.asked)
         await _json(whole)(scope, receive, send)
 
     async def _stream(
@@ -192,7 +192,7 @@ class Endpoint:
         try:
             async with stream.kept_alive():
                 async for text, found in read_calls(served.asked.tools, pieces):
-                    head = reply_head(served)
+                    head = answer_head(served)
                     if not stream.has_begun:
                         await stream.begin(writer.begin(head))
                     if text:
@@ -205,14 +205,14 @@ class Endpoint:
                 raise
             await stream.fail(error)
             return
-        reply = self._reply(served, "", calls)
+        answer = self._answer(served, "", calls)
         if not stream.has_begun:
-            await stream.begin(writer.begin(reply))
-        await stream.send(writer.end(reply))
+            await stream.begin(writer.begin(answer))
+        await stream.send(writer.end(answer))
         await stream.finish()
 
-    def _reply(self, served: ServedRun, text: str, calls: list[ToolCall]) -> Reply:
-        return make_reply(served, self._player.orchestra.roster, text, calls)
+    def _answer(self, served: ServedRun, text: str, calls: list[ToolCall]) -> Answer:
+        return make_answer(served, self._player.orchestra.roster, text, calls)
 
 
 class EventStream:

@@ -10,8 +10,8 @@ import msgspec
 
 from baton.core.messages import Message, Role
 from baton.server.api_errors import ApiError, bad_request
-from baton.server.asked import (
-    Asked,
+from baton.server.client_request import (
+    ClientRequest,
     ConditionFields,
     check_count,
     check_range,
@@ -22,7 +22,7 @@ from baton.server.asked import (
     refuse_unknown,
     split_conversation,
 )
-from baton.server.reply import Reply
+from baton.server.served_answer import Answer
 from baton.server.tool_calls import Tool, ToolCall, ToolOffer, call_text, read_tools, result_text
 
 HARMLESS = frozenset(
@@ -80,7 +80,7 @@ class MessagesRequest(msgspec.Struct, frozen=True):
     baton: ConditionFields | None = None
 
 
-def read_messages(body: Mapping[str, Any], headers: Mapping[str, str]) -> Asked:
+def read_messages(body: Mapping[str, Any], headers: Mapping[str, str]) -> ClientRequest:
     """Return what a request asks for. Raises ApiError."""
     refuse_unknown(body, MessagesRequest, HARMLESS, {})
     asked = read_fields(body, MessagesRequest)
@@ -90,7 +90,7 @@ def read_messages(body: Mapping[str, Any], headers: Mapping[str, str]) -> Asked:
     for place, message in enumerate(asked.messages):
         said += _messages(message, names, f"messages[{place}]")
     shown, earlier, prompt = split_conversation(said, "messages")
-    return Asked(
+    return ClientRequest(
         asked.model,
         prompt,
         earlier,
@@ -146,11 +146,11 @@ def _tool(tool: ToolFields) -> Tool:
     return Tool(tool.name, tool.description or "", tool.input_schema or {})
 
 
-def message_object(reply: Reply) -> dict[str, Any]:
+def message_object(answer: Answer) -> dict[str, Any]:
     """Return a whole answer as one object."""
-    content = [_text_block(reply.text)] if reply.text or not reply.calls else []
-    content += [_call_block(call, json.loads(call.arguments)) for call in reply.calls]
-    return {**_head(reply), "content": content, "stop_reason": _STOP_REASONS[reply.finish]}
+    content = [_text_block(answer.text)] if answer.text or not answer.calls else []
+    content += [_call_block(call, json.loads(call.arguments)) for call in answer.calls]
+    return {**_head(answer), "content": content, "stop_reason": _STOP_REASONS[answer.finish]}
 
 
 class MessageStream:
@@ -160,17 +160,17 @@ class MessageStream:
         self._index = -1
         self._is_open = False
 
-    def begin(self, reply: Reply) -> list[dict[str, Any]]:
+    def begin(self, answer: Answer) -> list[dict[str, Any]]:
         """Return what comes before the first piece."""
-        return [{"type": "message_start", "message": {**_head(reply), "content": []}}]
+        return [{"type": "message_start", "message": {**_head(answer), "content": []}}]
 
-    def text(self, reply: Reply, piece: str) -> list[dict[str, Any]]:
+    def text(self, answer: Answer, piece: str) -> list[dict[str, Any]]:
         """Return a piece of the answer."""
         events = [] if self._is_open else self._open(_text_block(""))
         self._is_open = True
         return [*events, self._delta({"type": "text_delta", "text": piece})]
 
-    def call(self, reply: Reply, call: ToolCall) -> list[dict[str, Any]]:
+    def call(self, answer: Answer, call: ToolCall) -> list[dict[str, Any]]:
         """Return a call of a tool."""
         return [
             *self._close(),
@@ -179,18 +179,18 @@ class MessageStream:
             {"type": "content_block_stop", "index": self._index},
         ]
 
-    def end(self, reply: Reply) -> list[dict[str, Any]]:
+    def end(self, answer: Answer) -> list[dict[str, Any]]:
         """Return what comes after the last piece."""
-        events = [] if self._index >= 0 else self.text(reply, "")
-        delta = {"stop_reason": _STOP_REASONS[reply.finish], "stop_sequence": None}
+        events = [] if self._index >= 0 else self.text(answer, "")
+        delta = {"stop_reason": _STOP_REASONS[answer.finish], "stop_sequence": None}
         return [
             *events,
             *self._close(),
             {
                 "type": "message_delta",
                 "delta": delta,
-                "usage": _usage(reply),
-                "baton": reply.report,
+                "usage": _usage(answer),
+                "baton": answer.report,
             },
             {"type": "message_stop"},
         ]
@@ -209,21 +209,21 @@ class MessageStream:
         return {"type": "content_block_delta", "index": self._index, "delta": delta}
 
 
-def _head(reply: Reply) -> dict[str, Any]:
+def _head(answer: Answer) -> dict[str, Any]:
     return {
-        "id": f"msg_{reply.run}",
+        "id": f"msg_{answer.run}",
         "type": "message",
         "role": "assistant",
-        "model": reply.model,
+        "model": answer.model,
         "stop_reason": None,
         "stop_sequence": None,
-        "usage": _usage(reply),
-        "baton": reply.report,
+        "usage": _usage(answer),
+        "baton": answer.report,
     }
 
 
-def _usage(reply: Reply) -> dict[str, Any]:
-    used = reply.usage
+def _usage(answer: Answer) -> dict[str, Any]:
+    used = answer.usage
     return {
         "input_tokens": used.read - used.cached,
         "cache_read_input_tokens": used.cached,

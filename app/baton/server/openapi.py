@@ -61,11 +61,11 @@ def _operation(
     headers: Mapping[str, str] | None = None,
     **more: Any,
 ) -> dict[str, Any]:
-    told = [_parameter(name, "path", "") for name in names or ()]
-    told += [_parameter(name, "header", text) for name, text in (headers or {}).items()]
+    parameters = [_parameter(name, "path", "") for name in names or ()]
+    parameters += [_parameter(name, "header", text) for name, text in (headers or {}).items()]
     return {
         "summary": summary,
-        "parameters": told,
+        "parameters": parameters,
         "responses": {
             "200": {"description": "Done."},
             "4XX": {"description": "The request can't be kept to."},

@@ -26,7 +26,7 @@ from baton.history import Store
 from baton.server.access import Grant
 from baton.server.answer_text import AnswerText
 from baton.server.api_errors import ApiError, api_error, error_of_name
-from baton.server.asked import Asked
+from baton.server.client_request import ClientRequest
 from baton.server.offered_models import OfferedModel, find_model
 from baton.server.tool_calls import with_instructions
 
@@ -43,11 +43,11 @@ class ServedRun:
     """A request that was taken: for the list of served requests, and for its answer.
 
     `began` is in seconds since the epoch. `view` is the run as it stands, `error` what the client
-    is told where there is no answer. `recorded` is set once it has an id; `is_over` says that
+    is shown where there is no answer. `recorded` is set once it has an id; `is_over` says that
     nothing of it goes on.
     """
 
-    asked: Asked
+    asked: ClientRequest
     model: OfferedModel
     began: float = field(default_factory=time.time)
     view: RunView = field(default_factory=RunView)
@@ -86,7 +86,7 @@ class Player:
         """The history that requests are kept in."""
         return self._baton.store
 
-    async def begin(self, asked: Asked, grant: Grant) -> ServedRun:
+    async def begin(self, asked: ClientRequest, grant: Grant) -> ServedRun:
         """Take a request. Raises ApiError where it may not be played."""
         if self._running >= MAX_RUNS:
             raise ApiError(429, "too_many_requests", "Too many requests are being answered.")
@@ -188,7 +188,7 @@ class Player:
         best = max(usable, key=strength, default=None)
         return best.id if best is not None and best.id != STARTER_ID else None
 
-    async def _position(self, asked: Asked) -> ConversationPosition:
+    async def _position(self, asked: ClientRequest) -> ConversationPosition:
         """Return where a request goes: its conversation, if Baton has it, or a new one."""
         if asked.continues:
             record = await self._record(asked.continues)
@@ -229,7 +229,7 @@ class Player:
         await self._closing.aclose()
 
 
-def _limits(asked: Asked) -> PromptLimits:
+def _limits(asked: ClientRequest) -> PromptLimits:
     conditions = asked.conditions
     return PromptLimits(
         Label.LOCAL if conditions.is_private else Label.CLOUD,

@@ -10,9 +10,9 @@ import msgspec
 
 from baton.core.messages import AnswerFormat, Message, Role
 from baton.server.api_errors import ApiError, bad_request
-from baton.server.asked import (
+from baton.server.client_request import (
     ANY_OBJECT,
-    Asked,
+    ClientRequest,
     ConditionFields,
     check_count,
     check_range,
@@ -23,7 +23,7 @@ from baton.server.asked import (
     refuse_unknown,
     split_conversation,
 )
-from baton.server.reply import Reply
+from baton.server.served_answer import Answer
 from baton.server.tool_calls import Tool, ToolCall, ToolOffer, call_text, read_tools, result_text
 
 HARMLESS = frozenset(
@@ -93,7 +93,7 @@ class ResponsesRequest(msgspec.Struct, frozen=True):
     baton: ConditionFields | None = None
 
 
-def read_responses(body: Mapping[str, Any], headers: Mapping[str, str]) -> Asked:
+def read_responses(body: Mapping[str, Any], headers: Mapping[str, str]) -> ClientRequest:
     """Return what a request asks for. Raises ApiError."""
     refuse_unknown(body, ResponsesRequest, HARMLESS, NEUTRAL)
     asked = read_fields(body, ResponsesRequest)
@@ -101,7 +101,7 @@ def read_responses(body: Mapping[str, Any], headers: Mapping[str, str]) -> Asked
     system, earlier, prompt = split_conversation([*said, *_messages(asked.input)], "input")
     if asked.background and asked.store is False:
         raise bad_request("A response in the background has to be stored.", "store")
-    return Asked(
+    return ClientRequest(
         asked.model,
         prompt,
         earlier,
@@ -201,15 +201,15 @@ def _tool(tool: ToolFields) -> Tool:
     return Tool(tool.name, tool.description or "", tool.parameters or {})
 
 
-def response(reply: Reply, asked: Asked, status: str = "completed") -> dict[str, Any]:
+def response(answer: Answer, asked: ClientRequest, status: str = "completed") -> dict[str, Any]:
     """Return an answer, or as much of it as there is, as one object."""
-    is_cut = status == "completed" and reply.finish == "length"
+    is_cut = status == "completed" and answer.finish == "length"
     output: list[dict[str, Any]] = []
     if status == "completed":
-        if reply.text or not reply.calls:
-            output.append(_text_item(reply, reply.text))
-        output += [_call_item(call) for call in reply.calls]
-    used = reply.usage
+        if answer.text or not answer.calls:
+            output.append(_text_item(answer, answer.text))
+        output += [_call_item(call) for call in answer.calls]
+    used = answer.usage
     usage = {
         "input_tokens": used.read,
         "input_tokens_details": {"cached_tokens": used.cached, "cache_write_tokens": 0},
@@ -219,16 +219,16 @@ def response(reply: Reply, asked: Asked, status: str = "completed") -> dict[str,
         **used.shares(),
     }
     return {
-        "id": response_id(reply.run),
+        "id": response_id(answer.run),
         "object": "response",
-        "created_at": reply.created,
+        "created_at": answer.created,
         "status": "incomplete" if is_cut else status,
         "background": asked.is_background,
         "error": None,
         "incomplete_details": {"reason": "max_output_tokens"} if is_cut else None,
         "instructions": asked.system,
         "max_output_tokens": asked.max_tokens,
-        "model": reply.model,
+        "model": answer.model,
         "output": output,
         "parallel_tool_calls": True,
         "previous_response_id": response_id(asked.continues) if asked.continues else None,
@@ -241,11 +241,11 @@ def response(reply: Reply, asked: Asked, status: str = "completed") -> dict[str,
         "truncation": "disabled",
         "usage": usage if status == "completed" else None,
         "metadata": {},
-        "baton": reply.report,
+        "baton": answer.report,
     }
 
 
-def _format(asked: Asked) -> dict[str, Any]:
+def _format(asked: ClientRequest) -> dict[str, Any]:
     if asked.shape is None:
         return {"type": "text"}
     schema = json.loads(asked.shape.schema)
@@ -265,40 +265,40 @@ def _tool_object(tool: Tool) -> dict[str, Any]:
 class ResponseStream:
     """Writes an answer as the events of a stream, while it comes."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: ClientRequest) -> None:
         self._asked = asked
         self._number = -1
         self._items: list[dict[str, Any]] = []
         self._text = ""
         self._is_open = False
 
-    def begin(self, reply: Reply) -> list[dict[str, Any]]:
+    def begin(self, answer: Answer) -> list[dict[str, Any]]:
         """Return what comes before the first piece."""
-        started = response(reply, self._asked, "in_progress")
+        started = response(answer, self._asked, "in_progress")
         return [
             self._event("response.created", response=started),
             self._event("response.in_progress", response=started),
         ]
 
-    def text(self, reply: Reply, piece: str) -> list[dict[str, Any]]:
+    def text(self, answer: Answer, piece: str) -> list[dict[str, Any]]:
         """Return a piece of the answer."""
         events = []
         if not self._is_open:
             self._is_open = True
-            item = {**_text_item(reply, ""), "status": "in_progress", "content": []}
-            index, place = len(self._items), self._place(reply)
+            item = {**_text_item(answer, ""), "status": "in_progress", "content": []}
+            index, place = len(self._items), self._place(answer)
             events = [
                 self._event("response.output_item.added", output_index=index, item=item),
                 self._event("response.content_part.added", **place, part=_part("")),
             ]
         self._text += piece
-        place = self._place(reply)
+        place = self._place(answer)
         delta = self._event("response.output_text.delta", **place, delta=piece, logprobs=[])
         return [*events, delta]
 
-    def call(self, reply: Reply, call: ToolCall) -> list[dict[str, Any]]:
+    def call(self, answer: Answer, call: ToolCall) -> list[dict[str, Any]]:
         """Return a call of a tool."""
-        events = self._close_text(reply)
+        events = self._close_text(answer)
         index, item = len(self._items), _call_item(call)
         place = {"item_id": item["id"], "output_index": index}
         begun = {**item, "arguments": "", "status": "in_progress"}
@@ -316,18 +316,18 @@ class ResponseStream:
         self._items.append(item)
         return events
 
-    def end(self, reply: Reply) -> list[dict[str, Any]]:
+    def end(self, answer: Answer) -> list[dict[str, Any]]:
         """Return what comes after the last piece."""
-        events = [] if self._is_open or self._items else self.text(reply, "")
-        events += self._close_text(reply)
-        whole = {**response(reply, self._asked), "output": self._items}
+        events = [] if self._is_open or self._items else self.text(answer, "")
+        events += self._close_text(answer)
+        whole = {**response(answer, self._asked), "output": self._items}
         return [*events, self._event(f"response.{whole['status']}", response=whole)]
 
-    def _close_text(self, reply: Reply) -> list[dict[str, Any]]:
+    def _close_text(self, answer: Answer) -> list[dict[str, Any]]:
         if not self._is_open:
             return []
         self._is_open = False
-        place, item = self._place(reply), _text_item(reply, self._text)
+        place, item = self._place(answer), _text_item(answer, self._text)
         events = [
             self._event("response.output_text.done", **place, text=self._text, logprobs=[]),
             self._event("response.content_part.done", **place, part=_part(self._text)),
@@ -337,9 +337,9 @@ class ResponseStream:
         self._text = ""
         return events
 
-    def _place(self, reply: Reply) -> dict[str, Any]:
+    def _place(self, answer: Answer) -> dict[str, Any]:
         return {
-            "item_id": _text_item(reply, "")["id"],
+            "item_id": _text_item(answer, "")["id"],
             "output_index": len(self._items),
             "content_index": 0,
         }
@@ -349,9 +349,9 @@ class ResponseStream:
         return {"type": kind, "sequence_number": self._number, **fields}
 
 
-def _text_item(reply: Reply, text: str) -> dict[str, Any]:
+def _text_item(answer: Answer, text: str) -> dict[str, Any]:
     return {
-        "id": f"msg_{reply.run}",
+        "id": f"msg_{answer.run}",
         "type": "message",
         "role": "assistant",
         "status": "completed",

@@ -41,7 +41,7 @@ class ToolOffer:
     must_call: bool = False
 
     def instructions(self) -> str:
-        """Return what a worker is told of them."""
+        """Return what a worker reads of them."""
         described = "\n".join(_as_json(_described(tool)) for tool in self.tools)
         return (
             "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"

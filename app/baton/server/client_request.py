@@ -39,7 +39,7 @@ class Conditions:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ClientRequest:
     """One request: what was said before, what is asked now, and how the answer must be.
 
     `continues` is the run whose conversation it goes on with, where Baton keeps it.

@@ -36,7 +36,7 @@ class TokenCount:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class Answer:
     """An answer, or as much of it as there is.
 
     `finish` is stop, length, content_filter or tool_calls; `report` says what happened, and which
@@ -53,17 +53,17 @@ class Reply:
     report: Mapping[str, Any] = field(default_factory=dict)
 
 
-def reply_head(served: ServedRun) -> Reply:
+def answer_head(served: ServedRun) -> Answer:
     """Return a request's answer without what is known at its end only."""
-    return Reply(served.id, served.asked.model, int(served.began))
+    return Answer(served.id, served.asked.model, int(served.began))
 
 
-def make_reply(
+def make_answer(
     served: ServedRun, roster: Iterable[Card], text: str, calls: Iterable[ToolCall]
-) -> Reply:
+) -> Answer:
     """Return a request's answer as it stands."""
     called = tuple(calls)
-    return Reply(
+    return Answer(
         served.id,
         served.asked.model,
         int(served.began),
