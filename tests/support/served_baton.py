@@ -66,8 +66,8 @@ async def served_baton(
     local = LocalWorkers(settings, stock)
     baton = Baton(orchestra, store, ledger, settings, paths, stock, local)
     try:
-        async with serving(baton, 0) as (address, player):
-            tokens = {Grant.FREE: address.tokens.free, Grant.SPEND: address.tokens.spend}
-            yield Served(address.url, address.port, tokens, baton, player)
+        async with serving(baton, 0) as endpoint:
+            tokens = {Grant.FREE: endpoint.tokens.free, Grant.SPEND: endpoint.tokens.spend}
+            yield Served(endpoint.url, endpoint.port, tokens, baton, endpoint.player)
     finally:
         await baton.aclose()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -21,6 +23,10 @@ from baton.cli.options import (
     worker_option,
 )
 from baton.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from baton.compose import Baton
+    from baton.server import OpenEndpoint
 
 
 class CommandEntry(NamedTuple):
@@ -226,7 +232,16 @@ def _open_app(
         conversation=conversation,
         greeting=" ".join(filter(None, (lost, baton.warning))),
         started=gc.enable,
+        serve=partial(_serve, baton),
     )
+
+
+@asynccontextmanager
+async def _serve(parts: Baton, port: int | None) -> AsyncIterator[OpenEndpoint]:
+    from baton.server import DEFAULT_PORT, serving
+
+    async with serving(parts, port or DEFAULT_PORT, grace=2) as endpoint:
+        yield endpoint
 
 
 def run(args: Sequence[str]) -> int:

@@ -22,7 +22,7 @@ from baton.platform.settings import find_paths, load_settings
 
 if TYPE_CHECKING:
     from baton.compose import Baton
-    from baton.server import Address
+    from baton.server import OpenEndpoint
 
 DEFAULT_PORT = 8765
 
@@ -98,9 +98,9 @@ def serve(
             runner.run(baton.aclose())
 
 
-def _ready_text(address: Address) -> str:
+def _ready_text(endpoint: OpenEndpoint) -> str:
     return (
-        f"baton: Serving at {address.url}; Ctrl+C ends it.\n"
+        f"baton: Serving at {endpoint.url}; Ctrl+C ends it.\n"
         "baton: `baton serve --show-token` shows the tokens, `--print-config list` names clients."
     )
 
@@ -126,9 +126,9 @@ async def _serve(baton: Baton, port: int, host: str | None, quiet: bool) -> int:
     from baton.server import LOOPBACK, serving
 
     hosts = LOOPBACK if host is None else (host,)
-    async with _stopped_by_signal() as stopped, serving(baton, port, hosts) as (address, _):
+    async with _stopped_by_signal() as stopped, serving(baton, port, hosts) as endpoint:
         if not quiet:
-            notify(_ready_text(address))
+            notify(_ready_text(endpoint))
         await stopped.wait()
         notify("baton: Stopping; what is being answered may end.")
     return 0

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from baton.server.http_server import (
         DEFAULT_PORT as DEFAULT_PORT,
         LOOPBACK as LOOPBACK,
-        Address as Address,
+        OpenEndpoint as OpenEndpoint,
         is_loopback as is_loopback,
         serving as serving,
     )
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 else:
     __getattr__ = lazy_exports(
         __name__,
-        http_server="DEFAULT_PORT LOOPBACK Address is_loopback serving",
+        http_server="DEFAULT_PORT LOOPBACK OpenEndpoint is_loopback serving",
         player="Player ServedRun",
         tokens="ServerTokens read_tokens",
     )

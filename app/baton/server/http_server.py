@@ -6,7 +6,7 @@ import asyncio
 import errno
 import ipaddress
 import socket
-from collections.abc import AsyncIterator, Callable, Generator, Iterable
+from collections.abc import AsyncIterator, Generator, Iterable, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +20,7 @@ from baton.core.errors import ConfigError
 from baton.server.access import Access, allowed_hosts
 from baton.server.api_errors import bad_request
 from baton.server.endpoint import Endpoint
-from baton.server.player import Player
+from baton.server.player import Player, ServedRun
 from baton.server.tokens import ServerTokens, read_tokens
 
 DEFAULT_PORT = 8765
@@ -90,12 +90,23 @@ class _Server(uvicorn.Server):
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
-    """Where the endpoint is, and the tokens for it."""
+class OpenEndpoint:
+    """An endpoint that is open: where it is, the tokens for it, and what plays its requests."""
 
     hosts: tuple[str, ...]
     port: int
     tokens: ServerTokens
+    player: Player
+
+    @property
+    def token(self) -> str:
+        """The token for what is free."""
+        return self.tokens.free
+
+    @property
+    def requests(self) -> Sequence[ServedRun]:
+        """The requests that were taken, the newest last."""
+        return self.player.served
 
     @property
     def url(self) -> str:
@@ -109,22 +120,22 @@ async def serving(
     baton: Baton,
     port: int = DEFAULT_PORT,
     hosts: Iterable[str] = LOOPBACK,
-    watch: Callable[[], None] = lambda: None,
-) -> AsyncIterator[tuple[Address, Player]]:
-    """Serve with the parts of a Baton until this is left, which lets running requests end.
+    grace: int = GRACE_SECONDS,
+) -> AsyncIterator[OpenEndpoint]:
+    """Serve with the parts of a Baton until this is left.
 
-    Raises ConfigError for a port that is taken, or an address that isn't this machine's.
+    Requests that run then may take `grace` seconds to end. Raises ConfigError for a port that is taken, or an address that isn't this machine's.
     """
     asked = tuple(hosts)
     tokens = read_tokens(baton.paths.server_tokens)
     sockets = _listen(asked, port)
     bound = sockets[0].getsockname()[1]
-    player = Player(baton, watch)
+    player = Player(baton)
     endpoint = Endpoint(player, Access(allowed_hosts(bound, asked), tokens.grants()))
-    server = _Server(_config(endpoint))
+    server = _Server(_config(endpoint, grace))
     running = asyncio.create_task(server.serve(sockets))
     try:
-        yield Address(asked, bound, tokens), player
+        yield OpenEndpoint(asked, bound, tokens, player)
     finally:
         server.should_exit = True
         await endpoint.aclose()
@@ -132,7 +143,7 @@ async def serving(
         await player.aclose()
 
 
-def _config(app: Any) -> uvicorn.Config:
+def _config(app: Any, grace: int) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http=_TimedProtocol,
@@ -146,7 +157,7 @@ def _config(app: Any) -> uvicorn.Config:
         server_header=False,
         limit_concurrency=MAX_CONNECTIONS,
         timeout_keep_alive=IDLE_SECONDS,
-        timeout_graceful_shutdown=GRACE_SECONDS,
+        timeout_graceful_shutdown=grace,
         h11_max_incomplete_event_size=MAX_HEADER_BYTES,
     )
 

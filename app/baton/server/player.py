@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import time
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 
@@ -48,12 +48,27 @@ class ServedRun:
     """
 
     asked: ClientRequest
-    model: OfferedModel
+    offered: OfferedModel
     began: float = field(default_factory=time.time)
     view: RunView = field(default_factory=RunView)
     error: ApiError | None = None
     is_over: bool = False
     recorded: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def model(self) -> str:
+        """The model that was asked for."""
+        return self.asked.model
+
+    @property
+    def prompt(self) -> str:
+        """What was asked."""
+        return self.asked.prompt
+
+    @property
+    def failure(self) -> str:
+        """Why there is no answer, in a sentence, or ""."""
+        return self.error.message if self.error is not None else ""
 
     @property
     def id(self) -> str:
@@ -64,13 +79,12 @@ class ServedRun:
 class Player:
     """Plays what clients ask, all of them with the same workers, ledger and history.
 
-    `watch` is called whenever the list of `served` requests, the newest last, has changed.
+    `served` are the requests that were taken, the newest last.
     """
 
-    def __init__(self, baton: Baton, watch: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, baton: Baton) -> None:
         self.served: list[ServedRun] = []
         self._baton = baton
-        self._watch = watch
         self._running = 0
         self._forgetful: tuple[Orchestra, Store] | None = None
         self._known: OrderedDict[bytes, tuple[str, str]] = OrderedDict()
@@ -93,7 +107,6 @@ class Player:
         served = ServedRun(asked, find_model(asked.model, self.orchestra.roster))
         self._check_grant(served, grant)
         self.served = [*self.served[-MAX_SERVED:], served]
-        self._watch()
         return served
 
     async def play(self, served: ServedRun, grant: Grant) -> AsyncGenerator[str]:
@@ -123,7 +136,6 @@ class Player:
             served.is_over = True
             if served.view.status == "running":
                 served.view = served.view.apply(Cancelled(at=served.view.seconds))
-            self._watch()
 
     def _conclude(self, served: ServedRun) -> None:
         """Remember the conversation. Raises ApiError where the run has no answer."""
@@ -143,9 +155,9 @@ class Player:
 
     def _check_grant(self, served: ServedRun, grant: Grant) -> None:
         """Refuse a worker that costs money to a token that may not spend."""
-        if grant is Grant.SPEND or not served.model.worker:
+        if grant is Grant.SPEND or not served.offered.worker:
             return
-        card = self.orchestra.worker(served.model.worker).card
+        card = self.orchestra.worker(served.offered.worker).card
         if not card.is_free:
             raise ApiError(
                 403,
@@ -166,7 +178,7 @@ class Player:
 
     async def _run(self, served: ServedRun, grant: Grant) -> Run:
         """Return the run of a request, not begun. Raises BatonError."""
-        asked, model = served.asked, served.model
+        asked, model = served.asked, served.offered
         orchestra = self.orchestra if asked.conditions.is_kept else self._without_history()
         limits, terms = _limits(asked), _terms(orchestra.terms, model, grant)
         worker: str | None = model.worker or None

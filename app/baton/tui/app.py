@@ -29,7 +29,7 @@ from baton.platform.os_signals import ENDING_SIGNALS, HANGUP_SIGNAL, add_signal_
 from baton.tui import crash_report, key_bindings, slash_commands, themes
 from baton.tui.chat.screen import ChatScreen
 from baton.tui.screens.overlay import Overlay, Palette
-from baton.tui.services import AppServices
+from baton.tui.services import AppServices, Serve
 
 if TYPE_CHECKING:
     from baton.compose import Baton
@@ -245,12 +245,14 @@ def run_app(
     conversation: str | None = None,
     greeting: str = "",
     started: Callable[[], None] = lambda: None,
+    serve: Serve | None = None,
 ) -> int:
     """Open the app, and return the exit code when it is left; all parts are then closed.
 
     `limits` with a local label makes every conversation private. `conversation` is opened instead
     of a new one, `greeting` said in it. `keymap` gives keys for ids in `key_bindings`. `started` is
-    called after the first frame. Raises ConfigError for an unknown id or worker.
+    called after the first frame, `serve` lets other programs use this Baton. Raises ConfigError
+    for an unknown id or worker.
     """
     key_bindings.check_keymap(keymap)
     if worker is not None or baton.orchestra.default not in baton.orchestra.absent:
@@ -277,6 +279,7 @@ def run_app(
         state=baton.paths.state,
         started=started,
         has_warnings=baton.settings.warnings,
+        serve=serve,
     )
     return asyncio.run(_run(BatonApp(services, theme, keymap), baton, mouse))
 

@@ -159,6 +159,11 @@ EGRESS: list[BindingType] = [
     ),
     *OVERLAY,
 ]
+SERVE: list[BindingType] = [
+    _binding("serve.copy", "c", "copy", "copy the token", show=True),
+    _binding("serve.stop", "x", "stop", "stop serving", show=True),
+    *OVERLAY,
+]
 MODELS: list[BindingType] = [
     _binding("models.choose", "enter", "choose", "answer with it", show=True, first=True),
     _binding("models.fetch", "enter", "fetch", "download", "download it", show=True, first=True),
@@ -207,6 +212,7 @@ GROUPS: dict[str, list[BindingType]] = {
     "A step's text": STEP,
     "Money": MONEY,
     "What left this machine": EGRESS,
+    "Other programs": SERVE,
 }
 """What the help shows, in this order."""
 

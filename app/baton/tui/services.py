@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from baton.core.run.policy import ANYTHING, PromptLimits
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from baton.history import Store
     from baton.models import Library, LibraryModel
     from baton.money import Ledger
+    from baton.presentation.served_requests import ServedRequest
     from baton.routing import Personaliser
 
 
@@ -40,6 +42,23 @@ async def _leave_nothing(_: str) -> None:
     """No worker is removed."""
 
 
+class OpenEndpoint(Protocol):
+    """What other programs are served by: its address, its token, and what was asked."""
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def token(self) -> str: ...
+
+    @property
+    def requests(self) -> Sequence[ServedRequest]: ...
+
+
+Serve = Callable[[int | None], AbstractAsyncContextManager[OpenEndpoint]]
+"""Serves at a port (None: the usual one) until it is left."""
+
+
 def _no_roles() -> Mapping[ModelRole, str]:
     """No worker has a role."""
     return {}
@@ -59,7 +78,7 @@ class AppServices:
     worker go whose file is about to. `roles` says who has which, `assign` gives some to a worker
     and returns a line, too. `state` is the folder for what the app remembers of what was decided.
     `started` is called once the first frame is on the screen. `has_warnings` is whether doubts
-    about an answer are shown.
+    about an answer are shown. `serve` lets other programs use these parts (None: it can't).
     """
 
     orchestra: Orchestra
@@ -83,3 +102,4 @@ class AppServices:
     state: Path | None = None
     started: Callable[[], None] = _do_nothing
     has_warnings: bool = True
+    serve: Serve | None = None

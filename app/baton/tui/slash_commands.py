@@ -44,6 +44,7 @@ COMMANDS = (
     SlashCommand("offline", "offline", "Connect to nothing but this machine", "on|off"),
     SlashCommand("budget", "budget", "See the money; set a ceiling: /budget day 2", "SCOPE USD"),
     SlashCommand("egress", "egress", "See everything that left this machine"),
+    SlashCommand("serve", "serve", "Let other programs use Baton as a model", "PORT|off"),
     SlashCommand("copy", "copy", "Copy the newest answer"),
     SlashCommand("good", "good", "Say that the newest answer is good, or take that back"),
     SlashCommand("bad", "bad", "Say that the newest answer is bad, or take that back"),

@@ -20,6 +20,7 @@ from baton.tui.chat.downloads import DownloadController
 from baton.tui.chat.feedback import FeedbackController
 from baton.tui.chat.input import InputController
 from baton.tui.chat.onboarding import OnboardingController
+from baton.tui.chat.other_programs import ServingController
 from baton.tui.chat.plan import PlanController
 from baton.tui.chat.questions import QuestionController
 from baton.tui.chat.runs import RunController
@@ -75,6 +76,7 @@ class ChatScreen(Screen[None]):
         self.input = InputController(
             context, feedback=self.feedback, conversation=self.conversation, runs=self.runs
         )
+        self.serving = ServingController(context)
         self.queue.report_to(self.runs)
         for name, method in self._actions().items():
             setattr(self, f"action_{name}", method)
@@ -120,6 +122,7 @@ class ChatScreen(Screen[None]):
             "private": self.budget.set_private,
             "models": start(self.onboarding.show_models, "overlay", exclusive=True),
             "recommend": self.onboarding.recommend,
+            "serve": start(self.serving.run_command, "serve"),
             "pull": start(self.downloads.pull, "want"),
         }
 
@@ -169,7 +172,7 @@ class ChatScreen(Screen[None]):
         """Stop what runs and keep everything, before the app is left."""
         self.questions.close()
         self.onboarding.dismiss_advice()
-        await asyncio.gather(self.queue.close(), self.downloads.close())
+        await asyncio.gather(self.queue.close(), self.downloads.close(), self.serving.close())
         await self.conversation.close()
 
     # Questions and choices
