@@ -30,7 +30,7 @@ from baton.server import read_tokens
 from baton.server.access import Grant
 from baton.workers.scripted_worker import ScriptedWorker
 from support.processes import wait_until_over
-from support.served_baton import Served, served_baton
+from support.served_baton import Served, served_baton, wait_until
 
 HELLO: Any = [{"role": "user", "content": "Hello there"}]
 SMALL = Card("small", "local", "Small", context=8192, slots=64)
@@ -76,15 +76,12 @@ async def test_a_client_that_leaves_stops_its_run(tmp_path: Path, is_streamed: b
     async with served_baton(tmp_path, [ScriptedWorker(endless, SMALL)]) as served:
         async with served.client() as client:
             asking = asyncio.create_task(post(client, stream=is_streamed))
-            while not (served.player.served and served.player.served[0].view.answer):
-                await asyncio.sleep(0.01)
+            await wait_until(lambda: served.player.served and served.player.served[0].view.answer)
             asking.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await asking
         (run,) = served.player.served
-        async with asyncio.timeout(2):
-            while not run.is_over:
-                await asyncio.sleep(0.01)
+        await wait_until(lambda: run.is_over, seconds=2)
         record = await served.baton.store.runs.get(run.id)
         assert record.status == "cancelled"
 
@@ -101,8 +98,7 @@ async def test_a_stopped_server_lets_what_runs_end(tmp_path: Path) -> None:
             body = {"model": "baton/auto", "messages": HELLO}
             url = f"{served.url}/chat/completions"
             asking = asyncio.create_task(client.post(url, json=body, headers=headers))
-            while not (served.player.served and served.player.served[0].view.answer):
-                await asyncio.sleep(0.01)
+            await wait_until(lambda: served.player.served and served.player.served[0].view.answer)
         answer = await asking
     assert answer.json()["choices"][0]["message"]["content"] == "First and last."
 

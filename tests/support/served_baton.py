@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,3 +72,10 @@ async def served_baton(
             yield Served(endpoint.url, endpoint.port, tokens, baton, endpoint.player)
     finally:
         await baton.aclose()
+
+
+async def wait_until(condition: Callable[[], object], seconds: float = 20) -> None:
+    """Wait for what another task brings about. Raises TimeoutError."""
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110 (what is waited for sets no event)
+            await asyncio.sleep(0.01)

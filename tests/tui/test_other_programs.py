@@ -71,7 +71,7 @@ async def test_the_screen_comes_back_to_what_is_served(tmp_path: Path) -> None:
         await session.wait_until(lambda: not isinstance(session.app.screen, ServeScreen))
         await session.send("/serve off")
         await session.wait_for_text("not served any more")
-        await session.send("/serve nonsense")
+        await session.send("/serve maybe")
         await session.wait_for_text("is not understood")
 
 
