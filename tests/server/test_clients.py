@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 
 from baton.core.messages import Card, Chunk, Finish, Request, Text, Usage
 from baton.workers.scripted_worker import ScriptedWorker
-from support.served_baton import Served, served_baton
+from support.served_baton import Served, served_baton, wait_until
 
 HELLO: Any = [{"role": "user", "content": "Hello there"}]
 WEATHER: Any = {
@@ -290,8 +289,8 @@ async def test_background_responses_are_asked_for_by_their_id(tmp_path: Path) ->
     async with served_baton(tmp_path, [worker]) as served, openai_client(served) as client:
         begun = await client.responses.create(model="baton/auto", input="Hello", background=True)
         assert begun.status == "in_progress"
-        while (now := await client.responses.retrieve(begun.id)).status == "in_progress":
-            await asyncio.sleep(0.05)
+        await wait_until(lambda: served.player.served[0].is_over)
+        now = await client.responses.retrieve(begun.id)
         assert now.output_text == "Half whole."
 
         stopped = await client.responses.create(model="baton/auto", input="Hello", background=True)

@@ -124,7 +124,8 @@ async def serving(
 ) -> AsyncIterator[OpenEndpoint]:
     """Serve with the parts of a Baton until this is left.
 
-    Requests that run then may take `grace` seconds to end. Raises ConfigError for a port that is taken, or an address that isn't this machine's.
+    Requests that run then may take `grace` seconds to end. Raises ConfigError for a port that is
+    taken, or an address that isn't this machine's.
     """
     asked = tuple(hosts)
     tokens = read_tokens(baton.paths.server_tokens)

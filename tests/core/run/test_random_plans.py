@@ -552,6 +552,14 @@ async def play_scenarios(numbers: range, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.sampled(1)
+@pytest.mark.parametrize("number", [989, 8584])
+async def test_a_run_that_once_failed_or_never_ended(
+    number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(part, "RETRY_SECONDS", 0.0)
+    assert await play(number) == "finished"
+
+
 @pytest.mark.parametrize("first", range(0, 300, 60))
 async def test_every_run_ends_once_and_leaves_nothing_behind(
     first: int, monkeypatch: pytest.MonkeyPatch

@@ -236,6 +236,13 @@ async def test_where_one_of_the_helpers_fails_the_other_is_asked(
     assert (run.workers, run.text) == (workers, text)
 
 
+async def test_a_better_worker_here_that_fails_leaves_the_draft() -> None:
+    route = expects({"llama": 0.2, "lab": 0.8}, need=Need("writing", 2))
+    known = routing_context(LLAMA, SERVER, prompt=TALE, route=route, near="lab")
+    run = await play("hybrid", ScriptedContext(known), says("A tale.", DOWN))
+    assert (run.workers, run.text, run.answer) == (["llama", "lab"], "A tale.", (1,))
+
+
 async def test_when_everything_fails_there_is_what_there_was() -> None:
     run = await play(
         "hybrid",

@@ -145,9 +145,8 @@ class RunStrategyContext:
         if part is None:
             steps = enumerate(outcome.plan.steps, start=1)
             tools = {card.id for card in routing.roster if card.is_tool}
-            numbers = [
-                n for n, s in steps if s.is_direct and outcome.text(n) and s.worker not in tools
-            ]
+            direct = [n for n, one in steps if one.is_direct and outcome.text(n)]
+            numbers = [n for n in direct if self._author(n) not in tools]
         asked = part or self._run.conversation.material
         if part is not None:
             route = await router.route(asked, routing.roster)

@@ -73,12 +73,14 @@ class DraftReview:
             if last == 1 and (1 in outcome.failed or not (has_helper(routing) or routing.near)):
                 return None
             return await self._review(context, outcome, drafts)
+        if plan.answer != (last,):
+            return None  # a draft was chosen already
         if plan.steps[-1].worker == routing.near:
             if is_lost(outcome, last):
                 again = await self._review(context, outcome, drafts)
                 return again or self._kept_proposal(routing, outcome, drafts)
             return await self._review_near(context, outcome)
-        if plan.answer != (last,) or not is_lost(outcome, last):
+        if not is_lost(outcome, last):
             return None
         if last - 1 > len(drafts) and not is_lost(outcome, last - 1):
             return keep_step(outcome, last - 1, NO_HELP_REASON)
