@@ -178,6 +178,15 @@ def sound_database() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
+VERSION = slice(60, 64)
+"""Where SQLite's header has the version of the schema."""
+
+
+def without_counters(data: bytes | bytearray) -> bytes:
+    """Return a database without what counts its writes, one of which may have come to nothing."""
+    return bytes(data[:24] + data[28:92] + data[96:])
+
+
 async def use(path: Path) -> tuple[str, int]:
     """Do a bit of everything; return the warning and how many conversations there were."""
     store = Store.open(path)
@@ -223,7 +232,9 @@ def test_flipped_bits_are_reported_and_nothing_is_reset(
                 warned += 1
                 [aside] = broken_files(path)
                 assert str(aside) in warning
-                assert start > 0 or aside.read_bytes() == spoilt
+                is_migrated = spoilt[VERSION] != sound[VERSION]  # as if it were an older one
+                kept = without_counters(aside.read_bytes())
+                assert start > 0 or is_migrated or kept == without_counters(spoilt)
             else:
                 assert conversations >= 25 or broken_files(path)
         assert "\n" not in message
