@@ -23,8 +23,10 @@ from baton.workers.cloud.messages import (
 )
 
 RecordRequest = Callable[[str, str, bytes], Awaitable[None]]
-RecordUnsent = Callable[[str], Awaitable[None]]
 """Keeps what a call sends, before it does: the call's id, the destination, exactly these bytes."""
+
+RecordUnsent = Callable[[str], Awaitable[None]]
+"""Keeps that what a call announced last did not leave."""
 
 GATEWAY_VARIABLES = frozenset(
     {
@@ -134,21 +136,28 @@ class Gateway(Supervisor):
 
     def warm(self, card: Card | None = None) -> None:
         """Start the child, and all that a cloud worker needs in it. Returns at once."""
-        if self._offline and (card is None or card.remote):
+        if self._offline and (card is None or card.needs_network):
             return
         self.start_early()
         models = self._models if card is None else _cloud_model(card)
         if self._child is not None and models:
             self._child.send(WarmGateway(list(models.items())))
 
-    async def call(self, card: Card, request: CallWorker) -> Call:
-        """Begin a call. Raises WorkerError, ChildDied, and FrameError if it is too large."""
-        if self._offline and card.remote:
-            raise WorkerError(
-                f"Baton is offline, and {card.id} is not on this machine.",
-                "Choose a local worker, or leave offline.",
-            )
+    async def call(self, card: Card, request: CallWorker, *, remote: bool) -> Call:
+        """Begin a call, to an address that is `remote` or on this machine.
+
+        Raises WorkerError, ChildDied, and FrameError if it is too large.
+        """
+        if self._offline and remote:
+            raise self.offline_error(card)
         return (await self.ready()).call(request)
+
+    def offline_error(self, card: Card) -> WorkerError:
+        """Return the error of a call that may not be made offline."""
+        return WorkerError(
+            f"Baton is offline, and {card.id} is not on this machine.",
+            "Choose a local worker, or leave offline.",
+        )
 
     async def has_key(self, provider: str, variable: str, variables: Iterable[str]) -> bool:
         """Whether there is a key: in one of these variables, or where the child finds it.
