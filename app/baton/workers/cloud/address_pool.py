@@ -171,9 +171,7 @@ class AddressPool:
             return
         rest = min(MAX_REST_SECONDS, 2.0 ** min(state.failures, 16))
         self._failed_at[number] = now
-        self._states[number] = replace(
-            state, failures=state.failures + 1, rest_until=now + rest
-        )
+        self._states[number] = replace(state, failures=state.failures + 1, rest_until=now + rest)
 
     async def _wait(self, seconds: float | None) -> None:
         """Wait until something changes: a slot is given back, or so many seconds have passed."""
