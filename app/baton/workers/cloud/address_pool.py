@@ -123,7 +123,7 @@ class AddressPool:
         return [n for n, each in enumerate(self.addresses) if not (offline and each.remote)]
 
     async def take(self, tried: Collection[int] = (), *, offline: bool = False) -> AddressLease:
-        """Take a slot of an address that a call hasn't tried, having waited for one if all are busy.
+        """Take a slot of an address that a call hasn't tried; wait for one while all are busy.
 
         There must be such an address. What is taken must be given back: `release`.
         """

@@ -219,9 +219,7 @@ def _find_other_operation(expression: str, request: str) -> str:
 
 
 _WITHOUT_TAX = re.compile(r"/ ?\(1 \+ \d+(?:\.\d+)?%\)")
-_NET_AMOUNT = re.compile(
-    r"\d ?(?:[^\W\d_]+ |[$€£] ?)?(?:net|netto|nett[ieao]s?|netos?|líquidos?)(?!\w)", re.I
-)
+_NET_AMOUNT = re.compile(r"\d ?(?:[^\W\d_]+ |[$€£] ?)?(?:net|netto|nett[ieao]s?|netos?|líquidos?)(?!\w)", re.I)
 _PRODUCT = re.compile(r"\d+(?:\.\d+)? \* \d")
 _ANGLE = re.compile(r"\d deg(?!\w)")
 _SHARE = re.compile(r"pct\((\d+)[;,] ?(\d+)\)")
