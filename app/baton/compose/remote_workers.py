@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from baton.core.errors import WorkerUnavailable
 from baton.core.forwarders import forwards_always, looks_forwarded
 from baton.core.labels import Label, address_label, farthest
 from baton.core.messages import Card
 from baton.core.money import FREE
+from baton.ipc.process import ChildDied
 from baton.platform.settings import (
     CloudWorkerSettings as CloudSettings,
     LocalWorkerSettings as LocalSettings,
@@ -19,12 +22,17 @@ from baton.platform.settings import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from baton.core.ports import Worker
     from baton.money import Ledger
     from baton.platform.settings import Effort
     from baton.workers.cloud import Gateway
+    from baton.workers.local import ServerModel
+
+
+HOST_SECONDS = 3.0
+"""How long an engine on another host may take to say what it has."""
 
 
 def remote_workers(
@@ -67,6 +75,33 @@ def _worker(entry: CloudSettings | ServerSettings, gateway: Gateway, effort: Eff
         api_key_env=entry.api_key_env,
         temperature=entry.temperature,
     )
+
+
+async def find_host_models(
+    settings: Settings, paths: Paths, hosts: Sequence[str]
+) -> list[ServerModel]:
+    """Return the models of engines on these hosts, each by itself and without an id.
+
+    The gateway asks them, and no other host: at the ports where engines usually are.
+    """
+    from baton.workers.cloud import Gateway
+    from baton.workers.local import ServerModel
+
+    async def record(call: str, destination: str, body: bytes) -> None:
+        raise AssertionError("no call is made")
+
+    gateway = Gateway(record, keys_file=paths.keys_file, offline=settings.offline)
+    try:
+        found = await asyncio.gather(*(gateway.find_engines(h, HOST_SECONDS) for h in hosts))
+    except ChildDied as death:
+        raise WorkerUnavailable(f"The gateway process failed. {death}", "Try again.") from death
+    finally:
+        await gateway.aclose()
+    return [
+        ServerModel("", m.engine, m.model, (m.base_url,), m.size, m.cloud, (m.slots,))
+        for models in found
+        for m in models
+    ]
 
 
 def card_of(entry: CloudSettings | ServerSettings, effort: Effort = "low") -> Card:

@@ -10,13 +10,17 @@ from pathlib import Path
 from baton.core.errors import BatonError, WorkerError
 from baton.core.labels import Label
 from baton.core.messages import Card
-from baton.ipc.process import Call, Child, ChildDied, environment, start_child
+from baton.ipc.messages import Failed
+from baton.ipc.process import Call, Child, ChildDied, environment, error_of, start_child
 from baton.ipc.supervisor import Supervisor
 from baton.platform import proxies
 from baton.workers.cloud.messages import (
     REPLIES,
     CallWorker,
+    EnginesFound,
+    FindEngines,
     FindKey,
+    FoundModel,
     KeyLookedUp,
     SetUpGateway,
     WarmGateway,
@@ -174,6 +178,17 @@ class Gateway(Supervisor):
             return not isinstance(found, KeyLookedUp) or found.is_there
         except (BatonError, ChildDied):
             return True
+
+    async def find_engines(self, host: str, limit: float) -> list[FoundModel]:
+        """Return the models of a host's engines that answer within so many seconds.
+
+        Raises BatonError and ChildDied.
+        """
+        call = (await self.ready()).call(FindEngines(host, limit))
+        found = await call.receive()
+        if isinstance(found, Failed):
+            raise error_of(found)
+        return found.models if isinstance(found, EnginesFound) else []
 
     def _start(self) -> Child:
         known = environment(self._environ, GATEWAY_VARIABLES | self._variables)
