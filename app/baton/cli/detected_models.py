@@ -11,7 +11,7 @@ from baton.compose import find_host_models
 from baton.core.byte_format import show_size
 from baton.core.errors import ConfigError
 from baton.core.sanitiser import one_line
-from baton.platform.proxies import has_host
+from baton.platform.proxies import is_usable
 from baton.platform.settings import ServerWorkerSettings, Settings, find_paths
 from baton.platform.worker_addresses import plain_address
 
@@ -41,7 +41,7 @@ def checked_host(host: str) -> str:
     """Return a host's name or address. Raises ConfigError for anything else, a port too."""
     name = host.strip("[]")
     url = f"http://[{name}]" if ":" in name else f"http://{name}"
-    if "/" in name or not has_host(url) or urlsplit(url).port is not None:
+    if "/" in name or not is_usable(url) or urlsplit(url).port is not None:
         raise ConfigError(
             f"{one_line(repr(host), 80)} is not the name of a host.",
             "It is one like gpu.lan or 10.0.0.2; `baton workers add http://10.0.0.2:8001/v1` adds"

@@ -143,7 +143,8 @@ def detect(
     settings = load_settings(file, flags={"offline": True} if offline else {})
     if settings.offline:
         raise ConfigError("Baton is offline, so no engine was looked for.", "Leave offline first.")
-    found = select_models(new_models(settings, [checked_host(host) for host in hosts]), ids)
+    asked = list(dict.fromkeys(map(checked_host, hosts)))
+    found = select_models(new_models(settings, asked), ids)
     if add:
         append_workers(file, detected_entries(found, AddOptions(price=price or None)))
     if as_json:
