@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,16 +42,20 @@ class ScriptedServer:
 
 @contextmanager
 def start_servers(
-    folder: Path, count: int, *, tokens: int, rate: float
+    folder: Path, rates: Sequence[float], *, tokens: int
 ) -> Iterator[list[ScriptedServer]]:
-    """Start servers that answer with so many tokens, at a rate of so many a second and call."""
+    """Start servers that answer with so many tokens.
+
+    Each writes at a rate of so many a second, in all its answers together.
+    """
     processes: list[subprocess.Popen[bytes]] = []
     try:
-        ports = [folder / f"port-{number}" for number in range(count)]
-        bills = [folder / f"bills-{number}" for number in range(count)]
-        for port, bill in zip(ports, bills, strict=True):
+        ports = [folder / f"port-{number}" for number in range(len(rates))]
+        bills = [folder / f"bills-{number}" for number in range(len(rates))]
+        for port, bill, rate in zip(ports, bills, rates, strict=True):
             command = [sys.executable, "-m", "support.fake_cloud", "--port-file", str(port)]
-            command += ["--bill-file", str(bill), "--tokens", str(tokens), "--rate", str(rate)]
+            command += ["--bill-file", str(bill), "--tokens", str(tokens)]
+            command += ["--total-rate", str(rate)]
             processes.append(subprocess.Popen(command, cwd=Path(__file__).parents[1]))
         answer = tokens_of(Reply(tokens=tokens))
         yield [
