@@ -152,7 +152,7 @@ def llama_servers(hosts: Sequence[str], model: str) -> Iterator[dict[str, list[s
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            asked[str(self.server.server_address[0])].append(self.path)
+            asked[self.headers["host"].partition(":")[0]].append(self.path)
             self.send_response(200)
             self.end_headers()
             self.wfile.write(json.dumps(answers).encode())

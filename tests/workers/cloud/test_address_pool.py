@@ -115,7 +115,7 @@ async def test_an_address_that_keeps_failing_is_left_out_longer_each_time() -> N
     lease = await pool.take({1})
     pool.record_answer(lease, 100)
     pool.release(lease)
-    assert (pool.states[0].failures, pool.resting) == (0, [])
+    assert (pool.states[0].failures, pool.failing) == (0, [])
 
 
 async def test_calls_that_fail_together_count_once_and_late_good_news_are_no_news() -> None:

@@ -113,10 +113,9 @@ class AddressPool:
         return dict(self._states)
 
     @property
-    def resting(self) -> list[WorkerAddress]:
-        """The addresses that are left out now."""
-        now = self._clock()
-        return [self.addresses[n] for n, state in self._states.items() if state.rests(now)]
+    def failing(self) -> list[WorkerAddress]:
+        """The addresses that failed when they were last asked."""
+        return [self.addresses[n] for n, state in self._states.items() if state.failures]
 
     def allowed(self, offline: bool) -> list[int]:
         """Return the places of the addresses that may be asked; offline those on this machine."""

@@ -154,7 +154,8 @@ class CloudWorker:
         there = base_url or (provider.base_url if provider is not None else "")
         self._pool = AddressPool(addresses or [WorkerAddress(there, card.slots, card.remote)])
         self._has_own_address = bool(base_url or addresses)
-        self._card = replace(card, address=self._route_text(card))
+        self._note = card.note
+        self.card = replace(card, address=self._route_text(card))
         # A provider's key goes to its own address, or where the person named its variable.
         own = provider is not None and api_key_env in provider.variables
         self._variable = "" if own else api_key_env
@@ -165,19 +166,9 @@ class CloudWorker:
             own_key = provider is not None and self._needs_key
             gateway.register(card, *(provider.variables if provider and own_key else ()))
 
-    @property
-    def card(self) -> Card:
-        """What is known of it right now; its note names the addresses that don't answer."""
-        resting = self._pool.resting if len(self._pool.addresses) > 1 else []
-        if not resting:
-            return self._card
-        names = ", ".join(urlsplit(each.url).netloc for each in resting)
-        note = f"Left out for now, as calls to it failed: {names}."
-        return replace(self._card, note=f"{self._card.note} {note}".strip())
-
     def warm(self) -> None:
         """Begin to start the gateway."""
-        self._gateway.warm(self._card)
+        self._gateway.warm(self.card)
 
     async def stream(self, request: Request) -> AsyncGenerator[Chunk]:
         """Answer the request; see core.ports.Worker.
@@ -188,7 +179,7 @@ class CloudWorker:
         tried: list[int] = []
         allowed = self._pool.allowed(self._gateway.offline)
         if not allowed:
-            raise self._gateway.offline_error(self._card)
+            raise self._gateway.offline_error(self.card)
         while True:
             lease = await self._pool.take(tried, offline=self._gateway.offline)
             attempt = CallAttempt(lease)
@@ -197,10 +188,12 @@ class CloudWorker:
                     async for chunk in chunks:
                         yield chunk
                 self._pool.record_answer(lease, attempt.tokens)
+                self._note_failures()
                 return
             except WorkerUnavailable as error:
                 if attempt.has_failed:
                     self._pool.record_failure(lease)
+                    self._note_failures()
                 tried.append(lease.number)
                 left = set(self._pool.allowed(self._gateway.offline)) - {*tried}
                 if not left or not self._may_repeat(attempt):
@@ -210,11 +203,19 @@ class CloudWorker:
                 self._pool.release(lease)
             yield Retrying(reason, 0.0)
 
+    def _note_failures(self) -> None:
+        """Name in the card's note the addresses that failed when they were last asked."""
+        failing = self._pool.failing if len(self._pool.addresses) > 1 else []
+        names = ", ".join(urlsplit(each.url).netloc for each in failing)
+        note = f"{self._note} Failed when last asked: {names}.".strip() if names else self._note
+        if note != self.card.note:
+            self.card = replace(self.card, note=note)
+
     def _may_repeat(self, attempt: CallAttempt) -> bool:
         """Whether a request may be made once more elsewhere: nothing is shown or charged twice."""
         if attempt.said or not attempt.has_failed:
             return False
-        return attempt.is_unsent or self._card.is_free
+        return attempt.is_unsent or self.card.is_free
 
     def _after_others(self, error: WorkerUnavailable, tried: Sequence[int]) -> WorkerUnavailable:
         """Return the error of a call's last address, which names those that failed before it."""
@@ -260,7 +261,7 @@ class CloudWorker:
                         raise call.child.reject()
         except ChildDied as death:
             kept = " What was written is kept." if attempt.said else ""
-            message = f"The gateway process failed while it called {self._card.name}. {death}{kept}"
+            message = f"The gateway process failed while it called {self.card.name}. {death}{kept}"
             hint = f"Try again.{self._charged(attempt.was_announced)}"
             raise WorkerUnavailable(message, hint) from death
         finally:
@@ -279,17 +280,17 @@ class CloudWorker:
     async def _start_call(self, request: Request, lease: AddressLease) -> Call:
         asked = self._call_message(request, lease)
         try:
-            return await self._gateway.call(self._card, asked, remote=lease.address.remote)
+            return await self._gateway.call(self.card, asked, remote=lease.address.remote)
         except FrameError as error:
             texts = [*(message.text for message in request.messages), asked.schema]
             needed = sum(map(estimated_tokens, texts))
-            raise ContextTooLong(needed, self._card.context) from error
+            raise ContextTooLong(needed, self.card.context) from error
 
     async def fault(self) -> str:
         """Say why it can't work now; see core.ports.CheckableWorker."""
         import asyncio
 
-        card = self._card
+        card = self.card
         provider = PROVIDERS.get(card.provider) if card.kind == "cloud" else None
         if card.kind == "cloud" and provider is None:
             return _unknown_provider(card.provider).message
@@ -310,11 +311,11 @@ class CloudWorker:
 
     def _explained(self, failed: Failed) -> BatonError:
         """Return the error of a failure: of a withdrawn model with what takes its place."""
-        error, model = error_of(failed), self._card.model
+        error, model = error_of(failed), self.card.model
         is_refusal = failed.declined and type(error) is WorkerError
-        if self._card.kind != "cloud" or not is_refusal or not _WITHDRAWN.search(error.message):
+        if self.card.kind != "cloud" or not is_refusal or not _WITHDRAWN.search(error.message):
             return error
-        name = PROVIDER_NAMES.get(self._card.provider, self._card.provider)
+        name = PROVIDER_NAMES.get(self.card.provider, self.card.provider)
         said = error.message.partition(": ")[2]
         message = f"{name} doesn't offer {model} (any more){f': {said}' if said else '.'}"
         successor = successor_of(model, said, time.strftime("%Y-%m-%d"))
@@ -322,19 +323,19 @@ class CloudWorker:
             f"Its successor is {successor}: put that into the worker's entry (`baton config edit`)"
             f" or name it with `-m {successor}`."
             if successor
-            else f"`baton budget prices {self._card.provider}` lists others."
+            else f"`baton budget prices {self.card.provider}` lists others."
         )
         return WorkerError(message, f"Nothing was charged. {remedy}")
 
     def _charged(self, sent: bool) -> str:
         """Return a sentence about the charge for a call that broke off, or ""."""
-        if not sent or (self._card.price or FREE).is_free:
+        if not sent or (self.card.price or FREE).is_free:
             return ""
         return " All that was held stays charged; `baton budget release` lists it."
 
     def _call_message(self, request: Request, lease: AddressLease) -> CallWorker:
         """Return what the gateway must know. Raises ConfigError."""
-        card, patience = self._card, self._gateway.patience
+        card, patience = self.card, self._gateway.patience
         cloud = card.kind == "cloud"
         if cloud and card.provider not in PROVIDERS:
             raise _unknown_provider(card.provider)
@@ -364,7 +365,7 @@ class CloudWorker:
 
     def _name_at(self, lease: AddressLease) -> str:
         """Return what the asked one is called: its provider, or itself, at which address."""
-        card = self._card
+        card = self.card
         if card.kind == "cloud" and not self._has_own_address:
             return PROVIDER_NAMES[card.provider]
         if len(self._pool.addresses) == 1:
@@ -374,7 +375,7 @@ class CloudWorker:
     def _usage(self, done: CallDone, request: Request, said: str) -> Usage:
         """Return what was counted; without a plausible count, the most it can be."""
         finish = Finish(done.finish) if done.finish in set(Finish) else Finish.STOP
-        context = self._card.context
+        context = self.card.context
         if (count := done.usage) is not None:
             return Usage(
                 count.tokens_in,
@@ -386,7 +387,7 @@ class CloudWorker:
                 count.reported,
             )
         read = sum(estimated_tokens(message.text) for message in request.messages)
-        if self._card.price is not None and self._card.price.is_free:
+        if self.card.price is not None and self.card.price.is_free:
             return Usage(read, estimated_tokens(said), finish, context=context)
         most = max_input_tokens(request.messages, request.shape)
         return Usage(most, done.bound, finish, context=context, is_confirmed=False)
