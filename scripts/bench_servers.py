@@ -41,6 +41,8 @@ from support.scripted_servers import ScriptedServer, start_servers  # noqa: E402
 RATES = (100.0, 100.0, 50.0)
 """What each server writes, in tokens a second."""
 
+MANY = (12.0,) * 20
+
 SLOTS = 4
 TOKENS = 50
 SECONDS = 15.0
@@ -54,8 +56,12 @@ ASKED = Request(
 
 @dataclass
 class Load:
-    """What came of the calls: when each token came, and how the calls ended."""
+    """What came of the calls: when each token came, and how the calls ended.
 
+    `begun` is set with the first answer that is whole: the gateway and the other calls are at work.
+    """
+
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
     times: list[float] = field(default_factory=list)
     whole: int = 0
     cut: int = 0
@@ -69,7 +75,7 @@ class Load:
 
 def bench_all() -> Iterator[Row]:
     """All servers run."""
-    load, start, _ = asyncio.run(_run(()))
+    load, start, _ = asyncio.run(_run(RATES, ()))
     speed, sum_of = load.speed(start, start + SECONDS), sum(RATES)
     yield _row(f"{len(RATES)} servers, {len(RATES) * SLOTS} calls at once, tokens/s", speed, sum_of)
 
@@ -77,24 +83,34 @@ def bench_all() -> Iterator[Row]:
 def bench_killed() -> Iterator[Row]:
     """One of them is killed in the midst of its answers; everything after that moment counts."""
     for killed in (0, 2):
-        load, _, died = asyncio.run(_run((killed,)))
+        load, _, died = asyncio.run(_run(RATES, (killed,)))
         left = sum(RATES) - RATES[killed]
         speed = load.speed(died, died + SECONDS)
         yield _row(f"tokens/s from the kill of one that wrote {RATES[killed]:.0f} on", speed, left)
-        ended = f"{load.whole} whole, {load.cut} cut, {load.moved} moved"
-        figure = "calls that ended without a word and an answer"
-        yield Row(figure, str(load.lost), ended, "", "none", load.lost == 0)
+        yield _lost(load)
 
 
-async def _run(killed: Sequence[int]) -> tuple[Load, float, float]:
+def bench_many() -> Iterator[Row]:
+    """Twenty servers, of which three are killed at once."""
+    killed = (0, 7, 19)
+    load, start, died = asyncio.run(_run(MANY, killed))
+    figure = f"{len(MANY)} servers, {len(MANY) * SLOTS} calls at once, tokens/s"
+    yield _row(figure, load.speed(start, died), sum(MANY))
+    left = sum(MANY) - sum(MANY[number] for number in killed)
+    speed = load.speed(died, died + SECONDS)
+    yield _row(f"tokens/s from the kill of {len(killed)} of them on", speed, left)
+    yield _lost(load)
+
+
+async def _run(rates: Sequence[float], killed: Sequence[int]) -> tuple[Load, float, float]:
     """Keep all slots busy; kill servers after a while. Return when it began, and when they died."""
     load = Load()
     with (
         tempfile.TemporaryDirectory() as folder,
-        start_servers(Path(folder), RATES, tokens=TOKENS) as servers,
+        start_servers(Path(folder), rates, tokens=TOKENS) as servers,
     ):
         asking = asyncio.create_task(_keep_asking(Path(folder), servers, load))
-        await asyncio.sleep(3)  # the gateway starts
+        await load.begun.wait()
         start = time.monotonic()
         await asyncio.sleep(SECONDS)
         died = time.monotonic()
@@ -156,10 +172,17 @@ async def _ask(worker: object, load: Load) -> None:
                         sent += 1
                     case Usage():
                         load.whole += 1
+                        load.begun.set()
     except BatonError:
         load.cut += words > 0
         load.lost += words == 0
     load.moved += sent > 1
+
+
+def _lost(load: Load) -> Row:
+    ended = f"{load.whole} whole, {load.cut} cut, {load.moved} moved"
+    figure = "calls that ended without a word and an answer"
+    return Row(figure, str(load.lost), ended, "", "none", load.lost == 0)
 
 
 def _row(figure: str, speed: float, possible: float) -> Row:
@@ -170,7 +193,7 @@ def _row(figure: str, speed: float, possible: float) -> Row:
     )  # fmt: skip
 
 
-BENCHES = {"all": bench_all, "killed": bench_killed}
+BENCHES = {"all": bench_all, "killed": bench_killed, "many": bench_many}
 
 if __name__ == "__main__":
     bench_local.main(sys.argv[1:], BENCHES)
