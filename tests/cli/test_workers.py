@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
+from baton.cli.worker_entries import AddOptions, detected_entries
+from baton.core.errors import ConfigError
 from baton.platform.settings import ServerWorkerSettings, load_settings
+from baton.workers.local import ServerModel
 from support.command_line import Call
+from support.fake_cloud import Cloud, Reply
 
 MODELS = {
     "models": [
@@ -116,6 +122,7 @@ def test_what_is_found_is_reported_as_json(call: Call, ollama: Ollama) -> None:
         "base_url": f"http://127.0.0.1:{ollama.port}/v1",
         "size": 5_200_000_000,
         "cloud": False,
+        "slots": None,
     } in found
 
 
@@ -135,6 +142,132 @@ def test_offline_nothing_is_asked(
     assert done.code == 2
     assert "offline" in done.err
     assert ollama.asked == []
+
+
+@contextmanager
+def llama_servers(hosts: Sequence[str], model: str) -> Iterator[dict[str, list[str]]]:
+    """Run what answers like llama-server at its usual port; yield what each host was asked."""
+    asked: dict[str, list[str]] = {host: [] for host in hosts}
+    answers = {"data": [{"id": model, "owned_by": "llamacpp"}], "total_slots": 2}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked[self.headers["host"].partition(":")[0]].append(self.path)
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps(answers).encode())
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Stay silent."""
+
+    with ExitStack() as running:
+        for host in hosts:
+            try:
+                server = ThreadingHTTPServer((host, 8080), Handler)
+            except OSError as error:
+                pytest.skip(f"{host}:8080 is no address here, or taken: {error}")
+            running.callback(server.server_close)
+            thread = threading.Thread(target=server.serve_forever)
+            thread.start()
+            running.callback(thread.join)
+            running.callback(server.shutdown)
+        yield asked
+
+
+def test_a_model_of_two_named_hosts_is_added_as_one_worker(call: Call, home: Path) -> None:
+    """They are real addresses of loopback, asked through the real gateway."""
+    hosts = ("127.0.0.77", "127.0.0.78")
+    named = ("--host", hosts[0], "--host", hosts[1], "--host", hosts[0])
+    urls = [f"http://{host}:8080/v1" for host in hosts]
+    with llama_servers((*hosts, "127.0.0.79"), "baton-test") as asked:
+        shown = call("workers", "detect", *named)
+        assert "baton-test" in shown.out
+        assert "on 127.0.0.77, 127.0.0.78" in shown.out
+        assert not (home / "config" / "config.toml").exists()
+        [found] = json.loads(call("workers", "detect", *named, "--json").out)["models"]
+        assert (found["base_url"], found["slots"], found["engine"]) == (urls, 2, "llama-server")
+        assert call("workers", "detect", *named, "--add").code == 0
+        assert "No engine with new models" in call("workers", "detect", *named).err
+    assert asked["127.0.0.79"] == [], "nobody named it"
+    assert {*asked["127.0.0.77"]} == {"/v1/models", "/props"}
+    [added] = load_settings(home / "config" / "config.toml").workers
+    assert added == ServerWorkerSettings(
+        "baton-test", "baton-test", tuple(urls), here=True, slots=2
+    )
+
+
+def test_models_of_another_host_need_a_price(home: Path) -> None:
+    there = ServerModel("m", "vLLM", "m", ("http://10.0.0.2:8000/v1", "http://10.0.0.3:8000/v1"))
+    with pytest.raises(ConfigError, match="What m costs isn't known"):
+        detected_entries([there], AddOptions())
+    [entry] = detected_entries([there], AddOptions(price=("0", "0")))
+    assert entry["price"] == {"input": "0", "output": "0"}
+    assert "here" not in entry
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["http://10.0.0.2", "10.0.0.2:8000", "gpu/x", "user@gpu", "", "gp\u00fc", "a b", "gpu:1"],
+)
+def test_what_is_no_host_is_refused(call: Call, host: str) -> None:
+    done = call("workers", "detect", "--host", host)
+    assert done.code == 2
+    assert "is not the name of a host" in done.err
+
+
+def test_a_worker_with_several_addresses_is_shown_and_tested_at_each(
+    call: Call, home: Path
+) -> None:
+    with Cloud() as up, socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        listener.close()
+        urls = [up.base("server"), f"http://127.0.0.1:{port}/server/v1"]
+        write_worker(home, f"base_url = {json.dumps(urls)}\nslots = [3, 5]\nhere = true")
+        shown = call("workers", "show", "lab").out
+        assert f"Address 1:      {urls[0]} (this machine, 3 at once)" in shown
+        assert f"Address 2:      {urls[1]} (this machine, 5 at once)" in shown
+        assert "8 requests" in shown
+        facts = json.loads(call("workers", "show", "lab", "--json").out)
+        assert facts["addresses"] == [
+            {"url": urls[0], "slots": 3},
+            {"url": urls[1], "slots": 5},
+        ]
+        done = call("workers", "test", "lab")
+        assert f"{urls[0]} works: " in done.out
+        assert f"{urls[1]} fails: " in done.out
+        assert done.code == 6
+        report = json.loads(call("workers", "test", "lab", "--json").out)
+        assert report["status"] == "failed"
+        assert [each["status"] for each in report["addresses"]] == ["finished", "failed"]
+        assert up.posts == 2
+
+
+def test_the_trace_and_the_egress_log_name_each_address_of_a_moved_call(
+    call: Call, home: Path
+) -> None:
+    with Cloud() as up, socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        listener.close()
+        urls = [f"http://127.0.0.1:{port}/server/v1", up.base("server")]
+        write_worker(home, f"base_url = {json.dumps(urls)}\nhere = true")
+        asked = json.loads(call("ask", "-m", "lab", "--json", "Say hello.").out)
+        assert asked["answer"] == Reply().text
+        traced = call("trace", asked["run_id"]).out
+        down, there = (url.split("/")[2] for url in urls)
+        assert f"had no connection to {down}, so that did not leave" in traced
+        assert re.search(rf"sent [\d,]+ bytes to {there}", traced)
+        assert "tried again at once" in traced
+        rows = json.loads(call("egress", "ls", "--json").out)
+    assert len(asked["calls"]) == 1
+    left = {row["destination"]: row["left"] for row in rows["requests"]}
+    assert left == {down: False, there: True}
+
+
+def write_worker(home: Path, facts: str) -> None:
+    """Configure the worker `lab`, of a model of the kit's cloud."""
+    file = home / "config" / "config.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text(f'[[workers]]\nid = "lab"\nkind = "server"\nmodel = "kit-1"\n{facts}\n')
 
 
 def test_a_remote_worker_is_shown_with_its_price_and_how_far_texts_travel(

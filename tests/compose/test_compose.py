@@ -9,17 +9,20 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 from baton.compose import card_of, compose, library, open_ledger
+from baton.compose.remote_workers import privacy_warning
 from baton.core.errors import BudgetExceeded, ModelFileError
 from baton.core.labels import Label
 from baton.core.ledger_types import Scope, ScopeBalance, SpendingStyle, Standing
 from baton.core.messages import Prompt
-from baton.core.money import NANO, parse_usd
-from baton.core.run.policy import PromptLimits
+from baton.core.money import FREE, NANO, parse_usd
+from baton.core.run.policy import PromptLimits, RunTerms, may_use
+from baton.core.view import fold_events
 from baton.models.model_download import ModelDownload
 from baton.models.model_types import FileStamp, LibraryModel, ModelRecord
 from baton.models.store import FolderModelStore
@@ -28,6 +31,7 @@ from baton.platform.settings import (
     BudgetSettings,
     CloudWorkerSettings,
     LocalWorkerSettings,
+    PriceSettings,
     ServerWorkerSettings,
     Settings,
     find_paths,
@@ -35,6 +39,7 @@ from baton.platform.settings import (
     write_settings,
 )
 from baton.workers import local
+from support.fake_cloud import Cloud, Reply
 from support.fake_hub import Hub
 from support.ledger_processes import bill
 
@@ -182,6 +187,61 @@ def test_an_engine_on_this_machine_that_forwards_counts_as_a_cloud(
     assert card.is_local is (not remote and (entry.here or entry.privacy is Label.LOCAL))
     assert (card.privacy, card.remote) == (privacy, remote)
     assert (card.price is None) is remote
+
+
+LAN, CLOUD = "http://10.0.0.9:8000/v1", "https://llm.example.org/v1"
+
+
+@pytest.mark.parametrize(
+    ("urls", "facts", "privacy", "remote", "offline"),
+    [
+        ((HERE, "http://[::1]:8000/v1"), {}, Label.LAN, False, True),
+        ((HERE, "http://localhost:8000/v1"), {"privacy": Label.LOCAL}, Label.LOCAL, False, True),
+        ((HERE, LAN), {}, Label.LAN, True, True),
+        ((LAN, HERE), {"here": True}, Label.LAN, True, True),
+        ((LAN, "http://10.0.0.10/v1"), {}, Label.LAN, True, False),
+        ((HERE, LAN, CLOUD), {}, Label.CLOUD, True, True),
+        ((LAN, CLOUD), {}, Label.CLOUD, True, False),
+        ((HERE, LAN), {"privacy": Label.CLOUD}, Label.CLOUD, True, False),
+        ((HERE, "http://127.0.0.1:4000/v1"), {}, Label.CLOUD, True, True),  # LiteLLM's port
+        ((HERE, "http://127.0.0.1:4000/v1"), {"here": True}, Label.LAN, False, True),
+    ],
+)
+def test_of_several_addresses_the_farthest_decides_what_may_be_sent(
+    urls: tuple[str, ...], facts: dict[str, Any], privacy: Label, remote: bool, offline: bool
+) -> None:
+    card = card_of(ServerWorkerSettings("a", "qwen3", urls, slots=3, **facts))
+    assert (card.privacy, card.remote, card.slots) == (privacy, remote, 3 * len(urls))
+    assert card.needs_network is not offline
+    assert (card.price is None) is remote, "what leaves this machine has a price, if it is 0"
+    terms = RunTerms(offline=True)
+    assert may_use(replace(card, price=FREE), Label.CLOUD, terms) is offline
+    assert may_use(card, Label.LOCAL, terms) is (privacy is Label.LOCAL)
+
+
+def test_a_list_that_goes_farther_than_its_privacy_says_is_warned_of() -> None:
+    entry = ServerWorkerSettings("lab", "qwen3", (HERE, LAN), privacy=Label.LOCAL)
+    assert privacy_warning(entry) == (
+        "The worker 'lab' is set to local, but what it is sent travels to: lan."
+    )
+    assert privacy_warning(ServerWorkerSettings("lab", "qwen3", (HERE, LAN))) == ""
+
+
+async def test_offline_a_mixed_list_is_used_on_this_machine_only(tmp_path: Path) -> None:
+    """Through the whole engine, with a real server; the other address would take no connection."""
+    with Cloud() as cloud:
+        urls = ("http://10.255.255.1:8000/server/v1", cloud.base("server"))
+        price = PriceSettings("0", "0")
+        entry = ServerWorkerSettings("lab", "kit-1", urls, price=price)
+        settings = Settings(worker="lab", offline=True, workers=(entry,))
+        baton = compose(settings, find_paths({"BATON_HOME": str(tmp_path)}), history=False)
+        limits = PromptLimits(alone=True, attended=False, budget=0)
+        async with baton.orchestra.play(Prompt("Hello?"), limits=limits, worker="lab") as run:
+            view = fold_events([event async for event in run])
+        sent = [(row.destination, row.left) for row in await baton.ledger.egress()]
+        await baton.aclose()
+    assert view.answer == Reply().text
+    assert sent == [(cloud.url.removeprefix("http://"), True)]
 
 
 async def test_the_learned_router_decides_and_is_ended_with_the_rest(tmp_path: Path) -> None:

@@ -589,6 +589,41 @@ async def test_a_hold_is_for_one_request(ledger: Ledger) -> None:
     assert [one.body for one in await ledger.egress()] == [b"once"]
 
 
+async def test_a_request_that_did_not_leave_may_be_made_again(ledger: Ledger) -> None:
+    """To another address: each has a row of its own, and only the last one's bytes left."""
+    hold = await ledger.hold(bill())
+    for host in ("10.0.0.2:8000", "10.0.0.3:8000"):
+        await ledger.sent(hold.call, host, b"body")
+        await ledger.record_unsent(hold.call)
+    await ledger.sent(hold.call, "10.0.0.4:8000", b"body")
+    with pytest.raises(LookupError, match="a hold of its own"):
+        await ledger.sent(hold.call, "10.0.0.5:8000", b"body")
+    rows = [(one.destination, one.left) for one in reversed(await ledger.egress())]
+    assert rows == [
+        ("10.0.0.2:8000", False),
+        ("10.0.0.3:8000", False),
+        ("10.0.0.4:8000", True),
+    ]
+    await ledger.settle(hold.call, USED)
+    assert [charge.charged for charge in await ledger.charges()] == [COST]
+
+
+async def test_what_costs_nothing_may_be_sent_more_than_once(ledger: Ledger) -> None:
+    hold = await ledger.hold(bill(price=FREE))
+    for host in ("10.0.0.2:8000", "10.0.0.3:8000"):
+        await ledger.sent(hold.call, host, b"body")
+    assert [one.left for one in await ledger.egress()] == [True, True]
+    await ledger.settle(hold.call, USED)
+    assert [charge.charged for charge in await ledger.charges()] == [0]
+
+
+async def test_that_nothing_was_sent_is_no_request_that_did_not_leave(ledger: Ledger) -> None:
+    first, second = await ledger.hold(bill()), await ledger.hold(bill())
+    await ledger.sent(first.call, "10.0.0.2:8000", b"body")
+    await ledger.record_unsent(second.call)
+    assert [one.left for one in await ledger.egress()] == [True]
+
+
 async def test_without_history_only_size_and_hash_are_kept(ledger: Ledger, path: Path) -> None:
     hold = await ledger.hold(bill(keep=False))
     await ledger.sent(hold.call, "https://api.invalid", b"a secret of mine")

@@ -97,3 +97,15 @@ def test_a_migration_that_is_killed_never_happened(old_ledger: Path) -> None:
             assert child.returncode == -signal.SIGKILL
     asyncio.run(use(old_ledger))
     must_be_current(old_ledger)
+
+
+async def test_what_did_not_leave_is_known_after_an_update(old_ledger: Path) -> None:
+    """Before 0005_unsent_requests that was known of a call, which had one request."""
+    connection = sqlite.connect(old_ledger)
+    sqlite.migrate(connection, MIGRATIONS[:4])
+    connection.execute("INSERT INTO unsent SELECT call, at FROM egress WHERE key = 2")
+    connection.close()
+    ledger = Ledger.open(old_ledger, clock=lambda: NOON)
+    rows = {one.key: one.left for one in await ledger.egress()}
+    await ledger.aclose()
+    assert rows == {1: True, 2: False, 3: True, 4: True}

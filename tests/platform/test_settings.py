@@ -18,6 +18,7 @@ from baton.core.money import parse_usd
 from baton.core.plan.plan import KINDS
 from baton.platform.settings import (
     LocalWorkerSettings,
+    ServerWorkerSettings,
     Settings,
     find_paths,
     ignored_variables,
@@ -27,11 +28,27 @@ from baton.platform.settings import (
 )
 from baton.platform.settings_sources import FALSE_WORDS, TRUE_WORDS
 
+SERVER = '[[workers]]\nid = "a"\nkind = "server"\nmodel = "m"\n'
+"""An entry that lacks its address, of four lines."""
+
 
 def write(folder: Path, text: str) -> Path:
     file = folder / "config.toml"
     file.write_text(text, "utf-8")
     return file
+
+
+def test_a_server_may_have_one_address_or_several(tmp_path: Path) -> None:
+    one = load_settings(write(tmp_path, f'{SERVER}base_url = "http://a/v1"\nslots = 3'), {})
+    [server] = one.workers
+    assert isinstance(server, ServerWorkerSettings)
+    assert (server.addresses, server.address_slots) == (("http://a/v1",), (3,))
+    urls = '["http://a/v1", "http://b:8000/v1"]'
+    for slots, known in ("", (4, 4)), ("slots = 8", (8, 8)), ("slots = [2, 16]", (2, 16)):
+        [server] = load_settings(write(tmp_path, f"{SERVER}base_url = {urls}\n{slots}"), {}).workers
+        assert isinstance(server, ServerWorkerSettings)
+        assert server.addresses == ("http://a/v1", "http://b:8000/v1")
+        assert server.address_slots == known
 
 
 def test_no_file_and_no_environment_are_the_defaults(tmp_path: Path) -> None:
@@ -183,6 +200,17 @@ def test_an_editor_that_corrects_it_finds_its_programs(tmp_path: Path) -> None:
          "two workers 'a'", "another id"),
         ('[[workers]]\nid = " "\nmodel = "m"', "line 1", "Give it one"),
         ("[local]\nthread = 2", "line 2", "'threads'"),
+        (f"{SERVER}base_url = []", "list of addresses of the worker 'a' is empty", "at least one"),
+        (f'{SERVER}base_url = ["http://a/v1", "http://b/v1", "http://a:80/v1/"]',
+         "has the address http://a:80/v1/ twice", "each address once"),
+        (f'{SERVER}base_url = ["http://localhost:8/v1", "http://127.0.0.1:8/v1"]',
+         "line 5", "each address once"),
+        (f'{SERVER}base_url = ["http://a/v1", "http://b/api/v1"]',
+         "different paths, /v1 and /api/v1", "another worker"),
+        (f'{SERVER}base_url = ["http://a/v1", "http://b/v1"]\nslots = [2]',
+         "2 addresses and slots for 1", "one number"),
+        (f'{SERVER}base_url = "http://a/v1"\nslots = [2, 3]', "line 6", "one number"),
+        (f'{SERVER}base_url = ["http://a/v1", 3]', "line 5", "config edit"),
         *(
             (f'[[workers]]\nid = "a"\nkind = "cloud"\nmodel = "m"\napi_key_env = "{variable}"',
             "line 5", "Name the variable with the key")

@@ -63,6 +63,22 @@ class CloudBehaviour:
     not_found: str = ""
 
 
+class SharedPace:
+    """Limits what all answers of a server write together: so many tokens a second (None: any)."""
+
+    def __init__(self, rate: float | None = None) -> None:
+        self._rate = rate
+        self._next = 0.0
+
+    def delay(self) -> float:
+        """Take the turn of one token; return in how many seconds it is."""
+        if self._rate is None:
+            return 0.0
+        now = time.monotonic()
+        self._next = max(now, self._next) + 1 / self._rate
+        return self._next - now
+
+
 @dataclass(frozen=True, slots=True)
 class Bill:
     """What a provider would charge for one POST; `ended` is whether all of the answer was sent."""
@@ -89,6 +105,7 @@ class Answer:
     reply: Reply
     manner: CloudBehaviour
     price: Price
+    pace: SharedPace = field(default_factory=SharedPace)
     text: str = field(init=False)
     speech: Dialect = field(init=False)
 
@@ -245,6 +262,8 @@ class Answer:
                 return connection.cut()
             piece = self.pieces[self.sent % len(self.pieces)]
             self.sent += 1  # it is generated, and owed, whether or not it arrives
+            if delay := self.pace.delay():
+                await connection.wait(delay)
             await connection.send(self.speech.piece(piece))
             if self.reply.rate:
                 await connection.wait(begun + self.sent / self.reply.rate - time.monotonic())

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from baton.core.money import FREE, Price, Rates
-from support.cloud_answer import Answer, Bill, CloudBehaviour, Reply, price_of
+from support.cloud_answer import Answer, Bill, CloudBehaviour, Reply, SharedPace, price_of
 from support.cloud_faults import REFUSED, Fault
 from support.http_connection import Connection, Head
 from support.provider_dialects import refusal
@@ -54,8 +54,8 @@ class Cloud:
     """See the module's text. A model's price is the one under the longest name that its ends with.
 
     `choose` gives a POST's fault when nothing waits in `next`, `write` its answer (None: `reply`).
-    `journal` is a file that gets a
-    line for each POST when it is read, and one for each bill.
+    `journal` is a file that gets a line for each POST when it is read, and one for each bill.
+    `total_rate` limits what all answers together get, in tokens a second.
     """
 
     prices: Mapping[str, Price] = field(default_factory=lambda: {"": FREE})
@@ -67,8 +67,10 @@ class Cloud:
     journal: Path | None = None
     port: int = 0
     host: str = "127.0.0.1"
+    total_rate: float | None = None
 
     def __post_init__(self) -> None:
+        self._pace = SharedPace(self.total_rate)
         self.received: list[ReceivedRequest] = []
         self.bills: list[Bill] = []
         self.trapped: list[bytes] = []
@@ -226,7 +228,7 @@ class Cloud:
         asked = asked_of(received, path)
         price = price_of(self.prices, asked.model)
         reply = (self.write and self.write(received)) or self.reply
-        return Answer(received, asked, fault, reply, self.manner, price)
+        return Answer(received, asked, fault, reply, self.manner, price, self._pace)
 
     def _other(self, method: str, path: str) -> tuple[int, bytes]:
         """Return the answer to anything that isn't a call."""
@@ -260,13 +262,15 @@ def main() -> None:
     parser.add_argument("--port-file", type=Path, required=True)
     parser.add_argument("--bill-file", type=Path)
     parser.add_argument("--rate", type=float, help="tokens a second")
+    parser.add_argument("--total-rate", type=float, help="tokens a second, of all answers together")
     parser.add_argument("--tokens", type=int, help="tokens of each answer")
     parser.add_argument("--usd-per-million", type=int, default=0, help="for every token")
     given = parser.parse_args()
     rate = given.usd_per_million * 10**9
     price = Price(Rates(rate, rate, rate, rate))
     reply = Reply(tokens=given.tokens, rate=given.rate)
-    with Cloud(prices={"": price}, reply=reply, journal=given.bill_file) as cloud:
+    journal, total = given.bill_file, given.total_rate
+    with Cloud(prices={"": price}, reply=reply, journal=journal, total_rate=total) as cloud:
         written = given.port_file.with_suffix(".new")
         written.write_text(str(cloud.port))
         written.replace(given.port_file)  # a reader that waits for it never sees half a number

@@ -195,8 +195,8 @@ class _SpanBuilder:
                 facts = {"what": what, "verdict": verdict.value, "note": note}
             case ev.Sent(destination=host, size=size):
                 facts = {"destination": host, "bytes": size}
-            case ev.Unsent(worker=worker):
-                facts = {"worker": worker}
+            case ev.Unsent(worker=worker, destination=host):
+                facts = {"worker": worker, "destination": host}
             case ev.Warned(kind=kind, message=message):
                 facts = {"kind": kind, "message": message}
         return {

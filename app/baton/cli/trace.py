@@ -160,7 +160,7 @@ def _event_lines(event: ev.Event) -> list[str]:
             return [f"step {step} given to {one_line(worker)}"]
         case ev.StepRetried(step=step, reason=reason, delay=delay):
             other = f"goes to {one_line(event.worker)} instead" if event.worker else ""
-            how = other or f"tried again in {delay:.0f} s"
+            how = other or (f"tried again in {delay:.0f} s" if delay else "tried again at once")
             return [f"step {step} {how}: {one_line(reason)}"]
         case ev.Trimmed(turns=turns):
             return [f"the {turns} oldest turns are left out from here on"]
@@ -197,9 +197,10 @@ def _finding_lines(event: ev.Event) -> list[str]:
         case ev.Sent(step=step, destination=destination, size=size):
             whose = f"step {step}" if step else "planning"
             return [f"{whose} sent {size:,} bytes to {one_line(destination)}"]
-        case ev.Unsent(step=step, worker=worker):
+        case ev.Unsent(step=step, worker=worker, destination=destination):
             whose = f"step {step}" if step else "planning"
-            return [f"{whose} had no connection to {one_line(worker)}, so that did not leave"]
+            where = one_line(destination or worker)
+            return [f"{whose} had no connection to {where}, so that did not leave"]
         case ev.Checked():
             return [f"step {event.step} checked, {check_text(event)}"]
         case ev.Warned(message=message):

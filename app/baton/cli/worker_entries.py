@@ -21,6 +21,7 @@ from baton.platform.settings import (
     WorkerSettings,
     write_settings,
 )
+from baton.platform.worker_addresses import plain_address
 
 if TYPE_CHECKING:
     from baton.workers.local import ServerModel
@@ -94,13 +95,17 @@ def append_workers(file: Path, added: Iterable[Mapping[str, Any]]) -> None:
         write_settings(file, {"workers": entries})
 
 
-def detected_entries(found: Sequence[ServerModel]) -> list[dict[str, Any]]:
-    """Return the entries of models that were found here, having asked where private texts may go.
+def detected_entries(found: Sequence[ServerModel], options: AddOptions) -> list[dict[str, Any]]:
+    """Return the entries of models that were found, having asked where private texts may go.
 
-    To add them is to confirm that those compute here that their engine doesn't forward.
+    To add them is to confirm that those compute here that their engine doesn't forward. Those on
+    another host need a price. Raises ConfigError.
     """
-    here = [model for model in found if not model.cloud]
-    entries = {model.id: dict(model.entry) for model in found}
+    here = [model for model in found if model.is_here and not model.cloud]
+    entries = {model.id: model.entry for model in found}
+    for model in found:
+        if not model.is_here:
+            entries[model.id] |= _price(entries[model.id], options)
     if here and _agree(_private_question(model.id for model in here)):
         for model in here:
             entries[model.id]["privacy"] = Label.LOCAL.value
@@ -131,7 +136,7 @@ def _confirm(known: WorkerSettings, file: Path, options: AddOptions) -> AddedWor
     if not isinstance(known, CloudWorkerSettings | ServerWorkerSettings):
         raise ConfigError(f"{known.id} is a model of this machine's own.", "It needs no more.")
     changes: dict[str, Any] = {}
-    if isinstance(known, ServerWorkerSettings) and _is_loopback(known.base_url):
+    if isinstance(known, ServerWorkerSettings) and any(map(_is_loopback, known.addresses)):
         facts = {"model": known.model, "base_url": known.base_url, "id": known.id}
         is_open = known.privacy in (None, Label.LOCAL)
         if (is_open and not (known.here and not options.private)) or options.here:
@@ -220,14 +225,11 @@ def _same_worker(
         if not isinstance(known, CloudWorkerSettings | ServerWorkerSettings):
             continue
         kind = "cloud" if isinstance(known, CloudWorkerSettings) else "server"
-        there = (kind, known.model, _plain(known.base_url))
-        if there == (entry["kind"], entry["model"], _plain(entry.get("base_url", ""))):
+        urls = known.addresses if isinstance(known, ServerWorkerSettings) else (known.base_url,)
+        is_there = plain_address(entry.get("base_url", "")) in map(plain_address, urls)
+        if is_there and (kind, known.model) == (entry["kind"], entry["model"]):
             return known
     return None
-
-
-def _plain(url: str) -> str:
-    return url.rstrip("/").replace("//localhost:", "//127.0.0.1:")
 
 
 def _is_loopback(url: str) -> bool:
@@ -243,14 +245,17 @@ def _place(
     """
     from baton.core.forwarders import forwards_always, looks_forwarded
 
-    if not _is_loopback(entry["base_url"]):
+    urls = entry["base_url"]
+    here = [url for url in ([urls] if isinstance(urls, str) else urls) if _is_loopback(url)]
+    if not here:
         return {}
     if options.private:
         return {"here": True, "privacy": Label.LOCAL.value}
     model = entry["model"]
     if forwards_always(model):
         return {"privacy": Label.CLOUD.value}
-    looks = looks_forwarded(model, entry["base_url"]) or entry.get("privacy") == Label.CLOUD.value
+    looks = any(looks_forwarded(model, url) for url in here)
+    looks = looks or entry.get("privacy") == Label.CLOUD.value
     is_said = options.here or is_confirmed or entry.get("here")
     if looks and not (is_said or _agree(f"{_HERE_QUESTION.format(model=model)}?")):
         return {"privacy": Label.CLOUD.value}

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from baton.cli.output import confirm_or_exit, notify, require_terminal
+from msgspec.structs import replace
+
+from baton.cli.json_output import error_object
+from baton.cli.output import (
+    confirm_or_exit,
+    emit,
+    emit_document,
+    notify,
+    require_terminal,
+)
 from baton.compose import compose
 from baton.core.errors import ERROR_CLASSES, BatonError, BudgetExceeded
 from baton.core.hold_decision import shown_rounded_up
 from baton.core.labels import Label
 from baton.core.messages import Card, Message, Prompt, Role, max_input_tokens
+from baton.core.money import format_usd
 from baton.core.run.policy import PromptLimits, RunTerms, check
 from baton.core.run.rule_router import RuleRouter
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView
-from baton.platform.settings import Paths, Settings
+from baton.platform.settings import Paths, ServerWorkerSettings, Settings
 from baton.presentation.run_objects import overcharge_warnings
 
 LOCAL_TOKENS = 8
@@ -53,10 +64,80 @@ class WorkerTrial:
         return BudgetExceeded.exit_code if self.warnings else 0
 
 
-def confirm_cost(card: Card, settings: Settings, yes: bool) -> int | None:
-    """Have the person agree to what trying a worker can cost; return that, or None for nothing.
+@dataclass(frozen=True, slots=True)
+class AddressTrial:
+    """What came of a call to one of a worker's addresses: an answer or an error."""
 
-    Raises ConfigError where there is no terminal, and what `check` raises if it can't be tried.
+    address: str
+    trial: WorkerTrial | None = None
+    error: BatonError | None = None
+
+    @property
+    def line(self) -> str:
+        """What is shown of it."""
+        if self.trial is None:
+            return f"{self.address} fails: {one_line(str(self.error), 300)}"
+        return f"{self.address} works: {self.trial.tokens} tokens in {self.trial.seconds:.1f} s."
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The same for machines."""
+        return {
+            "address": self.address,
+            "status": "finished" if self.trial else "failed",
+            "error": error_object(self.error) if self.error else None,
+            "tokens": self.trial.tokens if self.trial else 0,
+            "seconds": self.trial.seconds if self.trial else 0.0,
+            "cost_usd": format_usd(self.trial.cost if self.trial else 0),
+        }
+
+
+def single_addresses(settings: Settings, worker: str) -> dict[str, Settings]:
+    """Return settings in which a worker with several addresses has only one, by that address."""
+    entry = next((each for each in settings.workers if each.id == worker), None)
+    if not isinstance(entry, ServerWorkerSettings) or len(entry.addresses) < 2:
+        return {}
+    others = [each for each in settings.workers if each is not entry]
+    entries = {
+        url: replace(entry, base_url=url, slots=slots)
+        for url, slots in zip(entry.addresses, entry.address_slots, strict=True)
+    }
+    return {url: replace(settings, workers=(*others, e)) for url, e in entries.items()}
+
+
+async def try_addresses(
+    alone: Mapping[str, Settings], paths: Paths, worker: str, budget: int | None
+) -> list[AddressTrial]:
+    """Try each address of a worker, of whose settings each has one: see `single_addresses`."""
+    tried: list[AddressTrial] = []
+    for url, settings in alone.items():
+        try:
+            trial = await try_worker(settings, paths, worker, budget)
+            tried.append(AddressTrial(url, trial))
+        except BatonError as error:
+            tried.append(AddressTrial(url, error=error))
+    return tried
+
+
+def report_addresses(worker: str, tried: Sequence[AddressTrial], as_json: bool) -> int:
+    """Report what came of each address; return the exit code, of the first that failed."""
+    failed = [each.error for each in tried if each.error is not None]
+    if as_json:
+        cost = format_usd(sum(each.trial.cost for each in tried if each.trial is not None))
+        status = "failed" if failed else "finished"
+        facts = [each.facts for each in tried]
+        emit_document(status=status, worker=worker, cost_usd=cost, addresses=facts)
+    else:
+        emit("\n".join(each.line for each in tried))
+    codes = [each.trial.report_warnings() for each in tried if each.trial is not None]
+    return failed[0].exit_code if failed else max(codes, default=0)
+
+
+def confirm_cost(card: Card, settings: Settings, yes: bool, calls: int = 1) -> int | None:
+    """Have the person agree to what trying a worker can cost; return that of each of so many calls.
+
+    None: it costs nothing. Raises ConfigError where there is no terminal, and what `check` raises
+    if it can't be tried.
     """
     budget = settings.budget
     check(
@@ -69,8 +150,8 @@ def confirm_cost(card: Card, settings: Settings, yes: bool) -> int | None:
     messages = [Message(Role.SYSTEM, card.system), Message(Role.USER, _PROMPT)]
     most = card.price.max_cost(max_input_tokens(messages), REMOTE_TOKENS)
     notify(
-        f"{one_line(card.model or card.id)} will say hello. It costs at most "
-        f"{shown_rounded_up(most)}."
+        f"{one_line(card.model or card.id)} will say hello{f' {calls} times' * (calls > 1)}. It "
+        f"costs at most {shown_rounded_up(calls * most)}."
     )
     if yes:
         return most

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from baton.cli.completion import complete_worker
+from baton.cli.detected_models import (
+    checked_host,
+    detection_text,
+    model_text,
+    new_models,
+    select_models,
+    server_model_object,
+)
 from baton.cli.options import AliasedGroup, offline_option
 from baton.cli.output import emit, emit_document, notify
 from baton.cli.worker_entries import AddOptions, add_worker, append_workers, detected_entries
 from baton.compose import compose
 from baton.core.byte_format import show_size
 from baton.core.errors import BatonError, ConfigError
-from baton.core.labels import Label
+from baton.core.labels import Label, address_label
 from baton.core.messages import Card
 from baton.core.money import Price, format_usd
 from baton.core.sampling_settings import default_sampling, effective_values
@@ -33,10 +41,6 @@ from baton.platform.settings import (
     load_settings,
 )
 from baton.presentation.charges import price_text
-
-if TYPE_CHECKING:
-    from baton.workers.local import ServerModel
-
 
 _ADD_EXAMPLES = """\b
 Examples:
@@ -72,18 +76,23 @@ def show(worker: str, as_json: bool) -> None:
     Behind each number stands who said it: config.toml, the model's own file, or Baton.
     """
     card, manner = _find_worker(worker)
-    address, variable = configured_address(load_settings(find_paths().config_file), worker)
+    addresses, variable = configured_addresses(load_settings(find_paths().config_file), worker)
     if as_json:
         more = configuration_object(manner) if manner is not None else {}
-        return emit_document(
-            **(card_object(card) | {"address": address, "api_key_env": variable} | more)
-        )
+        more |= {
+            "address": addresses[0].url if addresses else "",
+            "addresses": [asdict(each) for each in addresses],
+            "api_key_env": variable,
+        }
+        return emit_document(**(card_object(card) | more))
+    is_list = len(addresses) > 1
     facts = {
         "Worker": card.id,
         "Name": card.name,
         "Model": card.model,
         "Provider": card.provider if card.kind == "cloud" else "",
-        "Address": address,
+        "Address": addresses[0].url if len(addresses) == 1 else "",
+        **{f"Address {n}": each.line for n, each in enumerate(addresses, 1) if is_list},
         "Key": f"in {variable}" if variable else "",
         "Runs": card.hardware or card.kind,
         "Privacy": _privacy_text(card),
@@ -101,30 +110,50 @@ def show(worker: str, as_json: bool) -> None:
     emit("\n".join(f"{name + ':':16}{one_line(text)}" for name, text in facts.items() if text))
 
 
-@workers.command(short_help="Find engines that run on this machine.")
+@workers.command(short_help="Find engines that run here or on another host.")
 @click.argument("ids", nargs=-1, metavar="[ID]...")
+@click.option("--host", "hosts", metavar="NAME", multiple=True, help="Ask that host; repeatable.")
 @click.option("--add", is_flag=True, help="Put them into config.toml.")
+@click.option(
+    "--price",
+    nargs=2,
+    metavar="INPUT OUTPUT",
+    help="US dollars for a million tokens read and written, on other hosts.",
+)
 @offline_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def detect(ids: tuple[str, ...], add: bool, offline: bool, as_json: bool) -> None:
-    """Find engines that run on this machine: Ollama, LM Studio, llama-server.
+def detect(
+    ids: tuple[str, ...],
+    hosts: tuple[str, ...],
+    add: bool,
+    price: tuple[str, str] | None,
+    offline: bool,
+    as_json: bool,
+) -> None:
+    """Find engines that run on this machine: Ollama, LM Studio, llama-server, vLLM, SGLang.
 
     With --add their models become workers: those named, or all that aren't yet. That confirms that
     they compute on this machine, so they are used without asking.
+
+    With --host another host is asked instead, at the usual ports of these engines and at no others.
+    A model that several hosts offer becomes one worker with several addresses. It needs a price,
+    which is 0 for machines of your own: --price 0 0.
     """
     file = find_paths().config_file
     settings = load_settings(file, flags={"offline": True} if offline else {})
     if settings.offline:
         raise ConfigError("Baton is offline, so no engine was looked for.", "Leave offline first.")
-    found = _select_models(_new_models(settings), ids)
+    asked = list(dict.fromkeys(map(checked_host, hosts)))
+    found = select_models(new_models(settings, asked), ids)
     if add:
-        append_workers(file, detected_entries(found))
+        append_workers(file, detected_entries(found, AddOptions(price=price or None)))
     if as_json:
-        return emit_document(models=[asdict(model) for model in found])
+        return emit_document(models=[server_model_object(model) for model in found])
     width = max((len(model.id) for model in found), default=0)
     for model in found:
-        emit(f"{model.id:{width}}  {model.engine:12}  {_model_text(model)}")
-    notify(_detection_text(found, add))
+        where = f"  on {', '.join(map(one_line, model.hosts))}" if hosts else ""
+        emit(f"{model.id:{width}}  {model.engine:12}  {model_text(model)}{where}")
+    notify(detection_text(found, add, hosts))
 
 
 @workers.command(short_help="Add a worker to config.toml.", epilog=_ADD_EXAMPLES)
@@ -172,17 +201,30 @@ def add(
 @click.option("-y", "--yes", is_flag=True, help="Don't ask before it costs something.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def test(worker: str, yes: bool, as_json: bool) -> int:
-    """Let WORKER write a few tokens, having asked if that costs something."""
-    from baton.cli.worker_test import confirm_cost, try_worker
+    """Let WORKER write a few tokens, having asked if that costs something.
+
+    One with several addresses is tried at each.
+    """
+    from baton.cli.worker_test import (
+        confirm_cost,
+        report_addresses,
+        single_addresses,
+        try_addresses,
+        try_worker,
+    )
 
     paths = find_paths()
     settings = load_settings(paths.config_file)
-    budget = confirm_cost(_find_card(worker), settings, yes)
+    alone = single_addresses(settings, worker)
+    budget = confirm_cost(_find_card(worker), settings, yes, max(1, len(alone)))
+    if alone:
+        tried = asyncio.run(try_addresses(alone, paths, worker, budget))
+        return report_addresses(worker, tried, as_json)
     trial = asyncio.run(try_worker(settings, paths, worker, budget))
     if as_json:
-        tried = asdict(trial)
-        cost = format_usd(tried.pop("cost"))
-        emit_document(status="finished", worker=worker, cost_usd=cost, **tried)
+        facts = asdict(trial)
+        cost = format_usd(facts.pop("cost"))
+        emit_document(status="finished", worker=worker, cost_usd=cost, **facts)
         return trial.report_warnings()
     where = f" on {one_line(trial.hardware)}" if trial.hardware else ""
     emit(f"{one_line(worker)} works: {trial.tokens} tokens in {trial.seconds:.1f} s{where}.")
@@ -267,36 +309,31 @@ def sourced_price_text(card: Card) -> str:
     return f"{price_text(card)} ({source})" if source else price_text(card)
 
 
-def configured_address(settings: Settings, worker: str) -> tuple[str, str]:
-    """Return the address and the key's variable that the settings name for a worker."""
+def configured_addresses(settings: Settings, worker: str) -> tuple[list[AddressFacts], str]:
+    """Return the addresses and the key's variable that the settings name for a worker."""
     for entry in settings.roster:
-        if entry.id == worker and isinstance(entry, CloudWorkerSettings | ServerWorkerSettings):
-            return entry.base_url, entry.api_key_env
-    return "", ""
+        if entry.id == worker and isinstance(entry, CloudWorkerSettings):
+            urls = [AddressFacts(entry.base_url, entry.slots)] if entry.base_url else []
+            return urls, entry.api_key_env
+        if entry.id == worker and isinstance(entry, ServerWorkerSettings):
+            pairs = zip(entry.addresses, entry.address_slots, strict=True)
+            return [AddressFacts(url, slots) for url, slots in pairs], entry.api_key_env
+    return [], ""
 
 
-def _new_models(settings: Settings) -> list[ServerModel]:
-    """Return the models of running engines that aren't workers yet."""
-    from baton.workers.local import TIMEOUT_SECONDS, find_server_models
+@dataclass(frozen=True, slots=True)
+class AddressFacts:
+    """An address of a worker, and how many calls it takes at once."""
 
-    known = {
-        (entry.model, entry.base_url.rstrip("/").replace("//localhost:", "//127.0.0.1:"))
-        for entry in settings.roster
-        if isinstance(entry, ServerWorkerSettings)
-    }
-    found = asyncio.run(
-        find_server_models(taken=[entry.id for entry in settings.roster], limit=TIMEOUT_SECONDS)
-    )
-    return [model for model in found if (model.model, model.base_url) not in known]
+    url: str
+    slots: int
 
-
-def _select_models(found: Sequence[ServerModel], ids: Iterable[str]) -> list[ServerModel]:
-    by_id = {model.id: model for model in found}
-    for id in ids:
-        if id not in by_id:
-            there = ", ".join(by_id) or "none"
-            raise ConfigError(f"No new model {id!r} was found.", f"Found: {there}.")
-    return [by_id[id] for id in ids] or list(found)
+    @property
+    def line(self) -> str:
+        """What is shown of it, if it is one of several."""
+        place = address_label(self.url)
+        where = "this machine" if place is Label.LOCAL else place.value
+        return f"{self.url} ({where}, {self.slots} at once)"
 
 
 def _addition_text(entry: Mapping[str, Any], is_changed: bool) -> str:
@@ -320,23 +357,6 @@ def _addition_text(entry: Mapping[str, Any], is_changed: bool) -> str:
     if entry.get("privacy") == Label.CLOUD.value:
         return f"{first} It counts as cloud; `baton workers add {id} --here` if it computes here."
     return f"{first} You are asked before anything is sent there."
-
-
-def _model_text(model: ServerModel) -> str:
-    if model.cloud:
-        return f"{model.model}: only forwarded to a cloud, needs a price"
-    return f"{model.model}  {show_size(model.size)}" if model.size else model.model
-
-
-def _detection_text(found: Sequence[ServerModel], added: bool) -> str:
-    if not found:
-        return "No engine with new models runs here (Ollama, LM Studio, llama-server)."
-    if not added:
-        return "`baton workers detect --add` makes them workers."
-    unpriced = (
-        "" if not any(model.cloud for model in found) else " What is forwarded needs a price."
-    )
-    return f"Added to config.toml; `baton ask -m {found[0].id}` asks the first.{unpriced}"
 
 
 _ORIGINS = ("settings", "model", "file", "baton")

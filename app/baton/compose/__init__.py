@@ -9,7 +9,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from baton.compose.local_workers import NOTHING_HERE, LocalWorkers, library
-from baton.compose.remote_workers import card_of, privacy_warning, remote_workers
+from baton.compose.remote_workers import (
+    card_of,
+    find_host_models,
+    privacy_warning,
+    remote_workers,
+)
 from baton.core.catalogue_types import ModelRole
 from baton.core.errors import ConfigError, StoreError
 from baton.core.labels import Label
@@ -49,6 +54,7 @@ __all__ = [
     "appoint",
     "card_of",
     "compose",
+    "find_host_models",
     "is_ledger_lost",
     "library",
     "open_ledger",

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from baton.core.errors import WorkerUnavailable
 from baton.core.forwarders import forwards_always, looks_forwarded
-from baton.core.labels import Label, address_label
+from baton.core.labels import Label, address_label, farthest
 from baton.core.messages import Card
 from baton.core.money import FREE
+from baton.ipc.process import ChildDied
 from baton.platform.settings import (
     CloudWorkerSettings as CloudSettings,
     LocalWorkerSettings as LocalSettings,
@@ -19,12 +22,17 @@ from baton.platform.settings import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from baton.core.ports import Worker
     from baton.money import Ledger
     from baton.platform.settings import Effort
     from baton.workers.cloud import Gateway
+    from baton.workers.local import ServerModel
+
+
+HOST_SECONDS = 3.0
+"""How long an engine on another host may take to say what it has."""
 
 
 def remote_workers(
@@ -34,7 +42,7 @@ def remote_workers(
     entries = [worker for worker in settings.roster if not isinstance(worker, LocalSettings)]
     if not entries:
         return None, {}
-    from baton.workers.cloud import CloudWorker, Gateway
+    from baton.workers.cloud import Gateway
 
     cloud = settings.cloud
     gateway = Gateway(
@@ -46,16 +54,54 @@ def remote_workers(
         offline=settings.offline,
         environ=dict(os.environ),  # the app takes the keys out of its own
     )
-    return gateway, {
-        entry.id: CloudWorker(
-            card_of(entry, cloud.effort),
-            gateway,
-            base_url=entry.base_url,
-            api_key_env=entry.api_key_env,
-            temperature=entry.temperature,
-        )
-        for entry in entries
-    }
+    return gateway, {entry.id: _worker(entry, gateway, cloud.effort) for entry in entries}
+
+
+def _worker(entry: CloudSettings | ServerSettings, gateway: Gateway, effort: Effort) -> Worker:
+    from baton.workers.cloud import CloudWorker, WorkerAddress
+
+    base_url, addresses = "", []
+    if isinstance(entry, CloudSettings):
+        base_url = entry.base_url
+    else:
+        for url, slots in zip(entry.addresses, entry.address_slots, strict=True):
+            is_here = _reach_of_address(entry, url) is Label.LOCAL
+            addresses.append(WorkerAddress(url, slots, remote=not is_here))
+    return CloudWorker(
+        card_of(entry, effort),
+        gateway,
+        base_url=base_url,
+        addresses=addresses,
+        api_key_env=entry.api_key_env,
+        temperature=entry.temperature,
+    )
+
+
+async def find_host_models(
+    settings: Settings, paths: Paths, hosts: Sequence[str]
+) -> list[ServerModel]:
+    """Return the models of engines on these hosts, each by itself and without an id.
+
+    The gateway asks them, and no other host: at the ports where engines usually are.
+    """
+    from baton.workers.cloud import Gateway
+    from baton.workers.local import ServerModel
+
+    async def record(call: str, destination: str, body: bytes) -> None:
+        raise AssertionError("no call is made")
+
+    gateway = Gateway(record, keys_file=paths.keys_file, offline=settings.offline)
+    try:
+        found = await asyncio.gather(*(gateway.find_engines(h, HOST_SECONDS) for h in hosts))
+    except ChildDied as death:
+        raise WorkerUnavailable(f"The gateway process failed. {death}", "Try again.") from death
+    finally:
+        await gateway.aclose()
+    return [
+        ServerModel("", m.engine, m.model, (m.base_url,), m.size, m.cloud, (m.slots,))
+        for models in found
+        for m in models
+    ]
 
 
 def card_of(entry: CloudSettings | ServerSettings, effort: Effort = "low") -> Card:
@@ -68,7 +114,7 @@ def card_of(entry: CloudSettings | ServerSettings, effort: Effort = "low") -> Ca
     privacy, reach = privacy_of(entry), reach_of(entry)
     confirmed = isinstance(entry, CloudSettings) or entry.here or entry.privacy is Label.LOCAL
     # What a provider's model costs somewhere else is not in any list.
-    listed = entry.model if cloud and not entry.base_url else ""
+    listed = entry.model if isinstance(entry, CloudSettings) and not entry.base_url else ""
     price = price_of(listed, entry.price)
     if price is None and reach is Label.LOCAL:
         price = FREE  # this machine's own electricity
@@ -84,9 +130,10 @@ def card_of(entry: CloudSettings | ServerSettings, effort: Effort = "low") -> Ca
         model=entry.model,
         remote=reach is not Label.LOCAL,
         is_confirmed=confirmed,
-        slots=entry.slots,
+        slots=entry.slots if isinstance(entry, CloudSettings) else sum(entry.address_slots),
         skills={str(kind): level for kind, level in entry.skills.items()},
         thinking=thinking_tokens(entry.model, effort) if cloud else 0,
+        works_offline=works_offline(entry),
         note="" if confirmed or reach is not Label.LOCAL else _UNCONFIRMED.format(id=entry.id),
     )
     return card if entry.system is None else replace(card, system=entry.system)
@@ -110,19 +157,34 @@ def privacy_of(entry: CloudSettings | ServerSettings) -> Label:
 
 
 def reach_of(entry: CloudSettings | ServerSettings) -> Label:
-    """Return how far a text really travels, as far as that is known.
+    """Return how far a text may really travel, as far as that is known.
 
     An engine on this machine that forwards to a cloud is one: Ollama for its `:cloud` models in any
-    case; what looks like a forwarder, until the person says that it computes here.
+    case; what looks like a forwarder, until the person says that it computes here. Of several
+    addresses the farthest one decides, since a call may go to any of them.
     """
-    if isinstance(entry, CloudSettings) or forwards_always(entry.model):
+    if isinstance(entry, CloudSettings):
         return Label.CLOUD
-    reach = address_label(entry.base_url)
+    return farthest(_reach_of_address(entry, url) for url in entry.addresses)
+
+
+def _reach_of_address(entry: ServerSettings, url: str) -> Label:
+    if forwards_always(entry.model):
+        return Label.CLOUD
+    reach = address_label(url)
     if reach is not Label.LOCAL or entry.here or entry.privacy is Label.LOCAL:
         return reach
     if entry.privacy is not None:
         return entry.privacy
-    return Label.CLOUD if looks_forwarded(entry.model, entry.base_url) else reach
+    return Label.CLOUD if looks_forwarded(entry.model, url) else reach
+
+
+def works_offline(entry: CloudSettings | ServerSettings) -> bool:
+    """Whether some of a worker's addresses are on this machine although others aren't."""
+    if isinstance(entry, CloudSettings):
+        return False
+    reaches = {_reach_of_address(entry, url) for url in entry.addresses}
+    return Label.LOCAL in reaches and len(reaches) > 1
 
 
 def privacy_warning(entry: CloudSettings | ServerSettings) -> str:

@@ -133,6 +133,7 @@ class Unsent:
     at: float = field(default=0.0, kw_only=True)
     step: int
     worker: str
+    destination: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,3 +70,8 @@ LABEL_RANK = {Label.LOCAL: 0, Label.LAN: 1, Label.CLOUD: 2}
 def strictest(labels: Iterable[Label]) -> Label:
     """Return the label of something derived from all of these (nothing at all may go anywhere)."""
     return min(labels, key=LABEL_RANK.__getitem__, default=Label.CLOUD)
+
+
+def farthest(labels: Iterable[Label]) -> Label:
+    """Return how far a text may travel that goes to one of these places."""
+    return max(labels, key=LABEL_RANK.__getitem__)

@@ -76,7 +76,7 @@ class Request:
 
 
 # What a worker yields, in order: any Loading, Reading and RequestSent, then any Thinking, then Text
-# and Writing, then Usage.
+# and Writing, then Usage. Before Retrying and the next RequestSent there is no Text.
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,10 @@ class Writing:
 
 @dataclass(frozen=True, slots=True)
 class Retrying:
-    """The worker failed before its first word and is tried again in `delay` seconds."""
+    """The worker failed before its first word and is tried again in `delay` seconds.
+
+    One with several addresses is tried at another one.
+    """
 
     reason: str
     delay: float
@@ -138,12 +141,14 @@ class RequestSent:
 
 @dataclass(frozen=True, slots=True)
 class Declined:
-    """The provider refused the request in a way that costs nothing; an error follows.
+    """The provider refused the request in a way that costs nothing; an error follows, or Retrying.
 
-    With `unsent` no connection came about, so not a byte of what was announced left.
+    With `unsent` no connection came about to the `destination`, so not a byte of what was announced
+    left.
     """
 
     unsent: bool = False
+    destination: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +226,9 @@ class Card:
     may be, from 1 to 5, as the person set it, `published` as was published of its model; kinds that
     are in neither are judged by its size. `thinking` is how many tokens a remote worker may
     think besides what it writes, until its own calls say how many (0: it doesn't think). `address`
-    is where its bytes go, and through which proxy, as in the egress log ("" where none leave).
+    is where its bytes go, and through which proxy, as in the egress log ("" where none leave); of
+    several addresses it names them. `works_offline` is whether some of them are on this machine
+    although others aren't.
     """
 
     id: str
@@ -246,6 +253,12 @@ class Card:
     published: Mapping[str, float] = field(default_factory=dict, hash=False)
     thinking: int = 0
     address: str = ""
+    works_offline: bool = False
+
+    @property
+    def needs_network(self) -> bool:
+        """Whether it can't be used offline."""
+        return self.remote and not self.works_offline
 
     @property
     def is_tool(self) -> bool:

@@ -44,9 +44,9 @@ class Worker(Protocol):
         """Answer the request: progress and text as they come, then exactly one Usage.
 
         Closing the generator (or cancelling its consumer) stops the work within 2 s. A worker
-        behind the gateway yields RequestSent before each request, and makes one at most. Raises
-        ModelFileError, SecretMissing, WorkerUnavailable, ContextTooLong (before any text) or
-        WorkerError.
+        behind the gateway yields RequestSent before each request, and makes one at most that can
+        cost anything. Raises ModelFileError, SecretMissing, WorkerUnavailable, ContextTooLong
+        (before any text) or WorkerError.
         """
         ...
 

@@ -261,8 +261,8 @@ class RunView:
                 return replace(self, offers=(*self.offers, event), notice=event.message)
             case Sent():
                 return replace(self, sent=(*self.sent, event))
-            case Unsent(step=step, worker=worker):
-                last = next(s for s in reversed(self.sent) if (s.step, s.worker) == (step, worker))
+            case Unsent():
+                last = next(s for s in reversed(self.sent) if _is_same_request(s, event))
                 return replace(self, sent=tuple(s for s in self.sent if s is not last))
             case Warned():
                 return replace(self, warnings=(*self.warnings, event))
@@ -314,6 +314,12 @@ def fold_events(events: Iterable[Event]) -> RunView:
     except IndexError:  # no Baton wrote them: they were imported
         return RunView()
     return view
+
+
+def _is_same_request(sent: Sent, unsent: Unsent) -> bool:
+    """Whether that is the request that did not leave; older runs don't name its destination."""
+    is_same_place = unsent.destination in ("", sent.destination)
+    return (sent.step, sent.worker) == (unsent.step, unsent.worker) and is_same_place
 
 
 def activity_text(view: RunView) -> str:

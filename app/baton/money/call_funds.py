@@ -386,8 +386,9 @@ _LIST_HINT = "`baton budget release` lists the unconfirmed ones."
 def record_sent(
     connection: Connection, call: str, destination: str, body: bytes, now: float
 ) -> None:
-    """Record what is about to be sent: once, since a hold is for one request.
+    """Record what is about to be sent: a hold is for one request that can cost anything.
 
+    Another one may follow where those before it did not leave, or where nothing is ever charged.
     Raises StoreError if its money is no longer held.
     """
     row = _get_call(connection, call)
@@ -398,7 +399,7 @@ def record_sent(
             "Another Baton took this call for lost and gave its money back; nothing was sent.",
             "Try again.",
         )
-    if connection.execute("SELECT 1 FROM egress WHERE call = ?", [call]).fetchone():
+    if not parse_price(row["price"]).is_free and connection.execute(_LEFT, [call]).fetchone():
         raise LookupError(f"call {call} was sent before; another request needs a hold of its own")
     digest, kept = hashlib.sha256(body).hexdigest(), body if row["keep"] else None
     connection.execute(
@@ -408,10 +409,16 @@ def record_sent(
 
 
 def record_unsent(connection: Connection, call: str, now: float) -> None:
-    """Record that what `record_sent` announced did not leave: no connection came about."""
+    """Record that what `record_sent` announced last did not leave: no connection came about."""
     connection.execute(
-        "INSERT INTO unsent (call, at) SELECT call, ? FROM egress WHERE call = ?", [now, call]
+        """INSERT INTO unsent_requests (egress, at)
+            SELECT key, ? FROM egress WHERE call = ? ORDER BY key DESC LIMIT 1""",
+        [now, call],
     )
+
+
+_LEFT = """SELECT 1 FROM egress WHERE call = ?
+    AND NOT EXISTS (SELECT 1 FROM unsent_requests WHERE egress = key)"""
 
 
 def set_ceiling(connection: Connection, scope: Scope, amount: int | None, now: float) -> None:

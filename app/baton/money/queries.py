@@ -19,7 +19,7 @@ _GROUPING_COLUMNS: dict[UsageGrouping, str] = {
 }
 
 _EGRESS_QUERY = """SELECT egress.*, run, worker, held, charged, status,
-    EXISTS (SELECT 1 FROM unsent WHERE unsent.call = egress.call) AS unsent
+    EXISTS (SELECT 1 FROM unsent_requests WHERE unsent_requests.egress = egress.key) AS unsent
     FROM egress JOIN calls ON calls.id = egress.call"""
 
 

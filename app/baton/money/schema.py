@@ -205,7 +205,22 @@ _UNSENT = Migration(
     ),
 )
 
-MIGRATIONS: tuple[Migration, ...] = (_FIRST, _PROGRESS, _QUEUE, _UNSENT)
+_UNSENT_REQUESTS = Migration(
+    "0005_unsent_requests",
+    (
+        # Requests in `egress` that never left: a call may have several, each to another address.
+        """CREATE TABLE unsent_requests (
+            egress INTEGER PRIMARY KEY REFERENCES egress (key),
+            at REAL NOT NULL
+        ) STRICT""",
+        """INSERT INTO unsent_requests (egress, at)
+            SELECT egress.key, unsent.at FROM unsent JOIN egress ON egress.call = unsent.call""",
+        "DROP TABLE unsent",
+        *_keep("unsent_requests"),
+    ),
+)
+
+MIGRATIONS: tuple[Migration, ...] = (_FIRST, _PROGRESS, _QUEUE, _UNSENT, _UNSENT_REQUESTS)
 
 SUMS = ", ".join(f"sum({amount})" for amount in _amounts("calls"))
 """What calls come to: settled, held, unconfirmed."""

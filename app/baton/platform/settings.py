@@ -36,6 +36,7 @@ from baton.platform.settings_sources import (
     unknown_variables,
     value_error,
 )
+from baton.platform.worker_addresses import check_addresses
 
 Mode = Literal["auto", "local", "mini", "ultra"]
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -144,6 +145,8 @@ class CloudWorkerSettings(_WorkerSettingsBase, frozen=True, tag="cloud"):
 class ServerWorkerSettings(_WorkerSettingsBase, frozen=True, tag="server"):
     """An OpenAI-compatible engine at `base_url`: Ollama, LM Studio, llama-server, vLLM.
 
+    A list in `base_url` names several addresses of the same model, over which calls are spread;
+    `slots` is how many calls each takes at once: one number for all, or a list with one for each.
     `here` is the person's word that an engine on this machine also computes here, and doesn't
     forward: it is used without asking then. `privacy` "local" says the same, and lets private
     texts go to it; else how far texts travel follows from the address. `price` must be given for an
@@ -152,7 +155,7 @@ class ServerWorkerSettings(_WorkerSettingsBase, frozen=True, tag="server"):
 
     id: str
     model: str
-    base_url: str
+    base_url: str | tuple[str, ...]
     system: str | None = None
     api_key_env: str = ""
     here: bool = False
@@ -161,7 +164,19 @@ class ServerWorkerSettings(_WorkerSettingsBase, frozen=True, tag="server"):
     context: Tokens | None = None
     max_output: Tokens = 4096
     temperature: float | None = None
-    slots: Slots = 4
+    slots: Slots | tuple[Slots, ...] = 4
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Where it is, in the person's order."""
+        return (self.base_url,) if isinstance(self.base_url, str) else self.base_url
+
+    @property
+    def address_slots(self) -> tuple[int, ...]:
+        """How many calls each address takes at once."""
+        if isinstance(self.slots, tuple):
+            return self.slots
+        return (self.slots,) * len(self.addresses)
 
 
 class LocalWorkerSettings(_WorkerSettingsBase, frozen=True, tag="local"):
@@ -504,6 +519,7 @@ def _check_workers(sources: Sequence[SettingsSource]) -> None:
                     f" (in {source.place(('workers', number, 'api_key_env'))}).",
                     'Name the variable with the key, for example api_key_env = "LAB_KEY".',
                 )
+            check_addresses(entry, source, ("workers", number))
             if "model" not in entry and id != BUILT_IN_WORKER.id:
                 raise ConfigError(
                     f"The worker {id!r} names no model (in {place}).",

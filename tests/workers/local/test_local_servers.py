@@ -18,10 +18,11 @@ from baton.workers.local.local_servers import (
     ServerAddress,
     ServerModel,
     find_server_models,
+    merge_server_models,
     server_addresses,
 )
 
-OLLAMA, LM_STUDIO, LLAMA_SERVER = server_addresses({})
+OLLAMA, LM_STUDIO, LLAMA_SERVER, VLLM, SGLANG = server_addresses({})
 Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -83,8 +84,8 @@ async def test_a_running_ollama_is_found_and_its_cloud_models_are_distinguished(
         ("mine", "mine", 0, True),
         ("llama-3.2-1b-instruct", "hf.co/someone/Llama-3.2-1B-Instruct-GGUF:Q4_K_M", 1, False),
     ]
-    assert {(f.engine, f.base_url) for f in found} == {
-        ("Ollama", f"http://127.0.0.1:{place.port}/v1")
+    assert {(f.engine, f.addresses) for f in found} == {
+        ("Ollama", (f"http://127.0.0.1:{place.port}/v1",))
     }
     [request] = asked
     assert request.startswith(b"GET /api/tags HTTP/1.1\r\n")
@@ -100,8 +101,68 @@ async def test_a_running_lm_studio_and_llama_server_are_found() -> None:
     assert (found.id, found.engine, found.size) == ("qwen3-8b.q8_0", "llama-server", 17)
 
 
-async def test_something_else_at_the_port_of_llama_server_is_no_worker() -> None:
-    assert await found_at(LLAMA_SERVER, models({"id": "a", "owned_by": "somebody"})) == []
+async def test_llama_server_says_how_many_calls_it_takes_at_once() -> None:
+    listed = {"data": [{"id": "qwen3-8b", "owned_by": "llamacpp"}], "total_slots": 6}
+    answer = says(json.dumps(listed).encode())
+    async with serve_locally(LLAMA_SERVER, answer) as (place, asked):
+        [found] = await find_server_models([place], limit=30)
+    assert (found.slots, found.known_slots, found.entry["slots"]) == ((6,), 6, 6)
+    paths = [request.split()[1] for request in asked]
+    assert paths == [b"/v1/models", b"/props"]
+
+
+async def test_an_engine_that_does_not_say_is_not_asked_further() -> None:
+    named = {"id": "Qwen/Qwen3-8B", "object": "model", "owned_by": "vllm"}
+    async with serve_locally(VLLM, models(named)) as (place, asked):
+        [found] = await find_server_models([place], limit=30)
+    assert (found.engine, found.id, found.known_slots) == ("vLLM", "qwen3-8b", None)
+    assert "slots" not in found.entry
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("usual", [LLAMA_SERVER, VLLM, SGLANG])
+async def test_something_else_at_the_port_of_an_engine_is_no_worker(usual: ServerAddress) -> None:
+    assert await found_at(usual, models({"id": "a", "owned_by": "somebody"})) == []
+    assert await found_at(usual, models({"id": "a"})) == []
+
+
+def offered(host: str, model: str, slots: int = 0, cloud: bool = False) -> ServerModel:
+    url = f"http://{host}:8080/v1"
+    return ServerModel("", "llama-server", model, (url,), cloud=cloud, slots=(slots,))
+
+
+def test_a_model_of_several_hosts_is_one_worker_with_several_addresses() -> None:
+    found = [
+        offered("10.0.0.2", "qwen3-8b", 4),
+        offered("10.0.0.2", "gemma-3"),
+        offered("10.0.0.3", "qwen3-8b", 8),
+        offered("10.0.0.4", "qwen3-8b"),
+        offered("10.0.0.4", "gemma-3", cloud=True),
+    ]
+    both, gemma, cloud = merge_server_models(found, ("qwen3-8b",))
+    assert both.entry == {
+        "id": "qwen3-8b-2",
+        "kind": "server",
+        "model": "qwen3-8b",
+        "base_url": [f"http://10.0.0.{n}:8080/v1" for n in (2, 3, 4)],
+        "slots": [4, 8, 4],
+    }
+    assert convert(both.entry, ServerWorkerSettings).address_slots == (4, 8, 4)
+    assert (gemma.base_url, gemma.known_slots) == ("http://10.0.0.2:8080/v1", None)
+    assert (cloud.id, cloud.entry["privacy"]) == ("gemma-3-2", "cloud")
+
+
+def test_two_engines_of_one_host_are_not_one_worker() -> None:
+    first, second = offered("10.0.0.2", "a"), offered("10.0.0.2", "a")
+    assert [m.id for m in merge_server_models([first, second], ())] == ["a", "a-2"]
+
+
+def test_what_is_on_another_host_does_not_count_as_here() -> None:
+    here, there = offered("127.0.0.1", "a"), offered("10.0.0.2", "a")
+    [both] = merge_server_models([here, there], ())
+    assert here.entry["here"]
+    assert "here" not in there.entry
+    assert "here" not in both.entry
 
 
 async def test_an_answer_in_chunks_is_read() -> None:
@@ -199,12 +260,13 @@ async def test_a_very_long_list_is_cut() -> None:
 def test_ollama_is_looked_for_where_it_listens_if_that_is_here(
     value: str, host: str, port: int
 ) -> None:
-    ollama, *_ = server_addresses({"OLLAMA_HOST": value})
+    ollama, *others = server_addresses({"OLLAMA_HOST": value})
     assert (ollama.host, ollama.port) == (host, port)
+    assert {other.host for other in others} == {"127.0.0.1"}
 
 
 def test_what_is_found_makes_an_entry_in_the_settings() -> None:
-    here = ServerModel("a", "Ollama", "a:8b", "http://127.0.0.1:11434/v1")
+    here = ServerModel("a", "Ollama", "a:8b", ("http://127.0.0.1:11434/v1",))
     cloud = replace(here, id="b", cloud=True)
     assert convert(here.entry, ServerWorkerSettings).privacy is None  # as the address says
     assert convert(cloud.entry, ServerWorkerSettings).privacy is Label.CLOUD

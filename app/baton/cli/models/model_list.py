@@ -29,7 +29,7 @@ from baton.cli.workers import (
     card_object,
     configuration_lines,
     configuration_object,
-    configured_address,
+    configured_addresses,
     sourced_price_text,
     worker_configuration,
 )
@@ -251,7 +251,8 @@ async def model_details(known: KnownModel) -> ModelDetails:
         verdict = None
         if known.load is not None:
             verdict = judge_fit([known.load], await library.inspect_machine())
-    address, _ = configured_address(settings, known.id)
+    addresses, _ = configured_addresses(settings, known.id)
+    address = ", ".join(each.url for each in addresses)
     manner = None
     if known.state != IN_CATALOGUE:
         manner = worker_configuration(known.card, settings, known.file)

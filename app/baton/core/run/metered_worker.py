@@ -72,7 +72,7 @@ class CallUsage:
                 self.usage = chunk
                 self.tokens_out = chunk.tokens_out
             case RequestSent():
-                self.sent = True
+                self.sent, self.declined = True, False  # a request before it may have been declined
             case Declined():
                 self.declined = True
             case _:

@@ -79,7 +79,7 @@ def check(card: Card, label: Label, terms: RunTerms) -> None:
             f"This conversation is {label}, and {card.id} is a {card.privacy} worker.",
             "Choose a local worker, or start a conversation that isn't private.",
         )
-    if terms.offline and card.remote:
+    if terms.offline and card.needs_network:
         raise ConfigError(
             f"Baton is offline, and {card.id} is not on this machine.",
             "Choose a local worker, or leave offline.",

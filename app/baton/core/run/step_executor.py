@@ -318,8 +318,8 @@ class StepExecution:
                 self.usage = chunk
             case RequestSent(destination=destination, size=size):
                 await emit(ev.Sent(number, self.worker, destination, size))
-            case Declined(unsent=True):
-                await emit(ev.Unsent(number, self.worker))
+            case Declined(unsent=True, destination=destination):
+                await emit(ev.Unsent(number, self.worker, destination))
             case Retrying(reason=reason, delay=delay):
                 await emit(ev.StepRetried(number, reason, delay))
             case Queued() | Loading() | Reading() | Thinking() | Writing():

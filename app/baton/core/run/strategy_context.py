@@ -205,8 +205,8 @@ class RunStrategyContext:
                             break
                     case RequestSent(destination=destination, size=size):
                         await run.emit(ev.Sent(0, worker.card.id, destination, size))
-                    case Declined(unsent=True):
-                        await run.emit(ev.Unsent(0, worker.card.id))
+                    case Declined(unsent=True, destination=destination):
+                        await run.emit(ev.Unsent(0, worker.card.id, destination))
                     case Usage():
                         confidence, lines = chunk.confidence, chunk.lines
         return WrittenPlan("".join(pieces), confidence, lines)

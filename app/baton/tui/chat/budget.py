@@ -261,7 +261,7 @@ class BudgetController:
             return (
                 f"This conversation is private, so {card.name} is not asked. /private off lifts it."
             )
-        if terms.offline and card.remote:
+        if terms.offline and card.needs_network:
             return f"Baton is offline, so {card.name} is not asked. /offline off lifts that."
         try:
             check(card, label, terms)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from baton.core.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
+    from baton.workers.cloud.address_pool import WorkerAddress as WorkerAddress
     from baton.workers.cloud.gateway import (
         GATEWAY_VARIABLES as GATEWAY_VARIABLES,
         CallTimeouts as CallTimeouts,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 else:
     __getattr__ = lazy_exports(
         __name__,
+        address_pool="WorkerAddress",
         gateway="Gateway GATEWAY_VARIABLES CallTimeouts",
         price_table="cheapest_model price_of snapshot",
         redaction="KEY MAIL PASSWORD Redaction",

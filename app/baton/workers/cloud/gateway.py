@@ -10,21 +10,27 @@ from pathlib import Path
 from baton.core.errors import BatonError, WorkerError
 from baton.core.labels import Label
 from baton.core.messages import Card
-from baton.ipc.process import Call, Child, ChildDied, environment, start_child
+from baton.ipc.messages import Failed
+from baton.ipc.process import Call, Child, ChildDied, environment, error_of, start_child
 from baton.ipc.supervisor import Supervisor
 from baton.platform import proxies
 from baton.workers.cloud.messages import (
     REPLIES,
     CallWorker,
+    EnginesFound,
+    FindEngines,
     FindKey,
+    FoundModel,
     KeyLookedUp,
     SetUpGateway,
     WarmGateway,
 )
 
 RecordRequest = Callable[[str, str, bytes], Awaitable[None]]
-RecordUnsent = Callable[[str], Awaitable[None]]
 """Keeps what a call sends, before it does: the call's id, the destination, exactly these bytes."""
+
+RecordUnsent = Callable[[str], Awaitable[None]]
+"""Keeps that what a call announced last did not leave."""
 
 GATEWAY_VARIABLES = frozenset(
     {
@@ -134,21 +140,28 @@ class Gateway(Supervisor):
 
     def warm(self, card: Card | None = None) -> None:
         """Start the child, and all that a cloud worker needs in it. Returns at once."""
-        if self._offline and (card is None or card.remote):
+        if self._offline and (card is None or card.needs_network):
             return
         self.start_early()
         models = self._models if card is None else _cloud_model(card)
         if self._child is not None and models:
             self._child.send(WarmGateway(list(models.items())))
 
-    async def call(self, card: Card, request: CallWorker) -> Call:
-        """Begin a call. Raises WorkerError, ChildDied, and FrameError if it is too large."""
-        if self._offline and card.remote:
-            raise WorkerError(
-                f"Baton is offline, and {card.id} is not on this machine.",
-                "Choose a local worker, or leave offline.",
-            )
+    async def call(self, card: Card, request: CallWorker, *, remote: bool) -> Call:
+        """Begin a call, to an address that is `remote` or on this machine.
+
+        Raises WorkerError, ChildDied, and FrameError if it is too large.
+        """
+        if self._offline and remote:
+            raise self.offline_error(card)
         return (await self.ready()).call(request)
+
+    def offline_error(self, card: Card) -> WorkerError:
+        """Return the error of a call that may not be made offline."""
+        return WorkerError(
+            f"Baton is offline, and {card.id} is not on this machine.",
+            "Choose a local worker, or leave offline.",
+        )
 
     async def has_key(self, provider: str, variable: str, variables: Iterable[str]) -> bool:
         """Whether there is a key: in one of these variables, or where the child finds it.
@@ -165,6 +178,17 @@ class Gateway(Supervisor):
             return not isinstance(found, KeyLookedUp) or found.is_there
         except (BatonError, ChildDied):
             return True
+
+    async def find_engines(self, host: str, limit: float) -> list[FoundModel]:
+        """Return the models of a host's engines that answer within so many seconds.
+
+        Raises BatonError and ChildDied.
+        """
+        call = (await self.ready()).call(FindEngines(host, limit))
+        found = await call.receive()
+        if isinstance(found, Failed):
+            raise error_of(found)
+        return found.models if isinstance(found, EnginesFound) else []
 
     def _start(self) -> Child:
         known = environment(self._environ, GATEWAY_VARIABLES | self._variables)

@@ -61,11 +61,18 @@ class FindKey(Message, tag="find_key"):
     variable: str
 
 
+class FindEngines(Message, tag="find_engines"):
+    """Ask a host which models its engines have, at the ports where engines usually are."""
+
+    host: str
+    limit: float
+
+
 class SendRequest(Message, tag="go"):
     """The announced request is logged and may be sent."""
 
 
-REQUESTS = SetUpGateway | WarmGateway | CallWorker | FindKey | SendRequest
+REQUESTS = SetUpGateway | WarmGateway | CallWorker | FindKey | FindEngines | SendRequest
 
 # Replies
 
@@ -108,4 +115,21 @@ class KeyLookedUp(FinalReply, tag="key"):
     is_there: bool
 
 
-REPLIES = RequestAnnounced | AnswerText | CallDone | KeyLookedUp
+class FoundModel(Struct, frozen=True):
+    """A model of an engine on another host; see workers.local.ServerModel."""
+
+    engine: str
+    model: str
+    base_url: str
+    size: int
+    cloud: bool
+    slots: int
+
+
+class EnginesFound(FinalReply, tag="engines"):
+    """What the engines of a host have."""
+
+    models: list[FoundModel]
+
+
+REPLIES = RequestAnnounced | AnswerText | CallDone | KeyLookedUp | EnginesFound

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import AsyncGenerator
-from dataclasses import replace
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -24,6 +25,7 @@ from baton.core.messages import (
     Finish,
     Request,
     RequestSent,
+    Retrying,
     Text,
     Usage,
     estimated_tokens,
@@ -33,6 +35,7 @@ from baton.core.money import FREE, NANO
 from baton.ipc.messages import Failed, FrameError
 from baton.ipc.process import Call, ChildDied, error_of
 from baton.platform.secrets import PROVIDERS
+from baton.workers.cloud.address_pool import AddressLease, AddressPool, WorkerAddress
 from baton.workers.cloud.messages import (
     AnswerText,
     CallDone,
@@ -109,14 +112,30 @@ GRACE_SECONDS = 1.5
 
 SLOW_EFFORTS = ("medium", "high")
 
+MAX_NAMED_ADDRESSES = 3
+"""How many of a worker's addresses are named where a person reads where a text goes."""
+
+
+@dataclass(slots=True)
+class CallAttempt:
+    """One request of a call, to one of the addresses, and how far it came."""
+
+    lease: AddressLease
+    said: str = ""
+    was_announced: bool = False
+    is_unsent: bool = False
+    has_failed: bool = False
+    tokens: int = 0
+
 
 class CloudWorker:
     """Answers through the gateway: a card of kind "cloud" or "server".
 
     `card.model` is litellm's name for a cloud model and the server's own for another. A cloud
-    worker with a `base_url` is asked there, in its provider's dialect. `api_key_env` names the
+    worker with a `base_url` is asked there, in its provider's dialect. Several `addresses` of a
+    server in its place serve the same model: calls are spread over them. `api_key_env` names the
     variable (or the keyring's entry) with its key; without it a cloud worker has its provider's,
-    and one with a `base_url` none.
+    and one with an address none.
     """
 
     def __init__(
@@ -125,15 +144,18 @@ class CloudWorker:
         gateway: Gateway,
         *,
         base_url: str = "",
+        addresses: Sequence[WorkerAddress] = (),
         api_key_env: str = "",
         temperature: float | None = None,
     ) -> None:
         self._gateway = gateway
-        self._base_url = base_url
         self._temperature = temperature
         provider = PROVIDERS.get(card.provider) if card.kind == "cloud" else None
         there = base_url or (provider.base_url if provider is not None else "")
-        self.card = replace(card, address=gateway.route_text(there, card.privacy))
+        self._pool = AddressPool(addresses or [WorkerAddress(there, card.slots, card.remote)])
+        self._has_own_address = bool(base_url or addresses)
+        self._note = card.note
+        self.card = replace(card, address=self._route_text(card))
         # A provider's key goes to its own address, or where the person named its variable.
         own = provider is not None and api_key_env in provider.variables
         self._variable = "" if own else api_key_env
@@ -149,48 +171,116 @@ class CloudWorker:
         self._gateway.warm(self.card)
 
     async def stream(self, request: Request) -> AsyncGenerator[Chunk]:
-        """Answer the request; see core.ports.Worker."""
+        """Answer the request; see core.ports.Worker.
+
+        A request that had no word of an answer goes to another address, if the first one can't have
+        cost anything: not a byte of it left, or the worker is free of charge.
+        """
+        tried: list[int] = []
+        allowed = self._pool.allowed(self._gateway.offline)
+        if not allowed:
+            raise self._gateway.offline_error(self.card)
+        while True:
+            lease = await self._pool.take(tried, offline=self._gateway.offline)
+            attempt = CallAttempt(lease)
+            try:
+                async with aclosing(self._attempt(request, attempt)) as chunks:
+                    async for chunk in chunks:
+                        yield chunk
+                self._pool.record_answer(lease, attempt.tokens)
+                self._note_failures()
+                return
+            except WorkerUnavailable as error:
+                if attempt.has_failed:
+                    self._pool.record_failure(lease)
+                    self._note_failures()
+                tried.append(lease.number)
+                left = set(self._pool.allowed(self._gateway.offline)) - {*tried}
+                if not left or not self._may_repeat(attempt):
+                    raise self._after_others(error, tried) from error
+                reason = error.message
+            finally:
+                self._pool.release(lease)
+            yield Retrying(reason, 0.0)
+
+    def _note_failures(self) -> None:
+        """Name in the card's note the addresses that failed when they were last asked."""
+        failing = self._pool.failing if len(self._pool.addresses) > 1 else []
+        names = ", ".join(urlsplit(each.url).netloc for each in failing)
+        note = f"{self._note} Failed when last asked: {names}.".strip() if names else self._note
+        if note != self.card.note:
+            self.card = replace(self.card, note=note)
+
+    def _may_repeat(self, attempt: CallAttempt) -> bool:
+        """Whether a request may be made once more elsewhere: nothing is shown or charged twice."""
+        if attempt.said or not attempt.has_failed:
+            return False
+        return attempt.is_unsent or self.card.is_free
+
+    def _after_others(self, error: WorkerUnavailable, tried: Sequence[int]) -> WorkerUnavailable:
+        """Return the error of a call's last address, which names those that failed before it."""
+        if len(tried) < 2:
+            return error
+        before = ", ".join(urlsplit(self._pool.addresses[n].url).netloc for n in tried[:-1])
+        return WorkerUnavailable(f"{error.message} Before it failed: {before}.", error.hint)
+
+    async def _attempt(self, request: Request, attempt: CallAttempt) -> AsyncGenerator[Chunk]:
+        """Make one request; `attempt` knows afterwards how far it came."""
         from baton.core.aio import uninterrupted
 
         call: Call | None = None
-        said, sent = "", False
+        destination = ""
         try:
-            call = await self._start_call(request)
+            call = await self._start_call(request, attempt.lease)
             while True:
                 match await call.receive():
                     case RequestAnnounced(host=host, body=body):
                         await self._gateway.record(request.call, host, body)
-                        sent = True
+                        attempt.was_announced, destination = True, host
                         yield RequestSent(host, len(body))
                         call.send(SendRequest())
                     case AnswerText(text=text, tokens=tokens):
-                        said += text
+                        attempt.said += text
                         yield Text(text, tokens)
                     case CallDone() as done:
                         self._gateway.forgive()
-                        yield self._usage(done, request, said)
+                        usage = self._usage(done, request, attempt.said)
+                        attempt.tokens = usage.tokens_out
+                        yield usage
                         return
                     case Failed() as failed:
                         self._gateway.forgive()
-                        if failed.unsent and sent:
+                        attempt.has_failed, attempt.is_unsent = True, failed.unsent
+                        unsent = failed.unsent and attempt.was_announced
+                        if unsent:
                             await self._gateway.record_unsent(request.call)
                         if failed.declined:
-                            yield Declined(failed.unsent and sent)
+                            yield Declined(unsent, destination)
                         raise self._explained(failed)
                     case _:
                         raise call.child.reject()
         except ChildDied as death:
-            kept = " What was written is kept." if said else ""
+            kept = " What was written is kept." if attempt.said else ""
             message = f"The gateway process failed while it called {self.card.name}. {death}{kept}"
-            raise WorkerUnavailable(message, f"Try again.{self._charged(sent)}") from death
+            hint = f"Try again.{self._charged(attempt.was_announced)}"
+            raise WorkerUnavailable(message, hint) from death
         finally:
             if call is not None:
                 await uninterrupted(call.close(GRACE_SECONDS))
 
-    async def _start_call(self, request: Request) -> Call:
-        asked = self._call_message(request)
+    def _route_text(self, card: Card) -> str:
+        """Return where requests go, and through which proxy: each address, or the first of many."""
+        urls = [each.url for each in self._pool.addresses]
+        routes = [route for url in urls if (route := self._gateway.route_text(url, card.privacy))]
+        if len(routes) > MAX_NAMED_ADDRESSES:
+            more = len(routes) - MAX_NAMED_ADDRESSES + 1
+            routes = [*routes[: MAX_NAMED_ADDRESSES - 1], f"one of {more} more"]
+        return " or ".join(routes)
+
+    async def _start_call(self, request: Request, lease: AddressLease) -> Call:
+        asked = self._call_message(request, lease)
         try:
-            return await self._gateway.call(self.card, asked)
+            return await self._gateway.call(self.card, asked, remote=lease.address.remote)
         except FrameError as error:
             texts = [*(message.text for message in request.messages), asked.schema]
             needed = sum(map(estimated_tokens, texts))
@@ -209,9 +299,11 @@ class CloudWorker:
             variables = (self._variable,) if self._variable else own
             if not await self._gateway.has_key(card.provider, self._variable, variables):
                 return f"There is no key for {card.name}."
-        url = self._base_url
-        if address_label(url) is Label.LOCAL and not await asyncio.to_thread(_is_listening, url):
-            return f"{card.name} can't be reached: nothing listens at {url}."
+        urls = [each.url for each in self._pool.addresses] if self._has_own_address else []
+        if urls and all(address_label(url) is Label.LOCAL for url in urls):
+            heard = await asyncio.gather(*(asyncio.to_thread(_is_listening, url) for url in urls))
+            if not any(heard):
+                return f"{card.name} can't be reached: nothing listens at {', '.join(urls)}."
         return ""
 
     async def aclose(self) -> None:
@@ -241,19 +333,21 @@ class CloudWorker:
             return ""
         return " All that was held stays charged; `baton budget release` lists it."
 
-    def _call_message(self, request: Request) -> CallWorker:
+    def _call_message(self, request: Request, lease: AddressLease) -> CallWorker:
         """Return what the gateway must know. Raises ConfigError."""
         card, patience = self.card, self._gateway.patience
         cloud = card.kind == "cloud"
         if cloud and card.provider not in PROVIDERS:
             raise _unknown_provider(card.provider)
         slow = not cloud or self._gateway.effort in SLOW_EFFORTS
+        if card.is_free and lease.has_others:
+            slow = False  # another address may be quicker
         temperature = request.temperature
         return CallWorker(
-            who=PROVIDER_NAMES[card.provider] if cloud and not self._base_url else card.name,
+            who=self._name_at(lease),
             provider=card.provider,
             model=card.model.removeprefix(f"{card.provider}/") if cloud else card.model,
-            base_url=self._base_url or PROVIDERS[card.provider].base_url,
+            base_url=lease.address.url,
             variable=self._variable,
             needs_key=self._needs_key,
             through_library=cloud,
@@ -270,6 +364,15 @@ class CloudWorker:
             most=_max_price(card),
             privacy=card.privacy.value,
         )
+
+    def _name_at(self, lease: AddressLease) -> str:
+        """Return what the asked one is called: its provider, or itself, at which address."""
+        card = self.card
+        if card.kind == "cloud" and not self._has_own_address:
+            return PROVIDER_NAMES[card.provider]
+        if len(self._pool.addresses) == 1:
+            return card.name
+        return f"{card.name} at {urlsplit(lease.address.url).netloc}"
 
     def _usage(self, done: CallDone, request: Request, said: str) -> Usage:
         """Return what was counted; without a plausible count, the most it can be."""

@@ -12,8 +12,10 @@ if TYPE_CHECKING:
     from baton.workers.local.local_servers import (
         TIMEOUT_SECONDS as TIMEOUT_SECONDS,
         ServerModel as ServerModel,
+        ask_engines as ask_engines,
         find_server_models as find_server_models,
         list_server_models as list_server_models,
+        merge_server_models as merge_server_models,
         suggest_id as suggest_id,
     )
     from baton.workers.local.messages import LlamaInfo as LlamaInfo
@@ -49,7 +51,8 @@ else:
         __name__,
         loaded_models="LoadedModel list_loaded_models",
         local_servers=(
-            "ServerModel TIMEOUT_SECONDS find_server_models list_server_models suggest_id"
+            "ServerModel TIMEOUT_SECONDS ask_engines find_server_models list_server_models"
+            " merge_server_models suggest_id"
         ),
         messages="LlamaInfo",
         model_file=(

@@ -1,8 +1,9 @@
-"""Finds engines that already run on this machine: Ollama, LM Studio, llama-server.
+"""Finds engines that already run: on this machine, or on a host that the person names.
 
-Asks only loopback addresses, as numbers, so that no name is looked up and nothing leaves this
-machine. The caller leaves it out in offline mode. What an engine answers is untrusted text: it is
-bounded, and left out where a terminal would obey it.
+The front asks only loopback addresses, as numbers, so that no name is looked up and nothing leaves
+this machine; another host is asked by the gateway, at the ports where engines usually are. The
+caller leaves it out in offline mode. What an engine answers is untrusted text: it is bounded, and
+left out where a terminal would obey it.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from http.client import HTTPException, HTTPResponse
 from io import BytesIO
 from typing import Any
 from urllib.parse import urlsplit
 
 from baton.core.forwarders import is_sellers
+from baton.core.labels import Label, address_label
 from baton.core.sanitiser import one_line
 
 TIMEOUT_SECONDS = 0.3
@@ -32,25 +35,61 @@ _MAX_MODELS = 200
 """How many models of one engine are taken, and how long a name may be."""
 
 
+DEFAULT_SLOTS = 4
+"""How many calls an engine takes at once that doesn't say so; the setting's default."""
+
+_MAX_SLOTS = 64
+
+
 @dataclass(frozen=True, slots=True)
 class ServerModel:
-    """One model of an engine that runs. `id` is a suggestion; `size` is in bytes, 0 if unknown.
+    """One model of engines that run. `id` is a suggestion; `size` is in bytes, 0 if unknown.
 
-    `cloud` means that the engine only forwards what it is sent.
+    `addresses` are those where it is the same model, `slots` how many calls each takes at once (0:
+    the engine doesn't say). `cloud` means that the engine only forwards what it is sent.
     """
 
     id: str
     engine: str
     model: str
-    base_url: str
+    addresses: tuple[str, ...]
     size: int = 0
     cloud: bool = False
+    slots: tuple[int, ...] = (0,)
 
     @property
-    def entry(self) -> dict[str, str | bool]:
+    def is_here(self) -> bool:
+        """Whether all of it is on this machine."""
+        return all(address_label(url) is Label.LOCAL for url in self.addresses)
+
+    @property
+    def hosts(self) -> list[str]:
+        """The host of each address."""
+        return [urlsplit(url).hostname or "" for url in self.addresses]
+
+    @property
+    def base_url(self) -> str | list[str]:
+        """Its address, or the list of them, as config.toml has it."""
+        return self.addresses[0] if len(self.addresses) == 1 else list(self.addresses)
+
+    @property
+    def known_slots(self) -> int | list[int] | None:
+        """How many calls it takes at once, as config.toml has it; None: no engine says."""
+        if not any(self.slots):
+            return None
+        slots = [size or DEFAULT_SLOTS for size in self.slots]
+        return slots[0] if len({*slots}) == 1 else slots
+
+    @property
+    def entry(self) -> dict[str, Any]:
         """Its entry in `[[workers]]`, once the person confirmed that it computes here."""
-        entry = {"id": self.id, "kind": "server", "model": self.model, "base_url": self.base_url}
-        return {**entry, "privacy": "cloud"} if self.cloud else {**entry, "here": True}
+        entry: dict[str, Any] = {"id": self.id, "kind": "server", "model": self.model}
+        entry["base_url"] = self.base_url
+        if self.known_slots is not None:
+            entry["slots"] = self.known_slots
+        if self.cloud:
+            return {**entry, "privacy": "cloud"}
+        return {**entry, "here": True} if self.is_here else entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +111,28 @@ class ServerAddress:
     path: str
     read: Callable[[Any], Iterable[ListedModel]]
 
+    @property
+    def url(self) -> str:
+        """The address without a path."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}"
+
 
 def server_addresses(environ: Mapping[str, str] = os.environ) -> tuple[ServerAddress, ...]:
     """Return where engines usually are; OLLAMA_HOST is followed if it names this machine."""
+    ollama, *others = host_addresses("127.0.0.1")
     host, port = _ollama_host(environ.get("OLLAMA_HOST", ""))
+    return replace(ollama, host=host, port=port), *others
+
+
+def host_addresses(host: str) -> tuple[ServerAddress, ...]:
+    """Return where engines usually are on a host."""
     return (
-        ServerAddress("Ollama", host, port, "/api/tags", _ollama),
-        ServerAddress("LM Studio", "127.0.0.1", 1234, "/v1/models", _openai),
-        ServerAddress("llama-server", "127.0.0.1", 8080, "/v1/models", _llama_server),
+        ServerAddress("Ollama", host, 11434, "/api/tags", _ollama),
+        ServerAddress("LM Studio", host, 1234, "/v1/models", _openai),
+        ServerAddress("llama-server", host, 8080, "/v1/models", _llama_server),
+        ServerAddress("vLLM", host, 8000, "/v1/models", partial(_owned, "vllm")),
+        ServerAddress("SGLang", host, 30000, "/v1/models", partial(_owned, "sglang")),
     )
 
 
@@ -92,21 +145,50 @@ async def find_server_models(
 
     `taken` are ids that are in use already.
     """
+    return merge_server_models(await ask_engines(where, limit), taken)
+
+
+async def ask_engines(
+    where: Sequence[ServerAddress] | None = None, limit: float = TIMEOUT_SECONDS
+) -> list[ServerModel]:
+    """Return the models of the engines that answer, each by itself and without an id."""
     asked = server_addresses() if where is None else where
-    answers = await asyncio.gather(*(_ask(place, limit) for place in asked))
-    used = set(taken)
+    found = await asyncio.gather(*(_ask_engine(place, limit) for place in asked))
+    return [model for models in found for model in models]
+
+
+async def _ask_engine(place: ServerAddress, limit: float) -> list[ServerModel]:
+    models = list(_usable(place, await _ask(place, limit)))
+    slots = 0
+    if models and place.engine == "llama-server":
+        slots = _slots(await _ask(replace(place, path="/props"), limit))
     return [
-        ServerModel(
-            suggest_id(model.name, used),
-            place.engine,
-            model.name,
-            _base(place),
-            model.size,
-            model.cloud,
-        )
-        for place, answer in zip(asked, answers, strict=True)
-        for model in _usable(place, answer)
+        ServerModel("", place.engine, m.name, (f"{place.url}/v1",), m.size, m.cloud, (slots,))
+        for m in models
     ]
+
+
+def merge_server_models(found: Iterable[ServerModel], taken: Iterable[str]) -> list[ServerModel]:
+    """Make one of each model that several hosts offer by the same name, and suggest an id for it.
+
+    What one host offers twice stays two: its engines share a processor.
+    """
+    merged: list[ServerModel] = []
+    for model in found:
+        same = (
+            n
+            for n, other in enumerate(merged)
+            if (other.model, other.cloud) == (model.model, model.cloud)
+            and not {*other.hosts} & {*model.hosts}
+        )
+        if (at := next(same, None)) is None:
+            merged.append(model)
+            continue
+        first = merged[at]
+        addresses, slots = first.addresses + model.addresses, first.slots + model.slots
+        merged[at] = replace(first, addresses=addresses, slots=slots)
+    used = {*taken}
+    return [replace(model, id=suggest_id(model.model, used)) for model in merged]
 
 
 async def list_server_models(base_url: str, limit: float = TIMEOUT_SECONDS) -> list[ListedModel]:
@@ -145,9 +227,8 @@ async def _ask(place: ServerAddress, limit: float) -> Any:
     try:
         async with asyncio.timeout(limit):
             reader, writer = await asyncio.open_connection(place.host, place.port)
-            name = f"[{place.host}]" if ":" in place.host else place.host
             writer.write(
-                f"GET {place.path} HTTP/1.1\r\nHost: {name}:{place.port}\r\n"
+                f"GET {place.path} HTTP/1.1\r\nHost: {place.url.removeprefix('http://')}\r\n"
                 "Accept: application/json\r\nConnection: close\r\n\r\n".encode()
             )
             said = b""
@@ -219,13 +300,21 @@ def _llama_server(answer: Any) -> Iterator[ListedModel]:
             yield ListedModel(model["id"], _size((model.get("meta") or {}).get("size")))
 
 
+def _owned(owner: str, answer: Any) -> Iterator[ListedModel]:
+    """Read /v1/models of an engine that names itself as the owner of its models."""
+    for model in answer["data"]:
+        if model["owned_by"] == owner:
+            yield ListedModel(model["id"])
+
+
+def _slots(answer: Any) -> int:
+    """Read llama-server's /props: how many calls it takes at once, 0 if it doesn't say."""
+    slots = answer.get("total_slots") if isinstance(answer, dict) else None
+    return min(slots, _MAX_SLOTS) if isinstance(slots, int) and slots > 0 else 0
+
+
 def _size(size: Any) -> int:
     return size if isinstance(size, int) and size > 0 else 0
-
-
-def _base(place: ServerAddress) -> str:
-    host = f"[{place.host}]" if ":" in place.host else place.host
-    return f"http://{host}:{place.port}/v1"
 
 
 def suggest_id(name: str, used: set[str]) -> str:

@@ -20,6 +20,7 @@ from typing import Any
 from msgspec.structs import asdict
 
 from baton.core.errors import ConfigError
+from baton.core.labels import Label, address_label
 from baton.ipc.messages import Cancel, Failed, FinalReply, Message, Stopped
 from baton.ipc.parent_channel import (
     Failure,
@@ -39,13 +40,17 @@ from baton.workers.cloud.messages import (
     AnswerText,
     CallDone,
     CallWorker,
+    EnginesFound,
+    FindEngines,
     FindKey,
+    FoundModel,
     KeyLookedUp,
     RequestAnnounced,
     SendRequest,
     SetUpGateway,
     WarmGateway,
 )
+from baton.workers.local.local_servers import ask_engines, host_addresses
 
 TEXT_SECONDS = 0.02
 """Text goes out at once at first, then this often: a frame per token would flood the front."""
@@ -67,6 +72,7 @@ class CallRunner:
             setup.stall,
             setup.total,
         )
+        self._is_offline = setup.offline
         self._http = CloudHttpClient(rules, environ)
         self._litellm = LitellmRequests(setup.effort)
         self._tasks: list[asyncio.Task[None]] = []
@@ -80,6 +86,8 @@ class CallRunner:
                 self._start_call(message)
             case FindKey():
                 self._tasks.append(asyncio.create_task(self._find_key(message)))
+            case FindEngines():
+                self._tasks.append(asyncio.create_task(self._find_engines(message)))
             case SendRequest(id=number) if number in self._calls:
                 self._calls[number][0].go.set()
             case Cancel(id=number) if number in self._calls:
@@ -101,6 +109,18 @@ class CallRunner:
         except ConfigError:
             is_there = True
         self._parent.send(KeyLookedUp(is_there, id=asked.id))
+
+    async def _find_engines(self, asked: FindEngines) -> None:
+        """Report which models a host's engines have; none that can't be reached."""
+        found = []
+        places = host_addresses(asked.host)
+        if not self._is_offline or address_label(places[0].url) is Label.LOCAL:
+            found = await ask_engines(places, asked.limit)
+        models = [
+            FoundModel(m.engine, m.model, m.addresses[0], m.size, m.cloud, m.slots[0])
+            for m in found
+        ]
+        self._parent.send(EnginesFound(models, id=asked.id))
 
     def _start_call(self, asked: CallWorker) -> None:
         def announce(host: str, body: bytes) -> None:

@@ -1,0 +1,189 @@
+"""The addresses of one worker: which of them a call goes to, and what is known of each.
+
+What is known comes from the calls themselves; no address is asked how it is. An address that fails
+is left out for a while, longer each time, and then gets one call to show that it is back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+MAX_REST_SECONDS = 60.0
+"""How long an address that keeps failing is left out at most; after a first failure it is 1 s."""
+
+_SPEED_BAND = math.log(1.25)
+"""Addresses whose speeds differ by less than about a quarter count as equally fast: the first one
+of them keeps a conversation, whose beginning it has in its cache."""
+
+_NEWEST_SHARE = 0.3
+"""How much the newest call counts in an address's speed."""
+
+_MIN_TOKENS = 8
+"""A shorter answer says nothing about how fast an address writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerAddress:
+    """One address of a worker: `slots` is how many calls it takes at once.
+
+    `remote` is whether what it is sent leaves this machine, as far as is known.
+    """
+
+    url: str
+    slots: int = 1
+    remote: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class AddressState:
+    """How an address stands.
+
+    `outstanding` are the calls on their way, `speed` is that of late in tokens a second (0: not
+    known). After `failures` in a row it is left out until the time `rest_until`, in seconds.
+    """
+
+    slots: int
+    outstanding: int = 0
+    speed: float = 0.0
+    failures: int = 0
+    rest_until: float = 0.0
+
+    def rests(self, now: float) -> bool:
+        """Whether it is left out now."""
+        return now < self.rest_until
+
+    def is_free(self, now: float) -> bool:
+        """Whether it takes one more call now. After a failure it takes one at a time."""
+        slots = 1 if self.failures else self.slots
+        return not self.rests(now) and self.outstanding < slots
+
+
+def choose_address(states: Mapping[int, AddressState], now: float) -> int | None:
+    """Return which of these addresses takes a call, or None if the call waits for one.
+
+    The one with the fewest calls on their way per slot; of those, one that works; of those, the
+    fastest of late. If all of them are left out, the one whose rest ends first is tried after all:
+    a call fails because nothing answered, never because nothing was asked.
+    """
+    if free := {n: state for n, state in states.items() if state.is_free(now)}:
+        return min(free, key=lambda n: (*_rank(free[n]), n))
+    if any(not state.rests(now) for state in states.values()):
+        return None
+    return min(states, key=lambda n: (states[n].rest_until, n), default=None)
+
+
+def _rank(state: AddressState) -> tuple[float, bool, float]:
+    # One whose speed isn't known yet comes first, or it would never be known.
+    band = round(math.log(state.speed) / _SPEED_BAND) if state.speed > 0 else math.inf
+    return state.outstanding / state.slots, state.failures > 0, -band
+
+
+@dataclass(frozen=True, slots=True)
+class AddressLease:
+    """A slot of an address, taken at the time `began` for one call.
+
+    `has_others` is whether the call could be made at another address as well.
+    """
+
+    number: int
+    address: WorkerAddress
+    began: float
+    has_others: bool
+
+
+class AddressPool:
+    """Spreads the calls of a worker over its addresses. `clock` is in seconds."""
+
+    def __init__(
+        self, addresses: Sequence[WorkerAddress], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.addresses = tuple(addresses)
+        self._clock = clock
+        self._states = {n: AddressState(each.slots) for n, each in enumerate(addresses)}
+        self._failed_at = dict.fromkeys(self._states, -math.inf)
+        self._waiting: list[asyncio.Future[None]] = []
+
+    @property
+    def states(self) -> Mapping[int, AddressState]:
+        """How each address stands, by its place in the list."""
+        return dict(self._states)
+
+    @property
+    def failing(self) -> list[WorkerAddress]:
+        """The addresses that failed when they were last asked."""
+        return [self.addresses[n] for n, state in self._states.items() if state.failures]
+
+    def allowed(self, offline: bool) -> list[int]:
+        """Return the places of the addresses that may be asked; offline those on this machine."""
+        return [n for n, each in enumerate(self.addresses) if not (offline and each.remote)]
+
+    async def take(self, tried: Collection[int] = (), *, offline: bool = False) -> AddressLease:
+        """Take a slot of an address that a call hasn't tried; wait for one while all are busy.
+
+        There must be such an address. What is taken must be given back: `release`.
+        """
+        while True:
+            now = self._clock()
+            numbers = [n for n in self.allowed(offline) if n not in tried]
+            left = {n: self._states[n] for n in numbers}
+            chosen = choose_address(left, now)
+            if chosen is None and len(self.addresses) == 1:
+                chosen = 0  # whose slots are all that its callers count
+            if chosen is not None:
+                state = left.pop(chosen)
+                self._states[chosen] = replace(state, outstanding=state.outstanding + 1)
+                has_others = any(not other.rests(now) for other in left.values())
+                return AddressLease(chosen, self.addresses[chosen], now, has_others)
+            ends = [state.rest_until - now for state in left.values() if state.rests(now)]
+            await self._wait(min(ends, default=None))
+
+    def release(self, lease: AddressLease) -> None:
+        """Give a slot back."""
+        state = self._states[lease.number]
+        self._states[lease.number] = replace(state, outstanding=state.outstanding - 1)
+        self._wake()
+
+    def record_answer(self, lease: AddressLease, tokens: int) -> None:
+        """Record that a call had its answer, of so many tokens."""
+        state = self._states[lease.number]
+        if lease.began >= self._failed_at[lease.number]:
+            state = replace(state, failures=0, rest_until=0.0)
+        seconds = self._clock() - lease.began
+        if tokens >= _MIN_TOKENS and seconds > 0:
+            speed = tokens / seconds
+            known = state.speed or speed
+            state = replace(state, speed=known + _NEWEST_SHARE * (speed - known))
+        self._states[lease.number] = state
+
+    def record_failure(self, lease: AddressLease) -> None:
+        """Leave an address out for a while, twice as long as the last time.
+
+        Calls that were on their way together fail together, which counts once.
+        """
+        number, now = lease.number, self._clock()
+        state = self._states[number]
+        if lease.began < self._failed_at[number]:
+            return
+        rest = min(MAX_REST_SECONDS, 2.0 ** min(state.failures, 16))
+        self._failed_at[number] = now
+        self._states[number] = replace(state, failures=state.failures + 1, rest_until=now + rest)
+
+    async def _wait(self, seconds: float | None) -> None:
+        """Wait until something changes: a slot is given back, or so many seconds have passed."""
+        change = asyncio.get_running_loop().create_future()
+        self._waiting.append(change)
+        try:
+            await asyncio.wait_for(change, seconds)
+        except TimeoutError:
+            pass
+        finally:
+            self._waiting.remove(change)
+
+    def _wake(self) -> None:
+        for change in self._waiting:
+            if not change.done():
+                change.set_result(None)
