@@ -42,10 +42,24 @@ MOST_AT_ONCE = 16
 START_SECONDS = 120
 THREADS = psutil.cpu_count(logical=False) or 1
 
-TOPICS = (
-    "lighthouses rivers bread violins maps winter bees paper harbours clocks gardens trains"
-    " glass stories rain markets"
-).split()
+TOPICS = [
+    "lighthouses",
+    "rivers",
+    "bread",
+    "violins",
+    "maps",
+    "winter",
+    "bees",
+    "paper",
+    "harbours",
+    "clocks",
+    "gardens",
+    "trains",
+    "glass",
+    "stories",
+    "rain",
+    "markets",
+]
 
 
 @dataclass(frozen=True)
