@@ -42,24 +42,7 @@ MOST_AT_ONCE = 16
 START_SECONDS = 120
 THREADS = psutil.cpu_count(logical=False) or 1
 
-TOPICS = [
-    "lighthouses",
-    "rivers",
-    "bread",
-    "violins",
-    "maps",
-    "winter",
-    "bees",
-    "paper",
-    "harbours",
-    "clocks",
-    "gardens",
-    "trains",
-    "glass",
-    "stories",
-    "rain",
-    "markets",
-]
+TOPICS = ("lighthouses", "rivers", "bread", "violins", "maps", "winter", "bees", "harbours")
 
 
 @dataclass(frozen=True)
@@ -179,7 +162,7 @@ async def _ask(client: httpx.AsyncClient, target: Target, number: int, turn: int
 
     No two prompts begin alike, so that none is known from before.
     """
-    text = f"{turn}.{number}: tell me a long story about {TOPICS[number % len(TOPICS)]}."
+    text = f"{turn}.{number}: tell me a long story about {TOPICS[(turn + number) % len(TOPICS)]}."
     body = {
         "model": target.model,
         "messages": [{"role": "user", "content": text}],
