@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -242,13 +242,14 @@ class Orchestra:
         return make_strategy(name)
 
     async def aclose(self) -> None:
-        """Let every worker and the router go, each even if another fails to."""
+        """Let every worker and the router go at once, each even if another fails to."""
         services = self._services
         trained = services.trained.worker if services.trained is not None else None
-        async with AsyncExitStack() as closing:
-            for part in (*services.workers.values(), trained, services.router):
-                if part is not None:
-                    closing.push_async_callback(part.aclose)
+        parts = (*services.workers.values(), trained, services.router)
+        closing = (part.aclose() for part in parts if part is not None)
+        ends = await asyncio.gather(*closing, return_exceptions=True)
+        for error in filter(None, ends):
+            raise error
 
 
 def routed_as(record: RunRecord) -> Routed:
