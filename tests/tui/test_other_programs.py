@@ -10,12 +10,31 @@ from types import SimpleNamespace
 from typing import Any
 
 import httpx
+from textual.pilot import Pilot
 
+from baton.core.events import Called
+from baton.core.messages import Purpose
 from baton.core.run.orchestra import Orchestra
+from baton.core.view import RunView
 from baton.platform.settings import find_paths
 from baton.server import OpenEndpoint, serving
 from baton.tui.screens.serve_screen import ServeScreen
-from support.app_session import open_app
+from baton.tui.widgets.status_lines import Footer
+from baton.workers.scripted_worker import ScriptedWorker
+from support.app_session import CARD, open_app
+from support.screen_looks import (
+    LARGE,
+    NOW,
+    SMALL,
+    Look,
+    Play,
+    app_of,
+    each_look,
+    look,
+    settle,
+)
+
+__all__ = ["look"]
 
 
 def served(endpoints: list[OpenEndpoint]) -> Any:
@@ -86,3 +105,59 @@ async def test_leaving_the_app_ends_what_is_served(tmp_path: Path) -> None:
     except ConnectionError:
         return
     raise AssertionError("it still listens")
+
+
+def seen(number: int, **fields: Any) -> SimpleNamespace:
+    """Return a request as the screen gets it."""
+    view = RunView(status="finished", seconds=1.3 * number)
+    made = {"model": "baton/auto", "prompt": PROMPTS[number], "began": NOW - 60 * number}
+    return SimpleNamespace(**{**made, "view": view, "failure": "", "is_over": True, **fields})
+
+
+PROMPTS = (
+    "Complete the function `days` so that its tests pass.",
+    "Rename the variable in these three files.",
+    "Summarise the changes since the last release for people who don't read code.",
+    "What is the capital of France?",
+)
+
+
+@asynccontextmanager
+async def pictured(port: int | None) -> AsyncIterator[Any]:
+    called = Called(
+        step=1,
+        worker="small",
+        purpose=Purpose.ANSWER,
+        tokens_in=20,
+        tokens_out=148,
+        cached=0,
+        context=0,
+        cost=2_000_000,
+        confirmed=True,
+        seconds=1.0,
+        first_token=0.1,
+        loading=0.0,
+        finish=None,
+    )
+    running = RunView(status="running")
+    requests = [
+        seen(3, failure="The model is gone. Fetch it."),
+        seen(2, view=RunView(status="cancelled", seconds=2.0)),
+        seen(1, model="baton/ultra", view=RunView("finished", calls=(called,), seconds=4.2)),
+        seen(0, view=running, is_over=False),
+    ]
+    yield SimpleNamespace(url="http://127.0.0.1:8765/v1", token="t", requests=requests)
+
+
+async def programs(pilot: Pilot[None]) -> None:
+    app = app_of(pilot)
+    app.chat.composer.prompt.insert("/serve")
+    await pilot.press("enter")
+    await settle(pilot, lambda: isinstance(app.screen, ServeScreen) and app.screen.is_open)
+    await settle(pilot, lambda: "running" in app.screen.query_one(Footer).status)
+
+
+@each_look([(programs, SMALL, "dark"), (programs, LARGE, "light")])
+def test_look_of_other_programs(look: Look, act: Play, size: tuple[int, int], theme: str) -> None:
+    workers = {"small": ScriptedWorker(card=CARD)}
+    assert look.is_unchanged(workers, act, size, theme, equip=lambda _: {"serve": pictured})

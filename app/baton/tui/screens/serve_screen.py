@@ -75,6 +75,6 @@ class ServeScreen(Overlay[str]):
 
 
 def _request_option(request: ServedRequest) -> Content:
-    return Content.assemble(
-        (request_title(request), "bold"), (f"\n{request_state(request)}", "$muted")
-    )
+    state = f"\n{request_state(request)}"
+    colour = "$error" if request.failure else "$muted"
+    return Content.assemble((request_title(request), "bold"), (state, colour))
