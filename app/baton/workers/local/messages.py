@@ -16,7 +16,8 @@ from baton.ipc.messages import FinalReply, Message
 class LoadModel(Message, tag="load"):
     """Load a model; `gpu_share` is how much of what fits on GPUs is tried there.
 
-    It answers up to `slots` requests at once. The process ends when it has been idle for `idle_seconds` (None: never).
+    It answers up to `slots` requests at once. The process ends when it has been idle for
+    `idle_seconds` (None: never).
     """
 
     path: Path

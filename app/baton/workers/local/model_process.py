@@ -102,9 +102,9 @@ class ModelRequest(NamedTuple):
 class ModelProcess(Supervisor):
     """Holds one GGUF model, and answers with it, as many requests at once as it has slots.
 
-    Others wait in their order. The child process is started by the first request (or `warm`), and again when it died. With
-    `force` it is loaded however little memory is free. `loaded` is what the child said of the
-    model, once it was.
+    Others wait in their order. The child process is started by the first request (or `warm`), and
+    again when it died. With `force` it is loaded however little memory is free. `loaded` is what
+    the child said of the model, once it was.
 
     `ready` is awaited before a request has the model loaded: it raises ModelFileError if the file
     must not be. `warm` can't wait for it, so it loads only what `trusted` says is as it was when

@@ -54,9 +54,7 @@ def context(model: llama.Model, limit: int = 1024) -> Context:
     return Context(model, limit, 1, lambda: False)
 
 
-def following_tokens(
-    model: llama.Model, ours: Context, how: Sampling, count: int
-) -> list[int]:
+def following_tokens(model: llama.Model, ours: Context, how: Sampling, count: int) -> list[int]:
     """Return the tokens that follow."""
     with closing(model.sampler(how)) as sampler:
         return list(islice(ours.write(sampler), count))

@@ -71,9 +71,7 @@ def test_the_starter_takes_what_was_estimated(log_lines: list[str]) -> None:
     assert allocated_mib(log_lines) == kv_cache_bytes(read_model_header(path), 4096) / 2**20 == 90
 
 
-def write_tokens(
-    model: llama.Model, ctx: Context, prompt: list[int], count: int
-) -> list[int]:
+def write_tokens(model: llama.Model, ctx: Context, prompt: list[int], count: int) -> list[int]:
     """Read a prompt and return what follows."""
     ctx.read(prompt, lambda done, total: None)
     with closing(model.sampler(GREEDY)) as sampler:

@@ -215,9 +215,7 @@ class Context:
             if self.decode([Share(slot, [token], is_sampled=True)]) is not Reading.DONE:
                 return
 
-    def _state_for(
-        self, slot: Slot, prompt: Sequence[int], adapter: AppliedAdapter
-    ) -> SlotState:
+    def _state_for(self, slot: Slot, prompt: Sequence[int], adapter: AppliedAdapter) -> SlotState:
         shared = common_prefix(slot.tokens, prompt[:-1]) if slot.adapter == adapter else 0
         return SlotState(slot.is_free, shared, len(slot.tokens), slot.used)
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from baton.ipc.messages import Message, Stopped
+from baton.ipc.messages import Stopped
 from baton.ipc.parent_channel import Failure, ParentChannel
 from baton.workers.local.child.batch_plan import batch_shares, next_lane
 from baton.workers.local.child.context import Reading, Share, places

@@ -90,7 +90,11 @@ class Sequence:
         """
         token = self._sampler.next(self.context.native, place)
         text = self._text = self._text or TextStream(self._send, self._prompt.thoughts)
-        cap, thoughts, confidence = self._prompt.cap, self._prompt.thoughts, self._sampler.confidence
+        cap, thoughts, confidence = (
+            self._prompt.cap,
+            self._prompt.thoughts,
+            self._sampler.confidence,
+        )
         if model.is_end(token):
             return self._close_thoughts(model, text)
         was_thinking = thoughts.is_thinking
@@ -128,7 +132,7 @@ class Sequence:
         self._send_to_parent(message)
 
     def _close_thoughts(self, model: Model, text: TextStream) -> bool:
-        """Have the model read that its thoughts end, if it is in some; return whether it goes on."""
+        """Have the model read that its thoughts end, if there are any; return whether it goes on."""
         ending = model.tokenise(self._prompt.thoughts.closing_text, special=True)
         if not ending or len(ending) >= self._prompt.cap - text.written:
             return False
