@@ -35,6 +35,7 @@ import json, sys, time
 sys.path[:0] = sys.argv[1:2]
 from baton.workers.local import starter
 from baton.workers.local.child import llama
+from baton.workers.local.child.context import Context
 from baton.core.sampling_settings import Sampling
 import psutil
 
@@ -43,7 +44,7 @@ info = llama.info()
 threads = psutil.cpu_count(logical=False)
 model = llama.Model(str(starter().path))
 prompt = model.tokenise("The lighthouse keeper looked at the sea. " * 64, False)
-context = llama.Context(model, 1024, threads, lambda: False)
+context = Context(model, 1024, threads, lambda: False)
 context.read(prompt[:20], lambda done, total: None)  # what is slow once only
 began = time.perf_counter()
 context.read(prompt, lambda done, total: None)

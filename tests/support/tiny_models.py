@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from baton.workers.local.child import llama
+from baton.workers.local.child.context import Context
 from baton.workers.local.child.llama_loader import c
 from support.adapter_files import adapter
 from support.gguf_writer import Tensor, Value, facts, vocabulary, whole
@@ -55,9 +55,9 @@ def tiny_adapter(folder: Path) -> Path:
     return adapter(folder / "chance.gguf", width=WIDTH, layer=keys, layers=LAYERS, strength=30)
 
 
-def scores(ctx: llama.Context) -> list[float]:
+def scores(ctx: Context) -> list[float]:
     """Return what a tiny model thinks of each word, after what it has read."""
-    found = c.llama_get_logits_ith(ctx._ctx, -1)[:WORDS]
+    found = c.llama_get_logits_ith(ctx.native, -1)[:WORDS]
     assert max(found) - min(found) > 0.03, "or else everything would be alike"
     return list(found)
 

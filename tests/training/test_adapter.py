@@ -17,6 +17,7 @@ import pytest
 
 from baton.workers.local import conductor_adapter, starter
 from baton.workers.local.child import llama
+from baton.workers.local.child.context import Context
 from baton.workers.local.child.llama import BASE_KEY, PROMPT_KEY
 from baton.workers.local.child.llama_loader import c
 
@@ -35,13 +36,13 @@ class AdaptedModel:
         assert file is not None
         self.model = llama.Model(starter().path)
         self.adapter = self.model.adapter(file)
-        self.context = llama.Context(self.model, 512, 1, lambda: False)
+        self.context = Context(self.model, 512, 1, lambda: False)
         self.context.set_adapter(self.adapter, 1.0)
 
     def logits(self, tokens: list[int]) -> Any:
         """Return the logits after these tokens."""
         self.context.read(tokens, lambda *_: None)
-        row = c.llama_get_logits_ith(self.context._ctx, -1)
+        row = c.llama_get_logits_ith(self.context.native, -1)
         size = self.model.vocabulary
         return numpy.array(ctypes.cast(row, ctypes.POINTER(ctypes.c_float * size))[0])
 

@@ -26,6 +26,7 @@ import train
 from gguf_adapter import BASE_HASH, sha256
 
 from baton.workers.local.child import llama
+from baton.workers.local.child.context import Context
 from baton.workers.local.child.llama_loader import c
 from training import random_base
 
@@ -78,7 +79,7 @@ def in_llama(trained: TrainingRun, texts: list[str], adapted: bool) -> list[Any]
     """Return the same as llama.cpp computes it."""
     llama.start(lambda _: None)
     model = llama.Model(trained.base / "base.gguf")
-    context = llama.Context(model, 512, 1, lambda: False)
+    context = Context(model, 512, 1, lambda: False)
     if adapted:
         adapter = model.adapter(trained.out / "adapter.gguf")
         assert adapter
@@ -96,7 +97,7 @@ def in_llama(trained: TrainingRun, texts: list[str], adapted: bool) -> list[Any]
 def _last(context: Any, model: Any, tokens: list[int]) -> Any:
     """Return the logits after these tokens."""
     context.read(tokens, lambda *_: None)
-    row = c.llama_get_logits_ith(context._ctx, -1)
+    row = c.llama_get_logits_ith(context.native, -1)
     return np.array(ctypes.cast(row, ctypes.POINTER(ctypes.c_float * model.vocabulary))[0])
 
 

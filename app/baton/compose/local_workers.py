@@ -138,7 +138,10 @@ class LocalWorkers:
                 return LocalWorker(card, process, writing)
         local = self._settings.local
         loading = LoadSettings(
-            card.context, threads=local.threads, idle_seconds=local.idle_minutes * 60
+            card.context,
+            threads=local.threads,
+            idle_seconds=local.idle_minutes * 60,
+            slots=local.slots,
         )
         return LocalWorker(card, ModelProcess(model.path, self._memory, loading), writing)
 
@@ -168,6 +171,7 @@ class LocalWorkers:
             gpu_layers=_first(entry.gpu_layers, local.gpu_layers),
             kv=entry.kv or local.kv,
             idle_seconds=local.idle_minutes * 60,
+            slots=_first(entry.slots, local.slots),
         )
         force = entry.force or (held is not None and held.record.forced)
         # What isn't here yet is said when it is asked, not as a path that leads nowhere.

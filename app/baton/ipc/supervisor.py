@@ -40,13 +40,14 @@ class Supervisor(ABC):
         """The child's process, None where it doesn't run."""
         return None if self._child is None or self._child.ended else self._child.pid
 
-    def living(self, cause: str = "") -> Child | None:
-        """Return the child if it lives; a death not counted yet counts for that cause."""
+    def living(self, *causes: str) -> Child | None:
+        """Return the child if it lives; a death not counted yet counts for each of the causes."""
         child = self._child
         if child is not None and (child.ended or child.killed):
             self._child = None
             if child.has_failed:
-                self._deaths.setdefault(cause, []).append(time.monotonic())
+                for cause in set(causes) or {""}:
+                    self._deaths.setdefault(cause, []).append(time.monotonic())
                 self._last_death = child.why()
         return self._child
 

@@ -182,7 +182,7 @@ class ServerWorkerSettings(_WorkerSettingsBase, frozen=True, tag="server"):
 class LocalWorkerSettings(_WorkerSettingsBase, frozen=True, tag="local"):
     """A worker on this machine: `model` is a GGUF file's path, `smollm2-135m` or a model's id.
 
-    None in `context` (tokens), `threads`, `gpu_layers` and `kv` means as in `[local]`; in
+    None in `context` (tokens), `threads`, `gpu_layers`, `kv` and `slots` means as in `[local]`; in
     `max_output` (tokens), `system` and how it chooses its words (`temperature`, `top_p`, `top_k`,
     `min_p`, `repeat_penalty`) what suits the model; in `seed` chance. `thinking` says whether it
     writes thoughts before its answers; None: only if it can't do otherwise. `adapter` is a LoRA
@@ -205,6 +205,7 @@ class LocalWorkerSettings(_WorkerSettingsBase, frozen=True, tag="local"):
     threads: Threads | None = None
     gpu_layers: Layers | None = None
     kv: Kv | None = None
+    slots: Slots | None = None
     adapter: str = ""
     adapter_scale: Scale = 1.0
     force: bool = False
@@ -226,7 +227,7 @@ class LocalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `threads` 0 is one per physical core; `gpu_layers` -1 is as many as fit; `context` is in tokens;
     `kv` is how the context is kept: "q8_0" takes half the memory of "f16", and rounds. `memory_gb`
     0 is four fifths of this machine's; a model that has been idle for `idle_minutes` is unloaded
-    (0: never).
+    (0: never). `slots` is how many requests a model answers at once, within that context.
     """
 
     threads: Threads = 0
@@ -235,6 +236,7 @@ class LocalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     kv: Kv = "f16"
     memory_gb: Amount = 0
     idle_minutes: Amount = 10
+    slots: Slots = 2
 
 
 class ScreenSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

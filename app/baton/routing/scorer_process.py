@@ -186,11 +186,11 @@ class ScorerProcess(Supervisor):
 
     # The child
 
-    def living(self, cause: str = "") -> Child | None:
+    def living(self, *causes: str) -> Child | None:
         """Return the child if it lives; one that is stuck is ended, which counts as a death."""
         if self._child is not None and not self._child.ended and self._is_stuck(self._child):
             self._child.kill("It stopped answering.")
-        child = super().living(cause)
+        child = super().living(*causes)
         if child is None:
             self.loaded = None
         return child

@@ -15,6 +15,7 @@ from baton.core.plan.plan import KINDS
 from baton.core.plan.plan_lines import is_repeating, plan_grammar
 from baton.core.sampling_settings import Sampling
 from baton.workers.local.child import llama
+from baton.workers.local.child.context import Context
 from baton.workers.local.child.llama_loader import c
 from baton.workers.tools.computation.marked_text import mark
 from baton.workers.tools.messages import MarkedText
@@ -52,7 +53,7 @@ class Planner:
     ) -> None:
         llama.start(lambda _: None)
         self._model = llama.Model(base)
-        self._context = llama.Context(self._model, MAX_CONTEXT, threads, lambda: False)
+        self._context = Context(self._model, MAX_CONTEXT, threads, lambda: False)
         if adapter is not None:
             self._context.set_adapter(self._model.adapter(adapter), 1.0)
         self._grammar = grammar
@@ -92,6 +93,6 @@ class Planner:
 
     def _digits(self) -> tuple[float, ...]:
         """Return how likely the digits from 1 to 5 are, among themselves, as the next token."""
-        logits = c.llama_get_logits_ith(self._context._ctx, -1)
+        logits = c.llama_get_logits_ith(self._context.native, -1)
         weights = [math.exp(logits[token] - logits[self._numbers[0]]) for token in self._numbers]
         return tuple(weight / sum(weights) for weight in weights)

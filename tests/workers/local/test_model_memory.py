@@ -22,7 +22,7 @@ class WaitingModels:
         await settle()
 
     async def _work(self, name: str, threads: int) -> None:
-        async with self.processor.hold(threads):
+        async with self.processor.hold(name, threads):
             self.working.append(name)
             await self.stops[name].wait()
         self.working.remove(name)

@@ -16,7 +16,8 @@ from baton.ipc.messages import FinalReply, Message
 class LoadModel(Message, tag="load"):
     """Load a model; `gpu_share` is how much of what fits on GPUs is tried there.
 
-    The process ends when it has been idle for `idle_seconds` (None: never).
+    It answers up to `slots` requests at once. The process ends when it has been idle for
+    `idle_seconds` (None: never).
     """
 
     path: Path
@@ -26,6 +27,7 @@ class LoadModel(Message, tag="load"):
     gpu_share: float
     expected: ModelLoad
     idle_seconds: float | None
+    slots: int = 1
 
 
 class AnswerPrompt(Message, tag="ask"):

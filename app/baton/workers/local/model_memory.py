@@ -171,29 +171,31 @@ class CpuLock:
     with two threads each wrote 15 to 18 tokens a second each; one of them alone wrote 106. With one
     thread each they wrote 26 to 66 at once, and alone no more. So the first computes with all
     threads that it is set to; others wait in order, and those set to fewer share the cores.
-    `cores` 0 means as many as this process may use.
+    What one model computes for several requests it computes at once, with the same threads; but
+    requests that come after another model's wait behind it. `cores` 0 means as many as this process
+    may use.
     """
 
     def __init__(self, cores: int = 0) -> None:
         self._given = cores
-        self._busy = 0
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._holds: dict[object, CpuHold] = {}
+        self._waiting: deque[CpuWait] = deque()
 
     @asynccontextmanager
-    async def hold(self, threads: int) -> AsyncGenerator[None]:
-        """Wait for so many free cores (0: all of them), and hold them."""
+    async def hold(self, owner: object, threads: int) -> AsyncGenerator[None]:
+        """Wait for so many free cores (0: all of them), and hold them, or share the owner's."""
         wanted = min(threads or self._cores, self._cores)
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting.append((wanted, turn))
+        wait = CpuWait(owner, wanted, asyncio.get_running_loop().create_future())
+        self._waiting.append(wait)
         self._admit()
         try:
-            await turn
+            await wait.turn
             yield
         finally:
-            if turn.done() and not turn.cancelled():
-                self._busy -= wanted
+            if wait.turn.done() and not wait.turn.cancelled():
+                self._release(owner)
             else:
-                self._waiting.remove((wanted, turn))
+                self._waiting.remove(wait)
             self._admit()
 
     @cached_property
@@ -203,13 +205,38 @@ class CpuLock:
         return self._given or physical_cores()
 
     def _admit(self) -> None:
-        while self._waiting and self._busy + self._waiting[0][0] <= self._cores:
-            wanted, turn = self._waiting[0]
-            if turn.done():
+        while self._waiting and self._has_cores_for(self._waiting[0]):
+            wait = self._waiting[0]
+            if wait.turn.done():
                 return  # it was cancelled, and leaves the queue when it next runs
             self._waiting.popleft()
-            self._busy += wanted
-            turn.set_result(None)
+            held = self._holds.get(wait.owner, CpuHold(wait.cores, 0))
+            self._holds[wait.owner] = held._replace(requests=held.requests + 1)
+            wait.turn.set_result(None)
+
+    def _has_cores_for(self, wait: CpuWait) -> bool:
+        busy = sum(hold.cores for hold in self._holds.values())
+        return wait.owner in self._holds or busy + wait.cores <= self._cores
+
+    def _release(self, owner: object) -> None:
+        held = self._holds.pop(owner)
+        if held.requests > 1:
+            self._holds[owner] = held._replace(requests=held.requests - 1)
+
+
+class CpuHold(NamedTuple):
+    """The cores that an owner holds, and for how many requests."""
+
+    cores: int
+    requests: int
+
+
+class CpuWait(NamedTuple):
+    """Who waits for so many cores, and what ends the waiting."""
+
+    owner: object
+    cores: int
+    turn: asyncio.Future[None]
 
 
 def machine_memory(root: Path = Path("/")) -> MachineMemory:

@@ -1,4 +1,4 @@
-"""A model in a child process on this machine, and the requests that take turns with it."""
+"""A model in a child process on this machine, and the requests that it answers side by side."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from baton.core.errors import (
 from baton.core.messages import (
     Chunk,
     Finish,
-    Loading,
     Reading,
     Retrying,
     Text,
@@ -33,7 +32,7 @@ from baton.core.messages import (
 from baton.core.sanitiser import one_line
 from baton.ipc import supervisor
 from baton.ipc.messages import Failed, FrameError, Message
-from baton.ipc.process import Child, ChildDied, environment, error_of, start_child
+from baton.ipc.process import Call, Child, ChildDied, environment, error_of, start_child
 from baton.ipc.supervisor import Supervisor
 from baton.workers.local.messages import (
     REPLIES,
@@ -49,9 +48,13 @@ from baton.workers.local.messages import (
 )
 from baton.workers.local.model_file import check_gguf, estimate_file_load
 from baton.workers.local.model_memory import Memory, MemoryOccupied, NotEnoughMemory
+from baton.workers.local.model_session import ModelSession
 
 if TYPE_CHECKING:
     import asyncio
+
+DEFAULT_SLOTS = 2
+"""How many requests a model answers at once unless set otherwise; see docs/performance.md."""
 
 GRACE_SECONDS = 1.5
 """How long a child may take to stop before it is killed; with that, all of it takes below 2 s."""
@@ -66,7 +69,8 @@ class LoadSettings:
 
     `context` is the most that its context may grow to, in tokens, `kv` how that is kept; `threads`
     0 means one per physical core; `gpu_layers` -1 as many as fit. Its process ends when it has been
-    idle for `idle_seconds` (0: never).
+    idle for `idle_seconds` (0: never). It answers up to `slots` requests at once, which share the
+    context.
     """
 
     context: int
@@ -74,6 +78,7 @@ class LoadSettings:
     gpu_layers: int = -1
     kv: str = "f16"
     idle_seconds: float = 600.0
+    slots: int = DEFAULT_SLOTS
 
 
 class ModelRequest(NamedTuple):
@@ -95,11 +100,11 @@ class ModelRequest(NamedTuple):
 
 
 class ModelProcess(Supervisor):
-    """Holds one GGUF model, and answers with it, one request at a time.
+    """Holds one GGUF model, and answers with it, as many requests at once as it has slots.
 
-    The child process is started by the first request (or `warm`), and again when it died. With
-    `force` it is loaded however little memory is free. `loaded` is what the child said of the
-    model, once it was.
+    Others wait in their order. The child process is started by the first request (or `warm`), and
+    again when it died. With `force` it is loaded however little memory is free. `loaded` is what
+    the child said of the model, once it was.
 
     `ready` is awaited before a request has the model loaded: it raises ModelFileError if the file
     must not be. `warm` can't wait for it, so it loads only what `trusted` says is as it was when
@@ -126,8 +131,9 @@ class ModelProcess(Supervisor):
         self._check_file = ready
         self._is_trusted = trusted
         self._environ = environ
-        self._slot: asyncio.Lock | None = None
-        self._is_loaded = False
+        self._slots: asyncio.Semaphore | None = None
+        self._open_requests = 0
+        self._session: ModelSession | None = None
         self._state: FileState | None = None
         self._bytes = 0
         self._gpu_share = 1.0
@@ -149,40 +155,50 @@ class ModelProcess(Supervisor):
 
         if request.adapter:
             check_gguf(Path(request.adapter))
-        self._slot = self._slot or asyncio.Lock()
+        self._slots = self._slots or asyncio.Semaphore(self.settings.slots)
         closings = self.closings
         try:
-            async with self._slot:
-                self._refuse_request_in_quarantine(request)
-                delays = iter(supervisor.BACKOFF_SECONDS)
-                wrote = False
-                while True:
-                    releases = self._memory.releases
-                    try:
-                        async with aclosing(self._attempt(request, closings)) as chunks:
-                            async for chunk in chunks:
-                                wrote = wrote or isinstance(chunk, Text)
-                                yield chunk
-                        self.forgive(request.adapter)
-                        return
-                    except (
-                        MemoryOccupied
-                    ):  # nothing of it is loaded now, so it keeps no room meanwhile
-                        await self._memory.wait_for_release(releases)
-                    except NotEnoughMemory:
-                        if not await self._memory.find_gpus():  # asking them takes a child's start
-                            raise
-                    except ChildDied as death:
-                        closed = closings != self.closings
-                        if not closed:
-                            self.living(request.adapter)
-                        delay = None if wrote or closed else next(delays, None)
-                        if delay is None:
-                            raise _unavailable(request, str(death), wrote) from death
-                        yield Retrying(f"{request.worker} failed. {death}", delay)
-                        await asyncio.sleep(delay)
+            async with self._slots:
+                self._open_requests += 1
+                try:
+                    async with aclosing(self._answer(request, closings)) as chunks:
+                        async for chunk in chunks:
+                            yield chunk
+                finally:
+                    self._open_requests -= 1
         finally:
             self._memory.notify_release()
+
+    async def _answer(self, request: ModelRequest, closings: int) -> AsyncGenerator[Chunk]:
+        """Answer a request that has a slot, in as many attempts as it takes."""
+        import asyncio
+
+        self._refuse_request_in_quarantine(request)
+        delays = iter(supervisor.BACKOFF_SECONDS)
+        wrote = False
+        while True:
+            releases = self._memory.releases
+            try:
+                async with aclosing(self._attempt(request, closings)) as chunks:
+                    async for chunk in chunks:
+                        wrote = wrote or isinstance(chunk, Text)
+                        yield chunk
+                self.forgive(request.adapter)
+                return
+            except MemoryOccupied:  # nothing of it is loaded now, so it keeps no room meanwhile
+                await self._memory.wait_for_release(releases)
+            except NotEnoughMemory:
+                if not await self._memory.find_gpus():  # asking them takes a child's start
+                    raise
+            except ChildDied as death:
+                closed = closings != self.closings
+                if not closed:
+                    self.living()
+                delay = None if wrote or closed else next(delays, None)
+                if delay is None:
+                    raise _unavailable(request, str(death), wrote) from death
+                yield Retrying(f"{request.worker} failed. {death}", delay)
+                await asyncio.sleep(delay)
 
     async def aclose(self) -> None:
         """Unload the model and forgive its deaths; it may be used again."""
@@ -210,7 +226,7 @@ class ModelProcess(Supervisor):
     @property
     def busy(self) -> bool:
         """Whether it is answering."""
-        return self._slot is not None and self._slot.locked()
+        return self._open_requests > 0
 
     def unload(self) -> None:
         """Let the model's memory go."""
@@ -218,19 +234,24 @@ class ModelProcess(Supervisor):
             self._child.kill()
             self._child = None
 
-    def living(self, cause: str = "") -> Child | None:
+    def living(self, *causes: str) -> Child | None:
         """Return the child if it lives, and still has the file that is there now.
 
-        A death while it loads leaves less to the GPU. One after that, with an adapter on, counts
-        against the adapter: other workers use the same model without it.
+        A death while it loads leaves less to the GPU. One after that, with adapters on, counts
+        against them: other workers use the same model without one.
         """
-        child = self._child
-        alive = super().living(cause if self._is_loaded else "")
+        child, session = self._child, self._session
+        alive = super().living(*(session.suspects if session is not None else ()), *causes)
         if child is not None and child.has_failed and not self._is_loaded:
             self._gpu_share = 0.5 if self._gpu_share == 1 else 0.0
-        if alive is not None and self._has_file_changed():
+        is_used = session is not None and session.users
+        if alive is not None and not is_used and self._has_file_changed():
             self.unload()  # parts of it are still read in place, and would be wrong now
         return self._child
+
+    @property
+    def _is_loaded(self) -> bool:
+        return self._session is not None and self._session.is_loaded
 
     def _has_file_changed(self) -> bool:
         """Whether there is another file by now. One that is gone is read to the end."""
@@ -244,7 +265,7 @@ class ModelProcess(Supervisor):
         self._bytes = max(load.total, self._bytes)
         self._memory.make_room(self, self._bytes, load)
         child = start_child("runner", environment(self._environ), REPLIES, self._title)
-        self._is_loaded = False
+        self._session = ModelSession(child, self._note_loaded)
         child.send(
             LoadModel(
                 self.path,
@@ -254,6 +275,7 @@ class ModelProcess(Supervisor):
                 self._gpu_share,
                 load,
                 settings.idle_seconds or None,
+                settings.slots,
             )
         )
         return child
@@ -261,22 +283,18 @@ class ModelProcess(Supervisor):
     async def _attempt(self, request: ModelRequest, closings: int) -> AsyncGenerator[Chunk]:
         """Load the model if need be, and answer once.
 
-        Raises ChildDied. However it ends, the child is idle again, or gone.
+        Raises ChildDied. However it ends, the child has no work for it any more, or is gone.
         """
-        from baton.core.aio import uninterrupted
-
-        if self._check_file is not None and self.living() is None:
-            await self._check_file()
-        if closings != self.closings:
-            raise ChildDied("It was stopped.")
-        child, call = self.running(), None
+        session = await self._ready_session(closings)
+        child, call = session.child, None
+        session.enter(request.adapter)
         try:
-            while not self._is_loaded:
-                if (chunk := self._read_loading(await child.receive(), child)) is not None:
+            async with aclosing(session.wait_until_loaded()) as progress:
+                async for chunk in progress:
                     yield chunk
             on_cpu = self.loaded is not None and self.loaded.hardware == "CPU only"
-            threads = self.settings.threads
-            async with self._memory.cpu.hold(threads) if on_cpu else nullcontext():
+            hold = self._memory.cpu.hold(self, self.settings.threads)
+            async with hold if on_cpu else nullcontext():
                 call = child.call(request.prompt)
                 while not call.ended or call.messages:
                     yield _chunk_of(await call.receive(), child)
@@ -289,30 +307,25 @@ class ModelProcess(Supervisor):
             child.kill()
             raise
         finally:
-            if not self._is_loaded or (call is not None and not call.ended):
-                closing = child.aclose() if call is None else call.close(GRACE_SECONDS)
-                await uninterrupted(closing)
+            session.leave(request.adapter)
+            await _stop(session, call)
 
-    def _read_loading(self, message: Message, child: Child) -> Loading | None:
-        """Return the progress that a message brings, None for the end of loading.
-
-        Raises what a failure stands for.
-        """
-        match message:
-            case ModelLoading(fraction=fraction):
-                return Loading(min(max(fraction, 0.0), 1.0))
-            case ModelLoaded() as loaded:
-                self._note_loaded(loaded)
-                return None
-            case Failed() as failed:
-                raise error_of(failed)
-        raise child.reject()
+    async def _ready_session(self, closings: int) -> ModelSession:
+        """Return the child's session, with the file that is there now. Raises ChildDied."""
+        while self._session is not None and self._session.users and self._has_file_changed():
+            await self._session.wait_until_unused()  # others still read the old one
+        if self._check_file is not None and self.living() is None:
+            await self._check_file()
+        if closings != self.closings:
+            raise ChildDied("It was stopped.")
+        self.running()
+        assert self._session is not None, "there is one for each child"
+        return self._session
 
     def _note_loaded(self, loaded: ModelLoaded) -> None:
         """Note what the child has loaded. Raises ModelFileError if it is too large."""
         self._bytes = loaded.bytes
         self._memory.make_room(self, loaded.bytes)
-        self._is_loaded = True
         hardware, licence = one_line(loaded.hardware), one_line(loaded.licence, 60)
         self.loaded = msgspec.structs.replace(loaded, hardware=hardware, licence=licence)
 
@@ -320,6 +333,24 @@ class ModelProcess(Supervisor):
         for cause in {"", request.adapter}:
             advice = "Choose another worker, run `baton doctor`"
             self.refuse_in_quarantine(request.worker, cause, advice)
+
+
+async def _stop(session: ModelSession, call: Call | None) -> None:
+    """Have the child stop what it does for a request that has left.
+
+    Where others use it as well, it isn't ended for being slow to stop one.
+    """
+    from baton.core.aio import uninterrupted
+
+    if not session.is_loaded:
+        if not session.users:
+            session.child.kill()  # at once, so that no other request gets hold of it
+            await uninterrupted(session.child.gone())
+    elif call is not None and not call.ended:
+        if session.users:
+            call.cancel()
+        else:
+            await uninterrupted(call.close(GRACE_SECONDS))
 
 
 def _chunk_of(message: Message, child: Child) -> Chunk:

@@ -34,7 +34,7 @@ class GenerationSettings:
 
 
 class LocalWorker:
-    """Answers with a model, which other workers may use as well, one request at a time.
+    """Answers with a model, which other workers may use as well: their requests share its slots.
 
     `card.context` is the model's: the most the context may grow to, in tokens.
     """
@@ -43,7 +43,7 @@ class LocalWorker:
         self, card: Card, model: ModelProcess, settings: GenerationSettings | None = None
     ) -> None:
         self.model = model
-        self._given = replace(card, context=model.settings.context)
+        self._given = replace(card, context=model.settings.context, slots=model.settings.slots)
         self._settings = settings or GenerationSettings()
         self._loaded: ModelLoaded | None = None
         self._card = self._given

@@ -11,11 +11,12 @@ import pytest
 
 from baton.core.sampling_settings import Sampling
 from baton.workers.local import starter
-from baton.workers.local.child import llama
+from baton.workers.local.child import context as context_module, llama
 from baton.workers.local.child.chat_template import ChatTemplate, compile_template
+from baton.workers.local.child.context import Context
 from baton.workers.local.child.cpu_threads import physical_cores
 from baton.workers.local.child.llama_loader import LlamaError
-from baton.workers.local.child.main import encode
+from baton.workers.local.child.prompt import encode
 from support.tiny_models import scores, tiny, tiny_adapter
 
 pytestmark = pytest.mark.local_model
@@ -49,13 +50,11 @@ def template(model: llama.Model) -> ChatTemplate:
     return template
 
 
-def context(model: llama.Model, limit: int = 1024) -> llama.Context:
-    return llama.Context(model, limit, 1, lambda: False)
+def context(model: llama.Model, limit: int = 1024) -> Context:
+    return Context(model, limit, 1, lambda: False)
 
 
-def following_tokens(
-    model: llama.Model, ours: llama.Context, how: Sampling, count: int
-) -> list[int]:
+def following_tokens(model: llama.Model, ours: Context, how: Sampling, count: int) -> list[int]:
     """Return the tokens that follow."""
     with closing(model.sampler(how)) as sampler:
         return list(islice(ours.write(sampler), count))
@@ -106,7 +105,7 @@ def test_an_honest_text_is_read_as_the_template_renders_it(
 PROMPT = [3 + (7 * n * n + n) % 256 for n in range(250)]
 
 
-def known_and_scores(ctx: llama.Context, prompt: list[int]) -> tuple[int, list[float]]:
+def known_and_scores(ctx: Context, prompt: list[int]) -> tuple[int, list[float]]:
     known = ctx.read(prompt, ignore)
     return known, scores(ctx)
 
@@ -115,8 +114,8 @@ def test_a_context_that_grows_computes_the_same(
     small: llama.Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = []
-    for least in (llama.MIN_CONTEXT_TOKENS, 256):
-        monkeypatch.setattr(llama, "MIN_CONTEXT_TOKENS", least)
+    for least in (context_module.MIN_CONTEXT_TOKENS, 256):
+        monkeypatch.setattr(context_module, "MIN_CONTEXT_TOKENS", least)
         ours = context(small)
         ours.read(PROMPT[:200], ignore)
         words = following_tokens(small, ours, GREEDY, 120)
@@ -129,13 +128,13 @@ def test_a_context_that_grows_computes_the_same(
 def test_an_adapter_is_put_on_and_taken_off_exactly(
     small: llama.Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(llama, "MIN_CONTEXT_TOKENS", 64)
+    monkeypatch.setattr(context_module, "MIN_CONTEXT_TOKENS", 64)
     adapter = small.adapter(tiny_adapter(tmp_path))
     assert adapter
     ours, another = context(small), context(small)
 
     def computes(
-        on: object, scale: float = 1.0, within: llama.Context = ours, tokens: int = 40
+        on: object, scale: float = 1.0, within: Context = ours, tokens: int = 40
     ) -> tuple[int, list[float]]:
         within.set_adapter(on, scale)
         return known_and_scores(within, PROMPT[:tokens])
@@ -167,7 +166,7 @@ def test_a_cancelled_prompt_leaves_a_usable_context(small: llama.Model) -> None:
         asked += 1
         return 130 < asked < 10_000  # in the midst of the second batch
 
-    interrupted = llama.Context(small, 1024, 1, cancelled)
+    interrupted = Context(small, 1024, 1, cancelled)
     seen: list[tuple[int, int]] = []
     interrupted.read(PROMPT, lambda *progress: seen.append(progress))
     assert 0 < seen[-1][0] < len(PROMPT)

@@ -16,6 +16,7 @@ from baton.gguf.memory_fit import QUANTISED_BITS, kv_cache_bytes
 from baton.ipc.messages import Message
 from baton.workers.local import starter
 from baton.workers.local.child import llama, main
+from baton.workers.local.child.context import Context
 from baton.workers.local.child.llama_loader import LlamaError, c
 from baton.workers.local.messages import GpuDevice, LoadModel, ModelLoaded
 from baton.workers.local.model_file import estimate_file_load, read_model_header
@@ -70,17 +71,15 @@ def test_the_starter_takes_what_was_estimated(log_lines: list[str]) -> None:
     assert allocated_mib(log_lines) == kv_cache_bytes(read_model_header(path), 4096) / 2**20 == 90
 
 
-def write_tokens(
-    model: llama.Model, ctx: llama.Context, prompt: list[int], count: int
-) -> list[int]:
+def write_tokens(model: llama.Model, ctx: Context, prompt: list[int], count: int) -> list[int]:
     """Read a prompt and return what follows."""
     ctx.read(prompt, lambda done, total: None)
     with closing(model.sampler(GREEDY)) as sampler:
         return list(islice(ctx.write(sampler), count))
 
 
-def context(model: llama.Model, quantised: bool = False) -> llama.Context:
-    return llama.Context(model, 2048, 1, lambda: False, quantised)
+def context(model: llama.Model, quantised: bool = False) -> Context:
+    return Context(model, 2048, 1, lambda: False, quantised)
 
 
 @pytest.mark.sampled(0.5)
@@ -98,7 +97,7 @@ def test_what_a_layer_has_let_go_is_read_again(tmp_path: Path, kind: str) -> Non
         found, fresh = scores(used), context(model)
         fresh.read(again, lambda done, total: None)
         assert found == pytest.approx(scores(fresh), abs=1e-4), (shared, known)
-        c.llama_free(fresh._ctx)
+        c.llama_free(fresh.native)
     model.free()
 
 
@@ -137,8 +136,8 @@ class SmallGpuModel(llama.Model):
         self.wanted = gpu_layers
         super().__init__(path, 0, *rest)
 
-    def context(self, tokens: int, threads: int, quantised: bool = False) -> Any:
-        return None if self.wanted else super().context(tokens, threads, quantised)
+    def context(self, tokens: int, threads: int, *rest: Any) -> Any:
+        return None if self.wanted else super().context(tokens, threads, *rest)
 
 
 @pytest.mark.parametrize(
@@ -161,7 +160,7 @@ def load_model(path: Path, **how: Any) -> ModelLoaded:
     load = estimate_file_load(path, how.get("context", 4096), how.pop("kv", "f16"))
     usual = {"context": 4096, "threads": 1, "gpu_layers": 0, "gpu_share": 1.0, "idle_seconds": 1}
     request = LoadModel(path=path, expected=load, **{**usual, **how})
-    main.Runner(parent)._load(request)  # type: ignore[arg-type]
+    main.Runner(parent)._load_file(request)  # type: ignore[arg-type]
     assert isinstance(parent.sent[-1], ModelLoaded)
     return parent.sent[-1]
 

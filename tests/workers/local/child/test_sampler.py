@@ -16,8 +16,9 @@ from baton.core.sampling_settings import Sampling
 from baton.workers.local import starter
 from baton.workers.local.child import llama
 from baton.workers.local.child.chat_template import compile_template
+from baton.workers.local.child.context import Context
 from baton.workers.local.child.llama_loader import LlamaError, c
-from baton.workers.local.child.main import encode
+from baton.workers.local.child.prompt import encode
 from baton.workers.local.child.sampler import FIRST_TOKENS, TOKEN_INTERVAL, GrammarRefused, Sampler
 
 pytestmark = [pytest.mark.sampled(0.5), pytest.mark.local_model]
@@ -46,7 +47,7 @@ class GrammarWriter:
             model.template, model.special_text("bos"), model.special_text("eos")
         )
         self._model = model
-        self._context = llama.Context(model, 1024, 1, lambda: False)
+        self._context = Context(model, 1024, 1, lambda: False)
         self._prompt = encode(model, template.render, [{"role": "user", "content": ASKED}])
 
     def write(self, how: Sampling, grammar: str | None, most: int = 160) -> tuple[str, int]:
@@ -62,10 +63,10 @@ class GrammarWriter:
         logs: list[float] = []
         choose = sampler.next
 
-        def next_one(ctx: Any) -> int:
-            figures = c.llama_get_logits_ith(ctx, -1)
+        def next_one(ctx: Any, place: int) -> int:
+            figures = c.llama_get_logits_ith(ctx, place)
             row = np.ctypeslib.as_array(figures, (self._model.vocabulary,)).astype(np.float64)
-            token = choose(ctx)
+            token = choose(ctx, place)
             logs.append(float(row[token] - np.logaddexp.reduce(row)))
             return token
 

@@ -1,4 +1,4 @@
-"""llama.cpp through its C interface: a model, its adapters, and its context.
+"""llama.cpp through its C interface: a model and its adapters; see `context` for what it reads.
 
 The package's own `Llama` class is left aside: the C interface gives cancellation at any moment,
 progress, reuse of what was read before, and a start that is 0.2 s quicker.
@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import os
-import sys
-import time
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +26,8 @@ from baton.workers.local.child.llama_loader import LlamaError, c, gpu_kinds, loa
 from baton.workers.local.child.sampler import FIRST_TOKENS, GrammarSampler, Sampler
 from baton.workers.local.messages import GpuDevice, LlamaInfo
 
-MIN_CONTEXT_TOKENS = 2048
-"""Tokens a context begins with: zeroing the memory of a large one would delay the first word."""
-
-SLOW_TOKEN_SECONDS = 0.1
-"""Seconds per token from which on cancelling mustn't wait for the token's end."""
-
+FEW_SLOTS = 2
+"""Up to so many slots, a processor is quicker without flash attention; see `skips_masked`."""
 
 PROMPT_KEY = "baton.conductor.prompt"
 """An adapter's metadata that says how its prompt is written, instead of the chat template."""
@@ -102,7 +96,6 @@ def devices() -> list[GpuDevice]:
 
 _GPU, _SHARED_GPU = 1, 2  # GGML_BACKEND_DEVICE_TYPE_GPU and _IGPU
 _LOUD = (3, 4)  # GGML_LOG_LEVEL_WARN, GGML_LOG_LEVEL_ERROR
-_ABORTED = 2  # what llama_decode returns then
 
 
 def layers_that_fit(load: ModelLoad) -> int:
@@ -233,21 +226,39 @@ class Model:
         """Whether a token ends an answer."""
         return bool(c.llama_vocab_is_eog(self._vocab, token))
 
-    def context(self, tokens: int, threads: int, quantised: bool = False) -> Any:
+    @property
+    def has_costly_slots(self) -> bool:
+        """Whether each slot of a context takes memory of its own: for a window, or a state."""
+        has_state = c.llama_model_is_recurrent(self._model) or c.llama_model_is_hybrid(self._model)
+        return bool(self.window or has_state)
+
+    def skips_masked(self, quantised: bool, slots: int) -> bool:
+        """Whether computing for one slot costs nothing for what others have read.
+
+        That is so with flash attention. On a processor it is slower for each token of one's own
+        text, by 2.3 times, and without it others' tokens cost as much as one's own: it pays from
+        three slots on. (SmolLM2, one core, tokens of context: 16 µs each, 7 µs without.)
+        """
+        return quantised or bool(self.gpu_layers) or slots > FEW_SLOTS
+
+    def context(
+        self, tokens: int, threads: int, quantised: bool = False, width: int = 1, slots: int = 1
+    ) -> Any:
         """Return a new llama.cpp context of that size, None if there is no memory for it.
 
-        One that is quantised keeps its keys and values in numbers of 8 bits instead of 16.
+        It has sequences for the first `width` of the `slots` that there may be. One that is
+        quantised keeps its keys and values in numbers of 8 bits instead of 16.
         """
         parameters = c.llama_context_default_params()
         parameters.n_ctx = tokens
         parameters.n_batch = self.batch
+        parameters.n_seq_max, parameters.kv_unified = width, True
         parameters.swa_full = False  # layers with a window keep no more than they look at
         parameters.n_threads = parameters.n_threads_batch = threads
         if quantised:
             parameters.type_k = parameters.type_v = c.GGML_TYPE_Q8_0
             parameters.flash_attn_type = c.LLAMA_FLASH_ATTN_TYPE_ENABLED  # nothing else reads that
-        elif not self.gpu_layers:
-            # On a processor it halves the speed of long conversations.
+        elif not self.skips_masked(quantised, slots):
             parameters.flash_attn_type = c.LLAMA_FLASH_ATTN_TYPE_DISABLED
         return c.llama_init_from_model(self._model, parameters)
 
@@ -317,166 +328,3 @@ def _unfit_reason(log: str) -> str:
     if any(word in log for word in ("mismatch", "base model", "transposed")):
         return "it was made for another one"
     return "the file is broken, or there is no memory for it"
-
-
-class Context:
-    """What the model has read. It grows up to `limit` tokens, and keeps what prompts share.
-
-    `cancelled` is asked at every moment where work can stop; then what runs returns early, and
-    the context stays usable. Raises LlamaError.
-    """
-
-    def __init__(
-        self,
-        model: Model,
-        limit: int,
-        threads: int,
-        cancelled: Callable[[], bool],
-        quantised: bool = False,
-    ) -> None:
-        self._model = model
-        self._quantised = quantised
-        self._limit = limit
-        self._threads = threads
-        self._cancelled = cancelled
-        self._abort = c.ggml_abort_callback(lambda _: cancelled())
-        self._one = (c.llama_token * 1)()
-        self._tokens: list[int] = []
-        self._ctx: Any = None
-        self._size = 0
-        self._watching = False
-        self._adapter: Any = None
-        self._scale = 0.0
-        self._fit(1)
-
-    def set_adapter(self, adapter: Any, scale: float) -> None:
-        """Compute with an adapter from now on, None: with none. What was read before is forgotten.
-
-        Taking the one that is on already changes nothing.
-        """
-        scale = scale if adapter else 0.0
-        if (adapter, scale) == (self._adapter, self._scale):
-            return
-        self._adapter, self._scale = adapter, scale
-        self._keep(0)
-        self._apply_adapter()
-
-    def _apply_adapter(self) -> None:
-        """Have the llama.cpp context compute with the adapter."""
-        adapters = scales = None
-        if self._adapter:
-            adapters = (c.llama_adapter_lora_p_ctypes * 1)(self._adapter)
-            scales = (ctypes.c_float * 1)(self._scale)
-        if c.llama_set_adapters_lora(self._ctx, adapters, 1 if adapters else 0, scales):
-            raise LlamaError("llama.cpp can't put the adapter on")
-
-    def read(self, prompt: Sequence[int], progress: Callable[[int, int], None]) -> int:
-        """Read a prompt; return how many of its tokens were known from before.
-
-        `progress` gets how many tokens have been read, of how many that have to be.
-        """
-        self._fit(len(prompt))
-        known = self._keep(_common_prefix(self._tokens, prompt[:-1]))
-        total = len(prompt) - known
-        self._watch(True)
-        step = self._model.batch
-        for at in range(known, len(prompt), step):
-            progress(at - known, total)
-            batch = prompt[at : at + step]
-            if not self._decode((c.llama_token * len(batch))(*batch), len(batch)):
-                return known
-            self._tokens += batch
-        progress(total, total)
-        return known
-
-    def write(self, sampler: Sampler) -> Generator[int]:
-        """Yield the tokens that follow what was read, until the model ends or it is cancelled."""
-        while not self._cancelled():
-            token = sampler.next(self._ctx)
-            if self._model.is_end(token):
-                return
-            yield token
-            began = time.monotonic()
-            self._fit(len(self._tokens) + 1)
-            self._one[0] = token
-            if not self._decode(self._one, 1):
-                return
-            self._tokens.append(token)
-            slow = time.monotonic() - began > SLOW_TOKEN_SECONDS
-            if self._watching != slow:
-                self._watch(slow)
-
-    def _watch(self, on: bool) -> None:
-        """Ask `cancelled` within decoding too: worth its price only where that takes long."""
-        self._watching = on
-        callback = self._abort if on else c.ggml_abort_callback()
-        c.llama_set_abort_callback(self._ctx, callback, None)
-
-    def _decode(self, tokens: Any, count: int) -> bool:
-        """Read tokens; False when cancelled meanwhile."""
-        if self._cancelled():
-            return False
-        status = c.llama_decode(self._ctx, c.llama_batch_get_one(tokens, count))
-        if status == 0:
-            return True
-        self._keep(len(self._tokens))
-        if status == _ABORTED:
-            return False
-        raise LlamaError(f"llama.cpp failed to compute (status {status})")
-
-    def _keep(self, count: int) -> int:
-        """Forget everything after the first `count` tokens; return how many could be kept."""
-        memory = c.llama_get_memory(self._ctx)
-        # What a layer with a window looks back at from there on may have been let go.
-        first = c.llama_memory_seq_pos_min(memory, 0) if self._model.window else 0
-        kept = 0 <= first <= max(count - self._model.window, 0)
-        if not kept or not c.llama_memory_seq_rm(memory, 0, count, -1):
-            c.llama_memory_clear(memory, True)  # recurrent models can't forget a part
-            count = 0
-        del self._tokens[count:]
-        return count
-
-    def _fit(self, tokens: int) -> None:
-        """Make the context large enough for that many tokens, keeping what it knows."""
-        if tokens <= self._size:
-            return
-        size = MIN_CONTEXT_TOKENS
-        while size < tokens:
-            size *= 2
-        size = min(size, self._limit)
-        ctx = self._model.context(size, self._threads, self._quantised)
-        if not ctx:
-            raise LlamaError(f"there isn't enough memory for a context of {size:,} tokens")
-        if self._ctx:
-            if not _carry_over(self._ctx, ctx):
-                self._tokens.clear()
-            c.llama_free(self._ctx)
-            _trim_heap()
-        self._ctx, self._size = ctx, size
-        self._watch(self._watching)
-        if self._adapter:
-            self._apply_adapter()
-
-
-def _trim_heap() -> None:
-    """Return to the system what was freed, where the C library would keep it for later."""
-    if sys.platform == "linux":
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it
-        if trim is not None:
-            trim(0)
-
-
-def _carry_over(old: Any, new: Any) -> bool:
-    """Copy what one context knows into a larger one."""
-    size = c.llama_state_seq_get_size(old, 0)
-    state = (ctypes.c_uint8 * size)()
-    taken = c.llama_state_seq_get_data(old, state, size, 0)
-    return bool(taken and c.llama_state_seq_set_data(new, state, taken, 0))
-
-
-def _common_prefix(known: Sequence[int], prompt: Sequence[int]) -> int:
-    """Return how many tokens two sequences share at their beginning."""
-    for index, (one, other) in enumerate(zip(known, prompt, strict=False)):
-        if one != other:
-            return index
-    return min(len(known), len(prompt))

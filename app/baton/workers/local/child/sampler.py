@@ -93,12 +93,12 @@ class Confidence:
         """Take what comes next for another line."""
         self._lines.append([])
 
-    def add(self, ctx: Any, token: int) -> None:
-        """Take the token that was chosen for what a llama.cpp context has read."""
+    def add(self, ctx: Any, place: int, token: int) -> None:
+        """Take the token that was chosen after the one at a place of the latest batch."""
         self._seen += 1
         if self._seen > self._first and self._seen % TOKEN_INTERVAL:
             return
-        numbers = _logits(ctx, self._size)
+        numbers = _logits(ctx, place, self._size)
         figures = self._numpy.frombuffer(numbers, self._numpy.float32)
         highest = figures.max()
         self._numpy.subtract(figures, highest, out=self._row)
@@ -119,10 +119,13 @@ class Sampler:
         self._chain = _chain(vocabulary, how)
         self.confidence = Confidence(vocabulary, first)
 
-    def next(self, ctx: Any) -> int:
-        """Return the token that follows what a llama.cpp context has read."""
-        token: int = c.llama_sampler_sample(self._chain, ctx, -1)
-        self.confidence.add(ctx, token)
+    def next(self, ctx: Any, place: int) -> int:
+        """Return what follows the token at a place of a llama.cpp context's latest batch.
+
+        -1 is the last place.
+        """
+        token: int = c.llama_sampler_sample(self._chain, ctx, place)
+        self.confidence.add(ctx, place, token)
         return token
 
     def close(self) -> None:
@@ -154,15 +157,15 @@ class GrammarSampler(Sampler):
         self._fresh = bytes(self._row)
         self._one = (c.llama_token_data * 1)()
 
-    def next(self, ctx: Any) -> int:
+    def next(self, ctx: Any, place: int) -> int:
         """Return the token that follows. Raises LlamaError if nothing that it knows may."""
-        row = self._candidates(ctx)
+        row = self._candidates(ctx, place)
         token = self._choose(row)
         if not self._allows(token):
-            token = self._choose(self._allowed(ctx))
+            token = self._choose(self._allowed(ctx, place))
         for sampler in (self._grammar, self._chain):
             c.llama_sampler_accept(sampler, token)
-        self.confidence.add(ctx, token)
+        self.confidence.add(ctx, place, token)
         return token
 
     def close(self) -> None:
@@ -171,16 +174,16 @@ class GrammarSampler(Sampler):
         c.llama_sampler_free(self._grammar)
         c.llama_sampler_free(self._likeliest)
 
-    def _candidates(self, ctx: Any) -> Any:
+    def _candidates(self, ctx: Any, place: int) -> Any:
         """Return all tokens with the model's figures for them."""
         ctypes.memmove(self._row, self._fresh, len(self._fresh))
-        self._logits[:] = memoryview(_logits(ctx, self._size)).cast("B").cast("f")
+        self._logits[:] = memoryview(_logits(ctx, place, self._size)).cast("B").cast("f")
         return _array(self._row)
 
-    def _allowed(self, ctx: Any) -> Any:
+    def _allowed(self, ctx: Any, place: int) -> Any:
         """Return the likeliest tokens that the grammar allows, others with no chance."""
         for narrowing in ([self._likeliest], []):
-            row = self._candidates(ctx)
+            row = self._candidates(ctx, place)
             for sampler in (*narrowing, self._grammar):
                 c.llama_sampler_apply(sampler, ctypes.byref(row))
             row.sorted = False  # those refused are still where they were
@@ -227,9 +230,9 @@ def _chain(vocabulary: int, how: Sampling) -> Any:
     return chain
 
 
-def _logits(ctx: Any, vocabulary: int) -> Any:
+def _logits(ctx: Any, place: int, vocabulary: int) -> Any:
     """Return the model's own figures for the next token, where llama.cpp keeps them."""
-    first = c.llama_get_logits_ith(ctx, -1)
+    first = c.llama_get_logits_ith(ctx, place)
     if not first:
         raise LlamaError("llama.cpp has no figures for the next word")
     return (ctypes.c_float * vocabulary).from_address(ctypes.addressof(first.contents))

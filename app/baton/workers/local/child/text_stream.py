@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import codecs
 import time
+from collections.abc import Callable
 
-from baton.ipc.parent_channel import ParentChannel
+from baton.ipc.messages import Message
 from baton.workers.local.child.reasoning_filter import ThoughtFilter
 from baton.workers.local.messages import AnswerSpeed, AnswerText, ThoughtTokens
 
@@ -21,11 +22,10 @@ class TextStream:
     `written` counts its tokens, `thought` those of them that are no part of the answer.
     """
 
-    def __init__(self, parent: ParentChannel, call: int, thoughts: ThoughtFilter) -> None:
+    def __init__(self, send: Callable[[Message], None], thoughts: ThoughtFilter) -> None:
         self.written = 0
         self.thought = 0
-        self._parent = parent
-        self._call = call
+        self._send_message = send
         self._thoughts = thoughts
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._pending = ""
@@ -50,7 +50,7 @@ class TextStream:
             self._send(now)
         if now - self._speed_sent >= SPEED_SECONDS:
             self._speed_sent = now
-            self._parent.send(AnswerSpeed(self._speed(now), id=self._call))
+            self._send_message(AnswerSpeed(self._speed(now)))
 
     def finish(self) -> None:
         """Send what is left."""
@@ -74,13 +74,12 @@ class TextStream:
 
     def _report_thinking(self, now: float) -> None:
         if self._thinking:
-            thoughts = ThoughtTokens(self._thinking, self._speed(now), id=self._call)
-            self._parent.send(thoughts)
+            self._send_message(ThoughtTokens(self._thinking, self._speed(now)))
             self._thinking, self._thinking_sent = 0, now
 
     def _speed(self, now: float) -> float:
         return self.written / max(now - self._began, 1e-6)
 
     def _send(self, now: float) -> None:
-        self._parent.send(AnswerText(self._pending, self._tokens, id=self._call))
+        self._send_message(AnswerText(self._pending, self._tokens))
         self._pending, self._tokens, self._sent = "", 0, now

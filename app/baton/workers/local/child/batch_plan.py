@@ -1,0 +1,104 @@
+"""What goes into the next batch, and which slot a prompt gets: decided here, from numbers alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, TypeVar
+
+Lane = TypeVar("Lane")
+
+MARGIN_TOKENS = 128
+"""Room that each answer must have before another prompt is let in beside it: answers that outgrow
+it are no error, but the latest of them then has to wait and is read again."""
+
+READ_SHARE = 4
+"""Beside answers that are being written, prompts get one part in so many of a batch: a batch takes
+as long as all of its tokens, and each answer moves on by one token a batch."""
+
+
+def batch_shares(pending: Sequence[int], room: int) -> list[int]:
+    """Return how many of its pending tokens each sequence gets into a batch of `room` tokens.
+
+    One that writes has a single pending token, and gets it. Those that read a prompt share what is
+    left evenly, so that a long prompt holds up no short one; beside writers less is left.
+    """
+    writers = sum(count == 1 for count in pending)
+    left = min(room - writers, room // READ_SHARE if writers else room)
+    shares = fair_shares([count if count > 1 else 0 for count in pending], max(left, 0))
+    return [1 if count == 1 else share for count, share in zip(pending, shares, strict=True)]
+
+
+def fair_shares(wanted: Sequence[int], room: int) -> list[int]:
+    """Return what each gets of `room`: nobody more than wanted, else alike, the first the rest."""
+    shares = [0] * len(wanted)
+    open_ones = [n for n, count in enumerate(wanted) if count]
+    for rank, n in enumerate(sorted(open_ones, key=lambda n: wanted[n])):
+        shares[n] = min(wanted[n], room // (len(open_ones) - rank))
+        room -= shares[n]
+    for n in open_ones:
+        more = min(wanted[n] - shares[n], room)
+        shares[n] += more
+        room -= more
+    return shares
+
+
+def has_room(held: Sequence[int], tokens: int, limit: int) -> bool:
+    """Whether a prompt of so many tokens may be read beside answers that hold some each.
+
+    Alone it always may.
+    """
+    margins = MARGIN_TOKENS * (len(held) + 1)
+    return not held or sum(held) + tokens + margins <= limit
+
+
+class SlotState(NamedTuple):
+    """What counts of a slot when a prompt looks for one.
+
+    `shared` is how many tokens it has in common with the prompt, `known` how many it has read,
+    `used` when that was, on any clock that only goes forward.
+    """
+
+    is_free: bool
+    shared: int
+    known: int
+    used: int
+
+
+class SlotChoice(NamedTuple):
+    """The slot that a prompt gets, and the slot that knows most of it: often the same one."""
+
+    slot: int
+    source: int
+
+
+def choose_slot(slots: Sequence[SlotState], *, keeps_idle: bool) -> SlotChoice | None:
+    """Return the slot for a prompt, None where all are held.
+
+    That is the free one that knows most of it. Where others are kept for later prompts, one that
+    would lose more than it shares is spared: the slot that was used least recently goes instead.
+    """
+    free = [n for n, slot in enumerate(slots) if slot.is_free]
+    if not free:
+        return None
+    source = max(range(len(slots)), key=lambda n: (slots[n].shared, slots[n].is_free))
+    best = max(free, key=lambda n: (slots[n].shared, slots[n].known > 0, -n))
+    if keeps_idle and 2 * slots[best].shared < slots[best].known:
+        best = min(free, key=lambda n: (slots[n].known > 0, slots[n].used))
+    if slots[source].shared <= slots[best].shared:
+        source = best
+    return SlotChoice(best, source)
+
+
+def next_lane(lanes: Sequence[Lane], last: Lane | None) -> Lane | None:
+    """Return whose turn it is: the one after the last, in a circle."""
+    if not lanes:
+        return None
+    return lanes[(lanes.index(last) + 1) % len(lanes)] if last in lanes else lanes[0]
+
+
+def common_prefix(known: Sequence[int], prompt: Sequence[int]) -> int:
+    """Return how many tokens two sequences share at their beginning."""
+    for index, (one, other) in enumerate(zip(known, prompt, strict=False)):
+        if one != other:
+            return index
+    return min(len(known), len(prompt))

@@ -1,0 +1,367 @@
+"""What a model has read, for several prompts at once: a llama.cpp context and its slots."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import time
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from baton.workers.local.child.batch_plan import (
+    SlotState,
+    choose_slot,
+    common_prefix,
+    has_room,
+)
+from baton.workers.local.child.llama_loader import LlamaError, c
+
+if TYPE_CHECKING:
+    from baton.workers.local.child.llama import Model
+    from baton.workers.local.child.sampler import Sampler
+
+MIN_CONTEXT_TOKENS = 2048
+"""Tokens a context begins with: zeroing the memory of a large one would delay the first word."""
+
+SLOW_BATCH_SECONDS = 0.1
+"""Seconds per batch from which on cancelling mustn't wait for the batch's end."""
+
+_NO_CELLS, _ABORTED = 1, 2  # what llama_decode returns then
+
+
+class AppliedAdapter(NamedTuple):
+    """A LoRA adapter as llama.cpp holds it, None for none, and the scale that it is put on with."""
+
+    adapter: Any = None
+    scale: float = 0.0
+
+
+NO_ADAPTER = AppliedAdapter()
+
+
+@dataclass(eq=False)
+class Slot:
+    """A sequence of a context: the tokens that were read, and the adapter that was on.
+
+    While a prompt holds it, `expected` is how many tokens it needs room for, else 0. `used` counts
+    upwards over a context's slots.
+    """
+
+    number: int
+    tokens: list[int] = field(default_factory=list)
+    adapter: AppliedAdapter = NO_ADAPTER
+    expected: int = 0
+    used: int = 0
+
+    @property
+    def is_free(self) -> bool:
+        """Whether no prompt holds it."""
+        return not self.expected
+
+
+class Share(NamedTuple):
+    """The next tokens of a slot in a batch; `is_sampled` is whether a word follows the last one."""
+
+    slot: Slot
+    tokens: Sequence[int]
+    is_sampled: bool
+
+
+class Reading(Enum):
+    """How reading a batch ended; but for the first, nothing of it counts as read."""
+
+    DONE = auto()
+    STOPPED = auto()  # it was cancelled, or what was known had to be forgotten
+    FULL = auto()  # too many answers are being written for this context
+
+
+class Context:
+    """A context with slots for several prompts, which share its room of up to `limit` tokens.
+
+    It grows to what the prompts that hold a slot need; what others have left is kept for later
+    prompts as long as it costs no growth. `cancelled` is asked at every moment where work can stop;
+    then `decode` returns early, and the context stays usable. Raises LlamaError.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        limit: int,
+        threads: int,
+        cancelled: Callable[[], bool],
+        quantised: bool = False,
+        slots: int = 1,
+    ) -> None:
+        self.slots = [Slot(number) for number in range(slots)]
+        self._model = model
+        self._limit = limit
+        self._threads = threads
+        self._quantised = quantised
+        self._cancelled = cancelled
+        self._keeps_idle = model.skips_masked(quantised, slots)
+        self._abort = c.ggml_abort_callback(lambda _: cancelled())
+        self._batch = _Batch(model.batch, self.slots)
+        self._native: Any = None
+        self._size = self._width = self._clock = 0
+        self._is_watching = self._is_slow = False
+        self._adapter = self._wanted_adapter = NO_ADAPTER
+        self._resize(self._fitting_size(1), 1 if model.has_costly_slots else slots)
+
+    @property
+    def native(self) -> Any:
+        """llama.cpp's own context; another one once this has grown."""
+        return self._native
+
+    def take(self, prompt: Sequence[int], adapter: AppliedAdapter = NO_ADAPTER) -> Slot | None:
+        """Return a slot that knows as much of the prompt as possible, None where it has to wait.
+
+        It is held until `release`. The prompt's last token is never known: its figures are needed.
+        """
+        held = [slot for slot in self.slots if not slot.is_free]
+        if not has_room([slot.expected for slot in held], len(prompt), self._limit):
+            return None
+        usable = self.slots[: self._width]
+        if len(held) == self._width < len(self.slots):
+            usable = self.slots[: self._width + 1]
+        choice = choose_slot(
+            [self._state_for(slot, prompt, adapter) for slot in usable],
+            keeps_idle=self._keeps_idle,
+        )
+        if choice is None:
+            return None
+        slot = usable[choice.slot]
+        slot.expected = len(prompt)
+        self._clock += 1
+        slot.used = self._clock
+        try:
+            self._know(slot, usable[choice.source], prompt, adapter)
+            fits = self._make_room()
+        except LlamaError:
+            self.release(slot)
+            raise
+        if not fits:
+            self.release(slot)
+        return slot if fits else None
+
+    def release(self, slot: Slot, *, forget: bool = False) -> None:
+        """Let a slot go; what it knows is kept for later prompts, unless it is to be forgotten."""
+        slot.expected = 0
+        if forget:
+            self._keep(slot, 0)
+
+    def decode(self, shares: Sequence[Share]) -> Reading:
+        """Read the next tokens of some slots, all with the same adapter on.
+
+        Then the sampled ones' figures are at their place in the batch; see `places`.
+        """
+        before = [len(share.slot.tokens) for share in shares]
+        for slot, tokens, _ in shares:
+            slot.expected = max(slot.expected, len(slot.tokens) + len(tokens))
+        if not self._make_room():
+            return Reading.FULL
+        if before != [len(share.slot.tokens) for share in shares] or self._cancelled():
+            return Reading.STOPPED
+        self._put_on(shares[0].slot.adapter)
+        self._watch(self._is_slow or any(len(share.tokens) > 1 for share in shares))
+        began = time.monotonic()
+        status = c.llama_decode(self._native, self._batch.filled(shares))
+        self._is_slow = time.monotonic() - began > SLOW_BATCH_SECONDS
+        if status == 0:
+            for slot, tokens, _ in shares:
+                slot.tokens += tokens
+            return Reading.DONE
+        for slot, _, _ in shares:
+            self._keep(slot, len(slot.tokens))
+        if status == _ABORTED:
+            return Reading.STOPPED
+        if status == _NO_CELLS and len(shares) > 1:
+            return Reading.FULL
+        raise LlamaError(f"llama.cpp failed to compute (status {status})")
+
+    def set_adapter(self, adapter: Any, scale: float) -> None:
+        """Compute with an adapter from now on in `read` and `write`, None: with none."""
+        self._wanted_adapter = AppliedAdapter(adapter, scale) if adapter else NO_ADAPTER
+
+    def read(self, prompt: Sequence[int], progress: Callable[[int, int], None]) -> int:
+        """Read a prompt that has the context for itself; return how many tokens were known.
+
+        `progress` gets how many tokens have been read, of how many that have to be.
+        """
+        for slot in self.slots:
+            self.release(slot)
+        slot = self.take(prompt, self._wanted_adapter)
+        assert slot is not None, "a prompt alone has room"
+        known = len(slot.tokens)
+        while len(slot.tokens) < len(prompt):
+            progress(len(slot.tokens) - known, len(prompt) - known)
+            at = len(slot.tokens)
+            batch = prompt[at : at + self._model.batch]
+            share = Share(slot, batch, at + len(batch) == len(prompt))
+            if self.decode([share]) is not Reading.DONE and self._cancelled():
+                return known
+        progress(len(prompt) - known, len(prompt) - known)
+        return known
+
+    def write(self, sampler: Sampler) -> Generator[int]:
+        """Yield the tokens that follow what was read, until the model ends or it is cancelled."""
+        slot = next(slot for slot in self.slots if not slot.is_free)
+        while not self._cancelled():
+            token = sampler.next(self._native, -1)
+            if self._model.is_end(token):
+                return
+            yield token
+            if self.decode([Share(slot, [token], is_sampled=True)]) is not Reading.DONE:
+                return
+
+    def _state_for(self, slot: Slot, prompt: Sequence[int], adapter: AppliedAdapter) -> SlotState:
+        shared = common_prefix(slot.tokens, prompt[:-1]) if slot.adapter == adapter else 0
+        return SlotState(slot.is_free, shared, len(slot.tokens), slot.used)
+
+    def _know(
+        self, slot: Slot, source: Slot, prompt: Sequence[int], adapter: AppliedAdapter
+    ) -> None:
+        """Have a slot know what it or another one has read of a prompt."""
+        if slot.number >= self._width:
+            self._resize(self._size, min(2 * self._width, len(self.slots)))
+        shared = self._state_for(source, prompt, adapter).shared
+        if source is not slot:
+            self._keep(slot, 0)
+            memory = c.llama_get_memory(self._native)
+            c.llama_memory_seq_cp(memory, source.number, slot.number, 0, shared)
+            slot.tokens[:] = source.tokens  # a recurrent model's slot can't be copied in part
+        slot.adapter = adapter
+        self._keep(slot, shared)
+
+    def _watch(self, on: bool) -> None:
+        """Ask `cancelled` within decoding too: worth its price only where that takes long."""
+        if on != self._is_watching:
+            self._is_watching = on
+            callback = self._abort if on else c.ggml_abort_callback()
+            c.llama_set_abort_callback(self._native, callback, None)
+
+    def _put_on(self, wanted: AppliedAdapter) -> None:
+        """Have llama.cpp compute with an adapter."""
+        if wanted == self._adapter:
+            return
+        adapters = scales = None
+        if wanted.adapter:
+            adapters = (c.llama_adapter_lora_p_ctypes * 1)(wanted.adapter)
+            scales = (ctypes.c_float * 1)(wanted.scale)
+        if c.llama_set_adapters_lora(self._native, adapters, 1 if adapters else 0, scales):
+            raise LlamaError("llama.cpp can't put the adapter on")
+        self._adapter = wanted
+
+    def _keep(self, slot: Slot, count: int) -> None:
+        """Have a slot forget everything after its first `count` tokens, or all if it can't that."""
+        memory = c.llama_get_memory(self._native)
+        # What a layer with a window looks back at from there on may have been let go.
+        window = self._model.window
+        first = c.llama_memory_seq_pos_min(memory, slot.number) if window else 0
+        kept = count > 0 and 0 <= first <= max(count - window, 0)
+        if not kept or not c.llama_memory_seq_rm(memory, slot.number, count, -1):
+            c.llama_memory_seq_rm(memory, slot.number, -1, -1)
+            count = 0
+        del slot.tokens[count:]
+
+    def _make_room(self) -> bool:
+        """Make the context large enough for those who hold a slot; False if it can't be."""
+        needed = sum(slot.expected for slot in self.slots)
+        if needed > self._limit:
+            return False
+        size = max(self._size, self._fitting_size(needed))
+        idle = [slot for slot in self.slots if slot.is_free and slot.tokens]
+        for slot in sorted(idle, key=lambda slot: slot.used):
+            if self._keeps_idle and needed + sum(len(s.tokens) for s in idle) <= size:
+                break
+            self._keep(slot, 0)
+        if size > self._size:
+            try:
+                self._resize(size, self._width)
+            except LlamaError:
+                if sum(not slot.is_free for slot in self.slots) < 2:
+                    raise
+                return False  # one after the other they may fit
+        return True
+
+    def _fitting_size(self, tokens: int) -> int:
+        size = MIN_CONTEXT_TOKENS
+        while size < tokens:
+            size *= 2
+        return min(size, self._limit)
+
+    def _resize(self, size: int, width: int) -> None:
+        """Take a larger llama.cpp context, keeping what is known."""
+        native = self._model.context(size, self._threads, self._quantised, width, len(self.slots))
+        if not native:
+            raise LlamaError(f"there isn't enough memory for a context of {size:,} tokens")
+        if self._native:
+            for slot in self.slots:
+                if slot.tokens and not _carry_over(self._native, native, slot.number):
+                    slot.tokens.clear()
+            c.llama_free(self._native)
+            _trim_heap()
+        self._native, self._size, self._width = native, size, width
+        self._is_watching, self._adapter = False, NO_ADAPTER
+
+
+class _Batch:
+    """A llama.cpp batch, whose arrays are made once."""
+
+    def __init__(self, room: int, slots: Sequence[Slot]) -> None:
+        self._tokens = (c.llama_token * room)()
+        self._positions = (c.llama_pos * room)()
+        self._counts = (ctypes.c_int32 * room)(*[1] * room)
+        self._owners = (ctypes.POINTER(c.llama_seq_id) * room)()
+        self._sampled = (ctypes.c_int8 * room)()
+        self._numbers = [(c.llama_seq_id * 1)(slot.number) for slot in slots]
+        self._pointers = [
+            ctypes.cast(number, ctypes.POINTER(c.llama_seq_id)) for number in self._numbers
+        ]
+        self._native = c.llama_batch(
+            token=self._tokens,
+            pos=self._positions,
+            n_seq_id=self._counts,
+            seq_id=self._owners,
+            logits=self._sampled,
+        )
+
+    def filled(self, shares: Sequence[Share]) -> Any:
+        """Return it with the tokens of some slots."""
+        at = 0
+        for slot, tokens, is_sampled in shares:
+            end, first = at + len(tokens), len(slot.tokens)
+            self._tokens[at:end] = tokens
+            self._positions[at:end] = range(first, first + len(tokens))
+            self._owners[at:end] = [self._pointers[slot.number]] * len(tokens)
+            self._sampled[at:end] = [0] * len(tokens)
+            self._sampled[end - 1] = is_sampled
+            at = end
+        self._native.n_tokens = at
+        return self._native
+
+
+def places(shares: Sequence[Share]) -> list[int]:
+    """Return where in a batch the last token of each share is."""
+    ends, at = [], -1
+    for share in shares:
+        at += len(share.tokens)
+        ends.append(at)
+    return ends
+
+
+def _trim_heap() -> None:
+    """Return to the system what was freed, where the C library would keep it for later."""
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it
+        if trim is not None:
+            trim(0)
+
+
+def _carry_over(old: Any, new: Any, number: int) -> bool:
+    """Copy what a slot of one context knows into another context."""
+    size = c.llama_state_seq_get_size(old, number)
+    state = (ctypes.c_uint8 * size)()
+    taken = c.llama_state_seq_get_data(old, state, size, number)
+    return bool(taken and c.llama_state_seq_set_data(new, state, taken, number))

@@ -1,0 +1,165 @@
+"""A request's messages on their way to the model: a template's text, tokens, and thoughts."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
+
+from baton.ipc.messages import Failed
+from baton.ipc.parent_channel import Failure, ParentChannel
+from baton.workers.local.child import reasoning_filter
+from baton.workers.local.child.chat_template import TemplateRefused, compile_template
+from baton.workers.local.child.context import MIN_CONTEXT_TOKENS
+from baton.workers.local.child.reasoning_filter import ThoughtFilter
+
+if TYPE_CHECKING:
+    from baton.workers.local.child.chat_template import Messages
+    from baton.workers.local.child.llama import Model
+    from baton.workers.local.messages import AnswerPrompt
+
+RENDER_SECONDS = 10.0
+"""How long a chat template may take; one that never ends is the model file's fault."""
+
+MAX_BYTES_PER_TOKEN = 32
+"""A text with more than this isn't counted exactly: endless spaces would take minutes."""
+
+USEFUL_TOKENS = 256
+"""Less room than this for an answer is none, and none for thoughts before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A prompt's tokens, and the filter for the thoughts that may follow.
+
+    `cap` is how many tokens the answer may have, `mark_tokens` are those that thoughts are marked
+    with and that have no text otherwise.
+    """
+
+    tokens: list[int]
+    thoughts: ThoughtFilter
+    cap: int
+    mark_tokens: Collection[int] = ()
+
+
+class PromptReader:
+    """Turns requests into prompts for a model with a context of `limit` tokens.
+
+    `note` is what is wrong with the model's chat template, "" if nothing is. Raises Failure.
+    """
+
+    def __init__(self, parent: ParentChannel, model: Model, limit: int) -> None:
+        self._parent = parent
+        self._model = model
+        self._limit = limit
+        self._template, self.note = compile_template(
+            model.template, model.special_text("bos"), model.special_text("eos")
+        )
+        self._marks = reasoning_filter.known_marks(
+            model.template or "", lambda text: len(self._special_tokens(text)) == 1
+        )
+        named = (t for mark in self._marks for text in mark[:2] for t in self._special_tokens(text))
+        self._mark_tokens = {t for t in named if not model.piece(t)}
+
+    def chat(self, request: AnswerPrompt) -> Prompt:
+        """Return the prompt for a conversation."""
+        messages = request.messages
+        size = sum(len(message["content"].encode("utf-8", "replace")) for message in messages)
+        if size > self._limit * MAX_BYTES_PER_TOKEN:
+            raise Failure("ContextTooLong", "", needed=size // 4, limit=self._limit)
+        brief = request.max_tokens is not None and request.max_tokens < USEFUL_TOKENS
+        thinking = False if request.grammar or brief else request.thinking
+        thoughts = ThoughtFilter()
+
+        def render(shown: Messages) -> str:
+            nonlocal thoughts
+            text = self._begun(shown, thinking, request.id)
+            begun = reasoning_filter.open_marks(text, self._marks)
+            thoughts = ThoughtFilter(self._marks, begun)
+            return text
+
+        tokens = encode(self._model, render, messages)
+        return Prompt(tokens, thoughts, self._cap(len(tokens), request), self._mark_tokens)
+
+    def plain(self, request: AnswerPrompt, form: str) -> Prompt:
+        """Return the prompt for the last message in an adapter's own form."""
+        text = form.replace("{prompt}", request.messages[-1]["content"])
+        limit = min(self._limit, MIN_CONTEXT_TOKENS)
+        if len(text.encode("utf-8", "replace")) > limit * MAX_BYTES_PER_TOKEN:
+            raise Failure("ContextTooLong", "", needed=len(text) // 4, limit=limit)
+        tokens = self._model.with_bos(self._model.tokenise(text, special=False))
+        if len(tokens) + USEFUL_TOKENS > limit:
+            raise Failure("ContextTooLong", "", needed=len(tokens) + USEFUL_TOKENS, limit=limit)
+        cap = min(self._cap(len(tokens), request), limit - len(tokens))
+        return Prompt(tokens, ThoughtFilter(), cap)
+
+    def _special_tokens(self, text: str) -> list[int]:
+        return self._model.tokenise(text, special=True)
+
+    def _begun(self, messages: Messages, thinking: bool | None, call: int) -> str:
+        """Return the prompt's text, up to where the answer begins, or thoughts do."""
+        prompt = self._render(messages, thinking, call)
+        if thinking is False:
+            prompt += reasoning_filter.no_thoughts_text(prompt, self._marks)
+        return prompt
+
+    def _render(self, messages: Messages, thinking: bool | None, call: int) -> str:
+        slow = threading.Timer(RENDER_SECONDS, self._give_up_rendering, [call])
+        slow.start()
+        try:
+            return self._template.render(messages, thinking)
+        except TemplateRefused as error:
+            raise Failure(
+                "WorkerError",
+                f"The model's chat template refuses this conversation: {error}.",
+                "Start a new conversation, or choose another worker.",
+            ) from error
+        finally:
+            slow.cancel()
+
+    def _give_up_rendering(self, call: int) -> NoReturn:
+        message = "The model's chat template doesn't come to an end."
+        hint = "Choose another model."
+        self._parent.send(Failed("ModelFileError", message, hint, id=call))
+        os._exit(0)
+
+    def _cap(self, prompt: int, request: AnswerPrompt) -> int:
+        """Return how many tokens the answer may have."""
+        room = self._limit - prompt
+        asked, most = request.max_tokens, request.max_output
+        wanted = asked or min(USEFUL_TOKENS, most)
+        if min(wanted, USEFUL_TOKENS) > room:
+            needed = prompt + wanted
+            raise Failure("ContextTooLong", "", needed=needed, limit=self._limit)
+        if wanted > room:
+            raise Failure(
+                "WorkerError",
+                f"The prompt leaves room for {room:,} tokens, and {wanted:,} were asked for.",
+                "Ask for fewer.",
+            )
+        return asked or min(most, room)
+
+
+def encode(model: Model, render: Callable[[Messages], str], messages: Messages) -> list[int]:
+    """Return the prompt's tokens. What people and files say can't forge control tokens.
+
+    A text that names one ("<|im_end|>") is held out of the template by a random word, and comes in
+    afterwards as mere text. White space stays around the word, for templates that trim.
+    """
+    forged: dict[str, str] = {}
+    shown = []
+    for message in messages:
+        text = message["content"]
+        if model.tokenise(text, special=True) != model.tokenise(text, special=False):
+            word = f"held{os.urandom(16).hex()}"
+            forged[word] = text.strip()
+            text = text.replace(text.strip(), word)
+        shown.append({"role": message["role"], "content": text})
+    prompt = render(shown)
+    tokens: list[int] = []
+    for part in re.split(f"({'|'.join(forged)})", prompt) if forged else [prompt]:
+        tokens += model.tokenise(forged.get(part, part), special=part not in forged)
+    return model.with_bos(tokens)

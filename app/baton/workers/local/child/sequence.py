@@ -1,0 +1,147 @@
+"""A request that is being answered: what the model reads and writes for it, and what is sent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from baton.ipc.messages import Message
+from baton.workers.local.child.text_stream import TextStream
+from baton.workers.local.messages import AnswerDone, PromptProgress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from baton.workers.local.child.context import AppliedAdapter, Context, Slot
+    from baton.workers.local.child.llama import Model
+    from baton.workers.local.child.prompt import Prompt
+    from baton.workers.local.child.sampler import Sampler
+
+
+class Sequence:
+    """A prompt and the answer to it, as one row of tokens that a slot of a context reads.
+
+    What the slot hasn't read is pending: the prompt at first, then the word that was chosen last.
+    So a slot that had to forget reads again, and nothing else notices. `send` takes the call's
+    messages; `shows_lines` is whether they include how sure the model was of each line.
+    """
+
+    def __init__(
+        self,
+        call: int,
+        prompt: Prompt,
+        sampler: Sampler,
+        send: Callable[[Message], None],
+        *,
+        context: Context,
+        adapter: AppliedAdapter,
+        shows_lines: bool = False,
+    ) -> None:
+        self.call = call
+        self.context = context
+        self.adapter = adapter
+        self.tokens = list(prompt.tokens)
+        self.slot: Slot | None = None
+        self._prompt = prompt
+        self._sampler = sampler
+        self._send_to_parent = send
+        self._shows_lines = shows_lines
+        self._known = -1
+        self._text: TextStream | None = None
+
+    @property
+    def lane(self) -> tuple[Context, AppliedAdapter]:
+        """What it computes with: only sequences that are alike in this share a batch."""
+        return self.context, self.adapter
+
+    @property
+    def pending(self) -> list[int]:
+        """The tokens that its slot hasn't read yet."""
+        return self.tokens if self.slot is None else self.tokens[len(self.slot.tokens) :]
+
+    def place(self, slot: Slot) -> None:
+        """Let a slot read it."""
+        self.slot = slot
+        if self._known < 0:
+            self._known = len(slot.tokens)
+        self.report_progress()
+
+    def release(self, *, forget: bool = False) -> None:
+        """Let its slot go."""
+        if self.slot is not None:
+            self.context.release(self.slot, forget=forget)
+            self.slot = None
+
+    def close(self) -> None:
+        """Let its slot and its memory go."""
+        self.release()
+        self._sampler.close()
+
+    def report_progress(self) -> None:
+        """Send how much of the prompt was read, until the answer begins."""
+        if self._text is None and self.slot is not None:
+            total = len(self._prompt.tokens) - self._known
+            self._send(PromptProgress(max(len(self.slot.tokens) - self._known, 0), total))
+
+    def write(self, model: Model, place: int) -> bool:
+        """Choose the next word by the figures at a place of the batch; return whether it goes on.
+
+        Thoughts that would leave no room for the answer are brought to an end, and so are those at
+        which the model itself stops.
+        """
+        token = self._sampler.next(self.context.native, place)
+        text = self._text = self._text or TextStream(self._send, self._prompt.thoughts)
+        cap, thoughts, confidence = (
+            self._prompt.cap,
+            self._prompt.thoughts,
+            self._sampler.confidence,
+        )
+        if model.is_end(token):
+            return self._close_thoughts(model, text)
+        was_thinking = thoughts.is_thinking
+        piece = self._add(model, text, token)
+        if b"\n" in piece:
+            confidence.end_line()
+        if was_thinking and not thoughts.is_thinking:
+            confidence.reset()  # it is of the answer, not of the way to it
+        elif was_thinking and text.thought >= cap - cap // 4:
+            return self._close_thoughts(model, text)
+        return text.written < cap or self._close_thoughts(model, text)
+
+    def finish(self, limit: int) -> None:
+        """Send what is left of the answer, and its end; `limit` is the chat's context."""
+        text, confidence = self._text, self._sampler.confidence
+        assert text is not None, "a word was chosen"
+        text.finish()
+        is_cut = text.written >= self._prompt.cap or self._prompt.thoughts.is_thinking
+        self._send(
+            AnswerDone(
+                tokens_in=len(self._prompt.tokens),
+                tokens_out=text.written,
+                finish="length" if is_cut else "stop",
+                cached=self._known,
+                context=limit,
+                confidence=confidence.mean,
+                least=confidence.least,
+                first=confidence.first,
+                lines=confidence.lines if self._shows_lines else [],
+            )
+        )
+
+    def _send(self, message: Message) -> None:
+        message.id = self.call
+        self._send_to_parent(message)
+
+    def _close_thoughts(self, model: Model, text: TextStream) -> bool:
+        """Have the model read that its thoughts end, if there are any; return whether it goes on."""
+        ending = model.tokenise(self._prompt.thoughts.closing_text, special=True)
+        if not ending or len(ending) >= self._prompt.cap - text.written:
+            return False
+        for token in ending:
+            self._add(model, text, token)
+        return True
+
+    def _add(self, model: Model, text: TextStream, token: int) -> bytes:
+        self.tokens.append(token)
+        piece = model.piece(token, token in self._prompt.mark_tokens)
+        text.add(piece)
+        return piece

@@ -1,0 +1,133 @@
+"""A context with several slots, with tiny models, whose figures show any difference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from baton.workers.local.child import context as context_module, llama
+from baton.workers.local.child.context import Context, Reading, Share, Slot, places
+from baton.workers.local.child.llama_loader import c
+from support.tiny_models import WORDS, tiny
+
+pytestmark = pytest.mark.local_model
+
+KINDS = ["llama", "gemma3", "qwen35"]
+SLOTS = 3
+
+
+@pytest.fixture(params=KINDS)
+def model(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[llama.Model]:
+    llama.start(lambda _: None)
+    model = llama.Model(tiny(tmp_path, request.param))
+    yield model
+    model.free()
+
+
+def prompt(seed: int, length: int) -> list[int]:
+    return [3 + (7 * n * n + n * seed + seed) % 256 for n in range(length)]
+
+
+def context(model: llama.Model, limit: int = 4096, slots: int = SLOTS) -> Context:
+    return Context(model, limit, 1, lambda: False, slots=slots)
+
+
+def figures(ctx: Context, place: int) -> list[float]:
+    return list(c.llama_get_logits_ith(ctx.native, place)[:WORDS])
+
+
+def taken(ctx: Context, tokens: list[int]) -> Slot:
+    slot = ctx.take(tokens)
+    assert slot is not None
+    return slot
+
+
+def read_together(ctx: Context, prompts: list[list[int]], step: int = 40) -> list[list[float]]:
+    """Read prompts in batches that hold a piece of each; return the figures at their ends."""
+    slots = [taken(ctx, tokens) for tokens in prompts]
+    found: list[list[float]] = [[] for _ in prompts]
+    while not all(found):
+        reading = []
+        for n, (slot, tokens) in enumerate(zip(slots, prompts, strict=True)):
+            at = len(slot.tokens)
+            if piece := tokens[at : at + step]:
+                reading.append((n, Share(slot, piece, at + len(piece) == len(tokens))))
+        shares = [share for _, share in reading]
+        assert ctx.decode(shares) is Reading.DONE
+        for (n, share), place in zip(reading, places(shares), strict=True):
+            if share.is_sampled:
+                found[n] = figures(ctx, place)
+    for slot in slots:
+        ctx.release(slot)
+    return found
+
+
+def read_alone(model: llama.Model, tokens: list[int], slots: int = SLOTS) -> list[float]:
+    return read_together(context(model, slots=slots), [tokens], step=128)[0]
+
+
+def test_prompts_that_are_read_together_are_read_as_alone(
+    model: llama.Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(context_module, "MIN_CONTEXT_TOKENS", 256)
+    prompts = [prompt(1, 300), prompt(2, 90), prompt(3, 410)]
+    ctx = context(model)
+    for _ in range(2):  # the second time, much of it is known
+        for found, tokens in zip(read_together(ctx, prompts), prompts, strict=True):
+            assert found == pytest.approx(read_alone(model, tokens), abs=2e-3)
+
+
+def test_what_another_slot_is_reading_is_not_read_again(model: llama.Model) -> None:
+    ctx = context(model)
+    shared, tail = prompt(1, 100), [5, 6, 7]
+    first = taken(ctx, [*shared, 9, 9])
+    assert ctx.decode([Share(first, shared, False)]) is Reading.DONE
+    second = taken(ctx, [*shared, *tail])
+    assert len(second.tokens) == len(shared)
+    assert second is not first
+    shares = [Share(first, [9, 9], True), Share(second, tail, True)]
+    assert ctx.decode(shares) is Reading.DONE
+    for place, rest in zip(places(shares), ([9, 9], tail), strict=True):
+        alone = read_alone(model, [*shared, *rest])
+        assert figures(ctx, place) == pytest.approx(alone, abs=2e-3)
+
+
+def test_two_slots_compute_exactly_what_one_does(model: llama.Model) -> None:
+    tokens = prompt(1, 200)
+    assert read_alone(model, tokens, slots=2) == read_alone(model, tokens, slots=1)
+
+
+def test_what_others_left_gives_way_before_the_context_grows(model: llama.Model) -> None:
+    ctx = context(model)
+    read_together(ctx, [prompt(1, 900)])
+    read_together(ctx, [prompt(2, 900)])
+    read_together(ctx, [prompt(3, 900)])
+    assert c.llama_n_ctx(ctx.native) == 2048
+    assert sum(len(slot.tokens) for slot in ctx.slots) <= 2048
+    assert len(taken(ctx, [*prompt(3, 900), 1]).tokens) == 900
+
+
+def test_who_finds_no_room_waits_and_one_alone_may_use_it_all(model: llama.Model) -> None:
+    ctx = context(model, 2048)
+    first = taken(ctx, prompt(1, 1500))
+    assert ctx.take(prompt(2, 600)) is None
+    assert ctx.decode([Share(first, prompt(1, 100), False)]) is Reading.DONE
+    ctx.release(first)
+    second = taken(ctx, prompt(2, 2048))
+    assert ctx.take(prompt(3, 1)) is None
+    ctx.release(second)
+
+
+def test_answers_that_outgrow_the_context_are_noticed(model: llama.Model) -> None:
+    ctx = context(model, 512)
+    slots = [taken(ctx, prompt(seed, 60)) for seed in (1, 2)]
+    for slot in slots:
+        for at in range(0, 240, 120):
+            assert ctx.decode([Share(slot, prompt(slot.number, 240)[at : at + 120], False)])
+    assert [len(slot.tokens) for slot in slots] == [240, 240]
+    shares = [Share(slot, [7] * 20, True) for slot in slots]
+    assert ctx.decode(shares) is Reading.FULL
+    ctx.release(slots[1], forget=True)
+    assert ctx.decode(shares[:1]) is Reading.DONE
