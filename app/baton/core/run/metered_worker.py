@@ -66,7 +66,7 @@ class CallUsage:
                 self.tokens_out += tokens
             case Text(tokens=tokens):
                 self.tokens_out += tokens
-                if self.first_token is None:
+                if tokens and self.first_token is None:
                     self.first_token = elapsed
             case Usage():
                 self.usage = chunk

@@ -32,6 +32,7 @@ from baton.core.messages import (
     max_input_tokens,
 )
 from baton.core.money import FREE, NANO
+from baton.core.stop_sequences import StopFilter
 from baton.ipc.messages import Failed, FrameError
 from baton.ipc.process import Call, ChildDied, error_of
 from baton.platform.secrets import PROVIDERS
@@ -229,7 +230,7 @@ class CloudWorker:
         from baton.core.aio import uninterrupted
 
         call: Call | None = None
-        destination = ""
+        destination, stop = "", StopFilter(request.stop)
         try:
             call = await self._start_call(request, attempt.lease)
             while True:
@@ -241,11 +242,12 @@ class CloudWorker:
                         call.send(SendRequest())
                     case AnswerText(text=text, tokens=tokens):
                         attempt.said += text
-                        yield Text(text, tokens)
+                        yield Text(stop.feed(text), tokens)
                     case CallDone() as done:
                         self._gateway.forgive()
                         usage = self._usage(done, request, attempt.said)
                         attempt.tokens = usage.tokens_out
+                        yield Text(stop.flush(), 0)
                         yield usage
                         return
                     case Failed() as failed:

@@ -45,7 +45,7 @@ class CloudCall:
     of text the request may have, `context` the worker's, `first` how many seconds it may take to
     the first word (a model may think that long in silence). `privacy` is the worker's label, `most`
     the highest prices in dollars per million tokens, for OpenRouter, which asks others whose prices
-    differ. It ends before the first of `stop`, where the dialect can ask for that. `schema` is
+    differ. It ends before the first of `stop`, which servers are asked for. `schema` is
     the JSON Schema that the answer must keep to, "" where none can be asked for. `announce` reports
     to the front what will be sent; nothing is until `go` is set.
     `ended_well` is whether all of the answer came, or all until it passed its cap;

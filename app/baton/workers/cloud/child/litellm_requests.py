@@ -196,6 +196,8 @@ def _wanted_options(call: CloudCall, effort: str | None) -> dict[str, Any]:
         options["reasoning_effort"] = effort
     if call.temperature is not None and not (effort and call.provider == "anthropic"):
         options["temperature"] = call.temperature
+    if call.top_p is not None:
+        options["top_p"] = call.top_p
     if call.seed is not None:
         options["seed"] = call.seed
     if call.schema:

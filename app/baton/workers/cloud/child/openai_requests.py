@@ -50,6 +50,8 @@ def responses_request(call: CloudCall, effort: str | None) -> HttpRequest:
     }
     if call.tier:
         body["service_tier"] = call.tier
+    if call.top_p is not None:
+        body["top_p"] = call.top_p
     if effort:
         body["reasoning"] = {"effort": effort}
     if call.schema:

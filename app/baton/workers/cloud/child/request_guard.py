@@ -28,11 +28,13 @@ ALLOWED_FIELDS: dict[str, frozenset[str]] = {
             "reasoning_effort",
             "seed",
             "service_tier",
+            "stop",
             "store",
             "stream",
             "stream_options",
             "temperature",
             "thinking",
+            "top_p",
             "usage",
         }
     ),
@@ -46,6 +48,7 @@ ALLOWED_FIELDS: dict[str, frozenset[str]] = {
             "store",
             "stream",
             "temperature",
+            "top_p",
         }
     ),
     "messages": frozenset(
@@ -58,9 +61,12 @@ ALLOWED_FIELDS: dict[str, frozenset[str]] = {
             "system",
             "temperature",
             "thinking",
+            "top_p",
         }
     ),
-    "cohere": frozenset({"max_tokens", "messages", "model", "seed", "stream", "temperature"}),
+    "cohere": frozenset(
+        {"max_tokens", "messages", "model", "p", "seed", "stream", "temperature", "top_p"}
+    ),
     "gemini": frozenset(
         {
             "contents",
@@ -80,6 +86,8 @@ ALLOWED_IN_GENERATION = frozenset(
         "seed",
         "temperature",
         "thinkingConfig",
+        "topP",
+        "top_p",
     }
 )
 FIXED_VALUES: dict[str, tuple[object, ...]] = {

@@ -200,7 +200,12 @@ class Runner:
             file = recommended_sampling(self._model.metadata)
             sampling = resolve_sampling(asdict(request), file, self._model.parameters)
             first = prompt.cap if form else FIRST_TOKENS
-            sampler = self._model.sampler(sampling, request.grammar, first)
+            grammar = request.grammar
+            if grammar is None and request.schema:
+                from baton.workers.local.child.json_grammar import json_grammar
+
+                grammar = json_grammar(request.schema)
+            sampler = self._model.sampler(sampling, grammar, first)
             return Sequence(
                 request.id,
                 prompt,

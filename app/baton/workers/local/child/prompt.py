@@ -35,14 +35,15 @@ USEFUL_TOKENS = 256
 class Prompt:
     """A prompt's tokens, and the filter for the thoughts that may follow.
 
-    `cap` is how many tokens the answer may have, `mark_tokens` are those that thoughts are marked
-    with and that have no text otherwise.
+    `cap` is how many tokens the answer may have, which ends before the first of `stop`;
+    `mark_tokens` are those that thoughts are marked with and that have no text otherwise.
     """
 
     tokens: list[int]
     thoughts: ThoughtFilter
     cap: int
     mark_tokens: Collection[int] = ()
+    stop: tuple[str, ...] = ()
 
 
 class PromptReader:
@@ -71,7 +72,8 @@ class PromptReader:
         if size > self._limit * MAX_BYTES_PER_TOKEN:
             raise Failure("ContextTooLong", "", needed=size // 4, limit=self._limit)
         brief = request.max_tokens is not None and request.max_tokens < USEFUL_TOKENS
-        thinking = False if request.grammar or brief else request.thinking
+        is_formed = bool(request.grammar or request.schema)
+        thinking = False if is_formed or brief else request.thinking
         thoughts = ThoughtFilter()
 
         def render(shown: Messages) -> str:
@@ -82,7 +84,8 @@ class PromptReader:
             return text
 
         tokens = encode(self._model, render, messages)
-        return Prompt(tokens, thoughts, self._cap(len(tokens), request), self._mark_tokens)
+        cap = self._cap(len(tokens), request)
+        return Prompt(tokens, thoughts, cap, self._mark_tokens, request.stop)
 
     def plain(self, request: AnswerPrompt, form: str) -> Prompt:
         """Return the prompt for the last message in an adapter's own form."""

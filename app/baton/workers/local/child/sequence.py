@@ -89,7 +89,7 @@ class Sequence:
         which the model itself stops.
         """
         token = self._sampler.next(self.context.native, place)
-        text = self._text = self._text or TextStream(self._send, self._prompt.thoughts)
+        text = self._text = self._text or self._begin_text()
         cap, thoughts, confidence = (
             self._prompt.cap,
             self._prompt.thoughts,
@@ -99,6 +99,8 @@ class Sequence:
             return self._close_thoughts(model, text)
         was_thinking = thoughts.is_thinking
         piece = self._add(model, text, token)
+        if text.is_stopped:
+            return False
         if b"\n" in piece:
             confidence.end_line()
         if was_thinking and not thoughts.is_thinking:
@@ -112,7 +114,8 @@ class Sequence:
         text, confidence = self._text, self._sampler.confidence
         assert text is not None, "a word was chosen"
         text.finish()
-        is_cut = text.written >= self._prompt.cap or self._prompt.thoughts.is_thinking
+        is_full = text.written >= self._prompt.cap or self._prompt.thoughts.is_thinking
+        is_cut = is_full and not text.is_stopped
         self._send(
             AnswerDone(
                 tokens_in=len(self._prompt.tokens),
@@ -126,6 +129,9 @@ class Sequence:
                 lines=confidence.lines if self._shows_lines else [],
             )
         )
+
+    def _begin_text(self) -> TextStream:
+        return TextStream(self._send, self._prompt.thoughts, self._prompt.stop)
 
     def _send(self, message: Message) -> None:
         message.id = self.call

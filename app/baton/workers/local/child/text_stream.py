@@ -6,6 +6,7 @@ import codecs
 import time
 from collections.abc import Callable
 
+from baton.core.stop_sequences import StopFilter
 from baton.ipc.messages import Message
 from baton.workers.local.child.reasoning_filter import ThoughtFilter
 from baton.workers.local.messages import AnswerSpeed, AnswerText, ThoughtTokens
@@ -19,14 +20,21 @@ SPEED_SECONDS = 0.5
 class TextStream:
     """Gathers an answer's bytes into whole characters, and characters into messages.
 
-    `written` counts its tokens, `thought` those of them that are no part of the answer.
+    `written` counts its tokens, `thought` those of them that are no part of the answer. Of the text
+    only what comes before the first of `stop` is sent.
     """
 
-    def __init__(self, send: Callable[[Message], None], thoughts: ThoughtFilter) -> None:
+    def __init__(
+        self,
+        send: Callable[[Message], None],
+        thoughts: ThoughtFilter,
+        stop: tuple[str, ...] = (),
+    ) -> None:
         self.written = 0
         self.thought = 0
         self._send_message = send
         self._thoughts = thoughts
+        self._stop = StopFilter(stop)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._pending = ""
         self._tokens = 0
@@ -35,11 +43,16 @@ class TextStream:
         self._began = self._speed_sent = time.monotonic()
         self._thinking_sent = 0.0
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether one of the texts came before which the answer ends."""
+        return self._stop.is_over
+
     def add(self, piece: bytes) -> None:
         """Take one token's bytes."""
         text = self._decoder.decode(piece)
         before = self._thoughts.is_thinking
-        self._pending += self._thoughts.feed(text)
+        self._pending += self._stop.feed(self._thoughts.feed(text))
         self.written += 1
         now = time.monotonic()
         if before or self._thoughts.is_thinking:
@@ -54,8 +67,8 @@ class TextStream:
 
     def finish(self) -> None:
         """Send what is left."""
-        self._pending += self._thoughts.feed(self._decoder.decode(b"", final=True))
-        self._pending += self._thoughts.flush()
+        last = self._thoughts.feed(self._decoder.decode(b"", final=True))
+        self._pending += self._stop.feed(last + self._thoughts.flush()) + self._stop.flush()
         now = time.monotonic()
         self._report_thinking(now)
         if self._tokens or self._pending:

@@ -1,0 +1,67 @@
+"""What other programs wish of an answer, kept to by the real model: schemas, and where it ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from baton.core.errors import WorkerError
+from baton.core.messages import AnswerFormat, Finish
+from baton.workers.local import LoadSettings, LocalWorker, Memory, ModelProcess, starter
+from support.local_worker_calls import listen, request
+
+PERSON = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "maxLength": 20},
+        "age": {"type": "integer"},
+        "kind": {"enum": ["cat", "dog"]},
+    },
+    "required": ["name", "age", "kind"],
+    "additionalProperties": False,
+}
+
+
+@pytest.fixture
+async def worker() -> AsyncIterator[LocalWorker]:
+    model = starter()
+    made = LocalWorker(model.card, ModelProcess(model.path, Memory(0), LoadSettings(2048)))
+    yield made
+    await made.aclose()
+
+
+async def test_an_answer_keeps_to_a_schema(worker: LocalWorker) -> None:
+    asked = request("Invent a pet.", max_tokens=80, temperature=0)
+    answer = await listen(worker, replace(asked, shape=AnswerFormat("", json.dumps(PERSON))))
+    made = json.loads(answer.text)
+    assert [*made] == ["name", "age", "kind"]
+    assert isinstance(made["age"], int)
+    assert made["kind"] in ("cat", "dog")
+
+
+async def test_any_object_can_be_asked_for(worker: LocalWorker) -> None:
+    asked = request('Say {"a": 1}', max_tokens=60, temperature=0)
+    answer = await listen(worker, replace(asked, shape=AnswerFormat("", '{"type": "object"}')))
+    assert answer.text.startswith("{")
+
+
+@pytest.mark.parametrize(
+    "schema", ['{"$ref": "https://example.org/schema.json"}', '{"type": "nothing"}', "[]"]
+)
+async def test_a_schema_that_cannot_be_kept_to_is_refused(worker: LocalWorker, schema: str) -> None:
+    asked = replace(request("Hello", max_tokens=20), shape=AnswerFormat("", schema))
+    with pytest.raises(WorkerError, match="can't keep to the form"):
+        await listen(worker, asked)
+
+
+async def test_an_answer_ends_before_a_stop_text(worker: LocalWorker) -> None:
+    asked = request("Write a long story about a river.", max_tokens=80, temperature=0)
+    whole = (await listen(worker, asked)).text
+    stop = whole[40:47]
+    answer = await listen(worker, replace(asked, stop=("never said", stop)))
+    assert answer.text == whole[: whole.index(stop)]
+    assert answer.usage.finish is Finish.STOP
+    assert answer.usage.tokens_out < 80
