@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -170,3 +171,23 @@ async def test_a_schema_that_is_none_is_no_silence(cloud_setup: CloudSetup) -> N
         )
         assert isinstance(heard.error, WorkerError)
     assert cloud_setup.cloud.posts == 0
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("name", [*MODELS, "responses", "server"])
+async def test_an_answer_ends_before_a_stop_text_and_is_paid_for_whole(
+    cloud_setup: CloudSetup, name: str
+) -> None:
+    asked = replace(request(), stop=("subtask",), top_p=0.9)
+    heard = await collect_answer(cloud_setup.worker(name), asked)
+    assert (heard.text, heard.error) == (ANSWER[: ANSWER.index("subtask")], None)
+    [bill] = cloud_setup.cloud.bills
+    assert heard.usage is not None
+    assert heard.usage.tokens_out == bill.tokens_out, "what it wrote is known, and all of it"
+
+
+async def test_a_server_is_asked_to_stop_there(cloud_setup: CloudSetup) -> None:
+    asked = replace(request(), stop=("subtask", "\n"), top_p=0.9)
+    await collect_answer(cloud_setup.worker("server"), asked)
+    body = cloud_setup.cloud.calls[0].json
+    assert (body["stop"], body["top_p"]) == (["subtask", "\n"], 0.9)
