@@ -28,6 +28,7 @@ class ModelSession:
         self.is_loaded = False
         self.users = 0
         self._note_loaded = loaded
+        self._fraction = -1.0
         self._error: BatonError | None = None
         self._receiving: asyncio.Lock | None = None
         self._unused: asyncio.Event | None = None
@@ -72,33 +73,36 @@ class ModelSession:
         import asyncio
 
         self._receiving = self._receiving or asyncio.Lock()
+        shown = -1.0
         while not self.is_loaded:
             async with self._receiving:
-                chunk = await self._receive()
-            if chunk is not None:
-                yield chunk
+                if self._fraction == shown:
+                    await self._receive()
+            if self._fraction != shown:
+                shown = self._fraction
+                yield Loading(shown)
 
-    async def _receive(self) -> Loading | None:
+    async def _receive(self) -> None:
+        """Take what the child says next of its loading, unless another request just did."""
         if self._error is not None:
             raise self._error
         if self.is_loaded:
-            return None
+            return
         message = await self.child.receive()
         try:
-            return self._read(message)
+            self._take(message)
         except BatonError as error:
             self._error = error
             raise
 
-    def _read(self, message: Message) -> Loading | None:
-        """Return the progress that a message brings, None for the end of loading."""
+    def _take(self, message: Message) -> None:
         match message:
             case ModelLoading(fraction=fraction):
-                return Loading(min(max(fraction, 0.0), 1.0))
+                self._fraction = min(max(fraction, 0.0), 1.0)
             case ModelLoaded() as loaded:
                 self._note_loaded(loaded)
                 self.is_loaded = True
-                return None
             case Failed() as failed:
                 raise error_of(failed)
-        raise self.child.reject()
+            case _:
+                raise self.child.reject()

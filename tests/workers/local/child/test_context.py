@@ -8,9 +8,17 @@ from pathlib import Path
 import pytest
 
 from baton.workers.local.child import context as context_module, llama
-from baton.workers.local.child.context import Context, Reading, Share, Slot, places
+from baton.workers.local.child.context import (
+    NO_ADAPTER,
+    AppliedAdapter,
+    Context,
+    Reading,
+    Share,
+    Slot,
+    places,
+)
 from baton.workers.local.child.llama_loader import c
-from support.tiny_models import WORDS, tiny
+from support.tiny_models import WORDS, tiny, tiny_adapter
 
 pytestmark = pytest.mark.local_model
 
@@ -92,6 +100,33 @@ def test_what_another_slot_is_reading_is_not_read_again(model: llama.Model) -> N
     for place, rest in zip(places(shares), ([9, 9], tail), strict=True):
         alone = read_alone(model, [*shared, *rest])
         assert figures(ctx, place) == pytest.approx(alone, abs=2e-3)
+
+
+def test_slots_with_and_without_an_adapter_take_turns(tmp_path: Path) -> None:
+    llama.start(lambda _: None)
+    model = llama.Model(tiny(tmp_path, "llama"))
+    on = AppliedAdapter(model.adapter(tiny_adapter(tmp_path)), 1.0)
+    strong = AppliedAdapter(on.adapter, 3.0)
+    tokens, found, alone = prompt(1, 90), [], []
+    for adapter in (NO_ADAPTER, on, strong):
+        ctx = context(model)
+        assert ctx.take(tokens, adapter)
+        assert ctx.decode([Share(ctx.slots[0], tokens, True)]) is Reading.DONE
+        alone.append(figures(ctx, -1))
+    ctx = context(model)
+    slots = [ctx.take(tokens, adapter) for adapter in (NO_ADAPTER, on, strong)]
+    for at in range(0, 90, 30):
+        for slot in slots:
+            assert slot is not None
+            assert len(slot.tokens) == at, "nothing is taken over from another adapter's slot"
+            assert ctx.decode([Share(slot, tokens[at : at + 30], True)]) is Reading.DONE
+            if at == 60:
+                found.append(figures(ctx, -1))
+    for one, expected in zip(found, alone, strict=True):
+        assert one == pytest.approx(expected, abs=2e-3)
+    assert alone[0] != pytest.approx(alone[1], abs=5e-3)
+    assert alone[1] != pytest.approx(alone[2], abs=5e-3)
+    model.free()
 
 
 def test_two_slots_compute_exactly_what_one_does(model: llama.Model) -> None:
