@@ -129,6 +129,46 @@ async def test_only_a_server_that_is_free_is_asked_again_after_it_had_the_reques
         assert clouds[1].posts == 1
 
 
+async def test_a_request_that_brings_servers_down_meets_two_of_them_at_most(
+    alone: Gateway, clouds: list[Cloud]
+) -> None:
+    for cloud in clouds[:2]:
+        cloud.choose = lambda _: Fault.CUT_BEFORE_FIRST
+    heard = await collect_answer(worker_at(alone, bases(clouds)))
+    assert heard.error is not None
+    assert [cloud.posts for cloud in clouds] == [1, 1, 0]
+
+
+async def test_what_servers_decline_themselves_goes_on_to_the_last_of_them(
+    alone: Gateway, clouds: list[Cloud]
+) -> None:
+    for cloud in clouds[:2]:
+        cloud.choose = lambda _: Fault.OVERLOADED
+    heard = await collect_answer(worker_at(alone, [dead_address(), *bases(clouds)]))
+    assert (heard.text, heard.error) == (ANSWER, None)
+    assert [cloud.posts for cloud in clouds] == [1, 1, 1]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="fills the queue of a socket")
+async def test_a_host_that_drops_connections_costs_little_where_there_is_another(
+    tmp_path: Path, clouds: list[Cloud]
+) -> None:
+    """A paid call as well: not a byte of it left."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as deaf, ExitStack() as waiting:
+        port = deaf.getsockname()[1]
+        for _ in range(4):  # they aren't taken, so that no other connection comes about
+            filler = waiting.enter_context(socket.socket())
+            filler.setblocking(False)
+            filler.connect_ex(("127.0.0.1", port))
+        patience = CallTimeouts(connect=60, connect_of_many=1)
+        gateway = new_gateway(Log(), tmp_path, patience=patience)
+        urls = [f"http://127.0.0.1:{port}/server/v1", clouds[0].base("server")]
+        heard = await collect_answer(worker_at(gateway, urls, PRICE))
+        await gateway.aclose()
+    assert (heard.text, heard.error) == (ANSWER, None)
+    assert Declined(unsent=True, destination=place(urls[0])) in heard.chunks
+
+
 @pytest.mark.parametrize("fault", [Fault.CUT_MIDWAY, Fault.STALL, Fault.ERROR_IN_STREAM])
 async def test_an_answer_that_has_begun_is_never_begun_elsewhere(
     tmp_path: Path, clouds: list[Cloud], fault: Fault
