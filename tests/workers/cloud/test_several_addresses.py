@@ -160,7 +160,7 @@ async def test_a_host_that_drops_connections_costs_little_where_there_is_another
             filler = waiting.enter_context(socket.socket())
             filler.setblocking(False)
             filler.connect_ex(("127.0.0.1", port))
-        patience = CallTimeouts(connect=60, connect_of_many=1)
+        patience = CallTimeouts(connect=600, connect_of_many=1, first_of_slow=30)
         gateway = new_gateway(Log(), tmp_path, patience=patience)
         urls = [f"http://127.0.0.1:{port}/server/v1", clouds[0].base("server")]
         heard = await collect_answer(worker_at(gateway, urls, PRICE))
