@@ -180,6 +180,18 @@ async def test_a_quicker_address_is_preferred_and_equal_ones_are_not_swapped() -
         pool.release(lease)
 
 
+async def test_a_conversation_stays_where_it_is_and_others_are_spread() -> None:
+    """Also in other processes: each has a pool of its own, which knows nothing yet."""
+
+    async def place_of(beginning: str) -> int:
+        return (await pool_of(4, 4, 4, clock=Clock()).take(beginning=beginning)).number
+
+    places = [await place_of(f"You are brief.\nQuestion {number}") for number in range(60)]
+    assert all(places.count(number) >= 10 for number in range(3))
+    again = [await place_of(f"You are brief.\nQuestion {number}") for number in range(60)]
+    assert again == places
+
+
 async def test_offline_only_addresses_on_this_machine_are_taken() -> None:
     pool = AddressPool(
         [WorkerAddress("http://10.0.0.1/v1", 9), WorkerAddress("http://127.0.0.1/v1", 2, False)]

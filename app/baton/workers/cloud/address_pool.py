@@ -7,6 +7,7 @@ is left out for a while, longer each time, and then gets one call to show that i
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -16,8 +17,8 @@ MAX_REST_SECONDS = 60.0
 """How long an address that keeps failing is left out at most; after a first failure it is 1 s."""
 
 _SPEED_BAND = math.log(1.25)
-"""Addresses whose speeds differ by less than about a quarter count as equally fast: the first one
-of them keeps a conversation, whose beginning it has in its cache."""
+"""Addresses whose speeds differ by less than about a quarter count as equally fast: the same one of
+them keeps a conversation, whose beginning it has in its cache."""
 
 _NEWEST_SHARE = 0.3
 """How much the newest call counts in an address's speed."""
@@ -66,20 +67,30 @@ def choose_address(states: Mapping[int, AddressState], now: float) -> int | None
     """Return which of these addresses takes a call, or None if the call waits for one.
 
     The one with the fewest calls on their way per slot; of those, one that works; of those, the
-    fastest of late. If all of them are left out, the one whose rest ends first is tried after all:
-    a call fails because nothing answered, never because nothing was asked.
+    fastest of late; of equals, the first. If all of them are left out, the one whose rest ends
+    first is tried after all: a call fails because nothing answered, never because nothing was
+    asked.
     """
     if free := {n: state for n, state in states.items() if state.is_free(now)}:
-        return min(free, key=lambda n: (*_rank(free[n]), n))
+        return min(free, key=lambda n: _rank(free[n]))
     if any(not state.rests(now) for state in states.values()):
         return None
-    return min(states, key=lambda n: (states[n].rest_until, n), default=None)
+    return min(states, key=lambda n: states[n].rest_until, default=None)
 
 
 def _rank(state: AddressState) -> tuple[float, bool, float]:
     # One whose speed isn't known yet comes first, or it would never be known.
     band = round(math.log(state.speed) / _SPEED_BAND) if state.speed > 0 else math.inf
     return state.outstanding / state.slots, state.failures > 0, -band
+
+
+def preferred_order(urls: Sequence[str], beginning: str) -> list[int]:
+    """Return the places of addresses in an order that the beginning of a conversation decides."""
+    if not beginning or len(urls) == 1:
+        return list(range(len(urls)))
+    said = hashlib.sha256(beginning.encode("utf-8", "replace")).digest()
+    ranks = [hashlib.sha256(said + url.encode("utf-8", "replace")).digest() for url in urls]
+    return sorted(range(len(urls)), key=ranks.__getitem__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,14 +132,19 @@ class AddressPool:
         """Return the places of the addresses that may be asked; offline those on this machine."""
         return [n for n, each in enumerate(self.addresses) if not (offline and each.remote)]
 
-    async def take(self, tried: Collection[int] = (), *, offline: bool = False) -> AddressLease:
+    async def take(
+        self, tried: Collection[int] = (), *, offline: bool = False, beginning: str = ""
+    ) -> AddressLease:
         """Take a slot of an address that a call hasn't tried; wait for one while all are busy.
 
-        There must be such an address. What is taken must be given back: `release`.
+        Calls with the same `beginning` prefer the same one of equal addresses, in every process;
+        others are spread. There must be an address left. What is taken must be given back:
+        `release`.
         """
+        order = preferred_order([each.url for each in self.addresses], beginning)
         while True:
             now = self._clock()
-            numbers = [n for n in self.allowed(offline) if n not in tried]
+            numbers = [n for n in order if n in self.allowed(offline) and n not in tried]
             left = {n: self._states[n] for n in numbers}
             chosen = choose_address(left, now)
             if chosen is None and len(self.addresses) == 1:

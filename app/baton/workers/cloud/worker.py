@@ -195,7 +195,9 @@ class CloudWorker:
         if not allowed:
             raise self._gateway.offline_error(self.card)
         while True:
-            lease = await self._pool.take(tried, offline=self._gateway.offline)
+            lease = await self._pool.take(
+                tried, offline=self._gateway.offline, beginning=_beginning(request)
+            )
             attempt = CallAttempt(lease, may_repeat_sent)
             try:
                 async with aclosing(self._attempt(request, attempt)) as chunks:
@@ -403,6 +405,14 @@ class CloudWorker:
             return Usage(read, estimated_tokens(said), finish, context=context)
         most = max_input_tokens(request.messages, request.shape)
         return Usage(most, done.bound, finish, context=context, is_confirmed=False)
+
+
+def _beginning(request: Request) -> str:
+    """Return what all calls of a conversation begin with: the system's text and the first prompt.
+
+    A server that had it before has read it already.
+    """
+    return "\n".join(message.text for message in request.messages[:2])
 
 
 _CONNECT_SECONDS = 1.0
