@@ -253,6 +253,21 @@ async def test_calls_at_once_are_spread_over_the_free_slots(
     assert [cloud.posts for cloud in clouds] == [2, 2, 2]
 
 
+@pytest.mark.parametrize("system", ["Be kind.", ""])
+async def test_a_conversation_stays_at_the_address_that_has_its_beginning(
+    alone: Gateway, clouds: list[Cloud], system: str
+) -> None:
+    """With a worker of its own for each turn, as in a shell."""
+    urls, places = bases(clouds), []
+    for said in (["Hello?"], ["Hello?", "Hi.", "Well?"], ["Hello?", "Hi.", "Well?", "Yes.", "So?"]):
+        asked = request(*said, system=system)
+        asked = asked if system else replace(asked, messages=asked.messages[1:])
+        heard = await collect_answer(worker_at(alone, urls), asked)
+        places += [sent.destination for sent in heard.sent]
+    assert len(places) == 3
+    assert len({*places}) == 1
+
+
 async def test_offline_only_the_addresses_on_this_machine_are_asked(
     tmp_path: Path, clouds: list[Cloud]
 ) -> None:

@@ -26,6 +26,7 @@ from baton.core.messages import (
     Request,
     RequestSent,
     Retrying,
+    Role,
     Text,
     Usage,
     estimated_tokens,
@@ -131,6 +132,12 @@ class CallAttempt:
     is_declined: bool = False
     has_failed: bool = False
     tokens: int = 0
+    first_text: float = 0.0
+
+    @property
+    def writing_seconds(self) -> float:
+        """How long ago the answer's first text came."""
+        return time.monotonic() - self.first_text if self.said else 0.0
 
     @property
     def may_move(self) -> bool:
@@ -196,14 +203,17 @@ class CloudWorker:
             raise self._gateway.offline_error(self.card)
         while True:
             lease = await self._pool.take(
-                tried, offline=self._gateway.offline, beginning=_beginning(request)
+                tried,
+                offline=self._gateway.offline,
+                beginning=_beginning(request),
+                continues=any(said.role is Role.ASSISTANT for said in request.messages),
             )
             attempt = CallAttempt(lease, may_repeat_sent)
             try:
                 async with aclosing(self._attempt(request, attempt)) as chunks:
                     async for chunk in chunks:
                         yield chunk
-                self._pool.record_answer(lease, attempt.tokens)
+                self._pool.record_answer(lease, attempt.tokens, attempt.writing_seconds)
                 self._note_failures()
                 return
             except WorkerUnavailable as error:
@@ -252,6 +262,7 @@ class CloudWorker:
                         yield RequestSent(host, len(body))
                         call.send(SendRequest())
                     case AnswerText(text=text, tokens=tokens):
+                        attempt.first_text = attempt.first_text or time.monotonic()
                         attempt.said += text
                         yield Text(text, tokens)
                     case CallDone() as done:
@@ -410,9 +421,10 @@ class CloudWorker:
 def _beginning(request: Request) -> str:
     """Return what all calls of a conversation begin with: the system's text and the first prompt.
 
-    A server that had it before has read it already.
+    A server that answered one of them has it in its cache.
     """
-    return "\n".join(message.text for message in request.messages[:2])
+    first = next((n for n, said in enumerate(request.messages) if said.role is Role.USER), 0)
+    return "\n".join(said.text for said in request.messages[: first + 1])
 
 
 _CONNECT_SECONDS = 1.0
