@@ -21,7 +21,7 @@ from types import MappingProxyType
 
 import pytest
 
-from support.fake_cloud import Cloud
+from support.fake_cloud import Cloud, Reply
 from support.terminal import Terminal
 
 pytestmark = pytest.mark.root
@@ -237,6 +237,9 @@ def configure(home: Path, text: str) -> None:
     file.write_text(text)
 
 
+ENGINE_PORTS = (11434, 1234, 8080, 8000, 30000)
+"""Where engines are looked for."""
+
 # The watch itself would notice
 
 CONNECTS = "import socket, sys; socket.create_connection(('127.0.0.1', int(sys.argv[1])))"
@@ -283,7 +286,13 @@ def test_a_look_for_engines_is_seen_and_goes_nowhere_but_here(
 ) -> None:
     monkeypatch.setenv("OLLAMA_HOST", "https://models.example.org")
     _, seen = tracer.run("workers", "detect")
-    assert seen.reached == {("127.0.0.1", port) for port in (11434, 1234, 8080)}
+    assert seen.reached == {("127.0.0.1", port) for port in ENGINE_PORTS}
+    assert not seen.look_ups
+
+
+def test_a_look_on_a_named_host_goes_there_and_nowhere_else(tracer: Tracer) -> None:
+    _, seen = tracer.run("workers", "detect", "--host", "127.0.0.99")
+    assert seen.reached == {("127.0.0.99", port) for port in ENGINE_PORTS}
     assert not seen.look_ups
 
 
@@ -319,6 +328,23 @@ def test_nothing_that_may_not_leave_is_asked_for_anywhere(
     assert said.count("This conversation is local") == (2 if way == "the flag" else 0)
     assert seen.nothing, seen
     assert not any("/litellm/" in file for file in seen.files)
+
+
+def test_of_a_mixed_list_of_addresses_only_those_here_are_reached(
+    tracer: Tracer, home: Path
+) -> None:
+    with Cloud() as here:
+        urls = [
+            "http://10.255.255.1:8000/server/v1",
+            here.base("server"),
+            "http://gpu.lan/server/v1",
+        ]
+        lab = f'id = "lab"\nkind = "server"\nmodel = "kit-1"\nbase_url = {urls}\n'
+        configure(home, f'[[workers]]\n{lab}price = {{ input = "0", output = "0" }}\n')
+        said, seen = tracer.run("ask", "--offline", "-m", "lab", "Hello?")
+    assert Reply().text.strip() in said
+    assert seen.reached == {("127.0.0.1", here.port)}
+    assert not seen.look_ups
 
 
 @pytest.mark.sampled(0.5)

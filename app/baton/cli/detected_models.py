@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from baton.cli.output import notify
 from baton.compose import find_host_models
 from baton.core.byte_format import show_size
 from baton.core.errors import ConfigError
@@ -17,6 +18,8 @@ from baton.platform.worker_addresses import plain_address
 
 if TYPE_CHECKING:
     from baton.workers.local import ServerModel
+
+_ENGINES = "Ollama, LM Studio, llama-server, vLLM, SGLang"
 
 
 def new_models(settings: Settings, hosts: Sequence[str]) -> list[ServerModel]:
@@ -31,6 +34,9 @@ def new_models(settings: Settings, hosts: Sequence[str]) -> list[ServerModel]:
     }
     if hosts:
         found = asyncio.run(find_host_models(settings, find_paths(), hosts))
+        answered = {host for model in found for host in model.hosts}
+        if silent := [host for host in hosts if host not in answered]:
+            notify(f"No engine answered on {', '.join(silent)} ({_ENGINES}).")
     else:
         found = asyncio.run(ask_engines(limit=TIMEOUT_SECONDS))
     new = [one for one in found if (one.model, plain_address(one.addresses[0])) not in known]
@@ -79,10 +85,8 @@ def model_text(model: ServerModel) -> str:
 
 def detection_text(found: Sequence[ServerModel], added: bool, hosts: Sequence[str]) -> str:
     if not found:
-        engines = "(Ollama, LM Studio, llama-server, vLLM, SGLang)"
-        if hosts:
-            return f"No engine with new models answered on {', '.join(hosts)} {engines}."
-        return f"No engine with new models runs here {engines}."
+        where = f"on {', '.join(hosts)}" if hosts else "here"
+        return f"No engine with new models runs {where} ({_ENGINES})."
     if not added:
         return f"`baton workers detect {'--host NAME ' * bool(hosts)}--add` makes them workers."
     unpriced = ""

@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from baton.core.ledger_types import Status
 from baton.core.messages import Declined, Request, RequestSent, Retrying, Text, Usage
 from baton.core.money import FREE, Price
 from baton.workers.cloud import CallTimeouts, CloudWorker, Gateway, WorkerAddress
+from baton.workers.cloud.address_pool import preferred_order
 from support.cloud_worker_calls import (
     PRICE,
     Log,
@@ -65,6 +67,22 @@ def worker_at(
     )
 
 
+def in_order(urls: Sequence[str]) -> Request:
+    """Return a request that prefers these addresses in their order, while they are equal."""
+    systems = (f"Be kind. {number}" for number in count())
+    asked = (request("Hello?", system=system) for system in systems)
+    texts = ((one, "\n".join(message.text for message in one.messages)) for one in asked)
+    return next(one for one, text in texts if preferred_order(urls, text) == [*range(len(urls))])
+
+
+def question_in_order(urls: Sequence[str]) -> str:
+    """Return a question of the first call of a metered gateway that does so."""
+    asked = "You are brief.\nNaïve question of run-0001-server: {}"
+    numbers = (str(number) for number in count())
+    in_list = list(range(len(urls)))
+    return next(n for n in numbers if preferred_order(urls, asked.format(n)) == in_list)
+
+
 def bases(clouds: Sequence[Cloud]) -> list[str]:
     return [cloud.base("server") for cloud in clouds]
 
@@ -82,7 +100,7 @@ async def test_a_call_that_found_no_connection_goes_to_the_next_address(
     alone.record, alone.record_unsent = log.record, record_unsent
     down, up = dead_address(), clouds[0].base("server")
     worker = worker_at(alone, [down, up], price)
-    heard = await collect_answer(worker)
+    heard = await collect_answer(worker, in_order([down, up]))
     assert (heard.text, heard.error) == (ANSWER, None)
     before_text = [chunk for chunk in heard.chunks if not isinstance(chunk, Text | Usage)]
     size = len(log.rows[0][2])
@@ -117,10 +135,10 @@ async def test_only_a_server_that_is_free_is_asked_again_after_it_had_the_reques
         cloud.choose = lambda _: fault
     clouds[1].choose = None
     urls = bases(clouds[:2])
-    paid = await collect_answer(worker_at(alone, urls, PRICE))
+    paid = await collect_answer(worker_at(alone, urls, PRICE), in_order(urls))
     assert paid.error is not None
     assert clouds[1].posts == 0, "it could be charged twice"
-    free = await collect_answer(worker_at(alone, urls))
+    free = await collect_answer(worker_at(alone, urls), in_order(urls))
     if fault is Fault.EMPTY:  # a server that answers with nothing understood is no server
         assert type(free.error) is WorkerError
     else:
@@ -129,14 +147,57 @@ async def test_only_a_server_that_is_free_is_asked_again_after_it_had_the_reques
         assert clouds[1].posts == 1
 
 
+async def test_a_request_that_brings_servers_down_meets_two_of_them_at_most(
+    alone: Gateway, clouds: list[Cloud]
+) -> None:
+    for cloud in clouds[:2]:
+        cloud.choose = lambda _: Fault.CUT_BEFORE_FIRST
+    urls = bases(clouds)
+    heard = await collect_answer(worker_at(alone, urls), in_order(urls))
+    assert heard.error is not None
+    assert [cloud.posts for cloud in clouds] == [1, 1, 0]
+
+
+async def test_what_servers_decline_themselves_goes_on_to_the_last_of_them(
+    alone: Gateway, clouds: list[Cloud]
+) -> None:
+    for cloud in clouds[:2]:
+        cloud.choose = lambda _: Fault.OVERLOADED
+    urls = [dead_address(), *bases(clouds)]
+    heard = await collect_answer(worker_at(alone, urls), in_order(urls))
+    assert (heard.text, heard.error) == (ANSWER, None)
+    assert [cloud.posts for cloud in clouds] == [1, 1, 1]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="fills the queue of a socket")
+async def test_a_host_that_drops_connections_costs_little_where_there_is_another(
+    tmp_path: Path, clouds: list[Cloud]
+) -> None:
+    """A paid call as well: not a byte of it left."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as deaf, ExitStack() as waiting:
+        port = deaf.getsockname()[1]
+        for _ in range(4):  # they aren't taken, so that no other connection comes about
+            filler = waiting.enter_context(socket.socket())
+            filler.setblocking(False)
+            filler.connect_ex(("127.0.0.1", port))
+        patience = CallTimeouts(connect=600, connect_of_many=1, first_of_slow=30)
+        gateway = new_gateway(Log(), tmp_path, patience=patience)
+        urls = [f"http://127.0.0.1:{port}/server/v1", clouds[0].base("server")]
+        heard = await collect_answer(worker_at(gateway, urls, PRICE), in_order(urls))
+        await gateway.aclose()
+    assert (heard.text, heard.error) == (ANSWER, None)
+    assert Declined(unsent=True, destination=place(urls[0])) in heard.chunks
+
+
 @pytest.mark.parametrize("fault", [Fault.CUT_MIDWAY, Fault.STALL, Fault.ERROR_IN_STREAM])
 async def test_an_answer_that_has_begun_is_never_begun_elsewhere(
     tmp_path: Path, clouds: list[Cloud], fault: Fault
 ) -> None:
     gateway = new_gateway(Log(), tmp_path, patience=CallTimeouts(stall=2))
     clouds[0].next(fault)
-    worker = worker_at(gateway, bases(clouds[:2]))
-    heard = await collect_answer(worker)
+    urls = bases(clouds[:2])
+    worker = worker_at(gateway, urls)
+    heard = await collect_answer(worker, in_order(urls))
     assert heard.text
     assert ANSWER.startswith(heard.text)
     assert type(heard.error) is WorkerUnavailable
@@ -149,10 +210,11 @@ async def test_an_answer_that_has_begun_is_never_begun_elsewhere(
 async def test_a_request_that_is_at_fault_itself_is_not_tried_elsewhere(
     alone: Gateway, clouds: list[Cloud]
 ) -> None:
-    worker = worker_at(alone, bases(clouds[:2]))
+    urls = bases(clouds[:2])
+    worker = worker_at(alone, urls)
     clouds[0].next(Fault.TOO_LONG, Fault.NOT_FOUND)
-    assert type((await collect_answer(worker)).error) is ContextTooLong
-    assert type((await collect_answer(worker)).error) is WorkerError
+    assert type((await collect_answer(worker, in_order(urls))).error) is ContextTooLong
+    assert type((await collect_answer(worker, in_order(urls))).error) is WorkerError
     assert (clouds[1].posts, worker.card.note) == (0, "")
 
 
@@ -162,7 +224,8 @@ async def test_an_address_that_stays_silent_is_left_for_another_one_sooner(
     patience = CallTimeouts(first=1, first_of_slow=60)
     gateway = new_gateway(Log(), tmp_path, patience=patience)
     clouds[0].next(Fault.SLOW_START)
-    heard = await collect_answer(worker_at(gateway, bases(clouds[:2])))
+    urls = bases(clouds[:2])
+    heard = await collect_answer(worker_at(gateway, urls), in_order(urls))
     assert (heard.text, heard.error) == (ANSWER, None)
     assert len(heard.sent) == 2
     await gateway.aclose()
@@ -188,6 +251,21 @@ async def test_calls_at_once_are_spread_over_the_free_slots(
     heard = await asyncio.gather(*(collect_answer(worker) for _ in range(6)))
     assert [each.error for each in heard] == [None] * 6
     assert [cloud.posts for cloud in clouds] == [2, 2, 2]
+
+
+@pytest.mark.parametrize("system", ["Be kind.", ""])
+async def test_a_conversation_stays_at_the_address_that_has_its_beginning(
+    alone: Gateway, clouds: list[Cloud], system: str
+) -> None:
+    """With a worker of its own for each turn, as in a shell."""
+    urls, places = bases(clouds), []
+    for said in (["Hello?"], ["Hello?", "Hi.", "Well?"], ["Hello?", "Hi.", "Well?", "Yes.", "So?"]):
+        asked = request(*said, system=system)
+        asked = asked if system else replace(asked, messages=asked.messages[1:])
+        heard = await collect_answer(worker_at(alone, urls), asked)
+        places += [sent.destination for sent in heard.sent]
+    assert len(places) == 3
+    assert len({*places}) == 1
 
 
 async def test_offline_only_the_addresses_on_this_machine_are_asked(
@@ -233,8 +311,9 @@ async def test_a_moved_call_has_one_hold_one_charge_and_a_row_for_each_address(
     cloud, down = clouds[0], dead_address()
     async with MeteredGateway(cloud, tmp_path, price=PRICE) as metered:
         metered.gateway.record_unsent = metered.ledger.record_unsent
-        metered_addresses(metered, [down, cloud.base("server")], PRICE)
-        done = await metered.call("server")
+        urls = [down, cloud.base("server")]
+        metered_addresses(metered, urls, PRICE)
+        done = await metered.call("server", text=question_in_order(urls))
         await metered.quiet()
         assert (done.text, done.error) == (ANSWER, None)
         assert done.charge is not None, "there is one"
@@ -249,9 +328,11 @@ async def test_a_moved_call_that_is_cut_stays_charged(tmp_path: Path, clouds: li
     cloud, down = clouds[0], dead_address()
     async with MeteredGateway(cloud, tmp_path, price=PRICE) as metered:
         metered.gateway.record_unsent = metered.ledger.record_unsent
-        metered_addresses(metered, [down, cloud.base("server")], PRICE)
+        urls = [down, cloud.base("server")]
+        metered_addresses(metered, urls, PRICE)
         cloud.next(Fault.CUT_BEFORE_FIRST)
-        done = await metered.call("server")
+        done = await metered.call("server", text=question_in_order(urls))
+        assert len(done.egress) == 2
         await metered.quiet()
         assert done.error is not None
         assert done.charge is not None
@@ -266,7 +347,7 @@ async def test_a_free_call_that_moved_is_settled_once_at_nothing(
     async with MeteredGateway(clouds[0], tmp_path, price=FREE) as metered:
         metered_addresses(metered, urls, FREE)
         clouds[0].next(Fault.CUT_BEFORE_FIRST)
-        done = await metered.call("server")
+        done = await metered.call("server", text=question_in_order(urls))
         assert done.charge is not None
         assert (done.charge.status, done.charge.charged) == (Status.SETTLED, 0)
         rows = [(row.destination, row.left) for row in reversed(done.egress)]

@@ -7,6 +7,7 @@ is left out for a while, longer each time, and then gets one call to show that i
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -15,14 +16,14 @@ from dataclasses import dataclass, replace
 MAX_REST_SECONDS = 60.0
 """How long an address that keeps failing is left out at most; after a first failure it is 1 s."""
 
-_SPEED_BAND = math.log(1.25)
-"""Addresses whose speeds differ by less than about a quarter count as equally fast: the first one
-of them keeps a conversation, whose beginning it has in its cache."""
+_EQUAL_SPEED = 1.5
+"""An address that is slower than the fastest by less than this factor counts as equally fast: a
+conversation stays where its beginning is in the cache."""
 
 _NEWEST_SHARE = 0.3
 """How much the newest call counts in an address's speed."""
 
-_MIN_TOKENS = 8
+_MIN_TOKENS, _MIN_SECONDS = 8, 0.05
 """A shorter answer says nothing about how fast an address writes."""
 
 
@@ -62,24 +63,41 @@ class AddressState:
         return not self.rests(now) and self.outstanding < slots
 
 
-def choose_address(states: Mapping[int, AddressState], now: float) -> int | None:
+def choose_address(
+    states: Mapping[int, AddressState], now: float, *, continues: bool = False
+) -> int | None:
     """Return which of these addresses takes a call, or None if the call waits for one.
 
     The one with the fewest calls on their way per slot; of those, one that works; of those, the
-    fastest of late. If all of them are left out, the one whose rest ends first is tried after all:
-    a call fails because nothing answered, never because nothing was asked.
+    fastest of late; of equals, the first. One whose speed isn't known gets calls that begin a
+    conversation before others; to a call that `continues` one it is as fast as the fastest, since
+    another address may have the conversation in its cache. If all of them are left out, the one
+    whose rest ends first is tried after all: a call fails because nothing answered, never because
+    nothing was asked.
     """
     if free := {n: state for n, state in states.items() if state.is_free(now)}:
-        return min(free, key=lambda n: (*_rank(free[n]), n))
+        fastest = max(state.speed for state in free.values())
+        unknown = 0 if continues else -1
+        return min(free, key=lambda n: _rank(free[n], fastest, unknown))
     if any(not state.rests(now) for state in states.values()):
         return None
-    return min(states, key=lambda n: (states[n].rest_until, n), default=None)
+    return min(states, key=lambda n: states[n].rest_until, default=None)
 
 
-def _rank(state: AddressState) -> tuple[float, bool, float]:
-    # One whose speed isn't known yet comes first, or it would never be known.
-    band = round(math.log(state.speed) / _SPEED_BAND) if state.speed > 0 else math.inf
-    return state.outstanding / state.slots, state.failures > 0, -band
+def _rank(state: AddressState, fastest: float, unknown: int) -> tuple[float, bool, int]:
+    slowness = unknown
+    if state.speed > 0:
+        slowness = int(math.log(fastest / state.speed, _EQUAL_SPEED))
+    return state.outstanding / state.slots, state.failures > 0, slowness
+
+
+def preferred_order(urls: Sequence[str], beginning: str) -> list[int]:
+    """Return the places of addresses in an order that the beginning of a conversation decides."""
+    if not beginning or len(urls) == 1:
+        return list(range(len(urls)))
+    said = hashlib.sha256(beginning.encode("utf-8", "replace")).digest()
+    ranks = [hashlib.sha256(said + url.encode("utf-8", "replace")).digest() for url in urls]
+    return sorted(range(len(urls)), key=ranks.__getitem__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,16 +139,26 @@ class AddressPool:
         """Return the places of the addresses that may be asked; offline those on this machine."""
         return [n for n, each in enumerate(self.addresses) if not (offline and each.remote)]
 
-    async def take(self, tried: Collection[int] = (), *, offline: bool = False) -> AddressLease:
+    async def take(
+        self,
+        tried: Collection[int] = (),
+        *,
+        offline: bool = False,
+        beginning: str = "",
+        continues: bool = False,
+    ) -> AddressLease:
         """Take a slot of an address that a call hasn't tried; wait for one while all are busy.
 
-        There must be such an address. What is taken must be given back: `release`.
+        Calls with the same `beginning` prefer the same one of equal addresses, in every process;
+        others are spread. Whether the call `continues` what began so, see `choose_address`. There
+        must be an address left. What is taken must be given back: `release`.
         """
+        order = preferred_order([each.url for each in self.addresses], beginning)
         while True:
             now = self._clock()
-            numbers = [n for n in self.allowed(offline) if n not in tried]
+            numbers = [n for n in order if n in self.allowed(offline) and n not in tried]
             left = {n: self._states[n] for n in numbers}
-            chosen = choose_address(left, now)
+            chosen = choose_address(left, now, continues=continues)
             if chosen is None and len(self.addresses) == 1:
                 chosen = 0  # whose slots are all that its callers count
             if chosen is not None:
@@ -147,13 +175,12 @@ class AddressPool:
         self._states[lease.number] = replace(state, outstanding=state.outstanding - 1)
         self._wake()
 
-    def record_answer(self, lease: AddressLease, tokens: int) -> None:
-        """Record that a call had its answer, of so many tokens."""
+    def record_answer(self, lease: AddressLease, tokens: int, seconds: float) -> None:
+        """Record that a call had its answer, whose tokens took so many seconds after the first."""
         state = self._states[lease.number]
         if lease.began >= self._failed_at[lease.number]:
             state = replace(state, failures=0, rest_until=0.0)
-        seconds = self._clock() - lease.began
-        if tokens >= _MIN_TOKENS and seconds > 0:
+        if tokens >= _MIN_TOKENS and seconds >= _MIN_SECONDS:
             speed = tokens / seconds
             known = state.speed or speed
             state = replace(state, speed=known + _NEWEST_SHARE * (speed - known))

@@ -62,10 +62,12 @@ class CallTimeouts:
     """How many seconds to wait: for a connection, the first word, the next, and the whole answer.
 
     `first` is for models that think little. One that is asked to think, or a server's, which may
-    have to be loaded first and read a long prompt, gets `first_of_slow`.
+    have to be loaded first and read a long prompt, gets `first_of_slow`. Where the call could be
+    made at another address as well, only `connect_of_many` is waited for a connection.
     """
 
     connect: float = 10.0
+    connect_of_many: float = 3.0
     first: float = 120.0
     first_of_slow: float = 600.0
     stall: float = 60.0
@@ -200,7 +202,6 @@ class Gateway(Supervisor):
                 proxy=self._proxy,
                 proxies={name: self._environ[name] for name in names if name in self._environ},
                 offline=self._offline,
-                connect=self.patience.connect,
                 stall=self.patience.stall,
                 total=self.patience.total,
                 effort=self.effort,

@@ -18,7 +18,6 @@ class SetUpGateway(Message, tag="setup"):
     proxy: str
     proxies: dict[str, str]
     offline: bool
-    connect: float
     stall: float
     total: float
     effort: str
@@ -44,6 +43,7 @@ class CallWorker(Message, tag="call"):
     cap: int
     bound: int
     context: int
+    connect: float
     first: float
     temperature: float | None
     top_p: float | None

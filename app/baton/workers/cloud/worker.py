@@ -26,6 +26,7 @@ from baton.core.messages import (
     Request,
     RequestSent,
     Retrying,
+    Role,
     Text,
     Usage,
     estimated_tokens,
@@ -119,14 +120,32 @@ MAX_NAMED_ADDRESSES = 3
 
 @dataclass(slots=True)
 class CallAttempt:
-    """One request of a call, to one of the addresses, and how far it came."""
+    """One request of a call, to one of the addresses, and how far it came.
+
+    `may_repeat_sent` is whether it may be made elsewhere although this address had it.
+    """
 
     lease: AddressLease
+    may_repeat_sent: bool
     said: str = ""
     was_announced: bool = False
     is_unsent: bool = False
+    is_declined: bool = False
     has_failed: bool = False
     tokens: int = 0
+    first_text: float = 0.0
+
+    @property
+    def writing_seconds(self) -> float:
+        """How long ago the answer's first text came."""
+        return time.monotonic() - self.first_text if self.said else 0.0
+
+    @property
+    def may_move(self) -> bool:
+        """Whether it may be made once more elsewhere: nothing is shown or charged twice."""
+        if self.said or not self.has_failed:
+            return False
+        return self.is_unsent or self.may_repeat_sent
 
 
 class CloudWorker:
@@ -175,20 +194,27 @@ class CloudWorker:
         """Answer the request; see core.ports.Worker.
 
         A request that had no word of an answer goes to another address, if the first one can't have
-        cost anything: not a byte of it left, or the worker is free of charge.
+        cost anything: not a byte of it left, or the worker is free of charge. One that broke off
+        without an answer does so once: it may be what brings servers down.
         """
         tried: list[int] = []
+        may_repeat_sent = self.card.is_free
         allowed = self._pool.allowed(self._gateway.offline)
         if not allowed:
             raise self._gateway.offline_error(self.card)
         while True:
-            lease = await self._pool.take(tried, offline=self._gateway.offline)
-            attempt = CallAttempt(lease)
+            lease = await self._pool.take(
+                tried,
+                offline=self._gateway.offline,
+                beginning=_beginning(request),
+                continues=any(said.role is Role.ASSISTANT for said in request.messages),
+            )
+            attempt = CallAttempt(lease, may_repeat_sent)
             try:
                 async with aclosing(self._attempt(request, attempt)) as chunks:
                     async for chunk in chunks:
                         yield chunk
-                self._pool.record_answer(lease, attempt.tokens)
+                self._pool.record_answer(lease, attempt.tokens, attempt.writing_seconds)
                 self._note_failures()
                 return
             except WorkerUnavailable as error:
@@ -197,8 +223,10 @@ class CloudWorker:
                     self._note_failures()
                 tried.append(lease.number)
                 left = set(self._pool.allowed(self._gateway.offline)) - {*tried}
-                if not left or not self._may_repeat(attempt):
+                if not left or not attempt.may_move:
                     raise self._after_others(error, tried) from error
+                if not (attempt.is_unsent or attempt.is_declined):
+                    may_repeat_sent = False
                 reason = error.message
             finally:
                 self._pool.release(lease)
@@ -211,12 +239,6 @@ class CloudWorker:
         note = f"{self._note} Failed when last asked: {names}.".strip() if names else self._note
         if note != self.card.note:
             self.card = replace(self.card, note=note)
-
-    def _may_repeat(self, attempt: CallAttempt) -> bool:
-        """Whether a request may be made once more elsewhere: nothing is shown or charged twice."""
-        if attempt.said or not attempt.has_failed:
-            return False
-        return attempt.is_unsent or self.card.is_free
 
     def _after_others(self, error: WorkerUnavailable, tried: Sequence[int]) -> WorkerUnavailable:
         """Return the error of a call's last address, which names those that failed before it."""
@@ -232,7 +254,7 @@ class CloudWorker:
         call: Call | None = None
         destination, stop = "", StopFilter(request.stop)
         try:
-            call = await self._start_call(request, attempt.lease)
+            call = await self._start_call(request, attempt)
             while True:
                 match await call.receive():
                     case RequestAnnounced(host=host, body=body):
@@ -241,6 +263,7 @@ class CloudWorker:
                         yield RequestSent(host, len(body))
                         call.send(SendRequest())
                     case AnswerText(text=text, tokens=tokens):
+                        attempt.first_text = attempt.first_text or time.monotonic()
                         attempt.said += text
                         yield Text(stop.feed(text), tokens)
                     case CallDone() as done:
@@ -253,6 +276,7 @@ class CloudWorker:
                     case Failed() as failed:
                         self._gateway.forgive()
                         attempt.has_failed, attempt.is_unsent = True, failed.unsent
+                        attempt.is_declined = failed.declined
                         unsent = failed.unsent and attempt.was_announced
                         if unsent:
                             await self._gateway.record_unsent(request.call)
@@ -279,10 +303,10 @@ class CloudWorker:
             routes = [*routes[: MAX_NAMED_ADDRESSES - 1], f"one of {more} more"]
         return " or ".join(routes)
 
-    async def _start_call(self, request: Request, lease: AddressLease) -> Call:
-        asked = self._call_message(request, lease)
+    async def _start_call(self, request: Request, attempt: CallAttempt) -> Call:
+        asked, remote = self._call_message(request, attempt), attempt.lease.address.remote
         try:
-            return await self._gateway.call(self.card, asked, remote=lease.address.remote)
+            return await self._gateway.call(self.card, asked, remote=remote)
         except FrameError as error:
             texts = [*(message.text for message in request.messages), asked.schema]
             needed = sum(map(estimated_tokens, texts))
@@ -335,14 +359,14 @@ class CloudWorker:
             return ""
         return " All that was held stays charged; `baton budget release` lists it."
 
-    def _call_message(self, request: Request, lease: AddressLease) -> CallWorker:
+    def _call_message(self, request: Request, attempt: CallAttempt) -> CallWorker:
         """Return what the gateway must know. Raises ConfigError."""
-        card, patience = self.card, self._gateway.patience
+        card, patience, lease = self.card, self._gateway.patience, attempt.lease
         cloud = card.kind == "cloud"
         if cloud and card.provider not in PROVIDERS:
             raise _unknown_provider(card.provider)
         slow = not cloud or self._gateway.effort in SLOW_EFFORTS
-        if card.is_free and lease.has_others:
+        if lease.has_others and attempt.may_repeat_sent:
             slow = False  # another address may be quicker
         temperature = request.temperature
         return CallWorker(
@@ -357,6 +381,7 @@ class CloudWorker:
             cap=request.max_tokens or card.max_output,
             bound=max_input_tokens(request.messages, request.shape),
             context=card.context,
+            connect=patience.connect_of_many if lease.has_others else patience.connect,
             first=patience.first_of_slow if slow else patience.first,
             temperature=self._temperature if temperature is None else temperature,
             top_p=request.top_p,
@@ -395,6 +420,15 @@ class CloudWorker:
             return Usage(read, estimated_tokens(said), finish, context=context)
         most = max_input_tokens(request.messages, request.shape)
         return Usage(most, done.bound, finish, context=context, is_confirmed=False)
+
+
+def _beginning(request: Request) -> str:
+    """Return what all calls of a conversation begin with: the system's text and the first prompt.
+
+    A server that answered one of them has it in its cache.
+    """
+    first = next((n for n, said in enumerate(request.messages) if said.role is Role.USER), 0)
+    return "\n".join(said.text for said in request.messages[: first + 1])
 
 
 _CONNECT_SECONDS = 1.0

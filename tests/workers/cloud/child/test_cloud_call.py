@@ -43,6 +43,7 @@ def call(provider: str = "openai", base_url: str = OPENAI, **more: Any) -> Cloud
         "cap": 300,
         "bound": 100,
         "context": 0,
+        "connect": 5.0,
         "first": 1.0,
         "temperature": None,
         "seed": None,

@@ -68,6 +68,7 @@ def make_call(base_url: str, **more: Any) -> CloudCall:
         "cap": 300,
         "bound": 2000,
         "context": 0,
+        "connect": 5.0,
         "first": 10.0,
         "temperature": None,
         "seed": None,
@@ -113,7 +114,7 @@ async def hear(
 
 def outward(environ: Mapping[str, str] | None = None, **rules: Any) -> CloudHttpClient:
     """Return a way out that knows one key and reads no file."""
-    given: dict[str, Any] = {"keys_file": Path("none.toml"), "connect": 5.0, "stall": 10.0}
+    given: dict[str, Any] = {"keys_file": Path("none.toml"), "stall": 10.0}
     return CloudHttpClient(
         ConnectionRules(**given | rules), {"LAB_KEY": KEY} if environ is None else environ
     )

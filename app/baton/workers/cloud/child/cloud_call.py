@@ -42,14 +42,14 @@ class CloudCall:
 
     `who` is the provider's name for people. `variable` names a worker's own key, `needs_key` is
     whether it has one at all. `cap` is the most tokens the answer may have, `bound` the most bytes
-    of text the request may have, `context` the worker's, `first` how many seconds it may take to
-    the first word (a model may think that long in silence). `privacy` is the worker's label, `most`
-    the highest prices in dollars per million tokens, for OpenRouter, which asks others whose prices
-    differ. It ends before the first of `stop`, which servers are asked for. `schema` is
-    the JSON Schema that the answer must keep to, "" where none can be asked for. `announce` reports
-    to the front what will be sent; nothing is until `go` is set.
-    `ended_well` is whether all of the answer came, or all until it passed its cap;
-    `may_think_unseen` whether the model may have written more than it shows.
+    of text the request may have, `context` the worker's, `connect` how many seconds a connection
+    may take, `first` the first word with that (a model may think that long in silence). `privacy`
+    is the worker's label, `most` the highest prices in dollars per million tokens, for OpenRouter,
+    which asks others whose prices differ. It ends before the first of `stop`, which servers are
+    asked for. `schema` is the JSON Schema that the answer must keep to, "" where none can be asked
+    for. `announce` reports to the front what will be sent; nothing is
+    until `go` is set. `ended_well` is whether all of the answer came, or all until it passed its
+    cap; `may_think_unseen` whether the model may have written more than it shows.
     """
 
     id: int
@@ -64,6 +64,7 @@ class CloudCall:
     cap: int
     bound: int
     context: int
+    connect: float
     first: float
     temperature: float | None
     seed: int | None

@@ -34,13 +34,12 @@ KEY_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class ConnectionRules:
-    """How the gateway may connect; `connect`, `stall` (between words) and `total` are seconds."""
+    """How the gateway may connect; `stall` (between words) and `total` are seconds."""
 
     keys_file: Path
     proxy: str = ""
     proxies: Mapping[str, str] = field(default_factory=dict)
     offline: bool = False
-    connect: float = 10.0
     stall: float = 60.0
     total: float = 7200.0
 
@@ -191,7 +190,7 @@ class CloudHttpClient:
     async def _resolve_lan_name(self, call: CloudCall, target: str) -> list[str]:
         """Return where a name of the home network leads. Raises Failure if to another place."""
         try:
-            async with asyncio.timeout(self._rules.connect):
+            async with asyncio.timeout(call.connect):
                 return await addresses.resolve_lan_name(target)
         except addresses.LeavesNetwork as error:
             raise Failure(
@@ -224,7 +223,7 @@ class CloudHttpClient:
     ) -> httpx.Response:
         base = urlsplit(call.base_url)
         headers = {**_headers(call, request), "host": base.netloc}
-        extensions = {"sni_hostname": base.hostname, "timeout": {"connect": self._rules.connect}}
+        extensions = {"sni_hostname": base.hostname, "timeout": {"connect": call.connect}}
         for target in targets:
             try:
                 posted = httpx.Request(

@@ -68,7 +68,6 @@ class CallRunner:
             setup.proxy,
             setup.proxies,
             setup.offline,
-            setup.connect,
             setup.stall,
             setup.total,
         )
@@ -220,6 +219,7 @@ def unsent_call(provider: str, model: str) -> CloudCall:
         cap=256,
         bound=0,
         context=0,
+        connect=0,
         first=0,
         temperature=None,
         seed=None,
