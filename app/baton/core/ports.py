@@ -70,6 +70,15 @@ class ResidentWorker(Protocol):
 
 
 @runtime_checkable
+class ForesightedWorker(Protocol):
+    """A worker that can read a prompt while it isn't decided yet who answers it."""
+
+    def read_ahead(self, request: Request) -> None:
+        """Begin to read what is likely to be asked next, and return at once. Never raises."""
+        ...
+
+
+@runtime_checkable
 class CheckableWorker(Protocol):
     """A worker that needs more than Baton itself: a key, a program that runs."""
 

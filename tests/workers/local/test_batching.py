@@ -185,9 +185,7 @@ async def test_one_that_cannot_be_answered_fails_alone(worker: LocalWorker) -> N
 
 
 @pytest.mark.parametrize(("context", "kv"), [(8192, "f16"), (2048, "f16"), (2048, "q8_0")])
-async def test_a_context_that_grows_or_is_too_small_mixes_nothing_up(
-    context: int, kv: str
-) -> None:
+async def test_a_context_that_grows_or_is_too_small_mixes_nothing_up(context: int, kv: str) -> None:
     """Where all don't fit, some wait or are put back; what they wrote is neither lost nor twice."""
     worker = small(slots=4, context=context, kv=kv)
     texts = [numbers(100 * n, 150) for n in range(1, 5)]

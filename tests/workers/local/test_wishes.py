@@ -65,3 +65,16 @@ async def test_an_answer_ends_before_a_stop_text(worker: LocalWorker) -> None:
     assert answer.text == whole[: whole.index(stop)]
     assert answer.usage.finish is Finish.STOP
     assert answer.usage.tokens_out < 80
+
+
+async def test_a_prompt_that_was_read_ahead_is_answered_the_same(worker: LocalWorker) -> None:
+    asked = request("Tell me about the sea in a few words.", max_tokens=24, temperature=0)
+    plain = await listen(worker, asked)
+    await worker.aclose()
+    worker.warm()
+    worker.read_ahead(asked)
+    answer = await listen(worker, asked)
+    assert answer.text == plain.text
+    assert answer.usage.cached == plain.usage.cached == 0, "it was read for this very answer"
+    worker.read_ahead(request("Something else altogether, which nobody asks."))
+    assert (await listen(worker, asked)).text == plain.text

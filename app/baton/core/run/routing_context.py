@@ -12,13 +12,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from baton.core.labels import Label
-from baton.core.messages import Card, Usage, estimated_tokens, text_with_files
+from baton.core.messages import (
+    Card,
+    Request,
+    Usage,
+    conversation_messages,
+    estimated_tokens,
+    text_with_files,
+)
 from baton.core.model_roles import RULE_CONDUCTOR
 from baton.core.plan.plan import Material, Outcome
+from baton.core.plan.request_words import may_have_parts
 from baton.core.plan.short_answer import announced_answer, short_answer
-from baton.core.plan.tool_routing import ABOUT_BATON, can_compute
+from baton.core.plan.tool_routing import ABOUT_BATON, can_compute, is_computable
 from baton.core.plan.turn_roles import TurnRole, scores_by_rule
-from baton.core.ports import CheckableWorker, RecordedRun, Route, RoutingContext
+from baton.core.ports import (
+    CheckableWorker,
+    ForesightedWorker,
+    RecordedRun,
+    Route,
+    RoutingContext,
+)
 from baton.core.routing_types import Draft, Estimate, Judgement
 from baton.core.run.policy import (
     MAX_PEER_SKILL_GAP,
@@ -35,6 +49,9 @@ from baton.core.strategies._draft_scoring import expected_quality, head_and_tail
 
 MIN_NEAR_GAIN = 0.2
 """How much likelier a good answer must be from another worker here to be asked instead."""
+
+MAX_AHEAD_TOKENS = 1_000
+"""A longer prompt isn't read before it is known who answers: another worker may have to."""
 
 _MIN_USUAL_CHANCE = 0.5
 """With less chance than this the default worker likely gets it wrong."""
@@ -98,6 +115,22 @@ async def build_routing_context(
         choice,
         near,
     )
+
+
+def read_ahead(request: RunRequest, services: Services, recorded: RecordedRun) -> None:
+    """Have the default worker read a short prompt while the router decides who answers.
+
+    What a tool computes is no prompt for it, and neither is what is likely to be split.
+    """
+    worker, text = services.workers[request.worker], recorded.turns[-1].text
+    if not isinstance(worker, ForesightedWorker) or is_computable(text) or may_have_parts(text):
+        return
+    card = worker.card
+    system = card.system if recorded.system is None else recorded.system
+    messages = conversation_messages(system, recorded.turns)
+    if sum(estimated_tokens(message.text) for message in messages) <= MAX_AHEAD_TOKENS:
+        limits = request.limits
+        worker.read_ahead(Request(messages, max_tokens=limits.max_tokens, shape=limits.shape))
 
 
 async def _faulty_workers(

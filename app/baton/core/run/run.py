@@ -18,7 +18,7 @@ from baton.core.ports import Ask, Question, RecordedRun
 from baton.core.run.approval import Approval, PromptWithdrawn
 from baton.core.run.metered_worker import RunBudget
 from baton.core.run.plan_executor import PlanExecutor
-from baton.core.run.routing_context import build_routing_context
+from baton.core.run.routing_context import build_routing_context, read_ahead
 from baton.core.run.run_context import RunContext, RunConversation, RunRequest, Services
 
 FLUSH_SECONDS = 0.15
@@ -136,6 +136,7 @@ class Run:
         )
         if services.trained is not None and not request.limits.alone:
             services.trained.warm_for(recorded.turns[-1].text)
+        read_ahead(request, services, recorded)
         budget = RunBudget(
             services.ledger,
             services.redactor,

@@ -34,7 +34,8 @@ class AnswerPrompt(Message, tag="ask"):
     """Answer a conversation; None is what the model file recommends, and see GenerationSettings.
 
     The answer keeps to the `grammar` (GBNF), or else to the JSON `schema`, and ends before the
-    first of `stop`.
+    first of `stop`. With `only_reads` nothing is answered: the prompt is read for the same request
+    without it, which is likely to follow.
     """
 
     messages: list[dict[str, str]]
@@ -52,6 +53,7 @@ class AnswerPrompt(Message, tag="ask"):
     seed: int | None = None
     schema: str = ""
     stop: tuple[str, ...] = ()
+    only_reads: bool = False
 
 
 class CheckFile(Message, tag="check"):
@@ -115,6 +117,10 @@ class AnswerSpeed(Message, tag="speed"):
     tokens_per_second: float
 
 
+class PromptRead(FinalReply, tag="read"):
+    """A prompt that was only to be read has been."""
+
+
 class AnswerDone(FinalReply, tag="done"):
     """The answer's end; see core.messages.Usage."""
 
@@ -172,6 +178,7 @@ REPLIES = (
     | AnswerText
     | AnswerSpeed
     | AnswerDone
+    | PromptRead
     | FileChecked
     | LlamaInfo
     | OnnxInfo

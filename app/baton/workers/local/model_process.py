@@ -145,6 +145,15 @@ class ModelProcess(Supervisor):
         with suppress(BatonError):  # the first request meets it again, and reports it
             self.running()
 
+    def read_ahead(self, request: ModelRequest) -> None:
+        """Have a prompt read that is likely to be asked; returns at once, and nothing comes of it.
+
+        Only where the model is here or on its way.
+        """
+        if (child := self.living()) is not None and not self._open_requests:
+            with suppress(FrameError):  # the request itself meets it again
+                child.call(msgspec.structs.replace(request.prompt, only_reads=True))
+
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk]:
         """Answer a request when those before it have been; see core.ports.Worker.
 

@@ -214,6 +214,7 @@ class Runner:
                 context=self._planning_context() if form else self._chat,
                 adapter=AppliedAdapter(adapter, request.adapter_scale) if adapter else NO_ADAPTER,
                 shows_lines=bool(form),
+                only_reads=request.only_reads,
             )
         except GrammarRefused as error:
             raise Failure(

@@ -38,6 +38,7 @@ class Scheduler:
         self._active: list[Sequence] = []
         self._lane: tuple[Context, AppliedAdapter] | None = None
         self._batch: list[Sequence] = []
+        self._ahead: Sequence | None = None
         self._cancelled_at: float | None = None
 
     @property
@@ -84,7 +85,7 @@ class Scheduler:
         """Give slots to those who wait; for each context in order, so that none is passed by."""
         full: list[Context] = []
         for sequence in tuple(self._waiting):
-            if sequence.context in full:
+            if sequence.context in full or self._is_being_read(sequence):
                 continue
             try:
                 slot = sequence.context.take(sequence.tokens, sequence.adapter)
@@ -97,6 +98,13 @@ class Scheduler:
                 self._waiting.remove(sequence)
                 self._active.append(sequence)
                 sequence.place(slot)
+
+    def _is_being_read(self, sequence: Sequence) -> bool:
+        """Whether a prompt is just being read for this very request, which then goes on with it."""
+        if sequence.only_reads:
+            self._ahead = sequence
+            return False
+        return sequence.follows(self._ahead) and self._ahead in self._active
 
     def _compute(self, sequences: list[Sequence]) -> None:
         """Have the next batch of a lane computed, and words chosen by it."""
@@ -132,7 +140,9 @@ class Scheduler:
         if place is None:
             return
         try:
-            if not self._is_cancelled(sequence) and not sequence.write(self._model, place):
+            if self._is_cancelled(sequence):
+                return
+            if sequence.only_reads or not sequence.write(self._model, place):
                 sequence.finish(self._limit)
                 self._end(sequence)
         except LlamaError as error:

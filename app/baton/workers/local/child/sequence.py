@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from baton.ipc.messages import Message
 from baton.workers.local.child.text_stream import TextStream
-from baton.workers.local.messages import AnswerDone, PromptProgress
+from baton.workers.local.messages import AnswerDone, PromptProgress, PromptRead
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +22,8 @@ class Sequence:
 
     What the slot hasn't read is pending: the prompt at first, then the word that was chosen last.
     So a slot that had to forget reads again, and nothing else notices. `send` takes the call's
-    messages; `shows_lines` is whether they include how sure the model was of each line.
+    messages; `shows_lines` is whether they include how sure the model was of each line. With
+    `only_reads` it is over once the prompt is read but for its last token.
     """
 
     def __init__(
@@ -35,11 +36,13 @@ class Sequence:
         context: Context,
         adapter: AppliedAdapter,
         shows_lines: bool = False,
+        only_reads: bool = False,
     ) -> None:
         self.call = call
+        self.only_reads = only_reads
         self.context = context
         self.adapter = adapter
-        self.tokens = list(prompt.tokens)
+        self.tokens = list(prompt.tokens[:-1] if only_reads else prompt.tokens)
         self.slot: Slot | None = None
         self._prompt = prompt
         self._sampler = sampler
@@ -57,6 +60,13 @@ class Sequence:
     def pending(self) -> list[int]:
         """The tokens that its slot hasn't read yet."""
         return self.tokens if self.slot is None else self.tokens[len(self.slot.tokens) :]
+
+    def follows(self, ahead: Sequence | None) -> bool:
+        """Whether another one read the same prompt for it; what that found known, counts."""
+        if ahead is None or ahead.lane != self.lane or ahead.tokens != self.tokens[:-1]:
+            return False
+        self._known = ahead._known
+        return True
 
     def place(self, slot: Slot) -> None:
         """Let a slot read it."""
@@ -78,7 +88,7 @@ class Sequence:
 
     def report_progress(self) -> None:
         """Send how much of the prompt was read, until the answer begins."""
-        if self._text is None and self.slot is not None:
+        if self._text is None and self.slot is not None and not self.only_reads:
             total = len(self._prompt.tokens) - self._known
             self._send(PromptProgress(max(len(self.slot.tokens) - self._known, 0), total))
 
@@ -111,6 +121,8 @@ class Sequence:
 
     def finish(self, limit: int) -> None:
         """Send what is left of the answer, and its end; `limit` is the chat's context."""
+        if self.only_reads:
+            return self._send(PromptRead())
         text, confidence = self._text, self._sampler.confidence
         assert text is not None, "a word was chosen"
         text.finish()
