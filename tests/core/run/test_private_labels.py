@@ -385,10 +385,8 @@ async def search_leaks_on_the_wire(seeds: range, tmp_path: Path) -> None:
     assert to_lab
 
 
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize("first", range(0, 4, 2))
-async def test_nothing_private_reaches_a_cloud_over_the_wire(first: int, tmp_path: Path) -> None:
-    await search_leaks_on_the_wire(range(first, first + 2), tmp_path)
+async def test_nothing_private_reaches_a_cloud_over_the_wire(tmp_path: Path) -> None:
+    await search_leaks_on_the_wire(range(1, 4), tmp_path)
 
 
 @pytest.mark.long
