@@ -51,6 +51,7 @@ TEMPLATE = """\
 # kv = "f16"                  # "q8_0": the context takes half the memory, a little less exact
 # memory_gb = 0               # for all loaded models; 0: four fifths of this machine's
 # idle_minutes = 10           # unload a model after that long; 0: never
+# slots = 2                   # how many requests a model answers at once
 
 # [screen]
 # theme = "dark"              # dark, light, high-contrast

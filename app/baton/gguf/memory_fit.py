@@ -102,11 +102,12 @@ class FitVerdict:
 
 
 def estimate_load(
-    header: Header, size: int, context: int, kv_bits: int = 16, name: str = ""
+    header: Header, size: int, context: int, kv_bits: int = 16, name: str = "", slots: int = 1
 ) -> ModelLoad:
     """Return what a model takes whose header was read; `size` is its file's, or all its parts'.
 
-    `kv_bits` are those of the numbers in its context: 16, or 8. A context larger than the model was
+    `kv_bits` are those of the numbers in its context: 16, or 8; `slots` is how many requests may
+    share it. A context larger than the model was
     made for is taken as that.
     """
     context = min(context, header.context or context)
@@ -115,11 +116,11 @@ def estimate_load(
     return ModelLoad(
         name or header.name,
         max(size, header.weights),
-        kv_cache_bytes(header, context, bits),
+        kv_cache_bytes(header, context, bits, slots),
         context,
         PROCESS_BYTES + vocabulary + scratch_bytes(header, context, BATCH_TOKENS, flash=bits < 16),
         header.layers,
-        kv_cache_bytes(_layers_of_kind(header, False), context, bits),
+        kv_cache_bytes(_layers_of_kind(header, False), context, bits, slots),
         scratch_bytes(header, context, GPU_BATCH_TOKENS, flash=True),
         bits < 16,
     )
@@ -142,11 +143,11 @@ def estimate_entry_load(entry: CatalogueEntry, context: int) -> ModelLoad:
     )
 
 
-def kv_cache_bytes(header: Header, context: int, bits: float = 16) -> int:
+def kv_cache_bytes(header: Header, context: int, bits: float = 16, slots: int = 1) -> int:
     """Return the bytes of keys, values and states for a context, as llama.cpp keeps them.
 
-    Layers with a window keep that and a batch; without flash attention, all values take as much
-    room as the widest.
+    Layers with a window keep that for each slot, and a batch; each slot has a state. Without
+    flash attention, all values take as much room as the widest.
     """
     cells = _padded(context)
     layers = list(zip(header.kv_heads, header.windowed, strict=True))
@@ -154,10 +155,10 @@ def kv_cache_bytes(header: Header, context: int, bits: float = 16) -> int:
     numbers = 0
     for heads, windowed in layers:
         key, value = _lengths(header, windowed)
-        kept = min(cells, _padded(header.window + BATCH_TOKENS)) if windowed else cells
+        kept = min(cells, _padded(header.window * slots + BATCH_TOKENS)) if windowed else cells
         wide = heads * value if bits < 16 else widest
         numbers += kept * (heads * key + wide) if heads else 0
-    return int(numbers * bits / 8) + header.state
+    return int(numbers * bits / 8) + header.state * slots
 
 
 def can_quantise_cache(header: Header) -> bool:

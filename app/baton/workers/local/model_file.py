@@ -84,11 +84,10 @@ def check_gguf(path: Path) -> int:
     return path.stat().st_size
 
 
-def estimate_file_load(path: Path, context: int, kv: str = "f16") -> ModelLoad:
+def estimate_file_load(path: Path, context: int, kv: str = "f16", slots: int = 1) -> ModelLoad:
     """Return what a model will take with that context. Raises ModelFileError."""
-    return estimate_load(
-        read_model_header(path), path.stat().st_size, context, 16 if kv == "f16" else 8
-    )
+    bits = 16 if kv == "f16" else 8
+    return estimate_load(read_model_header(path), path.stat().st_size, context, bits, slots=slots)
 
 
 def read_model_header(path: Path) -> Header:

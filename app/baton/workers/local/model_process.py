@@ -270,7 +270,7 @@ class ModelProcess(Supervisor):
     def _start(self) -> Child:
         settings = self.settings
         self._state = _state_of(self.path)
-        load = estimate_file_load(self.path, settings.context, settings.kv)
+        load = estimate_file_load(self.path, settings.context, settings.kv, settings.slots)
         self._bytes = max(load.total, self._bytes)
         self._memory.make_room(self, self._bytes, load)
         child = start_child("runner", environment(self._environ), REPLIES, self._title)

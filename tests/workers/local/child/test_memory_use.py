@@ -47,18 +47,19 @@ def allocated_mib(lines: list[str]) -> float:
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", ["llama", "gemma3", "qwen35"])
 @pytest.mark.parametrize("tokens", [2048, 4096])
-@pytest.mark.parametrize("quantised", [False, True])
+@pytest.mark.parametrize(("quantised", "slots"), [(False, 1), (True, 1), (True, 4)])
 def test_contexts_take_what_was_estimated(
-    tmp_path: Path, log_lines: list[str], kind: str, tokens: int, quantised: bool
+    tmp_path: Path, log_lines: list[str], kind: str, tokens: int, quantised: bool, slots: int
 ) -> None:
     path = tiny(tmp_path, kind)
     model = llama.Model(path)
     log_lines.clear()
-    ctx = model.context(tokens, 1, quantised)
+    ctx = model.context(tokens, 1, quantised, slots)
     assert ctx
     c.llama_free(ctx)
     model.free()
-    expected = kv_cache_bytes(read_model_header(path), tokens, QUANTISED_BITS if quantised else 16)
+    bits = QUANTISED_BITS if quantised else 16
+    expected = kv_cache_bytes(read_model_header(path), tokens, bits, slots)
     assert allocated_mib(log_lines) == pytest.approx(expected / 2**20, abs=0.02)
 
 

@@ -189,8 +189,8 @@ class Context:
 
         `progress` gets how many tokens have been read, of how many that have to be.
         """
-        for slot in self.slots:
-            self.release(slot)
+        for held in self.slots:
+            self.release(held)
         slot = self.take(prompt, self._wanted_adapter)
         assert slot is not None, "a prompt alone has room"
         known = len(slot.tokens)
@@ -332,8 +332,8 @@ class _Batch:
         at = 0
         for slot, tokens, is_sampled in shares:
             end, first = at + len(tokens), len(slot.tokens)
-            self._tokens[at:end] = tokens
-            self._positions[at:end] = range(first, first + len(tokens))
+            self._tokens[at:end] = list(tokens)
+            self._positions[at:end] = list(range(first, first + len(tokens)))
             self._owners[at:end] = [self._pointers[slot.number]] * len(tokens)
             self._sampled[at:end] = [0] * len(tokens)
             self._sampled[end - 1] = is_sampled

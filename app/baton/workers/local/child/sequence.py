@@ -150,7 +150,7 @@ class Sequence:
         self._send_to_parent(message)
 
     def _close_thoughts(self, model: Model, text: TextStream) -> bool:
-        """Have the model read that its thoughts end, if it has any; return whether it goes on."""
+        """Have the model read that its thoughts end; return whether it goes on."""
         ending = model.tokenise(self._prompt.thoughts.closing_text, special=True)
         if not ending or len(ending) >= self._prompt.cap - text.written:
             return False
