@@ -26,7 +26,7 @@ import train
 from gguf_adapter import BASE_HASH, sha256
 
 from baton.workers.local.child import llama
-from baton.workers.local.child.context import Context
+from baton.workers.local.child.llama_context import Context
 from baton.workers.local.child.llama_loader import c
 from training import random_base
 

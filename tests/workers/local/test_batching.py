@@ -138,7 +138,7 @@ async def test_a_form_and_an_adapter_beside_free_answers(
         card, worker.model, GenerationSettings(0.0, adapter=plan, adapter_scale=0.0)
     )
 
-    async def all_of_them() -> list[Answer]:
+    async def all_of_them() -> Sequence[Answer]:
         return await asyncio.gather(
             listen(worker, exactly(numbers(1, 20), "Count.")),
             listen(worker, choice("Italy")),

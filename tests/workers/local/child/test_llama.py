@@ -13,8 +13,8 @@ from baton.core.sampling_settings import Sampling
 from baton.workers.local import starter
 from baton.workers.local.child import context as context_module, llama
 from baton.workers.local.child.chat_template import ChatTemplate, compile_template
-from baton.workers.local.child.context import Context
 from baton.workers.local.child.cpu_threads import physical_cores
+from baton.workers.local.child.llama_context import Context
 from baton.workers.local.child.llama_loader import LlamaError
 from baton.workers.local.child.prompt import encode
 from support.tiny_models import scores, tiny, tiny_adapter

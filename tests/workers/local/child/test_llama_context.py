@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from baton.workers.local.child import context as context_module, llama
-from baton.workers.local.child.context import (
+from baton.workers.local.child.llama_context import (
     NO_ADAPTER,
     AppliedAdapter,
     Context,
