@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from baton.workers.local.child import context as context_module, llama
+from baton.workers.local.child import llama, llama_context
 from baton.workers.local.child.llama_context import (
     NO_ADAPTER,
     AppliedAdapter,
@@ -79,7 +79,7 @@ def read_alone(model: llama.Model, tokens: list[int], slots: int = SLOTS) -> lis
 def test_prompts_that_are_read_together_are_read_as_alone(
     model: llama.Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(context_module, "MIN_CONTEXT_TOKENS", 256)
+    monkeypatch.setattr(llama_context, "MIN_CONTEXT_TOKENS", 256)
     prompts = [prompt(1, 300), prompt(2, 90), prompt(3, 410)]
     ctx = context(model)
     for _ in range(2):  # the second time, much of it is known
