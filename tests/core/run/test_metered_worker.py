@@ -8,14 +8,25 @@ from dataclasses import replace
 
 import pytest
 
-from baton.core.errors import ConfigError
+from baton.core.errors import ConfigError, WorkerUnavailable
 from baton.core.labels import Label
 from baton.core.ledger_types import Hold, HoldRequest, Scope, Status
-from baton.core.messages import Card, Message, Request, Role, Text
+from baton.core.messages import (
+    Card,
+    Chunk,
+    Declined,
+    Message,
+    Request,
+    RequestSent,
+    Retrying,
+    Role,
+    Text,
+)
 from baton.core.money import NANO, BilledTokens
 from baton.core.run.metered_worker import CallUsage, MeteredWorker, RunBudget
 from baton.core.run.policy import PromptLimits, RunTerms
 from baton.money import Ledger
+from baton.workers.scripted_worker import ScriptedWorker
 from support.scripted_plans import StubWorker, cloud, local
 
 REQUEST = Request((Message(Role.USER, "Hello"),), label=Label.CLOUD)
@@ -120,6 +131,30 @@ async def test_a_cancelled_call_leaves_no_money_held(
     [charge] = await ledger.charges()
     assert charge.status is status
     assert [tally.cost for tally in usages] == ([] if slow == "hold" else [charge.charged])
+
+
+@pytest.mark.parametrize(
+    ("last", "status"),
+    [(RequestSent("10.0.0.3:8000", 9), Status.UNCONFIRMED), (Declined(), Status.VOID)],
+)
+async def test_that_a_first_address_declined_says_nothing_of_the_next(
+    ledger: SlowLedger, last: Chunk, status: Status
+) -> None:
+    first = RequestSent("10.0.0.2:8000", 9), Declined(unsent=True), Retrying("It is down.", 0.0)
+    script = [*first, RequestSent("10.0.0.3:8000", 9), last, WorkerUnavailable("Cut.")]
+    worker = ScriptedWorker(lambda _: script, cloud())
+    usages: list[CallUsage] = []
+
+    async def record(tally: CallUsage) -> None:
+        usages.append(tally)
+
+    purse = RunBudget(ledger, None, RunTerms({Scope.DAY: NANO}), PromptLimits())
+    with pytest.raises(WorkerUnavailable):
+        async for _ in MeteredWorker(worker, purse, record).stream(REQUEST):
+            pass
+    [charge] = await ledger.charges()
+    assert charge.status is status
+    assert charge.charged == (charge.held if status is Status.UNCONFIRMED else 0)
 
 
 async def test_a_call_that_was_prepared_for_another_worker_does_not_pass_the_gate(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
 from hypothesis import given, strategies as some
 
@@ -117,18 +119,24 @@ def pool_of(*slots: int, clock: Clock) -> AddressPool:
     )
 
 
+async def take(pool: AddressPool, *tried: Collection[int], **how: Any) -> AddressLease:
+    lease = await pool.take(*tried, **how)
+    assert lease is not None
+    return lease
+
+
 async def test_an_address_that_keeps_failing_is_left_out_longer_each_time() -> None:
     clock = Clock()
     pool = pool_of(1, 1, clock=clock)
     rests = []
     for _ in range(9):
-        lease = await pool.take({1})
+        lease = await take(pool, {1})
         pool.record_failure(lease)
         pool.release(lease)
         rests.append(pool.states[0].rest_until - clock.now)
         clock.now = pool.states[0].rest_until
     assert rests == [1, 2, 4, 8, 16, 32, *[MAX_REST_SECONDS] * 3]
-    lease = await pool.take({1})
+    lease = await take(pool, {1})
     pool.record_answer(lease, 100, 5)
     pool.release(lease)
     assert (pool.states[0].failures, pool.failing) == (0, [])
@@ -137,7 +145,7 @@ async def test_an_address_that_keeps_failing_is_left_out_longer_each_time() -> N
 async def test_calls_that_fail_together_count_once_and_late_good_news_are_no_news() -> None:
     clock = Clock()
     pool = pool_of(4, clock=clock)
-    leases = [await pool.take() for _ in range(4)]
+    leases = [await take(pool) for _ in range(4)]
     clock.now += 5
     pool.record_failure(leases[0])
     clock.now += 0.5
@@ -148,9 +156,9 @@ async def test_calls_that_fail_together_count_once_and_late_good_news_are_no_new
 
 async def test_a_call_waits_for_a_slot_and_gets_the_first_that_is_given_back() -> None:
     pool = pool_of(1, 1, clock=Clock())
-    first, second = await pool.take(), await pool.take()
+    first, second = await take(pool), await take(pool)
     assert {first.number, second.number} == {0, 1}
-    waiting = [asyncio.create_task(pool.take()) for _ in range(2)]
+    waiting = [asyncio.create_task(take(pool)) for _ in range(2)]
     await asyncio.sleep(0)
     pool.release(second)
     lease = await waiting[0]
@@ -159,24 +167,24 @@ async def test_a_call_waits_for_a_slot_and_gets_the_first_that_is_given_back() -
     waiting[1].cancel()
     await asyncio.wait(waiting)
     pool.release(lease)
-    assert (await pool.take({first.number})).number == second.number, "who left holds nothing"
+    assert (await take(pool, {first.number})).number == second.number, "who left holds nothing"
 
 
 async def test_a_waiting_call_takes_an_address_whose_rest_is_over() -> None:
     pool = AddressPool([WorkerAddress("http://10.0.0.1/v1"), WorkerAddress("http://10.0.0.2/v1")])
-    lease = await pool.take({1})
+    lease = await take(pool, {1})
     pool.record_failure(lease)
     pool.release(lease)
-    busy = await pool.take()
+    busy = await take(pool)
     assert busy.number == 1
-    assert (await asyncio.wait_for(pool.take(), 60)).number == 0
+    assert (await asyncio.wait_for(take(pool), 60)).number == 0
 
 
 async def test_a_single_address_is_never_waited_for_nor_left_out() -> None:
     pool = pool_of(1, clock=Clock())
     leases: list[AddressLease] = []
     for _ in range(3):
-        leases.append(await pool.take())
+        leases.append(await take(pool))
         pool.record_failure(leases[-1])
     assert {lease.number for lease in leases} == {0}
 
@@ -185,11 +193,11 @@ async def test_a_quicker_address_is_preferred_and_equal_ones_are_not_swapped() -
     pool = pool_of(2, 2, 2, clock=Clock())
     speeds = (10.0, 30.0, 40.0)
     for _ in range(6):
-        lease = await pool.take()
+        lease = await take(pool)
         pool.record_answer(lease, 100, 100 / speeds[lease.number])
         pool.release(lease)
     for _ in range(3):
-        lease = await pool.take()
+        lease = await take(pool)
         assert lease.number == 1, "30 and 40 tokens a second are about the same"
         pool.release(lease)
 
@@ -198,7 +206,7 @@ async def test_a_conversation_stays_where_it_is_and_others_are_spread() -> None:
     """Also in other processes: each has a pool of its own, which knows nothing yet."""
 
     async def place_of(beginning: str) -> int:
-        return (await pool_of(4, 4, 4, clock=Clock()).take(beginning=beginning)).number
+        return (await take(pool_of(4, 4, 4, clock=Clock()), beginning=beginning)).number
 
     places = [await place_of(f"You are brief.\nQuestion {number}") for number in range(60)]
     assert all(places.count(number) >= 10 for number in range(3))
@@ -211,4 +219,5 @@ async def test_offline_only_addresses_on_this_machine_are_taken() -> None:
         [WorkerAddress("http://10.0.0.1/v1", 9), WorkerAddress("http://127.0.0.1/v1", 2, False)]
     )
     assert pool.allowed(offline=True) == [1]
-    assert [(await pool.take(offline=True)).number for _ in range(2)] == [1, 1]
+    assert await pool.take({1}, offline=True) is None, "nothing is waited for that can't come"
+    assert [(await take(pool, offline=True)).number for _ in range(2)] == [1, 1]

@@ -146,17 +146,19 @@ class AddressPool:
         offline: bool = False,
         beginning: str = "",
         continues: bool = False,
-    ) -> AddressLease:
+    ) -> AddressLease | None:
         """Take a slot of an address that a call hasn't tried; wait for one while all are busy.
 
-        Calls with the same `beginning` prefer the same one of equal addresses, in every process;
-        others are spread. Whether the call `continues` what began so, see `choose_address`. There
-        must be an address left. What is taken must be given back: `release`.
+        None: there is no such address left. Calls with the same `beginning` prefer the same one of
+        equal addresses, in every process; others are spread. Whether the call `continues` what
+        began so, see `choose_address`. What is taken must be given back: `release`.
         """
         order = preferred_order([each.url for each in self.addresses], beginning)
         while True:
             now = self._clock()
             numbers = [n for n in order if n in self.allowed(offline) and n not in tried]
+            if not numbers:
+                return None
             left = {n: self._states[n] for n in numbers}
             chosen = choose_address(left, now, continues=continues)
             if chosen is None and len(self.addresses) == 1:

@@ -199,9 +199,6 @@ class CloudWorker:
         """
         tried: list[int] = []
         may_repeat_sent = self.card.is_free
-        allowed = self._pool.allowed(self._gateway.offline)
-        if not allowed:
-            raise self._gateway.offline_error(self.card)
         while True:
             lease = await self._pool.take(
                 tried,
@@ -209,6 +206,8 @@ class CloudWorker:
                 beginning=_beginning(request),
                 continues=any(said.role is Role.ASSISTANT for said in request.messages),
             )
+            if lease is None:  # offline, maybe since the first address was tried
+                raise self._gateway.offline_error(self.card)
             attempt = CallAttempt(lease, may_repeat_sent)
             try:
                 async with aclosing(self._attempt(request, attempt)) as chunks:
@@ -224,6 +223,8 @@ class CloudWorker:
                 tried.append(lease.number)
                 left = set(self._pool.allowed(self._gateway.offline)) - {*tried}
                 if not left or not attempt.may_move:
+                    if len(tried) == 1:
+                        raise
                     raise self._after_others(error, tried) from error
                 if not (attempt.is_unsent or attempt.is_declined):
                     may_repeat_sent = False
@@ -242,8 +243,6 @@ class CloudWorker:
 
     def _after_others(self, error: WorkerUnavailable, tried: Sequence[int]) -> WorkerUnavailable:
         """Return the error of a call's last address, which names those that failed before it."""
-        if len(tried) < 2:
-            return error
         before = ", ".join(urlsplit(self._pool.addresses[n].url).netloc for n in tried[:-1])
         return WorkerUnavailable(f"{error.message} Before it failed: {before}.", error.hint)
 
