@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from baton.workers.local.child.llama import Model
-    from baton.workers.local.child.llama_context import AppliedAdapter, Context, Slot
+    from baton.workers.local.child.model_context import AppliedAdapter, Context, Slot
     from baton.workers.local.child.prompt import Prompt
     from baton.workers.local.child.sampler import Sampler
 
