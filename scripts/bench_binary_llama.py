@@ -35,7 +35,7 @@ import json, sys, time
 sys.path[:0] = sys.argv[1:2]
 from baton.workers.local import starter
 from baton.workers.local.child import llama
-from baton.workers.local.child.context import Context
+from baton.workers.local.child.model_context import Context
 from baton.core.sampling_settings import Sampling
 import psutil
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from baton.workers.local.child.context import Context
 from baton.workers.local.child.llama_loader import c
+from baton.workers.local.child.model_context import Context
 from support.adapter_files import adapter
 from support.gguf_writer import Tensor, Value, facts, vocabulary, whole
 

@@ -17,9 +17,9 @@ import pytest
 
 from baton.workers.local import conductor_adapter, starter
 from baton.workers.local.child import llama
-from baton.workers.local.child.context import Context
 from baton.workers.local.child.llama import BASE_KEY, PROMPT_KEY
 from baton.workers.local.child.llama_loader import c
+from baton.workers.local.child.model_context import Context
 
 REFERENCE = json.loads((Path(__file__).parent / "logits.json").read_text("utf-8"))
 EVERY = 97

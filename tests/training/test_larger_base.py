@@ -26,8 +26,8 @@ import train
 from gguf_adapter import BASE_HASH, sha256
 
 from baton.workers.local.child import llama
-from baton.workers.local.child.context import Context
 from baton.workers.local.child.llama_loader import c
+from baton.workers.local.child.model_context import Context
 from training import random_base
 
 pytestmark = [pytest.mark.training, pytest.mark.filterwarnings("default")]

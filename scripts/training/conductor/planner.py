@@ -15,8 +15,8 @@ from baton.core.plan.plan import KINDS
 from baton.core.plan.plan_lines import is_repeating, plan_grammar
 from baton.core.sampling_settings import Sampling
 from baton.workers.local.child import llama
-from baton.workers.local.child.context import Context
 from baton.workers.local.child.llama_loader import c
+from baton.workers.local.child.model_context import Context
 from baton.workers.tools.computation.marked_text import mark
 from baton.workers.tools.messages import MarkedText
 

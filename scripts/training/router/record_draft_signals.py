@@ -23,7 +23,7 @@ from baton.core.sampling_settings import Sampling
 from baton.routing.child.draft_signals import FIGURES, text_figures
 from baton.workers.local.child import llama
 from baton.workers.local.child.chat_template import compile_template
-from baton.workers.local.child.context import Context
+from baton.workers.local.child.model_context import Context
 
 SYSTEM = "You are a helpful AI assistant. You answer questions clearly and concisely."
 MAX_TOKENS = 40

@@ -11,11 +11,11 @@ import pytest
 
 from baton.core.sampling_settings import Sampling
 from baton.workers.local import starter
-from baton.workers.local.child import context as context_module, llama
+from baton.workers.local.child import llama, model_context
 from baton.workers.local.child.chat_template import ChatTemplate, compile_template
-from baton.workers.local.child.context import Context
 from baton.workers.local.child.cpu_threads import physical_cores
 from baton.workers.local.child.llama_loader import LlamaError
+from baton.workers.local.child.model_context import Context
 from baton.workers.local.child.prompt import encode
 from support.tiny_models import scores, tiny, tiny_adapter
 
@@ -114,8 +114,8 @@ def test_a_context_that_grows_computes_the_same(
     small: llama.Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = []
-    for least in (context_module.MIN_CONTEXT_TOKENS, 256):
-        monkeypatch.setattr(context_module, "MIN_CONTEXT_TOKENS", least)
+    for least in (model_context.MIN_CONTEXT_TOKENS, 256):
+        monkeypatch.setattr(model_context, "MIN_CONTEXT_TOKENS", least)
         ours = context(small)
         ours.read(PROMPT[:200], ignore)
         words = following_tokens(small, ours, GREEDY, 120)
@@ -128,7 +128,7 @@ def test_a_context_that_grows_computes_the_same(
 def test_an_adapter_is_put_on_and_taken_off_exactly(
     small: llama.Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(context_module, "MIN_CONTEXT_TOKENS", 64)
+    monkeypatch.setattr(model_context, "MIN_CONTEXT_TOKENS", 64)
     adapter = small.adapter(tiny_adapter(tmp_path))
     assert adapter
     ours, another = context(small), context(small)

@@ -16,8 +16,8 @@ from baton.gguf.memory_fit import QUANTISED_BITS, kv_cache_bytes
 from baton.ipc.messages import Message
 from baton.workers.local import starter
 from baton.workers.local.child import llama, main
-from baton.workers.local.child.context import Context
 from baton.workers.local.child.llama_loader import LlamaError, c
+from baton.workers.local.child.model_context import Context
 from baton.workers.local.messages import GpuDevice, LoadModel, ModelLoaded
 from baton.workers.local.model_file import estimate_file_load, read_model_header
 from support.tiny_models import LAYERS, WINDOW, scores, tiny

@@ -16,8 +16,8 @@ from baton.core.sampling_settings import Sampling
 from baton.workers.local import starter
 from baton.workers.local.child import llama
 from baton.workers.local.child.chat_template import compile_template
-from baton.workers.local.child.context import Context
 from baton.workers.local.child.llama_loader import LlamaError, c
+from baton.workers.local.child.model_context import Context
 from baton.workers.local.child.prompt import encode
 from baton.workers.local.child.sampler import FIRST_TOKENS, TOKEN_INTERVAL, GrammarRefused, Sampler
 

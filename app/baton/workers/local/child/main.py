@@ -33,7 +33,7 @@ from baton.workers.local.messages import (
 
 if TYPE_CHECKING:
     from baton.workers.local.child import llama
-    from baton.workers.local.child.context import Context
+    from baton.workers.local.child.model_context import Context
     from baton.workers.local.child.prompt import PromptReader
     from baton.workers.local.child.scheduler import Scheduler
     from baton.workers.local.child.sequence import Sequence
@@ -154,8 +154,8 @@ class Runner:
         self._model = model
 
     def _context(self, model: llama.Model, limit: int, *, quantised: bool = False) -> Context:
-        from baton.workers.local.child.context import Context
         from baton.workers.local.child.cpu_threads import physical_cores
+        from baton.workers.local.child.model_context import Context
 
         threads = self._request.threads or physical_cores()
         slots = self._request.slots
@@ -188,8 +188,8 @@ class Runner:
     def _sequence(self, request: AnswerPrompt) -> Sequence:
         """Return a request as the scheduler takes it. Raises Failure."""
         from baton.core.sampling_settings import recommended_sampling, resolve_sampling
-        from baton.workers.local.child.context import NO_ADAPTER, AppliedAdapter
         from baton.workers.local.child.llama_loader import LlamaError
+        from baton.workers.local.child.model_context import NO_ADAPTER, AppliedAdapter
         from baton.workers.local.child.sampler import FIRST_TOKENS, GrammarRefused
         from baton.workers.local.child.sequence import Sequence
 
@@ -221,7 +221,7 @@ class Runner:
 
     def _planning_context(self) -> Context:
         """Return a context for prompts without a chat, so that planning costs the chat no cache."""
-        from baton.workers.local.child.context import MIN_CONTEXT_TOKENS
+        from baton.workers.local.child.model_context import MIN_CONTEXT_TOKENS
 
         if self._planning is None:
             self._planning = self._context(self._model, min(self._limit, MIN_CONTEXT_TOKENS))

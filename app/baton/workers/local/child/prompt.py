@@ -13,7 +13,7 @@ from baton.ipc.messages import Failed
 from baton.ipc.parent_channel import Failure, ParentChannel
 from baton.workers.local.child import reasoning_filter
 from baton.workers.local.child.chat_template import TemplateRefused, compile_template
-from baton.workers.local.child.context import MIN_CONTEXT_TOKENS
+from baton.workers.local.child.model_context import MIN_CONTEXT_TOKENS
 from baton.workers.local.child.reasoning_filter import ThoughtFilter
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from baton.ipc.messages import Stopped
 from baton.ipc.parent_channel import Failure, ParentChannel
 from baton.workers.local.child.batch_plan import batch_shares, next_lane
-from baton.workers.local.child.context import Reading, Share, places
 from baton.workers.local.child.llama_loader import LlamaError
+from baton.workers.local.child.model_context import Reading, Share, places
 from baton.workers.local.child.sequence import Sequence
 
 if TYPE_CHECKING:
-    from baton.workers.local.child.context import AppliedAdapter, Context
     from baton.workers.local.child.llama import Model
+    from baton.workers.local.child.model_context import AppliedAdapter, Context
 
 PATIENCE_SECONDS = 0.5
 """How long a batch with others' tokens may go on after one of its requests was cancelled: what it

@@ -11,8 +11,8 @@ from baton.workers.local.messages import AnswerDone, PromptProgress
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from baton.workers.local.child.context import AppliedAdapter, Context, Slot
     from baton.workers.local.child.llama import Model
+    from baton.workers.local.child.model_context import AppliedAdapter, Context, Slot
     from baton.workers.local.child.prompt import Prompt
     from baton.workers.local.child.sampler import Sampler
 

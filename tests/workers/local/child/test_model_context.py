@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from baton.workers.local.child import context as context_module, llama
-from baton.workers.local.child.context import (
+from baton.workers.local.child import llama, model_context
+from baton.workers.local.child.llama_loader import c
+from baton.workers.local.child.model_context import (
     NO_ADAPTER,
     AppliedAdapter,
     Context,
@@ -17,7 +18,6 @@ from baton.workers.local.child.context import (
     Slot,
     places,
 )
-from baton.workers.local.child.llama_loader import c
 from support.tiny_models import WORDS, tiny, tiny_adapter
 
 pytestmark = pytest.mark.local_model
@@ -79,7 +79,7 @@ def read_alone(model: llama.Model, tokens: list[int], slots: int = SLOTS) -> lis
 def test_prompts_that_are_read_together_are_read_as_alone(
     model: llama.Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(context_module, "MIN_CONTEXT_TOKENS", 256)
+    monkeypatch.setattr(model_context, "MIN_CONTEXT_TOKENS", 256)
     prompts = [prompt(1, 300), prompt(2, 90), prompt(3, 410)]
     ctx = context(model)
     for _ in range(2):  # the second time, much of it is known
