@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -138,19 +138,16 @@ async def test_a_form_and_an_adapter_beside_free_answers(
         card, worker.model, GenerationSettings(0.0, adapter=plan, adapter_scale=0.0)
     )
 
-    async def all_of_them() -> Sequence[Answer]:
-        return await asyncio.gather(
-            listen(worker, exactly(numbers(1, 20), "Count.")),
-            listen(worker, choice("Italy")),
-            ask(changed, CAPITAL, max_tokens=2),
-            ask(planner, "four, five", max_tokens=2),
-            ask(changed, CAPITAL, max_tokens=2),
-        )
-
     alone = await ask(changed, CAPITAL, max_tokens=2)
     plain = await ask(worker, CAPITAL, max_tokens=2)
     in_italy = await listen(worker, choice("Italy"))
-    counted, city, one, planned, other = await all_of_them()
+    counted, city, one, planned, other = await asyncio.gather(
+        listen(worker, exactly(numbers(1, 20), "Count.")),
+        listen(worker, choice("Italy")),
+        ask(changed, CAPITAL, max_tokens=2),
+        ask(planner, "four, five", max_tokens=2),
+        ask(changed, CAPITAL, max_tokens=2),
+    )
     assert (counted.text, city.text) == (numbers(1, 20), in_italy.text)
     assert planned.text.startswith(" six")
     assert one.text == other.text == alone.text != plain.text

@@ -8,7 +8,7 @@ from baton.workers.local.model_memory import CpuLock
 
 
 class WaitingModels:
-    """Models that want to compute."""
+    """Models that want to compute: the first letter of a name is the model, the rest a request."""
 
     def __init__(self, cores: int) -> None:
         self.processor = CpuLock(cores)
@@ -22,7 +22,7 @@ class WaitingModels:
         await settle()
 
     async def _work(self, name: str, threads: int) -> None:
-        async with self.processor.hold(name, threads):
+        async with self.processor.hold(name[0], threads):
             self.working.append(name)
             await self.stops[name].wait()
         self.working.remove(name)
@@ -50,6 +50,21 @@ async def test_one_that_wants_all_cores_computes_alone_and_others_in_order() -> 
     assert models.working == ["b"]
     await models.end("b")
     assert models.working == ["c"]
+
+
+async def test_requests_of_one_model_share_its_cores_and_queue_behind_another_model() -> None:
+    models = WaitingModels(4)
+    for name in ("a1", "a2", "b1", "a3", "b2"):
+        await models.come(name, 0)
+    assert models.working == ["a1", "a2"]
+    await models.end("a1")
+    assert models.working == ["a2"], "a3 doesn't overtake b1"
+    await models.end("a2")
+    assert models.working == ["b1"]
+    await models.end("b1")
+    assert models.working == ["a3"]
+    await models.end("a3")
+    assert models.working == ["b2"]
 
 
 async def test_those_that_fit_beside_each_other_compute_at_once() -> None:

@@ -133,8 +133,8 @@ async def test_a_cancelled_consumer_stops_the_work(worker: LocalWorker) -> None:
 
 
 @pytest.mark.sampled(0.5)
-async def test_one_request_at_a_time_and_waiting_can_be_cancelled() -> None:
-    worker = small()
+async def test_requests_beyond_its_slots_wait_and_waiting_can_be_cancelled() -> None:
+    worker = small(slots=1)
     first = asyncio.create_task(ask(worker, STORY, max_tokens=30))
     second = asyncio.create_task(ask(worker, CAPITAL))
     third = asyncio.create_task(ask(worker, CAPITAL))

@@ -17,7 +17,7 @@ from baton.workers.local.child.batch_plan import (
 )
 
 ROOM = 128
-PENDING = st.lists(st.integers(1, 9000), max_size=64)
+PENDING = st.lists(st.just(1) | st.integers(1, 9000), max_size=64)
 SLOTS = st.lists(
     st.builds(
         lambda is_free, known, share, used: SlotState(is_free, int(known * share), known, used),

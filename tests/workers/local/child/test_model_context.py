@@ -122,6 +122,10 @@ def test_slots_with_and_without_an_adapter_take_turns(tmp_path: Path) -> None:
             assert ctx.decode([Share(slot, tokens[at : at + 30], True)]) is Reading.DONE
             if at == 60:
                 found.append(figures(ctx, -1))
+    ctx.release(ctx.slots[0])
+    other = ctx.take([*tokens, 1], AppliedAdapter(on.adapter, 2.0))
+    assert other is not None
+    assert other.tokens == []
     for one, expected in zip(found, alone, strict=True):
         assert one == pytest.approx(expected, abs=2e-3)
     assert alone[0] != pytest.approx(alone[1], abs=5e-3)
@@ -164,5 +168,5 @@ def test_answers_that_outgrow_the_context_are_noticed(model: llama.Model) -> Non
     assert [len(slot.tokens) for slot in slots] == [240, 240]
     shares = [Share(slot, [7] * 20, True) for slot in slots]
     assert ctx.decode(shares) is Reading.FULL
-    ctx.release(slots[1], forget=True)
+    ctx.release(slots[1])
     assert ctx.decode(shares[:1]) is Reading.DONE

@@ -1,4 +1,4 @@
-"""llama.cpp through its C interface: a model and its adapters; see `context` for what it reads.
+"""llama.cpp through its C interface: a model and its adapters; its context: `model_context`.
 
 The package's own `Llama` class is left aside: the C interface gives cancellation at any moment,
 progress, reuse of what was read before, and a start that is 0.2 s quicker.

@@ -145,11 +145,9 @@ class Context:
             self.release(slot)
         return slot if fits else None
 
-    def release(self, slot: Slot, *, forget: bool = False) -> None:
-        """Let a slot go; what it knows is kept for later prompts, unless it is to be forgotten."""
+    def release(self, slot: Slot) -> None:
+        """Let a slot go; what it knows is kept for later prompts while there is room for it."""
         slot.expected = 0
-        if forget:
-            self._keep(slot, 0)
 
     def decode(self, shares: Sequence[Share]) -> Reading:
         """Read the next tokens of some slots, all with the same adapter on.

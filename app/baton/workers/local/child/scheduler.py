@@ -153,7 +153,7 @@ class Scheduler:
         if len(held) < 2:
             return self._fail(held[0], LlamaError("its context is full"))
         latest = held[-1]
-        latest.release(forget=True)
+        latest.release()
         self._active.remove(latest)
         self._waiting.appendleft(latest)
 

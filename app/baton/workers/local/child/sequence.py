@@ -75,10 +75,10 @@ class Sequence:
             self._known = len(slot.tokens)
         self.report_progress()
 
-    def release(self, *, forget: bool = False) -> None:
+    def release(self) -> None:
         """Let its slot go."""
         if self.slot is not None:
-            self.context.release(self.slot, forget=forget)
+            self.context.release(self.slot)
             self.slot = None
 
     def close(self) -> None:
