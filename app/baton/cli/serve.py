@@ -6,7 +6,8 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,13 +19,16 @@ from baton.platform.os_signals import (
     is_ignored,
     remove_signal_handler,
 )
-from baton.platform.settings import find_paths, load_settings
+from baton.platform.settings import Settings, configured_values, find_paths, load_settings
 
 if TYPE_CHECKING:
     from baton.compose import Baton
     from baton.server import OpenEndpoint
 
 DEFAULT_PORT = 8765
+
+SERVED_SLOTS = 16
+"""How many requests of other programs a model here answers at once: they share its context."""
 
 
 @click.command()
@@ -78,7 +82,7 @@ def serve(
 
         emit(client_settings(print_config or "", port, tokens))
         return 0
-    settings = load_settings(paths.config_file, flags={"offline": True} if offline else {})
+    settings = _load_settings(paths.config_file, offline)
     from baton.compose import compose
     from baton.server import is_loopback
 
@@ -96,6 +100,14 @@ def serve(
             return runner.run(_serve(baton, port, host, quiet))
         finally:
             runner.run(baton.aclose())
+
+
+def _load_settings(file: Path, offline: bool) -> Settings:
+    """Return the settings; where they don't say how many requests a model takes at once, many."""
+    flags: dict[str, Any] = {"offline": True} if offline else {}
+    if "slots" not in configured_values(file).get("local", {}):
+        flags["local"] = {"slots": SERVED_SLOTS}
+    return load_settings(file, flags=flags)
 
 
 def _ready_text(endpoint: OpenEndpoint) -> str:
