@@ -32,9 +32,10 @@ sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests")]
 import bench_local  # noqa: E402
 from bench_local import Row, row  # noqa: E402
 
+from baton.core.model_roles import STARTER_ID  # noqa: E402
 from baton.platform.settings import find_paths  # noqa: E402
 from baton.server import read_tokens  # noqa: E402
-from baton.workers.local import STARTER, starter  # noqa: E402
+from baton.workers.local import starter  # noqa: E402
 
 ROUNDS = 3
 TOKENS = 64
@@ -75,7 +76,7 @@ def baton_server(folder: Path) -> Iterator[Target]:
         assert process.stderr is not None
         line = next(line for line in process.stderr if "Serving at" in line)
         token = read_tokens(find_paths(home).server_tokens).free
-        yield Target("baton serve", line.split("at ")[1].split(";")[0], STARTER, token)
+        yield Target("baton serve", line.split("at ")[1].split(";")[0], STARTER_ID, token)
     finally:
         process.terminate()
         process.wait()
@@ -98,7 +99,7 @@ threading.Event().wait()
 def engine_server(name: str, command: list[str], port: int) -> Iterator[Target]:
     """Run another program's server at a port."""
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    target = Target(name, f"http://127.0.0.1:{port}/v1", STARTER)
+    target = Target(name, f"http://127.0.0.1:{port}/v1", STARTER_ID)
     try:
         _wait_until_up(target, process)
         yield target
@@ -134,9 +135,9 @@ def all_servers() -> Iterator[list[Target]]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         ours = stack.enter_context(baton_server(folder))
         port, other = _free_port(), _free_port()
-        own = [sys.executable, "-c", LLAMA_SERVER, model, STARTER, str(MOST_AT_ONCE), threads]
+        own = [sys.executable, "-c", LLAMA_SERVER, model, STARTER_ID, str(MOST_AT_ONCE), threads]
         theirs = [sys.executable, "-m", "llama_cpp.server", "--model", model]
-        theirs += ["--model_alias", STARTER, "--n_ctx", "2048", "--n_threads", threads]
+        theirs += ["--model_alias", STARTER_ID, "--n_ctx", "2048", "--n_threads", threads]
         theirs += ["--port", str(other)]
         yield [
             ours,
