@@ -158,6 +158,7 @@ def borrow_request(order: ModelOrder, replies: Any) -> Borrow | None:
         opening=msgspec.Raw(messages.encode(order.opening)[4:]),
         files=order.files,
         finals=lending.final_types(replies),
+        priority=os.nice(0),
     )
 
 

@@ -384,7 +384,9 @@ class Lender:
             if child.key == key and child.is_lendable:
                 return child
         current = file_stamps(*(file.path for file in borrow.files))
-        if borrow.child not in LENDABLE_CHILDREN or not current or current != borrow.files:
+        is_unchanged = bool(current) and current == borrow.files
+        can_start = borrow.child in LENDABLE_CHILDREN and borrow.priority == os.nice(0)
+        if not (is_unchanged and can_start):
             return None
         try:
             child = SharedChild(borrow, _start_child(borrow), self._forget)
@@ -430,7 +432,7 @@ class Lender:
 def key_of(borrow: Borrow) -> Key:
     """Return what two children have in common that can stand for each other."""
     environ = lending.shared_environment(borrow.environ)
-    return borrow.child, bytes(borrow.opening), borrow.files, environ
+    return borrow.child, bytes(borrow.opening), borrow.files, environ, borrow.priority
 
 
 def read_frame(body: bytes) -> tuple[Fields, str, int]:

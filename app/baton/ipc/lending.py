@@ -43,7 +43,8 @@ UNSHARED_VARIABLES = frozenset({"LANG", "LC_ALL", "PATH", "TEMP", "TMP", "TMPDIR
 class Borrow(Message, tag="borrow"):
     """Lend a child that holds this model; the connection then speaks that child's messages.
 
-    `finals` are the types of its final replies.
+    `finals` are the types of its final replies, `priority` is how nice the borrower is: a model
+    that is less important than it would slow it down.
     """
 
     protocol: int
@@ -53,6 +54,7 @@ class Borrow(Message, tag="borrow"):
     opening: msgspec.Raw
     files: tuple[FileStamp, ...]
     finals: list[str]
+    priority: int
 
 
 class FreeMemory(Message, tag="free_memory"):
@@ -181,12 +183,13 @@ def is_private(folder: Path) -> bool:
 
 def peer_of(connection: Any) -> tuple[int, int] | None:
     """Return the user and the process (0: unknown) at the other end; None if it isn't known."""
+    system: str = sys.platform  # else mypy checks only one system's lines
     try:
-        if sys.platform == "linux":
+        if system == "linux":
             data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
             pid, uid, _ = struct.unpack("3i", data)
             return uid, pid
-        if sys.platform == "darwin":  # LOCAL_PEERCRED: struct xucred begins with version and uid
+        if system == "darwin":  # LOCAL_PEERCRED: struct xucred begins with version and uid
             version, uid = struct.unpack("2I", connection.getsockopt(0, 1, 76)[:8])
             return None if version else (uid, 0)
     except (OSError, struct.error):
