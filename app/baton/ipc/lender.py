@@ -489,10 +489,10 @@ def _start_child(borrow: Borrow) -> Pipes:
         start_new_session=True,
     )
     ends = [pipe for pipe in (process.stdin, process.stdout, process.stderr) if pipe is not None]
-    pipes = [os.dup(pipe.fileno()) for pipe in ends]
+    stdin, stdout, stderr = (os.dup(pipe.fileno()) for pipe in ends)
     for pipe in ends:
         pipe.close()
-    return Pipes(process.pid, *pipes, started=process)
+    return Pipes(process.pid, stdin, stdout, stderr, process)
 
 
 async def _pipe_writer(loop: asyncio.AbstractEventLoop, descriptor: int) -> asyncio.StreamWriter:
