@@ -141,11 +141,7 @@ def test_nothing_is_inherited_from_the_front(folder: Path, lent: Description) ->
     ]
     assert files == [str(folder / lending.LOCK_NAME)]
     pipes = [target for target in targets.values() if target.startswith("pipe:")]
-    own = {
-        os.readlink(f"/proc/{lent.children[0].pid}/fd/{n}")
-        for n in range(8)
-        if os.path.lexists(f"/proc/{lent.children[0].pid}/fd/{n}")
-    }
+    own = set(open_files(lent.children[0].pid).values())
     assert len(pipes) == 3
     assert set(pipes) <= own, "the three pipes are those of its child"
     for process in processes_of(lent):
@@ -170,8 +166,11 @@ import os, socket, sys
 connection = socket.socket(socket.AF_UNIX)
 connection.settimeout(20)
 connection.connect({str(folder / lending.SOCKET_NAME)!r})
-connection.sendall({messages.encode(Stop())!r})
-print(connection.recv(100))
+try:
+    connection.sendall({messages.encode(Stop())!r})
+    print(connection.recv(100))
+except BrokenPipeError:
+    print(b"")
 """
     opened = [*[p for p in folder.parents if p != Path("/")], folder, folder / lending.SOCKET_NAME]
     before = [(path, stat.S_IMODE(path.stat().st_mode)) for path in opened]
@@ -264,11 +263,9 @@ async def test_prompts_leave_nothing_on_disk(folder: Path, lent: Description) ->
     worker = borrowing_worker(folder)
     await ask(worker, f"Repeat the word {word}.", max_tokens=8)
     await worker.aclose()
-    assert sorted(path.name for path in folder.iterdir()) == [
-        lending.LOCK_NAME,
-        lending.SOCKET_NAME,
-    ]
-    assert not [p for p in folder.iterdir() if p.is_file() and word.encode() in p.read_bytes()]
+    names = sorted(os.listdir(folder))  # noqa: PTH208
+    assert names == [lending.LOCK_NAME, lending.SOCKET_NAME]
+    assert not os.stat(folder / lending.LOCK_NAME).st_size  # noqa: ASYNC240, PTH116
 
 
 async def test_homes_never_mix(folder: Path, lent: Description, tmp_path: Path) -> None:
@@ -358,13 +355,13 @@ async def test_a_file_that_has_changed_is_not_lent_any_more(tmp_path: Path) -> N
     folder, model = tmp_path / "state", tmp_path / "model.gguf"
     shutil.copy(starter().path, model)
     with lender(folder, model=model) as found:
-        again = tmp_path / "again.gguf"
+        runner, again = psutil.Process(found.children[0].pid), tmp_path / "again.gguf"
         shutil.copy(model, again)
         again.rename(model)
         worker = borrowing_worker(folder, model)
         assert "Paris" in (await ask(worker, CAPITAL)).text
         assert worker.process != found.children[0].pid
-        assert have_ended([psutil.Process(found.children[0].pid)], 10)
+        assert have_ended([runner], 10)
         await worker.aclose()
 
 

@@ -19,7 +19,14 @@ import psutil
 from baton.core.messages import Text
 from baton.ipc.borrowing import Borrower, start_lender
 from baton.ipc.lending import Description
-from baton.workers.local import LoadSettings, LocalWorker, Memory, ModelProcess, starter
+from baton.workers.local import (
+    GenerationSettings,
+    LoadSettings,
+    LocalWorker,
+    Memory,
+    ModelProcess,
+    starter,
+)
 from support.local_worker_calls import CAPITAL, ask, request
 from support.processes import is_over
 
@@ -37,7 +44,8 @@ def borrowing_process(folder: Path | None, path: Path | None = None) -> ModelPro
 
 def borrowing_worker(folder: Path | None, path: Path | None = None) -> LocalWorker:
     """Return the starter as a worker of such a process."""
-    return LocalWorker(starter().card, borrowing_process(folder, path))
+    how = GenerationSettings(temperature=0.0, repeat_penalty=1.1)
+    return LocalWorker(starter().card, borrowing_process(folder, path), how)
 
 
 def front(*args: str) -> subprocess.Popen[str]:

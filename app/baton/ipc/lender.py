@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import psutil
 
 from baton.ipc import lending, messages
 from baton.ipc.lending import (
@@ -468,8 +469,6 @@ async def read_body(reader: asyncio.StreamReader) -> bytes | None:
 
 def has_little_memory() -> bool:
     """Whether the machine needs what models that nothing uses would hold."""
-    import psutil
-
     memory = psutil.virtual_memory()
     return bool(memory.available < memory.total * LOW_MEMORY_SHARE)
 
