@@ -105,9 +105,7 @@ def main() -> None:
                 bare.append(measure([sys.executable, "-I", "-c", BARE], env))
         finally:
             borrower.stop()
-    print(
-        f"cold, with the hand-over at its end: first {cold.first:.2f} s, whole {cold.whole:.2f} s"
-    )
+    print(f"cold, then handed over: first {cold.first:.2f} s, whole {cold.whole:.2f} s")
     for name, most in (("first", FIRST_TOKEN_MOST), ("whole", WHOLE_MOST), ("processor", None)):
         mine, theirs = (
             statistics.median(getattr(one, name) for one in side[1:]) for side in (ours, bare)

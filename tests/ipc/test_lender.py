@@ -23,6 +23,7 @@ from baton.core.messages import Text
 from baton.ipc import borrowing, lending, messages
 from baton.ipc.borrowing import Borrower
 from baton.ipc.lending import Description, Stop
+from baton.ipc.process import ModelOrder
 from baton.routing import LearnedRouter, candidates
 from baton.workers.local import LocalWorker, starter
 from support.lent_models import (
@@ -237,12 +238,12 @@ async def test_malformed_frames_harm_nobody(folder: Path, lent: Description) -> 
     await worker.aclose()
 
 
-def worker_order() -> borrowing.ModelOrder:
+def worker_order() -> ModelOrder:
     """Return what the starter's worker asks for."""
-    kept: list[borrowing.ModelOrder] = []
+    kept: list[ModelOrder] = []
 
     class Noting(Borrower):
-        def borrow(self, order: borrowing.ModelOrder, replies: object) -> None:
+        def borrow(self, order: ModelOrder, replies: object) -> None:
             kept.append(order)
 
     process = borrowing_process(None)
@@ -265,7 +266,7 @@ async def test_prompts_leave_nothing_on_disk(folder: Path, lent: Description) ->
     await worker.aclose()
     names = sorted(os.listdir(folder))  # noqa: PTH208
     assert names == [lending.LOCK_NAME, lending.SOCKET_NAME]
-    assert not os.stat(folder / lending.LOCK_NAME).st_size  # noqa: ASYNC240, PTH116
+    assert not os.stat(folder / lending.LOCK_NAME).st_size  # noqa: PTH116
 
 
 async def test_homes_never_mix(folder: Path, lent: Description, tmp_path: Path) -> None:

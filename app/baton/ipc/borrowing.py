@@ -169,8 +169,10 @@ def start_lender(folder: Path, idle_seconds: float, children: Sequence[Child]) -
     stays open until this process has ended: only then does it read what the children send, so that
     no reply is taken by the wrong reader.
     """
+    if not lending.IS_SUPPORTED:
+        return False
     adopted = [one for one in map(_adoption, children) if one is not None]
-    if not adopted or not lending.IS_SUPPORTED:
+    if not adopted:
         return False
     start = StartLending(folder=folder, build=lending.own_build(), idle_seconds=idle_seconds)
     words = b"".join(map(messages.encode, (start, *adopted)))
