@@ -31,6 +31,7 @@ from support.local_worker_calls import CAPITAL, ask, request
 from support.processes import is_over
 
 STORY = "Write a long story about a lighthouse keeper and the sea."
+STORY_TOKENS = 150
 TESTS = Path(__file__).parents[1]
 
 
@@ -104,7 +105,7 @@ async def _hand_over(folder: Path, idle: float, model: Path | None) -> None:
 
 async def _ask(folder: Path, prompt: str) -> None:
     worker = borrowing_worker(folder)
-    async with aclosing(worker.stream(request(prompt))) as chunks:
+    async with aclosing(worker.stream(request(prompt, max_tokens=STORY_TOKENS))) as chunks:
         async for chunk in chunks:
             if isinstance(chunk, Text):
                 print(worker.process, chunk.text.replace("\n", " "), flush=True)
