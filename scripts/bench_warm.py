@@ -20,7 +20,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from baton.ipc.borrowing import Borrower
+from baton.ipc.borrower import Borrower
 from baton.workers.local import starter
 
 QUESTION = "What is the capital of France?"

@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from baton.ipc.borrowing import Borrower
-from baton.ipc.lending import IS_SUPPORTED
+from baton.ipc.borrower import Borrower
+from baton.ipc.lending_protocol import IS_SUPPORTED
 from support.lent_models import await_lender, have_ended, processes_of
 from support.terminal import Terminal
 

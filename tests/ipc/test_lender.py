@@ -20,9 +20,9 @@ import pytest
 
 from baton.core.errors import WorkerUnavailable
 from baton.core.messages import Text
-from baton.ipc import borrowing, lending, messages
-from baton.ipc.borrowing import Borrower
-from baton.ipc.lending import Description, Stop
+from baton.ipc import borrower as borrowing, lending_protocol as lending, messages
+from baton.ipc.borrower import Borrower
+from baton.ipc.lending_protocol import Description, Stop
 from baton.ipc.process import ModelOrder
 from baton.routing import LearnedRouter, candidates
 from baton.workers.local import LocalWorker, starter

@@ -17,8 +17,8 @@ from pathlib import Path
 import psutil
 
 from baton.core.messages import Text
-from baton.ipc.borrowing import Borrower, start_lender
-from baton.ipc.lending import Description
+from baton.ipc.borrower import Borrower, start_lender
+from baton.ipc.lending_protocol import Description
 from baton.workers.local import (
     GenerationSettings,
     LoadSettings,

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from baton.core.ports import Template, Worker
     from baton.core.run.orchestra import Orchestra
     from baton.history import Store
-    from baton.ipc.borrowing import Borrower
+    from baton.ipc.borrower import Borrower
     from baton.models.library import Library
     from baton.models.model_types import LibraryModel
     from baton.money import Ledger

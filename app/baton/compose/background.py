@@ -12,8 +12,8 @@ from baton.platform import surroundings
 from baton.platform.settings import Paths, Settings
 
 if TYPE_CHECKING:
-    from baton.ipc.borrowing import Borrower
-    from baton.ipc.lending import Description
+    from baton.ipc.borrower import Borrower
+    from baton.ipc.lending_protocol import Description
     from baton.ipc.process import Child
 
 STOP_COMMAND = "baton ps --stop"
@@ -30,7 +30,7 @@ def borrower(settings: Settings, paths: Paths, *, allowed: bool = True) -> Borro
     """
     if not (allowed and settings.daemon and (paths.state / _SOCKET).exists()):
         return None
-    from baton.ipc.borrowing import Borrower
+    from baton.ipc.borrower import Borrower
 
     return Borrower(paths.state)
 
@@ -40,7 +40,7 @@ def hand_over(children: Sequence[Child], settings: Settings, paths: Paths) -> st
 
     What can't be given ends with this process.
     """
-    from baton.ipc.borrowing import start_lender
+    from baton.ipc.borrower import start_lender
     from baton.platform.durable_files import make_folder
 
     make_folder(paths.state)
@@ -57,7 +57,7 @@ def may_start(settings: Settings, paths: Paths) -> bool:
         return False
     if not (paths.state / _SOCKET).exists():
         return True
-    from baton.ipc.borrowing import Borrower
+    from baton.ipc.borrower import Borrower
 
     found = Borrower(paths.state)
     return found.description() is None and found.is_alone  # its socket was left behind
@@ -67,7 +67,7 @@ def description(paths: Paths) -> Description | None:
     """Return what the background process holds, None where there is none."""
     if not (paths.state / _SOCKET).exists():
         return None
-    from baton.ipc.borrowing import Borrower
+    from baton.ipc.borrower import Borrower
 
     return Borrower(paths.state).description()
 
@@ -76,7 +76,7 @@ def stop(paths: Paths) -> bool:
     """End the background process and its models; return whether there was one."""
     if not (paths.state / _SOCKET).exists():
         return False
-    from baton.ipc.borrowing import Borrower
+    from baton.ipc.borrower import Borrower
 
     return Borrower(paths.state).stop()
 

@@ -29,7 +29,7 @@ from baton.workers.local import (
 
 if TYPE_CHECKING:
     from baton.core.machine import Hardware
-    from baton.ipc.borrowing import Borrower
+    from baton.ipc.borrower import Borrower
     from baton.ipc.process import Child
     from baton.models.library import Library
     from baton.models.model_types import LibraryModel

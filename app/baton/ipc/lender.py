@@ -26,8 +26,8 @@ from typing import Any
 import msgspec
 import psutil
 
-from baton.ipc import lending, messages
-from baton.ipc.lending import (
+from baton.ipc import lending_protocol as lending, messages
+from baton.ipc.lending_protocol import (
     PROTOCOL,
     REQUESTS,
     Adopt,

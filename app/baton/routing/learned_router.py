@@ -44,7 +44,7 @@ from baton.routing.scorer_process import (
 )
 
 if TYPE_CHECKING:
-    from baton.ipc.borrowing import Borrower
+    from baton.ipc.borrower import Borrower
     from baton.ipc.process import Child
 
 _JUDGING_SLACK = 5.0

@@ -39,7 +39,7 @@ from baton.routing.protocol import cut_rated
 from baton.routing.router_files import SHIPPED_FILES, file_stamp, missing_part, shipped_folder
 
 if TYPE_CHECKING:
-    from baton.ipc.borrowing import Borrower
+    from baton.ipc.borrower import Borrower
 
 Reply = TypeVar("Reply", bound=FinalReply)
 

@@ -56,7 +56,7 @@ from baton.presentation.models import licence_text
 from baton.presentation.words import count_text, duration_text
 
 if TYPE_CHECKING:
-    from baton.ipc.lending import Description
+    from baton.ipc.lending_protocol import Description
     from baton.models import LibraryModel
     from baton.workers.local import LoadedModel
 

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from baton.gguf.memory_fit import ModelLoad
-    from baton.ipc.borrowing import Borrower
+    from baton.ipc.borrower import Borrower
 
 GRACE_SECONDS = 1.5
 """How long a child may take to stop before it is killed; with that, all of it takes below 2 s."""

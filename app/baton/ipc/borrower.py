@@ -12,8 +12,8 @@ from typing import Any, BinaryIO, cast
 
 import msgspec
 
-from baton.ipc import lending, messages
-from baton.ipc.lending import (
+from baton.ipc import lending_protocol as lending, messages
+from baton.ipc.lending_protocol import (
     ANSWERS,
     Adopt,
     Borrow,
