@@ -19,7 +19,15 @@ from msgspec import field
 from baton.core.errors import WorkerUnavailable
 from baton.ipc import process, supervisor
 from baton.ipc.messages import FinalReply, FrameError, Message, ProgressReply
-from baton.ipc.process import Call, Child, ChildDied, InvalidReply, environment, start_child
+from baton.ipc.process import (
+    Call,
+    Child,
+    ChildDied,
+    ChildProcess,
+    InvalidReply,
+    environment,
+    start_child,
+)
 from baton.ipc.supervisor import Supervisor
 from support import fake_children
 
@@ -70,7 +78,7 @@ async def make(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Make]:
 
         def made(code: str = OBEYS) -> Child:
             monkeypatch.setattr(process, "command", lambda _: fake_children.command(code))
-            child = Child("feigned", environment(), REPLIES)
+            child = Child(ChildProcess("feigned", environment()), REPLIES)
             closing.push_async_callback(child.aclose)
             return child
 

@@ -84,6 +84,7 @@ class AskOptions:
     seed: int | None = None
     drop_oldest: bool = False
     deadline: float | None = None
+    no_daemon: bool = False
     preview: bool = False
 
 
@@ -119,6 +120,7 @@ class AskOptions:
     metavar="SECONDS",
     help="Answer with what there is by then.",
 )
+@click.option("--no-daemon", is_flag=True, help="Use no background process, and leave none behind.")
 def ask(**typed: Any) -> int:
     """Answer one prompt on stdout.
 
@@ -154,6 +156,7 @@ def answer_prompt(options: AskOptions) -> int:
         history=not options.no_history,
         warm=None if is_computed else worker or settings.worker,
         label=_label(options),
+        borrow=not options.no_daemon,
     )
     baton.orchestra.worker(worker)  # an unknown one is reported before anything is read
 
@@ -175,7 +178,17 @@ def answer_prompt(options: AskOptions) -> int:
 
             special = plan_renderer(baton.orchestra.roster)
         manner = _output_options(options, settings)
-        return runner.run(show_run(begin, manner, special))
+        code: int = runner.run(show_run(begin, manner, special))
+        is_kept_warm = not (
+            options.no_daemon
+            or options.quiet
+            or options.preview
+            or options.private  # what a model has read stays in its memory
+            or options.no_history
+        )
+        if is_kept_warm and (notice := baton.keep_models_loaded()):
+            notify(f"baton: {notice}")
+        return code
 
 
 @contextmanager

@@ -54,6 +54,9 @@ COMMANDS = {
     "models": CommandEntry(
         "baton.cli.models:models", "List, fetch, verify, remove and recommend models."
     ),
+    "ps": CommandEntry(
+        "baton.cli.models.model_list:ps", "List the loaded models, and the background process."
+    ),
     "budget": CommandEntry("baton.cli.budget:budget", "Show and set what may be spent."),
     "keys": CommandEntry("baton.cli.keys:keys", "Set, list, remove and test the providers' keys."),
     "usage": CommandEntry(

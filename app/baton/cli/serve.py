@@ -45,6 +45,9 @@ SERVED_SLOTS = 16
     metavar="ADDRESS",
     help="Listen at another address than loopback: others in the network can reach it then.",
 )
+@click.option(
+    "--stop", is_flag=True, help="End the background process that keeps models loaded, and end."
+)
 @click.option("--show-token", is_flag=True, help="Print the tokens that programs need, and end.")
 @click.option(
     "--print-config", metavar="NAME", help="Print the settings of a client, and end; `list` lists."
@@ -54,6 +57,7 @@ SERVED_SLOTS = 16
 def serve(
     port: int,
     host: str | None,
+    stop: bool,
     show_token: bool,
     print_config: str | None,
     offline: bool,
@@ -71,6 +75,12 @@ def serve(
       baton serve --print-config aider
     """
     paths = find_paths()
+    if stop:
+        from baton.compose import background
+
+        had_one = background.stop(paths)
+        notify("It has ended." if had_one else "No background process runs.")
+        return 0
     if show_token or print_config is not None:
         from baton.server import read_tokens
 

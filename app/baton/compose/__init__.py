@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from baton.compose import background
 from baton.compose.local_workers import NOTHING_HERE, LocalWorkers, library
 from baton.compose.remote_workers import (
     card_of,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from baton.core.ports import Template, Worker
     from baton.core.run.orchestra import Orchestra
     from baton.history import Store
+    from baton.ipc.borrower import Borrower
     from baton.models.library import Library
     from baton.models.model_types import LibraryModel
     from baton.money import Ledger
@@ -220,6 +222,19 @@ class Baton:
             orchestra.configure(conductor="")
         orchestra.configure(prefer=load_settings(self.paths.config_file).prefer)
 
+    def keep_models_loaded(self) -> str:
+        """Hand what is loaded over to a background process, if one may be started here.
+
+        Returns what the person must know of that, or "".
+        """
+        if not background.may_start(self.settings, self.paths):
+            return ""
+        routers = [] if self.router is None else [self.router.release()]
+        released = [*self.local.release(), *(child for child in routers if child is not None)]
+        if not released:
+            return ""
+        return background.hand_over(released, self.settings, self.paths)
+
     async def aclose(self) -> None:
         """Let workers, gateway, money and history go; downloads stop, and can go on later.
 
@@ -239,15 +254,18 @@ def compose(
     warm: str | None = None,
     label: Label = Label.CLOUD,
     only: Collection[str] = (),
+    borrow: bool = True,
 ) -> Baton:
     """Put everything together; without `history` nothing but money is kept on disk.
 
     The worker named by `warm` is set loading before anything is imported that takes time, the
     router right after it; a remote one only if it may see texts of this `label`. With `only`, no
-    other configured worker is used. Raises ConfigError or StoreError.
+    other configured worker is used. Without `borrow`, no model of the background process is used.
+    Raises ConfigError or StoreError.
     """
     stock = library(settings, paths)
-    local = LocalWorkers(settings, stock)
+    borrower = background.borrower(settings, paths, allowed=borrow)
+    local = LocalWorkers(settings, stock, borrower)
     workers: dict[str, Worker] = dict(local.all(warm or settings.worker))
     default, missed = _default_worker(settings, local, stock)
     if warm == settings.worker:
@@ -255,7 +273,7 @@ def compose(
     if warm in workers:
         workers[warm].warm()
 
-    router = _router(paths, workers.get(warm or ""))
+    router = _router(paths, workers.get(warm or ""), borrower)
     if warm is not None:
         router.warm()
 
@@ -398,11 +416,11 @@ def skill_table(store: Store | None) -> SkillTable:
     return SkillTable(partial(read_scores, shipped_folder()), own)
 
 
-def _router(paths: Paths, warm: Worker | None) -> LearnedRouter:
+def _router(paths: Paths, warm: Worker | None, borrower: Borrower | None = None) -> LearnedRouter:
     """Return the learned router; while that worker loads, prompts wait for the router as well."""
     from baton.routing import LearnedRouter, learned_file
 
-    router = LearnedRouter(learned=learned_file(paths.data))
+    router = LearnedRouter(learned=learned_file(paths.data), borrower=borrower)
     if isinstance(warm, LocalWorker):
         router.wait_while(lambda: warm.loading)
     return router

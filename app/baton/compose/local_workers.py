@@ -29,6 +29,8 @@ from baton.workers.local import (
 
 if TYPE_CHECKING:
     from baton.core.machine import Hardware
+    from baton.ipc.borrower import Borrower
+    from baton.ipc.process import Child
     from baton.models.library import Library
     from baton.models.model_types import LibraryModel
 
@@ -90,8 +92,11 @@ class LocalWorkers:
     that no setting names is a worker as well.
     """
 
-    def __init__(self, settings: Settings, library: Library) -> None:
+    def __init__(
+        self, settings: Settings, library: Library, borrower: Borrower | None = None
+    ) -> None:
         self._settings = settings
+        self._borrower = borrower
         self._library = library
         self._memory = Memory(int(settings.local.memory_gb * 1e9))
         self._models: dict[tuple[Path, LoadSettings, bool], ModelProcess] = {}
@@ -143,7 +148,13 @@ class LocalWorkers:
             idle_seconds=local.idle_minutes * 60,
             slots=local.slots,
         )
-        return LocalWorker(card, ModelProcess(model.path, self._memory, loading), writing)
+        process = ModelProcess(model.path, self._memory, loading, borrower=self._borrower)
+        return LocalWorker(card, process, writing)
+
+    def release(self) -> list[Child]:
+        """Give away the children that hold a model and can outlive this process."""
+        released = (process.release() for process in self._models.values())
+        return [child for child in released if child is not None]
 
     def workers_of(self, held: LibraryModel) -> Mapping[str, LocalWorker]:
         """Return the workers of a model that was just installed."""
@@ -185,6 +196,7 @@ class LocalWorkers:
                 force=force,
                 ready=partial(self._library.ensure_verified, entry.model) if of_library else None,
                 trusted=partial(self._library.is_verified, entry.model) if of_library else None,
+                borrower=self._borrower,
             )
         return LocalWorker(card, self._models[key], _generation_settings(entry, model))
 

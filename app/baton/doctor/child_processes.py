@@ -16,7 +16,7 @@ from baton.core.sanitiser import one_line
 from baton.doctor.child import PARTS as _PARTS
 from baton.doctor.messages import REPLIES, PartLoading, PartUsed, UsePart
 from baton.ipc.messages import Failed, Message
-from baton.ipc.process import Child, ChildDied, command as child_command, environment
+from baton.ipc.process import Child, ChildDied, ChildProcess, command as child_command, environment
 from baton.platform.build_info import binary_path
 
 _MARGIN_SECONDS = 30.0
@@ -98,7 +98,7 @@ async def use_part_in_child(
     `also` names what the child may know of the environment besides the usual.
     """
     try:
-        child = Child("trial", environment(environ, also), REPLIES)
+        child = Child(ChildProcess("trial", environment(environ, also)), REPLIES)
     except OSError as error:
         raise PartFailed(f"No process could be started: {error.strerror}.") from error
     loading = ""

@@ -7,6 +7,7 @@ from importlib import import_module
 
 MODULES = {
     "fetcher": "baton.download.child.main",
+    "lender": "baton.ipc.lender",
     "gateway": "baton.workers.cloud.child.main",
     "network_watch": "baton.doctor.child.network_watch",
     "runner": "baton.workers.local.child.main",

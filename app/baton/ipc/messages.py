@@ -73,6 +73,16 @@ class Failed(FinalReply, tag="failed"):
     unsent: bool = False
 
 
+class Discard(Message, tag="discard"):
+    """A borrowed child isn't needed any more: its lender ends it if nothing else uses it."""
+
+
+class Ended(Message, tag="ended"):
+    """A borrowed child ended: why, in a sentence, or "" if it had nothing to do."""
+
+    why: str = ""
+
+
 Decoder = msgspec.json.Decoder[Any]
 
 
@@ -83,7 +93,7 @@ def request_decoder(requests: Any) -> Decoder:
 
 def reply_decoder(replies: Any) -> Decoder:
     """Return what decodes a union of messages from a child, and those that every child sends."""
-    return msgspec.json.Decoder(replies | Beat | Stopped | Failed, dec_hook=_decode_path)
+    return msgspec.json.Decoder(replies | Beat | Ended | Stopped | Failed, dec_hook=_decode_path)
 
 
 def encode(message: Message) -> bytes:

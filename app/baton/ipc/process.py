@@ -16,8 +16,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, BinaryIO, cast
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol, cast
+
+import msgspec
 
 from baton.core.errors import (
     ERROR_CLASSES,
@@ -28,7 +32,16 @@ from baton.core.errors import (
 )
 from baton.core.sanitiser import one_line
 from baton.ipc import messages
-from baton.ipc.messages import Beat, Cancel, Failed, FinalReply, Message, ProgressReply
+from baton.ipc.messages import (
+    Beat,
+    Cancel,
+    Discard,
+    Ended,
+    Failed,
+    FinalReply,
+    Message,
+    ProgressReply,
+)
 from baton.platform.secrets import plain_environ
 
 DEFAULT_VARIABLES = {
@@ -44,6 +57,9 @@ DEFAULT_VARIABLES = {
 
 SILENT_SECONDS = 10
 """How long a child may show no sign of life; it beats each second, even inside native code."""
+
+LOADED = "loaded"
+"""The type of the message with which each child that can be shared says that it has its model."""
 
 STARTING_SECONDS = 60
 """The same before the first one: a cold disk and a busy machine make Python slow to start."""
@@ -195,35 +211,162 @@ class Call(Mailbox):
             await child.aclose()
 
 
-class Child:
-    """A running child process. `inbox` holds the messages that are of no call, until received.
+class FileStamp(msgspec.Struct, frozen=True):
+    """A file as it was: what shows that it has changed."""
 
-    Waiting is done in coroutines; all else returns at once and may be called without an event loop.
+    path: Path
+    number: int
+    size: int
+    changed: int
+
+
+def file_stamps(*paths: Path) -> tuple[FileStamp, ...]:
+    """Return files as they are now; nothing if one of them isn't there."""
+    try:
+        found = [(path, path.stat()) for path in paths]
+    except OSError:
+        return ()
+    return tuple(FileStamp(path, s.st_ino, s.st_size, s.st_mtime_ns) for path, s in found)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOrder:
+    """What a child that holds a model is started with: who wants the same can share it.
+
+    `opening` is the first message to it, `files` are those that it reads; without them it can't be
+    shared.
     """
 
-    def __init__(self, name: str, environ: Mapping[str, str], replies: Any) -> None:
-        """Start the child, which sends a union of replies. Raises OSError."""
+    name: str
+    environ: Mapping[str, str]
+    opening: Message
+    files: tuple[FileStamp, ...]
+
+
+class Transport(Protocol):
+    """The way to a child: pipes to a process of ours, or a connection to a shared one."""
+
+    pid: int
+    replies: BinaryIO
+    commands: BinaryIO
+
+    def kill(self) -> None:
+        """End it at once."""
+        ...
+
+    def wait(self) -> None:
+        """Wait until it is gone; called once its replies have ended."""
+        ...
+
+    @property
+    def went_idle(self) -> bool:
+        """Whether it ended of itself, having had nothing to do."""
+        ...
+
+    def ending(self) -> str:
+        """Return how it ended, in a sentence."""
+        ...
+
+    @property
+    def stderr_end(self) -> str:
+        """The end of what it wrote to stderr."""
+        ...
+
+
+class ChildProcess:
+    """A process that was started here, and the pipes to it."""
+
+    def __init__(self, name: str, environ: Mapping[str, str], folder: str | None = None) -> None:
+        """Start it, in that working folder. Raises OSError."""
         self._process = subprocess.Popen(
             command(name),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=dict(environ),
+            cwd=folder,
             start_new_session=True,  # a Ctrl+C in the terminal is not for it
         )
         self.pid = self._process.pid
+        self.commands = cast(BinaryIO, self._process.stdin)
+        self.replies = cast(BinaryIO, self._process.stdout)
+        self._prints = cast(BinaryIO, self._process.stderr)
+        self._stderr_end = b""
+        threading.Thread(target=self._read_stderr, daemon=True).start()
+
+    def pipes(self) -> tuple[int, int, int]:
+        """Return the descriptors of its stdin, stdout and stderr."""
+        return self.commands.fileno(), self.replies.fileno(), self._prints.fileno()
+
+    def kill(self) -> None:
+        """End the process at once."""
+        self._process.kill()
+
+    def wait(self) -> None:
+        """Reap the process, which has closed its stdout."""
+        try:
+            self._process.wait(timeout=2)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    @property
+    def went_idle(self) -> bool:
+        """Whether it ended of itself, having had nothing to do."""
+        return self._process.returncode == 0
+
+    def ending(self) -> str:
+        """Return how it ended, in a sentence."""
+        status = self._process.returncode
+        if status is None:
+            return "It was stopped."
+        if status < 0:
+            name = _signal_name(-status)
+            if name == "SIGKILL":
+                return "It was killed from outside, perhaps because memory ran out."
+            return f"It crashed ({name})."
+        words = self.stderr_end.strip().splitlines()
+        return f"It ended (exit code {status}){f': {words[-1]}' if words else ''}."
+
+    @property
+    def stderr_end(self) -> str:
+        """The end of what it wrote to stderr."""
+        return self._stderr_end.decode("utf-8", "replace")
+
+    def _read_stderr(self) -> None:
+        """Keep the end of what it prints on stderr."""
+        with self._prints as prints:
+            while data := os.read(prints.fileno(), MAX_STDERR_BYTES):
+                self._stderr_end = (self._stderr_end + data)[-MAX_STDERR_BYTES:]
+
+
+class Child:
+    """A running child process. `inbox` holds the messages that are of no call, until received.
+
+    Waiting is done in coroutines; all else returns at once and may be called without an event loop.
+    One with an `order` can be shared. `notices` holds the newest message of each type that was of
+    no call.
+    """
+
+    def __init__(self, transport: Transport, replies: Any, order: ModelOrder | None = None) -> None:
+        """Exchange messages with a child that sends a union of replies."""
+        self.transport = transport
+        self.order = order
+        self.replies = replies
+        self.pid = transport.pid
         self.ended = False
         self.killed = False
         self.signs_of_life = 0
+        self.notices: dict[type[Message], Message] = {}
         self._decoder = messages.reply_decoder(replies)
         self._fault = ""
         self._mailbox = Mailbox(self)
         self.inbox = self._mailbox.messages
         self._calls: dict[int, Call] = {}
-        self._last_id = 0
+        self._went_idle = False
+        self.last_id = 0
         self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._stderr_end = b""
-        for work in (self._listen, self._speak, self._read_stderr):
+        for work in (self._listen, self._speak):
             threading.Thread(target=work, daemon=True).start()
 
     def send(self, message: Message) -> None:
@@ -235,10 +378,10 @@ class Child:
 
         What comes back with the call's id is for that call alone, and dropped once it has ended.
         """
-        request.id = self._last_id + 1
+        request.id = self.last_id + 1
         data = messages.encode(request)
         call = self._calls[request.id] = Call(self, request.id)
-        self._last_id = request.id
+        self.last_id = request.id
         self._outbox.put(data)
         return call
 
@@ -252,7 +395,27 @@ class Child:
         if not self.ended:
             self._fault = self._fault or fault
             self.killed = True
-            self._process.kill()
+            self.transport.kill()
+
+    def unload(self) -> None:
+        """End the child at once; a borrowed one as soon as it isn't used by others."""
+        if self.is_borrowed and not (self.ended or self.killed):
+            self.killed = True
+            self.send(Discard())  # the lender then ends the connection
+        else:
+            self.kill()
+
+    @property
+    def can_be_handed_over(self) -> bool:
+        """Whether it was started here, holds its model, and has nothing to do."""
+        is_own = self.order is not None and not self.is_borrowed
+        is_loaded = any(kind.__struct_config__.tag == LOADED for kind in self.notices)
+        return is_own and is_loaded and not (self.calls or self.killed or self.ended)
+
+    @property
+    def is_borrowed(self) -> bool:
+        """Whether it is a child of another process, which others may use as well."""
+        return not isinstance(self.transport, ChildProcess)
 
     def reject(self) -> InvalidReply:
         """End the child for a reply that makes no sense; return what to raise."""
@@ -279,7 +442,7 @@ class Child:
     @property
     def has_failed(self) -> bool:
         """Whether the child ended by a failure: not idle, and not because its parent ended it."""
-        went_idle = self._process.returncode == 0  # it ended of itself, having had nothing to do
+        went_idle = self._went_idle or self.transport.went_idle
         return bool(self._fault) or (self.ended and not self.killed and not went_idle)
 
     def death(self) -> ChildDied:
@@ -289,23 +452,14 @@ class Child:
 
     def why(self) -> str:
         """Return how the child ended, in a sentence."""
-        status = self._process.returncode
         if self._fault:
             return self._fault
-        if status is None or self.killed:
-            return "It was stopped."
-        if status < 0:
-            name = _signal_name(-status)
-            if name == "SIGKILL":
-                return "It was killed from outside, perhaps because memory ran out."
-            return f"It crashed ({name})."
-        words = self.stderr_end.strip().splitlines()
-        return f"It ended (exit code {status}){f': {words[-1]}' if words else ''}."
+        return "It was stopped." if self.killed else self.transport.ending()
 
     @property
     def stderr_end(self) -> str:
         """The end of what the child wrote to stderr."""
-        return self._stderr_end.decode("utf-8", "replace")
+        return self.transport.stderr_end
 
     def _listen(self) -> None:
         """Take messages until the pipe ends, then reap the process.
@@ -313,12 +467,16 @@ class Child:
         A fault of ours here ends the child, so that what waits for it gets an error.
         """
         try:
-            with cast(BinaryIO, self._process.stdout) as replies:
+            with self.transport.replies as replies:
                 while (message := messages.read(replies, self._decoder)) is not None:
                     self.signs_of_life += 1
                     if isinstance(message, Beat):
                         continue
-                    if not 0 < message.id <= self._last_id:
+                    if isinstance(message, Ended):
+                        self._fault = self._fault or one_line(message.why, _MAX_ERROR_CHARS)
+                        self._went_idle = not message.why
+                    elif not 0 < message.id <= self.last_id:
+                        self.notices[type(message)] = message
                         self._mailbox.put(message)
                     elif (call := self._calls.get(message.id)) is not None:
                         if isinstance(message, FinalReply):
@@ -337,11 +495,7 @@ class Child:
             self._reap()
 
     def _reap(self) -> None:
-        try:
-            self._process.wait(timeout=2)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        self.transport.wait()
         self._outbox.put(None)
         self.ended = True
         for mailbox in (self._mailbox, *self.calls):
@@ -349,27 +503,41 @@ class Child:
 
     def _speak(self) -> None:
         """Write what is sent: here, because a pipe may be full."""
-        commands = cast(BinaryIO, self._process.stdin)
-        with suppress(OSError), commands:  # the child died, which its stdout shows
+        with (
+            suppress(OSError),
+            self.transport.commands as commands,
+        ):  # the child died, which its stdout shows
             while (data := self._outbox.get()) is not None:
                 commands.write(data)
                 commands.flush()
-
-    def _read_stderr(self) -> None:
-        """Keep the end of what it prints on stderr."""
-        with cast(BinaryIO, self._process.stderr) as prints:
-            while data := os.read(prints.fileno(), MAX_STDERR_BYTES):
-                self._stderr_end = (self._stderr_end + data)[-MAX_STDERR_BYTES:]
 
 
 def start_child(name: str, environ: Mapping[str, str], replies: Any, title: str) -> Child:
     """Start a child that has a title for people. Raises WorkerUnavailable."""
     try:
-        return Child(name, environ, replies)
+        return Child(ChildProcess(name, environ), replies)
     except OSError as error:
-        raise WorkerUnavailable(
-            f"{title} can't be started: {error.strerror}.", "Close other programs, then try again."
-        ) from error
+        raise _unstartable(title, error) from error
+
+
+def start_model(order: ModelOrder, replies: Any, title: str) -> Child:
+    """Start a child of this process's own that holds a model. Raises WorkerUnavailable.
+
+    It may outlive this process, so it is in no folder of the person's.
+    """
+    folder = "/" if os.name == "posix" else None
+    try:
+        child = Child(ChildProcess(order.name, order.environ, folder), replies, order)
+    except OSError as error:
+        raise _unstartable(title, error) from error
+    child.send(order.opening)
+    return child
+
+
+def _unstartable(title: str, error: OSError) -> WorkerUnavailable:
+    return WorkerUnavailable(
+        f"{title} can't be started: {error.strerror}.", "Close other programs, then try again."
+    )
 
 
 def _signal_name(number: int) -> str:

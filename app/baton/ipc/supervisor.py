@@ -116,6 +116,14 @@ class Supervisor(ABC):
         for cause in ("", *causes):
             self._deaths.pop(cause, None)
 
+    def release(self) -> Child | None:
+        """Give the child away, if it can outlive this process; it isn't ended then."""
+        child = self.living()
+        if child is None or not child.can_be_handed_over:
+            return None
+        self._child = None
+        return child
+
     async def aclose(self) -> None:
         """End the child and all its calls, and forget all deaths; it may be used again."""
         self.closings += 1

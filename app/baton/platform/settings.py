@@ -253,7 +253,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     that comes with Baton; "rule": no model, only templates and the rule). `prefer` names the
     worker for tasks of a kind ({code = "qwen2.5-coder-7b"}). With `tools` off, nothing is computed
     or executed besides the models. With `warnings` off, no doubt is written beside an answer; JSON
-    and traces have them all the same.
+    and traces have them all the same. With `daemon` off, no background process keeps models
+    loaded between commands, and none is used; it ends when it wasn't used for `daemon_minutes`
+    (0: never).
     """
 
     mode: Mode = "auto"
@@ -263,6 +265,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     prefer: dict[KindName, str] = {}
     tools: bool = True
     warnings: bool = True
+    daemon: bool = True
+    daemon_minutes: Amount = 5
     budget: BudgetSettings = BudgetSettings()
     cloud: CloudSettings = CloudSettings()
     workers: tuple[WorkerSettings, ...] = ()

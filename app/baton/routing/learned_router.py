@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from baton.core.messages import Card
 from baton.core.plan.plan import Material
@@ -42,6 +43,10 @@ from baton.routing.scorer_process import (
     Unanswered,
 )
 
+if TYPE_CHECKING:
+    from baton.ipc.borrower import Borrower
+    from baton.ipc.process import Child
+
 _JUDGING_SLACK = 5.0
 """How many times as long as a prompt several drafts may take: each is read like one."""
 
@@ -60,11 +65,14 @@ class LearnedRouter:
         learned: Path | None = None,
         *,
         limits: ScorerLimits = DEFAULT_LIMITS,
+        borrower: Borrower | None = None,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
         self.folder = shipped_folder() if folder is None else folder
         self.on_warning: Callable[[str], object] = _ignore_warning
-        self._scorer = ScorerProcess(self.folder, learned, limits=limits, environ=environ)
+        self._scorer = ScorerProcess(
+            self.folder, learned, limits=limits, borrower=borrower, environ=environ
+        )
         self._scorer.on_news = lambda: self._warn_once(self.warning or self._scorer.note)
         self._rule = RuleRouter()
         self._last_warning = self.warning
@@ -164,6 +172,10 @@ class LearnedRouter:
         except (Unanswered, ChildDied) as error:
             self._report_failure(error)
             return await self._rule.score_turns(text, position, workers)
+
+    def release(self) -> Child | None:
+        """Give the child away, if it can outlive this process."""
+        return self._scorer.release()
 
     async def aclose(self) -> None:
         """End the child; the router may be used again."""

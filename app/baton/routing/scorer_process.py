@@ -9,13 +9,23 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from baton.core.errors import WorkerError, WorkerUnavailable
 from baton.core.routing_types import RatedAnswer, RefitResult
 from baton.core.sanitiser import one_line
 from baton.ipc.messages import Failed, FinalReply, FrameError, Message
-from baton.ipc.process import Call, Child, ChildDied, environment, error_of, start_child
+from baton.ipc.process import (
+    Call,
+    Child,
+    ChildDied,
+    ModelOrder,
+    environment,
+    error_of,
+    file_stamps,
+    start_child,
+    start_model,
+)
 from baton.ipc.supervisor import MAX_DEATHS, Supervisor
 from baton.routing.messages import (
     REPLIES,
@@ -26,7 +36,10 @@ from baton.routing.messages import (
     RouterLoaded,
 )
 from baton.routing.protocol import cut_rated
-from baton.routing.router_files import file_stamp, missing_part, shipped_folder
+from baton.routing.router_files import SHIPPED_FILES, file_stamp, missing_part, shipped_folder
+
+if TYPE_CHECKING:
+    from baton.ipc.borrower import Borrower
 
 Reply = TypeVar("Reply", bound=FinalReply)
 
@@ -90,6 +103,7 @@ class ScorerProcess(Supervisor):
         learned: Path | None = None,
         *,
         limits: ScorerLimits = DEFAULT_LIMITS,
+        borrower: Borrower | None = None,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
         super().__init__("The router process")
@@ -101,6 +115,7 @@ class ScorerProcess(Supervisor):
         self._learned = learned
         self._limits = limits
         self._environ = environ
+        self._borrower = borrower
         what, hint = missing_part(folder)
         self._refusal = f"{what} {hint}".strip()
         self._stamp: tuple[int, int] | None = None
@@ -203,7 +218,7 @@ class ScorerProcess(Supervisor):
         if child is None and (self.trouble or self.backoff_left()):
             raise Unanswered(self.trouble)
         if child is not None and file_stamp(self._learned) != self._stamp:
-            self._load(child)  # `baton learn` wrote it, perhaps in another Baton
+            self._reload(child)  # `baton learn` wrote it, perhaps in another Baton
         try:
             return super().running()
         except WorkerUnavailable as error:
@@ -211,13 +226,25 @@ class ScorerProcess(Supervisor):
 
     def _start(self) -> Child:
         environ = {**environment(self._environ), **SINGLE_THREAD_ENVIRONMENT}
-        child = start_child("scorer", environ, REPLIES, self._title)
-        self._load(child)
-        return child
+        opening = self._begin_to_load()
+        learned = () if opening.learned is None else (opening.learned,)
+        files = [self._folder / name for name in SHIPPED_FILES]
+        order = ModelOrder("scorer", environ, opening, file_stamps(*files, *learned))
+        child = None if self._borrower is None else self._borrower.borrow(order, REPLIES)
+        return child or start_model(order, REPLIES, self._title)
 
-    def _load(self, child: Child) -> None:
+    def _reload(self, child: Child) -> None:
+        """Have what was learned loaded; others who use the same child go on with what it has."""
+        if child.is_borrowed:
+            child.kill()
+            self._child = None
+        else:
+            child.order = None  # it isn't what it was started as any more
+            child.send(self._begin_to_load())
+
+    def _begin_to_load(self) -> LoadRouter:
         self.loaded, self._since, self._stamp = None, time.monotonic(), file_stamp(self._learned)
-        child.send(LoadRouter(self._folder, None if self._stamp is None else self._learned))
+        return LoadRouter(self._folder, None if self._stamp is None else self._learned)
 
     def _is_stuck(self, child: Child) -> bool:
         now = time.monotonic()

@@ -27,7 +27,7 @@ from baton.download.child.hub_metadata import HubMetadata
 from baton.download.messages import REPLIES, ListFiles, LookUpSource, OfferReply, ReadHeader
 from baton.ipc.messages import Failed, Message
 from baton.ipc.parent_channel import Failure
-from baton.ipc.process import Child
+from baton.ipc.process import Child, ChildProcess
 from support.fake_hub import Fault, Hub
 from support.gguf_writer import facts, header
 
@@ -40,7 +40,9 @@ class FetcherSession:
 
     def __init__(self, hub: Hub, home: Path, **more: str) -> None:
         kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
-        self.child = Child("fetcher", {**kept, "HOME": str(home), **hub.environ, **more}, REPLIES)
+        self.child = Child(
+            ChildProcess("fetcher", {**kept, "HOME": str(home), **hub.environ, **more}), REPLIES
+        )
 
     async def ask(self, request: Message) -> Any:
         """Return the reply."""

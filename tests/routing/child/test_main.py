@@ -29,7 +29,7 @@ from baton.core.plan.turn_roles import (
 from baton.core.ports import Route
 from baton.core.routing_types import Draft
 from baton.ipc.messages import Failed, Message
-from baton.ipc.process import Child, ChildDied, environment
+from baton.ipc.process import Child, ChildDied, ChildProcess, environment
 from baton.routing import LearnedRouter, ScorerLimits, candidates, missing_part, shipped_folder
 from baton.routing.messages import REPLIES, EstimateQuality, EstimateReply, LoadRouter, RouterLoaded
 
@@ -240,7 +240,7 @@ async def test_a_file_of_the_persons_own_that_is_broken_leaves_the_shipped_route
 async def test_what_the_child_can_not_load_is_reported_in_a_sentence(tmp_path: Path) -> None:
     folder = tmp_path / "empty"
     folder.mkdir()
-    child = Child("scorer", environment(), REPLIES)
+    child = Child(ChildProcess("scorer", environment()), REPLIES)
     try:
         child.send(LoadRouter(folder))
         assert (await child.receive()).error == "ModelFileError"
@@ -310,7 +310,7 @@ class UnknownMessage(Message, tag="sorcery"):
 
 
 async def test_an_invalid_message_from_the_front_is_refused_without_an_end() -> None:
-    child = Child("scorer", environment(), REPLIES)
+    child = Child(ChildProcess("scorer", environment()), REPLIES)
     try:
         child.send(UnknownMessage())
         assert isinstance(await child.receive(), Failed)
@@ -329,7 +329,9 @@ async def test_an_invalid_message_from_the_front_is_refused_without_an_end() -> 
 
 async def test_nothing_is_kept_for_a_remote_worker(tmp_path: Path) -> None:
     """ONNX Runtime would write a number that stands for the person, and events to report."""
-    child = Child("scorer", environment({**os.environ, "HOME": str(tmp_path)}), REPLIES)
+    child = Child(
+        ChildProcess("scorer", environment({**os.environ, "HOME": str(tmp_path)})), REPLIES
+    )
     try:
         child.send(LoadRouter(shipped_folder()))
         assert isinstance(await child.receive(), RouterLoaded)

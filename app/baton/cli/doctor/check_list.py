@@ -63,6 +63,7 @@ CHECKS: tuple[ListedCheck, ...] = (
     ListedCheck("machine", CheckScope.SETUP, setup_checks.check_machine),
     ListedCheck("terminal", CheckScope.SETUP, setup_checks.check_terminal),
     ListedCheck("folders", CheckScope.SETUP, setup_checks.check_folders),
+    ListedCheck("background", CheckScope.SETUP, setup_checks.check_background),
     ListedCheck("disk", CheckScope.SETUP, setup_checks.check_disk),
     ListedCheck("sqlite", CheckScope.SETUP, setup_checks.check_sqlite),
     ListedCheck("history", CheckScope.SETUP, setup_checks.check_history),

@@ -8,6 +8,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -50,10 +51,12 @@ from baton.core.plan.skill_table import (
 from baton.core.sanitiser import one_line
 from baton.gguf.memory_fit import Fit, FitVerdict, judge_fit
 from baton.models import ModelState
+from baton.platform.settings import find_paths
 from baton.presentation.models import licence_text
 from baton.presentation.words import count_text, duration_text
 
 if TYPE_CHECKING:
+    from baton.ipc.lending_protocol import Description
     from baton.models import LibraryModel
     from baton.workers.local import LoadedModel
 
@@ -104,18 +107,62 @@ def show(model: str, as_json: bool) -> None:
 @click.command(short_help="List the models that are loaded now.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def ps(as_json: bool) -> None:
-    """List the models that are loaded now, by any Baton of yours on this machine."""
+    """List the models that are loaded now, by any Baton of yours on this machine.
+
+    Between commands a background process may keep some loaded.
+    """
+    from baton.compose import background
     from baton.workers.local import list_loaded_models
 
-    loaded = list_loaded_models()
+    lender = background.description(find_paths())
+    lent = set() if lender is None else {child.pid for child in lender.children}
+    loaded = [
+        replace(one, front=lender.pid) if lender is not None and one.pid in lent else one
+        for one in list_loaded_models()
+    ]
     found = asyncio.run(list_models()) if loaded else []
     names = {known.file.resolve(): known.id for known in found if known.file is not None}
     if as_json:
-        return emit_document(models=[_running_object(one, names) for one in loaded])
+        return emit_document(
+            models=[_running_object(one, names) for one in loaded],
+            background=None if lender is None else _background_object(lender),
+        )
+    if lender is not None:
+        notify(background_text(lender))
     if not loaded:
         return notify("No model is loaded.")
     head = ["model", "memory", "loaded for", "process", "of Baton"]
     emit(format_columns([head, *(_running_row(one, names) for one in loaded)]))
+
+
+def background_text(lender: Description) -> str:
+    """Say what the background process holds, and when it ends."""
+    ending = "in use now"
+    if lender.ends_in is not None:
+        ending = f"ends in {duration_text(lender.ends_in)} unless used"
+    return (
+        f"Background process {lender.pid}: {show_size(_background_memory(lender))} in"
+        f" {1 + len(lender.children)} processes; {ending}."
+    )
+
+
+def _background_memory(lender: Description) -> int:
+    """Return the bytes that the background process and its children take."""
+    from baton.workers.local import memory_of_process
+
+    return sum(memory_of_process(pid) for pid in (lender.pid, *(c.pid for c in lender.children)))
+
+
+def _background_object(lender: Description) -> dict[str, Any]:
+    return {
+        "pid": lender.pid,
+        "memory_bytes": _background_memory(lender),
+        "ends_in_seconds": lender.ends_in,
+        "children": [
+            {"kind": child.kind, "pid": child.pid, "borrowers": child.borrowers}
+            for child in lender.children
+        ],
+    }
 
 
 def wrap_line(line: str, indent: int) -> str:

@@ -65,6 +65,7 @@ def uninstall(
 
     It first lists what there is. Models, history and keys stay unless you say otherwise.
     """
+    from baton.compose import background
     from baton.compose.own_installation import belongings, installation
 
     interrupts.restore_default_handler()
@@ -79,6 +80,7 @@ def uninstall(
         choices = asyncio.run(_ask_choices(removal, choices))
         if not asyncio.run(ask_agreement("Take Baton away?")):
             raise click.exceptions.Exit(1)
+    background.stop(paths)
     with installation(paths).hold_lock():
         freed = removal.remove(choices)
     import json  # noqa: F401  (nothing can be imported from what is deleted now)

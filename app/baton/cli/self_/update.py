@@ -138,6 +138,7 @@ class _UpdateRequest:
 
 
 async def _update(wish: _UpdateRequest, check: bool, offline: bool) -> tuple[FoundRelease, str]:
+    from baton.compose import background
     from baton.compose.own_installation import updating
 
     paths = find_paths()
@@ -153,6 +154,7 @@ async def _update(wish: _UpdateRequest, check: bool, offline: bool) -> tuple[Fou
             found = await updates.find_release(wish.source, wish.flavour, wish.gpu)
             await _check_permitted(found, wish)
             changed = await _run_update(updates, found, wish.quiet)
+            background.stop(paths)  # it is of the version before
     finally:
         await updates.aclose()
     if not wish.quiet:

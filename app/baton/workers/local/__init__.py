@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from baton.workers.local.loaded_models import (
         LoadedModel as LoadedModel,
         list_loaded_models as list_loaded_models,
+        memory_of_process as memory_of_process,
     )
     from baton.workers.local.local_servers import (
         TIMEOUT_SECONDS as TIMEOUT_SECONDS,
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 else:
     __getattr__ = lazy_exports(
         __name__,
-        loaded_models="LoadedModel list_loaded_models",
+        loaded_models="LoadedModel list_loaded_models memory_of_process",
         local_servers=(
             "ServerModel TIMEOUT_SECONDS ask_engines find_server_models list_server_models"
             " merge_server_models suggest_id"

@@ -41,6 +41,16 @@ def list_loaded_models() -> list[LoadedModel]:
     return sorted(found, key=lambda one: one.started)
 
 
+def memory_of_process(pid: int) -> int:
+    """Return the bytes of main memory that a process takes, 0 where it has ended."""
+    import psutil
+
+    try:
+        return _memory(psutil.Process(pid))
+    except (psutil.Error, OSError):
+        return 0
+
+
 def _is_runner(command: list[str]) -> bool:
     """Whether a command starts a model process, from a checkout or frozen."""
     return command[-2:] in (["baton.ipc.child_entry", "runner"], ["--child", "runner"])

@@ -32,7 +32,16 @@ from baton.core.messages import (
 from baton.core.sanitiser import one_line
 from baton.ipc import supervisor
 from baton.ipc.messages import Failed, FrameError, Message
-from baton.ipc.process import Call, Child, ChildDied, environment, error_of, start_child
+from baton.ipc.process import (
+    Call,
+    Child,
+    ChildDied,
+    ModelOrder,
+    environment,
+    error_of,
+    file_stamps,
+    start_model,
+)
 from baton.ipc.supervisor import Supervisor
 from baton.workers.local.messages import (
     REPLIES,
@@ -52,6 +61,9 @@ from baton.workers.local.model_session import ModelSession
 
 if TYPE_CHECKING:
     import asyncio
+
+    from baton.gguf.memory_fit import ModelLoad
+    from baton.ipc.borrower import Borrower
 
 DEFAULT_SLOTS = 2
 """How many requests a model answers at once unless set otherwise; see docs/performance.md."""
@@ -109,6 +121,8 @@ class ModelProcess(Supervisor):
     `ready` is awaited before a request has the model loaded: it raises ModelFileError if the file
     must not be. `warm` can't wait for it, so it loads only what `trusted` says is as it was when
     it was last checked.
+
+    With a `borrower`, the child is one of the background process's where that lends it.
     """
 
     def __init__(
@@ -120,6 +134,7 @@ class ModelProcess(Supervisor):
         force: bool = False,
         ready: Callable[[], Awaitable[None]] | None = None,
         trusted: Callable[[], bool] | None = None,
+        borrower: Borrower | None = None,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
         super().__init__("The model process")
@@ -131,6 +146,7 @@ class ModelProcess(Supervisor):
         self._check_file = ready
         self._is_trusted = trusted
         self._environ = environ
+        self._borrower = borrower
         self._slots: asyncio.Semaphore | None = None
         self._open_requests = 0
         self._session: ModelSession | None = None
@@ -240,7 +256,7 @@ class ModelProcess(Supervisor):
     def unload(self) -> None:
         """Let the model's memory go."""
         if self._child is not None:
-            self._child.kill()
+            self._child.unload()
             self._child = None
 
     def living(self, *causes: str) -> Child | None:
@@ -268,26 +284,42 @@ class ModelProcess(Supervisor):
         return now is not None and now != self._state
 
     def _start(self) -> Child:
+        """Borrow a child where one is lent, else start one, once there is room for it."""
         settings = self.settings
         self._state = _state_of(self.path)
         load = estimate_file_load(self.path, settings.context, settings.kv, settings.slots)
         self._bytes = max(load.total, self._bytes)
-        self._memory.make_room(self, self._bytes, load)
-        child = start_child("runner", environment(self._environ), REPLIES, self._title)
-        self._session = ModelSession(child, self._note_loaded)
-        child.send(
-            LoadModel(
-                self.path,
-                settings.context,
-                settings.threads,
-                settings.gpu_layers,
-                self._gpu_share,
-                load,
-                settings.idle_seconds or None,
-                settings.slots,
-            )
+        opening = LoadModel(
+            self.path,
+            settings.context,
+            settings.threads,
+            settings.gpu_layers,
+            self._gpu_share,
+            load,
+            settings.idle_seconds or None,
+            settings.slots,
         )
+        stamps = file_stamps(self.path)
+        order = ModelOrder("runner", environment(self._environ), opening, stamps)
+        if self._borrower is not None:
+            self._child = self._borrower.borrow(order, REPLIES)  # what it has counts as taken
+        try:
+            self._make_room(load)
+        except BatonError:
+            self.unload()
+            raise
+        child = self._child or start_model(order, REPLIES, self._title)
+        self._session = ModelSession(child, self._note_loaded)
         return child
+
+    def _make_room(self, load: ModelLoad) -> None:
+        """Make room for the model. Raises MemoryOccupied or NotEnoughMemory."""
+        try:
+            self._memory.make_room(self, self._bytes, load)
+        except NotEnoughMemory:
+            if self._borrower is None or not self._borrower.free_memory():
+                raise
+            self._memory.make_room(self, self._bytes, load)
 
     async def _attempt(self, request: ModelRequest, closings: int) -> AsyncGenerator[Chunk]:
         """Load the model if need be, and answer once.

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from baton.ipc.process import Child
+from baton.ipc.process import Child, ChildProcess
 from baton.workers.cloud.child import call_errors
 from baton.workers.cloud.child.cloud_call import CloudCall, HttpRequest
 from baton.workers.cloud.child.main import TEXT_SECONDS, TextSender
@@ -177,7 +177,7 @@ def test_no_key_is_left_where_litellm_reads() -> None:
 
 
 async def test_a_gateway_that_fails_says_where_and_quotes_nothing() -> None:
-    child = Child("gateway", dict(os.environ), REPLIES)
+    child = Child(ChildProcess("gateway", dict(os.environ)), REPLIES)
     child.send(SendRequest())  # before it is set up
     await child.gone()
     assert child.why().startswith("It ended (exit code 1): AttributeError at ")

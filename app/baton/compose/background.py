@@ -1,0 +1,93 @@
+"""The background process as front ends see it: borrow from it, hand models over to it, end it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from baton.platform import surroundings
+from baton.platform.settings import Paths, Settings
+
+if TYPE_CHECKING:
+    from baton.ipc.borrower import Borrower
+    from baton.ipc.lending_protocol import Description
+    from baton.ipc.process import Child
+
+STOP_COMMAND = "baton serve --stop"
+
+_SOCKET = "lender.sock"
+_NOTICE = "lender-noticed"
+"""The file that says that the person knows of the background process."""
+
+
+def borrower(settings: Settings, paths: Paths, *, allowed: bool = True) -> Borrower | None:
+    """Return what borrows models, None where nothing is lent or may be borrowed.
+
+    Where no background process runs, that costs one look at the disk, and no import.
+    """
+    if not (allowed and settings.daemon and (paths.state / _SOCKET).exists()):
+        return None
+    from baton.ipc.borrower import Borrower
+
+    return Borrower(paths.state)
+
+
+def hand_over(children: Sequence[Child], settings: Settings, paths: Paths) -> str:
+    """Give loaded models to a new background process; return what the person must know, or "".
+
+    What can't be given ends with this process.
+    """
+    from baton.ipc.borrower import start_lender
+    from baton.platform.durable_files import make_folder
+
+    make_folder(paths.state)
+    if not start_lender(paths.state, settings.daemon_minutes * 60, children):
+        for child in children:
+            child.kill()
+        return ""
+    return _first_notice(paths.state / _NOTICE, settings.daemon_minutes)
+
+
+def may_start(settings: Settings, paths: Paths) -> bool:
+    """Whether a background process may be started here, and there is none."""
+    if not (settings.daemon and os.name == "posix" and surroundings.may_leave_process()):
+        return False
+    if not (paths.state / _SOCKET).exists():
+        return True
+    from baton.ipc.borrower import Borrower
+
+    found = Borrower(paths.state)
+    return found.description() is None and found.is_alone  # its socket was left behind
+
+
+def description(paths: Paths) -> Description | None:
+    """Return what the background process holds, None where there is none."""
+    if not (paths.state / _SOCKET).exists():
+        return None
+    from baton.ipc.borrower import Borrower
+
+    return Borrower(paths.state).description()
+
+
+def stop(paths: Paths) -> bool:
+    """End the background process and its models; return whether there was one."""
+    if not (paths.state / _SOCKET).exists():
+        return False
+    from baton.ipc.borrower import Borrower
+
+    return Borrower(paths.state).stop()
+
+
+def _first_notice(file: Path, minutes: float) -> str:
+    """Return a line on the background process the first time that there is one."""
+    with suppress(OSError):
+        os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        how_long = f"until it was not used for {minutes:g} minutes" if minutes else "until stopped"
+        return (
+            f"A background process keeps the model loaded {how_long};"
+            f" `{STOP_COMMAND}` ends it, `daemon = false` in the settings forbids it."
+        )
+    return ""
