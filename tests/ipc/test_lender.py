@@ -176,7 +176,7 @@ connection.connect({str(folder / lending.SOCKET_NAME)!r})
 try:
     connection.sendall({messages.encode(Stop())!r})
     print(connection.recv(100))
-except BrokenPipeError:
+except (BrokenPipeError, ConnectionResetError):
     print(b"")
 """
     opened = [*[p for p in folder.parents if p != Path("/")], folder, folder / lending.SOCKET_NAME]

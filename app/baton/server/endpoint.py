@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 from baton import __version__
 from baton.server.access import Access, Grant
 from baton.server.api_errors import ApiError
-from baton.server.background import BackgroundRuns
+from baton.server.background_runs import BackgroundRuns
 from baton.server.chat_completions import ChatStream, completion, read_chat
 from baton.server.client_request import MAX_BODY_BYTES, ClientRequest, parse_body
 from baton.server.messages import MessageStream, message_object, read_messages
