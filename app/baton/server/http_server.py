@@ -12,16 +12,25 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from baton.compose import Baton
 from baton.core.errors import ConfigError
+from baton.platform.lean_imports import skip_package_init
 from baton.server.access import Access, allowed_hosts
 from baton.server.api_errors import bad_request
 from baton.server.endpoint import Endpoint
 from baton.server.player import Player, ServedRun
 from baton.server.tokens import ServerTokens, read_tokens
+
+skip_package_init("uvicorn")  # it imports what starts processes, which the packaged binary lacks
+
+import uvicorn  # noqa: E402
+from uvicorn.config import Config  # noqa: E402
+from uvicorn.protocols.http.h11_impl import H11Protocol  # noqa: E402
+from uvicorn.server import Server  # noqa: E402
+
+vars(uvicorn)["Config"] = Config  # where uvicorn's own parts look for it
+import uvicorn.lifespan.off  # noqa: E402 (uvicorn imports it by its name)
 
 DEFAULT_PORT = 8765
 LOOPBACK = ("127.0.0.1", "::1")
@@ -80,7 +89,7 @@ class _TimedProtocol(H11Protocol):
             self.transport.close()
 
 
-class _Server(uvicorn.Server):
+class _Server(Server):
     """A server that leaves the signals to the program it is a part of."""
 
     @contextmanager
@@ -144,8 +153,8 @@ async def serving(
         await player.aclose()
 
 
-def _config(app: Any, grace: int) -> uvicorn.Config:
-    return uvicorn.Config(
+def _config(app: Any, grace: int) -> Config:
+    return Config(
         app,
         http=_TimedProtocol,
         loop="none",

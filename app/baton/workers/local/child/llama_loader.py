@@ -8,7 +8,6 @@ too, and load what a variable names; here they come from their own folder and fr
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 import os
 import platform
 import re
@@ -18,18 +17,7 @@ from functools import cache
 from pathlib import Path
 
 from baton.platform.build_info import build_info
-
-
-def _skip_package_init(name: str) -> None:
-    """Let submodules of `name` be imported without its `__init__`.
-
-    llama_cpp's own imports numpy, diskcache and much else, for 0.2 s; its submodule with the C
-    interface needs none of it.
-    """
-    spec = importlib.util.find_spec(name)
-    if spec is not None and name not in sys.modules:
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-
+from baton.platform.lean_imports import skip_package_init
 
 CPP_LIBRARIES = ("libgcc_s.so.1", "libstdc++.so.6")
 """What belongs together, in the order in which they need each other."""
@@ -81,7 +69,7 @@ def _cpp_version(folder: Path) -> int:
     return max(map(int, versions), default=0)
 
 
-_skip_package_init("llama_cpp")
+skip_package_init("llama_cpp")
 prefer_newer_cpp()  # before anything loads the one that this program brings
 import llama_cpp.llama_cpp as c  # noqa: E402
 

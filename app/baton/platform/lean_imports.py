@@ -1,0 +1,13 @@
+"""Imports of a part of a library whose own start would import much more."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+
+
+def skip_package_init(name: str) -> None:
+    """Let submodules of `name` be imported without its `__init__`."""
+    spec = importlib.util.find_spec(name)
+    if spec is not None and name not in sys.modules:
+        sys.modules[name] = importlib.util.module_from_spec(spec)
