@@ -167,3 +167,15 @@ def _folder(package: str) -> Path:
     assert spec is not None
     assert spec.origin is not None
     return Path(spec.origin).parent
+
+
+def test_the_endpoint_needs_nothing_that_stays_out(contents: ModuleType) -> None:
+    code = (
+        f"import sys\nfor name in {contents.EXCLUDED!r}: sys.modules[name] = None\n"
+        "from baton.server import http_server\n"
+        "from llama_cpp.llama_grammar import json_schema_to_gbnf\n"
+        "print(http_server.is_loopback('::1'))"
+    )
+    command = [sys.executable, "-P", "-c", f"import baton.workers.local.child.llama\n{code}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout == "True\n", done.stderr
