@@ -128,8 +128,8 @@ def _free_port() -> int:
 
 
 @contextmanager
-def all_servers() -> Iterator[list[Target]]:
-    """Run Baton's server and the others."""
+def all_servers(count: int) -> Iterator[list[Target]]:
+    """Run Baton's server and the others; that of llama-cpp-python drops all requests but one."""
     model, threads = str(starter().path), str(THREADS)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -139,11 +139,10 @@ def all_servers() -> Iterator[list[Target]]:
         theirs = [sys.executable, "-m", "llama_cpp.server", "--model", model]
         theirs += ["--model_alias", STARTER_ID, "--n_ctx", "2048", "--n_threads", threads]
         theirs += ["--port", str(other)]
-        yield [
-            ours,
-            stack.enter_context(engine_server("llama.cpp's server", [*own, str(port)], port)),
-            stack.enter_context(engine_server("llama_cpp.server", theirs, other)),
-        ]
+        servers = [engine_server("llama.cpp's server", [*own, str(port)], port)]
+        if count == 1:
+            servers.append(engine_server("llama_cpp.server", theirs, other))
+        yield [ours, *map(stack.enter_context, servers)]
 
 
 async def measure(target: Target, count: int, turn: int) -> Speed:
@@ -188,7 +187,7 @@ async def _ask(client: httpx.AsyncClient, target: Target, number: int, turn: int
 
 def bench_at_once(count: int) -> Iterator[Row]:
     """Compare the servers with so many requests at once."""
-    with all_servers() as targets:
+    with all_servers(count) as targets:
         found: dict[str, list[Speed]] = {target.name: [] for target in targets}
         for turn in range(ROUNDS + 1):  # the first round loads the models
             for target in targets:

@@ -35,6 +35,7 @@ COMMANDS = (
     "models show small",
     "models show qwen3.5-4b",
     "models ps",
+    "ps",
     "models role",
     "models recommend --no-measure",
     "models verify",

@@ -219,7 +219,7 @@ def test_where_no_prompt_is_written_a_letter_may_be_a_key(name: str) -> None:
 
 
 async def test_the_help_shows_every_key_and_command(tmp_path: Path) -> None:
-    async with open_app(tmp_path, size=(100, 120)) as session:
+    async with open_app(tmp_path, size=(100, 140)) as session:
         await session.press("f1")
         await session.wait_until(lambda: screen_of(session) == "HelpScreen")
         seen = session.screen_text()
@@ -237,6 +237,7 @@ async def test_each_binding_leads_to_an_action(tmp_path: Path) -> None:
     from baton.tui.screens.dialogs import RenameScreen
     from baton.tui.screens.ledger_screens import EgressScreen, MoneyScreen
     from baton.tui.screens.models_screen import ModelsScreen
+    from baton.tui.screens.serve_screen import ServeScreen
     from baton.tui.screens.workflow_screen import StepScreen, WorkflowScreen
     from baton.tui.widgets.question_view import ChoiceView
 
@@ -254,6 +255,7 @@ async def test_each_binding_leads_to_an_action(tmp_path: Path) -> None:
             "A step's text": StepScreen,
             "Money": MoneyScreen,
             "What left this machine": EgressScreen,
+            "Other programs": ServeScreen,
         }
         assert list(owners) == list(key_bindings.GROUPS)
         for name, group in key_bindings.GROUPS.items():

@@ -83,8 +83,10 @@ def stop(paths: Paths) -> bool:
 
 def _first_notice(file: Path, minutes: float) -> str:
     """Return a line on the background process the first time that there is one."""
+    from baton.platform.durable_files import create_file
+
     with suppress(OSError):
-        os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        create_file(file, "")
         how_long = f"until it was not used for {minutes:g} minutes" if minutes else "until stopped"
         return (
             f"A background process keeps the model loaded {how_long};"

@@ -45,6 +45,7 @@ from baton.ipc.lending_protocol import (
 from baton.ipc.messages import MAX_FRAME_BYTES, Beat, Cancel, Ended
 from baton.ipc.parent_channel import keep_quiet_and_private
 from baton.ipc.process import LOADED, SILENT_SECONDS, STARTING_SECONDS, command, file_stamps
+from baton.platform.durable_files import open_private
 
 LENDABLE_CHILDREN = ("runner", "scorer")
 
@@ -523,7 +524,7 @@ def _signal_name(number: int) -> str:
 
 def _bind(folder: Path) -> tuple[int, socket.socket] | None:
     """Return the lock and the socket; None where another background process has them."""
-    lock = os.open(folder / lending.LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = open_private(folder / lending.LOCK_NAME, os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
