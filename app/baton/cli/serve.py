@@ -20,12 +20,11 @@ from baton.platform.os_signals import (
     remove_signal_handler,
 )
 from baton.platform.settings import Settings, configured_values, find_paths, load_settings
+from baton.server import DEFAULT_PORT
 
 if TYPE_CHECKING:
     from baton.compose import Baton
     from baton.server import OpenEndpoint
-
-DEFAULT_PORT = 8765
 
 SERVED_SLOTS = 16
 """How many requests of other programs a model here answers at once: they share its context."""

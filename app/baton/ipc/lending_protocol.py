@@ -143,7 +143,7 @@ def shared_environment(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...
 
 
 def own_build() -> str:
-    """Return what tells this build from others: also a checkout from itself after a change."""
+    """Return a mark of this build; a checkout has another one after a change."""
     package = Path(__file__).parents[1]
     marks = [__version__, sys.executable, str(package)]
     for part in ("", "ipc", "workers/local", "workers/local/child", "routing", "routing/child"):

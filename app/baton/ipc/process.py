@@ -318,15 +318,7 @@ class ChildProcess:
     def ending(self) -> str:
         """Return how it ended, in a sentence."""
         status = self._process.returncode
-        if status is None:
-            return "It was stopped."
-        if status < 0:
-            name = _signal_name(-status)
-            if name == "SIGKILL":
-                return "It was killed from outside, perhaps because memory ran out."
-            return f"It crashed ({name})."
-        words = self.stderr_end.strip().splitlines()
-        return f"It ended (exit code {status}){f': {words[-1]}' if words else ''}."
+        return "It was stopped." if status is None else ending_text(status, self.stderr_end)
 
     @property
     def stderr_end(self) -> str:
@@ -538,6 +530,17 @@ def _unstartable(title: str, error: OSError) -> WorkerUnavailable:
     return WorkerUnavailable(
         f"{title} can't be started: {error.strerror}.", "Close other programs, then try again."
     )
+
+
+def ending_text(status: int, stderr_end: str) -> str:
+    """Return how a process with that exit status ended, in a sentence."""
+    if status < 0:
+        name = _signal_name(-status)
+        if name == "SIGKILL":
+            return "It was killed from outside, perhaps because memory ran out."
+        return f"It crashed ({name})."
+    words = stderr_end.strip().splitlines()
+    return f"It ended (exit code {status}){f': {words[-1]}' if words else ''}."
 
 
 def _signal_name(number: int) -> str:

@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING
 from baton.core.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
+    from baton.server.access import DEFAULT_PORT as DEFAULT_PORT, LOOPBACK as LOOPBACK
     from baton.server.http_server import (
-        DEFAULT_PORT as DEFAULT_PORT,
-        LOOPBACK as LOOPBACK,
         OpenEndpoint as OpenEndpoint,
         is_loopback as is_loopback,
         serving as serving,
@@ -17,7 +16,8 @@ if TYPE_CHECKING:
 else:
     __getattr__ = lazy_exports(
         __name__,
-        http_server="DEFAULT_PORT LOOPBACK OpenEndpoint is_loopback serving",
+        access="DEFAULT_PORT LOOPBACK",
+        http_server="OpenEndpoint is_loopback serving",
         player="Player ServedRun",
         tokens="ServerTokens read_tokens",
     )

@@ -15,6 +15,9 @@ from enum import StrEnum
 
 from baton.server.api_errors import ApiError
 
+DEFAULT_PORT = 8765
+LOOPBACK = ("127.0.0.1", "::1")
+
 OPEN_PATHS = frozenset({"/health"})
 """What is answered without a token: that Baton runs, and nothing else."""
 

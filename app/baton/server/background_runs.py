@@ -32,11 +32,20 @@ _STATUSES = {
 
 
 @dataclass(slots=True)
-class _Kept:
-    served: ServedRun
-    task: asyncio.Task[None]
+class _Written:
+    """What a run has written so far."""
+
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A response that is played, or was, and the task that does so."""
+
+    served: ServedRun
+    written: _Written
+    task: asyncio.Task[None]
 
 
 class BackgroundRuns:
@@ -48,8 +57,9 @@ class BackgroundRuns:
 
     async def begin(self, served: ServedRun, grant: Grant) -> dict[str, Any]:
         """Begin a response; return it as it stands, once it is recorded. Raises ApiError."""
-        kept = _Kept(served, asyncio.current_task())  # type: ignore[arg-type]
-        kept.task = asyncio.create_task(self._play(kept, grant))
+        written = _Written()
+        task = asyncio.create_task(self._play(served, written, grant))
+        kept = _Kept(served, written, task)
         recorded = asyncio.create_task(served.recorded.wait())
         await asyncio.wait({kept.task, recorded}, return_when=asyncio.FIRST_COMPLETED)
         recorded.cancel()
@@ -79,13 +89,12 @@ class BackgroundRuns:
         for kept in list(self._kept.values()):
             await _stop(kept.task)
 
-    async def _play(self, kept: _Kept, grant: Grant) -> None:
-        served = kept.served
+    async def _play(self, served: ServedRun, written: _Written, grant: Grant) -> None:
         with suppress(ApiError):  # it stays in `served`
             async with aclosing(self._player.play(served, grant)) as pieces:
                 async for text, calls in read_calls(served.asked.tools, pieces):
-                    kept.text += text
-                    kept.calls += tuple(calls)
+                    written.text += text
+                    written.calls += tuple(calls)
 
     def _describe(self, kept: _Kept) -> dict[str, Any]:
         served = kept.served
@@ -94,7 +103,7 @@ class BackgroundRuns:
         if served.error is not None and served.view.status != "cancelled":
             return _failed(response(answer_head(served), served.asked, "failed"), served.error)
         roster = self._player.orchestra.roster
-        answer = make_answer(served, roster, kept.text, kept.calls)
+        answer = make_answer(served, roster, kept.written.text, kept.written.calls)
         return response(answer, served.asked, _STATUSES[served.view.status])
 
     async def _past(self, run: str) -> dict[str, Any]:

@@ -48,7 +48,7 @@ HARMLESS = frozenset(
         "verbosity",
     }
 )
-"""Fields that change how an answer is made or billed elsewhere, and not what is asked for."""
+"""Fields that tune how a provider makes or bills an answer, not what is asked for."""
 
 NEUTRAL: Mapping[str, tuple[object, ...]] = {
     "frequency_penalty": (0,),

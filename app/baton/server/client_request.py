@@ -1,4 +1,4 @@
-"""What a request asks for, whatever protocol it came in; and what all of them read alike."""
+"""What a request asks for in any of the protocols, and how they all read it."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ import msgspec
 from baton.compose import Baton
 from baton.core.errors import ConfigError
 from baton.platform.lean_imports import skip_package_init
-from baton.server.access import Access, allowed_hosts
+from baton.server.access import LOOPBACK, Access, allowed_hosts
 from baton.server.api_errors import bad_request
 from baton.server.endpoint import Endpoint
 from baton.server.player import Player, ServedRun
@@ -31,9 +31,6 @@ from uvicorn.server import Server  # noqa: E402
 
 vars(uvicorn)["Config"] = Config  # where uvicorn's own parts look for it
 import uvicorn.lifespan.off  # noqa: E402 (uvicorn imports it by its name)
-
-DEFAULT_PORT = 8765
-LOOPBACK = ("127.0.0.1", "::1")
 
 HEADER_SECONDS = 10.0
 """How long a request's head may take to arrive."""
@@ -127,7 +124,7 @@ class OpenEndpoint:
 @asynccontextmanager
 async def serving(
     baton: Baton,
-    port: int = DEFAULT_PORT,
+    port: int,
     hosts: Iterable[str] = LOOPBACK,
     grace: int = GRACE_SECONDS,
 ) -> AsyncIterator[OpenEndpoint]:

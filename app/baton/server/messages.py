@@ -38,7 +38,7 @@ HARMLESS = frozenset(
         "top_k",
     }
 )
-"""Fields that change how an answer is made or billed elsewhere, and not what is asked for."""
+"""Fields that tune how a provider makes or bills an answer, not what is asked for."""
 
 _STOP_REASONS = {
     "stop": "end_turn",

@@ -278,9 +278,3 @@ def _key(system: str | None, said: tuple[Message, ...]) -> bytes:
         digest.update(f"\0{message.role.value}\0{len(text)}\0".encode())
         digest.update(text)
     return digest.digest()
-
-
-async def gather_answer(pieces: AsyncGenerator[str]) -> str:
-    """Return a whole answer."""
-    texts = [piece async for piece in pieces]
-    return "".join(texts)

@@ -44,7 +44,7 @@ HARMLESS = frozenset(
         "user",
     }
 )
-"""Fields that change how an answer is made or billed elsewhere, and not what is asked for."""
+"""Fields that tune how a provider makes or bills an answer, not what is asked for."""
 
 NEUTRAL: Mapping[str, tuple[object, ...]] = {"top_logprobs": (0,)}
 
@@ -339,7 +339,7 @@ class ResponseStream:
 
     def _place(self, answer: Answer) -> dict[str, Any]:
         return {
-            "item_id": _text_item(answer, "")["id"],
+            "item_id": _text_id(answer),
             "output_index": len(self._items),
             "content_index": 0,
         }
@@ -349,9 +349,13 @@ class ResponseStream:
         return {"type": kind, "sequence_number": self._number, **fields}
 
 
+def _text_id(answer: Answer) -> str:
+    return f"msg_{answer.run}"
+
+
 def _text_item(answer: Answer, text: str) -> dict[str, Any]:
     return {
-        "id": f"msg_{answer.run}",
+        "id": _text_id(answer),
         "type": "message",
         "role": "assistant",
         "status": "completed",

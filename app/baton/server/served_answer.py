@@ -1,4 +1,4 @@
-"""An answer with all that is known of it, whatever protocol it leaves in."""
+"""An answer with all that is known of it, for any of the protocols."""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ def read_tools(tools: Iterable[Tool], choice: object, param: str = "tools") -> T
 
 
 def with_instructions(system: str | None, offer: ToolOffer | None) -> str | None:
-    """Return a system text that tells of the tools as well."""
+    """Return a system text that describes the tools as well."""
     if offer is None:
         return system
     return f"{system}\n\n{offer.instructions()}" if system else offer.instructions()

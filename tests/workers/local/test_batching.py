@@ -150,7 +150,7 @@ async def test_a_form_and_an_adapter_beside_free_answers(
     )
     assert (counted.text, city.text) == (numbers(1, 20), in_italy.text)
     assert planned.text.startswith(" six")
-    # Beside others the random adapter's flat figures may tip: it is on in each, whatever it says.
+    # Beside others the random adapter's flat figures may tip: it is on in each, what it says aside.
     assert plain.text not in (one.text, other.text, alone.text)
 
 

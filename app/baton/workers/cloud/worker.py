@@ -122,7 +122,7 @@ MAX_NAMED_ADDRESSES = 3
 class CallAttempt:
     """One request of a call, to one of the addresses, and how far it came.
 
-    `may_repeat_sent` is whether it may be made elsewhere although this address had it.
+    `may_repeat_sent` is whether another address may get it although this one had it.
     """
 
     lease: AddressLease
@@ -142,7 +142,7 @@ class CallAttempt:
 
     @property
     def may_move(self) -> bool:
-        """Whether it may be made once more elsewhere: nothing is shown or charged twice."""
+        """Whether it may be made at another address: nothing is shown or charged twice."""
         if self.said or not self.has_failed:
             return False
         return self.is_unsent or self.may_repeat_sent

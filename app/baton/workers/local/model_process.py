@@ -36,6 +36,7 @@ from baton.ipc.process import (
     Call,
     Child,
     ChildDied,
+    FileStamp,
     ModelOrder,
     environment,
     error_of,
@@ -70,9 +71,6 @@ DEFAULT_SLOTS = 2
 
 GRACE_SECONDS = 1.5
 """How long a child may take to stop before it is killed; with that, all of it takes below 2 s."""
-
-FileState = tuple[int, int, int]
-"""What shows that a file has changed: its number on the disk, size, and time of change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +148,7 @@ class ModelProcess(Supervisor):
         self._slots: asyncio.Semaphore | None = None
         self._open_requests = 0
         self._session: ModelSession | None = None
-        self._state: FileState | None = None
+        self._state: tuple[FileStamp, ...] = ()
         self._bytes = 0
         self._gpu_share = 1.0
 
@@ -280,13 +278,13 @@ class ModelProcess(Supervisor):
 
     def _has_file_changed(self) -> bool:
         """Whether there is another file by now. One that is gone is read to the end."""
-        now = _state_of(self.path)
-        return now is not None and now != self._state
+        now = file_stamps(self.path)
+        return bool(now) and now != self._state
 
     def _start(self) -> Child:
         """Borrow a child where one is lent, else start one, once there is room for it."""
         settings = self.settings
-        self._state = _state_of(self.path)
+        self._state = file_stamps(self.path)
         load = estimate_file_load(self.path, settings.context, settings.kv, settings.slots)
         self._bytes = max(load.total, self._bytes)
         opening = LoadModel(
@@ -299,8 +297,7 @@ class ModelProcess(Supervisor):
             settings.idle_seconds or None,
             settings.slots,
         )
-        stamps = file_stamps(self.path)
-        order = ModelOrder("runner", environment(self._environ), opening, stamps)
+        order = ModelOrder("runner", environment(self._environ), opening, self._state)
         if self._borrower is not None:
             self._child = self._borrower.borrow(order, REPLIES)  # what it has counts as taken
         try:
@@ -420,14 +417,6 @@ def _chunk_of(message: Message, child: Child) -> Chunk:
         case Failed() as failed:
             raise error_of(failed)
     raise child.reject()
-
-
-def _state_of(path: Path) -> FileState | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _unavailable(request: ModelRequest, reason: str, wrote: bool) -> WorkerUnavailable:

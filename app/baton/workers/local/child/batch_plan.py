@@ -29,7 +29,7 @@ def batch_shares(pending: Sequence[int], room: int) -> list[int]:
 
 
 def fair_shares(wanted: Sequence[int], room: int) -> list[int]:
-    """Return what each gets of `room`: nobody more than wanted, else alike, the first the rest."""
+    """Return what each gets of `room`: none more than wanted, else alike, the first the rest."""
     shares = [0] * len(wanted)
     open_ones = [n for n, count in enumerate(wanted) if count]
     for rank, n in enumerate(sorted(open_ones, key=lambda n: wanted[n])):
