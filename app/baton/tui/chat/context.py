@@ -34,7 +34,7 @@ class ChatContext:
     `screen` is used as Textual's screen only: for workers, timers, focus and other screens.
     `report_bug` takes an unexpected error of a background task. `chat` is the conversation on the
     screen. The next prompt is answered by `worker`, with `strategy` ("": as the mode says); with
-    `is_previewing` its plan is shown first.
+    `is_previewing` its plan is shown first. With `is_serving` other programs use this Baton.
     """
 
     def __init__(
@@ -55,6 +55,7 @@ class ChatContext:
         self.chat = ConversationState(label=services.limits.label)
         self.strategy = services.limits.strategy
         self.is_previewing = False
+        self.is_serving = False
         self._report_bug = report_bug
 
     def summarise(self, run: RunView) -> AnswerSummary:
@@ -106,6 +107,11 @@ class ChatContext:
         self.is_previewing = is_previewing
         self.show_header()
 
+    def set_serving(self, is_serving: bool) -> None:
+        """Show whether other programs use this Baton."""
+        self.is_serving = is_serving
+        self.show_header()
+
     def show_worker(self) -> None:
         """Show in the header and the footer which worker answers."""
         self.show_header()
@@ -115,7 +121,9 @@ class ChatContext:
         """Show the conversation's title, how far its texts may travel, and how it is answered."""
         terms = self.services.orchestra.terms
         way = self.strategy or (terms.mode if terms.mode in _SHOWN_MODES else "")
-        parts = (self._policy(), one_line(way, 30), "plan first" if self.is_previewing else "")
+        preview = "plan first" if self.is_previewing else ""
+        serving = "serving" if self.is_serving else ""
+        parts = (self._policy(), one_line(way, 30), preview, serving)
         self.header.title = self.chat.title or "New conversation"
         self.header.offline = terms.offline
         self.header.policy = " · ".join(part for part in parts if part)

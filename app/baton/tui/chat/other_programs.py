@@ -31,6 +31,7 @@ class ServingController:
         if self._open is None and serve is not None:
             begun = serve(int(word) if word else None)
             self._open = await self._stack.enter_async_context(begun)
+            self._context.set_serving(True)
             await self._context.transcript.note(f"Serving other programs at {self._open.url}.")
         if self._open is not None:
             await self._show(self._open)
@@ -46,6 +47,7 @@ class ServingController:
             self._context.footer.say("other programs are not served")
             return
         await self.close()
+        self._context.set_serving(False)
         await self._context.transcript.note("Other programs are not served any more.")
 
     async def close(self) -> None:
