@@ -244,6 +244,21 @@ async def test_malformed_frames_harm_nobody(folder: Path, lent: Description) -> 
     await worker.aclose()
 
 
+async def test_a_request_that_makes_no_sense_is_over_at_once(
+    folder: Path, lent: Description
+) -> None:
+    """Else it would look like an answer that can't be stopped, and the child be ended for it."""
+    borrow = borrowing.borrow_request(worker_order(), lending_replies())
+    assert borrow is not None
+    replies = messages.reply_decoder(lending_replies() | lending.Lent)
+    with connect(folder) as connection, connection.makefile("rb") as stream:
+        connection.sendall(messages.encode(borrow))
+        connection.sendall(struct.pack(">I", 24) + b'{"type":"bogus","id":31}')
+        received = (messages.read(stream, replies) for _ in range(20))  # one beat a second
+        failed = next(reply for reply in received if isinstance(reply, messages.Failed))
+    assert failed.id == 31
+
+
 def worker_order() -> ModelOrder:
     """Return what the starter's worker asks for."""
     kept: list[ModelOrder] = []

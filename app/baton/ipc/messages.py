@@ -24,7 +24,11 @@ class FrameError(Exception):
 
 
 class UnknownMessage(FrameError):
-    """A whole frame holds no message that its receiver knows."""
+    """A whole frame holds no message that its receiver knows; `call` is which call it is of."""
+
+    def __init__(self, what: str, call: int = 0) -> None:
+        super().__init__(what)
+        self.call = call
 
 
 class CutFrame(FrameError):
@@ -126,7 +130,19 @@ def read(stream: BinaryIO, decoder: Decoder) -> Any:
     try:
         return decoder.decode(body)
     except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
-        raise UnknownMessage("a frame holds no known message") from error
+        raise UnknownMessage("a frame holds no known message", _call_of(body)) from error
+
+
+class _AnyMessage(msgspec.Struct):
+    id: int = 0
+
+
+def _call_of(body: bytes) -> int:
+    """Return the call of a message of an unknown kind, 0 where it names none."""
+    try:
+        return msgspec.json.decode(body, type=_AnyMessage).id
+    except (ValueError, RecursionError):
+        return 0
 
 
 def _encode_path(value: object) -> str:

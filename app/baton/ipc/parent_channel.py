@@ -104,8 +104,9 @@ class ParentChannel:
             while True:
                 try:
                     message = messages.read(self._commands, self._decoder)
-                except messages.UnknownMessage:
-                    self.send(Failed("WorkerError", "The request makes no sense."))
+                except messages.UnknownMessage as unknown:
+                    what = "The request makes no sense."
+                    self.send(Failed("WorkerError", what, id=unknown.call))
                     continue
                 if message is None:
                     status = 0
