@@ -107,6 +107,11 @@ def test_the_meter_in_words() -> None:
     assert charges.spending_summary(rooms(0, 2 * NANO)) == "$0.00 of $2.00"
     assert charges.spending_summary(rooms(14 * NANO // 100, NANO // 2)) == "$0.14 of $0.50"
     assert charges.spending_summary(rooms(NANO, None)) == "$1.00 spent · cloud off"
+    assert charges.spending_wordings(rooms(NANO, 2 * NANO)) == ("$1.00 of $2.00", "$1.00/2.00")
+    assert charges.spending_wordings(rooms(NANO, None)) == (
+        "$1.00 spent · cloud off",
+        "$1.00 spent",
+    )
     assert charges.spending_summary(rooms(NANO, 0)) == "$1.00 spent · cloud off"
     assert charges.spending_summary(replace(rooms(0, NANO), frozen="Too much.")) == "cloud frozen"
 

@@ -28,21 +28,32 @@ _ALARM_PERCENTS = (80, 100)
 
 
 def spending_summary(standing: Standing) -> str:
-    """Write for the header what was spent of what: "" while the cloud is off and nothing was."""
+    """Write what was spent of what: "" while the cloud is off and nothing was."""
+    return next(iter(spending_wordings(standing)), "")
+
+
+def spending_wordings(standing: Standing) -> tuple[str, ...]:
+    """Write what was spent of what, in full and in short.
+
+    () while the cloud is off and nothing was.
+    """
     most = max(standing.rooms, key=lambda room: room.used, default=None)
     if standing.frozen:
-        return FROZEN_TEXT
+        return (FROZEN_TEXT,)
     if most is None or not (standing.is_cloud_on or most.used):
-        return ""
+        return ()
     room = standing.tightest if standing.is_cloud_on else None
     if room is None or room.ceiling is None:
-        parts = [f"{show_usd(most.used)} spent", "cloud off"]
         room = most
+        short = f"{show_usd(room.used)} spent"
+        parts = [short, "cloud off"]
     else:
-        parts = [f"{show_usd(room.used)} of {show_usd(room.ceiling)}"]
+        used, ceiling = show_usd(room.used), show_usd(room.ceiling)
+        short = f"{used}/{ceiling.removeprefix('$')}"
+        parts = [f"{used} of {ceiling}"]
     parts += [f"{show_usd(room.held)} held"] if room.held else []
     parts += [f"{show_usd(room.unconfirmed)} unconfirmed"] if room.unconfirmed else []
-    return " · ".join(parts)
+    return " · ".join(parts), short
 
 
 def room_text(room: ScopeBalance) -> str:

@@ -126,7 +126,7 @@ class ChatContext:
         parts = (self._policy(), one_line(way, 30), preview, serving)
         self.header.title = self.chat.title or "New conversation"
         self.header.offline = terms.offline
-        self.header.policy = " · ".join(part for part in parts if part)
+        self.header.policy = tuple(part for part in parts if part)
 
     def _policy(self) -> str:
         terms = self.services.orchestra.terms

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from textual.binding import Binding
@@ -32,21 +33,26 @@ class SplitLine(Widget):
         return Content.assemble(self.left.truncate(room, ellipsis=True, pad=True), gap, self.right)
 
 
+TITLE_COLUMNS = 20
+"""So many columns of the title are kept; what stands beside it is worded more shortly."""
+
+
 class Header(SplitLine):
     """The top line. `context` is the used part of the worker's context (None: not known yet).
 
-    `money` is "" while the cloud is off and nothing was spent. `offline` is a badge, so that it is
-    easy to see.
+    `policy` is how far texts may travel and what else is set, the first being the most important.
+    `money` is worded in full and in short, or nothing while the cloud is off and nothing was spent.
+    `offline` is a badge, so that it is easy to see.
     """
 
     title: reactive[str] = reactive("")
-    policy: reactive[str] = reactive("local first")
+    policy: reactive[tuple[str, ...]] = reactive(("local first",))
     offline: reactive[bool] = reactive(False)
     context: reactive[float | None] = reactive(None)
-    money: reactive[str] = reactive("")
+    money: reactive[tuple[str, ...]] = reactive(())
 
-    def on_mount(self) -> None:
-        """Fill the line once there is a size to fit it to."""
+    def on_resize(self) -> None:
+        """Word the line for its new width."""
         self._fill()
 
     def watch_title(self) -> None:
@@ -70,15 +76,32 @@ class Header(SplitLine):
         self._fill()
 
     def _fill(self) -> None:
-        self.left = Content.assemble(("baton", "bold $primary"), "   ", one_line(self.title))
-        used = "" if self.context is None else f"context {self.context * 100:.0f} %"
-        frozen = self.money == FROZEN_TEXT
-        calm = (self.policy, used, "" if frozen else self.money)
-        words = " · ".join(part for part in calm if part)
+        name = Content.assemble(("baton", "bold $primary"), "   ")
+        title = Content(one_line(self.title))
+        self.left = Content.assemble(name, title)
+        kept = name.cell_length + min(TITLE_COLUMNS, title.cell_length) + self.GAP
+        room = self.content_size.width - kept
+        for words in self._wordings():
+            self.right = self._content_of(words)
+            if self.right.cell_length <= room:
+                break
+
+    def _wordings(self) -> Iterator[tuple[str, ...]]:
+        """Yield the policy, the context and the money, each time more shortly."""
+        used = "" if self.context is None else f"{self.context * 100:.0f} %"
+        context = f"context {used}" if used else ""
+        *_, short = ("", *self.money)
+        yield *self.policy, context, *self.money[:1]
+        yield *self.policy, context, short
+        yield *self.policy, used, short
+        yield *self.policy[:1], used, short
+
+    def _content_of(self, words: tuple[str, ...]) -> Content:
+        calm = " · ".join(word for word in words if word and word != FROZEN_TEXT)
         parts = [Content.styled(" offline ", "bold $background on $accent")] if self.offline else []
-        parts += [Content.styled(words, "$muted")] if words else []
-        parts += [Content.styled(self.money, "bold $error")] if frozen else []
-        self.right = Content.styled(" · ", "$muted").join(parts)
+        parts += [Content.styled(calm, "$muted")] if calm else []
+        parts += [Content.styled(FROZEN_TEXT, "bold $error")] if FROZEN_TEXT in words else []
+        return Content.styled(" · ", "$muted").join(parts)
 
 
 MIN_STATUS_COLUMNS = 24
