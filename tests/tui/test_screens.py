@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from baton.core.messages import Chunk, Request, Text
+from baton.tui.screens import conversations_screen
 from support.app_session import AppSession, open_app
 
 
@@ -42,6 +43,54 @@ async def test_search_finds_the_line_and_opens_there(tmp_path: Path) -> None:
             lambda: "herons in Lisbon" in session.screen_text().splitlines()[0]
         )
         assert session.chat.transcript.turns[0].text == "herons in Lisbon"
+
+
+async def test_matches_stand_under_their_conversation(tmp_path: Path) -> None:
+    async with open_app(tmp_path, say) as session:
+        await open_conversations(session, "herons in Lisbon", "castles")
+        await session.ask("and herons")
+        await to_conversations(session)
+        await session.press(*"heron")
+        await session.wait_until(lambda: "4 matches" in session.screen_text())
+        lines = [line.strip() for line in session.screen_text().splitlines()]
+        titles = [line.split("  ")[0] for line in lines if line.endswith("2 matches")]
+        assert titles == ["castles", "herons in Lisbon"]
+        heads = [lines.index(line) for line in lines if line.endswith("2 matches")]
+        assert heads[1] == heads[0] + 3
+        answer, prompt = lines[heads[0] + 1 : heads[0] + 3]
+        assert answer.endswith("SmolLM2 135M  About and herons: nothing much.")
+        assert prompt.endswith("you  and herons")
+        assert lines[-1].startswith("4 matches")
+        await session.press("down", "enter")
+        await session.wait_until(lambda: "castles" in session.screen_text().splitlines()[0])
+
+
+async def test_every_conversation_and_every_match_can_be_reached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conversations_screen, "FIRST_ROWS", 2)
+    async with open_app(tmp_path, say) as session:
+        prompts = [f"heron number {number}" for number in range(9)]
+        await open_conversations(session, *prompts)
+        await to_conversations(session)
+        assert "the newest 2 conversations" in session.screen_text()
+        await go_down_until(session, "9 conversations")
+        assert "heron number 0" in session.screen_text()
+        await session.press(*"heron")
+        await session.wait_until(lambda: "the newest 2 matches" in session.screen_text())
+        await go_down_until(session, "18 matches")
+        await session.press("pagedown", "pagedown", "enter")
+        await session.wait_until(lambda: "heron number 0" in session.screen_text().splitlines()[0])
+
+
+async def go_down_until(session: AppSession, status: str) -> None:
+    """Go down step by step until the last line begins with that."""
+    for _ in range(60):
+        if session.screen_text().splitlines()[-1].strip().startswith(status):
+            return
+        await session.press("down")
+        await session.pilot.pause(0.1)
+    raise AssertionError(session.screen_text())
 
 
 async def test_a_deleted_conversation_is_kept_for_a_day(tmp_path: Path) -> None:

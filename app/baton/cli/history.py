@@ -37,6 +37,7 @@ from baton.core.history_types import Conversation, SearchHit
 from baton.core.labels import Label
 from baton.core.markdown_export import to_markdown
 from baton.core.messages import Role, Turn, TurnStatus
+from baton.core.money import format_usd, show_usd
 from baton.core.sanitiser import one_line
 from baton.history import Store, query_rows
 from baton.platform.durable_files import replace_file
@@ -85,9 +86,7 @@ def search(words: tuple[str, ...], limit: int, as_json: bool) -> None:
     query = " ".join(words)
     hits = with_store(lambda store: store.search(query, limit=limit))
     if as_json:
-        return emit_document(
-            matches=[asdict(hit) | {"created": iso_time(hit.created)} for hit in hits]
-        )
+        return emit_document(matches=[_hit_object(hit) for hit in hits])
     if not hits:
         return notify("Nothing was said about that.")
     emit("\n".join(_hit_row(hit) for hit in hits))
@@ -217,9 +216,16 @@ def _conversation_row(conversation: Conversation, number: str = "") -> str:
 
 
 def _hit_row(hit: SearchHit) -> str:
-    who = "you" if hit.role is Role.USER else "answer"
+    who = "you" if hit.role is Role.USER else hit.worker or "answer"
+    who += f", {show_usd(hit.cost)}" if hit.cost else ""
     head = f"{hit.conversation}  {_format_time(hit.created)}  {one_line(hit.title, 60)}"
-    return f"{head}\n    {who}: {one_line(hit.snippet)}"
+    return f"{head}\n    {one_line(who, 60)}: {one_line(hit.snippet)}"
+
+
+def _hit_object(hit: SearchHit) -> dict[str, Any]:
+    fields = asdict(hit)
+    cost = fields.pop("cost")
+    return fields | {"created": iso_time(hit.created), "cost_usd": format_usd(cost)}
 
 
 def _format_time(seconds: float) -> str:

@@ -34,7 +34,11 @@ class Conversation:
 
 @dataclass(frozen=True, slots=True)
 class SearchHit:
-    """One turn that matches a search; `snippet` is its matching line, `spans` the matches in it."""
+    """One turn that matches a search; `snippet` is its matching line, `spans` the matches in it.
+
+    Of an answer, `worker` wrote it, and `cost` is what its run was charged, in billionths of a
+    dollar; of what a person said, they are "" and 0.
+    """
 
     conversation: str
     title: str
@@ -43,6 +47,8 @@ class SearchHit:
     snippet: str
     spans: tuple[tuple[int, int], ...]
     created: float
+    worker: str = ""
+    cost: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -296,6 +296,8 @@ _MAX_WORDS = 32
 # FTS5 walks the matches from the newest rowid down and stops at the limit: no sorting of them all.
 _TURNS_QUERY = """
     SELECT c.id AS conversation, c.title, turns.id AS turn, turns.role, turns.created,
+        turns.worker, (SELECT sum(cost) FROM calls
+            WHERE calls.run = turns.run AND turns.role = 'assistant') AS cost,
         highlight(turns_search, 0, ?, ?) AS marked
     FROM turns_search
     JOIN turns ON turns.key = turns_search.rowid
@@ -304,7 +306,8 @@ _TURNS_QUERY = """
 """
 _TITLES_QUERY = """
     SELECT c.id AS conversation, c.title, coalesce(c.head, '') AS turn, 'user' AS role,
-        c.updated AS created, highlight(titles_search, 0, ?, ?) AS marked
+        c.updated AS created, '' AS worker, 0 AS cost,
+        highlight(titles_search, 0, ?, ?) AS marked
     FROM titles_search
     JOIN conversations AS c ON c.key = titles_search.rowid AND c.hidden_at IS NULL
     WHERE titles_search MATCH ? ORDER BY titles_search.rowid DESC LIMIT ?
@@ -353,6 +356,8 @@ def _hit(row: Row, opening: str, closing: str) -> SearchHit:
         snippet,
         spans,
         row["created"],
+        row["worker"],
+        row["cost"] or 0,
     )
 
 

@@ -196,6 +196,8 @@ CONVERSATIONS: list[BindingType] = [
     _binding("conversations.export", "ctrl+e", "export", "export", "save as Markdown", first=True),
     _binding("conversations.down", "down", "move(1)", "next", first=True),
     _binding("conversations.up", "up", "move(-1)", "before", first=True),
+    _binding("conversations.page_down", "pagedown", "page(1)", "a page on", first=True),
+    _binding("conversations.page_up", "pageup", "page(-1)", "a page back", first=True),
     *OVERLAY,
 ]
 

@@ -115,7 +115,7 @@ class ConversationController:
         from baton.tui.screens.conversations_screen import ConversationsScreen
 
         store, context = self._services.store, self._context
-        screen = ConversationsScreen(store, self.save_export, words)
+        screen = ConversationsScreen(store, context.roster, self.save_export, words)
         chosen = await context.screen.app.push_screen_wait(screen)
         if chosen is not None:
             await self.open(chosen.conversation, chosen.turn)

@@ -1,4 +1,4 @@
-"""Finding earlier conversations: by their words, newest first."""
+"""Finding earlier conversations: by their words, newest first, the matches of each together."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ from textual.widgets.option_list import Option
 
 from baton.core.errors import BatonError
 from baton.core.history_types import Conversation, SearchHit
+from baton.core.messages import Role
+from baton.core.money import show_usd
 from baton.core.sanitiser import one_line, sanitise
 from baton.history import Store
+from baton.presentation.answers import CardsById, worker_name
 from baton.presentation.words import count_text
 from baton.tui import key_bindings
 from baton.tui.screens.dialogs import RenameScreen
@@ -25,6 +28,12 @@ from baton.tui.screens.overlay import Overlay
 SEARCH_DELAY_SECONDS = 0.12
 """After how many seconds without typing a search begins."""
 
+FIRST_ROWS = 100
+"""How many conversations or matches are looked for at first; each time the end is reached, twice
+as many."""
+
+MAX_BEFORE_MATCH = 24
+"""How many characters of a line are shown before its first match, so that it is in sight."""
 
 Exporter = Callable[[str], Awaitable[str]]
 """Saves a conversation, and returns the sentence that says where."""
@@ -39,18 +48,28 @@ class ConversationPlace:
     turn: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of the list, and where it leads to; None: it heads the lines below it."""
+
+    text: Content
+    place: ConversationPlace | None = None
+
+
 class ConversationsScreen(Overlay[ConversationPlace]):
     """Lists conversations, or the turns that match; returns the one to open."""
 
     BINDINGS = key_bindings.CONVERSATIONS
     HEADING = "Conversations"
 
-    def __init__(self, store: Store, export: Exporter, words: str = "") -> None:
+    def __init__(self, store: Store, roster: CardsById, export: Exporter, words: str = "") -> None:
         super().__init__()
         self._store = store
+        self._roster = roster
         self._export = export
         self._words = words
-        self._found: list[ConversationPlace] = []
+        self._limit = FIRST_ROWS
+        self._rows: Sequence[Row] = ()
         self._deleted: list[ConversationPlace] = []
         self._pause: Timer | None = None
 
@@ -68,6 +87,7 @@ class ConversationsScreen(Overlay[ConversationPlace]):
     def _type(self) -> None:
         if self._pause is not None:
             self._pause.stop()
+        self._limit = FIRST_ROWS
         self._pause = self.set_timer(SEARCH_DELAY_SECONDS, self._search)
 
     @work(exclusive=True, group="search")
@@ -77,32 +97,40 @@ class ConversationsScreen(Overlay[ConversationPlace]):
         words = self.query_one(Input).value.strip()
         try:
             if words:
-                hits = await self._store.search(words)
-                self._found = [
-                    ConversationPlace(hit.conversation, hit.title, hit.turn) for hit in hits
-                ]
-                options = [_hit_option(hit) for hit in hits]
+                hits = await self._store.search(words, self._limit)
+                found, rows = len(hits), hit_rows(hits, self._roster)
             else:
-                listed = await self._store.conversations()
-                self._found = [ConversationPlace(one.id, one.title) for one in listed]
-                options = [_conversation_option(one) for one in listed]
+                listed = await self._store.conversations(self._limit)
+                found, rows = len(listed), [_conversation_row(one) for one in listed]
         except BatonError as error:
             self.footer.say(str(error))
             return
         if self.is_open:
-            self._show(options, keep)
-            self.footer.status = _count_text(len(options), words)
+            has_more = found >= self._limit
+            self._show([*rows, Row(Content("Show more"))] if has_more else rows, keep)
+            self.footer.status = _count_text(found, words, has_more)
 
-    def _show(self, options: Sequence[Content], keep: int) -> None:
+    def _show(self, rows: Sequence[Row], keep: int) -> None:
+        self._rows = rows
         listing = self.query_one(OptionList)
         listing.clear_options()
-        listing.add_options(Option(option) for option in options)
-        listing.highlighted = min(keep, len(options) - 1) if options else None
+        listing.add_options(
+            Option(row.text, disabled=row.place is None and row is not rows[-1]) for row in rows
+        )
+        leading = [index for index, row in enumerate(rows) if row.place is not None]
+        listing.highlighted = min(leading, key=lambda index: abs(index - keep), default=None)
+
+    @on(OptionList.OptionHighlighted)
+    def _reach(self, event: OptionList.OptionHighlighted) -> None:
+        """Find more once the end is reached."""
+        if event.option_index == len(self._rows) - 1 and self._rows[-1].place is None:
+            self._limit *= 2
+            self._search(event.option_index)
 
     @property
     def _chosen(self) -> ConversationPlace | None:
         index = self._place
-        return None if index is None or index >= len(self._found) else self._found[index]
+        return None if index is None or index >= len(self._rows) else self._rows[index].place
 
     @property
     def _place(self) -> int | None:
@@ -118,6 +146,11 @@ class ConversationsScreen(Overlay[ConversationPlace]):
         listing = self.query_one(OptionList)
         listing.action_cursor_down() if step > 0 else listing.action_cursor_up()
 
+    def action_page(self, step: int) -> None:
+        """Go through the results by pages."""
+        listing = self.query_one(OptionList)
+        listing.action_page_down() if step > 0 else listing.action_page_up()
+
     def action_open(self) -> None:
         """Open what the cursor is on."""
         if (chosen := self._chosen) is not None:
@@ -125,7 +158,8 @@ class ConversationsScreen(Overlay[ConversationPlace]):
 
     @on(OptionList.OptionSelected)
     def _select(self, event: OptionList.OptionSelected) -> None:
-        self.dismiss(self._found[event.option_index])
+        if (place := self._rows[event.option_index].place) is not None:
+            self.dismiss(place)
 
     @work(group="change")
     async def action_rename(self) -> None:
@@ -168,26 +202,56 @@ class ConversationsScreen(Overlay[ConversationPlace]):
                 self.footer.say(str(error), 12)
 
 
-def _count_text(found: int, words: str) -> str:
+def hit_rows(hits: Sequence[SearchHit], roster: CardsById) -> list[Row]:
+    """Return the lines of what was found: the matches of a conversation under its title."""
+    groups: dict[str, list[SearchHit]] = {}
+    for hit in hits:
+        groups.setdefault(hit.conversation, []).append(hit)
+    rows: list[Row] = []
+    for found in groups.values():
+        rows.append(Row(_heading(found[0].title, found[0].created, _match_count(len(found)))))
+        rows += [_hit_row(hit, roster) for hit in found]
+    return rows
+
+
+def _count_text(found: int, words: str, has_more: bool) -> str:
     if found == 0:
         return "nothing found" if words else "no conversations yet"
-    if words:
-        return f"{found:,} {'match' if found == 1 else 'matches'}"
-    return count_text(found, "conversation")
+    count = _match_count(found) if words else count_text(found, "conversation")
+    return f"the newest {count}" if has_more else count
 
 
-def _conversation_option(conversation: Conversation) -> Content:
+def _match_count(found: int) -> str:
+    return f"{found:,} {'match' if found == 1 else 'matches'}"
+
+
+def _conversation_row(conversation: Conversation) -> Row:
     turns = count_text(conversation.turns, "message")
-    return _option_text(conversation.title, conversation.updated, Content.styled(turns, "$muted"))
+    return Row(
+        _heading(conversation.title, conversation.updated, turns),
+        ConversationPlace(conversation.id, conversation.title),
+    )
 
 
-def _hit_option(hit: SearchHit) -> Content:
-    snippet = Content.styled(sanitise(hit.snippet).replace("\n", " "), "$muted")
+def _hit_row(hit: SearchHit, roster: CardsById) -> Row:
+    who = "you" if hit.role is Role.USER else one_line(worker_name(hit.worker, roster), 24)
+    facts = [time.strftime("%d %b %H:%M", time.localtime(hit.created)), who]
+    facts += [show_usd(hit.cost)] if hit.cost else []
+    return Row(
+        Content.assemble((f"  {'  '.join(facts)}  ", "$muted"), _matching_line(hit)),
+        ConversationPlace(hit.conversation, hit.title, hit.turn),
+    )
+
+
+def _matching_line(hit: SearchHit) -> Content:
+    """Return the line that matches, from a little before its first match on."""
+    line = Content(sanitise(hit.snippet).replace("\n", " "))
     for start, end in hit.spans:
-        snippet = snippet.stylize("bold $primary", start, end)
-    return _option_text(hit.title, hit.created, snippet)
+        line = line.stylize("bold $primary", start, end)
+    first = hit.spans[0][0] if hit.spans else 0
+    return line if first <= MAX_BEFORE_MATCH else Content("…") + line[first - MAX_BEFORE_MATCH :]
 
 
-def _option_text(title: str, at: float, line: Content) -> Content:
+def _heading(title: str, at: float, what: str) -> Content:
     date = time.strftime("%d %b %Y", time.localtime(at))
-    return Content.assemble((one_line(title, 60), "bold"), (f"  {date}", "$muted"), "\n", line)
+    return Content.assemble((one_line(title, 60), "bold"), (f"  {date}  {what}", "$muted"))
