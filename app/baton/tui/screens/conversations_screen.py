@@ -149,7 +149,10 @@ class ConversationsScreen(Overlay[ConversationPlace]):
     def action_page(self, step: int) -> None:
         """Go through the results by pages."""
         listing = self.query_one(OptionList)
-        listing.action_page_down() if step > 0 else listing.action_page_up()
+        if step > 0:
+            listing.action_page_down()  # type: ignore[no-untyped-call]
+        else:
+            listing.action_page_up()  # type: ignore[no-untyped-call]
 
     def action_open(self) -> None:
         """Open what the cursor is on."""
