@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from baton.cli.worker_entries import AddOptions, detected_entries
+from baton.compose.worker_entries import AddOptions, detected_entries
 from baton.core.errors import ConfigError
 from baton.platform.settings import ServerWorkerSettings, load_settings
 from baton.workers.local import ServerModel

@@ -284,8 +284,8 @@ async def test_no_gateway_is_started_for_a_worker_that_may_not_see_the_prompt(
     paths = find_paths({"BATON_HOME": str(tmp_path)})
     far = CloudWorkerSettings("gpt", model="openai/gpt-5-mini")
     baton = compose(Settings(workers=(far,)), paths, history=False, warm="gpt", label=label)
-    assert baton.gateway is not None
-    assert (baton.gateway.pid is not None) is starts
+    assert baton.remote.gateway is not None
+    assert (baton.remote.gateway.pid is not None) is starts
     await baton.aclose()
 
 

@@ -40,6 +40,7 @@ from baton.cli.json_output import run_object
 from baton.cli.options import ALIASES
 from baton.cli.root import baton as root_command, run as main
 from baton.compose.local_workers import LocalWorkers
+from baton.compose.remote_workers import RemoteWorkers
 from baton.core import (
     catalogue_types as catalogue,
     errors,
@@ -361,7 +362,8 @@ def scripted_workers(**scripts: Script) -> Iterator[None]:
         orchestra.configure(templates=read_templates)
         stock = composition.library(settings, paths)
         local = LocalWorkers(settings, stock)
-        return composition.Baton(orchestra, store, money, settings, paths, stock, local)
+        away = RemoteWorkers(settings, paths, money)
+        return composition.Baton(orchestra, store, money, settings, paths, stock, local, away)
 
     with replace_everywhere(composition.compose, compose, baton.__name__):
         yield

@@ -9,6 +9,7 @@ import pytest
 
 from baton.compose import Baton, library
 from baton.compose.local_workers import LocalWorkers
+from baton.compose.remote_workers import RemoteWorkers
 from baton.core.messages import Card
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import RunTerms
@@ -43,7 +44,8 @@ def scripted(monkeypatch: pytest.MonkeyPatch, home: Path) -> Scripted:
             )
             stock = library(settings, paths)
             local = LocalWorkers(settings, stock)
-            return Baton(orchestra, store, ledger, settings, paths, stock, local)
+            away = RemoteWorkers(settings, paths, ledger)
+            return Baton(orchestra, store, ledger, settings, paths, stock, local, away)
 
         monkeypatch.setattr("baton.compose.compose", compose)
         return workers

@@ -12,6 +12,7 @@ import httpx
 
 from baton.compose import Baton, library
 from baton.compose.local_workers import LocalWorkers
+from baton.compose.remote_workers import RemoteWorkers
 from baton.core.ledger_types import Scope
 from baton.core.ports import Worker
 from baton.core.run.orchestra import Orchestra
@@ -65,7 +66,8 @@ async def served_baton(
     settings = Settings()
     stock = library(settings, paths)
     local = LocalWorkers(settings, stock)
-    baton = Baton(orchestra, store, ledger, settings, paths, stock, local)
+    away = RemoteWorkers(settings, paths, ledger)
+    baton = Baton(orchestra, store, ledger, settings, paths, stock, local, away)
     try:
         async with serving(baton, 0) as endpoint:
             tokens = {Grant.FREE: endpoint.tokens.free, Grant.SPEND: endpoint.tokens.spend}

@@ -233,6 +233,7 @@ async def test_the_help_shows_every_key_and_command(tmp_path: Path) -> None:
 
 async def test_each_binding_leads_to_an_action(tmp_path: Path) -> None:
     """Every key that is shown has an action."""
+    from baton.tui.screens.connect_screen import ConnectScreen
     from baton.tui.screens.conversations_screen import ConversationsScreen
     from baton.tui.screens.dialogs import RenameScreen
     from baton.tui.screens.ledger_screens import EgressScreen, MoneyScreen
@@ -256,6 +257,7 @@ async def test_each_binding_leads_to_an_action(tmp_path: Path) -> None:
             "Money": MoneyScreen,
             "What left this machine": EgressScreen,
             "Other programs": ServeScreen,
+            "A cloud provider": ConnectScreen,
         }
         assert list(owners) == list(key_bindings.GROUPS)
         for name, group in key_bindings.GROUPS.items():

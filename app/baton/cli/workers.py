@@ -21,9 +21,9 @@ from baton.cli.detected_models import (
     server_model_object,
 )
 from baton.cli.options import AliasedGroup, offline_option
-from baton.cli.output import emit, emit_document, notify
-from baton.cli.worker_entries import AddOptions, add_worker, append_workers, detected_entries
+from baton.cli.output import can_ask, emit, emit_document, notify
 from baton.compose import compose
+from baton.compose.worker_entries import AddOptions, add_worker, append_workers, detected_entries
 from baton.core.byte_format import show_size
 from baton.core.errors import BatonError, ConfigError
 from baton.core.labels import Label, address_label
@@ -146,7 +146,7 @@ def detect(
     asked = list(dict.fromkeys(map(checked_host, hosts)))
     found = select_models(new_models(settings, asked), ids)
     if add:
-        append_workers(file, detected_entries(found, AddOptions(price=price or None)))
+        append_workers(file, detected_entries(found, _options(price=price or None)))
     if as_json:
         return emit_document(models=[server_model_object(model) for model in found])
     width = max((len(model.id) for model in found), default=0)
@@ -188,12 +188,27 @@ def add(
     """
     file = find_paths().config_file
     settings = load_settings(file, flags={"offline": True} if offline else {})
-    options = AddOptions(id_, model, price or None, here, private)
+    options = _options(id=id_, model=model, price=price or None, here=here, private=private)
     added = add_worker(target, settings, file, options)
     entry = added.entry
     if as_json:
         return emit_document(worker=entry, changed=added.is_changed)
     notify(_addition_text(entry, added.is_changed))
+
+
+def _options(**said: Any) -> AddOptions:
+    """Return what was said, and what can be asked where there is a terminal."""
+    return AddOptions(**said, agree=_agree, ask_price=_ask_price if can_ask() else None)
+
+
+def _agree(question: str) -> bool:
+    """Ask for a yes; without a terminal the answer is no."""
+    return can_ask() and click.confirm(f"{question}?", default=False, err=True)
+
+
+def _ask_price(model: str) -> tuple[str, str]:
+    asked = f"US dollars for a million tokens that {model}"
+    return click.prompt(f"{asked} reads", err=True), click.prompt(f"{asked} writes", err=True)
 
 
 @workers.command(short_help="Let a worker write a few tokens.")

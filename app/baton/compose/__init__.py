@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from baton.compose import background
 from baton.compose.local_workers import NOTHING_HERE, LocalWorkers, library
 from baton.compose.remote_workers import (
+    RemoteWorkers,
     card_of,
     find_host_models,
     privacy_warning,
-    remote_workers,
 )
 from baton.core.catalogue_types import ModelRole
 from baton.core.errors import ConfigError, StoreError
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
     from pathlib import Path
 
+    from baton.compose.worker_entries import AddOptions
     from baton.core.ledger_types import Scope
     from baton.core.plan.request_parts import TrainedConductor
     from baton.core.plan.skill_table import SkillTable
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from baton.money import Ledger
     from baton.routing import LearnedRouter
     from baton.routing.personalisation import Personaliser
-    from baton.workers.cloud import Gateway
 
 __all__ = [
     "NOTHING_HERE",
@@ -70,7 +70,7 @@ _changing = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Baton:
-    """All parts, put together. Without remote workers there is no gateway."""
+    """All parts, put together."""
 
     orchestra: Orchestra
     store: Store
@@ -79,7 +79,7 @@ class Baton:
     paths: Paths
     library: Library
     local: LocalWorkers
-    gateway: Gateway | None = None
+    remote: RemoteWorkers
     router: LearnedRouter | None = None
     missed: str = ""
 
@@ -161,8 +161,9 @@ class Baton:
     def warm_cloud(self) -> None:
         """Start the gateway ahead of its first call, if there can be one that costs money."""
         terms = self.orchestra.terms
-        if self.gateway is not None and not terms.offline and any(terms.ceilings.values()):
-            self.gateway.warm()
+        gateway = self.remote.gateway
+        if gateway is not None and not terms.offline and any(terms.ceilings.values()):
+            gateway.warm()
 
     def join(self, held: LibraryModel) -> str:
         """Make a model that has arrived a worker, in its roles; return a line that says so."""
@@ -206,6 +207,43 @@ class Baton:
             self._follow_settings(worker, roles)
         return arrival_text(worker, self.orchestra.worker(worker).card.name, roles)
 
+    def connect(
+        self, target: str, options: AddOptions, key: str = "", *, is_plain: bool = False
+    ) -> str:
+        """Add a worker at a provider or an address, from the next prompt on; return a line.
+
+        It goes into the settings file, with the same checks as `baton workers add`; its key into
+        the keyring, or as plain text into the file of keys. May take seconds. Raises NoKeyring and
+        ConfigError; then nothing was added.
+        """
+        from baton.compose.worker_entries import add_worker
+        from baton.platform import secrets
+
+        provider = target.partition("/")[0]
+        if key and provider not in secrets.PROVIDERS:
+            raise ConfigError(
+                "A key goes to a provider only, as in openai/gpt-5-mini.",
+                "For a server with a key, `api_key_env` in config.toml names its variable.",
+            )
+        if key:
+            key = secrets.check_key(key)
+            if not is_plain and (why := secrets.keyring_status()[1]):
+                raise secrets.NoKeyring(why)
+        with _changing:
+            file = self.paths.config_file
+            flags = {"offline": True} if self.orchestra.terms.offline else {}
+            added = add_worker(target, load_settings(file, flags=flags), file, options)
+            id = str(added.entry["id"])
+            entry = next(one for one in load_settings(file).roster if one.id == id)
+            assert not isinstance(entry, LocalSettings)
+            if key:
+                secrets.save_key(provider, key, file=self.paths.keys_file if is_plain else None)
+            if self.orchestra.services.redactor is None:
+                self.orchestra.configure(redactor=self.remote.redaction())
+            self.orchestra.add(self.remote.worker(entry))
+        card = self.orchestra.worker(id).card
+        return f"{card.name} is a worker from now on, called {id}."
+
     async def leave(self, worker: str) -> None:
         """Let a worker go whose model is about to be removed, and its roles with it."""
         from baton.core.model_roles import STARTER_ID, role_holders, settings_without_model
@@ -241,9 +279,8 @@ class Baton:
         Each is let go even if one before it fails to. Raises what went wrong last.
         """
         async with AsyncExitStack() as closing:  # the last one named goes first
-            for part in (self.store, self.ledger, self.gateway, self.orchestra, self.library):
-                if part is not None:
-                    closing.push_async_callback(part.aclose)
+            for part in (self.store, self.ledger, self.remote, self.orchestra, self.library):
+                closing.push_async_callback(part.aclose)
 
 
 def compose(
@@ -286,7 +323,12 @@ def compose(
 
     ledger = open_ledger(paths)
     store = Store.open(paths.database if history else None)
-    gateway, remote = remote_workers(settings, paths, ledger)
+    away = RemoteWorkers(settings, paths, ledger)
+    remote = {
+        entry.id: away.worker(entry)
+        for entry in settings.roster
+        if not isinstance(entry, LocalSettings)
+    }
     if warm is not None and warm in remote and label.allows(remote[warm].card.privacy):
         remote[warm].warm()
     workers.update(remote)
@@ -306,16 +348,11 @@ def compose(
     }
     budget = settings.budget
     terms = RunTerms(budget.ceilings, budget.policy, settings.mode, settings.offline, budget.wait)
-    redactor = None
-    if remote and settings.cloud.redact:
-        from baton.workers.cloud.redaction import Redaction
-
-        redactor = Redaction(settings.cloud.words)
     services = Services(
         listed,
         store,
         ledger,
-        redactor,
+        away.redaction() if remote else None,
         router,
         templates=partial(_templates, paths),
         pacer=Pacing(budget.pace, store.runs.weighings if history else None),
@@ -329,9 +366,9 @@ def compose(
         default,
         terms,
         absent=local.absent,
-        on_offline=partial(_go_offline, [stock, *([gateway] if gateway else [])]),
+        on_offline=partial(_go_offline, stock, away),
     )
-    return Baton(orchestra, store, ledger, settings, paths, stock, local, gateway, router, missed)
+    return Baton(orchestra, store, ledger, settings, paths, stock, local, away, router, missed)
 
 
 def _trained(local: LocalWorkers, workers: Mapping[str, Worker]) -> TrainedConductor | None:
@@ -402,9 +439,9 @@ def _stand_ins(here: Mapping[str, LocalWorker]) -> list[str]:
     return sorted(here, key=lambda id: (id != STARTER_ID, -here[id].card.size))
 
 
-def _go_offline(connecting: Collection[Library | Gateway], offline: bool) -> None:
-    for part in connecting:
-        part.offline = offline
+def _go_offline(stock: Library, away: RemoteWorkers, offline: bool) -> None:
+    stock.offline = offline
+    away.go_offline(offline)
 
 
 def skill_table(store: Store | None) -> SkillTable:

@@ -15,19 +15,19 @@ from baton.core.money import FREE
 from baton.ipc.process import ChildDied
 from baton.platform.settings import (
     CloudWorkerSettings as CloudSettings,
-    LocalWorkerSettings as LocalSettings,
     Paths,
     ServerWorkerSettings as ServerSettings,
     Settings,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from baton.core.ports import Worker
     from baton.money import Ledger
     from baton.platform.settings import Effort
     from baton.workers.cloud import Gateway
+    from baton.workers.cloud.redaction import Redaction
     from baton.workers.local import ServerModel
 
 
@@ -35,26 +35,57 @@ HOST_SECONDS = 3.0
 """How long an engine on another host may take to say what it has."""
 
 
-def remote_workers(
-    settings: Settings, paths: Paths, ledger: Ledger
-) -> tuple[Gateway | None, Mapping[str, Worker]]:
-    """Return the workers that aren't this machine's own, and the gateway they share."""
-    entries = [worker for worker in settings.roster if not isinstance(worker, LocalSettings)]
-    if not entries:
-        return None, {}
-    from baton.workers.cloud import Gateway
+class RemoteWorkers:
+    """The workers that aren't this machine's own, and the gateway that they share.
 
-    cloud = settings.cloud
-    gateway = Gateway(
-        ledger.sent,
-        keys_file=paths.keys_file,
-        record_unsent=ledger.record_unsent,
-        proxy=cloud.proxy,
-        effort=cloud.effort,
-        offline=settings.offline,
-        environ=dict(os.environ),  # the app takes the keys out of its own
-    )
-    return gateway, {entry.id: _worker(entry, gateway, cloud.effort) for entry in entries}
+    Without any there is none: it is made for the first.
+    """
+
+    def __init__(self, settings: Settings, paths: Paths, ledger: Ledger) -> None:
+        self.gateway: Gateway | None = None
+        self.offline = settings.offline
+        self._cloud = settings.cloud
+        self._paths = paths
+        self._ledger = ledger
+        self._environ = dict(os.environ)  # the app takes the keys out of its own
+
+    def worker(self, entry: CloudSettings | ServerSettings) -> Worker:
+        """Return the worker of an entry of the settings."""
+        return _worker(entry, self._shared_gateway(), self._cloud.effort)
+
+    def redaction(self) -> Redaction | None:
+        """Return what hides things in what is sent; None where the settings want nothing hidden."""
+        if not self._cloud.redact:
+            return None
+        from baton.workers.cloud.redaction import Redaction
+
+        return Redaction(self._cloud.words)
+
+    def go_offline(self, offline: bool) -> None:
+        """Connect to nothing but this machine, or lift that."""
+        self.offline = offline
+        if self.gateway is not None:
+            self.gateway.offline = offline
+
+    async def aclose(self) -> None:
+        """End the gateway."""
+        if self.gateway is not None:
+            await self.gateway.aclose()
+
+    def _shared_gateway(self) -> Gateway:
+        if self.gateway is None:
+            from baton.workers.cloud import Gateway
+
+            self.gateway = Gateway(
+                self._ledger.sent,
+                keys_file=self._paths.keys_file,
+                record_unsent=self._ledger.record_unsent,
+                proxy=self._cloud.proxy,
+                effort=self._cloud.effort,
+                offline=self.offline,
+                environ=self._environ,
+            )
+        return self.gateway
 
 
 def _worker(entry: CloudSettings | ServerSettings, gateway: Gateway, effort: Effort) -> Worker:

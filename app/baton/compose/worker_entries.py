@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import click
-
-from baton.cli.output import can_ask
 from baton.core.errors import ConfigError
 from baton.core.labels import Label, address_label
 from baton.platform.settings import (
@@ -36,15 +33,30 @@ _HERE_QUESTION = (
 )
 
 
+def _decline(_: str) -> bool:
+    """Nobody can be asked."""
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class AddOptions:
-    """What the command line says besides the target of `workers add`."""
+    """What the person says besides the target of `workers add`.
+
+    `agree` asks them a question, without a mark at its end. `ask_price` asks what a million tokens
+    cost that a model reads and that it writes, in US dollars; None: nobody can be asked.
+    """
 
     id: str = ""
     model: str = ""
     price: tuple[str, str] | None = None
     here: bool = False
     private: bool = False
+    agree: Callable[[str], bool] = _decline
+    ask_price: Callable[[str], tuple[str, str]] | None = None
+
+
+class PriceUnknown(ConfigError):
+    """What a worker costs is in no list, and nobody named it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,19 +118,14 @@ def detected_entries(found: Sequence[ServerModel], options: AddOptions) -> list[
     for model in found:
         if not model.is_here:
             entries[model.id] |= _price(entries[model.id], options)
-    if here and _agree(_private_question(model.id for model in here)):
+    if here and options.agree(_private_question(model.id for model in here)):
         for model in here:
             entries[model.id]["privacy"] = Label.LOCAL.value
     return list(entries.values())
 
 
-def _agree(question: str) -> bool:
-    """Ask for a yes; without a terminal the answer is no."""
-    return can_ask() and click.confirm(question, default=False, err=True)
-
-
 def _private_question(ids: Iterable[str]) -> str:
-    return f"{PRIVATE_QUESTION.format(names=', '.join(ids))}?"
+    return PRIVATE_QUESTION.format(names=", ".join(ids))
 
 
 def _entries(file: Path) -> Any:
@@ -257,9 +264,9 @@ def _place(
     looks = any(looks_forwarded(model, url) for url in here)
     looks = looks or entry.get("privacy") == Label.CLOUD.value
     is_said = options.here or is_confirmed or entry.get("here")
-    if looks and not (is_said or _agree(f"{_HERE_QUESTION.format(model=model)}?")):
+    if looks and not (is_said or options.agree(_HERE_QUESTION.format(model=model))):
         return {"privacy": Label.CLOUD.value}
-    if _agree(_private_question([entry["id"]])):
+    if options.agree(_private_question([entry["id"]])):
         return {"here": True, "privacy": Label.LOCAL.value}
     return {"here": True}
 
@@ -273,16 +280,12 @@ def _price(entry: Mapping[str, Any], options: AddOptions) -> dict[str, Any]:
         if _has_price(entry):
             return {}
         name = entry["model"]
-        if not can_ask():
-            raise ConfigError(
+        if options.ask_price is None:
+            raise PriceUnknown(
                 f"What {name} costs isn't known, so it was not added.",
                 "Name it in US dollars per million tokens read and written: --price 0.25 2",
             )
-        asked = f"US dollars for a million tokens that {name}"
-        price = (
-            click.prompt(f"{asked} reads", err=True),
-            click.prompt(f"{asked} writes", err=True),
-        )
+        price = options.ask_price(name)
     for amount in price:
         parse_usd(amount)
     return {"price": {"input": price[0], "output": price[1]}}
@@ -291,7 +294,7 @@ def _price(entry: Mapping[str, Any], options: AddOptions) -> dict[str, Any]:
 def _has_price(entry: Mapping[str, Any]) -> bool:
     import msgspec
 
-    from baton.compose import card_of
+    from baton.compose.remote_workers import card_of
 
     kinds = {"cloud": CloudWorkerSettings, "server": ServerWorkerSettings}
     return card_of(msgspec.convert(dict(entry), kinds[entry["kind"]])).price is not None

@@ -280,6 +280,7 @@ def run_app(
         started=started,
         has_warnings=baton.settings.warnings,
         serve=serve,
+        connect=baton.connect,
     )
     return asyncio.run(_run(BatonApp(services, theme, keymap), baton, mouse))
 

@@ -164,6 +164,12 @@ SERVE: list[BindingType] = [
     _binding("serve.stop", "x", "stop", "stop serving", show=True),
     *OVERLAY,
 ]
+CONNECT: list[BindingType] = [
+    _binding(
+        "connect.next", "enter", "go_on", "go on", "next line; then connect", show=True, first=True
+    ),
+    *OVERLAY,
+]
 MODELS: list[BindingType] = [
     _binding("models.choose", "enter", "choose", "answer with it", show=True, first=True),
     _binding("models.fetch", "enter", "fetch", "download", "download it", show=True, first=True),
@@ -215,6 +221,7 @@ GROUPS: dict[str, list[BindingType]] = {
     "Money": MONEY,
     "What left this machine": EGRESS,
     "Other programs": SERVE,
+    "A cloud provider": CONNECT,
 }
 """What the help shows, in this order."""
 

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from baton.core.errors import ConfigError
 from baton.core.run.policy import ANYTHING, PromptLimits
 
 if TYPE_CHECKING:
+    from baton.compose.worker_entries import AddOptions
     from baton.core.catalogue_types import ModelRole
     from baton.core.run.orchestra import Orchestra
     from baton.history import Store
@@ -55,6 +57,20 @@ class OpenEndpoint(Protocol):
     def requests(self) -> Sequence[ServedRequest]: ...
 
 
+class Connect(Protocol):
+    """Adds a worker at a provider or an address, and keeps its key. Raises BatonError."""
+
+    def __call__(
+        self, target: str, options: AddOptions, key: str = "", *, is_plain: bool = False
+    ) -> str: ...
+
+
+def _connect_nothing(
+    target: str, options: AddOptions, key: str = "", *, is_plain: bool = False
+) -> str:
+    raise ConfigError("Nothing can be connected here.")
+
+
 Serve = Callable[[int | None], AbstractAsyncContextManager[OpenEndpoint]]
 """Serves at a port (None: the usual one) until it is left."""
 
@@ -79,6 +95,7 @@ class AppServices:
     and returns a line, too. `state` is the folder for what the app remembers of what was decided.
     `started` is called once the first frame is on the screen. `has_warnings` is whether doubts
     about an answer are shown. `serve` lets other programs use these parts (None: it can't).
+    `connect` adds a worker and keeps its key, and returns the line that says so.
     """
 
     orchestra: Orchestra
@@ -103,3 +120,4 @@ class AppServices:
     started: Callable[[], None] = _do_nothing
     has_warnings: bool = True
     serve: Serve | None = None
+    connect: Connect = _connect_nothing

@@ -42,6 +42,7 @@ COMMANDS = (
     SlashCommand("recommend", "recommend", "Say which models suit this machine"),
     SlashCommand("private", "private", "Keep this conversation on this machine", "on|off"),
     SlashCommand("offline", "offline", "Connect to nothing but this machine", "on|off"),
+    SlashCommand("connect", "connect", "Set up a cloud provider: model, key, ceiling", "MODEL"),
     SlashCommand("budget", "budget", "See the money; set a ceiling: /budget day 2", "SCOPE USD"),
     SlashCommand("egress", "egress", "See everything that left this machine"),
     SlashCommand("serve", "serve", "Let other programs use Baton as a model", "PORT|off"),

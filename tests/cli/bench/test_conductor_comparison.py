@@ -10,6 +10,7 @@ import pytest
 from baton.bench.conductor_score import Episode, read_episodes
 from baton.compose import Baton, library
 from baton.compose.local_workers import LocalWorkers
+from baton.compose.remote_workers import RemoteWorkers
 from baton.core.errors import WorkerUnavailable
 from baton.core.messages import Card, Chunk, Request, Text
 from baton.core.plan.plan_lines import TOOL_HEADS
@@ -83,7 +84,8 @@ def benched(monkeypatch: pytest.MonkeyPatch) -> Bench:
                 orchestra.configure(trained=TrainedConductor(own, PlainTools()))
             stock = library(settings, paths)
             local = LocalWorkers(settings, stock)
-            return Baton(orchestra, store, ledger, settings, paths, stock, local)
+            away = RemoteWorkers(settings, paths, ledger)
+            return Baton(orchestra, store, ledger, settings, paths, stock, local, away)
 
         monkeypatch.setattr("baton.compose.compose", compose)
         monkeypatch.setattr(

@@ -95,6 +95,22 @@ class BudgetController:
                 await self._show_money(releasing=True)
         self.measure()
 
+    async def connect(self, target: str = "") -> None:
+        """Set up a provider, its key, and a ceiling if the person names one."""
+        from baton.tui.screens.connect_screen import ConnectScreen
+
+        services = self._services
+        ceiling = services.orchestra.terms.ceilings.get(Scope.DAY)
+        screen = ConnectScreen(services.connect, ceiling, target)
+        done = await self._context.screen.app.push_screen_wait(screen)
+        if done is None:
+            return
+        await self._note(done.line)
+        if done.ceiling:
+            await self.run_command(f"day {done.ceiling}")
+        else:
+            self.measure()
+
     async def _note(self, text: str) -> None:
         await self._context.transcript.note(text)
 

@@ -117,6 +117,7 @@ class ChatScreen(Screen[None]):
             "go_on": start(self.plan.resume, "go_on"),
             # Money, privacy and models
             "budget": start(self.budget.run_command, "budget"),
+            "connect": start(self.budget.connect, "connect", exclusive=True),
             "egress": self.budget.show_egress,
             "offline": self.budget.set_offline,
             "private": self.budget.set_private,
