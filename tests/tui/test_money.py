@@ -260,7 +260,8 @@ async def money_screen(session: AppSession) -> None:
 
 
 async def test_the_money_screen_shows_scopes_workers_and_purposes(tmp_path: Path) -> None:
-    async with open_app(tmp_path, sorry, cloud=remote_script(), terms=BUDGET) as session:
+    cloud = remote_script()
+    async with open_app(tmp_path, sorry, cloud=cloud, terms=BUDGET, size=(80, 44)) as session:
         await session.ask("hello")
         await money_screen(session)
         seen = flat(session)
@@ -269,6 +270,8 @@ async def test_the_money_screen_shows_scopes_workers_and_purposes(tmp_path: Path
         assert "charged $0.002" in seen
         assert "by worker, with tokens gpt 1 call $0.002 400 in, 800 out" in seen
         assert "By purpose answer 1 call" in seen
+        assert "The last 30 days" in seen
+        assert "█ gpt-5-mini $0.002" in seen
         assert "release" not in session.screen_text().splitlines()[-1], (
             "there is nothing to release"
         )

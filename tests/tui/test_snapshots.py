@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from datetime import date
 from types import SimpleNamespace
 
 import pytest
@@ -83,6 +84,7 @@ def _frozen(monkeypatch: pytest.MonkeyPatch) -> None:
     freeze_runs(monkeypatch)
     monkeypatch.setattr("baton.history.changes.time", SimpleNamespace(time=lambda: NOW))
     monkeypatch.setattr("baton.tui.screens.ledger_screens._month_start", lambda: 0.0)
+    monkeypatch.setattr("baton.tui.screens.ledger_screens._today", lambda: date.fromtimestamp(NOW))
     monkeypatch.setenv("TZ", "UTC")
 
 

@@ -240,6 +240,15 @@ class UsageRow:
     unconfirmed: int
 
 
+@dataclass(frozen=True, slots=True)
+class DayCharge:
+    """What a worker was charged on a day ("2026-11-25"), in billionths of a dollar."""
+
+    day: str
+    worker: str
+    charged: int
+
+
 class NoLedger:
     """A ledger that refuses every call (core.ports.Ledger): for use without remote workers."""
 

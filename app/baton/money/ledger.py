@@ -10,7 +10,16 @@ from typing import TypeVar
 
 from baton.core.errors import ConfigError, StoreError
 from baton.core.hold_decision import MAX_AMOUNT_NANOS
-from baton.core.ledger_types import Charge, Egress, Hold, HoldRequest, Scope, Standing, UsageRow
+from baton.core.ledger_types import (
+    Charge,
+    DayCharge,
+    Egress,
+    Hold,
+    HoldRequest,
+    Scope,
+    Standing,
+    UsageRow,
+)
 from baton.core.money import BilledTokens
 from baton.money import call_funds, queries
 from baton.money.call_funds import LedgerContext
@@ -248,6 +257,10 @@ class Ledger:
     async def usage(self, by: UsageGrouping, since: float | None = None) -> list[UsageRow]:
         """Return what calls came to: days in their order, workers and purposes dearest first."""
         return await self._read(queries.usage, by, since)
+
+    async def day_charges(self, since: float) -> list[DayCharge]:
+        """Return what each worker was charged on each day, the days in their order."""
+        return await self._read(queries.day_charges, since)
 
     async def egress(self, run: str | None = None, limit: int = 200) -> list[Egress]:
         """Return what left last, newest first; of the runs whose id begins so, if given."""

@@ -6,7 +6,7 @@ import json
 from typing import Literal
 
 from baton.core.errors import ConfigError
-from baton.core.ledger_types import Charge, Egress, Status, UsageRow
+from baton.core.ledger_types import Charge, DayCharge, Egress, Status, UsageRow
 from baton.core.messages import Purpose
 from baton.core.money import Price, Rates, Tier
 from baton.platform.sqlite import Connection, Row, clean_text
@@ -49,6 +49,16 @@ def usage(connection: Connection, by: UsageGrouping, since: float | None) -> lis
         [since or 0],
     )
     return [to_usage(row) for row in rows]
+
+
+def day_charges(connection: Connection, since: float) -> list[DayCharge]:
+    """Return what each worker was charged on each day, the days in their order."""
+    rows = connection.execute(
+        """SELECT day, worker, sum(charged) FROM calls
+        WHERE status <> 'void' AND at >= ? GROUP BY day, worker ORDER BY day, worker""",
+        [since],
+    )
+    return [DayCharge(*row) for row in rows]
 
 
 def egress(connection: Connection, run: str | None, limit: int) -> list[Egress]:

@@ -129,6 +129,7 @@ class BudgetController:
             conversation,
             self._set_pace,
             policy,
+            graded=services.store.feedback.outcomes,
             releasing=releasing,
         )
         self._context.screen.app.push_screen(screen, self._refresh)

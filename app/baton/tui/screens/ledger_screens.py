@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
 from textual import on, work
@@ -18,6 +19,7 @@ from baton.core.ledger_types import (
     Charge,
     Egress,
     Policy,
+    Scope,
     ScopeBalance,
     SpendingStyle,
     Standing,
@@ -36,9 +38,11 @@ from baton.presentation.words import count_text
 from baton.tui import key_bindings
 from baton.tui.screens.dialogs import ConfirmScreen
 from baton.tui.screens.overlay import Overlay
+from baton.tui.spending_chart import DAYS, draw_spending, gain_text
 from baton.tui.widgets.text_view import TextView
 
 if TYPE_CHECKING:
+    from baton.core.feedback import GradedAnswer
     from baton.core.run.orchestra import Orchestra
     from baton.money import Ledger
 
@@ -57,7 +61,8 @@ class MoneyScreen(Overlay[None]):
     """Shows how money stands, and releases what was never charged.
 
     `set_pace` changes how much help must gain. `policy` is the conversation's own, if it has one.
-    With `releasing` it asks at once whether all unconfirmed charges are to be released.
+    `graded` gives the person's marks of answers. With `releasing` it asks at once whether all
+    unconfirmed charges are to be released.
     """
 
     BINDINGS = key_bindings.MONEY
@@ -71,6 +76,7 @@ class MoneyScreen(Overlay[None]):
         set_pace: Callable[[SpendingStyle], Awaitable[None]],
         policy: Policy | None = None,
         *,
+        graded: Callable[[], Awaitable[Sequence[GradedAnswer]]],
         releasing: bool = False,
     ) -> None:
         super().__init__()
@@ -79,6 +85,7 @@ class MoneyScreen(Overlay[None]):
         self._session = session
         self._set_pace = set_pace
         self._policy = policy
+        self._graded = graded
         self._releasing = releasing
         self._frozen = ""
         self._unconfirmed: list[Charge] = []
@@ -117,6 +124,7 @@ class MoneyScreen(Overlay[None]):
             return
         lines = [*_ceiling_lines(standing), Content(""), *self._rules(standing)]
         lines += [
+            *await self._chart(standing),
             *_usage_lines("This month, by worker, with tokens", workers),
             *_usage_lines("By purpose", purposes),
         ]
@@ -124,6 +132,26 @@ class MoneyScreen(Overlay[None]):
         self._list()
         self.footer.status = spending_summary(standing) or "nothing spent"
         self.refresh_bindings()
+
+    async def _chart(self, standing: Standing) -> list[Content]:
+        """Draw what the last days cost; under it, what the cloud gained."""
+        today = _today()
+        began = today - timedelta(days=DAYS - 1)
+        charges = await self._ledger.day_charges(time.mktime(began.timetuple()))
+        roster = {card.id: card for card in self._orchestra.roster}
+        ceiling = next((r.ceiling for r in standing.rooms if r.scope is Scope.DAY), None)
+        columns = self.query_one("#sums", Static).content_size.width
+        drawn = draw_spending(charges, roster, today, ceiling, columns)
+        if not drawn:
+            return []
+        gain = gain_text(await self._graded(), roster)
+        title = Content.styled(f"The last {DAYS} days", "bold")
+        return [
+            Content(""),
+            title,
+            *drawn,
+            *([Content.styled(f"  {gain}", "$muted")] if gain else []),
+        ]
 
     def _list(self) -> None:
         listing, title = self.query_one(OptionList), self.query_one("#unconfirmed-title", Static)
@@ -210,7 +238,8 @@ class MoneyScreen(Overlay[None]):
 def _ceiling_lines(standing: Standing) -> list[Content]:
     lines = []
     for room in standing.rooms:
-        ceiling = "no ceiling" if room.ceiling is None else f"of {show_usd(room.ceiling)}"
+        none = "no ceiling of its own" if standing.is_cloud_on else "cloud off"
+        ceiling = none if room.ceiling is None else f"of {show_usd(room.ceiling)}"
         amount = f"{show_usd(room.used)} {ceiling}"
         lines.append(
             Content.assemble(
@@ -262,6 +291,10 @@ def _charge_option(charge: Charge) -> Content:
         f"{one_line(charge.worker, 16):<16} {one_line(charge.model, 28):<28} ",
         show_usd(charge.charged),
     )
+
+
+def _today() -> date:
+    return date.today()
 
 
 def _month_start() -> float:
