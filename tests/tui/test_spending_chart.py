@@ -50,7 +50,7 @@ def test_bars_are_stacked_by_worker_under_the_ceiling() -> None:
     assert bars[-1] == "██▓" or bars[-1] == "█▓▓" or bars[-1] == "██▓▓"[:3]
     assert bars[-3] == "█", "a little shows, too"
     assert not any(bars[:-3])
-    assert lines[0].startswith("     $1.00 ▕╌")
+    assert lines[0].startswith(" $1.00 ▕╌")
     assert lines[ROWS].split() == ["28", "Oct", "26", "Nov"]
     assert "█ Far away $0.25" in " ".join(lines)
     assert "▓ gone $0.25" in " ".join(lines)
@@ -69,7 +69,7 @@ def test_bars_are_stacked_by_worker_under_the_ceiling() -> None:
         max_size=40,
     ),
     st.none() | st.integers(0, 10**12),
-    st.integers(42, 160),
+    st.integers(46, 160),
 )
 def test_every_day_with_a_cost_shows_and_no_line_is_too_wide(
     charges: list[DayCharge], ceiling: int | None, columns: int
@@ -77,7 +77,7 @@ def test_every_day_with_a_cost_shows_and_no_line_is_too_wide(
     lines = draw_spending(charges, ROSTER, TODAY, ceiling, columns)
     assert all(line.cell_length <= columns for line in lines)
     assert not any("\x1b" in line.plain for line in lines)
-    bars = columns_of(drawn(charges, ceiling, columns=42))
+    bars = columns_of(drawn(charges, ceiling, columns=46))
     spent = {charge.day for charge in charges}
     assert {ago(DAYS - 1 - n) for n, bar in enumerate(bars) if bar} == spent
     assert all(set(bar) <= set(SIGNS) for bar in bars)

@@ -22,7 +22,6 @@ SIGNS = ("█", "▓", "▒", "░")
 COLOURS = ("$primary", "$accent", "$success", "$muted")
 OTHERS = "others"
 CEILING = "╌"
-LABEL_COLUMNS = 12
 
 
 def draw_spending(
@@ -47,17 +46,19 @@ def draw_spending(
     workers = list(totals)
     workers.sort(key=lambda name: (name == OTHERS, -totals[name], name))
     top = max([*(spent.get(day.isoformat(), Counter()).total() for day in days), ceiling or 0])
-    width = 2 if columns >= LABEL_COLUMNS + 2 * DAYS else 1
     bars = [_bar(spent.get(day.isoformat(), Counter()), workers, top) for day in days]
     level = -(-ceiling * ROWS // top) if ceiling else None
+    labels = {level: show_usd(ceiling or 0), ROWS: show_usd(top)}
+    margin = max(map(len, labels.values())) + 3
+    width = 2 if columns >= margin + 2 * DAYS else 1
     lines = []
     for row in range(ROWS, 0, -1):
-        label = show_usd(top) if row == ROWS else show_usd(ceiling or 0) if row == level else ""
+        label = f"{labels.get(row, ''):>{margin - 2}} "
         cells = [_cell(bar, row, row == level, width) for bar in bars]
-        lines.append(Content.assemble((f"{label:>{LABEL_COLUMNS - 2}} ", "$muted"), "▕", *cells))
+        lines.append(Content.assemble((label, "$muted"), "▕", *cells))
     first, last = f"{days[0]:%d %b}", f"{days[-1]:%d %b}"
     axis = f"{first}{last:>{width * DAYS - len(first)}}"
-    lines.append(Content.styled(f"{'':{LABEL_COLUMNS}}{axis}", "$muted"))
+    lines.append(Content.styled(f"{'':{margin}}{axis}", "$muted"))
     return [*lines, *_legend(workers, totals, ceiling, columns)]
 
 
