@@ -36,6 +36,11 @@ class Terminal:
         """What the screen shows, line by line."""
         return "\n".join(self._screen.display)
 
+    @property
+    def title(self) -> str:
+        """What the program named the window."""
+        return str(self._screen.title)
+
     def send(self, keys: str) -> None:
         """Type; a terminal takes a few thousand bytes at once."""
         left = keys.encode()

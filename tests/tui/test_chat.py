@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from textual import events
 
 from baton.core.errors import ContextTooLong, WorkerUnavailable
 from baton.core.labels import Label
@@ -52,6 +53,26 @@ def flat(session: AppSession) -> str:
 def count(request: Request) -> Script:
     """Say how many messages were seen."""
     yield Text(f"I was shown {len(request.messages)} messages.")
+
+
+async def test_a_person_at_another_window_is_told_of_a_long_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("baton.tui.app.NOTICE_SECONDS", 0.0)
+    written: list[str] = []
+    async with open_app(tmp_path) as session:
+        assert session.app._driver is not None
+        monkeypatch.setattr(session.app._driver, "write", written.append)
+        await session.ask("Name a \x1b]0;river\x07")
+        assert not [text for text in written if "\x1b]9;" in text], "they see it"
+        session.app.post_message(events.AppBlur())
+        await session.wait_until(lambda: not session.app.app_focus)
+        await session.ask("and another")
+        await session.wait_until(lambda: [text for text in written if "\x1b]9;" in text])
+        [notice] = [text for text in written if "\x1b]9;" in text]
+        assert notice.startswith("\x1b]9;Baton: Name a")
+        assert notice.endswith("is answered\x07\x07")
+        assert notice.count("\x1b") == 1, "a title can't end the sequence"
 
 
 async def test_the_lines_of_a_poem_stay_lines_and_no_word_of_a_table_is_cut(tmp_path: Path) -> None:

@@ -25,8 +25,10 @@ from textual.worker import WorkerFailed
 
 from baton.core.errors import BatonError
 from baton.core.run.policy import ANYTHING, PromptLimits
+from baton.core.sanitiser import one_line
 from baton.platform.os_signals import ENDING_SIGNALS, HANGUP_SIGNAL, add_signal_handler, is_ignored
-from baton.tui import crash_report, key_bindings, slash_commands, themes
+from baton.tui import crash_report, desktop, key_bindings, slash_commands, themes
+from baton.tui.chat.runs import AnswerEnded
 from baton.tui.chat.screen import ChatScreen
 from baton.tui.screens.overlay import Overlay, Palette
 from baton.tui.services import AppServices, Serve
@@ -36,6 +38,9 @@ if TYPE_CHECKING:
 
 QUIT_SECONDS = 1.0
 """Within how many seconds a second Ctrl+C quits."""
+
+NOTICE_SECONDS = 10.0
+"""How long an answer takes of which a person at another window is told."""
 
 HANGUP_SECONDS = 10.0
 """After how long Baton ends at the latest when its terminal is gone; texts are kept at once."""
@@ -96,6 +101,8 @@ class BatonApp(App[None], inherit_bindings=False):
 
     def on_mount(self) -> None:
         """Leave in good order when the system or a closed terminal ends Baton."""
+        self._write(desktop.SAVE_TITLE)
+        self.watch(self.chat.context.header, "title", self._name_window)
         for number in ENDING_SIGNALS:
             add_signal_handler(number, self.terminate, number)
         if sys.platform == "win32":
@@ -106,6 +113,19 @@ class BatonApp(App[None], inherit_bindings=False):
         if callable(pause) and callable(resume):
             add_signal_handler(signal.SIGTSTP, self._pause, pause)
             add_signal_handler(signal.SIGCONT, self._take_terminal_back, resume)
+
+    def _name_window(self, title: str) -> None:
+        """Name the terminal's window after the conversation."""
+        self._write(desktop.title_sequence(f"{title} · Baton" if title else "Baton"))
+
+    def on_answer_ended(self, event: AnswerEnded) -> None:
+        """Tell a person who looks at another window that a long answer has ended."""
+        if not self.app_focus and event.seconds >= NOTICE_SECONDS:
+            self._write(desktop.notice_sequence(event.text))
+
+    def _write(self, sequence: str) -> None:
+        if self._driver is not None:
+            self._driver.write(sequence)
 
     def _pause(self, pause: Callable[[int, None], object]) -> None:
         self._is_paused = True
@@ -295,9 +315,15 @@ async def _run(app: BatonApp, baton: Baton, mouse: bool) -> int:
     try:
         await app.run_async(mouse=mouse)
     finally:
+        with suppress(OSError):
+            sys.stdout.write(desktop.RESTORE_TITLE)
+            sys.stdout.flush()
         await app.chat.close()
         await baton.aclose()
     code = app.return_code or 0
+    if not code and (left := app.chat.context.chat).id is not None:
+        title = one_line(left.title, 60)
+        print(f"To go on with “{title}”: baton -c", file=sys.stderr)
     if code:
         print(crash_message(app.report, baton.paths.logs), file=sys.stderr)
     return code

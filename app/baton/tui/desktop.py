@@ -1,4 +1,4 @@
-"""The clipboard, the person's editor, and files that a conversation is saved to."""
+"""The clipboard, the window around the app, the person's editor, and files that are saved."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from baton.core.errors import ConfigError
+from baton.core.sanitiser import one_line
 from baton.platform.durable_files import create_file, make_folder
 from baton.platform.os_signals import run_in_foreground
 from baton.platform.secrets import plain_environ
@@ -34,6 +35,20 @@ NEEDED_VARIABLES = (
     "XDG_SESSION_TYPE",
 )
 """What a clipboard's program needs of the environment besides what every program may know."""
+
+
+SAVE_TITLE, RESTORE_TITLE = "\x1b[22;2t", "\x1b[23;2t"
+"""Have the terminal keep its window's title, and show it again; those that can't ignore it."""
+
+
+def title_sequence(title: str) -> str:
+    """Return what gives the terminal's window that title."""
+    return f"\x1b]2;{one_line(title, 80)}\x07"
+
+
+def notice_sequence(text: str) -> str:
+    """Return what has the desktop show a notice (OSC 9), and a bell for terminals without them."""
+    return f"\x1b]9;Baton: {one_line(text, 120)}\x07\x07"
 
 
 class _KeylessSubprocess:

@@ -7,6 +7,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from textual.message import Message
+
 from baton.core.errors import BatonError
 from baton.core.events import Decision, Offered
 from baton.core.feedback import Signal
@@ -36,6 +38,16 @@ if TYPE_CHECKING:
 
 EDIT = "edit"
 """The choice that changes a plan, or a prompt, before anything is sent."""
+
+
+class AnswerEnded(Message):
+    """A prompt has its answer, or none: what to say of it elsewhere, and how long it took."""
+
+    def __init__(self, text: str, seconds: float) -> None:
+        super().__init__()
+        self.text = text
+        self.seconds = seconds
+
 
 TOO_LONG = Question(
     "The prompt doesn't fit into this conversation any more.",
@@ -313,6 +325,9 @@ class RunController:
             )
         if run.status == "finished":
             self._onboarding.advise_again()
+        title = pending.chat.title or "The answer"
+        ended = "is answered" if run.status == "finished" else "has no answer"
+        context.screen.post_message(AnswerEnded(f"{title} {ended}", run.seconds))
 
     async def _undo_unsent(self, pending: QueuedPrompt, run: RunView) -> None:
         """Go back to the answer before, or to the prompt, where an offer was not sent."""
