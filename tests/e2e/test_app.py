@@ -84,19 +84,6 @@ def app(shared: SharedApp) -> Terminal:
     return shared.open()
 
 
-def test_the_window_is_named_after_the_conversation_and_leaving_says_how_to_go_on(
-    shared: SharedApp, app: Terminal
-) -> None:
-    app.send("What is the capital of France?\r")
-    app.wait_for("finished in")
-    app.wait(lambda _: "What is the capital of France? · Baton" in app.title)
-    app.send("\x11")
-    assert app.wait_end() == 0
-    assert b"\x1b[22;2t" in app.raw
-    assert b"\x1b[23;2t" in app.raw
-    assert "“What is the capital of France?”: baton -c".encode() in app.raw
-
-
 def start_streaming(app: Terminal) -> None:
     app.send(STORY + "\r")
     app.wait_for("tokens/s")
@@ -167,10 +154,14 @@ def test_a_stranger_asks_quits_and_finds_it_all_again(shared: SharedApp, app: Te
     app.send("What is the capital of France?\r")
     app.wait_for("Paris")
     app.wait_for("finished in")
+    app.wait(lambda _: app.title == "What is the capital of France? · Baton")
     children = app.children()
     app.send("\x11")
     assert app.wait_end() == 0
     assert_gone(children)
+    assert b"\x1b[22;2t" in app.raw, "the window's own title is kept"
+    assert b"\x1b[23;2t" in app.raw
+    assert "“What is the capital of France?”: baton -c".encode() in app.raw
     again = shared.open()
     again.send("\x13")
     again.wait_for("What is the capital of France?")

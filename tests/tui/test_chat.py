@@ -60,14 +60,20 @@ async def test_a_person_at_another_window_is_told_of_a_long_answer(
 ) -> None:
     monkeypatch.setattr("baton.tui.app.NOTICE_SECONDS", 0.0)
     written: list[str] = []
-    async with open_app(tmp_path) as session:
+    is_away = False
+
+    def answer(request: Request) -> Iterable[Chunk | float]:
+        yield from until(lambda: not session.app.app_focus or not is_away)
+        yield Text("It is the Rhine.")
+
+    async with open_app(tmp_path, answer) as session:
         assert session.app._driver is not None
         monkeypatch.setattr(session.app._driver, "write", written.append)
         await session.ask("Name a \x1b]0;river\x07")
         assert not [text for text in written if "\x1b]9;" in text], "they see it"
+        is_away = True
+        await session.send("and another")  # a key is a sign of being here
         session.app.post_message(events.AppBlur())
-        await session.wait_until(lambda: not session.app.app_focus)
-        await session.ask("and another")
         await session.wait_until(lambda: [text for text in written if "\x1b]9;" in text])
         [notice] = [text for text in written if "\x1b]9;" in text]
         assert notice.startswith("\x1b]9;Baton: Name a")
