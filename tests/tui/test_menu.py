@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-import pytest
-from textual import events
-
 from baton.core.messages import Chunk, Request, Text
 from baton.tui.menu_entries import MenuEntry
 from baton.tui.widgets.menu_view import MenuRows, MenuView
-from support.app_session import AppSession, open_app, remote_script
-
+from support.app_session import AppSession, open_app
 
 
 def say(request: Request) -> Iterable[Chunk]:

@@ -89,7 +89,7 @@ PROMPT: list[BindingType] = [
     ),
     _binding("prompt.recall", "up", "recall", "earlier prompts, from the first line"),
     _binding("prompt.forget", "down", "forget", "later prompts, then your draft"),
-    _binding("prompt.keys", "question_mark", "keys", "in an empty prompt: the keys that work here"),
+    _binding("prompt.keys", "question_mark", "keys", "the keys that work here, if empty"),
 ]
 TRANSCRIPT: list[BindingType] = [
     _binding("turn.copy", "y", "screen.copy", "copy", "copy the message", show=True),
@@ -234,8 +234,8 @@ HELP: list[BindingType] = [
 GROUPS: dict[str, list[BindingType]] = {
     "Everywhere": APP,
     "Conversation": CHAT,
-    "Writing a prompt": PROMPT,
     "The menu": MENU,
+    "Writing a prompt": PROMPT,
     "A question": QUESTION,
     "Messages (Tab or Esc from the prompt)": TRANSCRIPT,
     "Conversations": CONVERSATIONS,
@@ -257,8 +257,9 @@ _LAST_GROUPS = ("chat.", "screen.", "app.")
 
 def active_bindings(screen: Screen[Any]) -> list[Binding]:
     """Return what works on a screen now, in the order of the footer."""
-    known = [one.binding for one in screen.active_bindings.values() if one.enabled]
-    return sorted((binding for binding in known if binding.id in BY_ID), key=footer_rank)
+    active = [one.binding for one in screen.active_bindings.values() if one.enabled]
+    by_id = {binding.id: binding for binding in active if binding.id in BY_ID}
+    return sorted(by_id.values(), key=footer_rank)
 
 
 def footer_rank(binding: Binding) -> tuple[int, int]:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 
 from textual.fuzzy import Matcher
 
 from baton.tui import slash_commands
 from baton.tui.file_paths import path_at_end
+
+RECENT = "Recent"
+"""The group of what was chosen before."""
 
 NAME_WEIGHT = 1.0
 SYNONYM_WEIGHT = 0.95
@@ -168,7 +172,8 @@ def ranked_entries(
     words = query.lower().removeprefix("/").split()
     places = {id: place for place, id in enumerate(recent)}
     if not words:
-        return sorted(entries, key=lambda entry: places.get(entry.id, len(recent)))
+        shown = [replace(e, group=RECENT) if e.id in places else e for e in entries]
+        return sorted(shown, key=lambda entry: places.get(entry.id, len(recent)))
     scores = [(_entry_score(entry, words), entry) for entry in entries]
     found = [
         (score + _recent_bonus(places, entry.id), entry) for score, entry in scores if score > 0
@@ -242,10 +247,12 @@ def ranked_paths(paths: Iterable[str], query: str, limit: int) -> list[str]:
     Of equal ones the shorter comes first, and one that begins with a dot last.
     """
     typed = query.lower()
+    if not typed:
+        return sorted(islice(paths, limit), key=lambda path: path.startswith("."))
     found: list[tuple[float, bool, int, str]] = []
     for path in paths:
         lower = path.lower()
-        quality = match_quality(typed, lower) if typed else 1.0
+        quality = match_quality(typed, lower)
         if quality == 0:
             continue
         named = match_quality(typed, lower.rstrip("/").rpartition("/")[2])

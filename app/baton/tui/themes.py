@@ -71,7 +71,6 @@ _TEXT_COLOURS = (
     "warning",
     "error",
     "success",
-    "foreground",
 )
 
 
@@ -93,22 +92,29 @@ def theme_named(name: str) -> Theme:
         return own[name]
     theme = BUILTIN_THEMES[name]
     colours = theme.to_color_system().generate()
-    grounds = [Color.parse(colours[ground]) for ground in ("background", "surface", "panel")]
+    grounds = [Color.parse(colours[name]) for name in ("background", "surface", "panel")]
     end = Color.parse("#ffffff" if theme.dark else "#000000")
 
     def readable(colour: str) -> Color:
         parsed, found = Color.parse(colour), Color.parse(colour)
         for step in range(BLEND_STEPS + 1):
             found = parsed.blend(end, step / BLEND_STEPS)
-            if all(found.get_contrast_ratio(ground) >= MIN_CONTRAST for ground in grounds):
+            if all(contrast(found, ground) >= MIN_CONTRAST for ground in grounds):
                 break
         return found
 
     text = readable(colours["foreground"])
     muted = readable(text.blend(grounds[0], 0.35).hex)
+    shown = {key: readable(colours[key]).hex for key in _TEXT_COLOURS}
     return Theme(
         name=name,
-        **{key: readable(colours[key]).hex for key in _TEXT_COLOURS},
+        primary=shown["primary"],
+        secondary=shown["secondary"],
+        accent=shown["accent"],
+        warning=shown["warning"],
+        error=shown["error"],
+        success=shown["success"],
+        foreground=text.hex,
         background=grounds[0].hex,
         surface=grounds[1].hex,
         panel=grounds[2].hex,
@@ -116,6 +122,17 @@ def theme_named(name: str) -> Theme:
         dark=theme.dark,
         variables={"muted": muted.hex, "rule": text.blend(grounds[0], 0.75).hex},
     )
+
+
+def contrast(one: Color, other: Color) -> float:
+    """Return the contrast of two colours, from 1 to 21, as WCAG 2 reckons it."""
+    light, dark = sorted((_luminance(one), _luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def _luminance(colour: Color) -> float:
+    parts = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in colour.normalized]
+    return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
 
 
 def description(name: str) -> str:

@@ -51,7 +51,7 @@ class ChatContext:
         self.header = Header()
         self.transcript = Transcript()
         self.menu = MenuView()
-        self.composer = Composer()
+        self.composer = Composer(self.menu)
         self.footer = Footer()
         self.worker = services.worker or services.orchestra.default
         self.chat = ConversationState(label=services.limits.label)

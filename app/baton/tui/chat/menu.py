@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -28,7 +28,7 @@ from baton.tui.menu_entries import (
     typed_word,
 )
 from baton.tui.slash_commands import COMMANDS
-from baton.tui.widgets.menu_view import SPENDS_TEXT, MenuView
+from baton.tui.widgets.menu_view import SPENDS_TEXT, MenuView, Rank
 from baton.tui.widgets.turn_view import TurnView
 
 MAX_FILES = 50
@@ -85,23 +85,21 @@ class MenuController:
             rank,
             room=self._room,
             has_line=True,
-            has_groups=kind == EVERYTHING and not self._recent,
+            has_groups=kind == EVERYTHING,
             current=current,
         )
         screen.set_focus(menu.line)  # at once, so that the next key is typed there
         screen.refresh_bindings()
 
-    def _ranking(
-        self, entries: Sequence[MenuEntry], *, keep_order: bool = False
-    ) -> Callable[[str], list[MenuEntry]]:
+    def _ranking(self, entries: Sequence[MenuEntry], *, keep_order: bool = False) -> Rank:
         """Return what ranks these entries, with their keys as the person has set them."""
         app = self._context.screen.app
-        is_on = self._is_cloud_on
+        is_on, current = self._is_cloud_on, self._current(self._kind)
         shown = [
             replace(
                 entry,
                 key=key_bindings.configured_keys(app, entry.binding) if entry.binding else "",
-                may_spend=entry.may_spend and is_on,
+                may_spend=entry.may_spend and is_on and entry.id != current,
             )
             for entry in entries
         ]
@@ -165,6 +163,7 @@ class MenuController:
 
     def _show_typed(self, word: MenuWord, entries: Sequence[MenuEntry]) -> None:
         self._kind = word.kind
+        rank: Rank
         if word.kind == FILE:
             title, rank = "Files", self._rank_files
         elif word.kind == COMMAND:
@@ -310,8 +309,8 @@ class MenuController:
         match kind:
             case "mode":
                 return [
-                    _choice(kind, name, words, spends=name != "local")
-                    for name, words in MODES.items()
+                    _choice(kind, name, text, spends=name != "local")
+                    for name, text in MODES.items()
                 ]
             case "strategy":
                 return self._strategies()

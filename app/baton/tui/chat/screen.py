@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import ClassVar
 
-from textual import events, on, work
+from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.screen import Screen
@@ -280,9 +280,9 @@ class ChatScreen(Screen[None]):
     def _take(self, event: MenuView.Chosen) -> None:
         self.menu.take(event.entry)
 
-    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+    def on_descendant_focus(self) -> None:
         """Close a menu that the person left with the mouse."""
-        if event.widget is not self.context.menu.line:
+        if self.focused is not self.context.menu.line:
             self.menu.leave()
 
     def on_resize(self) -> None:

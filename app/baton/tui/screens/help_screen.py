@@ -41,7 +41,7 @@ class HelpScreen(Overlay[None]):
 
     def body(self) -> ComposeResult:
         """Lay out the search over what it finds."""
-        yield Input(placeholder="Search", compact=True)
+        yield Input(placeholder="Search")
         with VerticalScroll():
             yield self._text
 

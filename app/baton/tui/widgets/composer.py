@@ -20,6 +20,7 @@ from baton.core.messages import Attachment, Prompt as Asked, Turn
 from baton.core.sanitiser import one_line, sanitise
 from baton.presentation.words import file_text
 from baton.tui import key_bindings
+from baton.tui.widgets.menu_view import MenuView
 
 PAUSE_SECONDS = 0.25
 """After how many seconds without typing a draft is kept and its files are looked at."""
@@ -60,10 +61,11 @@ class PromptArea(TextArea):
     class FileDropped(Message):
         """Backspace was pressed where there is nothing left to delete."""
 
-    def __init__(self) -> None:
+    def __init__(self, menu: MenuView) -> None:
         super().__init__(
             placeholder="Ask anything", highlight_cursor_line=False, compact=False, id="prompt"
         )
+        self._menu = menu
         self.choose: Callable[[], bool] = lambda: False
         self._earlier: list[str] = []
         self._place: int | None = None
@@ -108,8 +110,10 @@ class PromptArea(TextArea):
         self.call_after_refresh(self.fit)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """A question mark shows the keys only where nothing is written."""
-        return not self.text if action == "keys" else True
+        """A question mark shows the keys only where nothing is written; the menu has its own."""
+        if action == "keys":
+            return not self.text
+        return not (action in ("send", "recall", "forget") and self._menu.is_open)
 
     def action_keys(self) -> None:
         """Show the keys that work here."""
@@ -211,9 +215,9 @@ class Composer(Vertical):
     class Paused(Message):
         """The person stopped typing for a moment."""
 
-    def __init__(self) -> None:
+    def __init__(self, menu: MenuView) -> None:
         super().__init__()
-        self.prompt = PromptArea()
+        self.prompt = PromptArea(menu)
         self.worker = ""
         self._pasted: list[Attachment] = []
         self._waiting = Static(id="waiting", markup=False)

@@ -77,8 +77,10 @@ class MenuRows(Widget):
             return Content.styled(f"  {NOTHING}", "$muted")
         width = self.content_size.width
         entries = [row for row in self.rows if isinstance(row, MenuEntry)]
-        names = min(max(len(one_line(entry.name)) for entry in entries), max(14, width // 2))
         keys = max(len(entry.key) for entry in entries)
+        has_sentences = any(entry.sentence for entry in entries)
+        most = max(14, width // 2) if has_sentences else max(1, width - 4)
+        names = min(max(len(one_line(entry.name)) for entry in entries), most)
         end = self.first + self.get_content_height()
         return Content("\n").join(
             _row_text(row, names, keys, width, index == self.cursor)
@@ -109,7 +111,10 @@ def _row_text(row: MenuEntry | str, names: int, keys: int, width: int, is_curren
     right = f"  {row.key:>{keys}} " if keys else " "
     room = max(0, width - len(right))
     mark = ("> ", "bold $primary") if is_current else "  "
-    name = Content.styled(one_line(row.name), "$primary").truncate(names, ellipsis=True, pad=True)
+    text = one_line(row.name)
+    if not row.sentence and len(text) > names:
+        text = f"…{text[1 - names :]}"  # the end of a path says more than its beginning
+    name = Content.styled(text, "$primary").truncate(names, ellipsis=True, pad=True)
     left = Content.assemble(mark, name, "  ", (one_line(row.sentence), "$muted"))
     line = Content.assemble(
         left.truncate(room, ellipsis=True, pad=True), (right, "$muted")
@@ -141,7 +146,9 @@ class MenuView(Vertical):
 
     def __init__(self) -> None:
         super().__init__()
-        self.line = Input(compact=True, id="menu-line", select_on_focus=False)
+        self.line = Input(
+            compact=True, id="menu-line", placeholder="Type to search", select_on_focus=False
+        )
         self._rows = MenuRows()
         self._rank: Rank = lambda _: ()
         self._text = ""
