@@ -168,7 +168,7 @@ COMMANDS = (
         "NAME",
         synonyms="workflow vote cascade conductor",
     ),
-    _command(_M, "model", "model", "Choose who answers", "WORKER", synonyms="worker switch llm"),
+    _command(_M, "model", "model", "Choose who answers", "WORKER", synonyms="models worker switch llm"),
     _command(
         _M,
         "pull",

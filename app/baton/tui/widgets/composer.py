@@ -217,6 +217,7 @@ class Composer(Vertical):
 
     def __init__(self, menu: MenuView) -> None:
         super().__init__()
+        self._menu = menu
         self.prompt = PromptArea(menu)
         self.worker = ""
         self._pasted: list[Attachment] = []
@@ -238,6 +239,10 @@ class Composer(Vertical):
         """Hide what is empty."""
         for part in (self._waiting, self._files):
             part.display = False
+
+    def on_resize(self) -> None:
+        """Leave the menu as many lines as there are now."""
+        self._menu.fit()
 
     @property
     def text(self) -> str:
