@@ -194,8 +194,8 @@ def _entry_score(entry: MenuEntry, words: Sequence[str]) -> float:
 def _word_score(entry: MenuEntry, word: str) -> float:
     name = entry.name.removeprefix("/")
     weighted = (
-        (NAME_WEIGHT, (name, *name.split())),
-        (SYNONYM_WEIGHT, entry.synonyms),
+        (NAME_WEIGHT, (name,)),
+        (SYNONYM_WEIGHT, (*name.split(), *entry.synonyms)),
         (SENTENCE_WEIGHT, entry.sentence.split()),
         (GROUP_WEIGHT, entry.group.split()),
     )

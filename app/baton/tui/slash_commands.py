@@ -237,7 +237,7 @@ COMMANDS = (
         "help",
         "app.help",
         "Show the keys and commands",
-        synonyms="keys shortcuts commands",
+        synonyms="shortcuts commands manual",
         binding="app.help",
     ),
     _command(
