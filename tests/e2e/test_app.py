@@ -184,7 +184,7 @@ def test_the_menu_finds_shows_themes_takes_clicks_and_quits(
     app.send("\x1b")
     app.wait(lambda shown: "dracula" not in shown)
     app.send("/")
-    app.wait_for("> /new")
+    app.wait_for("> /theme")  # it was used last
     for button in "Mm":
         app.send(f"\x1b[<0;10;{line_of(app, '/search')}{button}")
     app.wait_for("Enter open")
