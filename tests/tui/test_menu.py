@@ -246,6 +246,16 @@ async def test_text_typed_ahead_chooses_nothing_that_spends(
         assert spent == []
 
 
+async def test_a_second_enter_in_a_burst_sends_no_draft(tmp_path: Path) -> None:
+    async with open_app(tmp_path, say) as session:
+        await session.press(*"a draft")
+        burst(session, "ctrl+p", *"context", "enter", "enter", "enter")
+        await session.wait_for_text("Context of SmolLM2 135M")
+        await session.pilot.pause(0.2)
+        assert session.chat.composer.text == "a draft"
+        assert not session.chat.transcript.turns
+
+
 async def test_what_spends_is_chosen_with_tab_and_enter(tmp_path: Path) -> None:
     async with open_app(tmp_path, say, cloud=remote_script()) as session:
         await session.press("ctrl+p", *"worker", "enter", *"gpt")

@@ -168,7 +168,9 @@ COMMANDS = (
         "NAME",
         synonyms="workflow vote cascade conductor",
     ),
-    _command(_M, "model", "model", "Choose who answers", "WORKER", synonyms="models worker switch llm"),
+    _command(
+        _M, "model", "model", "Choose who answers", "WORKER", synonyms="models worker switch"
+    ),
     _command(
         _M,
         "pull",

@@ -263,9 +263,8 @@ class MenuController:
         self._leave()
 
     def leave(self) -> None:
-        """Close a menu with a line of its own, since the person went elsewhere."""
-        if self._menu.is_open and self._menu.has_line:
-            self._close()
+        """Close the menu where the person is by now."""
+        self._close()
 
     def _leave(self) -> None:
         """Close the menu, and go back to where the person was."""

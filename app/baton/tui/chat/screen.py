@@ -113,8 +113,8 @@ class ChatScreen(Screen[None]):
             "take_default": self.questions.take_default,
             # The menu
             "move_in_menu": self.menu.move,
-            "choose_in_menu": self._in_order(self._choose_in_menu),
-            "complete_in_menu": self._in_order(self.menu.complete),
+            "choose_in_menu": self._choose_in_menu,
+            "complete_in_menu": lambda: (self.focused or self).call_later(self.menu.complete),
             "close_menu": self.menu.dismiss,
             "theme": self.menu.set_theme,
             # Runs
@@ -166,18 +166,16 @@ class ChatScreen(Screen[None]):
 
         return action
 
-    def _in_order(self, method: Callable[[], object]) -> Callable[[], None]:
-        """Return an action that does this once the keys before this one are typed."""
-
-        def action() -> None:
-            (self.focused or self).call_later(method)
-
-        return action
-
     def _choose_in_menu(self) -> None:
-        """Choose in the menu, or send the prompt if nothing is to be chosen in it any more."""
-        if not self.menu.choose() and self.composer.prompt.has_focus:
+        """Choose in the menu once the keys before Enter are typed.
+
+        Pressed in the prompt, Enter sends it if nothing is to be chosen any more. Pressed in the
+        menu's own line it doesn't, since a draft may stand in the prompt.
+        """
+        if self.composer.prompt.has_focus:
             self.composer.prompt.action_send()
+        else:
+            self.context.menu.line.call_later(self.menu.choose)
 
     def compose(self) -> ComposeResult:
         """Lay out the conversation between the header and the prompt, the menu over that."""
@@ -281,8 +279,9 @@ class ChatScreen(Screen[None]):
         self.menu.take(event.entry)
 
     def on_descendant_focus(self) -> None:
-        """Close a menu that the person left with the mouse."""
-        if self.focused is not self.context.menu.line:
+        """Close a menu that the person left, with the mouse or for a question."""
+        line = self.context.menu.line if self.context.menu.has_line else self.composer.prompt
+        if self.focused is not line:
             self.menu.leave()
 
     def on_resize(self) -> None:

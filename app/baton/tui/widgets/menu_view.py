@@ -15,6 +15,7 @@ from textual.widgets import Input
 
 from baton.core.sanitiser import one_line
 from baton.tui.menu_entries import MenuEntry
+from baton.tui.widgets.question_view import QuestionLine
 
 MAX_ROWS = 8
 """How many rows are seen at once."""
@@ -149,6 +150,7 @@ class MenuView(Vertical):
         self.line = Input(
             compact=True, id="menu-line", placeholder="Type to search", select_on_focus=False
         )
+        self._question = QuestionLine()
         self._rows = MenuRows()
         self._rank: Rank = lambda _: ()
         self._text = ""
@@ -158,7 +160,8 @@ class MenuView(Vertical):
         self.is_deliberate = False
 
     def compose(self) -> ComposeResult:
-        """Lay out the line over the rows."""
+        """Lay out the question that waits, since the menu may cover it, and the line and rows."""
+        yield self._question
         yield self.line
         yield self._rows
 
@@ -230,7 +233,12 @@ class MenuView(Vertical):
         self._report()
 
     def _rows_room(self) -> int:
-        return max(1, min(MAX_ROWS, self._room() - 2 - self.has_line))
+        asked = self._question.outer_size.height if self._question.display else 0
+        return max(1, min(MAX_ROWS, self._room() - 2 - self.has_line - asked))
+
+    def on_resize(self) -> None:
+        """Leave the question its lines."""
+        self.fit()
 
     def fit(self) -> None:
         """Take as many rows as there is room for."""
